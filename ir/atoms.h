@@ -1,0 +1,23 @@
+/// Atomic subcomponents of a graph (RaNNC III.A).
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::ir {
+
+/// Which tasks are constant (depend on no input's data) and which non-constant task each atom is built around.
+/// Constant tasks belong to every atom that reads them, directly or through constant tasks; that membership follows
+/// from the graph (`close_over_constants`) and is not stored, since one chain read by every atom would make it quadratic.
+struct Atoms {
+  std::vector<bool> constant;   ///< per task
+  std::vector<TaskId> tasks;    ///< per atom: its non-constant task, ascending, so atoms are in topological order
+  std::vector<AtomId> atom_of;  ///< per task: its atom; invalid for constant tasks
+  bool operator==(const Atoms&) const = default;
+};
+
+/// The given non-constant tasks together with every constant task they need, ascending: the clones a stage holds.
+std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms, const std::vector<TaskId>& tasks);
+
+}  // namespace rannc::ir

@@ -1,0 +1,183 @@
+/// The task/value graph of a model.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/ids.h"
+#include "ir/type.h"
+
+namespace rannc::ir {
+
+struct OpInfo;
+
+/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; activation: made by a task.
+enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kActivation };
+std::string_view str(ValueKind kind);
+
+/// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
+/// denominator is counted from the labels of the whole mini-batch before the step.
+struct LossTerm {
+  enum class Denominator : uint8_t {
+    kOne,            ///< the numerator is the loss: a sum
+    kElements,       ///< number of elements of `labels`
+    kNotIgnored,     ///< number of elements of `labels` that differ from `ignore_index`
+    kSamples,        ///< number of samples
+  };
+  ValueId numerator;  ///< scalar (rank 0) activation of one micro-batch
+  double weight = 1;
+  Denominator denominator = Denominator::kOne;
+  ValueId labels;  ///< graph input; invalid where the denominator does not count it
+  int64_t ignore_index = -100;
+  bool operator==(const LossTerm&) const = default;
+};
+
+/// Bipartite graph of tasks and values. Append-only: tasks stand in topological order, ids never change, and a pass that
+/// drops or reorders builds a new graph (`ir/rewriter.h`). Names are unique within tasks' outputs and interned.
+/// Not thread-safe for writing; any number of readers.
+class Graph {
+ public:
+  struct Value {
+    std::string_view name;
+    ValueKind kind = ValueKind::kActivation;
+    TaskId producer;              ///< invalid unless an activation
+    uint32_t output_index = 0;    ///< position among the producer's outputs
+    ValueType type;
+    TensorData data;              ///< of parameters, buffers and constants
+  };
+  struct Task {
+    const OpInfo* op = nullptr;   ///< never null; of the registry, or of this graph for operators unknown to it
+    std::span<const ValueId> inputs;   ///< an invalid id is an absent optional operand
+    std::span<const ValueId> outputs;
+    const Attributes& attributes;
+    Location location;
+  };
+  struct Use {
+    TaskId task;
+    uint32_t operand;
+  };
+
+  Graph() = default;
+  Graph(Graph&&) = default;
+  Graph& operator=(Graph&&) = default;
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  Graph clone() const;
+
+  // --- building
+  /// A value no task makes. A name that is taken gets a suffix `.1`, `.2` …
+  ValueId add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data = {});
+  /// Appends a task with `output_names.size()` fresh activations (types unknown until a shape rule sets them; an empty
+  /// name gets `v<number>`). Operands must exist already: that keeps the order topological.
+  TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
+                  std::span<const std::string> output_names, Location location = {});
+  /// Convenience for one output; returns it.
+  ValueId add(const OpInfo& op, std::initializer_list<ValueId> inputs, Attributes attributes = {},
+              std::string name = {}, Location location = {});
+  void add_input(ValueId value) { inputs_.push_back(value); }      ///< order of the model's signature
+  void add_output(ValueId value) { outputs_.push_back(value); }
+  void add_loss(LossTerm term) { losses_.push_back(term); }
+  void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
+
+  // --- facts that passes fill in
+  void set_type(ValueId value, ValueType type);
+  void set_kind(ValueId value, ValueKind kind);
+  void set_data(ValueId value, TensorData data);
+  void set_attributes(TaskId task, Attributes attributes);
+  /// Symbol that counts the samples of a micro-batch; empty where the model has no batch.
+  void set_batch_symbol(std::string name) { batch_symbol_ = std::move(name); }
+  void set_name(std::string name) { name_ = std::move(name); }
+
+  // --- reading
+  const std::string& name() const { return name_; }
+  const std::string& batch_symbol() const { return batch_symbol_; }
+  uint32_t task_count() const { return static_cast<uint32_t>(tasks_.size()); }
+  uint32_t value_count() const { return static_cast<uint32_t>(values_.size()); }
+  Task task(TaskId id) const;
+  const OpInfo& op(TaskId id) const { return *tasks_[id.index()].op; }
+  std::span<const ValueId> inputs(TaskId id) const;
+  std::span<const ValueId> outputs(TaskId id) const;
+  const Attributes& attributes(TaskId id) const;
+  Location location(TaskId id) const;
+  const Value& value(ValueId id) const { return values_[id.index()]; }
+  const ValueType& type(ValueId id) const { return values_[id.index()].type; }
+  const std::vector<ValueId>& inputs() const { return inputs_; }
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::vector<LossTerm>& losses() const { return losses_; }
+  bool has_uses(ValueId id) const { return first_use_[id.index()] != kNone; }
+  /// Uses in the order of the reading tasks. A task that reads a value twice appears twice.
+  std::vector<Use> uses(ValueId id) const;
+  /// Calls `f(Use)` for each use, without allocating.
+  template <class F>
+  void for_each_use(ValueId id, F&& f) const {
+    for (uint32_t slot = first_use_[id.index()]; slot != kNone; slot = slots_[slot].next) {
+      const uint32_t task = slots_[slot].task;
+      f(Use{TaskId(task), slot - tasks_[task].first_input});
+    }
+  }
+  /// The value of that name, or invalid.
+  ValueId find(std::string_view name) const;
+  /// Iterates ids 0…n-1.
+  template <class IdType>
+  struct Range {
+    struct Iterator {
+      uint32_t i;
+      IdType operator*() const { return IdType(i); }
+      Iterator& operator++() { return ++i, *this; }
+      bool operator!=(const Iterator& other) const { return i != other.i; }
+    };
+    uint32_t count;
+    Iterator begin() const { return {0}; }
+    Iterator end() const { return {count}; }
+  };
+  Range<TaskId> tasks() const { return {task_count()}; }
+  Range<ValueId> values() const { return {value_count()}; }
+
+  /// An operator that the registry does not know (`aten.*`, a user's own), owned by this graph.
+  const OpInfo& foreign_op(std::string_view name);
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct TaskRecord {
+    const OpInfo* op;
+    uint32_t first_input, first_output;
+    uint32_t input_count, output_count;
+    std::shared_ptr<const Attributes> attributes;  ///< null: none
+    uint32_t file, node;                           ///< names; kNone: unknown
+    uint32_t line, column;
+  };
+  struct Slot {  ///< one operand; chained per value in the order of tasks
+    ValueId value;
+    uint32_t task;
+    uint32_t next;
+  };
+  uint32_t intern(std::string_view text);
+  std::string_view unique_name(std::string_view wanted);
+
+  std::string name_;
+  std::string batch_symbol_;
+  std::vector<TaskRecord> tasks_;
+  std::vector<Value> values_;
+  std::vector<Slot> slots_;
+  std::vector<ValueId> operand_ids_;  ///< parallel to slots_, so that operands are a span of ids
+  std::vector<ValueId> output_ids_;
+  std::vector<uint32_t> first_use_, last_use_;  ///< per value
+  std::vector<ValueId> inputs_, outputs_;
+  std::vector<LossTerm> losses_;
+  std::deque<std::string> strings_;
+  std::unordered_map<std::string_view, uint32_t> string_ids_;
+  std::unordered_map<std::string_view, ValueId> value_names_;
+  std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
+};
+
+/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs and losses, id by id.
+bool equal(const Graph& a, const Graph& b);
+
+}  // namespace rannc::ir

@@ -1,0 +1,80 @@
+/// What is known of an operator: one entry per core operator, with its rules for type, work and lowering.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::ir {
+
+/// What a type rule sees of a task, without the task having to be in a graph.
+struct OpCall {
+  const OpInfo& op;
+  std::span<const ValueType* const> inputs;  ///< null: absent optional operand
+  const Attributes& attributes;
+  std::string_view batch_symbol;
+  uint32_t output_count = 1;
+  bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
+  const ValueType& in(size_t operand) const { return *inputs[operand]; }
+};
+
+/// Work and traffic of one execution; expressions of the batch symbol.
+struct Work {
+  Dim flops = 0;           ///< floating-point operations, a multiply-add counts two
+  Dim bytes = 0;           ///< bytes read and written
+};
+
+/// What a lowering rule sees: operand expressions, and texts of symbolic integers, in TorchScript source.
+struct LowerCall {
+  const OpInfo& op;
+  std::span<const std::string> inputs;   ///< variable of each operand; empty text: absent
+  std::span<const std::string> outputs;  ///< variables to assign
+  std::span<const ValueType* const> input_types;
+  std::span<const ValueType* const> output_types;
+  const Attributes& attributes;
+};
+
+/// How far a mini-batch's samples stay apart in an operator.
+enum class Effect : uint8_t {
+  kPure,        ///< a function of its operands
+  kRandom,      ///< draws random numbers, keyed by (seed, step, task, sample)
+  kStatistics,  ///< updates running statistics (BatchNormalization in training mode)
+};
+
+/// One operator. Entries of the registry live as long as the program and are never changed.
+struct OpInfo {
+  std::string name;          ///< `core.add`, `aten.my_op`
+  uint32_t min_inputs = 0;
+  uint32_t max_inputs = 0;   ///< UINT32_MAX: any number
+  uint32_t outputs = 1;      ///< 0: as many as the task says
+  std::vector<std::string> attributes;  ///< names that may occur
+  Effect effect = Effect::kPure;
+  /// Types of all outputs, from operands and attributes; symbolic; sets batch layout and integer contents as well.
+  /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators).
+  Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
+  /// Work of the forward pass. Null: reads and writes only.
+  Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
+  /// TorchScript statements (one a line, no indentation) that assign the outputs. Null: cannot be lowered.
+  Result<std::string> (*lower)(const LowerCall&) = nullptr;
+  bool known() const { return infer != nullptr; }
+};
+
+/// The core operators, sorted by name.
+std::span<const OpInfo> core_ops();
+/// The core operator of that full name (`core.add`), or null.
+const OpInfo* find_op(std::string_view name);
+/// The core operator of that short name (`add`); its absence is our bug.
+const OpInfo& core(std::string_view short_name);
+
+/// Work of a task; the sum of bytes read and written where the operator has no rule of its own.
+Work work_of(const Graph& graph, TaskId task);
+/// Applies the type rule of a task and stores the types of its outputs. Errors carry the task's location.
+Result<void> infer_types(Graph& graph, TaskId task);
+/// A symbolic integer as a TorchScript expression of variables named like the symbols (dots become underscores).
+std::string torchscript(const Dim& dim);
+std::string torchscript(const Shape& shape);
+
+}  // namespace rannc::ir

@@ -1,0 +1,103 @@
+/// All that a person or the runtime has to know to train a graph on a cluster.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/atoms.h"
+#include "ir/graph.h"
+#include "ir/schedule.h"
+
+namespace rannc::ir {
+
+/// One pipeline stage: what it computes and where.
+struct Stage {
+  /// Ascending; constant tasks are cloned into every stage that needs them.
+  std::vector<TaskId> tasks;
+  /// Ordinals into `Plan::devices`; more than one: data-parallel replicas of the stage, each micro-batch is split.
+  std::vector<DeviceId> devices;
+  /// Keep only the stage's inputs and run its forward pass again before its backward pass.
+  bool recompute = false;
+  bool operator==(const Stage&) const = default;
+};
+
+/// An activation that other stages read; sent directly, once per receiving stage.
+struct Route {
+  ValueId value;
+  StageId from;
+  std::vector<StageId> to;  ///< ascending
+  Dim bytes;                ///< of one micro-batch, an expression of the batch symbol
+  bool gradient = false;    ///< whether a gradient comes back
+  bool operator==(const Route&) const = default;
+};
+
+/// A parameter that several stages read: held by all, its gradient summed at the owner.
+struct SharedParameter {
+  ValueId parameter;
+  StageId owner;                ///< first reading stage
+  std::vector<StageId> others;  ///< ascending
+  bool operator==(const SharedParameter&) const = default;
+};
+
+/// A device as the plan knows it.
+struct PlanDevice {
+  std::string name;           ///< `node0/cpu0`
+  std::string kind;           ///< `cpu`, `v100` …
+  uint64_t memory_bytes = 0;  ///< limit; 0: none
+  bool operator==(const PlanDevice&) const = default;
+};
+
+/// What the simulator says of one device for one mini-batch.
+struct Prediction {
+  int64_t busy_ns = 0;
+  uint64_t peak_bytes = 0;
+  bool operator==(const Prediction&) const = default;
+};
+
+/// Forward and backward time of a stage for one micro-batch of `samples`, as priced by the planner.
+struct StageTime {
+  StageId stage;
+  uint32_t samples = 0;
+  int64_t forward_ns = 0, backward_ns = 0;
+  uint64_t stashed_bytes = 0;  ///< kept from forward to backward
+  bool operator==(const StageTime&) const = default;
+};
+
+struct Plan {
+  static constexpr uint32_t kVersion = 1;
+  Graph graph;
+  Atoms atoms;
+  std::vector<BlockId> block_of;  ///< per atom
+  std::vector<Stage> stages;      ///< in topological order
+  std::vector<Route> routes;      ///< ascending by value
+  std::vector<SharedParameter> shared;
+  std::vector<PlanDevice> devices;
+  uint32_t mini_batch = 0;        ///< samples of a step
+  std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
+  Schedule schedule;
+  std::vector<Prediction> predictions;  ///< per device
+  std::vector<StageTime> stage_times;
+  int64_t step_ns = 0;          ///< simulated time of a mini-batch
+  int64_t lower_bound_ns = 0;   ///< no plan for this graph, cluster and costs can be faster
+  std::string planner;          ///< which planner made it
+  uint64_t seed = 0;
+  /// Hex digests: model file, cluster description, profile (empty for analytic costs).
+  std::string model_digest, cluster_digest, profile_digest;
+};
+
+/// Sizes that `mini_batch` samples split into, larger ones first, none empty: min(count, mini_batch) micro-batches.
+std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count);
+
+/// Fills `routes` and `shared` from the stages' tasks: a value is routed to every other stage that reads it.
+void derive_routes(Plan& plan);
+
+/// Stage whose non-constant tasks contain the atom of each task; invalid for constant tasks.
+std::vector<StageId> stage_of_tasks(const Plan& plan);
+
+/// What schedules, simulator and executor need of a plan.
+PipelineShape pipeline_shape(const Plan& plan);
+
+bool equal(const Plan& a, const Plan& b);
+
+}  // namespace rannc::ir

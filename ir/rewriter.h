@@ -1,0 +1,37 @@
+/// Builds a changed copy of a graph, task by task.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::ir {
+
+/// Copies values and tasks of `from` into a new graph under a value map. Values that no task makes are copied at
+/// construction, in id order, with names, types, data; `drop_unused()` in `finish` removes those nobody reads
+/// (but never inputs). A pass walks the old tasks in order and for each either calls `copy(task)` or maps the old
+/// outputs to values it built itself.
+class Rewriter {
+ public:
+  explicit Rewriter(const Graph& from);
+  Graph& graph() { return to_; }
+  /// The new value that stands for an old one; our bug where nothing does yet. Invalid in, invalid out.
+  ValueId map(ValueId old) const;
+  bool mapped(ValueId old) const;
+  void replace(ValueId old, ValueId by);
+  /// Copies a task with mapped operands, types and names; returns the new task.
+  TaskId copy(TaskId old);
+  /// Carries inputs, outputs, losses and names over and hands the new graph out.
+  Graph finish() &&;
+
+ private:
+  const Graph& from_;
+  Graph to_;
+  std::vector<ValueId> map_;
+};
+
+/// A copy without tasks whose outputs reach no graph output, loss numerator or statistics, and without unread
+/// parameters, buffers and constants. Inputs stay. Returns whether anything was dropped.
+bool remove_dead(Graph& graph);
+
+}  // namespace rannc::ir

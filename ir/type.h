@@ -1,0 +1,76 @@
+/// What a value is: element type, shape, place of the samples, known contents, stored bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/dim.h"
+
+namespace rannc::ir {
+
+enum class DType : uint8_t { kF16, kBF16, kF32, kF64, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };
+
+/// `f32`, `i64`, `bool` …: the spelling of text IR.
+std::string_view str(DType dtype);
+std::optional<DType> parse_dtype(std::string_view text);
+uint32_t byte_size(DType dtype);
+bool is_float(DType dtype);
+bool is_integer(DType dtype);  ///< bool is not an integer
+
+/// Where the samples of a value are: along `axis`, whose extent is outer * batch * inner with the samples varying
+/// in the middle ([T, B*heads, D] has axis 1, outer 1, inner heads). No axis: the value has no samples.
+struct BatchLayout {
+  int32_t axis = -1;
+  Dim outer = 1;
+  Dim inner = 1;
+  bool has_batch() const { return axis >= 0; }
+  bool operator==(const BatchLayout&) const = default;
+};
+
+/// Element values of an integer or boolean value of rank 0 or 1 whose contents follow from sizes and constants alone.
+/// Booleans are 0 and 1.
+using Contents = std::vector<Dim>;
+
+/// Bytes of a parameter, buffer or constant: in memory, or a range of a file that is read only when needed.
+/// Row-major, little-endian. Copies share the bytes.
+class TensorData {
+ public:
+  TensorData() = default;  ///< no bytes: a model without weights
+  static TensorData in_memory(std::vector<std::byte> bytes);
+  /// `path` as opened by the reader; the range must have been checked against the file's size.
+  static TensorData in_file(std::string path, uint64_t offset, uint64_t length);
+
+  bool present() const { return memory_ != nullptr || !path_.empty(); }
+  bool in_file() const { return !path_.empty(); }
+  uint64_t size() const { return memory_ ? memory_->size() : length_; }
+  const std::string& path() const { return path_; }
+  uint64_t offset() const { return offset_; }
+  /// Only where the bytes are in memory.
+  const std::vector<std::byte>& bytes() const { return *memory_; }
+  /// The bytes, read from the file where they are there; an error names the file and the range.
+  Result<std::vector<std::byte>> read() const;
+  bool operator==(const TensorData& other) const;
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> memory_;
+  std::string path_;
+  uint64_t offset_ = 0;
+  uint64_t length_ = 0;
+};
+
+/// What a shape rule says of one value. `shape` is absent where the rank is unknown.
+struct ValueType {
+  DType dtype = DType::kF32;
+  std::optional<Shape> shape;
+  BatchLayout batch;
+  std::optional<Contents> contents;
+  bool operator==(const ValueType&) const = default;
+};
+
+}  // namespace rannc::ir
