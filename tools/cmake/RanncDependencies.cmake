@@ -6,3 +6,17 @@ find_package(CLI11 REQUIRED)
 if(RANNC_TESTS)
   find_package(GTest REQUIRED)
 endif()
+
+# rannc_setup_path(onnx VARIABLE) sets VARIABLE to where tools/setup puts that dependency.
+function(rannc_setup_path name variable)
+  execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/setup-paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCH "(^|\n)${name}=([^\n]*)" ignored "${paths}")
+  set(${variable} "${CMAKE_MATCH_2}" PARENT_SCOPE)
+endfunction()
+
+if(RANNC_TORCH)
+  include(RanncTorch)
+endif()
+if(RANNC_ONNX)
+  include(RanncOnnx)
+endif()
