@@ -174,6 +174,7 @@ class Graph {
   std::deque<std::string> strings_;
   std::unordered_map<std::string_view, uint32_t> string_ids_;
   std::unordered_map<std::string_view, ValueId> value_names_;
+  std::unordered_map<std::string_view, uint32_t> name_suffixes_;  ///< last suffix given to a name that was taken
   std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
 };
 

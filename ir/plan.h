@@ -22,13 +22,13 @@ struct Stage {
   bool operator==(const Stage&) const = default;
 };
 
-/// An activation that other stages read; sent directly, once per receiving stage.
+/// An activation that one other stage reads, sent directly: a value with two reading stages makes two routes.
+/// The index in `Plan::routes` is the index in `PipelineShape::routes` and in the schedule's sends and receives.
 struct Route {
   ValueId value;
-  StageId from;
-  std::vector<StageId> to;  ///< ascending
-  Dim bytes;                ///< of one micro-batch, an expression of the batch symbol
-  bool gradient = false;    ///< whether a gradient comes back
+  StageId from, to;
+  Dim bytes;              ///< of one micro-batch, an expression of the batch symbol
+  bool gradient = false;  ///< whether a gradient comes back
   bool operator==(const Route&) const = default;
 };
 
@@ -70,10 +70,12 @@ struct Plan {
   Atoms atoms;
   std::vector<BlockId> block_of;  ///< per atom
   std::vector<Stage> stages;      ///< in topological order
-  std::vector<Route> routes;      ///< ascending by value
+  std::vector<Route> routes;      ///< ascending by value, then by receiving stage
   std::vector<SharedParameter> shared;
   std::vector<PlanDevice> devices;
   uint32_t mini_batch = 0;        ///< samples of a step
+  uint32_t optimizer_states = 0;  ///< copies of the parameters the optimizer keeps: SGD 0, with momentum 1, Adam 2
+  bool training = true;           ///< false: forward only
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
   Schedule schedule;
   std::vector<Prediction> predictions;  ///< per device
@@ -89,13 +91,19 @@ struct Plan {
 /// Sizes that `mini_batch` samples split into, larger ones first, none empty: min(count, mini_batch) micro-batches.
 std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count);
 
-/// Fills `routes` and `shared` from the stages' tasks: a value is routed to every other stage that reads it.
+/// Fills `routes` and `shared` from the stages' tasks: a value is routed to every other stage that reads it. A gradient
+/// comes back where the value is a float and a parameter lies upstream of it.
 void derive_routes(Plan& plan);
 
-/// Stage whose non-constant tasks contain the atom of each task; invalid for constant tasks.
+/// Per task the stage that holds its atom; invalid for constant tasks, which may be in several.
 std::vector<StageId> stage_of_tasks(const Plan& plan);
 
-/// What schedules, simulator and executor need of a plan.
+/// Per value whether a parameter lies upstream, so that backward passes through it: floats only.
+std::vector<bool> needs_gradient(const Graph& graph);
+
+/// What schedules, simulator and executor need of a plan. Bytes per sample are rounded up; stages' fixed bytes are
+/// parameters and gradients, times `1 + optimizer_states` more copies for the optimizer; saved bytes come from
+/// `stage_times` where a stage has one.
 PipelineShape pipeline_shape(const Plan& plan);
 
 bool equal(const Plan& a, const Plan& b);

@@ -8,12 +8,13 @@
 namespace rannc::ir {
 
 /// Copies values and tasks of `from` into a new graph under a value map. Values that no task makes are copied at
-/// construction, in id order, with names, types, data; `drop_unused()` in `finish` removes those nobody reads
-/// (but never inputs). A pass walks the old tasks in order and for each either calls `copy(task)` or maps the old
+/// construction, in id order, with names, types and data. A pass walks the old tasks in order and for each either calls `copy(task)` or maps the old
 /// outputs to values it built itself.
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from);
+  /// Copies only those values no task makes for which `keep` holds.
+  Rewriter(const Graph& from, const std::vector<bool>& keep);
   Graph& graph() { return to_; }
   /// The new value that stands for an old one; our bug where nothing does yet. Invalid in, invalid out.
   ValueId map(ValueId old) const;

@@ -1,0 +1,73 @@
+#include "ir/attributes.h"
+
+#include <algorithm>
+
+namespace rannc::ir {
+
+namespace {
+template <class T>
+const T* typed(const Attributes& attributes, std::string_view name) {
+  const Attribute* found = attributes.find(name);
+  if (found == nullptr) return nullptr;
+  const T* value = std::get_if<T>(found);
+  RANNC_CHECK(value != nullptr) << "attribute " << name << " has another type";
+  return value;
+}
+}  // namespace
+
+void Attributes::set(std::string_view name, Attribute value) {
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                   [](const auto& entry, std::string_view key) { return entry.first < key; });
+  if (at != entries_.end() && at->first == name) {
+    at->second = std::move(value);
+  } else {
+    entries_.emplace(at, std::string(name), std::move(value));
+  }
+}
+
+void Attributes::erase(std::string_view name) {
+  std::erase_if(entries_, [&](const auto& entry) { return entry.first == name; });
+}
+
+const Attribute* Attributes::find(std::string_view name) const {
+  const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                   [](const auto& entry, std::string_view key) { return entry.first < key; });
+  return at != entries_.end() && at->first == name ? &at->second : nullptr;
+}
+
+int64_t Attributes::integer(std::string_view name, int64_t otherwise) const {
+  const Dim* value = typed<Dim>(*this, name);
+  return value ? value->constant() : otherwise;
+}
+
+double Attributes::number(std::string_view name, double otherwise) const {
+  const double* value = typed<double>(*this, name);
+  return value ? *value : otherwise;
+}
+
+bool Attributes::flag(std::string_view name, bool otherwise) const {
+  const bool* value = typed<bool>(*this, name);
+  return value ? *value : otherwise;
+}
+
+std::string Attributes::text(std::string_view name, std::string_view otherwise) const {
+  const std::string* value = typed<std::string>(*this, name);
+  return value ? *value : std::string(otherwise);
+}
+
+std::optional<DType> Attributes::dtype(std::string_view name) const {
+  const DType* value = typed<DType>(*this, name);
+  return value ? std::optional(*value) : std::nullopt;
+}
+
+const Shape* Attributes::list(std::string_view name) const { return typed<Shape>(*this, name); }
+
+std::vector<int64_t> Attributes::integers(std::string_view name) const {
+  std::vector<int64_t> values;
+  if (const Shape* found = list(name)) {
+    for (const Dim& dim : *found) values.push_back(dim.constant());
+  }
+  return values;
+}
+
+}  // namespace rannc::ir

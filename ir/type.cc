@@ -1,0 +1,82 @@
+#include "ir/type.h"
+
+#include <array>
+#include <fstream>
+
+namespace rannc::ir {
+
+namespace {
+struct DTypeRow {
+  DType dtype;
+  std::string_view name;
+  uint32_t bytes;
+};
+constexpr std::array<DTypeRow, 13> kDTypes{{{DType::kF16, "f16", 2},
+                                            {DType::kBF16, "bf16", 2},
+                                            {DType::kF32, "f32", 4},
+                                            {DType::kF64, "f64", 8},
+                                            {DType::kI8, "i8", 1},
+                                            {DType::kI16, "i16", 2},
+                                            {DType::kI32, "i32", 4},
+                                            {DType::kI64, "i64", 8},
+                                            {DType::kU8, "u8", 1},
+                                            {DType::kU16, "u16", 2},
+                                            {DType::kU32, "u32", 4},
+                                            {DType::kU64, "u64", 8},
+                                            {DType::kBool, "bool", 1}}};
+}  // namespace
+
+std::string_view str(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
+
+std::optional<DType> parse_dtype(std::string_view text) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.name == text) return row.dtype;
+  }
+  return std::nullopt;
+}
+
+uint32_t byte_size(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bytes; }
+bool is_float(DType dtype) { return dtype <= DType::kF64; }
+bool is_integer(DType dtype) { return dtype > DType::kF64 && dtype != DType::kBool; }
+
+TensorData TensorData::in_memory(std::vector<std::byte> bytes) {
+  TensorData data;
+  data.memory_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
+  return data;
+}
+
+TensorData TensorData::in_file(std::string path, uint64_t offset, uint64_t length) {
+  TensorData data;
+  data.path_ = std::move(path);
+  data.offset_ = offset;
+  data.length_ = length;
+  return data;
+}
+
+Result<std::vector<std::byte>> TensorData::read() const {
+  if (memory_) return *memory_;
+  const auto fail = [this](const std::string& what) {
+    return error({path_, 0, 0, {}}, what + " (bytes " + std::to_string(offset_) + " to " +
+                                        std::to_string(offset_ + length_) + ")");
+  };
+  if (path_.empty()) return error("the tensor has no stored bytes: the model was written without weights");
+  std::ifstream file(path_, std::ios::binary);
+  if (!file) return fail("cannot be opened to read a tensor");
+  file.seekg(0, std::ios::end);
+  const auto size = static_cast<uint64_t>(file.tellg());
+  if (offset_ > size || length_ > size - offset_) {
+    return fail("ends before a tensor does: the file has " + std::to_string(size) + " bytes");
+  }
+  std::vector<std::byte> bytes(length_);
+  file.seekg(static_cast<std::streamoff>(offset_));
+  file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(length_));
+  if (!file) return fail("could not be read");
+  return bytes;
+}
+
+bool TensorData::operator==(const TensorData& other) const {
+  if (memory_ && other.memory_) return memory_ == other.memory_ || *memory_ == *other.memory_;
+  return !memory_ == !other.memory_ && path_ == other.path_ && offset_ == other.offset_ && length_ == other.length_;
+}
+
+}  // namespace rannc::ir
