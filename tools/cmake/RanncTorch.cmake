@@ -51,3 +51,29 @@ set_target_properties(rannc_deps::gloo PROPERTIES
   INTERFACE_INCLUDE_DIRECTORIES ${gloo_abi}
   INTERFACE_COMPILE_DEFINITIONS "USE_DISTRIBUTED;USE_C10D_GLOO"
   INTERFACE_LINK_LIBRARIES rannc_deps::torch)
+
+# The check takes 15 s, so its success is remembered in the user's cache, by LibTorch and by what was compiled.
+function(rannc_check_gloo_abi)
+  set(program ${CMAKE_SOURCE_DIR}/tools/cmake/checks/gloo_abi.cc)
+  file(GLOB_RECURSE declarations ${gloo_abi}/*.h)
+  set(evidence "${torch_dir} ${RANNC_TORCH_VERSION} ${CMAKE_CXX_COMPILER_VERSION}")
+  foreach(file IN LISTS declarations ITEMS ${program})
+    file(SHA256 ${file} hash)
+    string(APPEND evidence " ${hash}")
+  endforeach()
+  string(SHA256 key "${evidence}")
+  rannc_setup_path(cache cache)
+  if(EXISTS ${cache}/gloo-abi/${key})
+    return()
+  endif()
+  message(STATUS "Checking our declarations of Gloo against LibTorch ${RANNC_TORCH_VERSION} (15 s, once)")
+  try_run(status compiled SOURCES ${program} LINK_LIBRARIES rannc_deps::gloo fmt::fmt CXX_STANDARD 20 NO_CACHE
+          COMPILE_OUTPUT_VARIABLE compile_output RUN_OUTPUT_VARIABLE run_output)
+  if(NOT compiled)
+    message(FATAL_ERROR "runtime/internal/gloo_abi does not compile with LibTorch ${RANNC_TORCH_VERSION}:\n${compile_output}")
+  elseif(NOT status EQUAL 0)
+    message(FATAL_ERROR "runtime/internal/gloo_abi does not fit LibTorch ${RANNC_TORCH_VERSION} (${status}):\n${run_output}")
+  endif()
+  file(WRITE ${cache}/gloo-abi/${key} "")
+endfunction()
+rannc_check_gloo_abi()
