@@ -15,6 +15,13 @@ target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-in
 find_package(Threads REQUIRED)
 target_link_libraries(rannc_flags INTERFACE Threads::Threads)
 
+set(RANNC_SANITIZE "" CACHE STRING "Sanitizers for our own code, as the compiler's -fsanitize= takes them")
+if(RANNC_SANITIZE)
+  set(sanitize_flags -fsanitize=${RANNC_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(rannc_flags INTERFACE ${sanitize_flags})
+  target_link_options(rannc_flags INTERFACE ${sanitize_flags})
+endif()
+
 # rannc_library(ir SOURCES graph.cc … DEPENDS …) declares the static library rannc_ir, alias rannc::ir.
 function(rannc_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
