@@ -1,0 +1,42 @@
+/// The folder in which a compiled model lies: plan, a program and weights per stage, manifest.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/plan.h"
+#include "runtime/safetensors.h"
+#include "runtime/signature.h"
+
+namespace rannc::runtime {
+
+/// Names inside a bundle.
+inline constexpr const char* kPlanFile = "plan.rir";
+inline constexpr const char* kManifestFile = "manifest.json";
+inline constexpr int kBundleVersion = 1;
+std::string program_file(StageId stage);  ///< `stage0.pt`
+std::string weights_file(StageId stage);  ///< `stage0.safetensors`
+
+/// A bundle whose rules hold. Weights stay on disk until they are asked for.
+struct Bundle {
+  std::string path;
+  ir::Plan plan;
+  std::vector<Signature> signatures;     ///< by stage
+  std::vector<SafetensorsFile> weights;  ///< by stage
+  std::string program_path(StageId stage) const;
+};
+
+/// Everything wrong with the bundle at `path`; empty: it holds. The rules (B1…) head verify_bundle.cc. Whether a program
+/// fits its signature (B8) is seen by the engine that loads it.
+std::vector<Diagnostic> verify_bundle(const std::string& path);
+
+/// Verifies and opens.
+Result<Bundle> open_bundle(const std::string& path);
+
+/// Writes `manifest.json`: version, and size and digest of every other file of the folder. The last file of a bundle.
+Result<void> write_manifest(const std::string& folder, const ir::Plan& plan);
+
+/// 32 hexadecimal digits over a file's bytes.
+Result<std::string> file_digest(const std::string& path);
+
+}  // namespace rannc::runtime

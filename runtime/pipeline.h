@@ -1,0 +1,40 @@
+/// What executors need of a plan: shape, lowered schedule, and which port each route and parameter group touches.
+#pragma once
+
+#include <vector>
+
+#include "ir/plan.h"
+#include "ir/schedule.h"
+#include "runtime/signature.h"
+
+namespace rannc::runtime {
+
+/// Ports that a route of the shape connects.
+struct RoutePorts {
+  uint32_t output = 0;  ///< of the producer's signature
+  uint32_t input = 0;   ///< of the consumer's signature
+};
+
+/// A loss term: where its numerator comes out.
+struct LossPort {
+  StageId stage;
+  uint32_t output = 0;
+};
+
+/// Immutable facts shared by all devices of a run. `schedule` is lowered.
+struct Pipeline {
+  ir::PipelineShape shape;
+  ir::Schedule schedule;
+  std::string batch_symbol;
+  std::vector<Signature> stages;
+  std::vector<RoutePorts> routes;  ///< parallel to `shape.routes`
+  /// Per group of `shape.shared`, per stage of the group: index into that stage's `parameters`.
+  std::vector<std::vector<uint32_t>> shared;
+  std::vector<LossPort> losses;       ///< per loss term of the graph
+  std::vector<ValueId> graph_outputs; ///< in the graph's order
+};
+
+/// The pipeline of a plan that verifies and whose schedule is lowered.
+Pipeline make_pipeline(const ir::Plan& plan);
+
+}  // namespace rannc::runtime

@@ -1,0 +1,70 @@
+/// What a stage runs: forward, recompute and backward of one micro-batch, whatever the engine.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "ir/diagnostic.h"
+#include "ir/dim.h"
+#include "runtime/signature.h"
+#include "runtime/value.h"
+
+namespace rannc::runtime {
+
+/// Where in training a call stands.
+struct At {
+  StageId stage;
+  uint32_t micro_batch = 0;
+  uint64_t first_sample = 0;  ///< of this call, within the mini-batch
+  uint64_t samples = 0;       ///< of this call; never 0
+  uint64_t step = 0;
+  uint64_t seed = 0;
+  bool training = true;       ///< false: nothing is kept for a backward pass
+  /// Values of all symbols but the batch symbol; outlives the call.
+  const ir::Bindings* symbols = nullptr;
+};
+
+/// What an engine keeps from one call to the next for one (stage, micro-batch); the executor only carries it.
+class HeldState {
+ public:
+  virtual ~HeldState() = default;
+  virtual uint64_t bytes() const = 0;
+};
+using Held = std::unique_ptr<HeldState>;
+
+/// One stage on one device. Used by one thread at a time. Engines turn exceptions of their libraries into diagnostics.
+/// Per (stage, micro-batch) the calls come in the order forward, [recompute,] backward_input, backward_weight.
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual const Signature& signature() const = 0;
+  /// Whether input and weight gradients are parted. If not, `backward_input` does both and `backward_weight` nothing.
+  virtual bool parts_backward() const = 0;
+
+  /// Forgets accumulated gradients and statistics.
+  virtual void begin_step() = 0;
+  /// Inputs as in `signature().inputs`; the outputs. `saved` stays null where `at.training` is false.
+  virtual Result<Values> forward(const At& at, Values inputs, Held& saved) = 0;
+  /// Rebuilds what the backward pass needs where forward kept inputs only; else does nothing.
+  virtual Result<void> recompute(const At& at, Held& saved) = 0;
+  /// Gradients of the outputs, null for none, as in `signature().outputs`. Returns those of the inputs with `gradient`
+  /// (zeros where unused), null for the others. Recomputes first where nobody did.
+  virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
+  /// Adds the gradients of the parameters to the accumulators, and frees what was held.
+  virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;
+  /// Updates running statistics, once a step.
+  virtual Result<void> commit_buffers(uint64_t step) = 0;
+
+  /// Gradients accumulated since `begin_step`, summed over the leaves in task order; zeros where there are none.
+  /// Indices into `signature().parameters`. The values share memory with the engine until the next `begin_step`.
+  virtual Values gradients(std::span<const uint32_t> parameters) = 0;
+  /// Replaces gradients, by those summed over devices.
+  virtual void set_gradients(std::span<const uint32_t> parameters, Values gradients) = 0;
+  /// Parameters and buffers as in `signature()`. They share memory with the engine: an optimizer or a checkpoint writes
+  /// through them between steps.
+  virtual const Values& parameters() const = 0;
+  virtual const Values& buffers() const = 0;
+};
+
+}  // namespace rannc::runtime

@@ -1,0 +1,65 @@
+/// What one stage's program takes and returns, derived from the plan alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/plan.h"
+
+namespace rannc::runtime {
+
+/// A value that enters or leaves a stage.
+struct Port {
+  ValueId value;
+  std::string name;        ///< the value's name in the graph
+  ir::ValueType type;      ///< symbolic; float, integer or boolean
+  bool from_graph = false; ///< inputs: fed from the mini-batch, not received
+  bool gradient = false;   ///< inputs: a gradient is sent back; outputs: a gradient comes back along some route
+  std::string argument;    ///< variable in the program's source
+  bool operator==(const Port&) const = default;
+};
+
+/// A parameter, buffer or constant that a stage holds; its bytes are in the stage's weights file under `name`.
+struct Weight {
+  ValueId value;
+  std::string name;
+  ir::ValueType type;
+  std::string argument;  ///< of buffers and constants; parameters are passed once per reading task, see `Leaf`
+  bool operator==(const Weight&) const = default;
+};
+
+/// One reading of a parameter. Gradients accumulate per leaf, and the sum over a parameter's leaves is taken once, in
+/// task order, at the end of a step: so it does not depend on how the graph was cut.
+struct Leaf {
+  uint32_t parameter = 0;  ///< index into `Signature::parameters`
+  TaskId task;
+  std::string argument;
+  bool operator==(const Leaf&) const = default;
+};
+
+/// Arguments in the order: inputs, leaves, buffers, constants, symbols. Results: outputs.
+struct Signature {
+  StageId stage;
+  std::vector<Port> inputs;          ///< ascending by value
+  std::vector<Weight> parameters;    ///< ascending by value
+  std::vector<Leaf> leaves;          ///< by parameter, then by task
+  std::vector<Weight> buffers;       ///< ascending by value
+  std::vector<Weight> constants;     ///< ascending by value
+  std::vector<std::string> symbols;  ///< sorted; the batch symbol counts the samples that the call processes
+  std::vector<Port> outputs;         ///< routed values, graph outputs, loss numerators; ascending by value
+  bool operator==(const Signature&) const = default;
+
+  /// Index into `inputs` or `outputs`; -1: not there.
+  int input_of(ValueId value) const;
+  int output_of(ValueId value) const;
+  int parameter_of(ValueId value) const;
+};
+
+/// The signature of a stage of a plan that verifies. A graph output or loss numerator made by constant tasks alone
+/// belongs to the first stage that holds its task.
+Signature signature(const ir::Plan& plan, StageId stage);
+
+/// The variable that stands for a value in generated source.
+std::string variable(const ir::Plan& plan, ValueId value);
+
+}  // namespace rannc::runtime
