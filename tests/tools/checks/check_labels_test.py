@@ -1,0 +1,49 @@
+"""Plants one violation per rule of tools/check-labels and expects that rule to name it."""
+import unittest
+
+from planted import PlantedTest
+
+RULES = "# Rules\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
+
+
+class CheckLabels(PlantedTest):
+    CHECK = "check-labels"
+    CLEAN = {
+        "ir/README.md": RULES,
+        "ir/verify_graph.cc": 'report("G1", "two producers");\n',
+        "ir/verify_plan.cc": 'report("P3", "not carried");\n',
+        "tests/ir/verify_test.cc": "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST_F(VerifyPlan,\n       RejectsP3) {}\n",
+        "tests/requirements.md": "| id | what |\n|---|---|\n| R1 | reads models |\n| N8 | text |\n",
+        "tests/ir/CMakeLists.txt": "rannc_test(a SOURCES a.cc LABELS R1 N8 TIER full)\n",
+    }
+
+    def test_clean_tree(self):
+        self.expect_green({})
+
+    def test_K1_rule_that_nothing_reports(self):
+        self.expect_red({"ir/verify_plan.cc": "// P3 is checked elsewhere\n"}, "K1", "P3")
+
+    def test_K1_no_table(self):
+        self.expect_red({"ir/README.md": "# Rules\n"}, "K1")
+
+    def test_K2_unlisted_label(self):
+        self.expect_red({"ir/verify_schedule.cc": '\nreport("S7", "deadlock");\n'}, "K2", "verify_schedule.cc:2", "S7")
+
+    def test_K3_rule_without_a_test(self):
+        spoiled = "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST(VerifyPlan, P31_Other) {}\nTEST(VerifyPlan, MP3) {}\n"
+        self.expect_red({"tests/ir/verify_test.cc": spoiled}, "K3", "P3")
+
+    def test_K3_a_file_under_invalid_counts(self):
+        only_graph = "TEST(VerifyGraph, G1_TwoProducers) {}\n"
+        self.expect_green({"tests/ir/verify_test.cc": only_graph, "tests/ir/invalid/P3_not_carried.rir": ""})
+
+    def test_K4_unknown_requirement(self):
+        planted = "\nrannc_test(a SOURCES R9.cc LABELS R1\n  R77 TIER full)\n"
+        self.expect_red({"tests/ir/CMakeLists.txt": planted}, "K4", "R77", "CMakeLists.txt:2")
+
+    def test_K4_no_list(self):
+        self.expect_red({"tests/requirements.md": "none\n"}, "K4")
+
+
+if __name__ == "__main__":
+    unittest.main()

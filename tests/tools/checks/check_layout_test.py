@@ -1,0 +1,75 @@
+"""Plants one violation per rule of tools/check-layout and expects that rule to name it."""
+import unittest
+
+from planted import PlantedTest
+
+
+class CheckLayout(PlantedTest):
+    CHECK = "check-layout"
+    CLEAN = {
+        "README.md": "",
+        "ir/README.md": "",
+        "ir/graph.h": "#include <vector>\n",
+        "ir/internal/arena.h": "",
+        "ir/graph.cc": '#include "ir/graph.h"\n#include "ir/internal/arena.h"\n#include <fmt/core.h>\n',
+        "passes/README.md": "",
+        "passes/pass.cc": '#include "ir/graph.h"\n',
+        "partition/README.md": "",
+        "partition/dag.h": "",
+        "codegen/README.md": "",
+        "codegen/emit.cc": '#include "runtime/bundle.h"\n#include <torch/torch.h>\n',
+        "runtime/README.md": "",
+        "runtime/bundle.h": "",
+        "runtime/program.h": "",
+        "frontend/README.md": "",
+        "frontend/onnx/read.cc": "#include <onnx/checker.h>\n#include <google/protobuf/message.h>\n",
+        "tests/README.md": "",
+        "tests/ir/arena_test.cc": '#include "ir/internal/arena.h"\n#include "tests/support/graphs.h"\n',
+    }
+
+    def test_clean_tree(self):
+        self.expect_green({})
+
+    def test_L1_unknown_folder(self):
+        self.expect_red({"utils/misc.cc": ""}, "L1", "utils")
+
+    def test_L1_unknown_file(self):
+        self.expect_red({"notes.txt": ""}, "L1", "notes.txt")
+
+    def test_L2_ir_depends_on_nothing(self):
+        self.expect_red({"ir/bad.cc": '#include "passes/pass.h"\n'}, "L2", "ir/bad.cc:1", "passes/pass.h")
+
+    def test_L2_passes_and_partition_do_not_know_each_other(self):
+        self.expect_red({"passes/bad.cc": '\n#include "partition/dag.h"\n'}, "L2", "passes/bad.cc:2", "partition/dag.h")
+        self.expect_red({"partition/bad.cc": '#include "passes/pass.h"\n'}, "L2", "passes/pass.h")
+
+    def test_L2_codegen_sees_the_bundle_only(self):
+        self.expect_red({"codegen/bad.cc": '#include "runtime/program.h"\n'}, "L2", "runtime/program.h")
+
+    def test_L2_runtime_sees_ir_only(self):
+        self.expect_red({"runtime/bad.cc": '#include "codegen/emit.h"\n'}, "L2", "codegen/emit.h")
+
+    def test_L3_internal_header_of_another_folder(self):
+        self.expect_red({"passes/bad.cc": '#include "ir/internal/arena.h"\n'}, "L3", "ir/internal/arena.h")
+        self.expect_red({"tests/passes/bad.cc": '#include "ir/internal/arena.h"\n'}, "L3", "tests/passes/bad.cc")
+
+    def test_L4_libraries_out_of_place(self):
+        self.expect_red({"passes/bad.cc": "#include <ATen/ATen.h>\n"}, "L4", "ATen/ATen.h")
+        self.expect_red({"frontend/onnx/bad.cc": "#include <torch/torch.h>\n"}, "L4", "torch/torch.h")
+        self.expect_red({"partition/bad.cc": "#include <onnx/checker.h>\n"}, "L4", "onnx/checker.h")
+        self.expect_red({"runtime/bad.cc": "#include <cuda_runtime.h>\n"}, "L4", "cuda_runtime.h")
+        self.expect_green({"runtime/device_cuda.cc": "#include <cuda_runtime.h>\n"})
+
+    def test_L5_both_libraries_in_one_file(self):
+        both = "#include <torch/torch.h>\n#include <onnx/checker.h>\n"
+        self.expect_red({"frontend/torchscript/bad.cc": both}, "L5", "bad.cc:2", "torch/torch.h")
+
+    def test_L6_relative_include(self):
+        self.expect_red({"ir/bad.cc": '#include "graph.h"\n'}, "L6", "graph.h")
+
+    def test_L7_folder_without_readme(self):
+        self.expect_red({"passes/README.md": None}, "L7", "passes")
+
+
+if __name__ == "__main__":
+    unittest.main()
