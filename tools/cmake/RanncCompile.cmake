@@ -11,7 +11,7 @@ endif()
 
 add_library(rannc_flags INTERFACE)
 target_include_directories(rannc_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<BOOL:${RANNC_WERROR}>:-Werror>)
+target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict $<$<BOOL:${RANNC_WERROR}>:-Werror>)
 find_package(Threads REQUIRED)
 target_link_libraries(rannc_flags INTERFACE Threads::Threads)
 
