@@ -21,6 +21,7 @@ struct At {
   uint64_t step = 0;
   uint64_t seed = 0;
   bool training = true;       ///< false: nothing is kept for a backward pass
+  bool recomputed = false;    ///< an R follows: forward keeps its inputs alone
   /// Values of all symbols but the batch symbol; outlives the call.
   const ir::Bindings* symbols = nullptr;
 };
@@ -44,12 +45,12 @@ class Program {
 
   /// Forgets accumulated gradients and statistics.
   virtual void begin_step() = 0;
-  /// Inputs as in `signature().inputs`; the outputs. `saved` stays null where `at.training` is false.
+  /// Inputs as in `signature().inputs`; returns the outputs. `saved` stays null where `at.training` is false.
   virtual Result<Values> forward(const At& at, Values inputs, Held& saved) = 0;
-  /// Rebuilds what the backward pass needs where forward kept inputs only; else does nothing.
+  /// Rebuilds what the backward pass needs, after a forward pass with `at.recomputed`.
   virtual Result<void> recompute(const At& at, Held& saved) = 0;
   /// Gradients of the outputs, null for none, as in `signature().outputs`. Returns those of the inputs with `gradient`
-  /// (zeros where unused), null for the others. Recomputes first where nobody did.
+  /// (zeros where unused), null for the others.
   virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
   /// Adds the gradients of the parameters to the accumulators, and frees what was held.
   virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;

@@ -51,8 +51,8 @@ struct SafetensorsTensor {
   std::function<Result<std::span<const std::byte>>()> bytes;
 };
 
-/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors are stored sorted by name and aligned
-/// to 8 bytes; equal input gives equal bytes. After an error nothing is left behind.
+/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors with wide elements come first, then by
+/// name, so that all are aligned; equal input gives equal bytes. After an error nothing is left behind.
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

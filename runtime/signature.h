@@ -59,7 +59,9 @@ struct Signature {
 /// belongs to the first stage that holds its task.
 Signature signature(const ir::Plan& plan, StageId stage);
 
-/// The variable that stands for a value in generated source.
-std::string variable(const ir::Plan& plan, ValueId value);
+/// Names in generated source: of a value, of a parameter as one task reads it, of a symbol.
+std::string variable(ValueId value);
+std::string leaf_variable(ValueId parameter, TaskId task);
+std::string symbol_variable(std::string name);
 
 }  // namespace rannc::runtime

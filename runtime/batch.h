@@ -1,0 +1,35 @@
+/// One mini-batch as a training binary hands it over.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "ir/plan.h"
+#include "runtime/executor.h"
+
+namespace rannc::runtime {
+
+/// Tensors by the name of the graph input.
+using Batch = std::map<std::string, Value>;
+
+/// Symbols of the graph that a batch binds: the batch symbol to the plan's mini-batch, the others from the shapes.
+/// Errors: an input that is missing, unknown, or of another element type, rank or extent than the graph says; each
+/// names the input, what was found and what was expected. A worker of its own needs only the inputs of its stages:
+/// `needed` says which (empty: all).
+Result<ir::Bindings> bind(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
+
+/// The number that divides a loss term, counted from the whole mini-batch. Errors: the labels are missing, or none counts.
+Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch);
+
+/// Samples of a batch. Keeps a reference.
+class BatchFeed : public Feed {
+ public:
+  BatchFeed(const Batch& batch, ir::Bindings symbols) : batch_(batch), symbols_(std::move(symbols)) {}
+  Result<Value> input(const Port& port, ir::SampleRange samples) override;
+
+ private:
+  const Batch& batch_;
+  ir::Bindings symbols_;
+};
+
+}  // namespace rannc::runtime

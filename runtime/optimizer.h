@@ -1,0 +1,56 @@
+/// Optimizers: what a step does with a stage's gradients.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "runtime/program.h"
+
+namespace rannc::runtime {
+
+enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW };
+std::string_view str(OptimizerKind kind);
+/// `sgd`, `adam`, `adamw`; an error lists them.
+Result<OptimizerKind> parse_optimizer(std::string_view name);
+
+struct OptimizerOptions {
+  OptimizerKind kind = OptimizerKind::kSgd;
+  double learning_rate = 0.01;
+  double momentum = 0;      ///< SGD
+  double weight_decay = 0;  ///< added to the gradient; AdamW: decoupled
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam
+  uint64_t warmup_steps = 0;  ///< the learning rate rises linearly over so many steps
+  uint64_t decay_steps = 0;   ///< then falls as a half cosine until this step; 0: stays
+  double decay_to = 0.1;      ///< to this fraction
+  /// The learning rate of a step, counted from 0.
+  double learning_rate_at(uint64_t step) const;
+  /// Copies of the parameters that the optimizer keeps.
+  uint32_t states() const;
+};
+
+/// State of one stage's parameters. Same formulas as torch.optim, element by element, so that the result does not
+/// depend on which stage holds a parameter. Used by one thread at a time; `program` outlives it.
+class StageOptimizer {
+ public:
+  StageOptimizer(const OptimizerOptions& options, Program& program);
+  ~StageOptimizer();
+  /// Changes the program's parameters in place by its accumulated gradients, scaled by `gradient_scale`.
+  Result<void> update(uint64_t step, double gradient_scale = 1);
+  /// Names of the states (`momentum`; `exp_avg`, `exp_avg_sq`), and per state the tensors in the order of the
+  /// signature's parameters. Writing through them restores a checkpoint.
+  const std::vector<std::string>& state_names() const;
+  const std::vector<Values>& states() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// Sum of squares of the accumulated gradients of the given parameters, in double precision.
+double squared_norm(Program& program, std::span<const uint32_t> parameters);
+
+}  // namespace rannc::runtime
