@@ -7,6 +7,9 @@ if(RANNC_TESTS)
   find_package(GTest REQUIRED)
 endif()
 
+# Other pins lead to other folders.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/setup-versions)
+
 # rannc_setup_path(onnx VARIABLE) sets VARIABLE to where tools/setup puts that dependency.
 function(rannc_setup_path name variable)
   execute_process(COMMAND ${CMAKE_SOURCE_DIR}/tools/setup-paths OUTPUT_VARIABLE paths COMMAND_ERROR_IS_FATAL ANY)
