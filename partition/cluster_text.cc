@@ -1,0 +1,287 @@
+// Cluster files: TOML to `Cluster` and back.
+#define TOML_EXCEPTIONS 0
+#include <toml++/toml.h>
+
+#include <cmath>
+#include <fstream>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include <fmt/format.h>
+
+#include "partition/cluster.h"
+
+namespace rannc::partition {
+namespace {
+
+constexpr int64_t kMaxDevices = 1 << 20;
+
+/// Walks one file; every failing member returns the first diagnostic.
+class Reader {
+ public:
+  explicit Reader(std::string file) : file_(std::move(file)) {}
+
+  Result<Cluster> read(const toml::table& root) {
+    RANNC_TRY(only(root, {"name", "kind", "node", "between", "link"}, "the file"));
+    if (root.contains("name")) {
+      RANNC_ASSIGN(cluster_.name, text(root, "name"));
+    }
+    RANNC_TRY(read_kinds(root));
+    const toml::array* nodes = root["node"].as_array();
+    if (nodes == nullptr || nodes->empty()) return fail(root, "a cluster needs at least one [[node]]");
+    if (const toml::node* between = root.get("between")) {
+      RANNC_ASSIGN(cluster_.between, link(*between, "between"));
+    }
+    for (const toml::node& node : *nodes) RANNC_TRY(read_node(node));
+    if (cluster_.nodes.size() > 1 && !root.contains("between")) {
+      return fail(root, "a cluster of several nodes needs [between] with bandwidth and latency_ns");
+    }
+    if (const toml::node* links = root.get("link")) RANNC_TRY(read_links(*links));
+    return std::move(cluster_);
+  }
+
+  Diagnostic fail(const toml::node& at, std::string message) const { return fail(at.source(), std::move(message)); }
+  Diagnostic fail(const toml::source_region& at, std::string message) const {
+    return error(Location{file_, at.begin.line, at.begin.column, {}}, std::move(message));
+  }
+
+ private:
+  Result<void> only(const toml::table& table, const std::set<std::string_view>& allowed, std::string_view what) {
+    for (const auto& [key, value] : table) {
+      if (allowed.contains(key.str())) continue;
+      std::string list;
+      for (const std::string_view name : allowed) list += (list.empty() ? "" : ", ") + std::string(name);
+      return fail(key.source(), fmt::format("unknown key '{}' in {}; allowed: {}", key.str(), what, list));
+    }
+    return {};
+  }
+
+  Result<const toml::table*> table(const toml::node& node, std::string_view what) {
+    if (const toml::table* found = node.as_table()) return found;
+    return fail(node, fmt::format("{} must be a table", what));
+  }
+
+  Result<std::string> text(const toml::table& table, std::string_view key) {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return fail(table, fmt::format("'{}' is missing", key));
+    if (const auto value = node->value_exact<std::string>()) return *value;
+    return fail(*node, fmt::format("'{}' must be a string", key));
+  }
+
+  /// A finite number in [low, high].
+  Result<double> number(const toml::table& table, std::string_view key, double low, double high) {
+    const toml::node* node = table.get(key);
+    if (node == nullptr) return fail(table, fmt::format("'{}' is missing", key));
+    const auto value = node->is_number() ? node->value<double>() : std::nullopt;
+    if (!value) return fail(*node, fmt::format("'{}' must be a number", key));
+    if (!(*value >= low && *value <= high)) {
+      return fail(*node, fmt::format("'{}' is {}, allowed is {} to {}", key, *value, low, high));
+    }
+    return *value;
+  }
+
+  Result<Link> link(const toml::node& node, std::string_view what) {
+    RANNC_ASSIGN(const toml::table* fields, table(node, what));
+    RANNC_TRY(only(*fields, {"bandwidth", "latency_ns"}, what));
+    return link_fields(*fields);
+  }
+
+  Result<Link> link_fields(const toml::table& fields) {
+    Link result;
+    RANNC_ASSIGN(result.bytes_per_second, number(fields, "bandwidth", 1, 1e18));
+    if (fields.contains("latency_ns")) {
+      RANNC_ASSIGN(result.latency_ns, number(fields, "latency_ns", 0, 1e12));
+    }
+    return result;
+  }
+
+  Result<void> read_kinds(const toml::table& root) {
+    const toml::table* kinds = root["kind"].as_table();
+    if (kinds == nullptr || kinds->empty()) return fail(root, "a cluster needs at least one [kind.NAME]");
+    for (const auto& [key, node] : *kinds) {
+      RANNC_ASSIGN(const toml::table* fields, table(node, "kind"));
+      RANNC_TRY(only(*fields, {"memory_bytes", "flops", "bandwidth", "launch_ns"}, "a kind"));
+      DeviceKind kind;
+      kind.name = key.str();
+      RANNC_ASSIGN(const double memory, number(*fields, "memory_bytes", 1, 9e18));
+      kind.memory_bytes = static_cast<uint64_t>(memory);
+      RANNC_ASSIGN(kind.flops_per_second, number(*fields, "flops", 1, 1e24));
+      RANNC_ASSIGN(kind.bytes_per_second, number(*fields, "bandwidth", 1, 1e18));
+      if (fields->contains("launch_ns")) {
+        RANNC_ASSIGN(kind.launch_ns, number(*fields, "launch_ns", 0, 1e12));
+      }
+      cluster_.kinds.push_back(std::move(kind));
+    }
+    return {};
+  }
+
+  Result<uint32_t> kind_named(const toml::table& at, const std::string& name) {
+    for (uint32_t k = 0; k < cluster_.kinds.size(); ++k) {
+      if (cluster_.kinds[k].name == name) return k;
+    }
+    return fail(*at.get("kind"), fmt::format("kind '{}' is not described by a [kind.{}]", name, name));
+  }
+
+  Result<uint32_t> count(const toml::table& table) {
+    if (!table.contains("count")) return 1u;
+    RANNC_ASSIGN(const double value, number(table, "count", 1, kMaxDevices));
+    if (value != std::floor(value)) return fail(*table.get("count"), "'count' must be a whole number");
+    return static_cast<uint32_t>(value);
+  }
+
+  Result<void> read_node(const toml::node& item) {
+    RANNC_ASSIGN(const toml::table* fields, table(item, "node"));
+    RANNC_TRY(only(*fields, {"name", "count", "inside", "devices"}, "a node"));
+    RANNC_ASSIGN(const uint32_t repeats, count(*fields));
+    Link inside = cluster_.between;
+    if (const toml::node* given = fields->get("inside")) {
+      RANNC_ASSIGN(inside, link(*given, "inside"));
+    }
+    std::vector<uint32_t> kinds;
+    RANNC_TRY(read_devices(*fields, kinds));
+    if (kinds.size() > 1 && inside.bytes_per_second <= 0) {
+      return fail(*fields, "a node of several devices needs 'inside' with bandwidth and latency_ns");
+    }
+    if (cluster_.devices.size() + kinds.size() * repeats > static_cast<size_t>(kMaxDevices)) {
+      return fail(*fields, fmt::format("more than {} devices", kMaxDevices));
+    }
+    std::string base = "node";
+    if (fields->contains("name")) {
+      RANNC_ASSIGN(base, text(*fields, "name"));
+    }
+    const bool number_it = repeats > 1 || !fields->contains("name");
+    for (uint32_t i = 0; i < repeats; ++i) {
+      const std::string name = number_it ? base + std::to_string(cluster_.nodes.size()) : base;
+      add_node(name, inside, kinds);
+    }
+    return {};
+  }
+
+  Result<void> read_devices(const toml::table& fields, std::vector<uint32_t>& kinds) {
+    const toml::array* groups = fields["devices"].as_array();
+    if (groups == nullptr || groups->empty()) {
+      return fail(fields, "a node needs devices = [{ kind = \"…\", count = … }, …]");
+    }
+    for (const toml::node& item : *groups) {
+      RANNC_ASSIGN(const toml::table* group, table(item, "devices"));
+      RANNC_TRY(only(*group, {"kind", "count"}, "devices"));
+      RANNC_ASSIGN(const std::string name, text(*group, "kind"));
+      RANNC_ASSIGN(const uint32_t kind, kind_named(*group, name));
+      RANNC_ASSIGN(const uint32_t repeats, count(*group));
+      if (kinds.size() + repeats > static_cast<size_t>(kMaxDevices)) {
+        return fail(*group, fmt::format("more than {} devices", kMaxDevices));
+      }
+      kinds.insert(kinds.end(), repeats, kind);
+    }
+    return {};
+  }
+
+  void add_node(const std::string& name, const Link& inside, const std::vector<uint32_t>& kinds) {
+    ClusterNode node{name, inside, {}};
+    for (size_t d = 0; d < kinds.size(); ++d) {
+      node.devices.push_back(DeviceId::from(cluster_.devices.size()));
+      const std::string device = fmt::format("{}/{}:{}", name, cluster_.kinds[kinds[d]].name, d);
+      cluster_.devices.push_back({device, kinds[d], NodeId::from(cluster_.nodes.size())});
+    }
+    cluster_.nodes.push_back(std::move(node));
+  }
+
+  Result<std::pair<uint32_t, uint32_t>> ends(const toml::table& fields, std::string_view key, size_t limit) {
+    const toml::array* pair = fields[key].as_array();
+    if (pair == nullptr || pair->size() != 2) return fail(fields, fmt::format("'{}' must name two, as [0, 1]", key));
+    uint32_t found[2];
+    for (size_t i = 0; i < 2; ++i) {
+      const auto value = (*pair)[i].value_exact<int64_t>();
+      if (!value || *value < 0 || static_cast<uint64_t>(*value) >= limit) {
+        return fail((*pair)[i], fmt::format("'{}' holds ids from 0 to {}", key, limit - 1));
+      }
+      found[i] = static_cast<uint32_t>(*value);
+    }
+    if (found[0] == found[1]) return fail(*pair, fmt::format("'{}' names one end twice", key));
+    return std::pair{std::min(found[0], found[1]), std::max(found[0], found[1])};
+  }
+
+  Result<void> read_links(const toml::node& node) {
+    const toml::array* links = node.as_array();
+    if (links == nullptr) return fail(node, "links are written as [[link]]");
+    for (const toml::node& item : *links) {
+      RANNC_ASSIGN(const toml::table* fields, table(item, "link"));
+      RANNC_TRY(only(*fields, {"nodes", "devices", "bandwidth", "latency_ns"}, "a link"));
+      RANNC_ASSIGN(const Link value, link_fields(*fields));
+      const bool by_node = fields->contains("nodes");
+      if (by_node == fields->contains("devices")) return fail(*fields, "a link joins either 'nodes' or 'devices'");
+      const size_t limit = by_node ? cluster_.nodes.size() : cluster_.devices.size();
+      RANNC_ASSIGN(const auto pair, ends(*fields, by_node ? "nodes" : "devices", limit));
+      (by_node ? cluster_.node_links : cluster_.device_links)[pair] = value;
+    }
+    return {};
+  }
+
+  std::string file_;
+  Cluster cluster_;
+};
+
+std::string quoted(const std::string& text) {
+  std::ostringstream stream;
+  stream << toml::value<std::string>(text);
+  return stream.str();
+}
+
+std::string link_text(const Link& link) {
+  return fmt::format("bandwidth = {:#}, latency_ns = {:#}", link.bytes_per_second, link.latency_ns);
+}
+
+}  // namespace
+
+Result<Cluster> parse_cluster(std::string_view text, const std::string& file) {
+  const toml::parse_result parsed = toml::parse(text, file);
+  Reader reader(file);
+  if (!parsed) return reader.fail(parsed.error().source(), std::string(parsed.error().description()));
+  return reader.read(parsed.table());
+}
+
+Result<Cluster> read_cluster(const std::string& path) {
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return error(Location{path, 0, 0, {}}, "cannot read the cluster file");
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return parse_cluster(text.str(), path);
+}
+
+std::string print_cluster(const Cluster& cluster) {
+  std::string out = fmt::format("name = {}\n", quoted(cluster.name));
+  for (const DeviceKind& kind : cluster.kinds) {
+    out += fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {:#}\nbandwidth = {:#}\nlaunch_ns = {:#}\n",
+                       quoted(kind.name), kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second,
+                       kind.launch_ns);
+  }
+  if (cluster.between.bytes_per_second > 0) {
+    out += fmt::format("\n[between]\nbandwidth = {:#}\nlatency_ns = {:#}\n", cluster.between.bytes_per_second,
+                       cluster.between.latency_ns);
+  }
+  for (const ClusterNode& node : cluster.nodes) {
+    out += fmt::format("\n[[node]]\nname = {}\n", quoted(node.name));
+    if (node.inside.bytes_per_second > 0) out += fmt::format("inside = {{ {} }}\n", link_text(node.inside));
+    out += "devices = [";
+    for (size_t i = 0; i < node.devices.size();) {
+      const uint32_t kind = cluster.devices[node.devices[i].index()].kind;
+      size_t end = i;
+      while (end < node.devices.size() && cluster.devices[node.devices[end].index()].kind == kind) ++end;
+      out += fmt::format("{}{{ kind = {}, count = {} }}", i == 0 ? "" : ", ", quoted(cluster.kinds[kind].name), end - i);
+      i = end;
+    }
+    out += "]\n";
+  }
+  const auto links = [&](const char* key, const auto& map) {
+    for (const auto& [ends, link] : map) {
+      out += fmt::format("\n[[link]]\n{} = [{}, {}]\nbandwidth = {:#}\nlatency_ns = {:#}\n", key, ends.first,
+                         ends.second, link.bytes_per_second, link.latency_ns);
+    }
+  };
+  links("nodes", cluster.node_links);
+  links("devices", cluster.device_links);
+  return out;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,103 @@
+#include "partition/stages/internal/prices.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace rannc::partition {
+namespace {
+
+uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+std::vector<Share> shares_of(uint64_t samples, uint64_t most_replicas, uint64_t copies) {
+  std::vector<Share> shares;
+  const uint64_t most = std::min(samples / copies, most_replicas);
+  for (uint64_t replicas = 1; replicas <= most;) {
+    const uint64_t share = ceil_div(samples, replicas * copies);
+    shares.push_back({share, static_cast<uint32_t>(replicas)});
+    if (share == 1) break;
+    replicas = ceil_div(ceil_div(samples, share - 1), copies);
+  }
+  return shares;
+}
+
+std::vector<double> blended_prefix(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend) {
+  const std::vector<double>&low = rows[blend.low], &high = rows[blend.high];
+  std::vector<double> sums(low.size() + 1, 0);
+  for (size_t b = 0; b < low.size(); ++b) {
+    sums[b + 1] = sums[b] + blend.low_weight * low[b] + blend.high_weight * high[b];
+  }
+  return sums;
+}
+
+}  // namespace
+
+StagePrices::StagePrices(const StageProblem& problem, const RangeCosts& ranges, uint64_t micro_batches,
+                         uint32_t most_replicas, uint32_t copies)
+    : ranges_(&ranges),
+      micro_batches_(micro_batches),
+      discipline_(problem.in_flight),
+      recompute_(problem.recompute),
+      kinds_(problem.times.size()),
+      samples_(ceil_div(problem.mini_batch, micro_batches)),
+      copies_(copies),
+      shares_(shares_of(samples_, most_replicas, copies)) {
+  for (const Share& share : shares_) {
+    for (const TimeTable& table : problem.times) {
+      const TimeTable::Blend blend = table.blend(share.samples);
+      forward_.push_back(blended_prefix(table.forward, blend));
+      backward_.push_back(blended_prefix(table.backward, blend));
+    }
+  }
+}
+
+size_t StagePrices::share_of(uint32_t replicas) const {
+  if (static_cast<uint64_t>(replicas) * copies_ > samples_) return shares_.size();
+  const auto above = std::upper_bound(shares_.begin(), shares_.end(), replicas,
+                                      [](uint32_t count, const Share& share) { return count < share.replicas; });
+  return static_cast<size_t>(above - shares_.begin()) - 1;
+}
+
+double StagePrices::standing_bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const {
+  const double samples = static_cast<double>(shares_[share].samples);
+  const double buffers = ranges_->received(a, b).at(samples) + ranges_->returned(a, b).at(samples) +
+                         2 * ranges_->sent(a, b).at(samples);
+  const double working = recompute ? ranges_->stashed_per_sample(a, b) * samples : 0;
+  return ranges_->resident(a, b) + ranges_->temporary_per_sample(a, b) * samples + buffers + working;
+}
+
+double StagePrices::bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool recompute) const {
+  const double samples = static_cast<double>(shares_[share].samples);
+  return recompute ? ranges_->received(a, b).at(samples) : ranges_->stashed_per_sample(a, b) * samples;
+}
+
+double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {
+  return standing_bytes(a, b, share, recompute) +
+         bytes_in_flight(a, b, share, recompute) * static_cast<double>(in_flight(discipline_, from_end, micro_batches_));
+}
+
+uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const {
+  const double standing = standing_bytes(a, b, share, recompute), each = bytes_in_flight(a, b, share, recompute);
+  if (standing + each > memory) return 0;
+  const double all = static_cast<double>(micro_batches_);
+  if (standing + each * all <= memory) return UINT32_MAX;
+  if (discipline_ == InFlight::kAll) return 0;
+  // The division may round to one side or the other: settle by the comparison that `peak_bytes` makes.
+  double most = std::floor((memory - standing) / each);
+  while (standing + each * most > memory) --most;
+  while (standing + each * (most + 1) <= memory) ++most;
+  return discipline_ == InFlight::kOneFOneB ? static_cast<uint32_t>(most) : (static_cast<uint32_t>(most) + 1) / 2;
+}
+
+double all_reduce_ns(double bytes, uint64_t replicas, const Link& link) {
+  if (replicas < 2 || bytes <= 0) return 0;
+  const double n = static_cast<double>(replicas);
+  return 2 * (n - 1) * (link.latency_ns + bytes / n * 1e9 / link.bytes_per_second);
+}
+
+double memory_of(const StageProblem& problem, DeviceId device) {
+  const double own = static_cast<double>(problem.cluster.kind_of(device).memory_bytes);
+  const auto& limit = problem.constraints.memory_bytes;
+  return limit ? std::min(own, static_cast<double>(*limit)) : own;
+}
+
+}  // namespace rannc::partition

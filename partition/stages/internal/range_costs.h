@@ -1,0 +1,45 @@
+/// Sums over block ranges [a, b) that do not depend on micro-batches, replicas or devices.
+#pragma once
+
+#include <vector>
+
+#include "partition/stages/problem.h"
+
+namespace rannc::partition {
+
+/// A quantity that grows with the samples.
+struct Affine {
+  double fixed = 0, per_sample = 0;
+  double at(double samples) const { return fixed + per_sample * samples; }
+};
+
+/// Built in O(blocks^2 + value readers); every query is O(1).
+class RangeCosts {
+ public:
+  explicit RangeCosts(const StageProblem& problem);
+
+  uint32_t blocks() const { return blocks_; }
+  /// Bytes that a stage of the blocks [a, b) receives: every value once, however many of its blocks read it.
+  const Affine& received(uint32_t a, uint32_t b) const { return received_[index(a, b)]; }
+  /// Of those, the bytes whose gradients it returns.
+  const Affine& returned(uint32_t a, uint32_t b) const { return returned_[index(a, b)]; }
+  /// Bytes of the distinct values produced in [a, b) and read from block b on.
+  const Affine& sent(uint32_t a, uint32_t b) const { return sent_[index(a, b)]; }
+  double parameters(uint32_t a, uint32_t b) const { return parameters_[b] - parameters_[a]; }
+  /// Parameters, gradients, optimizer state and buffers.
+  double resident(uint32_t a, uint32_t b) const { return resident_[b] - resident_[a]; }
+  double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
+  /// The largest temporary of one block.
+  double temporary_per_sample(uint32_t a, uint32_t b) const { return temporary_.empty() ? 0 : temporary_[index(a, b)]; }
+  bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
+
+ private:
+  size_t index(uint32_t a, uint32_t b) const { return static_cast<size_t>(a) * (blocks_ + 1) + b; }
+
+  uint32_t blocks_;
+  std::vector<Affine> received_, returned_, sent_;
+  std::vector<double> parameters_, resident_, stashed_, temporary_;
+  std::vector<char> cut_allowed_;
+};
+
+}  // namespace rannc::partition

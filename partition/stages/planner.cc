@@ -1,0 +1,114 @@
+// What holds for every planner: problems are checked before, plans after.
+#include "partition/stages/planner.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "partition/stages/internal/prices.h"
+
+namespace rannc::partition {
+namespace {
+
+Diagnostic broken(const char* rule, std::string message) { return error({}, std::move(message), rule); }
+
+Result<void> covers_blocks(const StageProblem& problem, const StagePlan& plan) {
+  uint32_t at = 0;
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.first != at || stage.end <= stage.first) {
+      return broken("P1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
+    }
+    at = stage.end;
+  }
+  if (at != problem.blocks) return broken("P1", fmt::format("blocks from {} on are in no stage", at));
+  return {};
+}
+
+Result<void> devices_are_distinct(const StageProblem& problem, const StagePlan& plan) {
+  std::vector<char> used(problem.cluster.size(), 0);
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.devices.empty()) return broken("P2", fmt::format("stage [{}, {}) has no device", stage.first, stage.end));
+    for (const DeviceId device : stage.devices) {
+      if (device.index() >= used.size()) {
+        return broken("P2", fmt::format("device {} of a cluster of {}", device.index(), used.size()));
+      }
+      if (used[device.index()]++) return broken("P2", fmt::format("device {} serves twice", device.index()));
+    }
+  }
+  return {};
+}
+
+Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan) {
+  const StageConstraints& given = problem.constraints;
+  const size_t count = plan.stages.size();
+  if (given.stages && count != *given.stages) {
+    return broken("P4", fmt::format("{} stages were asked for, the plan has {}", *given.stages, count));
+  }
+  if (given.max_stages && count > *given.max_stages) {
+    return broken("P4", fmt::format("at most {} stages were asked for, the plan has {}", *given.max_stages, count));
+  }
+  for (size_t s = 0; s < count; ++s) {
+    if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first)) {
+      return broken("P4", fmt::format("cut {} is forbidden", plan.stages[s].first));
+    }
+    if (!given.replicas.empty() && plan.stages[s].devices.size() != given.replicas[s]) {
+      return broken("P4", fmt::format("stage {} has {} replicas, {} were asked for", s, plan.stages[s].devices.size(),
+                                      given.replicas[s]));
+    }
+  }
+  return {};
+}
+
+Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan) {
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const DeviceId device : plan.stages[s].devices) {
+      if (plan.stages[s].peak_bytes > memory_of(problem, device) * (1 + 1e-9)) {
+        return broken("P5", fmt::format("stage {} holds {:.0f} bytes, device {} offers {:.0f}", s,
+                                        plan.stages[s].peak_bytes, device.index(), memory_of(problem, device)));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
+  RANNC_TRY(covers_blocks(problem, plan));
+  RANNC_TRY(devices_are_distinct(problem, plan));
+  if (plan.micro_batches == 0 || plan.micro_batches > problem.mini_batch) {
+    return broken("P3", fmt::format("{} micro-batches of {} samples", plan.micro_batches, problem.mini_batch));
+  }
+  const uint64_t largest = (problem.mini_batch + plan.micro_batches - 1) / plan.micro_batches;
+  for (const PlannedStage& stage : plan.stages) {
+    if (stage.devices.size() > largest) {
+      return broken("P3", fmt::format("{} replicas share a micro-batch of {} samples", stage.devices.size(), largest));
+    }
+  }
+  RANNC_TRY(constraints_hold(problem, plan));
+  return memory_suffices(problem, plan);
+}
+
+Result<StageOutcome> StagePlanner::plan(const StageProblem& problem) const {
+  RANNC_TRY(validate(problem));
+  StageProblem monotone = problem;
+  for (TimeTable& table : monotone.times) table.make_monotone();
+  StageOutcome outcome = search(monotone);
+  if (auto* found = std::get_if<StagePlan>(&outcome)) {
+    found->planner = name();
+    const Result<void> verified = verify_plan(monotone, *found);
+    RANNC_CHECK(verified.ok()) << name() << ": " << verified.diagnostic().str();
+  }
+  return outcome;
+}
+
+std::string brief(const StagePlan& plan) {
+  std::string replicas, cuts;
+  for (const PlannedStage& stage : plan.stages) {
+    replicas += (replicas.empty() ? "" : ":") + std::to_string(stage.devices.size());
+    if (stage.first != 0) cuts += (cuts.empty() ? " at " : ",") + std::to_string(stage.first);
+  }
+  return replicas + cuts;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,36 @@
+/// The interface of all stage planners.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partition/stages/plan.h"
+#include "partition/stages/problem.h"
+
+namespace rannc::partition {
+
+class StagePlanner {
+ public:
+  virtual ~StagePlanner() = default;
+  virtual std::string name() const = 0;
+
+  /// Validates the problem, searches, and verifies what was found. A problem that nobody can price is a diagnostic;
+  /// one without a solution is an `Infeasible`. Same problem, same answer, on every run.
+  Result<StageOutcome> plan(const StageProblem& problem) const;
+
+ private:
+  virtual StageOutcome search(const StageProblem& problem) const = 0;
+};
+
+/// Checks a finished plan: P1 stages cover all blocks once, in order; P2 devices exist and serve one stage each;
+/// P3 a replica has samples; P4 constraints hold; P5 every stage fits memory under the problem's discipline.
+Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan);
+
+/// Algorithms 1 and 2 of RaNNC (III.C), corrected: only V[0,0,0] = 0, exact for max t_f + max t_b, all stage counts,
+/// memory with the micro-batches in flight of the problem's discipline, uneven shares priced by the largest.
+/// Objective: (MB + S - 1) * (max t_f + max t_b). Exact; positions of devices are priced where the cluster is not
+/// uniform. Nodes per pipeline run over the divisors of the node count.
+std::unique_ptr<StagePlanner> rannc_planner();
+
+}  // namespace rannc::partition

@@ -1,0 +1,152 @@
+// Checks and small derived facts of a stage problem.
+//
+// Rules: T1 sizes match; T2 costs are finite and >= 0; T3 values run forward; T4 the cluster has devices;
+// T5 constraints are in range; T6 sizes of a time table ascend; T7 the mini-batch has samples.
+#include "partition/stages/problem.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace rannc::partition {
+namespace {
+
+Diagnostic broken(const char* rule, std::string message) { return error({}, std::move(message), rule); }
+
+Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, const char* what, bool may_be_empty) {
+  if (may_be_empty && costs.empty()) return {};
+  if (costs.size() != blocks) {
+    return broken("T1", fmt::format("{} has {} entries, the problem has {} blocks", what, costs.size(), blocks));
+  }
+  for (size_t b = 0; b < costs.size(); ++b) {
+    if (!(std::isfinite(costs[b]) && costs[b] >= 0)) {
+      return broken("T2", fmt::format("{} of block {} is {}, allowed is a finite number >= 0", what, b, costs[b]));
+    }
+  }
+  return {};
+}
+
+Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
+  if (table.sizes.empty() || table.forward.size() != table.sizes.size() || table.backward.size() != table.sizes.size()) {
+    return broken("T1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
+                                    table.sizes.size(), table.forward.size(), table.backward.size()));
+  }
+  for (size_t i = 0; i < table.sizes.size(); ++i) {
+    if (table.sizes[i] < 1 || (i > 0 && table.sizes[i] <= table.sizes[i - 1])) {
+      return broken("T6", fmt::format("size {} of a time table is {}: sizes ascend from 1", i, table.sizes[i]));
+    }
+    RANNC_TRY(costs_are_sane(table.forward[i], blocks, "the forward time", false));
+    RANNC_TRY(costs_are_sane(table.backward[i], blocks, "the backward time", false));
+  }
+  return {};
+}
+
+Result<void> values_are_sane(const StageProblem& problem) {
+  for (size_t v = 0; v < problem.values.size(); ++v) {
+    const BlockValue& value = problem.values[v];
+    uint32_t before = value.producer;
+    for (const uint32_t reader : value.readers) {
+      if (reader <= before || reader >= problem.blocks) {
+        return broken("T3", fmt::format("value {} of block {} is read by block {}: readers ascend, above the producer "
+                                        "and below {}", v, value.producer, reader, problem.blocks));
+      }
+      before = reader;
+    }
+    for (const double bytes : {value.bytes, value.bytes_per_sample}) {
+      if (!(std::isfinite(bytes) && bytes >= 0)) {
+        return broken("T2", fmt::format("value {} has {} bytes, allowed is a finite number >= 0", v, bytes));
+      }
+    }
+  }
+  return {};
+}
+
+Result<void> constraints_are_sane(const StageProblem& problem) {
+  const StageConstraints& given = problem.constraints;
+  if (given.stages && *given.stages == 0) return broken("T5", "0 stages are asked for, at least one is needed");
+  if (given.max_stages && *given.max_stages == 0) return broken("T5", "at most 0 stages are asked for");
+  for (const uint32_t cut : given.forbidden_cuts) {
+    if (cut == 0 || cut >= problem.blocks) {
+      return broken("T5", fmt::format("cut {} is forbidden; cuts lie between 1 and {}", cut, problem.blocks - 1));
+    }
+  }
+  if (!std::is_sorted(given.forbidden_cuts.begin(), given.forbidden_cuts.end())) {
+    return broken("T5", "forbidden cuts must ascend");
+  }
+  if (!given.replicas.empty() && (!given.stages || *given.stages != given.replicas.size())) {
+    return broken("T5", fmt::format("{} replica counts are fixed; the number of stages must be fixed to the same",
+                                    given.replicas.size()));
+  }
+  for (const uint32_t count : given.replicas) {
+    if (count == 0) return broken("T5", "a stage is given 0 replicas");
+  }
+  return {};
+}
+
+}  // namespace
+
+void TimeTable::make_monotone() {
+  for (size_t i = 1; i < sizes.size(); ++i) {
+    for (size_t b = 0; b < forward[i].size(); ++b) forward[i][b] = std::max(forward[i][b], forward[i - 1][b]);
+    for (size_t b = 0; b < backward[i].size(); ++b) backward[i][b] = std::max(backward[i][b], backward[i - 1][b]);
+  }
+}
+
+TimeTable::Blend TimeTable::blend(uint64_t samples) const {
+  const double n = static_cast<double>(samples);
+  if (sizes.size() == 1) return {0, 0, n / static_cast<double>(sizes[0]), 0};
+  if (samples >= sizes.back()) return {sizes.size() - 1, sizes.size() - 1, n / static_cast<double>(sizes.back()), 0};
+  if (samples <= sizes.front()) return {0, 0, samples == sizes.front() ? 1 : n / static_cast<double>(sizes[0]), 0};
+  const size_t high = static_cast<size_t>(std::upper_bound(sizes.begin(), sizes.end(), samples) - sizes.begin());
+  const double from = static_cast<double>(sizes[high - 1]), to = static_cast<double>(sizes[high]);
+  const double share = (n - from) / (to - from);
+  return {high - 1, high, 1 - share, share};
+}
+
+uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batches) {
+  switch (discipline) {
+    case InFlight::kAll:
+      return micro_batches;
+    case InFlight::kOneFOneB:
+      return std::min<uint64_t>(from_end, micro_batches);
+    case InFlight::kTwice:
+      return std::min<uint64_t>(2ull * from_end - 1, micro_batches);
+  }
+  return micro_batches;
+}
+
+Result<void> validate(const StageProblem& problem) {
+  if (problem.blocks == 0) return broken("T1", "the problem has no blocks");
+  if (problem.cluster.size() == 0) return broken("T4", "the cluster has no devices");
+  if (problem.mini_batch == 0) return broken("T7", "the mini-batch has no samples");
+  if (problem.times.size() != problem.cluster.kinds.size()) {
+    return broken("T1", fmt::format("times are given for {} kinds of device, the cluster has {}", problem.times.size(),
+                                    problem.cluster.kinds.size()));
+  }
+  for (const TimeTable& table : problem.times) RANNC_TRY(table_is_sane(table, problem.blocks));
+  RANNC_TRY(costs_are_sane(problem.parameter_bytes, problem.blocks, "the parameter size", false));
+  RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
+  RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));
+  RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));
+  if (!(std::isfinite(problem.optimizer_factor) && problem.optimizer_factor >= 0)) {
+    return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
+  }
+  RANNC_TRY(values_are_sane(problem));
+  return constraints_are_sane(problem);
+}
+
+std::vector<uint64_t> micro_batch_candidates(const StageProblem& problem) {
+  std::vector<uint64_t> counts;
+  for (const uint64_t count : problem.micro_batches) {
+    if (count >= 1 && count <= problem.mini_batch) counts.push_back(count);
+  }
+  if (problem.micro_batches.empty()) {
+    for (uint64_t count = 1; count <= problem.mini_batch; count *= 2) counts.push_back(count);
+  }
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,86 @@
+/// What every stage planner is given: blocks in order with their costs, a cluster, a mini-batch, and constraints.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "partition/cluster.h"
+
+namespace rannc::partition {
+
+/// Forward and backward times of every block at several sample counts.
+/// Between two sizes time is linear; outside them it is in proportion to the nearest one.
+struct TimeTable {
+  std::vector<uint64_t> sizes;                 ///< samples, strictly ascending, from 1, at least one
+  std::vector<std::vector<double>> forward;    ///< [size][block], ns
+  std::vector<std::vector<double>> backward;   ///< [size][block], ns
+
+  /// Replaces each time by the largest among the sizes up to its own, so that a smaller share is never dearer.
+  void make_monotone();
+  /// The weight of two neighbouring sizes: t(samples) = low_weight * t[low] + high_weight * t[high].
+  struct Blend {
+    size_t low = 0, high = 0;
+    double low_weight = 1, high_weight = 0;
+  };
+  Blend blend(uint64_t samples) const;
+};
+
+/// A value that crosses blocks. It travels once to every *stage* that reads it, directly from its producer's stage.
+struct BlockValue {
+  uint32_t producer = 0;          ///< block
+  std::vector<uint32_t> readers;  ///< blocks, ascending, distinct, all > producer
+  double bytes_per_sample = 0;    ///< >= 0
+  double bytes = 0;               ///< what does not grow with samples, >= 0
+  bool gradient = true;           ///< whether a gradient of the same size comes back
+};
+
+/// Which activations live at once: how many micro-batches a stage holds, counted from the last stage.
+enum class InFlight : uint8_t {
+  kAll,       ///< fill and drain (GPipe): every micro-batch
+  kOneFOneB,  ///< 1F1B, DAPPLE's P_A: as many as stages from here to the end
+  kTwice,     ///< DAPPLE's P_B: twice that minus one
+};
+
+/// Micro-batches that the stage `from_end` (1 = the last) holds.
+uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batches);
+
+enum class RecomputeRule : uint8_t { kNever, kAlways, kChoose };
+
+/// What a user may demand; an empty field demands nothing.
+struct StageConstraints {
+  std::optional<uint32_t> stages;          ///< exactly so many
+  std::optional<uint32_t> max_stages;
+  std::vector<uint32_t> forbidden_cuts;    ///< c: blocks c-1 and c share a stage; ascending
+  std::vector<uint32_t> replicas;          ///< per stage, in order; needs `stages`
+  std::optional<uint64_t> memory_bytes;    ///< per device, lowers the cluster's own limit
+};
+
+struct StageProblem {
+  uint32_t blocks = 0;
+  std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
+  std::vector<double> parameter_bytes;             ///< per block; the gradient that an all-reduce moves
+  std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
+  std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward
+  std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while it runs; may be empty
+  std::vector<BlockValue> values;
+  double optimizer_factor = 2;                     ///< bytes of optimizer state per byte of parameters (Adam: 2)
+  Cluster cluster;
+  uint64_t mini_batch = 1;                         ///< samples of a step
+  std::vector<uint64_t> micro_batches;             ///< candidate counts, ascending; empty: powers of two up to mini_batch
+  InFlight in_flight = InFlight::kAll;
+  RecomputeRule recompute = RecomputeRule::kNever;
+  StageConstraints constraints;
+  std::vector<std::string> names;                  ///< per block, for people; may be empty
+};
+
+/// Rejects what no planner can price: sizes that do not match, NaN, infinite or negative costs, unordered readers,
+/// an empty cluster, constraints out of range. [T1 … rules in problem.cc]
+Result<void> validate(const StageProblem& problem);
+
+/// The candidate micro-batch counts: those given, or powers of two, none above `mini_batch`.
+std::vector<uint64_t> micro_batch_candidates(const StageProblem& problem);
+
+}  // namespace rannc::partition

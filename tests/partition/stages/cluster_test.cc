@@ -1,0 +1,135 @@
+// Cluster files and presets.
+#include "partition/cluster.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace rannc::partition {
+namespace {
+
+const char* kTwoNodes = R"(name = "mixed"
+[kind.v100]
+memory_bytes = 34359738368
+flops = 1.05e13
+bandwidth = 7.2e11
+launch_ns = 6000
+[kind.p4]
+memory_bytes = 8e9
+flops = 5e12
+bandwidth = 1.9e11
+[between]
+bandwidth = 3.125e9
+latency_ns = 30000
+[[node]]
+name = "big"
+count = 2
+inside = { bandwidth = 25e9, latency_ns = 5000 }
+devices = [{ kind = "v100", count = 4 }]
+[[node]]
+name = "small"
+devices = [{ kind = "p4" }, { kind = "v100" }]
+inside = { bandwidth = 1e10 }
+[[link]]
+nodes = [2, 0]
+bandwidth = 1e9
+[[link]]
+devices = [0, 3]
+bandwidth = 5e10
+)";
+
+TEST(Cluster, ReadsNodesKindsAndUnequalLinks) {
+  const Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();
+  ASSERT_EQ(cluster.size(), 10u);
+  EXPECT_EQ(cluster.nodes[1].name, "big1");
+  EXPECT_EQ(cluster.kind_of(DeviceId(8)).name, "p4");
+  EXPECT_EQ(cluster.link(DeviceId(0), DeviceId(1)).bytes_per_second, 25e9);
+  EXPECT_EQ(cluster.link(DeviceId(3), DeviceId(0)).bytes_per_second, 5e10);
+  EXPECT_EQ(cluster.link(DeviceId(0), DeviceId(4)).bytes_per_second, 3.125e9);
+  EXPECT_EQ(cluster.link(DeviceId(9), DeviceId(0)).bytes_per_second, 1e9);
+  EXPECT_EQ(cluster.slowest_link({DeviceId(0), DeviceId(1), DeviceId(4)}).bytes_per_second, 3.125e9);
+  EXPECT_FALSE(cluster.uniform());
+}
+
+TEST(Cluster, PrintsWhatItReads) {
+  const Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();
+  EXPECT_EQ(parse_cluster(print_cluster(cluster), "again").value(), cluster);
+  for (const char* name : {"dapple-a", "dapple-b", "dapple-c", "rannc-1x8", "rannc-4x8", "local:3", "flat:5"}) {
+    const Cluster preset = preset_cluster(name).value();
+    EXPECT_EQ(parse_cluster(print_cluster(preset), name).value(), preset) << name;
+  }
+}
+
+struct Bad {
+  const char* text;
+  const char* message;
+  uint32_t line;
+};
+
+TEST(Cluster, ErrorsAreLocated) {
+  const std::string kind = "[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n";
+  const Bad cases[] = {
+      {"name = ", "", 1},
+      {"colour = 1", "unknown key 'colour'", 1},
+      {"[kind.a]\nflops = 1\nbandwidth = 1\n[[node]]\n", "'memory_bytes' is missing", 1},
+      {"[kind.a]\nmemory_bytes=1\nflops = -3\nbandwidth=1\n", "'flops' is -3", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops = nan\nbandwidth=1\n", "'flops' is nan", 3},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n", "at least one [[node]]", 0},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"b\"}]\n", "kind 'b'", 6},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\",count=0}]\n", "'count' is 0", 6},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ncount=1000000\ninside={bandwidth=1}\ndevices=[{kind=\"a\",count=2}]\n",
+       "more than 1048576 devices", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\",count=2}]\n",
+       "several devices needs 'inside'", 5},
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\"}]\n[[link]]\ndevices=[0,0]\n"
+       "bandwidth=1", "holds ids|names one end twice", 8},
+  };
+  for (const Bad& bad : cases) {
+    const Result<Cluster> result = parse_cluster(bad.text, "bad.toml");
+    ASSERT_FALSE(result.ok()) << bad.text;
+    const Diagnostic& diagnostic = result.diagnostic();
+    EXPECT_EQ(diagnostic.where.file, "bad.toml");
+    EXPECT_TRUE(bad.line == 0 || diagnostic.where.line == bad.line) << diagnostic.str();
+    const std::string wanted(bad.message);
+    const size_t bar = wanted.find('|');
+    const bool first = diagnostic.message.find(wanted.substr(0, bar)) != std::string::npos;
+    const bool second = bar != std::string::npos && diagnostic.message.find(wanted.substr(bar + 1)) != std::string::npos;
+    EXPECT_TRUE(first || second) << diagnostic.str();
+  }
+}
+
+// Any change of a byte gives a cluster or a diagnostic.
+TEST(Cluster, MutatedFilesNeverCrash) {
+  std::mt19937_64 random(11);
+  const std::string original = kTwoNodes;
+  for (int i = 0; i < 3000; ++i) {
+    std::string text = original;
+    for (uint64_t edits = 1 + random() % 4; edits > 0; --edits) {
+      const size_t at = random() % text.size();
+      switch (random() % 3) {
+        case 0: text[at] = static_cast<char>(random() % 256); break;
+        case 1: text.erase(at, random() % 8); break;
+        default: text.insert(at, original.substr(random() % original.size(), random() % 12)); break;
+      }
+      if (text.empty()) text = "x";
+    }
+    const Result<Cluster> result = parse_cluster(text, "mutated");
+    EXPECT_TRUE(!result.ok() || result->size() >= 1);
+  }
+}
+
+TEST(Cluster, UnknownPresetListsTheKnown) {
+  EXPECT_NE(preset_cluster("dapple-d").diagnostic().message.find("dapple-a"), std::string::npos);
+  EXPECT_FALSE(preset_cluster("local:0").ok());
+  EXPECT_FALSE(preset_cluster("local:99999999999").ok());
+}
+
+TEST(Cluster, FirstKeepsWholePrefix) {
+  const Cluster part = preset_cluster("rannc-4x8")->first(11);
+  EXPECT_EQ(part.size(), 11u);
+  ASSERT_EQ(part.nodes.size(), 2u);
+  EXPECT_EQ(part.nodes[1].devices.size(), 3u);
+}
+
+}  // namespace
+}  // namespace rannc::partition

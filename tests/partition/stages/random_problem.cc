@@ -1,0 +1,94 @@
+#include "tests/partition/stages/random_problem.h"
+
+#include <algorithm>
+
+namespace rannc::partition::testing {
+namespace {
+
+uint64_t pick(std::mt19937_64& random, uint64_t low, uint64_t high) { return low + random() % (high - low + 1); }
+
+TimeTable random_times(std::mt19937_64& random, uint32_t blocks) {
+  TimeTable table;
+  uint64_t size = 1;
+  for (uint64_t rows = pick(random, 1, 3); rows > 0; --rows, size += pick(random, 1, 4)) table.sizes.push_back(size);
+  for (size_t row = 0; row < table.sizes.size(); ++row) {
+    std::vector<double> forward(blocks), backward(blocks);
+    for (uint32_t b = 0; b < blocks; ++b) {
+      // Not in proportion to the samples, sometimes not even monotone.
+      forward[b] = static_cast<double>(pick(random, 0, 20) * (table.sizes[row] + pick(random, 0, 3)));
+      backward[b] = static_cast<double>(pick(random, 0, 40) * (table.sizes[row] + pick(random, 0, 3)));
+    }
+    table.forward.push_back(forward);
+    table.backward.push_back(backward);
+  }
+  table.make_monotone();
+  return table;
+}
+
+void add_values(std::mt19937_64& random, bool skips, StageProblem& problem) {
+  for (uint32_t b = 0; b + 1 < problem.blocks; ++b) {
+    BlockValue value{b, {b + 1}, static_cast<double>(pick(random, 0, 30)), 0, true};
+    if (skips) {
+      value.readers.clear();
+      for (uint32_t r = b + 1; r < problem.blocks; ++r) {
+        if (pick(random, 0, 2) == 0) value.readers.push_back(r);
+      }
+      value.bytes = static_cast<double>(pick(random, 0, 1) * pick(random, 0, 50));
+      value.gradient = pick(random, 0, 3) != 0;
+    }
+    problem.values.push_back(value);
+  }
+}
+
+Link random_link(std::mt19937_64& random) {
+  return {1e9 * static_cast<double>(pick(random, 1, 10)) / 4, static_cast<double>(pick(random, 0, 20))};
+}
+
+Cluster random_cluster(std::mt19937_64& random, const RandomOptions& options) {
+  const uint32_t devices = static_cast<uint32_t>(pick(random, 1, options.most_devices));
+  const DeviceKind kind{"k0", 1ull << 40, 1e12, 1e12, 0};
+  if (!options.unequal) return make_cluster("random", kind, 1, devices, random_link(random), random_link(random));
+  const uint32_t nodes = static_cast<uint32_t>(pick(random, 1, 3));
+  Cluster cluster = make_cluster("random", kind, nodes, std::max(1u, devices / nodes), random_link(random),
+                                 random_link(random));
+  if (pick(random, 0, 1) == 0) {
+    cluster.kinds.push_back(kind);
+    cluster.kinds.back().name = "k1";
+    for (ClusterDevice& device : cluster.devices) device.kind = static_cast<uint32_t>(pick(random, 0, 1));
+  }
+  if (cluster.size() > 1 && pick(random, 0, 1) == 0) cluster.device_links[{0, 1}] = random_link(random);
+  return cluster;
+}
+
+}  // namespace
+
+StageProblem random_problem(std::mt19937_64& random, const RandomOptions& options) {
+  StageProblem problem;
+  problem.blocks = static_cast<uint32_t>(pick(random, 1, options.most_blocks));
+  problem.cluster = random_cluster(random, options);
+  for (size_t kind = 0; kind < problem.cluster.kinds.size(); ++kind) {
+    problem.times.push_back(random_times(random, problem.blocks));
+  }
+  for (uint32_t b = 0; b < problem.blocks; ++b) {
+    problem.parameter_bytes.push_back(static_cast<double>(pick(random, 0, 100)));
+    problem.stashed_bytes_per_sample.push_back(static_cast<double>(pick(random, 0, 40)));
+    problem.temporary_bytes_per_sample.push_back(static_cast<double>(pick(random, 0, 10)));
+  }
+  add_values(random, options.skips, problem);
+  problem.mini_batch = pick(random, 1, 12);
+  for (uint64_t count = 1; count <= problem.mini_batch; count += pick(random, 1, 4)) {
+    problem.micro_batches.push_back(count);
+  }
+  problem.in_flight = static_cast<InFlight>(pick(random, 0, 2));
+  problem.recompute = static_cast<RecomputeRule>(pick(random, 0, 2));
+  if (options.tight) {
+    for (DeviceKind& kind : problem.cluster.kinds) kind.memory_bytes = pick(random, 200, 2500);
+  }
+  if (problem.blocks > 2 && pick(random, 0, 5) == 0) {
+    problem.constraints.forbidden_cuts.push_back(static_cast<uint32_t>(pick(random, 1, problem.blocks - 1)));
+  }
+  if (pick(random, 0, 5) == 0) problem.constraints.max_stages = static_cast<uint32_t>(pick(random, 1, 4));
+  return problem;
+}
+
+}  // namespace rannc::partition::testing
