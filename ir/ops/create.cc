@@ -1,0 +1,117 @@
+// Operators that make values from numbers and sizes.
+#include <cmath>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- range
+
+constexpr const char* kRangeNames[] = {"start", "limit", "delta"};
+
+// One bound of a range: an integer expression, or a float.
+using Bound = std::variant<Dim, double>;
+
+std::optional<Bound> bound_of(const Attributes& attributes, const ValueType* type, size_t index) {
+  if (const Attribute* found = attributes.find(kRangeNames[index])) {
+    if (const auto* dim = std::get_if<Dim>(found)) return Bound(*dim);
+    return Bound(number_value(*found));
+  }
+  if (type && type->contents && type->contents->size() == 1) return Bound((*type->contents)[0]);
+  return std::nullopt;
+}
+
+const ValueType* type_at(std::span<const ValueType* const> types, size_t index) {
+  return index < types.size() ? types[index] : nullptr;
+}
+
+Dim ceil_div(const Dim& a, const Dim& b) { return Dim(0) - floor_div(Dim(0) - a, b); }
+
+Dim range_count(const Bound& start, const Bound& limit, const Bound& delta) {
+  const auto *from = std::get_if<Dim>(&start), *to = std::get_if<Dim>(&limit), *by = std::get_if<Dim>(&delta);
+  if (from && to && by) {
+    const Dim span = *to - *from;
+    const Dim count = *by == Dim(1) ? span : ceil_div(span, *by);
+    const auto positive = sign(count);
+    return positive ? (*positive > 0 ? count : Dim(0)) : max(count, Dim(0));
+  }
+  auto value = [](const Bound& bound) {
+    const auto* number = std::get_if<double>(&bound);
+    return number ? *number : static_cast<double>(std::get<Dim>(bound).constant());
+  };
+  return static_cast<int64_t>(std::max(0.0, std::ceil((value(limit) - value(start)) / value(delta))));
+}
+
+Result<Types> infer_range(const OpCall& call) {
+  Bound bounds[3] = {Dim(0), Dim(0), Dim(1)};
+  for (size_t i = 0; i < 3; ++i) {
+    if (const auto found = bound_of(call.attributes, type_at(call.inputs, i), i)) {
+      bounds[i] = *found;
+    } else if (i == 1 || call.has(i)) {
+      return error("`" + std::string(kRangeNames[i]) + "` does not follow from sizes and constants");
+    }
+  }
+  const auto dtype = call.attributes.dtype("dtype");
+  const DType element = dtype ? *dtype : call.has(0) ? call.in(0).dtype : DType::kI64;
+  if (bounds[2] == Bound(Dim(0)) || bounds[2] == Bound(0.0)) return error("range with delta 0");
+  const Dim count = range_count(bounds[0], bounds[1], bounds[2]);
+  const Shape shape = {count};
+  RANNC_ASSIGN(BatchLayout layout, layout_from_sizes(call, shape));
+  ValueType type = make_type(element, shape, std::move(layout));
+  const auto *start = std::get_if<Dim>(&bounds[0]), *delta = std::get_if<Dim>(&bounds[2]);
+  if (start && delta && count.is_constant() && count.constant() <= kMaxContents) {
+    Contents contents;
+    for (int64_t i = 0; i < count.constant(); ++i) contents.push_back(*start + Dim(i) * *delta);
+    set_contents(type, std::move(contents));
+  }
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_range(const LowerCall& call) {
+  const ValueType& type = *call.output_types[0];
+  auto text = [&](size_t index, const Dim& otherwise) {
+    const auto bound = bound_of(call.attributes, type_at(call.input_types, index), index).value_or(otherwise);
+    const auto* dim = std::get_if<Dim>(&bound);
+    return dim ? torchscript(*dim) : number(std::get<double>(bound));
+  };
+  return assign(call, "arange", {text(0, 0), text(1, 0), text(2, 1), "dtype=" + dtype_code(type.dtype)});
+}
+
+// --- full
+
+Result<Types> infer_full(const OpCall& call) {
+  RANNC_ASSIGN(Shape shape, list_argument(call, "shape", 0));
+  const Attribute* value = call.attributes.find("value");
+  const DType dtype = call.attributes.dtype("dtype").value_or(DType::kF32);
+  RANNC_ASSIGN(BatchLayout layout, layout_from_sizes(call, shape));
+  ValueType type = make_type(dtype, std::move(shape), std::move(layout));
+  if (!is_float(dtype) && type.shape->size() <= 1) {
+    const Dim count = element_count(*type.shape);
+    if (count.is_constant() && count.constant() <= kMaxContents) {
+      const auto* dim = value ? std::get_if<Dim>(value) : nullptr;
+      const Dim element = dim ? *dim : Dim(value ? static_cast<int64_t>(number_value(*value)) : 0);
+      set_contents(type, Contents(static_cast<size_t>(count.constant()), element));
+    }
+  }
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_full(const LowerCall& call) {
+  const ValueType& type = *call.output_types[0];
+  const Attribute* value = call.attributes.find("value");
+  return assign(call, "full",
+                {torchscript(shape_of(type)), value ? number_attribute(*value, type.dtype) : number_attribute(0.0, type.dtype),
+                 "dtype=" + dtype_code(type.dtype)});
+}
+
+}  // namespace
+
+std::vector<OpInfo> create_ops() {
+  return {
+      {"core.range", 0, 3, 1, {"start", "limit", "delta", "dtype"}, Effect::kPure, infer_range, nullptr, lower_range},
+      {"core.full", 0, 1, 1, {"shape", "value", "dtype"}, Effect::kPure, infer_full, nullptr, lower_full},
+  };
+}
+
+}  // namespace rannc::ir::ops

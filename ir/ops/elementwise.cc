@@ -1,0 +1,320 @@
+// Elementwise operators.
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- type rule
+
+std::optional<Dim> safe_div(const Dim& a, const Dim& b) {
+  if (b == Dim(0)) return std::nullopt;
+  return floor_div(a, b);
+}
+std::optional<Dim> truncated_div(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant() && b.constant() != 0 && b.constant() != -1) {
+    return a.constant() / b.constant();
+  }
+  const auto sign_a = sign(a), sign_b = sign(b);
+  if (!sign_a || !sign_b || *sign_b == 0) return std::nullopt;
+  if (*sign_a * *sign_b >= 0) return floor_div(a, b);
+  return Dim(0) - floor_div(Dim(0) - a, b);
+}
+std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
+  if (b == Dim(0)) return std::nullopt;
+  return mod(a, b);
+}
+std::optional<Dim> larger(const Dim& a, const Dim& b) {
+  const auto s = sign(a - b);
+  return s ? (*s >= 0 ? a : b) : max(a, b);
+}
+std::optional<Dim> smaller(const Dim& a, const Dim& b) {
+  const auto s = sign(a - b);
+  return s ? (*s <= 0 ? a : b) : min(a, b);
+}
+std::optional<Dim> power(const Dim& a, const Dim& b) {
+  if (!b.is_constant() || b.constant() < 0 || b.constant() > 16) return std::nullopt;
+  Dim out = 1;
+  for (int64_t i = 0; i < b.constant(); ++i) out = out * a;
+  return out;
+}
+
+using Fold = std::optional<Dim> (*)(const Dim&, const Dim&);
+
+struct BinaryFold {
+  std::string_view name;
+  Fold fold;
+};
+
+template <int kLess, int kEqual, int kGreater>
+std::optional<Dim> compare(const Dim& a, const Dim& b) {
+  if (a == b) return Dim(kEqual);
+  const Dim difference = a - b;
+  const auto s = sign(difference);
+  if (s) return Dim(*s < 0 ? kLess : *s == 0 ? kEqual : kGreater);
+  return std::nullopt;
+}
+
+const BinaryFold kBinaryFolds[] = {
+    {"add", [](const Dim& a, const Dim& b) { return std::optional(a + b); }},
+    {"sub", [](const Dim& a, const Dim& b) { return std::optional(a - b); }},
+    {"mul", [](const Dim& a, const Dim& b) { return std::optional(a * b); }},
+    {"pow", power},
+    {"mod", safe_mod},
+    {"maximum", larger},
+    {"minimum", smaller},
+    {"eq", compare<0, 1, 0>},
+    {"ne", compare<1, 0, 1>},
+    {"lt", compare<1, 0, 0>},
+    {"le", compare<1, 1, 0>},
+    {"gt", compare<0, 0, 1>},
+    {"ge", compare<0, 1, 1>},
+    {"logical_and", [](const Dim& a, const Dim& b) { return std::optional(a * b); }},
+    {"logical_or", [](const Dim& a, const Dim& b) { return std::optional(a + b - a * b); }},
+    {"logical_xor", [](const Dim& a, const Dim& b) { return std::optional(a + b - Dim(2) * a * b); }},
+};
+
+Fold binary_fold(const OpCall& call) {
+  const std::string_view name = short_name(call.op);
+  if (name == "div") return call.attributes.text("rounding", "none") == "trunc" ? truncated_div : safe_div;
+  for (const BinaryFold& entry : kBinaryFolds) {
+    if (entry.name == name) return entry.fold;
+  }
+  return nullptr;
+}
+
+// Shape and samples of a broadcast operation over the operands from `first` on, of element type `dtype`.
+Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
+  RANNC_ASSIGN(Shape shape, shape_of(call, 0));
+  std::vector<size_t> operands = {0};
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    RANNC_ASSIGN(const Shape other, shape_of(call, i));
+    RANNC_ASSIGN(shape, broadcast(shape, other));
+    operands.push_back(i);
+  }
+  RANNC_ASSIGN(BatchLayout layout, broadcast_layout(call, shape.size(), operands));
+  return make_type(dtype, std::move(shape), std::move(layout));
+}
+
+Result<Types> binary_type(const OpCall& call, DType dtype) {
+  RANNC_ASSIGN(ValueType type, broadcast_type(call, dtype));
+  if (const Fold fold = binary_fold(call)) set_contents(type, map_contents(call.in(0), call.in(1), fold));
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_arithmetic(const OpCall& call) {
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1}));
+  if (dtype == DType::kBool) return error("arithmetic on bool");
+  if (short_name(call.op) == "div" && !is_float(dtype) && call.attributes.text("rounding", "none") == "none") {
+    return error("division of integers needs rounding=\"trunc\" or \"floor\"");
+  }
+  return binary_type(call, dtype);
+}
+Result<Types> infer_power(const OpCall& call) { return binary_type(call, call.in(0).dtype); }
+
+Result<Types> infer_comparison(const OpCall& call) {
+  RANNC_TRY(common_dtype(call, {0, 1}));
+  return binary_type(call, DType::kBool);
+}
+
+Result<void> require_bool(const OpCall& call, size_t operand) {
+  if (call.in(operand).dtype == DType::kBool) return {};
+  return error("operand " + std::to_string(operand) + " is " + std::string(str(call.in(operand).dtype)) +
+               "; it must be bool");
+}
+
+Result<Types> infer_logical(const OpCall& call) {
+  RANNC_TRY(require_bool(call, 0));
+  RANNC_TRY(require_bool(call, 1));
+  return binary_type(call, DType::kBool);
+}
+
+ValueType like(const OpCall& call, DType dtype) {
+  ValueType type = call.in(0);
+  type.dtype = dtype;
+  type.contents.reset();
+  return type;
+}
+
+Result<Types> infer_float(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  if (!is_float(call.in(0).dtype)) {
+    return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
+  }
+  return Types{like(call, call.in(0).dtype)};
+}
+
+Result<Types> infer_float_test(const OpCall& call) {
+  RANNC_TRY(infer_float(call));
+  return Types{like(call, DType::kBool)};
+}
+
+Result<Types> infer_numeric(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
+  ValueType type = like(call, call.in(0).dtype);
+  const std::string_view name = short_name(call.op);
+  if (name == "neg") {
+    set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(Dim(0) - x); }));
+  } else if (name == "abs" || name == "relu" || name == "sign") {
+    const bool absolute = name == "abs", rectify = name == "relu";
+    Contents out;
+    for (const Dim& x : call.in(0).contents.value_or(Contents{})) {
+      const auto s = sign(x);
+      if (!s) return Types{std::move(type)};
+      out.push_back(absolute ? (*s < 0 ? Dim(0) - x : x) : rectify ? (*s < 0 ? Dim(0) : x) : Dim(*s));
+    }
+    if (call.in(0).contents) set_contents(type, std::move(out));
+  }
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_identity(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  return Types{call.in(0)};
+}
+
+Result<Types> infer_not(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  RANNC_TRY(require_bool(call, 0));
+  ValueType type = like(call, DType::kBool);
+  set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(Dim(1) - x); }));
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_clamp(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
+  return Types{like(call, call.in(0).dtype)};
+}
+
+Result<Types> infer_where(const OpCall& call) {
+  RANNC_TRY(require_bool(call, 0));
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {1, 2}));
+  RANNC_ASSIGN(ValueType type, broadcast_type(call, dtype));
+  const auto& condition = call.in(0).contents;
+  const auto& a = call.in(1).contents;
+  const auto& b = call.in(2).contents;
+  if (condition && a && b) {
+    const size_t n = std::max({condition->size(), a->size(), b->size()});
+    auto at = [](const Contents& values, size_t i) { return values.size() == 1 ? values[0] : values[i]; };
+    Contents out;
+    for (size_t i = 0; i < n; ++i) {
+      const Dim chosen = at(*condition, i);
+      if (!chosen.is_constant()) return Types{std::move(type)};
+      out.push_back(chosen.constant() ? at(*a, i) : at(*b, i));
+    }
+    set_contents(type, std::move(out));
+  }
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_cast(const OpCall& call) {
+  RANNC_TRY(shape_of(call, 0));
+  const auto dtype = call.attributes.dtype("dtype");
+  if (!dtype) return error("attribute dtype is missing");
+  ValueType type = like(call, *dtype);
+  if (*dtype == DType::kBool && call.in(0).dtype != DType::kBool) {
+    set_contents(type, map_contents(call.in(0), [](const Dim& x) { return compare<1, 0, 1>(x, Dim(0)); }));
+  } else {
+    set_contents(type, call.in(0).contents);
+  }
+  return Types{std::move(type)};
+}
+
+// --- work
+
+// Approximate operations per element of functions that cost more than an add.
+int64_t operations(std::string_view name) {
+  for (const std::string_view costly : {"exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "softplus", "silu", "gelu",
+                                        "pow", "elu"}) {
+    if (name == costly) return 10;
+  }
+  return 1;
+}
+
+Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
+  if (!outputs[0].shape || !is_float(outputs[0].dtype)) return work(0, call, outputs);
+  return work(element_count(*outputs[0].shape) * Dim(operations(short_name(call.op))), call, outputs);
+}
+
+// --- lowering
+
+Result<std::string> lower_div(const LowerCall& call) {
+  const std::string rounding = call.attributes.text("rounding", "none");
+  if (rounding == "none") return lower_same_name(call);
+  return assign(call, "div", {call.inputs[0], call.inputs[1], "rounding_mode=\"" + rounding + "\""});
+}
+Result<std::string> lower_mod(const LowerCall& call) {
+  return assign(call, "remainder", {call.inputs[0], call.inputs[1]});
+}
+// ATen promotes mixed operands; the result has the base's type.
+Result<std::string> lower_pow(const LowerCall& call) {
+  const DType base = call.input_types[0]->dtype, exponent = call.input_types[1]->dtype;
+  if (base == exponent) return lower_same_name(call);
+  const std::string& out = call.outputs[0];
+  return assign(call, "pow", {call.inputs[0], call.inputs[1]}) + out + " = torch.to(" + out + ", " + dtype_code(base) +
+         ")\n";
+}
+Result<std::string> lower_gelu(const LowerCall& call) {
+  return assign(call, "gelu",
+                {call.inputs[0], "approximate=\"" + call.attributes.text("approximate", "none") + "\""});
+}
+// ATen's threshold of 20 would leave an error of 1e-9.
+Result<std::string> lower_softplus(const LowerCall& call) { return assign(call, "softplus", {call.inputs[0], "1", "40"}); }
+Result<std::string> lower_leaky_relu(const LowerCall& call) {
+  return assign(call, "leaky_relu", {call.inputs[0], number(call.attributes.number("alpha", 0.01))});
+}
+Result<std::string> lower_elu(const LowerCall& call) {
+  return assign(call, "elu", {call.inputs[0], number(call.attributes.number("alpha", 1))});
+}
+Result<std::string> lower_clamp(const LowerCall& call) {
+  const DType dtype = call.input_types[0]->dtype;
+  auto bound = [&](std::string_view name) {
+    const Attribute* value = call.attributes.find(name);
+    return value ? number_attribute(*value, dtype) : std::string("None");
+  };
+  if (!call.attributes.has("min") && !call.attributes.has("max")) return call.outputs[0] + " = " + call.inputs[0] + "\n";
+  return assign(call, "clamp", {call.inputs[0], bound("min"), bound("max")});
+}
+Result<std::string> lower_identity(const LowerCall& call) { return call.outputs[0] + " = " + call.inputs[0] + "\n"; }
+Result<std::string> lower_cast(const LowerCall& call) {
+  return assign(call, "to", {call.inputs[0], dtype_code(call.output_types[0]->dtype)});
+}
+
+OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
+           LowerRule lower = lower_same_name) {
+  return {"core." + std::string(name), operands, operands, 1,     std::move(attributes),
+          Effect::kPure,               infer,    elementwise_work, lower};
+}
+
+}  // namespace
+
+std::vector<OpInfo> elementwise_ops() {
+  std::vector<OpInfo> table = {
+      row("div", 2, {"rounding"}, infer_arithmetic, lower_div),
+      row("mod", 2, {}, infer_arithmetic, lower_mod),
+      row("pow", 2, {}, infer_power, lower_pow),
+      row("softplus", 1, {}, infer_float, lower_softplus),
+      row("isnan", 1, {}, infer_float_test),
+      row("isinf", 1, {}, infer_float_test),
+      row("logical_not", 1, {}, infer_not),
+      row("identity", 1, {}, infer_identity, lower_identity),
+      row("gelu", 1, {"approximate"}, infer_float, lower_gelu),
+      row("leaky_relu", 1, {"alpha"}, infer_float, lower_leaky_relu),
+      row("elu", 1, {"alpha"}, infer_float, lower_elu),
+      row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp),
+      row("where", 3, {}, infer_where),
+      row("cast", 1, {"dtype"}, infer_cast, lower_cast),
+  };
+  for (const char* name : {"add", "sub", "mul", "maximum", "minimum"}) table.push_back(row(name, 2, {}, infer_arithmetic));
+  for (const char* name : {"neg", "abs", "relu", "sign"}) table.push_back(row(name, 1, {}, infer_numeric));
+  for (const char* name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil", "sin",
+                           "cos", "silu", "hardswish", "hardsigmoid"}) {
+    table.push_back(row(name, 1, {}, infer_float));
+  }
+  for (const char* name : {"logical_and", "logical_or", "logical_xor"}) table.push_back(row(name, 2, {}, infer_logical));
+  for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge"}) table.push_back(row(name, 2, {}, infer_comparison));
+  return table;
+}
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,110 @@
+// Matrix products.
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- matmul
+
+// The layout an operand gives to the product of rank `rank`, whose last two axes are rows and columns.
+BatchLayout carried(const ValueType& type, size_t rank) {
+  BatchLayout layout = type.batch;
+  if (layout.has_batch()) layout.axis += static_cast<int32_t>(rank - type.shape->size());
+  return layout;
+}
+
+Result<BatchLayout> matmul_layout(const OpCall& call, size_t rank) {
+  const BatchLayout a = carried(call.in(0), rank), b = carried(call.in(1), rank);
+  const auto columns = static_cast<int32_t>(rank) - 1, rows = columns - 1;
+  if (a.axis == columns && rank >= 1 && a.has_batch()) return error("matmul contracts over the samples of operand 0");
+  if (b.has_batch() && b.axis == rows) return error("matmul contracts over the samples of operand 1");
+  if (a.has_batch() && b.has_batch() && !(a == b)) {
+    return error("the operands of matmul have their samples on axes " + std::to_string(a.axis) + " and " +
+                 std::to_string(b.axis) + " of the product: that would mix samples");
+  }
+  return a.has_batch() ? a : b;
+}
+
+Result<Types> infer_matmul(const OpCall& call) {
+  RANNC_ASSIGN(Shape a, shape_of(call, 0));
+  RANNC_ASSIGN(Shape b, shape_of(call, 1));
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1}));
+  if (a.empty() || b.empty()) return error("matmul of a scalar: " + str(a) + " and " + str(b));
+  const bool vector_a = a.size() == 1, vector_b = b.size() == 1;
+  if ((vector_a && call.in(0).batch.has_batch()) || (vector_b && call.in(1).batch.has_batch())) {
+    return error("matmul contracts over the samples of a vector");
+  }
+  if (vector_a) a.insert(a.begin(), Dim(1));
+  if (vector_b) b.push_back(1);
+  if (!(a.back() == b[b.size() - 2])) {
+    return error("matmul of " + str(*call.in(0).shape) + " and " + str(*call.in(1).shape) + ": inner sizes " +
+                 a.back().str() + " and " + b[b.size() - 2].str() + " differ");
+  }
+  RANNC_ASSIGN(Shape to, broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
+  const size_t rank = to.size() + 2;
+  BatchLayout layout;
+  if (!vector_a && !vector_b) {
+    RANNC_ASSIGN(layout, matmul_layout(call, rank));
+  } else {
+    layout = vector_a ? call.in(1).batch : call.in(0).batch;
+    const int32_t contracted = static_cast<int32_t>(rank) - (vector_a ? 2 : 1);
+    if (layout.has_batch() && layout.axis == contracted) return error("matmul contracts over the samples of an operand");
+    if (vector_a && layout.axis > contracted) --layout.axis;
+  }
+  if (!vector_a) to.push_back(a[a.size() - 2]);
+  if (!vector_b) to.push_back(b.back());
+  return Types{make_type(dtype, std::move(to), std::move(layout))};
+}
+
+Work matmul_work(const OpCall& call, std::span<const ValueType> outputs) {
+  if (!outputs[0].shape || !call.in(0).shape) return {};
+  return work(element_count(*outputs[0].shape) * call.in(0).shape->back() * Dim(2), call, outputs);
+}
+
+// --- linear
+
+bool output_first(const Attributes& attributes) { return attributes.text("layout", "oi") == "oi"; }
+
+Result<Types> infer_linear(const OpCall& call) {
+  RANNC_ASSIGN(Shape shape, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape weight, shape_of(call, 1));
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1, 2}));
+  const std::string layout = call.attributes.text("layout", "oi");
+  if (layout != "oi" && layout != "io") return error("layout \"" + layout + "\" is neither \"oi\" nor \"io\"");
+  if (shape.empty() || weight.size() != 2) return error("linear of " + str(shape) + " with weight " + str(weight));
+  const Dim &out = weight[layout == "oi" ? 0 : 1], &in = weight[layout == "oi" ? 1 : 0];
+  if (!(shape.back() == in)) {
+    return error("linear of " + str(shape) + " with weight " + str(weight) + " (" + layout + "): " + shape.back().str() +
+                 " features against " + in.str());
+  }
+  if (call.has(2)) {
+    RANNC_ASSIGN(const Shape bias, shape_of(call, 2));
+    if (bias != Shape{out} && bias != Shape{Dim(1)} && !bias.empty()) {
+      return error("bias " + str(bias) + " does not fit " + out.str() + " output features");
+    }
+  }
+  RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(shape.size()) - 1));
+  shape.back() = out;
+  return Types{make_type(dtype, std::move(shape), call.in(0).batch)};
+}
+
+Work linear_work(const OpCall& call, std::span<const ValueType> outputs) {
+  if (!outputs[0].shape || !call.in(0).shape) return {};
+  return work(element_count(*outputs[0].shape) * call.in(0).shape->back() * Dim(2), call, outputs);
+}
+
+Result<std::string> lower_linear(const LowerCall& call) {
+  const std::string weight = output_first(call.attributes) ? call.inputs[1] : "torch.t(" + call.inputs[1] + ")";
+  return assign(call, "linear", {call.inputs[0], weight, operand(call, 2)});
+}
+
+}  // namespace
+
+std::vector<OpInfo> linear_ops() {
+  return {
+      {"core.matmul", 2, 2, 1, {}, Effect::kPure, infer_matmul, matmul_work, lower_same_name},
+      {"core.linear", 2, 3, 1, {"layout"}, Effect::kPure, infer_linear, linear_work, lower_linear},
+  };
+}
+
+}  // namespace rannc::ir::ops

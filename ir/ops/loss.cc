@@ -1,0 +1,79 @@
+// Losses, as sums over the samples of a micro-batch.
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- type rule: a scalar without samples; the runtime adds the micro-batches' sums up
+
+Result<Types> infer_cross_entropy(const OpCall& call) {
+  RANNC_ASSIGN(const Shape logits, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape labels, shape_of(call, 1));
+  if (!is_float(call.in(0).dtype)) return error("logits are " + std::string(str(call.in(0).dtype)));
+  if (!is_integer(call.in(1).dtype)) return error("labels are " + std::string(str(call.in(1).dtype)) + "; they must be integers");
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), logits.size()));
+  RANNC_TRY(keep_samples_apart(call, 0, axis));
+  Shape expected = logits;
+  expected.erase(expected.begin() + axis);
+  if (expected != labels) {
+    return error("labels " + str(labels) + " do not fit logits " + str(logits) + " with classes on axis " +
+                 std::to_string(axis));
+  }
+  BatchLayout layout = call.in(0).batch;
+  if (layout.has_batch() && layout.axis > axis) --layout.axis;
+  if (layout.has_batch() && call.in(1).batch.has_batch() && !(layout == call.in(1).batch)) {
+    return error("logits and labels have their samples on axes " + std::to_string(layout.axis) + " and " +
+                 std::to_string(call.in(1).batch.axis));
+  }
+  return Types{make_type(call.in(0).dtype, {})};
+}
+
+Result<Types> infer_mse(const OpCall& call) {
+  RANNC_ASSIGN(const Shape prediction, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape target, shape_of(call, 1));
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1}));
+  if (prediction != target) return error("prediction " + str(prediction) + " and target " + str(target) + " differ");
+  const std::vector<size_t> both = {0, 1};
+  RANNC_TRY(broadcast_layout(call, prediction.size(), both));
+  return Types{make_type(dtype, {})};
+}
+
+// --- work
+
+Work cross_entropy_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(14) : Dim(0), call, outputs);
+}
+Work mse_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(3) : Dim(0), call, outputs);
+}
+
+// --- lowering: 2 is ATen's Reduction::Sum
+
+Result<std::string> lower_cross_entropy(const LowerCall& call) {
+  const Shape& logits = shape_of(*call.input_types[0]);
+  const int64_t given = call.attributes.integer("axis", -1);
+  const int64_t axis = given < 0 ? given + static_cast<int64_t>(logits.size()) : given;
+  const bool last = axis + 1 == static_cast<int64_t>(logits.size());
+  const std::string classes_last =
+      last ? call.inputs[0] : "torch.movedim(" + call.inputs[0] + ", " + std::to_string(axis) + ", -1)";
+  const std::string rows = "torch.reshape(" + classes_last + ", [-1, " + torchscript(logits[axis]) + "])";
+  const std::string labels = "torch.to(torch.reshape(" + call.inputs[1] + ", [-1]), 4)";
+  return assign(call, "cross_entropy_loss",
+                {rows, labels, "None", "2", std::to_string(call.attributes.integer("ignore_index", -100)), "0.0"});
+}
+
+Result<std::string> lower_mse(const LowerCall& call) {
+  return assign(call, "mse_loss", {call.inputs[0], call.inputs[1], "2"});
+}
+
+}  // namespace
+
+std::vector<OpInfo> loss_ops() {
+  return {
+      {"core.cross_entropy_sum", 2, 2, 1, {"axis", "ignore_index"}, Effect::kPure, infer_cross_entropy,
+       cross_entropy_work, lower_cross_entropy},
+      {"core.mse_sum", 2, 2, 1, {}, Effect::kPure, infer_mse, mse_work, lower_mse},
+  };
+}
+
+}  // namespace rannc::ir::ops

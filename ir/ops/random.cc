@@ -1,0 +1,29 @@
+// Operators that draw random numbers.
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+Result<Types> infer_random(const OpCall& call) {
+  RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
+  const double ratio = call.attributes.number("ratio", 0.5);
+  if (!(ratio >= 0 && ratio < 1)) return error("ratio " + number(ratio) + " is outside of [0, 1)");
+  if (!is_float(call.in(0).dtype)) return error("dropout of integers");
+  return Types{make_type(call.in(0).dtype, shape, call.in(0).batch)};
+}
+
+// Draws belong to the runtime, keyed by seed, step, task and sample, so that they are the same in every plan.
+Result<std::string> lower_random(const LowerCall& call) {
+  return error(call.op.name + " has no statement of its own: its mask is an input of the stage's functions");
+}
+
+}  // namespace
+
+std::vector<OpInfo> random_ops() {
+  return {
+      {"core.dropout", 1, 1, 1, {"ratio", "key"}, Effect::kRandom, infer_random, nullptr, lower_random},
+      {"core.random_mask", 1, 1, 1, {"ratio", "key"}, Effect::kRandom, infer_random, nullptr, lower_random},
+  };
+}
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,132 @@
+// Operators that fold values along axes.
+#include <algorithm>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- type rule
+
+Result<std::vector<int64_t>> reduced_axes(const Attributes& attributes, size_t rank) {
+  if (attributes.has("axes")) return checked_axes(attributes.integers("axes"), rank);
+  std::vector<int64_t> all(rank);
+  for (size_t i = 0; i < rank; ++i) all[i] = static_cast<int64_t>(i);
+  return all;
+}
+
+// The operand's type with `axes` (sorted) folded away.
+ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& axes, bool keepdim) {
+  const Shape& from = *call.in(0).shape;
+  Shape to;
+  BatchLayout layout = call.in(0).batch;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool folded = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
+    if (static_cast<int32_t>(i) == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(to.size());
+    if (!folded) to.push_back(from[i]);
+    if (folded && keepdim) to.push_back(1);
+  }
+  return make_type(dtype, std::move(to), std::move(layout));
+}
+
+std::optional<Contents> folded(const OpCall& call) {
+  const auto& values = call.in(0).contents;
+  if (!values || call.in(0).shape->size() != 1) return std::nullopt;
+  const std::string_view name = short_name(call.op);
+  if (values->empty() && name != "sum" && name != "prod") return std::nullopt;
+  Dim out = name == "sum" ? Dim(0) : name == "prod" ? Dim(1) : (*values)[0];
+  for (const Dim& value : *values) {
+    if (name == "sum") {
+      out = out + value;
+    } else if (name == "prod") {
+      out = out * value;
+    } else {
+      out = name == "amax" ? max(out, value) : min(out, value);
+    }
+  }
+  return Contents{out};
+}
+
+Result<Types> infer_reduce(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, from.size()));
+  for (const int64_t axis : axes) RANNC_TRY(keep_samples_apart(call, 0, axis));
+  if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
+  const bool mean = short_name(call.op) == "mean";
+  if (mean && !is_float(call.in(0).dtype)) return error("mean of integers");
+  ValueType type = reduced(call, call.in(0).dtype, axes, call.attributes.flag("keepdim"));
+  if (!mean) set_contents(type, folded(call));
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_argmax(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), from.size()));
+  RANNC_TRY(keep_samples_apart(call, 0, axis));
+  return Types{reduced(call, DType::kI64, {axis}, call.attributes.flag("keepdim"))};
+}
+
+Result<Types> infer_softmax(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), from.size()));
+  RANNC_TRY(keep_samples_apart(call, 0, axis));
+  if (!is_float(call.in(0).dtype)) return error(std::string(short_name(call.op)) + " of integers");
+  return Types{make_type(call.in(0).dtype, from, call.in(0).batch)};
+}
+
+// --- work
+
+Work reduce_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(0).shape ? element_count(*call.in(0).shape) : Dim(0), call, outputs);
+}
+
+// Maximum, difference, exponential (counted as 10), sum, quotient.
+Work softmax_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(14) : Dim(0), call, outputs);
+}
+
+// --- lowering
+
+// The axes as ATen wants them; without any the operand stays, as the type rule says.
+Result<std::string> lower_reduce(const LowerCall& call) {
+  const std::string_view name = short_name(call.op);
+  const size_t rank = shape_of(*call.input_types[0]).size();
+  RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, rank));
+  if (axes.empty()) return call.outputs[0] + " = " + call.inputs[0] + "\n";
+  const std::string keepdim = flag(call.attributes.flag("keepdim"));
+  if (name == "amax" || name == "amin") return assign(call, name, {call.inputs[0], int_list(axes), keepdim});
+  const std::string dtype = "dtype=" + dtype_code(call.output_types[0]->dtype);
+  if (name != "prod") return assign(call, name, {call.inputs[0], int_list(axes), keepdim, dtype});
+  std::string text, value = call.inputs[0];
+  for (size_t i = axes.size(); i-- > 0; value = call.outputs[0]) {
+    text += assign(call, "prod", {value, std::to_string(axes[i]), keepdim, dtype});
+  }
+  return text;
+}
+
+Result<std::string> lower_argmax(const LowerCall& call) {
+  return assign(call, "argmax", {call.inputs[0], std::to_string(call.attributes.integer("axis")),
+                                 flag(call.attributes.flag("keepdim"))});
+}
+
+Result<std::string> lower_softmax(const LowerCall& call) {
+  return assign(call, short_name(call.op), {call.inputs[0], std::to_string(call.attributes.integer("axis", -1))});
+}
+
+}  // namespace
+
+std::vector<OpInfo> reduce_ops() {
+  std::vector<OpInfo> table;
+  for (const char* name : {"sum", "mean", "amax", "amin", "prod"}) {
+    table.push_back({std::string("core.") + name, 1, 1, 1, {"axes", "keepdim"}, Effect::kPure, infer_reduce,
+                     reduce_work, lower_reduce});
+  }
+  table.push_back({"core.argmax", 1, 1, 1, {"axis", "keepdim"}, Effect::kPure, infer_argmax, reduce_work, lower_argmax});
+  for (const char* name : {"softmax", "log_softmax"}) {
+    table.push_back({std::string("core.") + name, 1, 1, 1, {"axis"}, Effect::kPure, infer_softmax, softmax_work,
+                     lower_softmax});
+  }
+  return table;
+}
+
+}  // namespace rannc::ir::ops

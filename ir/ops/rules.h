@@ -1,0 +1,103 @@
+/// What the operator families share: helpers of type rules, work rules and lowering rules. Private to ir/ops.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace rannc::ir::ops {
+
+using Types = std::vector<ValueType>;
+using InferRule = Result<Types> (*)(const OpCall&);
+using WorkRule = Work (*)(const OpCall&, std::span<const ValueType>);
+using LowerRule = Result<std::string> (*)(const LowerCall&);
+
+/// The families; each table is the one place where its operators are declared.
+std::vector<OpInfo> elementwise_ops();
+std::vector<OpInfo> shape_ops();
+std::vector<OpInfo> slice_ops();
+std::vector<OpInfo> index_ops();
+std::vector<OpInfo> create_ops();
+std::vector<OpInfo> reduce_ops();
+std::vector<OpInfo> linear_ops();
+std::vector<OpInfo> normalize_ops();
+std::vector<OpInfo> convolution_ops();
+std::vector<OpInfo> random_ops();
+std::vector<OpInfo> loss_ops();
+
+/// `core.add` -> `add`.
+std::string_view short_name(const OpInfo& op);
+
+// --- shapes (shapes.cc)
+/// A type rule's value before its parts are known to be consistent.
+ValueType make_type(DType dtype, Shape shape, BatchLayout batch = {});
+/// The operand's shape; an error where its rank is unknown.
+Result<Shape> shape_of(const OpCall& call, size_t operand);
+/// `axis` in 0…rank-1, counted from the end where negative; an error outside.
+Result<int64_t> checked_axis(int64_t axis, size_t rank);
+/// The same for a list; sorted, without duplicates.
+Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank);
+/// Shape of a broadcast operation. Dimensions agree where equal or one of them is 1; a symbol against another number is an error.
+Result<Shape> broadcast(const Shape& a, const Shape& b);
+/// Sign of an expression whose symbols are sizes (at least 1), judged at probes of small and large sizes: nothing where it varies.
+std::optional<int> sign(const Dim& dim);
+/// Whether two sizes are equal, where that does not depend on the symbols.
+std::optional<bool> equal_sizes(const Dim& a, const Dim& b);
+/// `-1 -> rank-1`, checked dtype equality: an error naming both where operand dtypes differ.
+Result<DType> common_dtype(const OpCall& call, std::initializer_list<size_t> operands);
+/// Integer list from attribute `name`, or from the contents of operand `operand`; an error where neither is known.
+Result<Shape> list_argument(const OpCall& call, std::string_view name, size_t operand);
+bool has_list_argument(const OpCall& call, std::string_view name, size_t operand);
+
+// --- place of the samples (batch.cc)
+/// The layout of a value made from sizes alone: its one dimension that counts samples. An error where there are two.
+Result<BatchLayout> layout_from_sizes(const OpCall& call, const Shape& shape);
+/// Layout of a broadcast result of rank `rank` from operands aligned at the right.
+Result<BatchLayout> broadcast_layout(const OpCall& call, size_t rank, std::span<const size_t> operands);
+/// The one layout that operands have which keep their axes (concat): equal, or absent in some.
+Result<BatchLayout> common_layout(const OpCall& call);
+/// Layout after reshape from `from` to `to`; an error where samples would be split.
+Result<BatchLayout> reshape_layout(const OpCall& call, const BatchLayout& layout, const Shape& from, const Shape& to);
+/// Success unless `axis` is where the samples of `operand` are: an operation over it would mix samples.
+Result<void> keep_samples_apart(const OpCall& call, size_t operand, int64_t axis);
+/// Samples stand at axis 0 or nowhere: for convolutions and pooling.
+Result<void> samples_lead(const OpCall& call, size_t operand);
+Dim batch_dim(const OpCall& call);
+
+// --- contents of integer values (contents.cc)
+constexpr int64_t kMaxContents = 64;
+/// Attaches contents to a value of rank 0 or 1 if every element is known and there are at most kMaxContents.
+void set_contents(ValueType& type, std::optional<Contents> contents);
+/// Elementwise application with broadcasting of single elements; nothing where an element has no result.
+std::optional<Contents> map_contents(const ValueType& a, const ValueType& b,
+                                     std::optional<Dim> (*f)(const Dim&, const Dim&));
+std::optional<Contents> map_contents(const ValueType& a, std::optional<Dim> (*f)(const Dim&));
+/// Product of known contents' elements or of a shape as plain integers; nothing where symbolic.
+std::optional<std::vector<int64_t>> constants(const Contents& contents);
+
+// --- lowering (lowering.cc)
+/// `o0 = torch.<function>(arguments)`.
+std::string assign(const LowerCall& call, std::string_view function, std::initializer_list<std::string> arguments);
+/// `o0 = <short name>(i0, i1, …)` with the ATen function of the same name.
+Result<std::string> lower_same_name(const LowerCall& call);
+std::string int_list(std::span<const int64_t> values);
+std::string number(double value);     ///< round-trips; infinities and NaN as `float('inf')`
+std::string dtype_code(DType dtype);  ///< the integer TorchScript uses for a ScalarType
+std::string flag(bool value);
+/// An optional operand: its variable or `None`.
+std::string operand(const LowerCall& call, size_t index);
+const Shape& shape_of(const ValueType& type);
+/// An attribute that is a number of any kind as a literal of `dtype`.
+std::string number_attribute(const Attribute& attribute, DType dtype);
+double number_value(const Attribute& attribute);
+/// The integer list attribute `name`, or the contents of the operand where only they say it.
+Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t operand);
+
+// --- work (shapes.cc)
+/// Bytes of all operands and outputs.
+Dim traffic(const OpCall& call, std::span<const ValueType> outputs);
+Work work(Dim flops, const OpCall& call, std::span<const ValueType> outputs);
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,230 @@
+// Operators that only rearrange elements or read sizes.
+#include <algorithm>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- reshape
+
+// Replaces the one -1 of `target` by what is left of `from`.
+Result<Shape> resolve(const Shape& from, Shape target) {
+  const Dim count = element_count(from);
+  Dim rest = 1;
+  std::optional<size_t> hole;
+  for (size_t i = 0; i < target.size(); ++i) {
+    if (!(target[i] == Dim(-1))) {
+      rest = rest * target[i];
+    } else if (hole) {
+      return error("target shape " + str(target) + " has more than one -1");
+    } else {
+      hole = i;
+    }
+  }
+  const std::string text = "cannot reshape " + str(from) + " into " + str(target);
+  if (hole) {
+    const auto exact = exact_div(count, rest);
+    const bool decided = count.is_constant() && rest.is_constant();
+    if (!exact && decided) return error(text + ": " + count.str() + " elements do not divide by " + rest.str());
+    target[*hole] = exact ? *exact : floor_div(count, rest);
+    return target;
+  }
+  const std::string left = count.str(), right = rest.str();
+  const bool computed = (left + right).find('(') != std::string::npos;
+  if (!(count == rest) && !computed) return error(text + ": " + left + " elements against " + right);
+  return target;
+}
+
+Result<Types> infer_reshape(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape target, list_argument(call, "shape", 1));
+  RANNC_ASSIGN(Shape to, resolve(from, target));
+  RANNC_ASSIGN(BatchLayout layout, reshape_layout(call, call.in(0).batch, from, to));
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
+  set_contents(type, call.in(0).contents);
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_reshape(const LowerCall& call) {
+  return assign(call, "reshape", {call.inputs[0], torchscript(shape_of(*call.output_types[0]))});
+}
+
+// --- permute
+
+Result<Types> infer_permute(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  const std::vector<int64_t> dims = call.attributes.integers("dims");
+  RANNC_TRY(checked_axes(dims, from.size()));
+  if (dims.size() != from.size()) {
+    return error("dims has " + std::to_string(dims.size()) + " entries for rank " + std::to_string(from.size()));
+  }
+  Shape to;
+  BatchLayout layout = call.in(0).batch;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    RANNC_ASSIGN(const int64_t axis, checked_axis(dims[i], from.size()));
+    to.push_back(from[axis]);
+    if (axis == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(i);
+  }
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
+  set_contents(type, call.in(0).contents);
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_permute(const LowerCall& call) {
+  return assign(call, "permute", {call.inputs[0], int_list(call.attributes.integers("dims"))});
+}
+
+// --- expand, tile
+
+Result<Types> infer_expand(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape target, list_argument(call, "shape", 1));
+  RANNC_ASSIGN(Shape to, broadcast(from, target));
+  BatchLayout layout = call.in(0).batch;
+  if (layout.has_batch()) {
+    layout.axis += static_cast<int32_t>(to.size() - from.size());
+    Shape others = to;
+    others[layout.axis] = 1;
+    RANNC_ASSIGN(const BatchLayout second, layout_from_sizes(call, others));
+    if (second.has_batch()) {
+      return error("expanding " + str(from) + " to " + str(to) + " would pair samples with samples");
+    }
+  } else {
+    RANNC_ASSIGN(layout, layout_from_sizes(call, to));
+  }
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
+  if (call.in(0).contents && type.shape->size() == 1 && (*type.shape)[0].is_constant()) {
+    const auto n = static_cast<size_t>(std::min<int64_t>((*type.shape)[0].constant(), kMaxContents + 1));
+    set_contents(type, call.in(0).contents->size() == 1 ? Contents(n, (*call.in(0).contents)[0]) : *call.in(0).contents);
+  } else {
+    set_contents(type, call.in(0).contents);
+  }
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_expand(const LowerCall& call) {
+  return assign(call, "expand", {call.inputs[0], torchscript(shape_of(*call.output_types[0]))});
+}
+
+Result<Types> infer_tile(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape repeats, list_argument(call, "repeats", 1));
+  if (repeats.size() != from.size()) {
+    return error("repeats " + str(repeats) + " do not fit rank " + std::to_string(from.size()));
+  }
+  Shape to;
+  for (size_t i = 0; i < from.size(); ++i) to.push_back(from[i] * repeats[i]);
+  BatchLayout layout = call.in(0).batch;
+  if (!layout.has_batch()) {
+    RANNC_ASSIGN(layout, layout_from_sizes(call, to));
+    // Copies follow each other as wholes: with samples counted by the repeats, the copied extent varies fastest.
+  } else {
+    layout.outer = layout.outer * repeats[layout.axis];
+    Shape others = to;
+    others[layout.axis] = 1;
+    RANNC_ASSIGN(const BatchLayout second, layout_from_sizes(call, others));
+    if (second.has_batch() || (!call.batch_symbol.empty() && repeats[layout.axis].uses(call.batch_symbol))) {
+      return error("tiling " + str(from) + " by " + str(repeats) + " would pair samples with samples");
+    }
+  }
+  return Types{make_type(call.in(0).dtype, std::move(to), std::move(layout))};
+}
+
+Result<std::string> lower_tile(const LowerCall& call) {
+  RANNC_ASSIGN(const Shape repeats, lowered_list(call, "repeats", 1));
+  return assign(call, "repeat", {call.inputs[0], torchscript(repeats)});
+}
+
+// --- unsqueeze, squeeze
+
+Result<Types> infer_unsqueeze(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  const std::vector<int64_t> given = call.attributes.integers("axes");
+  const size_t rank = from.size() + given.size();
+  RANNC_ASSIGN(const std::vector<int64_t> axes, checked_axes(given, rank));
+  Shape to;
+  BatchLayout layout = call.in(0).batch;
+  for (size_t i = 0, source = 0; i < rank; ++i) {
+    if (std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i))) {
+      to.push_back(1);
+      continue;
+    }
+    if (static_cast<int32_t>(source) == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(i);
+    to.push_back(from[source++]);
+  }
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
+  set_contents(type, call.in(0).contents);
+  return Types{std::move(type)};
+}
+
+Result<Types> infer_squeeze(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  std::vector<int64_t> given = call.attributes.integers("axes");
+  if (!call.attributes.has("axes")) {
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (from[i] == Dim(1)) given.push_back(static_cast<int64_t>(i));
+    }
+  }
+  RANNC_ASSIGN(const std::vector<int64_t> axes, checked_axes(given, from.size()));
+  Shape to;
+  BatchLayout layout = call.in(0).batch;
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (!std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i))) {
+      if (static_cast<int32_t>(i) == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(to.size());
+      to.push_back(from[i]);
+    } else if (!(from[i] == Dim(1))) {
+      return error("axis " + std::to_string(i) + " of " + str(from) + " has extent " + from[i].str() +
+                   " and cannot be squeezed");
+    }
+  }
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
+  set_contents(type, call.in(0).contents);
+  return Types{std::move(type)};
+}
+
+// --- shape
+
+Result<Types> infer_shape(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  const auto rank = static_cast<int64_t>(from.size());
+  auto bound = [&](std::string_view name, int64_t otherwise) {
+    const int64_t at = call.attributes.integer(name, otherwise);
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
+  const int64_t start = bound("start", 0), end = std::max(start, bound("end", rank));
+  ValueType type = make_type(DType::kI64, {Dim(end - start)});
+  set_contents(type, Contents(from.begin() + start, from.begin() + end));
+  return Types{std::move(type)};
+}
+
+// Sizes are known expressions wherever the operator occurs; the operand's data is not read.
+Result<std::string> lower_shape(const LowerCall& call) {
+  if (!call.output_types[0]->contents) return error("the sizes of " + call.inputs[0] + " are not known");
+  return assign(call, "tensor", {torchscript(*call.output_types[0]->contents), "dtype=4"});
+}
+
+// --- work: nothing is computed; views move nothing
+
+Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
+
+OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::string> attributes, InferRule infer,
+           WorkRule work, LowerRule lower) {
+  return {"core." + std::string(name), min, max, 1, std::move(attributes), Effect::kPure, infer, work, lower};
+}
+
+}  // namespace
+
+std::vector<OpInfo> shape_ops() {
+  return {
+      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape),
+      row("permute", 1, 1, {"dims"}, infer_permute, view_work, lower_permute),
+      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand),
+      row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile),
+      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape),
+      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape),
+      row("shape", 1, 1, {"start", "end"}, infer_shape, view_work, lower_shape),
+  };
+}
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,261 @@
+// Operators that cut values along axes or put them together.
+#include <algorithm>
+#include <limits>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- concat
+
+Result<Types> infer_concat(const OpCall& call) {
+  if (call.inputs.empty()) return error("concat without operands");
+  RANNC_ASSIGN(Shape shape, shape_of(call, 0));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), shape.size()));
+  std::optional<Contents> contents = Contents{};
+  shape[axis] = 0;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    RANNC_ASSIGN(const Shape part, shape_of(call, i));
+    RANNC_TRY(common_dtype(call, {0, i}));
+    RANNC_TRY(keep_samples_apart(call, i, axis));
+    bool fits = part.size() == shape.size();
+    for (size_t d = 0; fits && d < part.size(); ++d) fits = static_cast<int64_t>(d) == axis || part[d] == shape[d];
+    if (!fits) {
+      return error("operand " + std::to_string(i) + " of shape " + str(part) + " does not fit operand 0 of shape " +
+                   str(*call.in(0).shape) + " along axis " + std::to_string(axis));
+    }
+    shape[axis] = shape[axis] + part[axis];
+    if (!call.in(i).contents) contents.reset();
+    if (contents) contents->insert(contents->end(), call.in(i).contents->begin(), call.in(i).contents->end());
+  }
+  RANNC_ASSIGN(BatchLayout layout, common_layout(call));
+  ValueType type = make_type(call.in(0).dtype, std::move(shape), std::move(layout));
+  set_contents(type, std::move(contents));
+  return Types{std::move(type)};
+}
+
+Result<std::string> lower_concat(const LowerCall& call) {
+  std::string list = "[";
+  for (size_t i = 0; i < call.inputs.size(); ++i) list += (i == 0 ? "" : ", ") + call.inputs[i];
+  return assign(call, "cat", {list + "]", std::to_string(call.attributes.integer("axis"))});
+}
+
+// --- split
+
+Result<Types> infer_split(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), from.size()));
+  RANNC_TRY(keep_samples_apart(call, 0, axis));
+  RANNC_ASSIGN(const Shape sizes, list_argument(call, "sizes", 1));
+  if (sizes.size() != call.output_count) {
+    return error("split into " + std::to_string(sizes.size()) + " sizes but " + std::to_string(call.output_count) +
+                 " outputs");
+  }
+  Dim sum = 0;
+  Types types;
+  for (const Dim& size : sizes) {
+    const Dim begin = sum;
+    sum = sum + size;
+    Shape to = from;
+    to[axis] = size;
+    ValueType type = make_type(call.in(0).dtype, std::move(to), call.in(0).batch);
+    if (call.in(0).contents && begin.is_constant() && sum.is_constant() &&
+        sum.constant() <= static_cast<int64_t>(call.in(0).contents->size())) {
+      const auto data = call.in(0).contents->begin();
+      set_contents(type, Contents(data + begin.constant(), data + sum.constant()));
+    }
+    types.push_back(std::move(type));
+  }
+  if (equal_sizes(sum, from[axis]) == false) {
+    return error("sizes " + str(sizes) + " add up to " + sum.str() + ", axis " + std::to_string(axis) + " of " +
+                 str(from) + " has " + from[axis].str());
+  }
+  return types;
+}
+
+Result<std::string> lower_split(const LowerCall& call) {
+  const int64_t axis = call.attributes.integer("axis");
+  std::string out;
+  Dim start = 0;
+  for (size_t i = 0; i < call.outputs.size(); ++i) {
+    const Shape& shape = shape_of(*call.output_types[i]);
+    const Dim size = shape[axis < 0 ? axis + shape.size() : axis];
+    out += call.outputs[i] + " = torch.narrow(" + call.inputs[0] + ", " + std::to_string(axis) + ", " +
+           torchscript(start) + ", " + torchscript(size) + ")\n";
+    start = start + size;
+  }
+  return out;
+}
+
+// --- slice
+
+struct Cut {
+  int64_t axis;
+  Dim start, count;
+  int64_t step;
+};
+
+// A bound counted from the end where negative, brought into low…high.
+Dim clamp_bound(const Dim& bound, const Dim& extent, const Dim& low, const Dim& high) {
+  constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
+  Dim at = bound;
+  if (bound.is_constant() && bound.constant() >= kFar) return high;
+  if (bound.is_constant() && bound.constant() <= -kFar) return low;
+  const auto negative = sign(bound);
+  if (negative && *negative < 0) at = bound + extent;
+  const auto below = sign(at - low), above = sign(at - high);
+  if (below && *below <= 0) return low;
+  if (above && *above >= 0) return high;
+  if (!below) at = max(at, low);
+  if (!above) at = min(at, high);
+  return at;
+}
+
+Result<Cut> cut_of(const Shape& from, int64_t axis, const Dim& start, const Dim& end, const Dim& step) {
+  if (!step.is_constant() || step.constant() == 0) {
+    return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
+  }
+  const int64_t by = step.constant();
+  const Dim& extent = from[axis];
+  if (by > 0) {
+    const Dim first = clamp_bound(start, extent, 0, extent), last = clamp_bound(end, extent, 0, extent);
+    const auto empty = sign(last - first);
+    if (empty && *empty <= 0) return Cut{axis, first, 0, by};
+    return Cut{axis, first, floor_div(last - first + Dim(by - 1), Dim(by)), by};
+  }
+  const Dim first = clamp_bound(start, extent, -1, extent - Dim(1));
+  const Dim last = clamp_bound(end, extent, -1, extent - Dim(1));
+  const auto empty = sign(first - last);
+  if (empty && *empty <= 0) return Cut{axis, first, 0, by};
+  return Cut{axis, first, floor_div(first - last + Dim(-by - 1), Dim(-by)), by};
+}
+
+// The cuts of the task: one per axis, from attributes or known operands.
+template <class GetList>
+Result<std::vector<Cut>> cuts_of(const Shape& from, const Attributes& attributes, bool axes_given, bool steps_given,
+                                 GetList&& list) {
+  (void)attributes;
+  RANNC_ASSIGN(const Shape starts, list("starts", 1));
+  RANNC_ASSIGN(const Shape ends, list("ends", 2));
+  Shape axes, steps(starts.size(), Dim(1));
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (axes_given) {
+    RANNC_ASSIGN(axes, list("axes", 3));
+  }
+  if (steps_given) {
+    RANNC_ASSIGN(steps, list("steps", 4));
+  }
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+    return error("starts " + str(starts) + ", ends " + str(ends) + ", axes " + str(axes) + " and steps " + str(steps) +
+                 " differ in length");
+  }
+  std::vector<Cut> cuts;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (!axes[i].is_constant()) return error("axes " + str(axes) + " are not numbers");
+    RANNC_ASSIGN(const int64_t axis, checked_axis(axes[i].constant(), from.size()));
+    RANNC_ASSIGN(Cut cut, cut_of(from, axis, starts[i], ends[i], steps[i]));
+    cuts.push_back(std::move(cut));
+  }
+  return cuts;
+}
+
+Result<Types> infer_slice(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const std::vector<Cut> cuts,
+               cuts_of(from, call.attributes, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
+                       [&](std::string_view name, size_t operand) { return list_argument(call, name, operand); }));
+  Shape to = from;
+  std::optional<Contents> contents = call.in(0).contents;
+  for (const Cut& cut : cuts) {
+    const bool whole = cut.start == Dim(0) && cut.count == from[cut.axis] && cut.step == 1;
+    if (!whole) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
+    to[cut.axis] = cut.count;
+    if (!contents || !cut.start.is_constant() || !cut.count.is_constant()) continue;
+    Contents picked;
+    for (int64_t i = 0; i < cut.count.constant(); ++i) picked.push_back((*contents)[cut.start.constant() + i * cut.step]);
+    contents = std::move(picked);
+  }
+  ValueType type = make_type(call.in(0).dtype, std::move(to), call.in(0).batch);
+  set_contents(type, std::move(contents));
+  return Types{std::move(type)};
+}
+
+// ATen has no negative steps: the range is taken forwards and flipped.
+Result<std::string> lower_slice(const LowerCall& call) {
+  const Shape& from = shape_of(*call.input_types[0]);
+  auto given = [&](std::string_view name, size_t operand) {
+    return call.attributes.has(name) || (operand < call.input_types.size() && call.input_types[operand] != nullptr);
+  };
+  RANNC_ASSIGN(const std::vector<Cut> cuts,
+               cuts_of(from, call.attributes, given("axes", 3), given("steps", 4),
+                       [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
+  const std::string& out = call.outputs[0];
+  std::string text, value = call.inputs[0];
+  for (const Cut& cut : cuts) {
+    const Dim span = cut.count == Dim(0) ? Dim(0) : (cut.count - Dim(1)) * Dim(std::abs(cut.step)) + Dim(1);
+    const Dim low = cut.step > 0 || cut.count == Dim(0) ? cut.start : cut.start - span + Dim(1);
+    text += out + " = torch.slice(" + value + ", " + std::to_string(cut.axis) + ", " + torchscript(low) + ", " +
+            torchscript(low + span) + ", " + std::to_string(std::abs(cut.step)) + ")\n";
+    if (cut.step < 0) text += out + " = torch.flip(" + out + ", [" + std::to_string(cut.axis) + "])\n";
+    value = out;
+  }
+  return text.empty() ? out + " = " + value + "\n" : text;
+}
+
+// --- pad
+
+Result<Types> infer_pad(const OpCall& call) {
+  RANNC_ASSIGN(const Shape from, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape pads, list_argument(call, "pads", 1));
+  if (pads.size() != 2 * from.size()) {
+    return error("pads " + str(pads) + " must have two entries for each axis of " + str(from));
+  }
+  const std::string mode = call.attributes.text("mode", "constant");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return error("unknown mode " + mode);
+  Shape to = from;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const Dim &before = pads[i], &after = pads[i + from.size()];
+    if (!(before == Dim(0)) || !(after == Dim(0))) RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
+    to[i] = from[i] + before + after;
+  }
+  return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
+}
+
+// ATen lists pads from the last axis on; modes other than "constant" leave leading axes without pads out.
+Result<std::string> lower_pad(const LowerCall& call) {
+  RANNC_ASSIGN(const Shape pads, lowered_list(call, "pads", 1));
+  const size_t rank = pads.size() / 2;
+  const std::string mode = call.attributes.text("mode", "constant");
+  size_t first = 0;
+  while (mode != "constant" && first + 1 < rank && pads[first] == Dim(0) && pads[first + rank] == Dim(0)) ++first;
+  Shape list;
+  for (size_t i = rank; i-- > first;) {
+    list.push_back(pads[i]);
+    list.push_back(pads[i + rank]);
+  }
+  if (mode == "constant") {
+    const Attribute* value = call.attributes.find("value");
+    const DType dtype = call.input_types[0]->dtype;
+    return assign(call, "constant_pad_nd",
+                  {call.inputs[0], torchscript(list), value ? number_attribute(*value, dtype) : std::string("0")});
+  }
+  const std::string name = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
+  return assign(call, "pad", {call.inputs[0], torchscript(list), "\"" + name + "\""});
+}
+
+Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
+
+}  // namespace
+
+std::vector<OpInfo> slice_ops() {
+  constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
+  return {
+      {"core.concat", 1, kAny, 1, {"axis"}, Effect::kPure, infer_concat, nullptr, lower_concat},
+      {"core.split", 1, 2, 0, {"axis", "sizes"}, Effect::kPure, infer_split, view_work, lower_split},
+      {"core.slice", 1, 5, 1, {"axes", "starts", "ends", "steps"}, Effect::kPure, infer_slice, view_work, lower_slice},
+      {"core.pad", 1, 2, 1, {"pads", "value", "mode"}, Effect::kPure, infer_pad, nullptr, lower_pad},
+  };
+}
+
+}  // namespace rannc::ir::ops
