@@ -1,0 +1,58 @@
+/// A partition of one level under single-node moves, each of which keeps block ids ranks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/blocks/level_graph.h"
+
+namespace rannc::partition {
+
+/// Blocks a node may move to: [low, high], which contains its own.
+struct RankWindow {
+  uint32_t low = 0;
+  uint32_t high = 0;
+};
+
+/// Block of every node, with the loads of the blocks and the gains of moves.
+///
+/// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v): then every edge still goes from a rank to
+/// the same or a higher one, so the quotient stays acyclic without a search. O(degree) each; a net with many readers
+/// costs O(k) by a table of readers per block.
+class BlockState {
+ public:
+  /// `block_of` are ranks < blocks on `graph`, which outlives the state.
+  BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, uint32_t blocks);
+
+  uint32_t blocks() const { return blocks_; }
+  uint32_t block(uint32_t node) const { return block_of_[node]; }
+  const std::vector<uint32_t>& block_of() const { return block_of_; }
+  double work(uint32_t block) const { return work_[block]; }
+  uint64_t memory(uint32_t block) const { return memory_[block]; }
+  uint32_t size(uint32_t block) const { return size_[block]; }
+
+  RankWindow window(uint32_t node) const;
+  /// Fall of the crossing cost (each value once per receiving block) when `node` moves to `target`.
+  double gain(uint32_t node, uint32_t target) const;
+  /// Moves; the caller has checked the window.
+  void move(uint32_t node, uint32_t target);
+  double crossing_cost() const;
+
+  std::vector<uint32_t> take() && { return std::move(block_of_); }
+
+ private:
+  bool large(uint32_t net) const { return table_[net] != kNoTable; }
+  uint32_t readers_in(uint32_t net, uint32_t block, uint32_t except) const;
+
+  static constexpr uint32_t kNoTable = UINT32_MAX;
+  const LevelGraph& graph_;
+  uint32_t blocks_;
+  std::vector<uint32_t> block_of_;
+  std::vector<double> work_;
+  std::vector<uint64_t> memory_;
+  std::vector<uint32_t> size_;
+  std::vector<uint32_t> table_;   ///< per net: row of `counts_`, or kNoTable
+  std::vector<uint32_t> counts_;  ///< readers per block of the large nets
+};
+
+}  // namespace rannc::partition

@@ -1,0 +1,41 @@
+/// One level of a multilevel hierarchy: groups of tasks, numbered in a topological order, and the values between them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "partition/dag.h"
+
+namespace rannc::partition {
+
+/// Nodes 0 … n-1 are numbered so that every value goes from a lower id to higher ids. A net is a value with its pins:
+/// the producer first, then distinct readers; nets that stay inside a node do not appear.
+struct LevelGraph {
+  std::vector<double> work;      ///< per node
+  std::vector<uint64_t> memory;  ///< per node: resident + in_flight * stashed bytes, saturating
+  std::vector<double> cost;      ///< per net
+  Csr pins;                      ///< per net
+  Csr outputs;                   ///< per node: nets it produces
+  Csr inputs;                    ///< per node: nets it reads
+
+  uint32_t nodes() const { return static_cast<uint32_t>(work.size()); }
+  uint32_t nets() const { return static_cast<uint32_t>(cost.size()); }
+  uint32_t producer(uint32_t net) const { return pins.items[pins.offsets[net]]; }
+  std::span<const uint32_t> readers(uint32_t net) const { return pins.row(net).subspan(1); }
+};
+
+/// Level 0 of a graph: tasks in `order`, a topological order; values that nobody reads are left out.
+LevelGraph level_zero(const Dag& dag, std::span<const uint32_t> order, uint32_t in_flight);
+
+/// The graph of `groups` groups. `group_of` has one entry < groups per node and numbers groups topologically.
+/// Parallel values of two pins become one. O(size).
+LevelGraph contract(const LevelGraph& graph, std::span<const uint32_t> group_of, uint32_t groups);
+
+/// Fills `outputs` and `inputs` from `pins`.
+void index_nodes(LevelGraph& graph);
+
+/// Numbers the distinct `rank`s densely in ascending order; returns how many there are.
+uint32_t compress_ranks(std::vector<uint32_t>& rank, uint32_t rank_limit);
+
+}  // namespace rannc::partition

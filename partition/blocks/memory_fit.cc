@@ -1,0 +1,115 @@
+// Meets a memory limit with exactly k blocks, or shows that it cannot be met.
+#include "partition/blocks/memory_fit.h"
+
+#include <algorithm>
+#include <limits>
+#include <map>
+
+#include "partition/blocks/block_state.h"
+#include "partition/blocks/interval_cut.h"
+#include "partition/blocks/orders.h"
+
+namespace rannc::partition {
+namespace {
+
+std::optional<std::vector<uint32_t>> cut_orders(const LevelGraph& graph, const IntervalLimits& limits) {
+  std::optional<std::vector<uint32_t>> best;
+  double best_cost = std::numeric_limits<double>::infinity();
+  for (OrderKind kind : kAllOrders) {
+    auto block_of = cut_order(graph, order_nodes(graph, kind), limits);
+    if (!block_of) continue;
+    const double cost = BlockState(graph, *block_of, limits.blocks).crossing_cost();
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = std::move(block_of);
+    }
+  }
+  return best;
+}
+
+using DownSet = std::vector<uint64_t>;  // one bit per node
+
+struct State {
+  uint32_t blocks = 0;
+  uint64_t last_bytes = 0;
+  uint32_t added = UINT32_MAX;  // the node that completed this down-set on the best way to it
+};
+
+bool contains(const DownSet& set, uint32_t node) { return set[node / 64] >> (node % 64) & 1; }
+
+bool ready(const LevelGraph& graph, const DownSet& set, uint32_t node) {
+  for (uint32_t e : graph.inputs.row(node)) {
+    if (!contains(set, graph.producer(e))) return false;
+  }
+  return true;
+}
+
+State extend(const LevelGraph& graph, const State& state, uint32_t node, uint64_t limit) {
+  const uint64_t sum = state.last_bytes + graph.memory[node];
+  if (state.blocks > 0 && sum >= state.last_bytes && sum <= limit) return {state.blocks, sum, node};
+  return {state.blocks + 1, graph.memory[node], node};
+}
+
+/// Blocks along the way that the layers remember; splits blocks until there are k.
+std::vector<uint32_t> retrace(const LevelGraph& graph, const std::vector<std::map<DownSet, State>>& layers,
+                              uint64_t limit, uint32_t k) {
+  DownSet set = layers.back().begin()->first;
+  std::vector<uint32_t> order;
+  for (size_t layer = layers.size() - 1; layer > 0; --layer) {
+    const uint32_t node = layers[layer].at(set).added;
+    order.push_back(node);
+    set[node / 64] &= ~(uint64_t{1} << (node % 64));
+  }
+  std::reverse(order.begin(), order.end());
+  IntervalLimits limits{k, std::numeric_limits<double>::infinity(), limit};
+  auto block_of = cut_order(graph, order, limits);
+  RANNC_CHECK(block_of.has_value()) << "the order of the exact memory search does not split into " << k;
+  return *std::move(block_of);
+}
+
+}  // namespace
+
+MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_limit, double imbalance,
+                     size_t max_down_sets) {
+  MemoryFit fit;
+  uint64_t total = 0;
+  for (uint64_t bytes : graph.memory) total += bytes;
+  fit.least_blocks = memory_limit == 0 ? 1 : static_cast<uint32_t>(std::min<uint64_t>(total / memory_limit + (total % memory_limit != 0), UINT32_MAX));
+  fit.least_blocks = std::max(fit.least_blocks, 1u);
+  if (fit.least_blocks > blocks) {
+    fit.exhaustive = true;
+    return fit;
+  }
+  for (double work : {work_limit(graph, blocks, imbalance), std::numeric_limits<double>::infinity()}) {
+    fit.block_of = cut_orders(graph, {blocks, work, memory_limit});
+    if (fit.block_of) return fit;
+  }
+  std::vector<std::map<DownSet, State>> layers(1);
+  layers[0][DownSet((graph.nodes() + 63) / 64, 0)] = State{};
+  size_t down_sets = 1;
+  for (uint32_t size = 0; size < graph.nodes(); ++size) {
+    std::map<DownSet, State> next;
+    for (const auto& [set, state] : layers[size]) {
+      for (uint32_t v = 0; v < graph.nodes(); ++v) {
+        if (contains(set, v) || !ready(graph, set, v)) continue;
+        DownSet larger = set;
+        larger[v / 64] |= uint64_t{1} << (v % 64);
+        const State candidate = extend(graph, state, v, memory_limit);
+        auto [it, fresh] = next.try_emplace(std::move(larger), candidate);
+        const State& old = it->second;
+        if (!fresh && std::pair(candidate.blocks, candidate.last_bytes) < std::pair(old.blocks, old.last_bytes)) {
+          it->second = candidate;
+        }
+      }
+    }
+    down_sets += next.size();
+    if (down_sets > max_down_sets) return fit;
+    layers.push_back(std::move(next));
+  }
+  fit.exhaustive = true;
+  fit.least_blocks = std::max(fit.least_blocks, layers.back().begin()->second.blocks);
+  if (fit.least_blocks <= blocks) fit.block_of = retrace(graph, layers, memory_limit, blocks);
+  return fit;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,18 @@
+/// Our own block partitioner: multilevel, seeded by orders.
+#pragma once
+
+#include "partition/blocks/block_partitioner.h"
+
+namespace rannc::partition {
+
+/// Clusters by rank moves, cuts several orders of the coarsest graph exactly, and refines with rank moves by value gain
+/// on the way back. The invariant is one and the same throughout: ids are ranks and no edge goes down.
+class MultilevelBlocks : public BlockPartitioner {
+ public:
+  std::string_view name() const override { return "multilevel"; }
+
+ private:
+  BlockPartition search(const Dag& dag, const BlockOptions& options) const override;
+};
+
+}  // namespace rannc::partition

@@ -1,0 +1,27 @@
+/// Topological orders of a level, each in near-linear time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/blocks/level_graph.h"
+
+namespace rannc::partition {
+
+enum class OrderKind {
+  kGiven,         ///< the ids themselves
+  kDepthFirst,    ///< last ready, first out; siblings by ascending id
+  kDepthFirstBack,  ///< the same from the outputs, reversed
+  kBreadthFirst,  ///< by longest-path level, ties by id
+  kLeastLive,     ///< among the ready, the one that raises the cost of live values least; O(n log n)
+};
+inline constexpr OrderKind kAllOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirst, OrderKind::kDepthFirstBack,
+                                           OrderKind::kBreadthFirst, OrderKind::kLeastLive};
+
+/// Nodes in that order. Deterministic; ties by id.
+std::vector<uint32_t> order_nodes(const LevelGraph& graph, OrderKind kind);
+
+/// Longest-path level of every node, sources 0.
+std::vector<uint32_t> longest_path_levels(const LevelGraph& graph);
+
+}  // namespace rannc::partition

@@ -1,0 +1,42 @@
+/// Merges pairs of nodes of one level, one at a time, with the quotient acyclic after each.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "partition/blocks/level_graph.h"
+
+namespace rannc::partition {
+
+/// A topological order of the level's quotient is kept all the time: position(x) < position(y) for every edge between
+/// two groups. A merge is made only where that order can be kept too, which is exactly what the convexity of each pair
+/// alone does not give (the pairs {p,r} and {q,s} over p,q -> r,s).
+class PairMatching {
+ public:
+  explicit PairMatching(const LevelGraph& graph);
+
+  bool free(uint32_t node) const { return mate_[node] == node; }
+  uint32_t groups() const { return groups_; }
+
+  /// Merges `first` and `second`, both free, with an edge from first to second, where the order can follow. Tries in
+  /// turn: first takes second's place; second takes first's place; a local re-order (Pearce and Kelly) that visits at
+  /// most a constant number of nodes. False where none works: a cycle, or one that a bounded search cannot exclude.
+  bool try_merge(uint32_t first, uint32_t second);
+
+  /// Groups numbered in the kept order; `groups()` of them.
+  std::vector<uint32_t> group_of() const;
+
+ private:
+  bool reorder(uint32_t first, uint32_t second);
+  bool collect(uint32_t start, uint32_t avoid, bool forward, std::vector<uint32_t>& found);
+  void join(uint32_t first, uint32_t second, uint32_t position);
+
+  const LevelGraph& graph_;
+  uint32_t groups_;
+  std::vector<uint32_t> position_;  ///< per node; equal for the two of a pair
+  std::vector<uint32_t> mate_;      ///< per node: its partner, or itself
+  std::vector<uint32_t> stamp_;     ///< per node: last search that saw it
+  uint32_t search_ = 0;
+};
+
+}  // namespace rannc::partition

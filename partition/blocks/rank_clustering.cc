@@ -1,0 +1,99 @@
+// Agglomerates nodes under the rank rule.
+#include "partition/blocks/rank_clustering.h"
+
+#include <algorithm>
+
+namespace rannc::partition {
+namespace {
+
+class Clustering {
+ public:
+  Clustering(const LevelGraph& graph, std::span<const uint32_t> order, const ClusterLimits& limits)
+      : graph_(graph), limits_(limits), rank_(graph.nodes()), work_(graph.nodes()), memory_(graph.nodes()),
+        size_(graph.nodes(), 1) {
+    for (uint32_t i = 0; i < order.size(); ++i) {
+      rank_[order[i]] = i;
+      work_[i] = graph.work[order[i]];
+      memory_[i] = graph.memory[order[i]];
+    }
+  }
+
+  /// Joins `node` to a neighbouring cluster where one is legal and fits.
+  bool join(uint32_t node) {
+    const uint32_t own = rank_[node];
+    if (size_[own] > 1) return false;
+    uint32_t low = 0, high = graph_.nodes();
+    for (uint32_t e : graph_.inputs.row(node)) low = std::max(low, rank_[graph_.producer(e)]);
+    for (uint32_t e : graph_.outputs.row(node)) {
+      for (uint32_t reader : graph_.readers(e)) high = std::min(high, rank_[reader]);
+    }
+    const bool down = !graph_.inputs.row(node).empty() && fits(node, low);
+    const bool up = !graph_.outputs.row(node).empty() && fits(node, high);
+    if (!down && !up) return false;
+    const double down_rating = down ? shared(node, low) / (work_[low] + tiny_) : -1;
+    const double up_rating = up ? shared(node, high) / (work_[high] + tiny_) : -1;
+    const uint32_t target = down_rating >= up_rating ? low : high;
+    rank_[node] = target;
+    size_[own] = 0;
+    ++size_[target];
+    work_[target] += graph_.work[node];
+    memory_[target] += graph_.memory[node];
+    return true;
+  }
+
+  void set_tiny(double tiny) { tiny_ = tiny; }
+  const std::vector<uint32_t>& rank() const { return rank_; }
+  std::vector<uint32_t> take() && { return std::move(rank_); }
+
+ private:
+  bool fits(uint32_t node, uint32_t rank) const {
+    return work_[rank] + graph_.work[node] <= limits_.work && graph_.memory[node] <= limits_.memory &&
+           memory_[rank] <= limits_.memory - graph_.memory[node];
+  }
+
+  /// Cost of values between `node` and the cluster, each divided by its readers.
+  double shared(uint32_t node, uint32_t rank) const {
+    double sum = 0;
+    for (uint32_t e : graph_.inputs.row(node)) {
+      if (rank_[graph_.producer(e)] == rank) sum += graph_.cost[e] / graph_.readers(e).size();
+    }
+    for (uint32_t e : graph_.outputs.row(node)) {
+      const auto readers = graph_.readers(e);
+      uint32_t inside = 0;
+      for (uint32_t reader : readers) inside += rank_[reader] == rank;
+      sum += graph_.cost[e] * inside / readers.size();
+    }
+    return sum;
+  }
+
+  const LevelGraph& graph_;
+  const ClusterLimits& limits_;
+  std::vector<uint32_t> rank_;    // per node
+  std::vector<double> work_;      // per rank
+  std::vector<uint64_t> memory_;  // per rank
+  std::vector<uint32_t> size_;    // per rank
+  double tiny_ = 1e-300;
+};
+
+}  // namespace
+
+std::vector<uint32_t> cluster_by_rank(const LevelGraph& graph, std::span<const uint32_t> order,
+                                      const ClusterLimits& limits, uint32_t least_groups, uint32_t& groups,
+                                      const std::function<void(const std::vector<uint32_t>&)>& moved) {
+  Clustering clustering(graph, order, limits);
+  double total = 0;
+  for (double work : graph.work) total += work;
+  clustering.set_tiny(total / (graph.nodes() + 1.0) + 1e-300);
+  groups = graph.nodes();
+  for (uint32_t node : order) {
+    if (groups <= least_groups) break;
+    if (!clustering.join(node)) continue;
+    --groups;
+    if (moved) moved(clustering.rank());
+  }
+  std::vector<uint32_t> rank = std::move(clustering).take();
+  groups = compress_ranks(rank, graph.nodes());
+  return rank;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,27 @@
+/// Clusters one level by moving single nodes between ranks.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "partition/blocks/level_graph.h"
+
+namespace rannc::partition {
+
+struct ClusterLimits {
+  double work = 0;               ///< largest work of a cluster of two or more
+  uint64_t memory = UINT64_MAX;  ///< largest memory of a cluster of two or more
+};
+
+/// Every node starts at its place in `order` as a rank of its own. A node that is still alone may join the cluster of
+/// its latest predecessor or its earliest successor, whichever it shares more cost with per work of the cluster, when
+/// its window of ranks allows: then every edge still goes up or stays, so any number of such moves leaves the quotient
+/// acyclic. `moved` (may be empty) runs after each move with the ranks. Returns the group of each node, numbered
+/// topologically, and sets `groups`. O(pins).
+std::vector<uint32_t> cluster_by_rank(const LevelGraph& graph, std::span<const uint32_t> order,
+                                      const ClusterLimits& limits, uint32_t least_groups, uint32_t& groups,
+                                      const std::function<void(const std::vector<uint32_t>&)>& moved);
+
+}  // namespace rannc::partition

@@ -1,0 +1,220 @@
+// RaNNC, section III.B (Tanaka et al., IPDPS 2021): multilevel blocks in near-linear time.
+//
+// Complexity: O(n log n) per level for the order of picks, O(pins) tests; the levels shrink geometrically.
+// Not optimal: a greedy search; and a convex pair is passed over when a bounded search cannot prove that merging it
+// keeps the quotient acyclic.
+#include "partition/blocks/rannc_blocks.h"
+
+#include <algorithm>
+#include <numeric>
+#include <queue>
+
+#include "partition/blocks/block_state.h"
+#include "partition/blocks/pair_matching.h"
+
+namespace rannc::partition {
+namespace {
+
+constexpr size_t kMaxTrials = 16;
+
+std::vector<uint32_t> by_ascending_work(const LevelGraph& graph) {
+  std::vector<uint32_t> picks(graph.nodes());
+  std::iota(picks.begin(), picks.end(), 0);
+  std::sort(picks.begin(), picks.end(), [&](uint32_t a, uint32_t b) {
+    return graph.work[a] != graph.work[b] ? graph.work[a] < graph.work[b] : a < b;
+  });
+  return picks;
+}
+
+/// Free neighbours of `node` that fit with it, lightest first, ties by id.
+void merge_candidates(const LevelGraph& graph, const PairMatching& matching, uint32_t node, uint64_t memory_limit,
+                      std::vector<uint32_t>& candidates) {
+  candidates.clear();
+  auto consider = [&](uint32_t other) {
+    if (!matching.free(other)) return;
+    const uint64_t sum = graph.memory[node] + graph.memory[other];
+    if (sum >= graph.memory[node] && sum <= memory_limit) candidates.push_back(other);
+  };
+  for (uint32_t e : graph.inputs.row(node)) consider(graph.producer(e));
+  for (uint32_t e : graph.outputs.row(node)) {
+    for (uint32_t reader : graph.readers(e)) consider(reader);
+  }
+  auto lighter = [&](uint32_t a, uint32_t b) {
+    return graph.work[a] != graph.work[b] ? graph.work[a] < graph.work[b] : a < b;
+  };
+  std::sort(candidates.begin(), candidates.end(), lighter);
+  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
+}
+
+/// One level: the group of each node, numbered topologically, and how many groups there are.
+std::pair<std::vector<uint32_t>, uint32_t> merge_level(const Hierarchy& hierarchy, uint32_t k, uint64_t memory_limit,
+                                                       const StepReporter& report) {
+  const LevelGraph& graph = hierarchy.levels.back();
+  PairMatching matching(graph);
+  std::vector<uint32_t> candidates;
+  for (uint32_t node : by_ascending_work(graph)) {
+    if (matching.groups() == k) break;
+    if (!matching.free(node)) continue;
+    merge_candidates(graph, matching, node, memory_limit, candidates);
+    if (candidates.size() > kMaxTrials) candidates.resize(kMaxTrials);
+    for (uint32_t other : candidates) {
+      // Level ids are a topological order, so the lower id is the producer's side.
+      if (!matching.try_merge(std::min(node, other), std::max(node, other))) continue;
+      if (report.active()) {
+        report.report(BlockStep::kMerge, hierarchy, hierarchy.levels.size() - 1, matching.group_of());
+      }
+      break;
+    }
+  }
+  return {matching.group_of(), matching.groups()};
+}
+
+/// Whether moving `node` to `target` is allowed and better.
+bool improves(const LevelGraph& graph, const BlockState& state, uint32_t node, uint32_t target, uint64_t memory_limit,
+              double& gain) {
+  const uint32_t source = state.block(node);
+  if (target == source || state.size(source) == 1) return false;
+  if (graph.memory[node] > memory_limit || state.memory(target) > memory_limit - graph.memory[node]) return false;
+  gain = state.gain(node, target);
+  const double tolerance = 1e-12 * state.work(source);
+  if (gain > tolerance) return true;
+  return gain >= 0 && state.work(target) + graph.work[node] < state.work(source);
+}
+
+void move_nodes(const Hierarchy& hierarchy, size_t level, BlockState& state, uint64_t memory_limit,
+                const StepReporter& report) {
+  const LevelGraph& graph = hierarchy.levels[level];
+  for (uint32_t node : by_ascending_work(graph)) {
+    const RankWindow window = state.window(node);
+    if (window.low == window.high) continue;
+    double down = 0, up = 0;
+    const bool can_down = !graph.inputs.row(node).empty() && improves(graph, state, node, window.low, memory_limit, down);
+    const bool can_up = !graph.outputs.row(node).empty() && improves(graph, state, node, window.high, memory_limit, up);
+    if (!can_down && !can_up) continue;
+    state.move(node, can_down && (!can_up || down >= up) ? window.low : window.high);
+    if (report.active()) report.report(BlockStep::kMove, hierarchy, level, state.block_of());
+  }
+}
+
+}  // namespace
+
+void StepReporter::report(BlockStep step, const Hierarchy& hierarchy, size_t level,
+                          std::vector<uint32_t> group_of) const {
+  if (!active()) return;
+  for (size_t l = level; l-- > 0;) {
+    std::vector<uint32_t> finer(hierarchy.levels[l].nodes());
+    for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = group_of[hierarchy.parent[l][v]];
+    group_of = std::move(finer);
+  }
+  const uint32_t groups = compress_ranks(group_of, 1 + *std::max_element(group_of.begin(), group_of.end()));
+  std::vector<uint32_t> of_task(order_.size());
+  for (uint32_t i = 0; i < order_.size(); ++i) of_task[order_[i]] = group_of[i];
+  recorder_->step(step, of_task, groups);
+}
+
+Hierarchy coarsen(LevelGraph graph, uint32_t k, uint64_t memory_limit, const StepReporter& report) {
+  Hierarchy hierarchy;
+  hierarchy.levels.push_back(std::move(graph));
+  while (hierarchy.levels.back().nodes() > k) {
+    const uint32_t before = hierarchy.levels.back().nodes();
+    auto [group_of, groups] = merge_level(hierarchy, k, memory_limit, report);
+    if (groups == before) break;
+    hierarchy.levels.push_back(contract(hierarchy.levels.back(), group_of, groups));
+    hierarchy.parent.push_back(std::move(group_of));
+    if (before - groups < before / 64) break;
+  }
+  return hierarchy;
+}
+
+std::vector<uint32_t> uncoarsen(const Hierarchy& hierarchy, std::vector<uint32_t> block_of, uint32_t blocks,
+                                uint64_t memory_limit, const StepReporter& report) {
+  for (size_t level = hierarchy.levels.size(); level-- > 0;) {
+    if (level + 1 < hierarchy.levels.size()) {
+      std::vector<uint32_t> finer(hierarchy.levels[level].nodes());
+      for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = block_of[hierarchy.parent[level][v]];
+      block_of = std::move(finer);
+    }
+    BlockState state(hierarchy.levels[level], std::move(block_of), blocks);
+    move_nodes(hierarchy, level, state, memory_limit, report);
+    block_of = std::move(state).take();
+  }
+  return block_of;
+}
+
+uint32_t compact(const Hierarchy& hierarchy, std::vector<uint32_t>& block_of, uint32_t blocks, uint32_t k,
+                 uint64_t memory_limit, const StepReporter& report) {
+  const LevelGraph& graph = hierarchy.levels.front();
+  std::vector<double> work(blocks, 0);
+  std::vector<uint64_t> memory(blocks, 0);
+  for (uint32_t v = 0; v < graph.nodes(); ++v) {
+    work[block_of[v]] += graph.work[v];
+    memory[block_of[v]] += graph.memory[v];
+  }
+  // A list of the blocks in order; a merged pair lives on under its left member.
+  std::vector<uint32_t> left(blocks), right(blocks), into(blocks);
+  std::iota(into.begin(), into.end(), 0);
+  for (uint32_t b = 0; b < blocks; ++b) {
+    left[b] = b == 0 ? UINT32_MAX : b - 1;
+    right[b] = b + 1 == blocks ? UINT32_MAX : b + 1;
+  }
+  using Entry = std::pair<double, uint32_t>;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> picks;
+  for (uint32_t b = 0; b < blocks; ++b) picks.emplace(work[b], b);
+  auto fits = [&](uint32_t a, uint32_t b) {
+    return b != UINT32_MAX && memory[a] + memory[b] >= memory[a] && memory[a] + memory[b] <= memory_limit;
+  };
+  uint32_t count = blocks;
+  while (count > k && !picks.empty()) {
+    const auto [time, v] = picks.top();
+    picks.pop();
+    if (into[v] != v || work[v] != time) continue;
+    uint32_t other = UINT32_MAX;
+    if (fits(v, left[v])) other = left[v];
+    if (fits(v, right[v]) && (other == UINT32_MAX || work[right[v]] < work[other])) other = right[v];
+    if (other == UINT32_MAX) continue;  // neighbours only grow, so v never fits again
+    const uint32_t keep = other == left[v] ? other : v, gone = keep == v ? other : v;
+    into[gone] = keep;
+    work[keep] += work[gone];
+    memory[keep] += memory[gone];
+    right[keep] = right[gone];
+    if (right[keep] != UINT32_MAX) left[right[keep]] = keep;
+    picks.emplace(work[keep], keep);
+    --count;
+    if (report.active()) {
+      std::vector<uint32_t> now(block_of);
+      for (uint32_t& b : now) {
+        while (into[b] != b) b = into[b];
+      }
+      report.report(BlockStep::kCompact, hierarchy, 0, std::move(now));
+    }
+  }
+  for (uint32_t b = 0; b < blocks; ++b) into[b] = into[into[b]];  // the left member has the lower id: one pass is enough
+  for (uint32_t& b : block_of) b = into[b];
+  return compress_ranks(block_of, blocks);
+}
+
+BlockPartition RanncBlocks::search(const Dag& dag, const BlockOptions& options) const {
+  const std::vector<uint32_t> order = *topological_order(dag);
+  const StepReporter report(options.recorder, order);
+  Hierarchy hierarchy =
+      coarsen(level_zero(dag, order, options.in_flight), options.blocks, options.memory_limit_bytes, report);
+  const uint32_t groups = hierarchy.levels.back().nodes();
+  std::vector<uint32_t> block_of(groups);
+  std::iota(block_of.begin(), block_of.end(), 0);
+  if (uncoarsening_ && options.refine) {
+    block_of = uncoarsen(hierarchy, std::move(block_of), groups, options.memory_limit_bytes, report);
+  } else {
+    for (size_t level = hierarchy.parent.size(); level-- > 0;) {
+      std::vector<uint32_t> finer(hierarchy.levels[level].nodes());
+      for (uint32_t v = 0; v < finer.size(); ++v) finer[v] = block_of[hierarchy.parent[level][v]];
+      block_of = std::move(finer);
+    }
+  }
+  BlockPartition result;
+  result.count = compact(hierarchy, block_of, groups, options.blocks, options.memory_limit_bytes, report);
+  result.block_of.resize(dag.tasks());
+  for (uint32_t i = 0; i < order.size(); ++i) result.block_of[order[i]] = block_of[i];
+  return result;
+}
+
+}  // namespace rannc::partition

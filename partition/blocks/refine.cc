@@ -1,0 +1,136 @@
+// Fiduccia-Mattheyses refinement under the rank rule.
+//
+// After Fiduccia and Mattheyses (DAC 1982) with the legality rule of Moreira, Popp and Schulz (SEA 2017). Not optimal:
+// a local search; nets of more than `kMaxUpdatedPins` pins do not refresh the gains of their pins.
+#include "partition/blocks/refine.h"
+
+#include <algorithm>
+#include <queue>
+
+namespace rannc::partition {
+namespace {
+
+constexpr size_t kMaxUpdatedPins = 48;
+
+struct Move {
+  double gain = 0;
+  uint32_t node = 0;
+  uint32_t target = 0;
+  uint32_t stamp = 0;  // of the node when the entry was made
+};
+
+struct WorseMove {
+  bool operator()(const Move& a, const Move& b) const {
+    return a.gain != b.gain ? a.gain < b.gain : a.node > b.node;
+  }
+};
+
+class Pass {
+ public:
+  Pass(const LevelGraph& graph, BlockState& state, const RefineLimits& limits, const std::function<void()>& moved)
+      : graph_(graph), state_(state), limits_(limits), moved_(moved), stamp_(graph.nodes(), 0),
+        locked_(graph.nodes(), false) {}
+
+  double run() {
+    for (uint32_t v = 0; v < graph_.nodes(); ++v) enqueue(v);
+    const size_t patience = 50 + graph_.nodes() / 50;
+    double total = 0, best = 0;
+    size_t best_length = 0;
+    while (!queue_.empty() && done_.size() - best_length < patience) {
+      const Move move = queue_.top();
+      queue_.pop();
+      if (locked_[move.node] || stamp_[move.node] != move.stamp || !fits(move.node, move.target)) continue;
+      if (!still_true(move)) {
+        enqueue(move.node);
+        continue;
+      }
+      const uint32_t source = state_.block(move.node);
+      apply(move.node, move.target);
+      done_.push_back({move.gain, move.node, source, 0});
+      locked_[move.node] = true;
+      total += move.gain;
+      if (total > best + 1e-9 * std::abs(best)) {
+        best = total;
+        best_length = done_.size();
+      }
+      refresh_neighbours(move.node);
+    }
+    while (done_.size() > best_length) {
+      apply(done_.back().node, done_.back().target);
+      done_.pop_back();
+    }
+    return best;
+  }
+
+ private:
+  void apply(uint32_t node, uint32_t target) {
+    state_.move(node, target);
+    if (moved_) moved_();
+  }
+
+  bool fits(uint32_t node, uint32_t target) const {
+    return state_.size(state_.block(node)) > 1 && state_.work(target) + graph_.work[node] <= limits_.work &&
+           graph_.memory[node] <= limits_.memory && state_.memory(target) <= limits_.memory - graph_.memory[node];
+  }
+
+  /// Entries go stale without a new stamp only through large nets, whose pins are not refreshed.
+  bool still_true(const Move& move) const {
+    const RankWindow window = state_.window(move.node);
+    return (move.target == window.low || move.target == window.high) &&
+           state_.gain(move.node, move.target) >= move.gain;
+  }
+
+  void enqueue(uint32_t node) {
+    ++stamp_[node];
+    const RankWindow window = state_.window(node);
+    if (window.low == window.high) return;
+    const uint32_t source = state_.block(node);
+    Move best{0, node, UINT32_MAX, stamp_[node]};
+    auto consider = [&](uint32_t target) {
+      if (target == source || !fits(node, target)) return;
+      const double gain = state_.gain(node, target);
+      if (best.target == UINT32_MAX || gain > best.gain) {
+        best.gain = gain;
+        best.target = target;
+      }
+    };
+    if (!graph_.inputs.row(node).empty()) consider(window.low);
+    if (!graph_.outputs.row(node).empty()) consider(window.high);
+    if (best.target != UINT32_MAX) queue_.push(best);
+  }
+
+  void refresh_neighbours(uint32_t node) {
+    auto refresh = [&](uint32_t net) {
+      if (graph_.pins.row(net).size() > kMaxUpdatedPins) return;
+      for (uint32_t pin : graph_.pins.row(net)) {
+        if (!locked_[pin]) enqueue(pin);
+      }
+    };
+    for (uint32_t e : graph_.inputs.row(node)) refresh(e);
+    for (uint32_t e : graph_.outputs.row(node)) refresh(e);
+  }
+
+  const LevelGraph& graph_;
+  BlockState& state_;
+  const RefineLimits& limits_;
+  const std::function<void()>& moved_;
+  std::priority_queue<Move, std::vector<Move>, WorseMove> queue_;
+  std::vector<uint32_t> stamp_;
+  std::vector<bool> locked_;
+  std::vector<Move> done_;  // `target` is where the node came from
+};
+
+}  // namespace
+
+double refine(const LevelGraph& graph, BlockState& state, const RefineLimits& limits,
+              const std::function<void()>& moved) {
+  double total = 0;
+  for (uint32_t pass = 0; pass < limits.passes; ++pass) {
+    const double gain = Pass(graph, state, limits, moved).run();
+    total += gain;
+    if (gain <= 0) break;
+  }
+  return total;
+}
+
+}  // namespace rannc::partition
