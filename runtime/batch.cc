@@ -38,7 +38,7 @@ bool fits(const ir::ValueType& type, const TensorSpec& found, const ir::Bindings
 
 }  // namespace
 
-Result<ir::Bindings> bind(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed) {
+Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed) {
   const ir::Graph& graph = plan.graph;
   ir::Bindings bindings;
   if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);

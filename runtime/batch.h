@@ -16,7 +16,7 @@ using Batch = std::map<std::string, Value>;
 /// Errors: an input that is missing, unknown, or of another element type, rank or extent than the graph says; each
 /// names the input, what was found and what was expected. A worker of its own needs only the inputs of its stages:
 /// `needed` says which (empty: all).
-Result<ir::Bindings> bind(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
+Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
 
 /// The number that divides a loss term, counted from the whole mini-batch. Errors: the labels are missing, or none counts.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch);

@@ -1,5 +1,7 @@
 #include "runtime/optimizer.h"
 
+#include <c10/core/GradMode.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -90,7 +92,7 @@ StageOptimizer::~StageOptimizer() = default;
 
 Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
   try {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     std::vector<uint32_t> all(impl_->program.parameters().size());
     std::iota(all.begin(), all.end(), 0U);
     const Values gradients = impl_->program.gradients(all);
@@ -115,7 +117,7 @@ const std::vector<std::string>& StageOptimizer::state_names() const { return imp
 const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
 
 double squared_norm(Program& program, std::span<const uint32_t> parameters) {
-  const at::NoGradGuard no_grad;
+  const c10::NoGradGuard no_grad;
   double sum = 0;
   for (const Value& gradient : program.gradients(parameters)) {
     sum += to_tensor(gradient).to(at::kDouble).square().sum().item<double>();

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "runtime/batch.h"
-#include "runtime/engine_autograd.h"
+#include "runtime/bundle.h"
 #include "runtime/optimizer.h"
 
 namespace rannc::runtime {
@@ -18,7 +18,6 @@ struct TrainerOptions {
   double clip_norm = 0;  ///< gradients are scaled down to this global norm; 0: never
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{60000};  ///< of a wait for another device
-  AutogradOptions engine;
   Observer* observer = nullptr;  ///< told of every action; called by several threads; not owned
 };
 

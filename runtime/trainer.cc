@@ -1,0 +1,427 @@
+#include "runtime/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "runtime/checkpoint.h"
+#include "runtime/engine_autograd.h"
+#include "runtime/internal/device_thread.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/transport_local.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+enum class Mode { kTrain, kAccumulate, kEvaluate };
+
+// One device of the plan that runs in this process.
+struct Device {
+  DeviceId id;
+  std::unique_ptr<Transport> transport;
+  std::vector<std::unique_ptr<Program>> programs;          // by stage; null: elsewhere
+  std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
+  std::unique_ptr<Executor> executor;
+  std::unique_ptr<DeviceThread> thread;
+};
+
+// A parameter and where it is held; of a shared or replicated one the copy that speaks for all.
+struct OwnedParameter {
+  Device* device;
+  StageId stage;
+  uint32_t index;  // into the signature's parameters
+};
+
+}  // namespace
+
+class Trainer::Impl {
+ public:
+  Impl(Bundle opened, const TrainerOptions& options)
+      : options_(options), bundle_(std::move(opened)), pipeline_(make_pipeline(bundle_.plan)) {}
+
+  Result<void> add_device(std::unique_ptr<Transport> transport);
+  void finish_devices();
+
+  /// A worker that fails, if only over its batch, ends the run: the others wait for it.
+  Result<StepResult> run(Mode mode, const Batch& batch) {
+    if (failure_) return *failure_;
+    Result<StepResult> result = attempt(mode, batch);
+    if (!result.ok() && !whole()) close(result.diagnostic());
+    return result;
+  }
+  Result<std::map<std::string, Value>> gradients();
+  Result<void> save(const std::string& folder, const std::string& data_state);
+  Result<std::string> load(const std::string& folder);
+
+  const Bundle& bundle() const { return bundle_; }
+  uint64_t steps_done() const { return step_; }
+  const std::vector<std::string>& needed_inputs() const { return needed_; }
+
+ private:
+  const ir::Plan& plan() const { return bundle_.plan; }
+  bool whole() const { return devices_.size() == plan().devices.size(); }
+  Result<StepResult> attempt(Mode mode, const Batch& batch);
+  Result<StepInput> prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const;
+  Result<std::vector<StepOutcome>> run_devices(const StepInput& input, BatchFeed& feed, bool update);
+  Result<double> loss_of(const std::vector<StepOutcome>& outcomes, const Batch& batch);
+  std::map<std::string, Value> gather_outputs(const std::vector<StepOutcome>& outcomes, const ir::Bindings& symbols) const;
+  Result<double> clip_and_update();
+  Result<void> for_each_device(const std::function<Result<void>(Device&)>& job);
+  /// Sums over the processes of the run; the identity where one process holds all devices.
+  Result<at::Tensor> sum_over_processes(at::Tensor values);
+  CheckpointTensors tensors_of(Device& device);
+  Diagnostic close(Diagnostic failure);
+
+  TrainerOptions options_;
+  Bundle bundle_;
+  Pipeline pipeline_;
+  std::vector<std::unique_ptr<Device>> devices_;
+  std::vector<OwnedParameter> owned_;  // in the order of the graph's values
+  std::vector<ValueId> owned_values_;
+  std::vector<std::string> needed_;
+  uint64_t step_ = 0;
+  uint32_t exchanges_ = 0;  // collectives of our own so far, the same count in every process
+  std::optional<Diagnostic> failure_;
+};
+
+Result<void> Trainer::Impl::add_device(std::unique_ptr<Transport> transport) {
+  auto device = std::make_unique<Device>();
+  device->id = transport->device();
+  device->transport = std::move(transport);
+  device->programs.resize(plan().stages.size());
+  device->optimizers.resize(plan().stages.size());
+  std::vector<Program*> programs(plan().stages.size());
+  for (size_t s = 0; s < plan().stages.size(); ++s) {
+    const auto& homes = plan().stages[s].devices;
+    if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
+    RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s)));
+    programs[s] = device->programs[s].get();
+    if (plan().training) device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *programs[s]);
+  }
+  device->executor =
+      std::make_unique<Executor>(pipeline_, device->id, std::move(programs), *device->transport, options_.observer);
+  device->thread = std::make_unique<DeviceThread>();
+  devices_.push_back(std::move(device));
+  return {};
+}
+
+void Trainer::Impl::finish_devices() {
+  std::set<std::string> needed;
+  std::map<ValueId, OwnedParameter> owned;
+  for (const auto& device : devices_) {
+    for (size_t s = 0; s < device->programs.size(); ++s) {
+      if (!device->programs[s]) continue;
+      const Signature& signature = pipeline_.stages[s];
+      for (const Port& port : signature.inputs) {
+        if (port.from_graph) needed.insert(port.name);
+      }
+      for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
+        const ValueId labels = plan().graph.losses()[t].labels;
+        if (labels.valid() && pipeline_.losses[t].stage == StageId::from(s)) {
+          needed.insert(std::string(plan().graph.value(labels).name));
+        }
+      }
+      if (plan().stages[s].devices.front() != device->id) continue;
+      for (uint32_t i = 0; i < signature.parameters.size(); ++i) {
+        const ValueId value = signature.parameters[i].value;
+        const auto shared = std::find_if(plan().shared.begin(), plan().shared.end(),
+                                         [&](const ir::SharedParameter& entry) { return entry.parameter == value; });
+        if (shared != plan().shared.end() && shared->owner != StageId::from(s)) continue;
+        owned.emplace(value, OwnedParameter{device.get(), StageId::from(s), i});
+      }
+    }
+  }
+  for (const auto& [value, parameter] : owned) {
+    owned_values_.push_back(value);
+    owned_.push_back(parameter);
+  }
+  needed_.assign(needed.begin(), needed.end());
+}
+
+Diagnostic Trainer::Impl::close(Diagnostic failure) {
+  if (!failure_) failure_ = std::move(failure);
+  for (const auto& device : devices_) device->transport->abort(*failure_);
+  return *failure_;
+}
+
+Result<void> Trainer::Impl::for_each_device(const std::function<Result<void>(Device&)>& job) {
+  std::vector<Result<void>> results(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i]->thread->post([&, i] {
+      try {
+        results[i] = job(*devices_[i]);
+      } catch (const std::exception& failure) {
+        results[i] = error(failure.what());
+      }
+      if (!results[i].ok()) devices_[i]->transport->abort(results[i].diagnostic());
+    });
+  }
+  for (const auto& device : devices_) device->thread->wait();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].ok()) continue;
+    // What stopped the others is the first reason, whichever device noticed it first.
+    return close(devices_[i]->transport->failure().value_or(results[i].diagnostic()));
+  }
+  return {};
+}
+
+Result<at::Tensor> Trainer::Impl::sum_over_processes(at::Tensor values) {
+  if (whole()) return values;
+  std::vector<DeviceId> members;
+  for (size_t i = 0; i < plan().devices.size(); ++i) members.push_back(DeviceId::from(i));
+  const CollectiveKey key{step_, CollectiveKey::Kind::kOther, exchanges_++};
+  auto sums = devices_[0]->transport->all_reduce(key, members, {to_value(std::move(values))});
+  if (!sums.ok()) return close(sums.diagnostic());
+  return to_tensor((*sums)[0]);
+}
+
+Result<StepInput> Trainer::Impl::prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const {
+  StepInput input;
+  input.step = step_;
+  input.seed = options_.seed;
+  input.training = mode != Mode::kEvaluate;
+  input.keep_outputs = mode != Mode::kTrain;
+  input.symbols = symbols;
+  input.symbols.erase(plan().graph.batch_symbol());
+  for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
+    const ir::LossTerm& term = plan().graph.losses()[t];
+    const bool here = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
+      return device->programs[pipeline_.losses[t].stage.index()] != nullptr;
+    });
+    double seed = 0;
+    if (here) {
+      RANNC_ASSIGN(const double denominator, loss_denominator(plan(), term, batch));
+      seed = term.weight / denominator;
+    }
+    input.loss_seeds.push_back(
+        to_value(at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
+  }
+  return input;
+}
+
+Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& input, BatchFeed& feed, bool update) {
+  std::vector<StepOutcome> outcomes(devices_.size());
+  RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
+    StepInput own = input;
+    own.feed = &feed;
+    if (update) {
+      own.update = [&device, this](StageId stage, Program&) {
+        return device.optimizers[stage.index()]->update(step_);
+      };
+    }
+    const auto index = static_cast<size_t>(
+        std::find_if(devices_.begin(), devices_.end(), [&](const auto& d) { return d.get() == &device; }) - devices_.begin());
+    RANNC_ASSIGN(outcomes[index], device.executor->run(own));
+    return {};
+  }));
+  return outcomes;
+}
+
+Result<double> Trainer::Impl::loss_of(const std::vector<StepOutcome>& outcomes, const Batch& batch) {
+  double loss = 0;
+  for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
+    double sum = 0;
+    bool found = false;
+    for (const StepOutcome& outcome : outcomes) {
+      if (t >= outcome.numerators.size()) continue;
+      for (const OutputPart& part : outcome.numerators[t]) {
+        sum += part.part->item();
+        found = true;
+      }
+    }
+    if (!found) continue;
+    const ir::LossTerm& term = plan().graph.losses()[t];
+    RANNC_ASSIGN(const double denominator, loss_denominator(plan(), term, batch));
+    loss += term.weight * sum / denominator;
+  }
+  if (whole()) return loss;
+  RANNC_ASSIGN(const at::Tensor total, sum_over_processes(at::scalar_tensor(loss, at::kDouble).reshape({1})));
+  return total.item<double>();
+}
+
+std::map<std::string, Value> Trainer::Impl::gather_outputs(const std::vector<StepOutcome>& outcomes,
+                                                           const ir::Bindings& symbols) const {
+  std::map<std::string, Value> gathered;
+  for (const ValueId value : plan().graph.outputs()) {
+    std::vector<const OutputPart*> parts;
+    for (const StepOutcome& outcome : outcomes) {
+      for (const OutputPart& part : outcome.outputs) {
+        if (part.value == value) parts.push_back(&part);
+      }
+    }
+    if (parts.empty()) continue;
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const OutputPart* a, const OutputPart* b) { return a->samples.first < b->samples.first; });
+    const ir::BatchLayout& layout = plan().graph.type(value).batch;
+    Value whole = parts[0]->part;
+    if (layout.has_batch()) {
+      Values pieces;
+      for (const OutputPart* part : parts) pieces.push_back(part->part);
+      const SampleAxis axis{layout.axis, layout.outer.evaluate(symbols).value_or(1), layout.inner.evaluate(symbols).value_or(1)};
+      whole = pieces[0]->joined(pieces, axis);
+    }
+    gathered.emplace(plan().graph.value(value).name, whole);
+  }
+  return gathered;
+}
+
+// The norm is summed parameter by parameter in the order of the graph, so that it does not depend on the cut.
+Result<double> Trainer::Impl::clip_and_update() {
+  at::Tensor squares = at::zeros({static_cast<int64_t>(plan().graph.value_count())}, at::kDouble);
+  auto slots = squares.accessor<double, 1>();
+  for (size_t i = 0; i < owned_.size(); ++i) {
+    const OwnedParameter& owned = owned_[i];
+    slots[owned_values_[i].index()] = squared_norm(*owned.device->programs[owned.stage.index()], {&owned.index, 1});
+  }
+  RANNC_ASSIGN(const at::Tensor all, sum_over_processes(squares));
+  const auto terms = all.accessor<double, 1>();
+  double total = 0;
+  for (int64_t i = 0; i < all.size(0); ++i) total += terms[i];
+  const double norm = std::sqrt(total);
+  if (!std::isfinite(norm)) return close(error(fmt::format("step {}: the gradient's norm is {}", step_, norm)));
+  const double scale = norm > options_.clip_norm ? options_.clip_norm / norm : 1.0;
+  RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
+    for (const auto& optimizer : device.optimizers) {
+      if (optimizer) RANNC_TRY(optimizer->update(step_, scale));
+    }
+    return {};
+  }));
+  return norm;
+}
+
+Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
+  if (mode != Mode::kEvaluate && !plan().training) return error("the bundle was compiled without a loss: it cannot be trained");
+  RANNC_ASSIGN(const ir::Bindings symbols, bind_batch(plan(), batch, needed_));
+  RANNC_ASSIGN(const StepInput input, prepare(mode, batch, symbols));
+  BatchFeed feed(batch, symbols);
+  exchanges_ = 0;
+  const bool clip = mode == Mode::kTrain && options_.clip_norm > 0;
+  RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, feed, mode == Mode::kTrain && !clip));
+  StepResult result;
+  RANNC_ASSIGN(result.loss, loss_of(outcomes, batch));
+  if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
+    return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
+  }
+  if (clip) {
+    RANNC_ASSIGN(result.gradient_norm, clip_and_update());
+  }
+  if (input.keep_outputs) result.outputs = gather_outputs(outcomes, symbols);
+  if (mode == Mode::kTrain) ++step_;
+  return result;
+}
+
+Result<std::map<std::string, Value>> Trainer::Impl::gradients() {
+  std::map<std::string, Value> found;
+  for (const OwnedParameter& owned : owned_) {
+    const Values values = owned.device->programs[owned.stage.index()]->gradients({&owned.index, 1});
+    found.emplace(pipeline_.stages[owned.stage.index()].parameters[owned.index].name, values[0]);
+  }
+  return found;
+}
+
+CheckpointTensors Trainer::Impl::tensors_of(Device& device) {
+  CheckpointTensors tensors;
+  for (size_t s = 0; s < device.programs.size(); ++s) {
+    if (!device.programs[s]) continue;
+    const Signature& signature = pipeline_.stages[s];
+    const Program& program = *device.programs[s];
+    for (size_t i = 0; i < signature.parameters.size(); ++i) {
+      const std::string& name = signature.parameters[i].name;
+      tensors.emplace("parameter/" + name, program.parameters()[i]);
+      if (!device.optimizers[s]) continue;
+      const auto& states = device.optimizers[s]->state_names();
+      for (size_t k = 0; k < states.size(); ++k) {
+        tensors.emplace("optimizer/" + states[k] + "/" + name, device.optimizers[s]->states()[k][i]);
+      }
+    }
+    for (size_t i = 0; i < signature.buffers.size(); ++i) {
+      tensors.emplace("buffer/" + signature.buffers[i].name, program.buffers()[i]);
+    }
+  }
+  return tensors;
+}
+
+Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
+  if (failure_) return *failure_;
+  exchanges_ = 1U << 16;  // apart from those of the step that follows
+  const auto agree = [this](bool ok) -> Result<bool> {  // how many processes failed so far is known to all
+    RANNC_ASSIGN(const at::Tensor failures, sum_over_processes(at::full({1}, ok ? 0 : 1, at::kLong)));
+    return failures.item<int64_t>() == 0;
+  };
+  Result<void> written;
+  for (const auto& device : devices_) {
+    if (written.ok()) written = write_checkpoint_part(folder, device->id.index(), tensors_of(*device));
+  }
+  RANNC_ASSIGN(const bool all_written, agree(written.ok()));
+  const bool leads = devices_[0]->id == DeviceId(0);
+  Result<void> finished;
+  if (all_written && leads) {
+    std::vector<uint32_t> parts(plan().devices.size());
+    for (uint32_t i = 0; i < parts.size(); ++i) parts[i] = i;
+    finished = finish_checkpoint(folder, parts,
+                                 {step_, options_.seed, plan().model_digest, std::string(str(options_.optimizer.kind)), data_state});
+  } else if (!all_written && leads) {
+    discard_checkpoint(folder);
+  }
+  RANNC_ASSIGN(const bool all_finished, agree(finished.ok()));
+  RANNC_TRY(written);
+  RANNC_TRY(finished);
+  if (!all_written || !all_finished) return error("the checkpoint was given up because another worker could not write its part");
+  return {};
+}
+
+Result<std::string> Trainer::Impl::load(const std::string& folder) {
+  if (failure_) return *failure_;
+  RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
+  if (state.model_digest != plan().model_digest) {
+    return error({folder, 0, 0, {}}, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
+                                                 state.model_digest, plan().model_digest));
+  }
+  if (state.optimizer != str(options_.optimizer.kind)) {
+    return error({folder, 0, 0, {}}, fmt::format("checkpoint was made with optimizer {}, this run uses {}", state.optimizer,
+                                                 str(options_.optimizer.kind)));
+  }
+  for (const auto& device : devices_) RANNC_TRY(read_checkpoint(folder, tensors_of(*device)));
+  step_ = state.step;
+  options_.seed = state.seed;
+  return state.data_state;
+}
+
+Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Trainer::~Trainer() = default;
+
+Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
+  RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
+  auto impl = std::make_unique<Impl>(std::move(opened), options);
+  auto transports = make_local_transports(static_cast<uint32_t>(impl->bundle().plan.devices.size()), options.timeout);
+  for (auto& transport : transports) RANNC_TRY(impl->add_device(std::move(transport)));
+  impl->finish_devices();
+  return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+}
+
+Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle, const TrainerOptions& options,
+                                                      std::unique_ptr<Transport> transport) {
+  RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
+  if (transport->device().index() >= opened.plan.devices.size()) {
+    return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(), opened.plan.devices.size()));
+  }
+  auto impl = std::make_unique<Impl>(std::move(opened), options);
+  RANNC_TRY(impl->add_device(std::move(transport)));
+  impl->finish_devices();
+  return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
+}
+
+const Bundle& Trainer::bundle() const { return impl_->bundle(); }
+uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
+const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
+Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
+Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }
+Result<StepResult> Trainer::evaluate(const Batch& batch) { return impl_->run(Mode::kEvaluate, batch); }
+Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
+Result<void> Trainer::save(const std::string& folder, const std::string& data_state) { return impl_->save(folder, data_state); }
+Result<std::string> Trainer::load(const std::string& folder) { return impl_->load(folder); }
+
+}  // namespace rannc::runtime
