@@ -20,6 +20,7 @@ struct DeviceAction {
 /// Samples that one replica of a route's producer hands to one replica of its consumer.
 struct Message {
   uint32_t route = 0;
+  uint32_t producer = 0, consumer = 0;  ///< replicas; their sum differs between the messages of one micro-batch
   DeviceId peer;        ///< where the other end lives; may be the asking device itself: then nothing is sent
   SampleRange samples;  ///< within the micro-batch; never empty
 };
@@ -49,6 +50,11 @@ class Dependencies {
   template <class Visit>
   void each_outgoing(uint32_t route, uint32_t micro_batch, DeviceId producer, Visit&& visit) const;
 
+  /// What an F, B or I needs of other stages: `visit(const Message&, const Action& needed)` for each message, where
+  /// `needed` is the F, or the I (a B meets it too), that runs on the message's peer.
+  template <class Visit>
+  void each_producer(DeviceId device, const Action& action, Visit&& visit) const;
+
   /// Calls `visit(DeviceAction)` for everything that must be done before `action` may run on `device` in a lowered
   /// schedule; an action outside the shape has none. Each appears once. Order: as routes and replicas are numbered.
   ///   F   RA of each message it reads, or the producer's F on the same device
@@ -68,10 +74,9 @@ class Dependencies {
     std::vector<uint32_t> items;
     std::span<const uint32_t> row(size_t i) const { return {items.data() + offsets[i], items.data() + offsets[i + 1]}; }
   };
+  /// Calls `visit(own replica, other replica, SampleRange)` for each pair of replicas that share samples.
   template <class Visit>
-  void each_input(DeviceId device, const Action& action, Visit&& visit) const;
-  template <class Visit>
-  void each_output_gradient(DeviceId device, const Action& action, Visit&& visit) const;
+  void each_overlap(StageId stage, StageId other_stage, uint32_t micro_batch, DeviceId device, Visit&& visit) const;
   template <class Visit>
   void each_weight_gradient(DeviceId device, StageId stage, Visit&& visit) const;
 
@@ -89,59 +94,52 @@ std::vector<DeviceAction> dependencies(const PipelineShape& shape, DeviceId devi
 template <class Visit>
 void Dependencies::each_incoming(uint32_t route, uint32_t micro_batch, DeviceId consumer, Visit&& visit) const {
   const RouteShape& r = shape_.routes[route];
-  const auto& from = shape_.stages[r.producer.index()].devices;
-  const auto& to = shape_.stages[r.consumer.index()].devices;
-  const int64_t samples = shape_.micro_batches[micro_batch];
-  const int own = replica(r.consumer, consumer);
-  if (own < 0) return;
-  const SampleRange mine = replica_samples(samples, static_cast<size_t>(own), to.size());
-  for (size_t i = 0; i < from.size(); ++i) {
-    const SampleRange theirs = replica_samples(samples, i, from.size());
-    const SampleRange both{std::max(mine.first, theirs.first), std::min(mine.last, theirs.last)};
-    if (!both.empty()) visit(Message{route, from[i], both});
-  }
+  each_overlap(r.consumer, r.producer, micro_batch, consumer, [&](uint32_t own, uint32_t other, SampleRange both) {
+    visit(Message{route, other, own, shape_.stages[r.producer.index()].devices[other], both});
+  });
 }
 
 template <class Visit>
 void Dependencies::each_outgoing(uint32_t route, uint32_t micro_batch, DeviceId producer, Visit&& visit) const {
   const RouteShape& r = shape_.routes[route];
-  const auto& from = shape_.stages[r.producer.index()].devices;
-  const auto& to = shape_.stages[r.consumer.index()].devices;
+  each_overlap(r.producer, r.consumer, micro_batch, producer, [&](uint32_t own, uint32_t other, SampleRange both) {
+    visit(Message{route, own, other, shape_.stages[r.consumer.index()].devices[other], both});
+  });
+}
+
+template <class Visit>
+void Dependencies::each_overlap(StageId stage, StageId other_stage, uint32_t micro_batch, DeviceId device,
+                                Visit&& visit) const {
   const int64_t samples = shape_.micro_batches[micro_batch];
-  const int own = replica(r.producer, producer);
+  const size_t replicas = shape_.stages[stage.index()].devices.size();
+  const size_t others = shape_.stages[other_stage.index()].devices.size();
+  const int own = replica(stage, device);
   if (own < 0) return;
-  const SampleRange mine = replica_samples(samples, static_cast<size_t>(own), from.size());
-  for (size_t i = 0; i < to.size(); ++i) {
-    const SampleRange theirs = replica_samples(samples, i, to.size());
+  const SampleRange mine = replica_samples(samples, static_cast<size_t>(own), replicas);
+  if (mine.empty()) return;
+  // The owner of sample x is the last replica whose range starts at or before x.
+  for (size_t i = sample_owner(samples, mine.first, others); i < others; ++i) {
+    const SampleRange theirs = replica_samples(samples, i, others);
+    if (theirs.first >= mine.last) break;
     const SampleRange both{std::max(mine.first, theirs.first), std::min(mine.last, theirs.last)};
-    if (!both.empty()) visit(Message{route, to[i], both});
+    if (!both.empty()) visit(static_cast<uint32_t>(own), static_cast<uint32_t>(i), both);
   }
 }
 
 template <class Visit>
-void Dependencies::each_input(DeviceId device, const Action& action, Visit&& visit) const {
-  for (uint32_t route : routes_into(action.stage)) {
-    each_incoming(route, action.micro_batch, device, [&](const Message& m) {
-      if (m.peer == device) {
-        visit({device, compute_action(ActionKind::kForward, shape_.routes[route].producer, action.micro_batch)});
-      } else {
-        visit({device, transfer_action(shape_, ActionKind::kReceiveActivation, route, action.micro_batch, m.peer)});
-      }
-    });
-  }
-}
-
-template <class Visit>
-void Dependencies::each_output_gradient(DeviceId device, const Action& action, Visit&& visit) const {
-  for (uint32_t route : routes_from(action.stage)) {
-    if (!shape_.routes[route].gradient) continue;
-    each_outgoing(route, action.micro_batch, device, [&](const Message& m) {
-      if (m.peer == device) {
-        visit({device, compute_action(ActionKind::kInputGradient, shape_.routes[route].consumer, action.micro_batch)});
-      } else {
-        visit({device, transfer_action(shape_, ActionKind::kReceiveGradient, route, action.micro_batch, m.peer)});
-      }
-    });
+void Dependencies::each_producer(DeviceId device, const Action& action, Visit&& visit) const {
+  if (action.kind == ActionKind::kForward) {
+    for (uint32_t route : routes_into(action.stage)) {
+      const Action needed = compute_action(ActionKind::kForward, shape_.routes[route].producer, action.micro_batch);
+      each_incoming(route, action.micro_batch, device, [&](const Message& m) { visit(m, needed); });
+    }
+  } else if (action.kind == ActionKind::kInputGradient || action.kind == ActionKind::kBackward) {
+    for (uint32_t route : routes_from(action.stage)) {
+      if (!shape_.routes[route].gradient) continue;
+      const Action needed =
+          compute_action(ActionKind::kInputGradient, shape_.routes[route].consumer, action.micro_batch);
+      each_outgoing(route, action.micro_batch, device, [&](const Message& m) { visit(m, needed); });
+    }
   }
 }
 
@@ -160,16 +158,23 @@ void Dependencies::each(DeviceId device, const Action& action, Visit&& visit) co
   const auto peer = [&](ActionKind kind) {
     visit(DeviceAction{action.peer, transfer_action(shape_, kind, action.route, action.micro_batch, device)});
   };
+  const auto arrivals = [&](ActionKind receive) {
+    each_producer(device, action, [&](const Message& m, const Action& needed) {
+      const bool here = m.peer == device;
+      visit(
+          DeviceAction{device, here ? needed : transfer_action(shape_, receive, m.route, action.micro_batch, m.peer)});
+    });
+  };
   switch (action.kind) {
     case ActionKind::kForward:
-      return each_input(device, action, visit);
+      return arrivals(ActionKind::kReceiveActivation);
     case ActionKind::kRecompute:
     case ActionKind::kSendActivation:
       return own(ActionKind::kForward);
     case ActionKind::kBackward:
     case ActionKind::kInputGradient:
       own(ActionKind::kForward);
-      return each_output_gradient(device, action, visit);
+      return arrivals(ActionKind::kReceiveGradient);
     case ActionKind::kWeightGradient:
     case ActionKind::kSendGradient:
       return own(ActionKind::kInputGradient);

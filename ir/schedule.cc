@@ -20,11 +20,6 @@ PipelineShape chain_shape(uint32_t stages, uint32_t micro_batches) {
   return shape;
 }
 
-SampleRange replica_samples(int64_t samples, size_t replica, size_t replicas) {
-  const auto r = static_cast<int64_t>(replica), n = static_cast<int64_t>(replicas);
-  return {samples * r / n, samples * (r + 1) / n};
-}
-
 Action compute_action(ActionKind kind, StageId stage, uint32_t micro_batch) {
   Action action;
   action.kind = kind;

@@ -63,7 +63,16 @@ struct SampleRange {
 };
 
 /// Samples of replica r of n in a micro-batch of b: [⌊b·r/n⌋, ⌊b·(r+1)/n⌋).
-SampleRange replica_samples(int64_t samples, size_t replica, size_t replicas);
+inline SampleRange replica_samples(int64_t samples, size_t replica, size_t replicas) {
+  if (replicas == 1) return {0, samples};
+  const auto r = static_cast<int64_t>(replica), n = static_cast<int64_t>(replicas);
+  return {samples * r / n, samples * (r + 1) / n};
+}
+
+/// The replica whose range contains a sample.
+inline size_t sample_owner(int64_t samples, int64_t sample, size_t replicas) {
+  return replicas == 1 ? 0 : static_cast<size_t>(((sample + 1) * static_cast<int64_t>(replicas) - 1) / samples);
+}
 
 enum class ActionKind : uint8_t {
   kForward,            ///< F: run the stage

@@ -75,7 +75,7 @@ bool take(std::string_view& word, std::string_view prefix) {
 
 class Parser {
  public:
-  Parser(const PipelineShape& shape, const std::string& file) : shape_(shape), where_{file} {}
+  Parser(const PipelineShape& shape, const std::string& file) : shape_(shape) { where_.file = file; }
 
   Result<Schedule> parse(std::string_view text) {
     schedule_.name = "table";

@@ -1,0 +1,167 @@
+/// Follows live bytes along a row.
+#include "ir/schedule_memory.h"
+
+#include <algorithm>
+
+namespace rannc::ir {
+namespace {
+
+class Follower {
+ public:
+  Follower(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered)
+      : dependencies_(dependencies),
+        shape_(dependencies.shape()),
+        device_(device),
+        lowered_(lowered),
+        stages_(dependencies.stages_on(device)),
+        held_(stages_.size() * shape_.micro_batch_count(), 0),
+        recomputed_(held_.size(), false) {
+    for (StageId stage : stages_) live_ += shape_.stages[stage.index()].fixed_bytes;
+    if (shape_.training && std::any_of(stages_.begin(), stages_.end(), [&](StageId s) { return stage(s).recompute; })) {
+      for (const Action& action : row) {
+        if (action.kind == ActionKind::kRecompute && cell(action) < held_.size()) recomputed_[cell(action)] = true;
+      }
+    }
+  }
+
+  int64_t live() const { return live_; }
+
+  /// Bytes alive while the action runs; afterwards `live()` is what it leaves.
+  int64_t run(const Action& action) {
+    if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
+    const size_t at = cell(action);
+    if (!is_compute(action.kind) || at >= held_.size()) return live_;
+    const StageShape& shape = stage(action.stage);
+    const int64_t samples = own_samples(action);
+    const int64_t during = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
+    release(action, at);
+    return during;
+  }
+
+ private:
+  const StageShape& stage(StageId id) const { return shape_.stages[id.index()]; }
+
+  /// Index into `held_`; too large for a stage of another device.
+  size_t cell(const Action& action) const {
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      if (stages_[i] == action.stage) return i * shape_.micro_batch_count() + action.micro_batch;
+    }
+    return held_.size();
+  }
+
+  int64_t own_samples(const Action& action) const {
+    const auto replica = static_cast<size_t>(dependencies_.replica(action.stage, device_));
+    return replica_samples(shape_.micro_batches[action.micro_batch], replica, stage(action.stage).devices.size())
+        .size();
+  }
+
+  void keep(size_t at, int64_t bytes) {
+    held_[at] += bytes;
+    live_ += bytes;
+  }
+
+  int64_t allocate(const Action& action, const StageShape& shape, int64_t samples, size_t at) {
+    const int64_t received = live_;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        if (shape_.training) keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes));
+        live_ += messages(action, Side::kOutgoing);
+        break;
+      case ActionKind::kRecompute:
+        keep(at, samples * shape.saved_bytes);
+        break;
+      case ActionKind::kBackward:
+        live_ += messages(action, Side::kOutgoing);
+        break;
+      case ActionKind::kInputGradient:
+        keep(at, samples * shape.pending_bytes);
+        live_ += messages(action, Side::kOutgoing);
+        break;
+      default:
+        break;
+    }
+    return std::max(live_, received);
+  }
+
+  void release(const Action& action, size_t at) {
+    live_ -= messages(action, Side::kIncoming);
+    if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kWeightGradient) return;
+    live_ -= held_[at];
+    held_[at] = 0;
+  }
+
+  enum class Side { kIncoming, kOutgoing };
+
+  /// Bytes that other devices sent to, or will receive from, this computation.
+  int64_t messages(const Action& action, Side side) const {
+    if (!lowered_) return 0;
+    int64_t bytes = 0;
+    const bool forward = action.kind == ActionKind::kForward;
+    if (!forward && action.kind != ActionKind::kBackward && action.kind != ActionKind::kInputGradient) return 0;
+    const bool from_producers = forward == (side == Side::kIncoming);
+    for (uint32_t route :
+         from_producers ? dependencies_.routes_into(action.stage) : dependencies_.routes_from(action.stage)) {
+      const RouteShape& r = shape_.routes[route];
+      if (!forward && !r.gradient) continue;
+      const auto add = [&](const Message& m) {
+        if (m.peer != device_) bytes += m.samples.size() * r.bytes_per_sample;
+      };
+      if (from_producers) {
+        dependencies_.each_incoming(route, action.micro_batch, device_, add);
+      } else {
+        dependencies_.each_outgoing(route, action.micro_batch, device_, add);
+      }
+    }
+    return bytes;
+  }
+
+  int64_t transfer(const Action& action) {
+    int64_t bytes = 0;
+    const bool at_producer = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
+    const auto add = [&](const Message& m) {
+      if (m.peer == action.peer) bytes += m.samples.size() * shape_.routes[action.route].bytes_per_sample;
+    };
+    if (at_producer) {
+      dependencies_.each_outgoing(action.route, action.micro_batch, device_, add);
+    } else {
+      dependencies_.each_incoming(action.route, action.micro_batch, device_, add);
+    }
+    const int64_t before = live_;
+    live_ += is_receive(action.kind) ? bytes : -bytes;
+    return std::max(live_, before);
+  }
+
+  const Dependencies& dependencies_;
+  const PipelineShape& shape_;
+  const DeviceId device_;
+  const bool lowered_;
+  const std::span<const StageId> stages_;
+  std::vector<int64_t> held_;  ///< by stage of the device and micro-batch
+  std::vector<bool> recomputed_;
+  int64_t live_ = 0;
+};
+
+}  // namespace
+
+RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered) {
+  Follower follower(dependencies, device, row, lowered);
+  RowMemory memory;
+  memory.peak = follower.live();
+  memory.during.reserve(row.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    memory.during.push_back(follower.run(row[i]));
+    if (memory.during[i] <= memory.peak) continue;
+    memory.peak = memory.during[i];
+    memory.peak_at = i;
+  }
+  return memory;
+}
+
+int64_t row_peak(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered) {
+  Follower follower(dependencies, device, row, lowered);
+  int64_t peak = follower.live();
+  for (const Action& action : row) peak = std::max(peak, follower.run(action));
+  return peak;
+}
+
+}  // namespace rannc::ir

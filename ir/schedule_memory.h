@@ -1,0 +1,30 @@
+/// How many bytes a row of a schedule keeps alive.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "ir/dependencies.h"
+
+namespace rannc::ir {
+
+/// Bytes of one device over its row.
+struct RowMemory {
+  std::vector<int64_t> during;  ///< while each action runs: what is kept, what it makes, its temporaries
+  int64_t peak = 0;             ///< largest of `during`, or of the fixed bytes of an empty row
+  size_t peak_at = 0;           ///< first action that reaches it
+};
+
+/// Follows the row action by action (Beaumont 3.2, W + NCA·a, with the parts named):
+///   fixed bytes of the device's stages, always; F keeps `saved`, or `kept` where an R of the micro-batch follows, and
+///   turns received activations into saved ones; R adds `saved`; I adds `pending`; B or W free what is left of the
+///   micro-batch. In lowered rows a message is alive at its sender from the computation to the send, at its receiver
+///   from the receive to the computation. Sizes scale with the samples that the replica owns.
+/// Meaningful for any row: what was never kept frees nothing.
+RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered);
+
+/// Peak alone, without the memory of `during`.
+int64_t row_peak(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered);
+
+}  // namespace rannc::ir
