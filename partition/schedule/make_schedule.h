@@ -1,0 +1,39 @@
+/// Schedules by name, for the stages and devices of a plan.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/schedule.h"
+#include "partition/schedule/generators.h"
+
+namespace rannc::partition {
+
+/// Which schedule, with what only some of them ask for.
+struct ScheduleSpec {
+  std::string name;              ///< one of `schedule_names()`
+  std::vector<uint32_t> warmup;  ///< `warmup`: depth by stage
+  WarmupLimits limits;           ///< `latency`, `1f1b-star`, `k-periodic`, `periodic`: times by stage
+  double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
+  uint32_t k = 1;                ///< `k-periodic`: batches per pattern
+  uint32_t steps_every = 1;      ///< `async-2bw`: micro-batches between two optimizer steps
+  std::string table;             ///< `table`: text of `ir::parse_schedule`
+  std::string table_file;        ///< `table`: its name in messages
+};
+
+/// All names, in the order in which they are documented.
+std::vector<std::string_view> schedule_names();
+
+/// Compute-only rows with recompute actions where stages recompute; `ir::lower_schedule` makes them runnable.
+/// Not training: the forward actions alone.
+/// Fails where the schedule cannot serve the shape: it needs one stage per device (GPipe, warm-ups, ZB-H), two in a V
+/// (ZB-V, V-Half, V-Min) or a loop (interleaved); the message says what it found and which schedule would fit.
+Result<ir::Schedule> make_schedule(const ir::PipelineShape& shape, const ScheduleSpec& spec);
+
+/// Rows of ranks given to devices: rank r's to each of `devices[r]`.
+ir::Schedule place_rows(const ir::PipelineShape& shape, std::string name, const Rows& rows,
+                        const std::vector<std::vector<DeviceId>>& devices);
+
+}  // namespace rannc::partition

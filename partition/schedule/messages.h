@@ -1,0 +1,99 @@
+/// Arrival times of the messages of a simulated schedule.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "ir/dependencies.h"
+#include "partition/schedule/simulate.h"
+
+namespace rannc::partition {
+
+/// Remembers, per route, micro-batch and pair of replicas, when an activation and a gradient arrive.
+class Messages {
+ public:
+  Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, bool contention);
+
+  /// When everything that a computation reads from other stages is there; infinity: some message is not sent yet.
+  double arrival(DeviceId device, const ir::Action& action) const {
+    double time = 0;
+    dependencies_.each_producer(device, action, [&](const ir::Message& m, const ir::Action& needed) {
+      const auto& arrivals = needed.kind == ir::ActionKind::kForward ? activations_ : gradients_;
+      time = std::max(time, arrivals[slot(m, action.micro_batch)]);
+    });
+    return time;
+  }
+
+  /// Arrival of the message of a send or receive.
+  double arrival_of(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch) const {
+    return (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)];
+  }
+
+  /// Calls `visit(message, kind of send)` for every message that the results of a computation make.
+  template <class Visit>
+  void each_result(DeviceId device, const ir::Action& action, Visit&& visit) const {
+    if (action.kind == ir::ActionKind::kForward) {
+      for (uint32_t route : dependencies_.routes_from(action.stage)) {
+        dependencies_.each_outgoing(route, action.micro_batch, device,
+                                    [&](const ir::Message& m) { visit(m, ir::ActionKind::kSendActivation); });
+      }
+    } else if (action.kind == ir::ActionKind::kBackward || action.kind == ir::ActionKind::kInputGradient) {
+      for (uint32_t route : dependencies_.routes_into(action.stage)) {
+        if (!dependencies_.shape().routes[route].gradient) continue;
+        dependencies_.each_incoming(route, action.micro_batch, device,
+                                    [&](const ir::Message& m) { visit(m, ir::ActionKind::kSendGradient); });
+      }
+    }
+  }
+
+  /// Calls `visit(message)` for the message that a send or receive names (none where the peers share no samples).
+  template <class Visit>
+  void each_of(DeviceId device, const ir::Action& action, Visit&& visit) const {
+    const auto check = [&](const ir::Message& m) {
+      if (m.peer == action.peer) visit(m);
+    };
+    const bool at_producer =
+        action.kind == ir::ActionKind::kSendActivation || action.kind == ir::ActionKind::kReceiveGradient;
+    if (at_producer) {
+      dependencies_.each_outgoing(action.route, action.micro_batch, device, check);
+    } else {
+      dependencies_.each_incoming(action.route, action.micro_batch, device, check);
+    }
+  }
+
+  /// Both ends on one device: there at once.
+  void hand_over(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
+    (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)] = time;
+  }
+
+  /// Sends at `time`, after the resources are free where they are shared; returns the arrival.
+  double send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time);
+
+ private:
+  struct Channel {
+    uint32_t producer = std::numeric_limits<uint32_t>::max();  ///< whose link is cached
+    LinkCost cost;
+    std::vector<uint32_t> resources;
+  };
+
+  static bool is_activation(ir::ActionKind kind) {
+    return kind == ir::ActionKind::kSendActivation || kind == ir::ActionKind::kReceiveActivation;
+  }
+
+  /// Pairs of replicas that share samples differ in the sum of their numbers.
+  size_t pair(const ir::Message& m) const { return first_pair_[m.route] + m.producer + m.consumer; }
+  size_t slot(const ir::Message& m, uint32_t micro_batch) const {
+    return pair(m) * dependencies_.shape().micro_batch_count() + micro_batch;
+  }
+
+  const ir::Dependencies& dependencies_;
+  const ScheduleCosts& costs_;
+  const bool contention_;
+  std::vector<size_t> first_pair_;  ///< by route
+  std::vector<double> activations_, gradients_;
+  std::vector<Channel> forward_channels_, backward_channels_;  ///< by pair
+  std::vector<double> free_;                                   ///< by resource
+};
+
+}  // namespace rannc::partition

@@ -1,0 +1,387 @@
+/// Runs schedules in simulated time.
+#include "partition/schedule/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <queue>
+
+#include "ir/dependencies.h"
+#include "ir/schedule_memory.h"
+#include "partition/schedule/messages.h"
+
+namespace rannc::partition {
+namespace {
+
+using ir::Action;
+using ir::ActionKind;
+using ir::Message;
+
+constexpr double kUnknown = std::numeric_limits<double>::infinity();
+
+/// A device whose row may go on at a time.
+struct Wake {
+  double time;
+  uint32_t device;
+  bool operator>(const Wake& other) const { return std::tie(time, device) > std::tie(other.time, other.device); }
+};
+
+/// Devices in any order: right where transfers do not compete, since then no order of events changes a time.
+class AnyOrder {
+ public:
+  static constexpr bool kTimed = false;
+  bool empty() const { return wakes_.empty(); }
+  void push(Wake wake) { wakes_.push_back(wake); }
+  Wake pop() {
+    const Wake wake = wakes_.back();
+    wakes_.pop_back();
+    return wake;
+  }
+
+ private:
+  std::vector<Wake> wakes_;
+};
+
+/// Devices in the order of time, so that a resource serves first who asks first.
+class TimeOrder {
+ public:
+  static constexpr bool kTimed = true;
+  bool empty() const { return wakes_.empty(); }
+  void push(Wake wake) { wakes_.push(wake); }
+  Wake pop() {
+    const Wake wake = wakes_.top();
+    wakes_.pop();
+    return wake;
+  }
+
+ private:
+  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
+};
+
+/// A collective under way: who has joined, and when it ends.
+struct Collective {
+  uint32_t joined = 0;
+  uint32_t members = 0;
+  double last_join = 0;
+  double end = kUnknown;
+  std::vector<uint32_t> waiting;  ///< devices whose step waits for the end
+};
+
+struct DeviceState {
+  uint32_t next = 0;     ///< action of the row
+  double clock = 0;      ///< when the compute lane is free
+  double reduced = 0;    ///< end of the last collective that a coming step waits for
+  bool waiting = false;  ///< for a message or a collective
+  bool parked = false;   ///< at its first step, behind the barrier
+  bool unsent = false;   ///< compute-only rows: the action before `next` has not sent its results yet
+};
+
+template <class Order>
+class Engine {
+ public:
+  Engine(const ir::PipelineShape& shape, const ir::Schedule& schedule, const ScheduleCosts& costs,
+         const SimulationOptions& options)
+      : shape_(shape),
+        schedule_(schedule),
+        costs_(costs),
+        options_(options),
+        dependencies_(shape),
+        lowered_(ir::is_lowered(schedule)),
+        messages_(dependencies_, costs, options.contention),
+        states_(shape.devices),
+        all_reduces_(shape.stages.size()),
+        shared_(shape.shared.size()) {
+    timeline_.devices.resize(shape.devices);
+    for (DeviceTimeline& device : timeline_.devices) device.first = kUnknown;
+    if (options.spans) {
+      timeline_.spans.resize(shape.devices);
+      for (uint32_t d = 0; d < shape.devices; ++d) timeline_.spans[d].resize(schedule.rows[d].size());
+    }
+  }
+
+  Result<Timeline> run() {
+    for (uint32_t d = shape_.devices; d-- > 0;) order_.push({0, d});
+    drain();
+    if (options_.step_barrier) pass_barrier();
+    for (uint32_t d = 0; d < shape_.devices; ++d) {
+      if (states_[d].next < schedule_.rows[d].size()) return stuck(d);
+    }
+    finish();
+    return std::move(timeline_);
+  }
+
+ private:
+  void drain() {
+    while (!order_.empty()) {
+      const Wake wake = order_.pop();
+      advance(wake.device, wake.time);
+    }
+  }
+
+  /// Goes on with a row until it waits, ends or (in time order) has to let others catch up.
+  void advance(uint32_t d, double now) {
+    DeviceState& state = states_[d];
+    state.waiting = false;
+    while (true) {
+      if (state.unsent) send_results(d);
+      if (state.next == schedule_.rows[d].size()) return;
+      const Action& action = schedule_.rows[d][state.next];
+      if (ir::is_compute(action.kind)) {
+        const double inputs = messages_.arrival(DeviceId(d), action);
+        if (inputs == kUnknown) return wait(state);
+        const double start = std::max(state.clock, inputs);
+        if (Order::kTimed && start > now) return order_.push({start, d});
+        occupy(d, start, compute_time(d, action));
+        state.unsent = true;
+        if (Order::kTimed) return order_.push({state.clock, d});
+      } else if (ir::is_send(action.kind)) {
+        send(d, action);
+        if (Order::kTimed && state.clock > now) return order_.push({state.clock, d});
+      } else if (ir::is_receive(action.kind)) {
+        note(d, state.clock, state.clock);
+      } else if (ir::is_collective(action.kind)) {
+        join(d, action);
+      } else if (!step(d, action)) {
+        return;
+      }
+    }
+  }
+
+  static void wait(DeviceState& state) { state.waiting = true; }
+
+  void note(uint32_t d, double start, double end) {
+    DeviceState& state = states_[d];
+    if (options_.spans) timeline_.spans[d][state.next] = {start, end};
+    ++state.next;
+  }
+
+  void occupy(uint32_t d, double start, double duration) {
+    DeviceTimeline& device = timeline_.devices[d];
+    device.first = std::min(device.first, start);
+    device.last = start + duration;
+    device.busy += duration;
+    states_[d].clock = start + duration;
+    note(d, start, start + duration);
+  }
+
+  double compute_time(uint32_t d, const Action& action) const {
+    const size_t stage = action.stage.index();
+    if (stage >= costs_.compute.size() || costs_.compute[stage].empty()) return 0;
+    const auto& devices = shape_.stages[stage].devices;
+    if (devices.size() > 1) {
+      const auto replica = static_cast<size_t>(dependencies_.replica(action.stage, DeviceId(d)));
+      if (ir::replica_samples(shape_.micro_batches[action.micro_batch], replica, devices.size()).empty()) return 0;
+    }
+    const ComputeTimes& times =
+        costs_.compute[stage][costs_.size_class.empty() ? 0 : costs_.size_class[action.micro_batch]];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return times.forward;
+      case ActionKind::kInputGradient:
+        return times.input_gradient;
+      case ActionKind::kWeightGradient:
+        return times.weight_gradient;
+      case ActionKind::kRecompute:
+        return times.recompute;
+      default:
+        return times.input_gradient + times.weight_gradient;
+    }
+  }
+
+  /// What follows at once from the computation just ended: hand-overs on the same device, and all sends of
+  /// compute-only rows.
+  void send_results(uint32_t d) {
+    DeviceState& state = states_[d];
+    state.unsent = false;
+    const Action& action = schedule_.rows[d][state.next - 1];
+    const double ended = state.clock;
+    messages_.each_result(DeviceId(d), action, [&](const Message& m, ActionKind kind) {
+      if (m.peer.index() == d) {
+        messages_.hand_over(m, kind, action.micro_batch, ended);
+      } else if (!lowered_) {
+        deliver(d, messages_.send(DeviceId(d), m, kind, action.micro_batch, state.clock), m.peer);
+      }
+    });
+  }
+
+  void send(uint32_t d, const Action& action) {
+    DeviceState& state = states_[d];
+    const double start = state.clock;
+    double arrival = start;
+    messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+      arrival = messages_.send(DeviceId(d), m, action.kind, action.micro_batch, start);
+      deliver(d, arrival, m.peer);
+    });
+    note(d, start, arrival);
+  }
+
+  void deliver(uint32_t from, double arrival, DeviceId to) {
+    if (!options_.overlap) states_[from].clock = std::max(states_[from].clock, arrival);
+    wake(to.index(), arrival);
+  }
+
+  void wake(uint32_t d, double time) {
+    if (!states_[d].waiting) return;
+    states_[d].waiting = false;
+    order_.push({std::max(time, states_[d].clock), d});
+  }
+
+  Collective& collective(const Action& action) {
+    return action.kind == ActionKind::kAllReduce ? all_reduces_[action.stage.index()] : shared_[action.route];
+  }
+
+  void join(uint32_t d, const Action& action) {
+    Collective& c = collective(action);
+    if (c.members == 0) c.members = static_cast<uint32_t>(dependencies_.members(action).size());
+    c.last_join = std::max(c.last_join, states_[d].clock);
+    note(d, states_[d].clock, states_[d].clock);
+    if (++c.joined < c.members) return;
+    const auto& durations = action.kind == ActionKind::kAllReduce ? costs_.all_reduce : costs_.shared;
+    const size_t index = action.kind == ActionKind::kAllReduce ? action.stage.index() : uint32_t{action.route};
+    c.end = c.last_join + (index < durations.size() ? durations[index] : 0);
+    for (uint32_t waiting : c.waiting) wake(waiting, c.end);
+  }
+
+  /// Whether the step was taken; if not, the device waits or is parked.
+  bool step(uint32_t d, const Action& action) {
+    DeviceState& state = states_[d];
+    double start = std::max(state.clock, state.reduced);
+    bool known = true;
+    dependencies_.each(DeviceId(d), action, [&](const ir::DeviceAction& needed) {
+      if (!known || !ir::is_collective(needed.action.kind)) return;
+      Collective& c = collective(needed.action);
+      start = std::max(start, c.end);
+      if (c.end != kUnknown) return;
+      known = false;
+      c.waiting.push_back(d);
+    });
+    if (!known) return wait(state), false;
+    if (options_.step_barrier && !state.parked) {
+      state.parked = true;
+      return false;
+    }
+    const size_t stage = action.stage.index();
+    occupy(d, start, stage < costs_.step.size() ? costs_.step[stage] : 0);
+    return true;
+  }
+
+  /// Lets every device step once all have come as far.
+  void pass_barrier() {
+    double barrier = 0;
+    for (const DeviceState& state : states_) barrier = std::max(barrier, state.clock);
+    for (const auto* group : {&all_reduces_, &shared_}) {
+      for (const Collective& c : *group) {
+        if (c.end != kUnknown) barrier = std::max(barrier, c.end);
+      }
+    }
+    for (uint32_t d = shape_.devices; d-- > 0;) {
+      if (!states_[d].parked) continue;
+      states_[d].reduced = barrier;
+      order_.push({barrier, d});
+    }
+    drain();
+  }
+
+  Diagnostic stuck(uint32_t d) const {
+    const Action& action = schedule_.rows[d][states_[d].next];
+    Diagnostic result = error({}, fmt::format("device {} waits for ever before {}", d, ir::to_string(action)), "S6");
+    dependencies_.each(DeviceId(d), action, [&](const ir::DeviceAction& needed) {
+      result.notes.push_back(
+          {{}, fmt::format("it needs {} on device {}", ir::to_string(needed.action), needed.device.index())});
+    });
+    return result;
+  }
+
+  void finish() {
+    double busy = 0;
+    uint32_t used = 0;
+    for (uint32_t d = 0; d < shape_.devices; ++d) {
+      DeviceTimeline& device = timeline_.devices[d];
+      if (device.first == kUnknown) device.first = 0;
+      timeline_.makespan = std::max(timeline_.makespan, device.last);
+      busy += device.busy;
+      used += !schedule_.rows[d].empty();
+      if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, DeviceId(d), schedule_.rows[d], lowered_);
+      if (options_.spans && lowered_) end_receives_and_collectives(d);
+    }
+    for (const auto* group : {&all_reduces_, &shared_}) {
+      for (const Collective& c : *group) {
+        if (c.end != kUnknown) timeline_.makespan = std::max(timeline_.makespan, c.end);
+      }
+    }
+    const double area = timeline_.makespan * used;
+    timeline_.bubble = area > 0 ? std::max(0.0, 1 - busy / area) : 0;
+    timeline_.period = middle_period();
+  }
+
+  void end_receives_and_collectives(uint32_t d) {
+    for (size_t i = 0; i < schedule_.rows[d].size(); ++i) {
+      const Action& action = schedule_.rows[d][i];
+      Span& span = timeline_.spans[d][i];
+      if (ir::is_receive(action.kind)) {
+        messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+          span.end = std::max(span.start, messages_.arrival_of(m, action.kind, action.micro_batch));
+        });
+      } else if (ir::is_collective(action.kind)) {
+        const Collective& c = collective(action);
+        span = {c.last_join, c.end};
+      }
+    }
+  }
+
+  double middle_period() const {
+    const uint32_t m = shape_.micro_batch_count();
+    if (!options_.spans || m == 0) return m == 0 ? 0 : timeline_.makespan / m;
+    const uint32_t first = m / 4, last = m - 1 - m / 4;
+    return first < last ? period_between(schedule_, timeline_, first, last) : timeline_.makespan / m;
+  }
+
+  const ir::PipelineShape& shape_;
+  const ir::Schedule& schedule_;
+  const ScheduleCosts& costs_;
+  const SimulationOptions& options_;
+  const ir::Dependencies dependencies_;
+  const bool lowered_;
+  Messages messages_;
+  Order order_;
+  std::vector<DeviceState> states_;
+  std::vector<Collective> all_reduces_, shared_;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& schedule, const ScheduleCosts& costs,
+                          const SimulationOptions& options) {
+  if (schedule.rows.size() != shape.devices) {
+    return error({}, fmt::format("{} rows for {} devices", schedule.rows.size(), shape.devices), "S3");
+  }
+  if (options.contention) return Engine<TimeOrder>(shape, schedule, costs, options).run();
+  return Engine<AnyOrder>(shape, schedule, costs, options).run();
+}
+
+ScheduleCosts uniform_costs(const ir::PipelineShape& shape, ComputeTimes times, double latency) {
+  ScheduleCosts costs;
+  costs.compute.assign(shape.stages.size(), {times});
+  if (latency > 0) costs.link = [latency](DeviceId, DeviceId) { return LinkCost{latency, 0}; };
+  return costs;
+}
+
+double inner_idle(const DeviceTimeline& device) { return device.last - device.first - device.busy; }
+
+double period_between(const ir::Schedule& schedule, const Timeline& timeline, uint32_t first, uint32_t last) {
+  double first_end = 0, last_end = 0;
+  for (size_t d = 0; d < schedule.rows.size(); ++d) {
+    for (size_t i = 0; i < schedule.rows[d].size(); ++i) {
+      const Action& action = schedule.rows[d][i];
+      if (action.stage != StageId(0)) continue;
+      if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kInputGradient) continue;
+      if (action.micro_batch == first) first_end = std::max(first_end, timeline.spans[d][i].end);
+      if (action.micro_batch == last) last_end = std::max(last_end, timeline.spans[d][i].end);
+    }
+  }
+  return last > first ? (last_end - first_end) / (last - first) : 0;
+}
+
+}  // namespace rannc::partition
