@@ -1,0 +1,165 @@
+#include "runtime/dataset.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/internal/torch_value.h"
+#include "runtime/safetensors.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargestTextFile = uint64_t{1} << 26;
+
+uint64_t mix(uint64_t x) {  // SplitMix64
+  x += 0x9e3779b97f4a7c15ULL;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+// Files under a folder in the order of their names; hidden entries and `build` are somebody's artefacts.
+void collect(const fs::path& folder, std::vector<fs::path>& files) {
+  std::vector<fs::path> entries;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) entries.push_back(it->path());
+  std::sort(entries.begin(), entries.end());
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    if (name.starts_with(".") || name == "build" || fs::is_symlink(entry)) continue;
+    if (fs::is_directory(entry)) {
+      collect(entry, files);
+    } else if (fs::is_regular_file(entry)) {
+      files.push_back(entry);
+    }
+  }
+}
+
+bool is_text(const std::string& bytes) { return bytes.find('\0') == std::string::npos; }
+
+class TextDataset : public Dataset {
+ public:
+  TextDataset(TextOptions options, std::string text, size_t files)
+      : options_(std::move(options)), text_(std::move(text)), files_(files) {}
+
+  Result<Batch> batch(uint64_t step) const override {
+    const auto samples = static_cast<int64_t>(options_.samples), length = static_cast<int64_t>(options_.length);
+    at::Tensor tokens = at::empty({samples, length}, at::kLong), targets = at::empty({samples, length}, at::kLong);
+    auto* token = tokens.mutable_data_ptr<int64_t>();
+    auto* target = targets.mutable_data_ptr<int64_t>();
+    for (uint64_t sample = 0; sample < options_.samples; ++sample) {
+      const uint64_t draw = mix(mix(options_.seed) ^ (step * options_.samples + sample));
+      const uint64_t start = draw % (text_.size() - options_.length);
+      for (uint64_t i = 0; i < options_.length; ++i) {
+        *token++ = static_cast<unsigned char>(text_[start + i]);
+        *target++ = static_cast<unsigned char>(text_[start + i + 1]);
+      }
+    }
+    return Batch{{options_.input, to_value(tokens)}, {options_.labels, to_value(targets)}};
+  }
+
+  std::string describe() const override {
+    return fmt::format("{:.1f} MB of text from {} files", static_cast<double>(text_.size()) / 1e6, files_);
+  }
+
+ private:
+  TextOptions options_;
+  std::string text_;
+  size_t files_;
+};
+
+class SampleDataset : public Dataset {
+ public:
+  SampleDataset(Batch all, uint64_t samples, uint64_t per_batch) : all_(std::move(all)), samples_(samples), per_batch_(per_batch) {}
+
+  Result<Batch> batch(uint64_t step) const override {
+    const uint64_t first = (step % (samples_ / per_batch_)) * per_batch_;
+    Batch batch;
+    for (const auto& [name, value] : all_) {
+      batch.emplace(name, value->samples({0, 1, 1}, {static_cast<int64_t>(first), static_cast<int64_t>(first + per_batch_)}));
+    }
+    return batch;
+  }
+
+  std::string describe() const override { return fmt::format("{} samples", samples_); }
+
+ private:
+  Batch all_;
+  uint64_t samples_, per_batch_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
+  std::vector<fs::path> files;
+  for (const std::string& path : options.paths) {
+    std::error_code failed;
+    const auto status = fs::status(path, failed);
+    if (failed || !fs::exists(status)) return error({path, 0, 0, {}}, "cannot be read as training text: there is no such file or folder");
+    if (fs::is_directory(status)) {
+      collect(path, files);
+    } else {
+      files.emplace_back(path);
+    }
+  }
+  std::string text;
+  size_t used = 0;
+  for (const fs::path& path : files) {
+    std::error_code failed;
+    const uint64_t size = fs::file_size(path, failed);
+    if (failed || size > kLargestTextFile) continue;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return error({path.string(), 0, 0, {}}, "cannot be opened");
+    std::ostringstream bytes;
+    bytes << file.rdbuf();
+    if (!is_text(bytes.str())) continue;
+    text += bytes.str();
+    ++used;
+  }
+  if (text.size() < options.length + 1) {
+    return error(fmt::format("the training text has {} bytes, one sample needs {}", text.size(), options.length + 1));
+  }
+  return std::unique_ptr<Dataset>(new TextDataset(options, std::move(text), used));
+}
+
+Result<Batch> read_batch(const std::string& path) {
+  RANNC_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  Batch batch;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
+    at::Tensor tensor = at::empty(entry.spec.shape, at::TensorOptions().dtype(to_scalar_type(entry.spec.dtype)));
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+    const bool is_input = entry.name.starts_with("x/");
+    batch.emplace(is_input ? entry.name.substr(2) : entry.name, to_value(std::move(tensor)));
+  }
+  return batch;
+}
+
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, uint64_t samples_per_batch) {
+  RANNC_ASSIGN(Batch all, read_batch(path));
+  std::optional<int64_t> samples;
+  for (const auto& [name, value] : all) {
+    const TensorSpec spec = value->spec();
+    const int64_t own = spec.shape.empty() ? 0 : spec.shape[0];
+    if (samples && *samples != own) {
+      return error({path, 0, 0, name}, fmt::format("has {} samples, the tensors before it have {}", own, *samples));
+    }
+    samples = own;
+  }
+  const auto count = static_cast<uint64_t>(samples.value_or(0));
+  if (count < samples_per_batch) {
+    return error({path, 0, 0, {}}, fmt::format("has {} samples, one mini-batch needs {}", count, samples_per_batch));
+  }
+  return std::unique_ptr<Dataset>(new SampleDataset(std::move(all), count, samples_per_batch));
+}
+
+}  // namespace rannc::runtime

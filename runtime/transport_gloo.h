@@ -1,0 +1,28 @@
+/// Devices that are processes, joined by c10d over Gloo.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "runtime/transport.h"
+
+namespace rannc::runtime {
+
+/// How a worker finds the others.
+struct Rendezvous {
+  std::string host = "127.0.0.1";       ///< where worker 0 serves the store; also the interface that data travels on
+  uint16_t port = 0;
+  uint32_t rank = 0;                    ///< this worker is device `rank`
+  uint32_t workers = 1;
+  /// Of this machine's data connections; empty: the interface that reaches `host`.
+  std::string interface_address;
+  std::chrono::milliseconds timeout{60000};  ///< of joining, and of every wait for another worker
+};
+
+/// Joins and returns this worker's end. Collective: all workers call it. Errors name the host and port, and whether the
+/// store or a worker was missing.
+Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& rendezvous);
+
+}  // namespace rannc::runtime
