@@ -1,0 +1,80 @@
+/// Reads one line of text IR from left to right with located errors.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+#include "ir/diagnostic.h"
+#include "ir/dim.h"
+#include "ir/type.h"
+
+namespace rannc::ir {
+
+/// A position in one statement. Blanks before a token are skipped; `//` ends the statement. Views point into the line.
+class TextCursor {
+ public:
+  TextCursor(std::string_view line, uint32_t line_number, const std::string& file)
+      : line_(line), line_number_(line_number), file_(&file) {}
+
+  /// Whether nothing but blanks and a comment is left.
+  bool at_end();
+  /// Skips `token` where the text goes on with it.
+  bool accept(std::string_view token);
+  /// Skips a word that is not followed by further word characters.
+  bool accept_word(std::string_view word);
+  Result<void> expect(std::string_view token);
+  Result<void> expect_end();
+
+  /// Letters, digits, `_ . : $ -`; empty where there are none. Stays where it is.
+  std::string_view peek_word();
+  /// A word, or a quoted string; `what` names it in the error.
+  Result<std::string> word(std::string_view what);
+  /// `"…"` with the escapes `\" \\ \n \t \xHH`.
+  Result<std::string> quoted(std::string_view what);
+  /// What follows a sigil: bare letters, digits and `_ . $ / -` without `//`, or a quoted string.
+  Result<std::string> name(char sigil, std::string_view what);
+  Result<uint64_t> unsigned_integer(std::string_view what, uint64_t limit = UINT64_MAX);
+  Result<int64_t> integer(std::string_view what);
+  /// `0x1.8p+1`, `-0x1p+0`, `0xinf`, `0xnan`.
+  Result<double> number(std::string_view what);
+  /// An integer expression, up to a comma or closing bracket outside parentheses.
+  Result<Dim> dim();
+  /// `[a,b]`.
+  Result<Shape> dims();
+  /// `[#0-#3,#7]` with the given sigil (`#`, `d`): ascending or not, as written; each below `limit`.
+  Result<std::vector<uint32_t>> indices(std::string_view sigil, uint64_t limit, std::string_view what);
+  /// `#7`.
+  Result<uint32_t> index(std::string_view sigil, uint64_t limit, std::string_view what);
+  Result<Attribute> attribute();
+  /// `{a = 1, b = "x"}`.
+  Result<Attributes> attributes();
+  Result<DType> dtype();
+  /// `f32[batch,12] samples 0 outer [2] inner [3] contents [1,2]`.
+  Result<ValueType> type();
+  /// Pairs of hexadecimal digits in quotes.
+  Result<std::vector<std::byte>> bytes();
+
+  Location here();
+  /// «expected X, found `rest`» at the current position.
+  Diagnostic expected(std::string_view what);
+  /// A diagnostic about what was just read, at `column` (from 0).
+  Diagnostic fault(size_t column, std::string message, std::string rule = {}) const;
+  /// Column (from 0) of the next token.
+  size_t column();
+
+ private:
+  void skip_blanks();
+  std::string_view rest() const { return line_.substr(at_); }
+  Result<Attribute> list_attribute();
+  Result<std::vector<uint32_t>> index_range(std::string_view sigil, uint64_t limit, std::string_view what);
+
+  std::string_view line_;
+  size_t at_ = 0;
+  uint32_t line_number_;
+  const std::string* file_;
+};
+
+}  // namespace rannc::ir

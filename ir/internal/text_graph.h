@@ -1,0 +1,73 @@
+/// Statements of a graph, shared by the texts of graphs and of plans.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "ir/graph.h"
+#include "ir/internal/text_cursor.h"
+
+namespace rannc::ir {
+
+/// Appends all statements of a graph, in the order of value ids, without the version line.
+void append_graph(std::string& to, const Graph& graph);
+
+/// Builds a graph statement by statement.
+class GraphReader {
+ public:
+  explicit GraphReader(const std::string& file);
+  /// Reads a statement whose keyword is a graph's; false, with the cursor unmoved, where it is not.
+  Result<bool> read(TextCursor& line);
+  const Graph& graph() const { return graph_; }
+  Graph take() && { return std::move(graph_); }
+
+ private:
+  Result<void> read_leaf(TextCursor& line, ValueKind kind);
+  Result<void> read_task(TextCursor& line);
+  Result<void> read_loss(TextCursor& line);
+  Result<void> read_name(TextCursor& line);
+  Result<void> read_batch(TextCursor& line);
+  Result<void> read_list(TextCursor& line, bool inputs);
+  Result<std::string> fresh_name(TextCursor& line);
+  Result<TensorData> read_data(TextCursor& line);
+  Result<ValueId> read_value(TextCursor& line);
+  Result<const OpInfo*> read_op(TextCursor& line);
+  Result<Location> read_location(TextCursor& line);
+
+  std::string folder_;  ///< of the text's file, with a slash at the end; data ranges are relative to it
+  Graph graph_;
+  bool has_inputs_ = false, has_outputs_ = false;
+  std::vector<std::string> output_names_;  ///< of the task being read; kept to spare allocations
+  std::vector<ValueType> output_types_;
+  std::vector<ValueId> operands_;
+};
+
+/// Splits `text` into lines after checking that the first says `format` 1, and calls `statement(TextCursor&)`, which
+/// returns Result<void>, for each that holds more than blanks and a comment.
+template <class Statement>
+Result<void> each_statement(std::string_view text, const std::string& file, std::string_view format,
+                            Statement&& statement) {
+  bool versioned = false;
+  for (uint32_t number = 1; !text.empty(); ++number) {
+    const size_t end = text.find('\n');
+    TextCursor line(text.substr(0, end), number, file);
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    if (!versioned) {
+      if (!line.accept_word(format)) return line.expected("the first line `" + std::string(format) + " 1`");
+      const size_t column = line.column();
+      RANNC_ASSIGN(const uint64_t version, line.unsigned_integer("a version"));
+      if (version != 1) {
+        return line.fault(column, "version " + std::to_string(version) + " of " + std::string(format) +
+                                      " is not known here; this program reads version 1");
+      }
+      RANNC_TRY(line.expect_end());
+      versioned = true;
+    } else if (!line.at_end()) {
+      RANNC_TRY(statement(line));
+    }
+  }
+  if (versioned) return {};
+  return TextCursor({}, 1, file).expected("the first line `" + std::string(format) + " 1`");
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,125 @@
+// Prints the statements of a graph. Values that no task makes stand where their id puts them, so that reading the text
+// hands out the same ids.
+#include <fmt/format.h>
+
+#include "ir/internal/text_graph.h"
+#include "ir/internal/text_names.h"
+#include "ir/internal/text_writer.h"
+#include "ir/op.h"
+
+namespace rannc::ir {
+
+namespace {
+
+class GraphPrinter {
+ public:
+  GraphPrinter(std::string& to, const Graph& graph) : to_(to), graph_(graph) {}
+
+  void print() {
+    if (!graph_.name().empty()) to_ += "graph " + quote(graph_.name()) + "\n";
+    if (!graph_.batch_symbol().empty()) {
+      to_ += "batch ";
+      append_word(to_, graph_.batch_symbol());
+      to_ += '\n';
+    }
+    for (const ValueId id : graph_.values()) {
+      const TaskId producer = graph_.value(id).producer;
+      if (!producer.valid()) {
+        leaf(id);
+      } else {
+        while (next_task_ <= producer.index()) task(TaskId(next_task_++));
+      }
+    }
+    while (next_task_ < graph_.task_count()) task(TaskId(next_task_++));
+    list("inputs", graph_.inputs());
+    list("outputs", graph_.outputs());
+    for (const LossTerm& term : graph_.losses()) loss(term);
+  }
+
+ private:
+  void name(ValueId id) {
+    if (id.valid()) {
+      append_name(to_, '%', graph_.value(id).name);
+    } else {
+      to_ += '_';
+    }
+  }
+
+  void typed(ValueId id) {
+    name(id);
+    to_ += ": ";
+    append_type(to_, graph_.type(id));
+  }
+
+  void leaf(ValueId id) {
+    to_ += str(graph_.value(id).kind);
+    to_ += ' ';
+    typed(id);
+    append_data(to_, graph_.value(id), comment_);
+    end_line(to_, comment_);
+  }
+
+  void task(TaskId id) {
+    fmt::format_to(std::back_inserter(to_), "#{}", id.index());
+    const char* before = " ";
+    for (const ValueId output : graph_.outputs(id)) {
+      to_ += before;
+      before = ", ";
+      typed(output);
+    }
+    to_ += " = ";
+    append_word(to_, graph_.op(id).name);
+    to_ += '(';
+    before = "";
+    for (const ValueId input : graph_.inputs(id)) {
+      to_ += before;
+      before = ", ";
+      name(input);
+    }
+    to_ += ')';
+    append_attributes(to_, graph_.attributes(id), comment_);
+    append_location(to_, graph_.location(id));
+    end_line(to_, comment_);
+  }
+
+  void list(std::string_view word, const std::vector<ValueId>& ids) {
+    if (ids.empty()) return;
+    to_ += word;
+    const char* before = " [";
+    for (const ValueId id : ids) {
+      to_ += before;
+      before = ", ";
+      name(id);
+    }
+    to_ += "]\n";
+  }
+
+  void loss(const LossTerm& term) {
+    to_ += "loss ";
+    name(term.numerator);
+    to_ += " weight " + hexadecimal(term.weight) + " per ";
+    to_ += denominator_word(term.denominator);
+    if (term.labels.valid()) {
+      to_ += ' ';
+      name(term.labels);
+    }
+    fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
+    fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
+    end_line(to_, comment_);
+  }
+
+  std::string& to_;
+  const Graph& graph_;
+  std::string comment_;
+  uint32_t next_task_ = 0;
+};
+
+}  // namespace
+
+void append_graph(std::string& to, const Graph& graph) { GraphPrinter(to, graph).print(); }
+
+std::string_view denominator_word(LossTerm::Denominator denominator) {
+  return kDenominators[static_cast<size_t>(denominator)];
+}
+
+}  // namespace rannc::ir

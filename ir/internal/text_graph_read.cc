@@ -1,0 +1,217 @@
+// Reads the statements of a graph. What the graph's own interface demands (operands exist, names are unique) is checked
+// here; everything else is left to the verifier, so that a wrong graph can be written down and looked at.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "ir/internal/text_graph.h"
+#include "ir/internal/text_names.h"
+#include "ir/internal/text_writer.h"
+#include "ir/op.h"
+
+namespace rannc::ir {
+
+GraphReader::GraphReader(const std::string& file) {
+  const size_t slash = file.rfind('/');
+  if (slash != std::string::npos) folder_ = file.substr(0, slash + 1);
+}
+
+Result<bool> GraphReader::read(TextCursor& line) {
+  const TextCursor start = line;
+  if (line.accept("#")) {
+    line = start;
+    RANNC_TRY(read_task(line));
+    return true;
+  }
+  for (const ValueKind kind : kValueKinds) {
+    if (!line.accept_word(str(kind))) continue;
+    RANNC_TRY(read_leaf(line, kind));
+    return true;
+  }
+  Result<void> done;
+  if (line.accept_word("graph")) {
+    done = read_name(line);
+  } else if (line.accept_word("batch")) {
+    done = read_batch(line);
+  } else if (line.accept_word("inputs")) {
+    done = read_list(line, true);
+  } else if (line.accept_word("outputs")) {
+    done = read_list(line, false);
+  } else if (line.accept_word("loss")) {
+    done = read_loss(line);
+  } else {
+    return false;
+  }
+  RANNC_TRY(std::move(done));
+  RANNC_TRY(line.expect_end());
+  return true;
+}
+
+Result<void> GraphReader::read_name(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(std::string name, line.quoted("the name of the graph"));
+  if (!graph_.name().empty()) return line.fault(begin, "the graph has a name already");
+  graph_.set_name(std::move(name));
+  return {};
+}
+
+Result<void> GraphReader::read_batch(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(std::string symbol, line.word("the batch symbol"));
+  if (!graph_.batch_symbol().empty()) return line.fault(begin, "the graph has a batch symbol already");
+  graph_.set_batch_symbol(std::move(symbol));
+  return {};
+}
+
+Result<std::string> GraphReader::fresh_name(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(std::string name, line.name('%', "a value"));
+  const bool taken = graph_.find(name).valid() ||
+                     std::find(output_names_.begin(), output_names_.end(), name) != output_names_.end();
+  if (taken) return line.fault(begin, fmt::format("%{} is defined a second time", name), "G1");
+  return name;
+}
+
+Result<ValueId> GraphReader::read_value(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const std::string name, line.name('%', "a value"));
+  const ValueId id = graph_.find(name);
+  if (id.valid()) return id;
+  return line.fault(begin, fmt::format("%{} is not defined before it is read", name), "G2");
+}
+
+Result<TensorData> GraphReader::read_data(TextCursor& line) {
+  if (line.accept_word("hex")) {
+    RANNC_ASSIGN(std::vector<std::byte> bytes, line.bytes());
+    return TensorData::in_memory(std::move(bytes));
+  }
+  if (!line.accept_word("file")) return line.expected("`hex` or `file`");
+  const size_t begin = line.column();
+  RANNC_ASSIGN(std::string path, line.quoted("the path of a file"));
+  if (path.empty()) return line.fault(begin, "the path is empty");
+  RANNC_TRY(line.expect("offset"));
+  RANNC_ASSIGN(const uint64_t offset, line.unsigned_integer("an offset"));
+  RANNC_TRY(line.expect("bytes"));
+  RANNC_ASSIGN(const uint64_t length, line.unsigned_integer("a number of bytes"));
+  return TensorData::in_file(path.front() == '/' ? path : folder_ + path, offset, length);
+}
+
+Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
+  RANNC_ASSIGN(const std::string name, fresh_name(line));
+  RANNC_TRY(line.expect(":"));
+  RANNC_ASSIGN(ValueType type, line.type());
+  TensorData data;
+  if (line.accept("=")) {
+    RANNC_ASSIGN(data, read_data(line));
+  }
+  RANNC_TRY(line.expect_end());
+  graph_.add_value(kind, name, std::move(type), std::move(data));
+  return {};
+}
+
+Result<const OpInfo*> GraphReader::read_op(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const std::string name, line.word("an operator"));
+  if (const OpInfo* known = find_op(name)) return known;
+  if (name.starts_with("core.")) return line.fault(begin, fmt::format("there is no operator {}", name), "G3");
+  return &graph_.foreign_op(name);
+}
+
+Result<Location> GraphReader::read_location(TextCursor& line) {
+  Location location;
+  if (line.accept_word("at")) {
+    RANNC_ASSIGN(location.file, line.quoted("a file"));
+    if (line.accept(":")) {
+      RANNC_ASSIGN(const uint64_t row, line.unsigned_integer("a line", UINT32_MAX));
+      RANNC_TRY(line.expect(":"));
+      RANNC_ASSIGN(const uint64_t column, line.unsigned_integer("a column", UINT32_MAX));
+      location.line = static_cast<uint32_t>(row);
+      location.column = static_cast<uint32_t>(column);
+    }
+  }
+  if (line.accept_word("node")) {
+    RANNC_ASSIGN(location.node, line.quoted("a node's name"));
+  }
+  return location;
+}
+
+Result<void> GraphReader::read_task(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const uint32_t number, line.index("#", UINT32_MAX, "a task"));
+  if (number != graph_.task_count()) {
+    return line.fault(begin, fmt::format("expected task #{}, found #{}: tasks are numbered in order",
+                                         graph_.task_count(), number), "G2");
+  }
+  output_names_.clear();
+  output_types_.clear();
+  while (!line.accept("=")) {
+    if (!output_names_.empty()) RANNC_TRY(line.expect(","));
+    RANNC_ASSIGN(std::string name, fresh_name(line));
+    output_names_.push_back(std::move(name));
+    RANNC_TRY(line.expect(":"));
+    RANNC_ASSIGN(ValueType type, line.type());
+    output_types_.push_back(std::move(type));
+  }
+  RANNC_ASSIGN(const OpInfo* op, read_op(line));
+  RANNC_TRY(line.expect("("));
+  operands_.clear();
+  while (!line.accept(")")) {
+    if (!operands_.empty()) RANNC_TRY(line.expect(","));
+    if (line.accept("_")) {
+      operands_.emplace_back();
+      continue;
+    }
+    RANNC_ASSIGN(const ValueId operand, read_value(line));
+    operands_.push_back(operand);
+  }
+  Attributes attributes;
+  const TextCursor mark = line;
+  if (line.accept("{")) {
+    line = mark;
+    RANNC_ASSIGN(attributes, line.attributes());
+  }
+  RANNC_ASSIGN(Location location, read_location(line));
+  RANNC_TRY(line.expect_end());
+  const TaskId task = graph_.add_task(*op, operands_, std::move(attributes), output_names_, std::move(location));
+  for (size_t i = 0; i < output_types_.size(); ++i) graph_.set_type(graph_.outputs(task)[i], std::move(output_types_[i]));
+  output_names_.clear();
+  return {};
+}
+
+Result<void> GraphReader::read_list(TextCursor& line, bool inputs) {
+  bool& seen = inputs ? has_inputs_ : has_outputs_;
+  if (seen) return line.fault(0, "a second list of the same kind");
+  seen = true;
+  RANNC_TRY(line.expect("["));
+  if (line.accept("]")) return {};
+  do {
+    RANNC_ASSIGN(const ValueId value, read_value(line));
+    if (inputs) {
+      graph_.add_input(value);
+    } else {
+      graph_.add_output(value);
+    }
+  } while (line.accept(","));
+  return line.expect("]");
+}
+
+Result<void> GraphReader::read_loss(TextCursor& line) {
+  LossTerm term;
+  RANNC_ASSIGN(term.numerator, read_value(line));
+  RANNC_TRY(line.expect("weight"));
+  RANNC_ASSIGN(term.weight, line.number("a weight"));
+  RANNC_TRY(line.expect("per"));
+  const auto word = std::find(kDenominators.begin(), kDenominators.end(), line.peek_word());
+  if (word == kDenominators.end()) return line.expected("a denominator (one elements not_ignored samples)");
+  line.accept_word(*word);
+  term.denominator = static_cast<LossTerm::Denominator>(word - kDenominators.begin());
+  if (!line.accept_word("ignore")) {
+    RANNC_ASSIGN(term.labels, read_value(line));
+    RANNC_TRY(line.expect("ignore"));
+  }
+  RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
+  graph_.add_loss(term);
+  return {};
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,19 @@
+/// Words of text IR that stand for enumerators.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "ir/graph.h"
+
+namespace rannc::ir {
+
+/// In the order of `LossTerm::Denominator`.
+inline constexpr std::array<std::string_view, 4> kDenominators = {"one", "elements", "not_ignored", "samples"};
+std::string_view denominator_word(LossTerm::Denominator denominator);
+
+/// Kinds in the order of `ValueKind`.
+inline constexpr std::array kValueKinds = {ValueKind::kInput, ValueKind::kParameter, ValueKind::kBuffer,
+                                           ValueKind::kConstant, ValueKind::kActivation};
+
+}  // namespace rannc::ir

@@ -1,0 +1,335 @@
+// Rules of a graph:
+//   G1   names of values are unique, none is empty
+//   G2   every operand exists and is defined before the task that reads it
+//   G3   a task has the operands and outputs that its operator asks for
+//   G4   attributes are the operator's, each of its type
+//   G5   a value is an activation exactly where a task makes it; only parameters, buffers and constants hold data
+//   G6   a parameter is of a float type
+//   G7   the signature lists each input once; inputs, outputs and losses name values of the graph
+//   G8   types agree with the operator's type rule where both are known
+//   G9   data has as many bytes as the type says, and a shape without symbols
+//   G10  the samples' axis lies in the shape, which is outer * batch * inner there
+//   G11  symbols are names that text can spell
+//   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them
+//   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "ir/internal/attribute_kinds.h"
+#include "ir/op.h"
+#include "ir/verify.h"
+
+namespace rannc::ir {
+
+namespace {
+
+bool is_symbol_name(std::string_view name) {
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto inner = [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) || c == '.'; };
+  return !name.empty() && letter(name.front()) && std::all_of(name.begin(), name.end(), inner);
+}
+
+class GraphVerifier {
+ public:
+  explicit GraphVerifier(const Graph& graph) : graph_(graph) {
+    if (!graph.batch_symbol().empty()) batch_ = Dim::symbol(graph.batch_symbol());
+  }
+
+  std::vector<Diagnostic> verify() {
+    if (!graph_.batch_symbol().empty() && !is_symbol_name(graph_.batch_symbol())) {
+      add({}, fmt::format("batch symbol \"{}\" is not a name", graph_.batch_symbol()), "G11");
+    }
+    for (const ValueId id : graph_.values()) value(id);
+    for (const TaskId id : graph_.tasks()) task(id);
+    signature();
+    for (const LossTerm& term : graph_.losses()) loss(term);
+    symbols();
+    return std::move(found_);
+  }
+
+ private:
+  void add(Location where, std::string message, const char* rule) {
+    found_.push_back(error(std::move(where), std::move(message), rule));
+  }
+  Location where(ValueId id) const {
+    const TaskId producer = graph_.value(id).producer;
+    return producer.valid() && producer.index() < graph_.task_count() ? graph_.location(producer) : Location{};
+  }
+  bool exists(ValueId id) const { return id.valid() && id.index() < graph_.value_count(); }
+  std::string_view name(ValueId id) const { return graph_.value(id).name; }
+
+  // --- values
+
+  void value(ValueId id) {
+    if (name(id).empty()) {
+      add(where(id), fmt::format("value {} has no name", id.index()), "G1");
+    } else if (graph_.find(name(id)) != id) {
+      add(where(id), fmt::format("two values are called %{}", name(id)), "G1");
+    }
+    kind(id);
+    if (graph_.value(id).data.present()) data(id);
+    layout(id);
+    if (graph_.type(id).contents) contents(id);
+    collect_symbols(id);
+  }
+
+  void kind(ValueId id) {
+    const Graph::Value& value = graph_.value(id);
+    const bool made = value.producer.valid();
+    if (made != (value.kind == ValueKind::kActivation)) {
+      add(where(id),
+          made ? fmt::format("%{} is made by task #{}, but is of kind {}", name(id), value.producer.index(), str(value.kind))
+               : fmt::format("activation %{} is made by no task", name(id)),
+          "G5");
+    }
+    const bool holds = value.kind != ValueKind::kInput && value.kind != ValueKind::kActivation;
+    if (value.data.present() && !holds) {
+      add(where(id), fmt::format("%{} holds data, but is of kind {}", name(id), str(value.kind)), "G5");
+    }
+    if (value.kind == ValueKind::kParameter && !is_float(value.type.dtype)) {
+      add(where(id), fmt::format("parameter %{} is {}; parameters are floats", name(id), str(value.type.dtype)), "G6");
+    }
+  }
+
+  void data(ValueId id) {
+    const Graph::Value& value = graph_.value(id);
+    const Dim count = value.type.shape ? element_count(*value.type.shape) : Dim(-1);
+    if (!count.is_constant() || count.constant() < 0) {
+      const std::string shape = value.type.shape ? str(*value.type.shape) : "[*]";
+      return add(where(id), fmt::format("%{} holds data, but its shape {} is not made of sizes", name(id), shape), "G9");
+    }
+    const auto elements = static_cast<uint64_t>(count.constant());
+    const uint32_t size = byte_size(value.type.dtype);
+    if (value.data.size() % size != 0 || value.data.size() / size != elements) {
+      add(where(id),
+          fmt::format("%{} holds {} bytes; {}{} has {} elements of {} bytes", name(id), value.data.size(),
+                      str(value.type.dtype), str(*value.type.shape), elements, size),
+          "G9");
+    }
+  }
+
+  void layout(ValueId id) {
+    const ValueType& type = graph_.type(id);
+    const BatchLayout& batch = type.batch;
+    if (batch == BatchLayout{}) return;
+    const auto fault = [&](std::string what) { add(where(id), fmt::format("samples of %{}: {}", name(id), what), "G10"); };
+    if (!batch.has_batch()) return fault("a layout without an axis");
+    if (!batch_) return fault("the graph has no batch symbol");
+    if (!type.shape) return fault("the shape is not known");
+    if (batch.axis >= static_cast<int32_t>(type.shape->size())) {
+      return fault(fmt::format("axis {} of a shape of rank {}", batch.axis, type.shape->size()));
+    }
+    const Dim& extent = (*type.shape)[static_cast<size_t>(batch.axis)];
+    if (batch.outer == Dim(1) && batch.inner == Dim(1) && extent == *batch_) return;
+    const Dim expected = batch.outer * *batch_ * batch.inner;
+    if (!(extent == expected)) fault(fmt::format("axis {} is {}, not {}", batch.axis, extent.str(), expected.str()));
+  }
+
+  void contents(ValueId id) {
+    const ValueType& type = graph_.type(id);
+    const bool fits = !is_float(type.dtype) && type.shape && type.shape->size() <= 1 &&
+                      element_count(*type.shape) == Dim(static_cast<int64_t>(type.contents->size()));
+    if (fits) return;
+    add(where(id),
+        fmt::format("%{}: {} entries of contents on {}{}", name(id), type.contents->size(), str(type.dtype),
+                    type.shape ? str(*type.shape) : "[*]"),
+        "G13");
+  }
+
+  void collect_symbols(ValueId id) {
+    const auto collect = [&](const Dim& dim) {
+      if (dim.is_constant() || (batch_ && dim == *batch_)) return;
+      std::set<std::string> names;
+      dim.collect_symbols(names);
+      for (const std::string& symbol : names) symbols_.emplace(symbol, id);
+    };
+    const ValueType& type = graph_.type(id);
+    if (type.shape) std::for_each(type.shape->begin(), type.shape->end(), collect);
+    if (type.contents) std::for_each(type.contents->begin(), type.contents->end(), collect);
+    collect(type.batch.outer);
+    collect(type.batch.inner);
+  }
+
+  void symbols() {
+    for (const auto& [symbol, id] : symbols_) {
+      if (!is_symbol_name(symbol)) {
+        add(where(id), fmt::format("symbol \"{}\" in the type of %{} is not a name", symbol, name(id)), "G11");
+      }
+    }
+  }
+
+  // --- tasks
+
+  void task(TaskId id) {
+    const bool fits = operands(id) && arity(id) && attributes(id);
+    if (fits && graph_.op(id).known()) types(id);
+  }
+
+  bool operands(TaskId id) {
+    bool holds = true;
+    for (const ValueId input : graph_.inputs(id)) {
+      if (!input.valid()) continue;
+      const bool before = exists(input) && (!graph_.value(input).producer.valid() || graph_.value(input).producer < id);
+      if (before) continue;
+      holds = false;
+      add(graph_.location(id), fmt::format("task #{} reads value {}, which is not defined before it", id.index(),
+                                           exists(input) ? std::string(name(input)) : std::to_string(input.index())),
+          "G2");
+    }
+    return holds;
+  }
+
+  bool arity(TaskId id) {
+    const OpInfo& op = graph_.op(id);
+    const auto inputs = graph_.inputs(id);
+    const size_t outputs = graph_.outputs(id).size();
+    const auto fault = [&](std::string what) {
+      add(graph_.location(id), fmt::format("task #{}: {} {}", id.index(), op.name, what), "G3");
+      return false;
+    };
+    if (inputs.size() < op.min_inputs || inputs.size() > op.max_inputs) {
+      const std::string most = op.max_inputs == UINT32_MAX ? "more" : std::to_string(op.max_inputs);
+      return fault(fmt::format("takes {} to {} operands, found {}", op.min_inputs, most, inputs.size()));
+    }
+    for (uint32_t i = 0; i < op.min_inputs; ++i) {
+      if (!inputs[i].valid()) return fault(fmt::format("needs operand {}, which is absent", i));
+    }
+    if (op.outputs != 0 && outputs != op.outputs) return fault(fmt::format("has {} outputs, found {}", op.outputs, outputs));
+    return true;
+  }
+
+  bool attributes(TaskId id) {
+    if (!graph_.op(id).known()) return true;
+    bool holds = true;
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      const std::string fault = attribute_fault(graph_.op(id), name, value);
+      if (fault.empty()) continue;
+      holds = false;
+      add(graph_.location(id), fmt::format("task #{}: {}", id.index(), fault), "G4");
+    }
+    return holds;
+  }
+
+  // The rule is asked where all operands and at least one output have a shape.
+  void types(TaskId id) {
+    const auto outputs = graph_.outputs(id);
+    const auto known = [&](ValueId value) { return graph_.type(value).shape.has_value(); };
+    if (std::none_of(outputs.begin(), outputs.end(), known)) return;
+    operand_types_.clear();
+    for (const ValueId input : graph_.inputs(id)) {
+      if (input.valid() && !known(input)) return;
+      operand_types_.push_back(input.valid() ? &graph_.type(input) : nullptr);
+    }
+    const OpInfo& op = graph_.op(id);
+    const OpCall call{op, operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size())};
+    const auto inferred = op.infer(call);
+    if (!inferred.ok()) {
+      add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message), "G8");
+      return;
+    }
+    if (inferred->size() != outputs.size()) {
+      return add(graph_.location(id),
+                 fmt::format("task #{}: {} has {} outputs here, found {}", id.index(), op.name, inferred->size(), outputs.size()),
+                 "G3");
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
+  }
+
+  void compare(TaskId id, ValueId output, const ValueType& inferred) {
+    const ValueType& stored = graph_.type(output);
+    if (!stored.shape || !inferred.shape) return;
+    const bool contents = !stored.contents || !inferred.contents || stored.contents == inferred.contents;
+    if (stored.dtype == inferred.dtype && stored.shape == inferred.shape && stored.batch == inferred.batch && contents) return;
+    add(graph_.location(id),
+        fmt::format("task #{}: %{} is {}, but {} gives {}", id.index(), name(output), describe(stored), graph_.op(id).name,
+                    describe(inferred)),
+        "G8");
+  }
+
+  static std::string describe(const ValueType& type) {
+    std::string text = fmt::format("{}{}", str(type.dtype), str(*type.shape));
+    if (type.batch.has_batch()) {
+      text += fmt::format(" with samples on axis {} ({}*batch*{})", type.batch.axis, type.batch.outer.str(), type.batch.inner.str());
+    }
+    if (type.contents) text += " contents " + str(*type.contents);
+    return text;
+  }
+
+  // --- signature and losses
+
+  void signature() {
+    std::vector<uint32_t> listed(graph_.value_count());
+    for (const ValueId id : graph_.inputs()) {
+      if (!exists(id)) {
+        add({}, "an input is not a value of the graph", "G7");
+      } else if (graph_.value(id).kind != ValueKind::kInput) {
+        add({}, fmt::format("input %{} is of kind {}", name(id), str(graph_.value(id).kind)), "G7");
+      } else if (listed[id.index()]++ == 1) {
+        add({}, fmt::format("input %{} is listed twice", name(id)), "G7");
+      }
+    }
+    for (const ValueId id : graph_.values()) {
+      if (graph_.value(id).kind == ValueKind::kInput && listed[id.index()] == 0) {
+        add({}, fmt::format("%{} is of kind input, but not among the inputs", name(id)), "G7");
+      }
+    }
+    for (const ValueId id : graph_.outputs()) {
+      if (!exists(id)) add({}, "an output is not a value of the graph", "G7");
+    }
+  }
+
+  void loss(const LossTerm& term) {
+    const bool counts = term.denominator == LossTerm::Denominator::kElements ||
+                        term.denominator == LossTerm::Denominator::kNotIgnored;
+    if (!exists(term.numerator) || (term.labels.valid() && !exists(term.labels))) {
+      return add({}, "a loss names a value that is not of the graph", "G7");
+    }
+    const ValueType& type = graph_.type(term.numerator);
+    const Location at = where(term.numerator);
+    const bool scalar = !type.shape || (type.shape->empty() && is_float(type.dtype));
+    if (!graph_.value(term.numerator).producer.valid() || !scalar) {
+      add(at, fmt::format("loss %{} is {} {}; it must be a float scalar that a task makes", name(term.numerator),
+                          str(type.dtype), type.shape ? str(*type.shape) : "[*]"), "G12");
+    }
+    if (counts != term.labels.valid()) {
+      add(at, fmt::format("loss %{} {}", name(term.numerator),
+                          counts ? "counts labels, but names none" : "names labels, but does not count them"), "G12");
+    } else if (counts && graph_.value(term.labels).kind != ValueKind::kInput) {
+      add(at, fmt::format("labels %{} of loss %{} are no input", name(term.labels), name(term.numerator)), "G12");
+    }
+    if (!std::isfinite(term.weight)) {
+      add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
+    }
+  }
+
+  const Graph& graph_;
+  std::optional<Dim> batch_;
+  std::map<std::string, ValueId> symbols_;  // each with the first value that uses it
+  std::vector<const ValueType*> operand_types_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Graph& graph) { return GraphVerifier(graph).verify(); }
+
+Result<void> as_result(std::vector<Diagnostic> found) {
+  constexpr size_t kMaxNotes = 20;
+  if (found.empty()) return {};
+  Diagnostic first = std::move(found.front());
+  for (size_t i = 1; i < found.size() && i <= kMaxNotes; ++i) {
+    const std::string rule = found[i].rule.empty() ? "" : " [" + found[i].rule + "]";
+    first.notes.push_back({found[i].where, found[i].message + rule});
+  }
+  if (found.size() > kMaxNotes + 1) {
+    first.notes.push_back({{}, fmt::format("{} more of the kind", found.size() - kMaxNotes - 1)});
+  }
+  return first;
+}
+
+}  // namespace rannc::ir
