@@ -1,0 +1,82 @@
+#include "frontend/onnx/internal/external_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace rannc::frontend {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+Result<uint64_t> unsigned_integer(std::string_view key, std::string_view text, const Location& where) {
+  uint64_t value = 0;
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (read.ec != std::errc() || read.ptr != text.data() + text.size()) {
+    return error(where, fmt::format("external data: {} '{}' is no non-negative 64-bit integer", key, text));
+  }
+  return value;
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+ExternalData::ExternalData(const fs::path& model)
+    : folder_(model.has_parent_path() ? model.parent_path() : fs::path(".")) {}
+
+Result<ExternalData::File> ExternalData::find(const std::string& location, const Location& where) {
+  if (const auto found = files_.find(location); found != files_.end()) return found->second;
+  const auto refuse = [&](std::string_view why) {
+    return error(where, fmt::format("external data in '{}': {}", location, why));
+  };
+  const fs::path relative(location);
+  if (location.empty()) return refuse("no file is named");
+  if (location.find('\0') != std::string::npos) return refuse("the path has a zero byte");
+  if (relative.is_absolute()) return refuse("the path must be relative to the model's folder");
+  if (std::find(relative.begin(), relative.end(), fs::path("..")) != relative.end()) {
+    return refuse("the path must not contain '..'");
+  }
+  std::error_code failed;
+  const fs::path folder = fs::canonical(folder_, failed);
+  if (failed) return refuse(fmt::format("the model's folder: {}", failed.message()));
+  const fs::path path = fs::canonical(folder / relative, failed);
+  if (failed) return refuse(failed.message());
+  if (!is_inside(path, folder)) return refuse("a symbolic link leads out of the model's folder");
+  if (!fs::is_regular_file(path, failed)) return refuse("not a regular file");
+  const auto size = fs::file_size(path, failed);
+  if (failed) return refuse(failed.message());
+  return files_.emplace(location, File{(folder_ / relative).lexically_normal().string(), size}).first->second;
+}
+
+Result<ir::TensorData> ExternalData::locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes,
+                                            const Location& where) {
+  std::string location;
+  uint64_t offset = 0;
+  uint64_t length = bytes;
+  for (const auto& entry : tensor.external_data()) {
+    if (entry.key() == "location") location = entry.value();
+    if (entry.key() == "offset") {
+      RANNC_ASSIGN(offset, unsigned_integer("offset", entry.value(), where));
+    }
+    if (entry.key() == "length") {
+      RANNC_ASSIGN(length, unsigned_integer("length", entry.value(), where));
+    }
+  }
+  RANNC_ASSIGN(const File file, find(location, where));
+  if (length != bytes) {
+    return error(where, fmt::format("external data in '{}': length {}, but type and shape need {} bytes", location, length,
+                                    bytes));
+  }
+  if (offset > file.size || length > file.size - offset) {
+    return error(where, fmt::format("external data in '{}': {} bytes at offset {}, but the file has {}", location, length,
+                                    offset, file.size));
+  }
+  return ir::TensorData::in_file(file.path, offset, length);
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,35 @@
+/// Finds tensors that a model keeps in files beside it, confined to the model's folder.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "ir/diagnostic.h"
+#include "ir/type.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// The external files of one model. Nothing is opened for reading or allocated before all is checked.
+class ExternalData {
+ public:
+  explicit ExternalData(const std::filesystem::path& model);
+  /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that leaves
+  /// the model's folder by a symbolic link, anything but a regular file, offset or length that is no non-negative
+  /// integer, a length other than `bytes`, a range beyond the file's end.
+  Result<ir::TensorData> locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes, const Location& where);
+
+ private:
+  struct File {
+    std::string path;
+    uint64_t size = 0;
+  };
+  Result<File> find(const std::string& location, const Location& where);
+
+  std::filesystem::path folder_;
+  std::map<std::string, File> files_;  ///< by location, as found before
+};
+
+}  // namespace rannc::frontend

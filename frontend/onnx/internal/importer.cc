@@ -1,0 +1,322 @@
+#include "frontend/onnx/internal/importer.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/scan.h"
+#include "frontend/onnx/internal/translators.h"
+#include "onnx/checker.h"
+#include "onnx/defs/schema.h"
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::AttributeProto;
+using ONNX_NAMESPACE::FunctionProto;
+using ONNX_NAMESPACE::ModelProto;
+using ONNX_NAMESPACE::NodeProto;
+using ONNX_NAMESPACE::TensorProto;
+using ONNX_NAMESPACE::ValueInfoProto;
+
+namespace {
+
+/// The names of one body: the model's graph, or one call of a function.
+struct Scope {
+  const Opsets& opsets;
+  std::string prefix;                                         ///< of nodes and values inside
+  std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
+  std::unordered_map<std::string, ValueId> values;        ///< invalid: made by a node, but not supported
+  int depth = 0;
+};
+
+constexpr int kMaxDepth = 100;
+
+/// Attributes of a call, and the defaults of those it leaves out.
+using Arguments = std::unordered_map<std::string, const AttributeProto*>;
+
+/// `node` with references to the function's attributes replaced by what the caller gave.
+NodeProto substitute_attributes(const NodeProto& node, const Arguments& arguments) {
+  NodeProto copy = node;
+  copy.clear_attribute();
+  for (const AttributeProto& attribute : node.attribute()) {
+    if (attribute.ref_attr_name().empty()) {
+      *copy.add_attribute() = attribute;
+      continue;
+    }
+    const auto given = arguments.find(attribute.ref_attr_name());
+    if (given == arguments.end()) continue;
+    AttributeProto* const bound = copy.add_attribute();
+    *bound = *given->second;
+    bound->set_name(attribute.name());
+  }
+  return copy;
+}
+
+Arguments arguments_of(const FunctionProto& function, const NodeProto& call) {
+  Arguments arguments;
+  for (const AttributeProto& attribute : function.attribute_proto()) arguments[attribute.name()] = &attribute;
+  for (const AttributeProto& attribute : call.attribute()) arguments[attribute.name()] = &attribute;
+  return arguments;
+}
+
+class Importer {
+ public:
+  Importer(const ModelProto& model, const std::string& file, const ImportOptions& options)
+      : model_(model), file_(file), options_(options), external_(file), source_{file, &external_} {}
+
+  Result<ir::Graph> run() {
+    if (!model_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
+    if (model_.graph().sparse_initializer_size() > 0) {
+      return error(Location{file_, 0, 0, model_.graph().sparse_initializer(0).values().name()},
+                   "sparse initializers are not supported");
+    }
+    RANNC_ASSIGN(const Opsets opsets, read_opsets(model_, Location{file_}));
+    RANNC_ASSIGN(functions_, Functions::read(model_, file_));
+    RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+    Scope scope{opsets, "", {}, {}, 0};
+    graph_.set_name(model_.graph().name());
+    RANNC_TRY(add_inputs(scope));
+    RANNC_TRY(add_initializers(scope));
+    for (const NodeProto& node : model_.graph().node()) RANNC_TRY(add_node(scope, node));
+    RANNC_TRY(add_outputs(scope));
+    return std::move(graph_);
+  }
+
+ private:
+  Location at(const Scope& scope, const NodeProto& node) const {
+    return {file_, 0, 0, scope.prefix + node_name(node)};
+  }
+
+  Result<void> define(Scope& scope, const std::string& name, ValueId value, const Location& where) {
+    if (scope.values.emplace(name, value).second) return {};
+    return error(where, fmt::format("'{}' is defined twice", name));
+  }
+
+  Result<ValueId> look_up(const Scope& scope, const std::string& name, const Location& where) const {
+    const auto found = scope.values.find(name);
+    if (found == scope.values.end()) return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
+    if (!found->second.valid()) {
+      return error(where, fmt::format("'{}' is read, but this output of its node is not supported", name));
+    }
+    return found->second;
+  }
+
+  /// Up to version 3 of the format initializers are inputs too, with a default nobody overrides.
+  Result<void> add_inputs(Scope& scope) {
+    std::unordered_set<std::string_view> initialized;
+    for (const TensorProto& tensor : model_.graph().initializer()) initialized.insert(tensor.name());
+    std::vector<const ValueInfoProto*> inputs;
+    for (const ValueInfoProto& input : model_.graph().input()) {
+      if (!initialized.contains(input.name())) inputs.push_back(&input);
+    }
+    RANNC_ASSIGN(InputTypes types, read_input_types(inputs, options_, file_));
+    graph_.set_batch_symbol(types.batch_symbol);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& name = inputs[i]->name();
+      if (name.empty()) return error(Location{file_}, fmt::format("input {} has no name", i));
+      const ValueId value = graph_.add_value(ir::ValueKind::kInput, name, std::move(types.types[i]));
+      graph_.add_input(value);
+      RANNC_TRY(define(scope, name, value, Location{file_, 0, 0, name}));
+    }
+    return {};
+  }
+
+  Result<void> add_initializers(Scope& scope) {
+    for (const TensorProto& proto : model_.graph().initializer()) {
+      const Location where{file_, 0, 0, proto.name()};
+      if (proto.name().empty()) return error(where, "an initializer has no name");
+      RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
+      const ValueId value = graph_.add_value(ir::ValueKind::kConstant, proto.name(), std::move(tensor.type),
+                                                 std::move(tensor.data));
+      RANNC_TRY(define(scope, proto.name(), value, where));
+    }
+    return {};
+  }
+
+  Result<void> add_outputs(const Scope& scope) {
+    for (const ValueInfoProto& output : model_.graph().output()) {
+      RANNC_ASSIGN(const ValueId value, look_up(scope, output.name(), Location{file_, 0, 0, output.name()}));
+      graph_.add_output(value);
+    }
+    if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");
+    return {};
+  }
+
+  Result<Node::Wiring> wire(const Scope& scope, const NodeProto& node) const {
+    Node::Wiring wiring;
+    for (const std::string& input : node.input()) {
+      ValueId value;
+      if (!input.empty()) {
+        RANNC_ASSIGN(value, look_up(scope, input, at(scope, node)));
+      }
+      wiring.operands.push_back(value);
+    }
+    for (const std::string& output : node.output()) {
+      const auto outside = scope.output_names.find(output);
+      wiring.output_names.push_back(output.empty()                         ? output
+                                    : outside == scope.output_names.end() ? scope.prefix + output
+                                                                          : outside->second);
+    }
+    return wiring;
+  }
+
+  Result<void> define_outputs(Scope& scope, const NodeProto& node, const std::vector<ValueId>& values) {
+    for (int i = 0; i < node.output_size(); ++i) {
+      if (node.output(i).empty()) continue;
+      RANNC_TRY(define(scope, node.output(i), values[static_cast<size_t>(i)], at(scope, node)));
+    }
+    return {};
+  }
+
+  Result<void> add_node(Scope& scope, const NodeProto& node) {
+    if (scope.depth > kMaxDepth) return error(at(scope, node), "functions are nested too deep");
+    if (const FunctionProto* const function = functions_.find(node)) {
+      RANNC_ASSIGN(const Opsets opsets, read_opsets(*function, at(scope, node)));
+      return call(scope, node, *function, opsets);
+    }
+    const auto opset = scope.opsets.find(domain_of(node.domain()));
+    if (opset == scope.opsets.end()) {
+      return error(at(scope, node), fmt::format("no version of the operator set '{}' is imported", node.domain()));
+    }
+    RANNC_TRY(check_node(scope, node));
+    const Translate translate =
+        domain_of(node.domain()).empty() ? find_translator(node.op_type(), opset->second) : nullptr;
+    if (!translate) return call_schema(scope, node, opset->second);
+    RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
+    Node view(graph_, node, opset->second, at(scope, node), std::move(wiring), source_);
+    translate(view);
+    if (view.failure()) return Diagnostic(*view.failure());
+    return define_outputs(scope, node, view.outputs());
+  }
+
+  /// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands.
+  Result<void> check_node(const Scope& scope, const NodeProto& node) const {
+    ONNX_NAMESPACE::checker::CheckerContext context;
+    context.set_ir_version(static_cast<int>(ONNX_NAMESPACE::Version::IR_VERSION));
+    std::unordered_map<std::string, int> imports(scope.opsets.begin(), scope.opsets.end());
+    if (const auto standard = imports.find(""); standard != imports.end()) imports["ai.onnx"] = standard->second;
+    context.set_opset_imports(std::move(imports));
+    try {
+      ONNX_NAMESPACE::checker::check_node(node, context, ONNX_NAMESPACE::checker::LexicalScopeContext());
+    } catch (const std::exception& failure) {
+      const std::string_view what = failure.what();
+      return error(at(scope, node), fmt::format("not a valid {}: {}", node.op_type(), what.substr(0, what.find('\n'))));
+    }
+    return {};
+  }
+
+  /// An operator that ONNX defines by other operators, perhaps depending on the types of its operands.
+  Result<void> call_schema(Scope& scope, const NodeProto& node, int opset) {
+    const auto* const schema =
+        ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
+    FunctionProto body;
+    bool built = false;
+    try {
+      if (schema && schema->HasContextDependentFunction()) {
+        RANNC_ASSIGN(const std::vector<ONNX_NAMESPACE::TypeProto> types, operand_types(scope, node));
+        const ONNX_NAMESPACE::FunctionBodyBuildContextImpl context(node, types);
+        built = schema->BuildContextDependentFunction(context, body, opset);
+      }
+      if (const auto* const fixed = !built && schema ? schema->GetFunction(opset) : nullptr) {
+        body = *fixed;
+        built = true;
+      }
+    } catch (const std::exception& failure) {
+      return error(at(scope, node), fmt::format("{}: {}", node.op_type(), failure.what()));
+    }
+    if (!built) return error(at(scope, node), fmt::format("no translation for operator {}", node.op_type()));
+    Opsets opsets{{"", opset}};
+    for (const auto& entry : body.opset_import()) {
+      if (domain_of(entry.domain()).empty()) opsets[""] = static_cast<int>(entry.version());
+    }
+    return call(scope, node, body, opsets);
+  }
+
+  Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope, const NodeProto& node) const {
+    std::vector<ONNX_NAMESPACE::TypeProto> types;
+    for (const std::string& input : node.input()) {
+      ONNX_NAMESPACE::TypeProto& type = types.emplace_back();
+      if (input.empty()) continue;
+      RANNC_ASSIGN(const ValueId value, look_up(scope, input, at(scope, node)));
+      const ir::ValueType& known = graph_.type(value);
+      type.mutable_tensor_type()->set_elem_type(onnx_element_type(known.dtype));
+      if (!known.shape) continue;
+      auto* const shape = type.mutable_tensor_type()->mutable_shape();
+      for (const ir::Dim& dim : *known.shape) {
+        if (dim.is_constant()) {
+          shape->add_dim()->set_dim_value(dim.constant());
+        } else {
+          shape->add_dim()->set_dim_param(dim.str());
+        }
+      }
+    }
+    return types;
+  }
+
+  /// Translates the body of a function in a scope of its own.
+  Result<void> call(Scope& scope, const NodeProto& node, const FunctionProto& function, const Opsets& opsets) {
+    const Location where = at(scope, node);
+    RANNC_ASSIGN(const Node::Wiring wiring, wire(scope, node));
+    if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
+      return error(where, fmt::format("{} has {} operands and {} outputs, its function takes {} and makes {}",
+                                      node.op_type(), node.input_size(), node.output_size(), function.input_size(),
+                                      function.output_size()));
+    }
+    Scope inner{opsets, where.node + "/", {}, {}, scope.depth + 1};
+    for (int i = 0; i < function.input_size(); ++i) {
+      const auto index = static_cast<size_t>(i);
+      const ValueId given = index < wiring.operands.size() ? wiring.operands[index] : ValueId();
+      if (given.valid()) {
+        RANNC_TRY(define(inner, function.input(i), given, where));
+      } else {
+        absent_.insert(where.node + "/" + function.input(i));
+      }
+    }
+    for (int i = 0; i < node.output_size(); ++i) {
+      inner.output_names.emplace(function.output(i), wiring.output_names[static_cast<size_t>(i)]);
+    }
+    const Arguments arguments = arguments_of(function, node);
+    for (const NodeProto& part : function.node()) {
+      RANNC_TRY(add_node(inner, without_absent(inner, substitute_attributes(part, arguments))));
+    }
+    std::vector<ValueId> results;
+    for (int i = 0; i < node.output_size(); ++i) {
+      ValueId value;
+      if (!node.output(i).empty()) {
+        RANNC_ASSIGN(value, look_up(inner, function.output(i), where));
+      }
+      results.push_back(value);
+    }
+    return define_outputs(scope, node, results);
+  }
+
+  /// Operands that stand for optional inputs which the caller left out are absent themselves.
+  NodeProto without_absent(const Scope& scope, NodeProto node) const {
+    for (std::string& input : *node.mutable_input()) {
+      if (!input.empty() && absent_.contains(scope.prefix + input)) input.clear();
+    }
+    return node;
+  }
+
+  const ModelProto& model_;
+  const std::string& file_;
+  const ImportOptions& options_;
+  ExternalData external_;
+  Node::Source source_;
+  Functions functions_;
+  ir::Graph graph_;
+  std::unordered_set<std::string> absent_;  ///< full names of formal inputs that a call leaves out
+};
+
+}  // namespace
+
+Result<ir::Graph> import_model(const ModelProto& model, const std::string& file, const ImportOptions& options) {
+  return Importer(model, file, options).run();
+}
+
+}  // namespace rannc::frontend

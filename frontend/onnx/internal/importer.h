@@ -1,0 +1,16 @@
+/// Turns a parsed model into a task graph.
+#pragma once
+
+#include <string>
+
+#include "frontend/onnx/import.h"
+#include "ir/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// The graph of a model that went through `note_data_ranges`; `file` is the path of its file.
+Result<ir::Graph> import_model(const ONNX_NAMESPACE::ModelProto& model, const std::string& file,
+                               const ImportOptions& options);
+
+}  // namespace rannc::frontend

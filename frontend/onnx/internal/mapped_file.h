@@ -1,0 +1,27 @@
+/// A read-only view of a whole file.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+#include "ir/diagnostic.h"
+
+namespace rannc::frontend {
+
+/// Maps a regular file and unmaps it at the end. Movable, not copyable.
+class MappedFile {
+ public:
+  /// Errors: no such file, not a regular file, more than `max_bytes`.
+  static Result<MappedFile> open(const std::filesystem::path& path, uint64_t max_bytes);
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&&) = delete;
+  ~MappedFile();
+  std::string_view bytes() const { return bytes_; }
+
+ private:
+  explicit MappedFile(std::string_view bytes) : bytes_(bytes) {}
+  std::string_view bytes_;
+};
+
+}  // namespace rannc::frontend

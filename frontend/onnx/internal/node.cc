@@ -1,0 +1,155 @@
+#include "frontend/onnx/internal/node.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace rannc::frontend {
+
+namespace {
+
+bool keeps_the_number(std::string_view op) {
+  constexpr std::array kOps = {"core.cast", "core.identity", "core.reshape", "core.unsqueeze", "core.squeeze"};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
+
+}  // namespace
+
+Node::Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
+           const Source& source)
+    : graph_(graph),
+      proto_(proto),
+      opset_(opset),
+      where_(std::move(where)),
+      operands_(std::move(wiring.operands)),
+      names_(std::move(wiring.output_names)),
+      outputs_(names_.size()),
+      source_(source) {}
+
+ValueId Node::in(size_t index) {
+  if (!has(index)) fail(fmt::format("{} needs operand {}", op(), index));
+  return optional(index);
+}
+
+ValueId Node::optional(size_t index) const { return has(index) ? operands_[index] : ValueId(); }
+
+const ir::ValueType& Node::type(ValueId value) const {
+  static const ir::ValueType unknown;
+  return value.valid() ? graph_.type(value) : unknown;
+}
+
+const ir::Shape* Node::shape(ValueId value) {
+  if (!value.valid()) {
+    if (good()) fail(fmt::format("{} lacks an operand", op()));
+    return nullptr;
+  }
+  const auto& shape = graph_.type(value).shape;
+  if (!shape) fail(fmt::format("{} needs the rank of '{}', which is not known", op(), graph_.value(value).name));
+  return shape ? &*shape : nullptr;
+}
+
+int64_t Node::axis(int64_t axis, int64_t rank, bool end) {
+  const int64_t last = end ? rank : rank - 1;
+  if (axis < -rank || axis > last) {
+    fail(fmt::format("{}: axis {} is outside of [{}, {}]", op(), axis, -rank, last));
+    return 0;
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::optional<ir::Shape> Node::contents(ValueId value) const { return type(value).contents; }
+
+std::optional<std::vector<int64_t>> Node::integers(ValueId value) const {
+  const auto known = contents(value);
+  if (!known) return std::nullopt;
+  std::vector<int64_t> result;
+  for (const ir::Dim& element : *known) {
+    if (!element.is_constant()) return std::nullopt;
+    result.push_back(element.constant());
+  }
+  return result;
+}
+
+std::optional<double> Node::number(ValueId value) const {
+  while (value.valid()) {
+    const auto& found = graph_.value(value);
+    if (const auto known = integers(value); known && known->size() == 1) return static_cast<double>(known->front());
+    if (found.kind == ir::ValueKind::kConstant) {
+      return only_element(found.type, found.data);
+    }
+    if (found.kind != ir::ValueKind::kActivation || !keeps_the_number(graph_.op(found.producer).name)) break;
+    value = graph_.inputs(found.producer)[0];
+  }
+  return std::nullopt;
+}
+
+std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> operands,
+                                   ir::Attributes attributes, std::span<const std::string> names) {
+  if (!good()) return {};
+  const ir::OpInfo& info = ir::core(op);
+  RANNC_CHECK(operands.size() >= info.min_inputs && operands.size() <= info.max_inputs)
+      << proto_.op_type() << " -> " << info.name << ": " << operands.size() << " operands";
+  const TaskId task = graph_.add_task(info, operands, std::move(attributes), names, where_);
+  if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
+    failure_ = typed.diagnostic();
+    return {};
+  }
+  const auto made = graph_.outputs(task);
+  return {made.begin(), made.end()};
+}
+
+ValueId Node::emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
+  const std::string stem = names_.empty() || names_[0].empty() ? this->op() : names_[0];
+  const std::array names = {fmt::format("{}.{}", stem, op)};
+  const auto made = add(op, operands, std::move(attributes), names);
+  return made.empty() ? ValueId() : made[0];
+}
+
+ValueId Node::emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
+  return emit(op, std::span(operands.begin(), operands.size()), std::move(attributes));
+}
+
+void Node::result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
+  const std::array names = {names_.empty() ? std::string() : names_[0]};
+  const auto made = add(op, operands, std::move(attributes), names);
+  if (!made.empty()) bind(0, made[0]);
+}
+
+void Node::result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
+  result(op, std::span(operands.begin(), operands.size()), std::move(attributes));
+}
+
+void Node::results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
+  const auto made = add(op, std::span(operands.begin(), operands.size()), std::move(attributes), names_);
+  for (size_t i = 0; i < made.size(); ++i) bind(i, made[i]);
+}
+
+void Node::constant(Tensor tensor) {
+  if (!good() || !wants(0)) return;
+  outputs_[0] =
+      graph_.add_value(ir::ValueKind::kConstant, names_[0], std::move(tensor.type), std::move(tensor.data));
+}
+
+ValueId Node::scalar(double value, ir::DType dtype) {
+  const ir::Attribute number = ir::is_float(dtype) ? ir::Attribute(value) : ir::Attribute(ir::Dim(whole(value)));
+  return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
+}
+
+void Node::bind(size_t output, ValueId value) {
+  if (output < outputs_.size()) outputs_[output] = value;
+}
+
+void Node::fail(std::string message) {
+  if (!failure_) failure_ = error(where_, std::move(message));
+}
+
+int64_t whole(double value) {
+  constexpr double kMost = 9.2e18;
+  return static_cast<int64_t>(std::clamp(std::isnan(value) ? 0 : value, -kMost, kMost));
+}
+
+ir::Shape list(std::span<const int64_t> values) { return {values.begin(), values.end()}; }
+
+}  // namespace rannc::frontend

@@ -1,0 +1,122 @@
+/// One ONNX node as its translator sees it.
+#pragma once
+
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "frontend/onnx/internal/tensor.h"
+#include "ir/graph.h"
+#include "ir/op.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
+/// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is dropped.
+class Node {
+ public:
+  /// Where constants of attributes are read from.
+  struct Source {
+    std::string model;
+    ExternalData* external;
+  };
+  struct Wiring {
+    std::vector<ValueId> operands;      ///< invalid: absent
+    std::vector<std::string> output_names;  ///< empty: not wanted
+  };
+  Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
+       const Source& source);
+
+  int opset() const { return opset_; }
+  const std::string& op() const { return proto_.op_type(); }
+
+  // --- operands
+  size_t input_count() const { return operands_.size(); }
+  bool has(size_t index) const { return index < operands_.size() && operands_[index].valid(); }
+  ValueId in(size_t index);              ///< an error where absent
+  ValueId optional(size_t index) const;  ///< invalid where absent
+  ir::DType dtype(ValueId value) const { return type(value).dtype; }
+  const ir::ValueType& type(ValueId value) const;
+  /// The shape, or null and an error where the rank is not known.
+  const ir::Shape* shape(ValueId value);
+  /// `axis` counted from the front; an error where it is outside of [-rank, rank), or ONNX's [-rank, rank] with `end`.
+  int64_t axis(int64_t axis, int64_t rank, bool end = false);
+
+  // --- what is known of operands before the model runs
+  /// Elements of an integer or boolean value of rank 0 or 1.
+  std::optional<ir::Shape> contents(ValueId value) const;
+  /// The same where all are plain integers.
+  std::optional<std::vector<int64_t>> integers(ValueId value) const;
+  /// The only element of a constant, seen through casts and changes of shape.
+  std::optional<double> number(ValueId value) const;
+
+  // --- attributes
+  bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
+  int64_t integer(std::string_view name, int64_t otherwise) const;
+  double number(std::string_view name, double otherwise) const;
+  std::string text(std::string_view name, std::string_view otherwise) const;
+  std::vector<int64_t> integers(std::string_view name) const;  ///< empty where absent
+  std::vector<double> numbers(std::string_view name) const;    ///< empty where absent
+  /// A tensor attribute; an error where it is absent or cannot be read.
+  std::optional<Tensor> tensor(std::string_view name);
+  /// Axes of an operator that took them from attribute `axes` and takes them from operand `index` since opset `since`.
+  /// Nothing where neither is given; an error where the operand is not known.
+  std::optional<std::vector<int64_t>> axes(size_t index, int since);
+
+  // --- outputs
+  size_t output_count() const { return names_.size(); }
+  bool wants(size_t output) const { return output < names_.size() && !names_[output].empty(); }
+  /// Outputs as bound; invalid where the translator has no value for one.
+  const std::vector<ValueId>& outputs() const { return outputs_; }
+  const std::string& output_name(size_t output) const { return names_[output]; }
+
+  // --- building
+  /// A task of one output, under a name derived from the node's.
+  ValueId emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
+  ValueId emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
+  /// A task of one output, which is the node's first.
+  void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
+  void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
+  /// A task whose outputs are all of the node's.
+  void results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
+  /// A constant as the node's first output.
+  void constant(Tensor tensor);
+  /// A scalar constant of that type.
+  ValueId scalar(double value, ir::DType dtype);
+  /// An existing value as the node's output.
+  void bind(size_t output, ValueId value);
+
+  void fail(std::string message);
+  const std::optional<Diagnostic>& failure() const { return failure_; }
+  /// A number that no other node of the graph has.
+  int64_t ordinal() const { return graph_.task_count(); }
+  /// `emit` has something to build on: no failure so far.
+  bool good() const { return !failure_; }
+
+ private:
+  const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
+  std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                               std::span<const std::string> names);
+
+  ir::Graph& graph_;
+  const ONNX_NAMESPACE::NodeProto& proto_;
+  int opset_;
+  Location where_;
+  std::vector<ValueId> operands_;
+  std::vector<std::string> names_;
+  std::vector<ValueId> outputs_;
+  const Source& source_;
+  std::optional<Diagnostic> failure_;
+};
+
+/// The nearest 64-bit integer towards zero, within the range of what fits.
+int64_t whole(double value);
+
+/// A list of plain integers as an attribute.
+ir::Shape list(std::span<const int64_t> values);
+
+}  // namespace rannc::frontend

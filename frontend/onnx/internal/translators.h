@@ -1,0 +1,38 @@
+/// The table from ONNX operators to the functions that translate them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace rannc::frontend {
+
+class Node;
+
+/// Emits the core operators of one node and binds its outputs; failures latch in the node.
+using Translate = void (*)(Node& node);
+
+/// One ONNX operator of the default domain over a range of opsets. Versions between two changes of an operator that
+/// do not matter to us share an entry; differences that are small are settled inside the function by `node.opset()`.
+struct Translator {
+  std::string_view op;
+  int since = 7, until = 27;  ///< both inclusive
+  Translate translate;
+};
+
+/// One table per family, `ops/<family>.cc`.
+std::span<const Translator> constant_translators();
+std::span<const Translator> convolution_translators();
+std::span<const Translator> elementwise_translators();
+std::span<const Translator> index_translators();
+std::span<const Translator> linear_translators();
+std::span<const Translator> loss_translators();
+std::span<const Translator> normalize_translators();
+std::span<const Translator> pooling_translators();
+std::span<const Translator> random_translators();
+std::span<const Translator> reduce_translators();
+std::span<const Translator> shape_translators();
+
+/// The translator of an operator of the default domain, or null.
+Translate find_translator(std::string_view op, int opset);
+
+}  // namespace rannc::frontend

@@ -1,0 +1,85 @@
+/// Translates ONNX operators that make constants.
+#include <cstring>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+template <class Stored, class Given>
+ir::TensorData stored(std::span<const Given> values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(Stored));
+  for (size_t i = 0; i < values.size(); ++i) {
+    const auto value = static_cast<Stored>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(Stored), &value, sizeof(Stored));
+  }
+  return ir::TensorData::in_memory(std::move(bytes));
+}
+
+Tensor integers(std::span<const int64_t> values, ir::Shape shape) {
+  Tensor tensor{{ir::DType::kI64, std::move(shape), {}, {}}, stored<int64_t>(values)};
+  constexpr size_t kMaxContents = 64;
+  if (values.size() <= kMaxContents) tensor.type.contents = list(values);
+  return tensor;
+}
+
+Tensor numbers(std::span<const double> values, ir::Shape shape) {
+  return {{ir::DType::kF32, std::move(shape), {}, {}}, stored<float>(values)};
+}
+
+void constant(Node& node) {
+  if (node.has_attribute("value")) {
+    auto tensor = node.tensor("value");
+    if (tensor) node.constant(*std::move(tensor));
+    return;
+  }
+  if (node.has_attribute("value_int")) {
+    const int64_t value[] = {node.integer("value_int", 0)};
+    return node.constant(integers(value, {}));
+  }
+  if (node.has_attribute("value_ints")) {
+    const auto values = node.integers("value_ints");
+    return node.constant(integers(values, {static_cast<int64_t>(values.size())}));
+  }
+  if (node.has_attribute("value_float")) {
+    const double value[] = {node.number("value_float", 0.0)};
+    return node.constant(numbers(value, {}));
+  }
+  if (node.has_attribute("value_floats")) {
+    const auto values = node.numbers("value_floats");
+    return node.constant(numbers(values, {static_cast<int64_t>(values.size())}));
+  }
+  node.fail("Constant: sparse tensors and strings are not supported");
+}
+
+/// A float32 zero where no value is given.
+void constant_of_shape(Node& node) {
+  const ValueId sizes = node.in(0);
+  ir::Attribute value = 0.0;
+  ir::DType dtype = ir::DType::kF32;
+  if (node.has_attribute("value")) {
+    const auto tensor = node.tensor("value");
+    if (!tensor) return;
+    dtype = tensor->type.dtype;
+    const auto number = only_element(tensor->type, tensor->data);
+    if (!number) return node.fail("ConstantOfShape needs a value of one element");
+    value = *number;
+    if (tensor->type.contents) value = tensor->type.contents->front();
+  }
+  const auto shape = node.contents(sizes);
+  if (shape) return node.result("full", {}, {{"shape", *shape}, {"value", value}, {"dtype", dtype}});
+  node.result("full", {sizes}, {{"value", value}, {"dtype", dtype}});
+}
+
+constexpr Translator kTable[] = {
+    {"Constant", 7, 27, constant},
+    {"ConstantOfShape", 9, 27, constant_of_shape},
+};
+
+}  // namespace
+
+std::span<const Translator> constant_translators() { return kTable; }
+
+}  // namespace rannc::frontend

@@ -1,0 +1,270 @@
+/// Translates elementwise ONNX operators.
+#include <array>
+#include <cmath>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// An operator of one operand whose core operator is `name`.
+template <const char* name>
+void unary(Node& node) {
+  node.result(name, {node.in(0)});
+}
+
+template <const char* name>
+void binary(Node& node) {
+  node.result(name, {node.in(0), node.in(1)});
+}
+
+/// Any number of operands, folded from the left.
+template <const char* name>
+void variadic(Node& node) {
+  ValueId sum = node.in(0);
+  if (node.input_count() == 1) return node.result("identity", {sum});
+  for (size_t i = 1; i + 1 < node.input_count(); ++i) sum = node.emit(name, {sum, node.in(i)});
+  node.result(name, {sum, node.in(node.input_count() - 1)});
+}
+
+void mean(Node& node) {
+  ValueId sum = node.in(0);
+  for (size_t i = 1; i < node.input_count(); ++i) sum = node.emit("add", {sum, node.in(i)});
+  node.result("div", {sum, node.scalar(static_cast<double>(node.input_count()), node.dtype(sum))});
+}
+
+/// ONNX divides integers towards zero.
+void div(Node& node) {
+  const ValueId a = node.in(0);
+  ir::Attributes attributes;
+  if (!ir::is_float(node.dtype(a))) attributes.set("rounding", std::string("trunc"));
+  node.result("div", {a, node.in(1)}, std::move(attributes));
+}
+
+/// Sign of the divisor, or of the dividend with `fmod`.
+void mod(Node& node) {
+  const ValueId a = node.in(0), b = node.in(1);
+  if (node.integer("fmod", 0) == 0) return node.result("mod", {a, b});
+  const ValueId quotient = node.emit("div", {a, b}, {{"rounding", std::string("trunc")}});
+  node.result("sub", {a, node.emit("mul", {quotient, b})});
+}
+
+/// The exponent may have another type than base and result.
+void pow(Node& node) {
+  const ValueId base = node.in(0);
+  ValueId exponent = node.in(1);
+  if (node.dtype(exponent) != node.dtype(base) && ir::is_float(node.dtype(base))) {
+    exponent = node.emit("cast", {exponent}, {{"dtype", node.dtype(base)}});
+  }
+  node.result("pow", {base, exponent});
+}
+
+void cast(Node& node) {
+  const auto dtype = element_type(static_cast<int>(node.integer("to", 0)));
+  if (!dtype) {
+    return node.fail("Cast to " + element_type_name(static_cast<int>(node.integer("to", 0))) + " is not supported");
+  }
+  node.result("cast", {node.in(0)}, {{"dtype", *dtype}});
+}
+
+void cast_like(Node& node) { node.result("cast", {node.in(0)}, {{"dtype", node.dtype(node.in(1))}}); }
+
+/// Bounds were attributes before opset 11 and may be computed since.
+void clip(Node& node) {
+  const ValueId x = node.in(0);
+  ir::Attributes attributes;
+  constexpr std::array kBounds = {"min", "max"};
+  std::array<ValueId, 2> computed;
+  for (size_t i = 0; i < kBounds.size(); ++i) {
+    if (node.opset() < 11) {
+      if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
+    } else if (node.has(i + 1)) {
+      const auto bound = node.number(node.in(i + 1));
+      if (bound) {
+        attributes.set(kBounds[i], *bound);
+      } else {
+        computed[i] = node.in(i + 1);
+      }
+    }
+  }
+  const bool low = computed[0].valid(), high = computed[1].valid();
+  if (!low && !high) return node.result("clamp", {x}, std::move(attributes));
+  ValueId y = attributes.empty() ? x : node.emit("clamp", {x}, std::move(attributes));
+  if (low && high) y = node.emit("maximum", {y, computed[0]});
+  node.result(high ? "minimum" : "maximum", {y, computed[high ? 1 : 0]});
+}
+
+void gelu(Node& node) {
+  node.result("gelu", {node.in(0)}, {{"approximate", node.text("approximate", "none")}});
+}
+void leaky_relu(Node& node) { node.result("leaky_relu", {node.in(0)}, {{"alpha", node.number("alpha", 0.01)}}); }
+void elu(Node& node) { node.result("elu", {node.in(0)}, {{"alpha", node.number("alpha", 1.0)}}); }
+
+/// max(0, min(1, alpha x + beta)); the file's alpha is not ATen's exact 1/6.
+void hard_sigmoid(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId scaled = node.emit("mul", {x, node.scalar(node.number("alpha", 0.2f), node.dtype(x))});
+  const ValueId shifted = node.emit("add", {scaled, node.scalar(node.number("beta", 0.5), node.dtype(x))});
+  node.result("clamp", {shifted}, {{"min", 0.0}, {"max", 1.0}});
+}
+
+/// Positive and negative infinity can be asked for apart.
+void is_inf(Node& node) {
+  const ValueId x = node.in(0);
+  const bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
+  if (positive && negative) return node.result("isinf", {x});
+  const double bound = positive ? HUGE_VAL : -HUGE_VAL;
+  if (!positive && !negative) return node.result("ne", {x, node.emit("identity", {x})});
+  node.result("eq", {x, node.scalar(bound, node.dtype(x))});
+}
+
+void prelu(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId zero = node.scalar(0, node.dtype(x));
+  const ValueId negative = node.emit("mul", {node.emit("minimum", {x, zero}), node.in(1)});
+  node.result("add", {node.emit("relu", {x}), negative});
+}
+
+void softsign(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId one = node.scalar(1, node.dtype(x));
+  node.result("div", {x, node.emit("add", {node.emit("abs", {x}), one})});
+}
+
+void tan(Node& node) {
+  const ValueId x = node.in(0);
+  node.result("div", {node.emit("sin", {x}), node.emit("cos", {x})});
+}
+
+/// x * tanh(softplus(x)).
+void mish(Node& node) {
+  const ValueId x = node.in(0);
+  node.result("mul", {x, node.emit("tanh", {node.emit("softplus", {x})})});
+}
+
+/// x * sigmoid(alpha x).
+void swish(Node& node) {
+  const ValueId x = node.in(0);
+  const double alpha = node.number("alpha", 1.0);
+  if (alpha == 1) return node.result("silu", {x});
+  const ValueId scaled = node.emit("mul", {x, node.scalar(alpha, node.dtype(x))});
+  node.result("mul", {x, node.emit("sigmoid", {scaled})});
+}
+
+/// gamma * (x > 0 ? x : alpha (e^x - 1)).
+void selu(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId gamma = node.scalar(node.number("gamma", 1.05070102214813232421875), node.dtype(x));
+  const double alpha = node.number("alpha", 1.67326319217681884765625);
+  node.result("mul", {node.emit("elu", {x}, {{"alpha", alpha}}), gamma});
+}
+
+/// max(0, x) + min(0, alpha (e^(x/alpha) - 1)) = alpha * elu(x / alpha).
+void celu(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId alpha = node.scalar(node.number("alpha", 1.0), node.dtype(x));
+  node.result("mul", {node.emit("elu", {node.emit("div", {x, alpha})}), alpha});
+}
+
+#define CORE_NAME(name) constexpr char k_##name[] = #name
+CORE_NAME(abs);
+CORE_NAME(add);
+CORE_NAME(ceil);
+CORE_NAME(cos);
+CORE_NAME(eq);
+CORE_NAME(erf);
+CORE_NAME(exp);
+CORE_NAME(floor);
+CORE_NAME(ge);
+CORE_NAME(gt);
+CORE_NAME(hardswish);
+CORE_NAME(identity);
+CORE_NAME(isnan);
+CORE_NAME(le);
+CORE_NAME(log);
+CORE_NAME(logical_and);
+CORE_NAME(logical_not);
+CORE_NAME(logical_or);
+CORE_NAME(logical_xor);
+CORE_NAME(lt);
+CORE_NAME(maximum);
+CORE_NAME(minimum);
+CORE_NAME(mul);
+CORE_NAME(neg);
+CORE_NAME(reciprocal);
+CORE_NAME(relu);
+CORE_NAME(sigmoid);
+CORE_NAME(sign);
+CORE_NAME(sin);
+CORE_NAME(softplus);
+CORE_NAME(sqrt);
+CORE_NAME(sub);
+CORE_NAME(tanh);
+#undef CORE_NAME
+
+void where(Node& node) { node.result("where", {node.in(0), node.in(1), node.in(2)}); }
+
+constexpr Translator kTable[] = {
+    {"Abs", 7, 27, unary<k_abs>},
+    {"Add", 7, 27, binary<k_add>},
+    {"And", 7, 27, binary<k_logical_and>},
+    {"Cast", 7, 27, cast},
+    {"CastLike", 15, 27, cast_like},
+    {"Ceil", 7, 27, unary<k_ceil>},
+    {"Celu", 12, 27, celu},
+    {"Clip", 7, 27, clip},
+    {"Cos", 7, 27, unary<k_cos>},
+    {"Div", 7, 27, div},
+    {"Elu", 7, 27, elu},
+    {"Equal", 7, 27, binary<k_eq>},
+    {"Erf", 9, 27, unary<k_erf>},
+    {"Exp", 7, 27, unary<k_exp>},
+    {"Floor", 7, 27, unary<k_floor>},
+    {"Gelu", 20, 27, gelu},
+    {"Greater", 7, 27, binary<k_gt>},
+    {"GreaterOrEqual", 12, 27, binary<k_ge>},
+    {"HardSigmoid", 7, 27, hard_sigmoid},
+    {"HardSwish", 14, 27, unary<k_hardswish>},
+    {"Identity", 7, 27, unary<k_identity>},
+    {"IsInf", 10, 27, is_inf},
+    {"IsNaN", 9, 27, unary<k_isnan>},
+    {"LeakyRelu", 7, 27, leaky_relu},
+    {"Less", 7, 27, binary<k_lt>},
+    {"LessOrEqual", 12, 27, binary<k_le>},
+    {"Log", 7, 27, unary<k_log>},
+    {"Max", 7, 27, variadic<k_maximum>},
+    {"Mean", 7, 27, mean},
+    {"Min", 7, 27, variadic<k_minimum>},
+    {"Mish", 18, 27, mish},
+    {"Mod", 10, 27, mod},
+    {"Mul", 7, 27, binary<k_mul>},
+    {"Neg", 7, 27, unary<k_neg>},
+    {"Not", 7, 27, unary<k_logical_not>},
+    {"Or", 7, 27, binary<k_logical_or>},
+    {"Pow", 7, 27, pow},
+    {"PRelu", 7, 27, prelu},
+    {"Reciprocal", 7, 27, unary<k_reciprocal>},
+    {"Relu", 7, 27, unary<k_relu>},
+    {"Selu", 7, 27, selu},
+    {"Sigmoid", 7, 27, unary<k_sigmoid>},
+    {"Sign", 9, 27, unary<k_sign>},
+    {"Sin", 7, 27, unary<k_sin>},
+    {"Softplus", 7, 27, unary<k_softplus>},
+    {"Softsign", 7, 27, softsign},
+    {"Sqrt", 7, 27, unary<k_sqrt>},
+    {"Sub", 7, 27, binary<k_sub>},
+    {"Sum", 7, 27, variadic<k_add>},
+    {"Swish", 24, 27, swish},
+    {"Tan", 7, 27, tan},
+    {"Tanh", 7, 27, unary<k_tanh>},
+    {"Where", 9, 27, where},
+    {"Xor", 7, 27, binary<k_logical_xor>},
+};
+
+}  // namespace
+
+std::span<const Translator> elementwise_translators() { return kTable; }
+
+}  // namespace rannc::frontend

@@ -1,0 +1,46 @@
+/// Translates ONNX matrix products.
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+void matmul(Node& node) { node.result("matmul", {node.in(0), node.in(1)}); }
+
+ValueId scaled(Node& node, ValueId x, double factor) {
+  return factor == 1 ? x : node.emit("mul", {x, node.scalar(factor, node.dtype(x))});
+}
+
+/// alpha * A' B' + beta * C. A bias of rank 1 goes into the linear operator; anything else is added.
+void gemm(Node& node) {
+  ValueId a = node.in(0);
+  const ValueId b = node.in(1);
+  const double alpha = node.number("alpha", 1.0), beta = node.number("beta", 1.0);
+  if (node.integer("transA", 0) != 0) a = node.emit("permute", {a}, {{"dims", ir::Shape{1, 0}}});
+  const ir::Attributes layout = {{"layout", std::string(node.integer("transB", 0) != 0 ? "oi" : "io")}};
+  const bool has_bias = node.has(2) && beta != 0;
+  if (!has_bias && alpha == 1) return node.result("linear", {a, b}, layout);
+  if (has_bias && alpha == 1 && beta == 1) {
+    const ir::Shape* const bias = node.shape(node.in(2));
+    const ir::Shape* const weight = node.shape(b);
+    if (!bias || !weight) return;
+    if (weight->size() != 2) return node.fail("Gemm needs matrices of rank 2");
+    const ir::Dim& outputs = (*weight)[node.integer("transB", 0) != 0 ? 0 : 1];
+    if (bias->size() == 1 && (*bias)[0] == outputs) return node.result("linear", {a, b, node.in(2)}, layout);
+  }
+  const ValueId product = node.emit("linear", {a, b}, layout);
+  if (!has_bias) return node.result("mul", {product, node.scalar(alpha, node.dtype(product))});
+  node.result("add", {scaled(node, product, alpha), scaled(node, node.in(2), beta)});
+}
+
+constexpr Translator kTable[] = {
+    {"Gemm", 7, 27, gemm},
+    {"MatMul", 7, 27, matmul},
+};
+
+}  // namespace
+
+std::span<const Translator> linear_translators() { return kTable; }
+
+}  // namespace rannc::frontend

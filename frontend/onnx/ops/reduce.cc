@@ -1,0 +1,140 @@
+/// Translates ONNX reductions.
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// Axes and `keepdim` of a reduction; nothing where it is a no-op (or failed). `since`: opset that made axes an operand.
+std::optional<ir::Attributes> reduction(Node& node, int since) {
+  const auto axes = node.axes(1, since);
+  const ir::Shape* const from = node.shape(node.in(0));
+  if (!from) return std::nullopt;
+  const auto rank = static_cast<int64_t>(from->size());
+  std::vector<int64_t> normal;
+  for (const int64_t axis : axes.value_or(std::vector<int64_t>{})) normal.push_back(node.axis(axis, rank));
+  if (normal.empty()) {
+    if (node.integer("noop_with_empty_axes", 0) != 0) return std::nullopt;
+    normal.resize(from->size());
+    std::iota(normal.begin(), normal.end(), 0);
+  }
+  std::sort(normal.begin(), normal.end());
+  return ir::Attributes{{"axes", list(normal)}, {"keepdim", node.integer("keepdims", 1) != 0}};
+}
+
+template <const char* name, int since>
+void reduce(Node& node) {
+  if (auto attributes = reduction(node, since)) return node.result(name, {node.in(0)}, *std::move(attributes));
+  node.result("identity", {node.in(0)});
+}
+
+constexpr char kSum[] = "sum", kMean[] = "mean", kMax[] = "amax", kMin[] = "amin", kProd[] = "prod";
+
+void reduce_l1(Node& node) {
+  const ValueId terms = node.emit("abs", {node.in(0)});
+  const auto attributes = reduction(node, 18);
+  attributes ? node.result("sum", {terms}, *attributes) : node.result("identity", {terms});
+}
+
+ValueId sum_or_same(Node& node, ValueId terms) {
+  const auto attributes = reduction(node, 18);
+  return attributes ? node.emit("sum", {terms}, *attributes) : terms;
+}
+
+void reduce_l2(Node& node) {
+  const ValueId x = node.in(0);
+  node.result("sqrt", {sum_or_same(node, node.emit("mul", {x, x}))});
+}
+
+void reduce_sum_square(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId terms = node.emit("mul", {x, x});
+  const auto attributes = reduction(node, 18);
+  attributes ? node.result("sum", {terms}, *attributes) : node.result("identity", {terms});
+}
+
+void reduce_log_sum(Node& node) { node.result("log", {sum_or_same(node, node.in(0))}); }
+
+/// m + log(sum(exp(x - m))), m the maximum: exp does not overflow.
+void reduce_log_sum_exp(Node& node) {
+  const ValueId x = node.in(0);
+  auto attributes = reduction(node, 18);
+  if (!attributes) return node.result("identity", {x});
+  const bool keep = attributes->flag("keepdim");
+  const ir::Shape axes = *attributes->list("axes");
+  attributes->set("keepdim", true);
+  const ValueId top = node.emit("amax", {x}, *attributes);
+  const ValueId terms = node.emit("exp", {node.emit("sub", {x, top})});
+  const ValueId log = node.emit("log", {node.emit("sum", {terms}, *attributes)});
+  if (keep) return node.result("add", {log, top});
+  node.result("squeeze", {node.emit("add", {log, top})}, {{"axes", axes}});
+}
+
+/// The first of equal elements.
+void arg_extreme(Node& node, ValueId x) {
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  if (node.integer("select_last_index", 0) != 0) return node.fail(node.op() + " with select_last_index is not supported");
+  const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
+  node.result("argmax", {x}, {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}});
+}
+void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
+void arg_min(Node& node) { arg_extreme(node, node.emit("neg", {node.in(0)})); }
+
+/// Since opset 13 over one axis, the last by default.
+template <const char* name>
+void normalized_exponential(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(from->size()));
+  node.result(name, {x}, {{"axis", ir::Dim(axis)}});
+}
+
+/// Before opset 13 over all axes from `axis` (1 by default) on, as if they were one.
+template <const char* name>
+void flattened_exponential(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  const ir::Shape from = *known;
+  const auto rank = static_cast<int64_t>(from.size());
+  const int64_t axis = node.axis(node.integer("axis", 1), rank, true);
+  if (axis == rank - 1) return node.result(name, {x}, {{"axis", ir::Dim(axis)}});
+  ir::Shape flat(from.begin(), from.begin() + axis);
+  flat.push_back(ir::element_count(ir::Shape(from.begin() + axis, from.end())));
+  const ValueId rows = node.emit("reshape", {x}, {{"shape", flat}});
+  const ValueId y = node.emit(name, {rows}, {{"axis", ir::Dim(axis)}});
+  node.result("reshape", {y}, {{"shape", from}});
+}
+
+constexpr char kSoftmax[] = "softmax", kLogSoftmax[] = "log_softmax";
+
+constexpr Translator kTable[] = {
+    {"ArgMax", 7, 27, arg_max},
+    {"ArgMin", 7, 27, arg_min},
+    {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
+    {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
+    {"ReduceL1", 7, 27, reduce_l1},
+    {"ReduceL2", 7, 27, reduce_l2},
+    {"ReduceLogSum", 7, 27, reduce_log_sum},
+    {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
+    {"ReduceMax", 7, 27, reduce<kMax, 18>},
+    {"ReduceMean", 7, 27, reduce<kMean, 18>},
+    {"ReduceMin", 7, 27, reduce<kMin, 18>},
+    {"ReduceProd", 7, 27, reduce<kProd, 18>},
+    {"ReduceSum", 7, 27, reduce<kSum, 13>},
+    {"ReduceSumSquare", 7, 27, reduce_sum_square},
+    {"Softmax", 13, 27, normalized_exponential<kSoftmax>},
+    {"Softmax", 7, 12, flattened_exponential<kSoftmax>},
+};
+
+}  // namespace
+
+std::span<const Translator> reduce_translators() { return kTable; }
+
+}  // namespace rannc::frontend

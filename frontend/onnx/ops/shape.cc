@@ -1,0 +1,280 @@
+/// Translates ONNX operators that rearrange elements or read sizes.
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// One list given by an operand: as the attribute `name` where it is known, as the operand where not.
+struct ListOperand {
+  ir::Attributes& attributes;
+  std::vector<ValueId>& operands;
+};
+void add_list(Node& node, size_t index, std::string_view name, ListOperand to) {
+  const ValueId value = node.optional(index);
+  const auto known = node.contents(value);
+  if (known) to.attributes.set(name, *known);
+  to.operands.push_back(known ? ValueId() : value);
+}
+
+void drop_absent_tail(std::vector<ValueId>& operands) {
+  while (!operands.empty() && !operands.back().valid()) operands.pop_back();
+}
+
+/// A 0 in the target keeps the operand's extent, unless `allowzero`.
+void reshape(Node& node) {
+  const ValueId x = node.in(0), target = node.in(1);
+  auto shape = node.contents(target);
+  if (!shape) return node.result("reshape", {x, target});
+  if (node.integer("allowzero", 0) == 0) {
+    for (size_t i = 0; i < shape->size(); ++i) {
+      if (!((*shape)[i] == ir::Dim(0))) continue;
+      const ir::Shape* const from = node.shape(x);
+      if (!from) return;
+      if (i >= from->size()) return node.fail("Reshape: 0 at position " + std::to_string(i) + " has nothing to keep");
+      (*shape)[i] = (*from)[i];
+    }
+  }
+  node.result("reshape", {x}, {{"shape", *shape}});
+}
+
+void flatten(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const int64_t axis = node.axis(node.integer("axis", 1), static_cast<int64_t>(from->size()), true);
+  const ir::Shape before(from->begin(), from->begin() + axis), after(from->begin() + axis, from->end());
+  node.result("reshape", {x}, {{"shape", ir::Shape{ir::element_count(before), ir::element_count(after)}}});
+}
+
+void transpose(Node& node) {
+  const ValueId x = node.in(0);
+  std::vector<int64_t> order = node.integers("perm");
+  if (!node.has_attribute("perm")) {
+    const ir::Shape* const from = node.shape(x);
+    if (!from) return;
+    order.resize(from->size());
+    std::iota(order.rbegin(), order.rend(), 0);
+  }
+  node.result("permute", {x}, {{"dims", list(order)}});
+}
+
+void expand(Node& node) {
+  ir::Attributes attributes;
+  std::vector<ValueId> operands = {node.in(0)};
+  add_list(node, 1, "shape", {attributes, operands});
+  drop_absent_tail(operands);
+  node.result("expand", operands, std::move(attributes));
+}
+
+void tile(Node& node) {
+  ir::Attributes attributes;
+  std::vector<ValueId> operands = {node.in(0)};
+  add_list(node, 1, "repeats", {attributes, operands});
+  drop_absent_tail(operands);
+  node.result("tile", operands, std::move(attributes));
+}
+
+void concat(Node& node) {
+  std::vector<ValueId> operands;
+  for (size_t i = 0; i < node.input_count(); ++i) operands.push_back(node.in(i));
+  const ir::Shape* const first = node.shape(node.in(0));
+  if (!first) return;
+  const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(first->size()));
+  node.result("concat", operands, {{"axis", ir::Dim(axis)}});
+}
+
+/// Sizes of the parts: an attribute before opset 13, an operand since, equal parts where neither is given.
+void split(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
+  if (!node.good()) return;
+  std::optional<ir::Shape> sizes;
+  if (node.opset() >= 13 && node.has(1)) {
+    sizes = node.contents(node.in(1));
+    if (!sizes) return node.fail("Split needs sizes that are known before the model runs");
+  } else if (node.opset() < 13 && node.has_attribute("split")) {
+    sizes = list(node.integers("split"));
+  } else {
+    const auto parts = static_cast<int64_t>(node.output_count());
+    const ir::Dim part = floor_div((*from)[axis] + ir::Dim(parts - 1), ir::Dim(parts));
+    sizes.emplace(node.output_count(), part);
+    sizes->back() = (*from)[axis] - part * ir::Dim(parts - 1);
+  }
+  if (sizes->size() != node.output_count()) return node.fail("Split: as many sizes as outputs are needed");
+  node.results("split", {x}, {{"axis", ir::Dim(axis)}, {"sizes", *sizes}});
+}
+
+void normalize_axes(Node& node, ir::Attributes& attributes, int64_t rank) {
+  std::vector<int64_t> axes;
+  for (const ir::Dim& axis : *attributes.list("axes")) {
+    if (!axis.is_constant()) return node.fail("Slice: an axis is not a plain integer");
+    axes.push_back(node.axis(axis.constant(), rank));
+  }
+  attributes.set("axes", list(axes));
+}
+
+/// Attributes before opset 10, operands (starts, ends, axes, steps) since.
+void slice(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const auto rank = static_cast<int64_t>(from->size());
+  ir::Attributes attributes;
+  std::vector<ValueId> operands = {x};
+  if (node.opset() < 10) {
+    attributes.set("starts", list(node.integers("starts")));
+    attributes.set("ends", list(node.integers("ends")));
+    if (node.has_attribute("axes")) attributes.set("axes", list(node.integers("axes")));
+  } else {
+    constexpr std::string_view kNames[] = {"starts", "ends", "axes", "steps"};
+    for (size_t i = 0; i < std::size(kNames); ++i) add_list(node, i + 1, kNames[i], {attributes, operands});
+    drop_absent_tail(operands);
+  }
+  if (attributes.list("axes")) {
+    normalize_axes(node, attributes, rank);
+  } else if (operands.size() < 4 && attributes.list("starts")) {
+    std::vector<int64_t> axes(attributes.list("starts")->size());
+    std::iota(axes.begin(), axes.end(), 0);
+    attributes.set("axes", list(axes));
+  }
+  node.result("slice", operands, std::move(attributes));
+}
+
+void unsqueeze(Node& node) {
+  const ValueId x = node.in(0);
+  const auto axes = node.axes(1, 13);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  if (!axes) return node.fail("Unsqueeze needs axes");
+  std::vector<int64_t> normal;
+  for (const int64_t axis : *axes) normal.push_back(node.axis(axis, static_cast<int64_t>(from->size() + axes->size())));
+  std::sort(normal.begin(), normal.end());
+  node.result("unsqueeze", {x}, {{"axes", list(normal)}});
+}
+
+/// Without axes: every axis of extent 1.
+void squeeze(Node& node) {
+  const ValueId x = node.in(0);
+  const auto axes = node.axes(1, 13);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  std::vector<int64_t> normal;
+  if (axes) {
+    for (const int64_t axis : *axes) normal.push_back(node.axis(axis, static_cast<int64_t>(from->size())));
+  } else {
+    for (size_t i = 0; i < from->size(); ++i) {
+      if ((*from)[i] == ir::Dim(1)) normal.push_back(static_cast<int64_t>(i));
+    }
+  }
+  std::sort(normal.begin(), normal.end());
+  node.result("squeeze", {x}, {{"axes", list(normal)}});
+}
+
+/// `start` and `end` since opset 15; they are clamped to the rank.
+void shape(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const auto rank = static_cast<int64_t>(from->size());
+  const auto clamped = [&](int64_t axis) { return std::clamp<int64_t>(axis < 0 ? axis + rank : axis, 0, rank); };
+  ir::Attributes attributes;
+  if (node.has_attribute("start")) attributes.set("start", ir::Dim(clamped(node.integer("start", 0))));
+  if (node.has_attribute("end")) attributes.set("end", ir::Dim(clamped(node.integer("end", rank))));
+  node.result("shape", {x}, std::move(attributes));
+}
+
+void size(Node& node) {
+  const ValueId sizes = node.emit("shape", {node.in(0)});
+  node.result("prod", {sizes}, {{"axes", ir::Shape{0}}, {"keepdim", false}});
+}
+
+/// Attributes before opset 11; since 18 the padded axes may be listed.
+void pad(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  const auto rank = static_cast<int64_t>(from->size());
+  double value = node.number("value", 0.0);
+  std::optional<ir::Shape> pads = list(node.integers("pads"));
+  if (node.opset() >= 11) {
+    pads = node.contents(node.in(1));
+    if (!pads) return node.fail("Pad needs amounts that are known before the model runs");
+    const auto given = node.has(2) ? node.number(node.in(2)) : std::optional(0.0);
+    if (!given) return node.fail("Pad needs a constant value");
+    value = *given;
+  }
+  if (const auto axes = node.opset() >= 18 ? node.axes(3, 18) : std::nullopt) {
+    if (pads->size() != 2 * axes->size()) return node.fail("Pad: two amounts per axis are needed");
+    ir::Shape all(static_cast<size_t>(2 * rank), ir::Dim(0));
+    for (size_t i = 0; i < axes->size() && node.good(); ++i) {
+      const int64_t axis = node.axis((*axes)[i], rank);
+      if (!node.good()) return;
+      all[static_cast<size_t>(axis)] = (*pads)[i];
+      all[static_cast<size_t>(axis + rank)] = (*pads)[i + axes->size()];
+    }
+    pads = all;
+  }
+  if (!node.good()) return;
+  node.result("pad", {x}, {{"pads", *pads}, {"value", value}, {"mode", node.text("mode", "constant")}});
+}
+
+/// [N, C, H, W] by blocks of b x b.
+void depth_to_space(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  const ir::Dim b = node.integer("blocksize", 0);
+  if (!from) return;
+  if (from->size() != 4 || b.constant() < 1) return node.fail("DepthToSpace needs rank 4 and a positive block size");
+  const ir::Shape s = *from;
+  const ir::Dim depth = floor_div(s[1], b * b);
+  const bool crd = node.text("mode", "DCR") == "CRD";
+  const ir::Shape parts = crd ? ir::Shape{s[0], depth, b, b, s[2], s[3]} : ir::Shape{s[0], b, b, depth, s[2], s[3]};
+  const std::vector<int64_t> order = crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
+  const ValueId split = node.emit("reshape", {x}, {{"shape", parts}});
+  const ValueId moved = node.emit("permute", {split}, {{"dims", list(order)}});
+  node.result("reshape", {moved}, {{"shape", ir::Shape{s[0], depth, s[2] * b, s[3] * b}}});
+}
+
+void space_to_depth(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  const ir::Dim b = node.integer("blocksize", 0);
+  if (!from) return;
+  if (from->size() != 4 || b.constant() < 1) return node.fail("SpaceToDepth needs rank 4 and a positive block size");
+  const ir::Shape s = *from;
+  const ir::Dim h = floor_div(s[2], b), w = floor_div(s[3], b);
+  const ValueId split = node.emit("reshape", {x}, {{"shape", ir::Shape{s[0], s[1], h, b, w, b}}});
+  const ValueId moved = node.emit("permute", {split}, {{"dims", ir::Shape{0, 3, 5, 1, 2, 4}}});
+  node.result("reshape", {moved}, {{"shape", ir::Shape{s[0], s[1] * b * b, h, w}}});
+}
+
+constexpr Translator kTable[] = {
+    {"Concat", 7, 27, concat},
+    {"DepthToSpace", 7, 27, depth_to_space},
+    {"Expand", 8, 27, expand},
+    {"Flatten", 7, 27, flatten},
+    {"Pad", 7, 27, pad},
+    {"Reshape", 7, 27, reshape},
+    {"Shape", 7, 27, shape},
+    {"Size", 7, 27, size},
+    {"Slice", 7, 27, slice},
+    {"SpaceToDepth", 7, 27, space_to_depth},
+    {"Split", 7, 27, split},
+    {"Squeeze", 7, 27, squeeze},
+    {"Tile", 7, 27, tile},
+    {"Transpose", 7, 27, transpose},
+    {"Unsqueeze", 7, 27, unsqueeze},
+};
+
+}  // namespace
+
+std::span<const Translator> shape_translators() { return kTable; }
+
+}  // namespace rannc::frontend
