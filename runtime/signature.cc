@@ -5,6 +5,8 @@
 #include <map>
 #include <set>
 
+#include "ir/op.h"
+
 namespace rannc::runtime {
 namespace {
 
@@ -38,11 +40,13 @@ class Builder {
       for (ValueId value : graph_.inputs(task)) {
         if (value.valid()) read(value, task);
       }
+      if (graph_.op(task).effect == ir::Effect::kRandom) add_mask(task);
     }
     add_inputs();
     add_weights();
     add_outputs();
     const std::set<std::string> symbols = input_symbols(graph_);
+    signature_.batch_symbol = graph_.batch_symbol();
     signature_.symbols.assign(symbols.begin(), symbols.end());
     return std::move(signature_);
   }
@@ -80,6 +84,12 @@ class Builder {
       const int index = index_of(signature_.inputs, route.value);
       if (index >= 0) signature_.inputs[static_cast<size_t>(index)].gradient = route.gradient;
     }
+  }
+
+  void add_mask(TaskId task) {
+    const ir::Attributes& attributes = graph_.attributes(task);
+    signature_.masks.push_back({task, graph_.type(graph_.outputs(task)[0]), attributes.number("ratio", 0.5),
+                                static_cast<uint64_t>(attributes.integer("key", task.index())), mask_variable(task)});
   }
 
   void add_weights() {
@@ -144,6 +154,8 @@ std::string variable(ValueId value) { return "v" + std::to_string(value.index())
 std::string leaf_variable(ValueId parameter, TaskId task) {
   return variable(parameter) + "_t" + std::to_string(task.index());
 }
+
+std::string mask_variable(TaskId task) { return "m" + std::to_string(task.index()); }
 
 std::string symbol_variable(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');

@@ -37,7 +37,18 @@ struct Leaf {
   bool operator==(const Leaf&) const = default;
 };
 
-/// Arguments in the order: inputs, leaves, buffers, constants, symbols. Results: outputs.
+/// The random factors of one task: 0, or 1 / (1 - ratio) with probability 1 - ratio; of the type of the task's output.
+/// Drawn from a counter keyed by (seed, step, key, sample), so that they are the same in every plan.
+struct Mask {
+  TaskId task;
+  ir::ValueType type;
+  double ratio = 0;
+  uint64_t key = 0;
+  std::string argument;
+  bool operator==(const Mask&) const = default;
+};
+
+/// Arguments in the order: inputs, leaves, buffers, constants, masks, symbols. Results: outputs.
 struct Signature {
   StageId stage;
   std::vector<Port> inputs;          ///< ascending by value
@@ -45,7 +56,9 @@ struct Signature {
   std::vector<Leaf> leaves;          ///< by parameter, then by task
   std::vector<Weight> buffers;       ///< ascending by value
   std::vector<Weight> constants;     ///< ascending by value
-  std::vector<std::string> symbols;  ///< sorted; the batch symbol counts the samples that the call processes
+  std::vector<Mask> masks;           ///< ascending by task
+  std::vector<std::string> symbols;  ///< sorted
+  std::string batch_symbol;          ///< counts the samples that a call processes; empty: none
   std::vector<Port> outputs;         ///< routed values, graph outputs, loss numerators; ascending by value
   bool operator==(const Signature&) const = default;
 
@@ -59,9 +72,10 @@ struct Signature {
 /// belongs to the first stage that holds its task.
 Signature signature(const ir::Plan& plan, StageId stage);
 
-/// Names in generated source: of a value, of a parameter as one task reads it, of a symbol.
+/// Names in generated source: of a value, of a parameter as one task reads it, of a task's mask, of a symbol.
 std::string variable(ValueId value);
 std::string leaf_variable(ValueId parameter, TaskId task);
+std::string mask_variable(TaskId task);
 std::string symbol_variable(std::string name);
 
 }  // namespace rannc::runtime

@@ -1,0 +1,136 @@
+// Builds a bundle beside its final place and moves it there.
+#include "codegen/bundle_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "codegen/torchscript_archive.h"
+#include "codegen/torchscript_source.h"
+#include "ir/text.h"
+#include "runtime/bundle.h"
+
+namespace rannc::codegen {
+namespace {
+
+namespace fs = std::filesystem;
+
+Diagnostic system_error(const std::string& path, const char* what, const std::error_code& code) {
+  return error({.file = path}, fmt::format("cannot {}: {}", what, code.message()));
+}
+
+/// A folder beside `path` that vanishes unless it is moved there.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(const std::string& path)
+      : final_(path), temporary_(fmt::format("{}.partial-{}", path, ::getpid())) {}
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    if (!moved_) fs::remove_all(temporary_, ignored);
+  }
+  const std::string& path() const { return temporary_; }
+
+  Result<void> create() {
+    std::error_code code;
+    fs::remove_all(temporary_, code);
+    fs::create_directory(temporary_, code);
+    if (code) return system_error(final_, "create", code);
+    return {};
+  }
+
+  Result<void> move(bool replace) {
+    std::error_code code;
+    const std::string old = temporary_ + ".old";
+    const bool exists = fs::exists(fs::symlink_status(final_, code));
+    if (exists && replace) {
+      fs::rename(final_, old, code);
+      if (code) return system_error(final_, "replace", code);
+    }
+    fs::rename(temporary_, final_, code);
+    if (code) {
+      std::error_code ignored;
+      if (exists && replace) fs::rename(old, final_, ignored);
+      return system_error(final_, "write", code);
+    }
+    moved_ = true;
+    if (exists && replace) fs::remove_all(old, code);
+    return {};
+  }
+
+ private:
+  std::string final_, temporary_;
+  bool moved_ = false;
+};
+
+Result<void> check_target(const std::string& path, const BundleOptions& options) {
+  std::error_code code;
+  if (!fs::exists(fs::symlink_status(path, code))) return {};
+  if (!options.replace) return error({.file = path}, "exists already; it is left as it is");
+  if (fs::exists(path + "/" + runtime::kManifestFile, code)) return {};
+  return error({.file = path}, "exists and is no bundle; it is left as it is");
+}
+
+Result<void> write_text(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (!out) return error({.file = path}, std::string("cannot write: ") + std::strerror(errno));
+  return {};
+}
+
+Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const runtime::Weight& weight,
+                                                   std::vector<std::byte>& buffer) {
+  const ir::TensorData& data = graph.value(weight.value).data;
+  if (!data.present()) return error({.node = weight.name}, "has no bytes: a model without weights can be planned, not compiled");
+  runtime::SafetensorsTensor tensor{.name = weight.name, .spec = {.dtype = weight.type.dtype}};
+  if (!weight.type.shape) return error({.node = weight.name}, "has no known shape");
+  for (const ir::Dim& dim : *weight.type.shape) {
+    if (!dim.is_constant()) return error({.node = weight.name}, "has a shape that depends on `" + dim.str() + "`");
+    tensor.spec.shape.push_back(dim.constant());
+  }
+  tensor.bytes = [data, &buffer]() -> Result<std::span<const std::byte>> {
+    RANNC_ASSIGN(buffer, data.read());
+    return std::span<const std::byte>(buffer);
+  };
+  return tensor;
+}
+
+Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::string& path) {
+  const runtime::Signature signature = runtime::signature(plan, stage);
+  std::vector<std::byte> buffer;
+  std::vector<runtime::SafetensorsTensor> tensors;
+  for (const auto* group : {&signature.parameters, &signature.buffers, &signature.constants}) {
+    for (const runtime::Weight& weight : *group) {
+      RANNC_ASSIGN(runtime::SafetensorsTensor tensor, weight_to_write(plan.graph, weight, buffer));
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  return runtime::write_safetensors(path, std::move(tensors));
+}
+
+Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
+  RANNC_ASSIGN(const std::string source, torchscript_source(plan, stage));
+  RANNC_TRY(save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
+  return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));
+}
+
+}  // namespace
+
+Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
+  if (!ir::is_lowered(plan.schedule)) return error("the plan's schedule has no transfers and steps: lower it first");
+  RANNC_TRY(check_target(path, options));
+  TemporaryFolder folder(path);
+  RANNC_TRY(folder.create());
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    RANNC_TRY(write_stage(plan, StageId::from(stage), folder.path()));
+  }
+  RANNC_TRY(write_text(folder.path() + "/" + runtime::kPlanFile, ir::print(plan)));
+  RANNC_TRY(runtime::write_manifest(folder.path(), plan));
+  return folder.move(options.replace);
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,281 @@
+// Interprets a stage's program while LibTorch records the tape; one tape per micro-batch.
+#include "runtime/engine_autograd.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include "runtime/internal/allocation_meter.h"
+#include "runtime/internal/torch_masks.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/internal/torch_weights.h"
+
+namespace rannc::runtime {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+/// From forward to backward: the inputs as leaves, and the outputs with the tape behind them. No outputs: inputs alone.
+struct Tape final : HeldState {
+  Tensors inputs, outputs;
+  uint64_t held_bytes = 0;
+  uint64_t bytes() const override { return held_bytes; }
+};
+
+template <class F>
+auto without_exceptions(F&& call) -> decltype(call()) {
+  try {
+    return call();
+  } catch (const c10::Error& failure) {
+    return error(failure.what_without_backtrace());
+  } catch (const std::exception& failure) {
+    return error(failure.what());
+  }
+}
+
+class AutogradProgram final : public Program {
+ public:
+  AutogradProgram(Signature signature, torch::jit::Module module) : signature_(std::move(signature)), module_(std::move(module)) {}
+
+  Result<void> load(const SafetensorsFile& weights, const std::string& path) {
+    RANNC_TRY(check_program(path));
+    const auto graph = module_.get_method("forward").graph()->copy();
+    torch::jit::Inline(*graph);
+    code_ = torch::jit::Code(graph, "forward");
+    for (const Weight& parameter : signature_.parameters) {
+      RANNC_ASSIGN(at::Tensor tensor, read(weights, parameter));
+      parameters_.push_back(to_value(std::move(tensor)));
+    }
+    for (const Weight& buffer : signature_.buffers) {
+      RANNC_ASSIGN(at::Tensor tensor, read(weights, buffer));
+      buffers_.push_back(to_value(std::move(tensor)));
+    }
+    for (const Weight& constant : signature_.constants) {
+      RANNC_ASSIGN(at::Tensor tensor, read(weights, constant));
+      constants_.push_back(std::move(tensor));
+    }
+    for (const Leaf& leaf : signature_.leaves) {
+      const at::Tensor& parameter = to_tensor(parameters_[leaf.parameter]);
+      leaves_.push_back(parameter.detach().requires_grad_(at::isFloatingType(parameter.scalar_type())));
+    }
+    begin_step();
+    return {};
+  }
+
+  const Signature& signature() const override { return signature_; }
+  bool parts_backward() const override { return false; }
+
+  void begin_step() override {
+    accumulated_.assign(leaves_.size(), {});
+    totals_.assign(parameters_.size(), nullptr);
+  }
+
+  Result<Values> forward(const At& at, Values inputs, Held& saved) override {
+    return without_exceptions([&]() -> Result<Values> {
+      auto tape = std::make_unique<Tape>();
+      for (const Value& input : inputs) tape->inputs.push_back(to_tensor(input));
+      Tensors outputs;
+      if (at.training && !at.recomputed) {
+        RANNC_TRY(record(at, *tape));
+        outputs = tape->outputs;
+      } else {
+        const at::NoGradGuard no_grad;
+        RANNC_ASSIGN(outputs, call(at, tape->inputs));
+        for (const at::Tensor& input : tape->inputs) tape->held_bytes += input.nbytes();
+      }
+      if (at.training) saved = std::move(tape);
+      Values values;
+      for (const at::Tensor& output : outputs) values.push_back(to_value(output.detach()));
+      return values;
+    });
+  }
+
+  Result<void> recompute(const At& at, Held& saved) override {
+    return without_exceptions([&]() -> Result<void> { return record(at, tape_of(saved)); });
+  }
+
+  Result<Values> backward_input(const At&, Held& saved, Values output_gradients, Held&) override {
+    return without_exceptions([&]() -> Result<Values> {
+      Tape& tape = tape_of(saved);
+      RANNC_CHECK(!tape.outputs.empty()) << "a recompute stands between a forward pass that keeps inputs and a backward pass";
+      Tensors gradients = differentiate(tape, output_gradients);
+      Values results(tape.inputs.size());
+      size_t next = 0;
+      for (size_t i = 0; i < results.size(); ++i) {
+        if (!signature_.inputs[i].gradient) continue;
+        at::Tensor& gradient = gradients[next++];
+        results[i] = to_value(gradient.defined() ? gradient.contiguous() : at::zeros_like(tape.inputs[i].detach()));
+      }
+      for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+        if (leaves_[leaf].requires_grad()) accumulate(accumulated_[leaf], std::move(gradients[next++]));
+      }
+      saved.reset();
+      return results;
+    });
+  }
+
+  Result<void> backward_weight(const At&, Held&, Held&) override { return {}; }
+  Result<void> commit_buffers(uint64_t) override { return {}; }
+
+  Values gradients(std::span<const uint32_t> parameters) override {
+    const at::NoGradGuard no_grad;
+    Values values;
+    for (uint32_t index : parameters) {
+      if (totals_[index] == nullptr) totals_[index] = to_value(total(index));
+      values.push_back(totals_[index]);
+    }
+    return values;
+  }
+
+  void set_gradients(std::span<const uint32_t> parameters, Values gradients) override {
+    for (size_t i = 0; i < parameters.size(); ++i) totals_[parameters[i]] = std::move(gradients[i]);
+  }
+
+  const Values& parameters() const override { return parameters_; }
+  const Values& buffers() const override { return buffers_; }
+
+ private:
+  static Tape& tape_of(const Held& saved) {
+    RANNC_CHECK(saved != nullptr) << "a backward pass follows a forward pass that kept something";
+    return static_cast<Tape&>(*saved);
+  }
+
+  /// B8: the program takes and returns what the plan says.
+  Result<void> check_program(const std::string& path) const {
+    const auto wrong = [&](std::string message) { return error({.file = path}, std::move(message), "B8"); };
+    const auto method = module_.find_method("forward");
+    if (!method) return wrong("the program has no function `forward`");
+    std::vector<std::string> expected = {"self"};
+    for (const Port& port : signature_.inputs) expected.push_back(port.argument);
+    for (const Leaf& leaf : signature_.leaves) expected.push_back(leaf.argument);
+    for (const Weight& buffer : signature_.buffers) expected.push_back(buffer.argument);
+    for (const Weight& constant : signature_.constants) expected.push_back(constant.argument);
+    for (const Mask& mask : signature_.masks) expected.push_back(mask.argument);
+    for (const std::string& symbol : signature_.symbols) expected.push_back(symbol_variable(symbol));
+    const auto& schema = method->function().getSchema();
+    if (schema.arguments().size() != expected.size()) {
+      return wrong(fmt::format("the program takes {} arguments, but the plan says {}", schema.arguments().size(), expected.size()));
+    }
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (schema.arguments()[i].name() == expected[i]) continue;
+      return wrong(fmt::format("argument {} of the program is `{}`, but the plan says `{}`", i, schema.arguments()[i].name(), expected[i]));
+    }
+    const auto tuple = schema.returns().size() == 1 ? schema.returns()[0].type()->cast<c10::TupleType>() : nullptr;
+    if (tuple == nullptr || tuple->elements().size() != signature_.outputs.size()) {
+      return wrong(fmt::format("the program does not return the {} values that the plan says", signature_.outputs.size()));
+    }
+    return {};
+  }
+
+  static Result<at::Tensor> read(const SafetensorsFile& file, const Weight& weight) {
+    const SafetensorsFile::Entry* entry = file.find(weight.name);
+    RANNC_CHECK(entry != nullptr) << "an open bundle has every weight";
+    return read_tensor(file, *entry);
+  }
+
+  Result<ir::Bindings> bindings(const At& at) const {
+    ir::Bindings bound = *at.symbols;
+    if (!signature_.batch_symbol.empty()) bound[signature_.batch_symbol] = static_cast<int64_t>(at.samples);
+    for (const std::string& symbol : signature_.symbols) {
+      if (!bound.contains(symbol)) return error({.node = symbol}, "size `" + symbol + "` has no value in this step");
+    }
+    return bound;
+  }
+
+  Result<Tensors> call(const At& at, const Tensors& inputs) {
+    RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
+    torch::jit::Stack stack = {module_._ivalue()};
+    stack.insert(stack.end(), inputs.begin(), inputs.end());
+    stack.insert(stack.end(), leaves_.begin(), leaves_.end());
+    for (const Value& buffer : buffers_) stack.emplace_back(to_tensor(buffer));
+    stack.insert(stack.end(), constants_.begin(), constants_.end());
+    for (const Mask& mask : signature_.masks) {
+      RANNC_ASSIGN(at::Tensor factors, make_mask(mask, at, bound));
+      stack.emplace_back(std::move(factors));
+    }
+    for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));
+    torch::jit::InterpreterState(code_).run(stack);
+    Tensors outputs;
+    for (const c10::IValue& output : stack.back().toTupleRef().elements()) outputs.push_back(output.toTensor());
+    return outputs;
+  }
+
+  /// Runs forward with a tape that starts at the inputs.
+  Result<void> record(const At& at, Tape& tape) {
+    const at::AutoGradMode with_grad(true);
+    AllocationMeter meter;
+    uint64_t input_bytes = 0;
+    for (size_t i = 0; i < tape.inputs.size(); ++i) {
+      input_bytes += tape.inputs[i].nbytes();
+      tape.inputs[i] = tape.inputs[i].detach();
+      if (signature_.inputs[i].gradient) tape.inputs[i].requires_grad_();
+    }
+    RANNC_ASSIGN(tape.outputs, call(at, tape.inputs));
+    tape.held_bytes = input_bytes + meter.stop();
+    return {};
+  }
+
+  /// Gradients of the inputs that want one, then of the leaves; undefined where an output does not depend on them.
+  Tensors differentiate(const Tape& tape, const Values& output_gradients) {
+    Tensors outputs, seeds, sources;
+    for (size_t i = 0; i < tape.outputs.size(); ++i) {
+      if (output_gradients[i] == nullptr || !tape.outputs[i].requires_grad()) continue;
+      outputs.push_back(tape.outputs[i]);
+      seeds.push_back(to_tensor(output_gradients[i]));
+    }
+    for (size_t i = 0; i < tape.inputs.size(); ++i) {
+      if (signature_.inputs[i].gradient) sources.push_back(tape.inputs[i]);
+    }
+    for (const at::Tensor& leaf : leaves_) {
+      if (leaf.requires_grad()) sources.push_back(leaf);
+    }
+    if (outputs.empty() || sources.empty()) return Tensors(sources.size());
+    return torch::autograd::grad(outputs, sources, seeds, /*retain_graph=*/false, /*create_graph=*/false,
+                                 /*allow_unused=*/true);
+  }
+
+  static void accumulate(at::Tensor& into, at::Tensor gradient) {
+    const at::NoGradGuard no_grad;
+    if (!gradient.defined()) return;
+    if (into.defined()) {
+      into.add_(gradient);
+    } else if (gradient.is_contiguous() && gradient.use_count() == 1 && gradient.storage().use_count() == 1) {
+      into = std::move(gradient);
+    } else {
+      into = gradient.clone(at::MemoryFormat::Contiguous);  // what the tape handed out may be seen elsewhere
+    }
+  }
+
+  at::Tensor total(uint32_t parameter) const {
+    at::Tensor sum;
+    for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+      if (signature_.leaves[leaf].parameter != parameter || !accumulated_[leaf].defined()) continue;
+      sum = sum.defined() ? sum + accumulated_[leaf] : accumulated_[leaf];
+    }
+    return sum.defined() ? sum : at::zeros_like(to_tensor(parameters_[parameter]));
+  }
+
+  Signature signature_;
+  torch::jit::Module module_;
+  torch::jit::Code code_;
+  Values parameters_, buffers_;
+  Tensors constants_;
+  Tensors leaves_;       ///< views of the parameters, one per reading task
+  Tensors accumulated_;  ///< per leaf; undefined: nothing yet
+  Values totals_;        ///< per parameter; null: not summed yet
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage) {
+  const std::string path = bundle.program_path(stage);
+  return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
+    auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], torch::jit::load(path));
+    RANNC_TRY(program->load(bundle.weights[stage.index()], path));
+    return std::unique_ptr<Program>(std::move(program));
+  });
+}
+
+}  // namespace rannc::runtime

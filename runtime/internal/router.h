@@ -1,0 +1,64 @@
+/// Cuts what a stage makes into messages and puts what it reads together from them.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "ir/dependencies.h"
+#include "runtime/executor.h"
+#include "runtime/internal/mailbox.h"
+
+namespace rannc::runtime {
+
+/// Time on the clock of `ActionRecord`.
+inline int64_t now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples; a message carries
+/// the intersection of a producer's and a consumer's range.
+class Router {
+ public:
+  Router(const Pipeline& pipeline, const ir::Dependencies& dependencies, DeviceId device, Transport& transport)
+      : pipeline_(pipeline), dependencies_(dependencies), device_(device), transport_(transport) {}
+
+  void begin_step(const StepInput& input);
+  /// Samples of a micro-batch that this device's replica of a stage owns.
+  ir::SampleRange own(StageId stage, uint32_t micro_batch) const;
+  /// The same, counted within the mini-batch.
+  ir::SampleRange within_mini_batch(StageId stage, uint32_t micro_batch) const;
+
+  /// Inputs of a stage's program: fed, or put together from messages.
+  Result<Values> inputs(StageId stage, uint32_t micro_batch);
+  /// Files the messages that a stage's outputs make.
+  void file_outputs(StageId stage, uint32_t micro_batch, const Values& outputs);
+  /// Gradients of a stage's outputs. The seed of a loss comes first, then the readers from the last stage to the first:
+  /// the order in which one tape over the whole graph would add them, so that cutting does not change the sum.
+  Result<Values> output_gradients(StageId stage, uint32_t micro_batch);
+  void file_input_gradients(StageId stage, uint32_t micro_batch, const Values& gradients);
+
+  Result<void> send(const ir::Action& action);
+  Result<void> receive(const ir::Action& action);
+
+  uint64_t bytes() const { return mailbox_.bytes(); }
+  int64_t waited_ns() const { return waited_ns_; }
+  void add_wait(int64_t ns) { waited_ns_ += ns; }
+
+ private:
+  const Signature& signature(StageId stage) const { return pipeline_.stages[stage.index()]; }
+  MessageKey key(const Slot& slot) const { return {input_->step, slot.route, slot.micro_batch, slot.direction}; }
+  SampleAxis axis_of(const Port& port) const;
+  Result<TensorSpec> spec_of(const Port& port, int64_t samples) const;
+  Result<Value> arrived(const Slot& slot);
+  Result<Value> gather(const Slot& slot, const Port& port, const std::vector<ir::Message>& messages);
+
+  const Pipeline& pipeline_;
+  const ir::Dependencies& dependencies_;
+  DeviceId device_;
+  Transport& transport_;
+  const StepInput* input_ = nullptr;
+  Mailbox mailbox_;
+  int64_t waited_ns_ = 0;
+};
+
+}  // namespace rannc::runtime

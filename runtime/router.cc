@@ -1,0 +1,183 @@
+// Messages between the replicas of stages.
+#include "runtime/internal/router.h"
+
+#include <fmt/format.h>
+
+namespace rannc::runtime {
+namespace {
+
+ir::SampleRange shifted(ir::SampleRange range, int64_t by) { return {range.first + by, range.last + by}; }
+
+int64_t bound(const ir::Dim& dim, const ir::Bindings& symbols) {
+  const auto value = dim.evaluate(symbols);
+  RANNC_CHECK(value.has_value()) << "extent " << dim.str() << " of a batch axis is not bound";
+  return *value;
+}
+
+Value sum(Value into, const Value& term) { return into == nullptr ? term : into->plus(*term); }
+
+}  // namespace
+
+void Router::begin_step(const StepInput& input) {
+  input_ = &input;
+  mailbox_.clear();
+}
+
+ir::SampleRange Router::own(StageId stage, uint32_t micro_batch) const {
+  const int replica = dependencies_.replica(stage, device_);
+  RANNC_CHECK(replica >= 0) << "a row has actions of its own stages only";
+  const ir::PipelineShape& shape = pipeline_.shape;
+  return ir::replica_samples(shape.micro_batches[micro_batch], static_cast<size_t>(replica),
+                             shape.stages[stage.index()].devices.size());
+}
+
+ir::SampleRange Router::within_mini_batch(StageId stage, uint32_t micro_batch) const {
+  int64_t before = 0;
+  for (uint32_t i = 0; i < micro_batch; ++i) before += pipeline_.shape.micro_batches[i];
+  return shifted(own(stage, micro_batch), before);
+}
+
+SampleAxis Router::axis_of(const Port& port) const {
+  const ir::BatchLayout& layout = port.type.batch;
+  if (!layout.has_batch()) return {};
+  return {layout.axis, bound(layout.outer, input_->symbols), bound(layout.inner, input_->symbols)};
+}
+
+Result<TensorSpec> Router::spec_of(const Port& port, int64_t samples) const {
+  TensorSpec spec{.dtype = port.type.dtype};
+  ir::Bindings bindings = input_->symbols;
+  if (!pipeline_.batch_symbol.empty()) bindings[pipeline_.batch_symbol] = samples;
+  if (!port.type.shape) return error({.node = port.name}, "the plan does not say what shape this value has");
+  for (const ir::Dim& dim : *port.type.shape) {
+    const auto extent = dim.evaluate(bindings);
+    if (!extent) return error({.node = port.name}, fmt::format("size `{}` has no value in this step", dim.str()));
+    spec.shape.push_back(*extent);
+  }
+  return spec;
+}
+
+Result<Value> Router::arrived(const Slot& slot) {
+  if (slot.peer == device_) return mailbox_.take(slot);
+  const auto receipt = mailbox_.arrival(slot);
+  const int64_t start = now_ns();
+  auto value = receipt->wait();
+  waited_ns_ += now_ns() - start;
+  return value;
+}
+
+Result<Value> Router::gather(const Slot& slot, const Port& port, const std::vector<ir::Message>& messages) {
+  Values parts;
+  for (const ir::Message& message : messages) {
+    Slot one = slot;
+    one.peer = message.peer;
+    RANNC_ASSIGN(Value part, arrived(one));
+    parts.push_back(std::move(part));
+  }
+  RANNC_CHECK(!parts.empty()) << "a replica with samples has a peer for each";
+  if (parts.size() == 1) return parts.front();
+  if (port.type.batch.has_batch()) return parts.front()->joined(parts, axis_of(port));
+  if (slot.direction == Direction::kActivation) return parts.front();  // each producer made the same value
+  Value total;
+  for (const Value& part : parts) total = sum(total, part);
+  return total;
+}
+
+Result<Values> Router::inputs(StageId stage, uint32_t micro_batch) {
+  const Signature& own_signature = signature(stage);
+  Values values(own_signature.inputs.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Port& port = own_signature.inputs[i];
+    if (!port.from_graph) continue;
+    RANNC_ASSIGN(values[i], input_->feed->input(port, within_mini_batch(stage, micro_batch)));
+  }
+  for (uint32_t route : dependencies_.routes_into(stage)) {
+    std::vector<ir::Message> messages;
+    dependencies_.each_incoming(route, micro_batch, device_, [&](const ir::Message& m) { messages.push_back(m); });
+    const uint32_t index = pipeline_.routes[route].input;
+    RANNC_ASSIGN(values[index],
+                 gather({Direction::kActivation, route, micro_batch, {}}, own_signature.inputs[index], messages));
+  }
+  return values;
+}
+
+void Router::file_outputs(StageId stage, uint32_t micro_batch, const Values& outputs) {
+  const ir::SampleRange mine = own(stage, micro_batch);
+  for (uint32_t route : dependencies_.routes_from(stage)) {
+    const uint32_t index = pipeline_.routes[route].output;
+    const SampleAxis axis = axis_of(signature(stage).outputs[index]);
+    dependencies_.each_outgoing(route, micro_batch, device_, [&](const ir::Message& m) {
+      const bool whole = !axis.present() || m.samples.size() == mine.size();
+      Value part = whole ? outputs[index] : outputs[index]->samples(axis, shifted(m.samples, -mine.first));
+      mailbox_.put({Direction::kActivation, route, micro_batch, m.peer}, std::move(part));
+    });
+  }
+}
+
+Result<Values> Router::output_gradients(StageId stage, uint32_t micro_batch) {
+  const Signature& own_signature = signature(stage);
+  Values gradients(own_signature.outputs.size());
+  for (size_t term = 0; term < pipeline_.losses.size(); ++term) {
+    const LossPort& loss = pipeline_.losses[term];
+    if (loss.stage == stage) gradients[loss.output] = sum(gradients[loss.output], input_->loss_seeds[term]);
+  }
+  const std::span<const uint32_t> routes = dependencies_.routes_from(stage);
+  for (size_t i = routes.size(); i-- > 0;) {  // per value, readers from the last stage to the first
+    const uint32_t route = routes[i];
+    if (!pipeline_.shape.routes[route].gradient) continue;
+    std::vector<ir::Message> messages;
+    dependencies_.each_outgoing(route, micro_batch, device_, [&](const ir::Message& m) { messages.push_back(m); });
+    const uint32_t index = pipeline_.routes[route].output;
+    RANNC_ASSIGN(const Value gradient,
+                 gather({Direction::kGradient, route, micro_batch, {}}, own_signature.outputs[index], messages));
+    gradients[index] = sum(gradients[index], gradient);
+  }
+  return gradients;
+}
+
+void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Values& gradients) {
+  const ir::SampleRange mine = own(stage, micro_batch);
+  for (uint32_t route : dependencies_.routes_into(stage)) {
+    if (!pipeline_.shape.routes[route].gradient) continue;
+    const uint32_t index = pipeline_.routes[route].input;
+    const SampleAxis axis = axis_of(signature(stage).inputs[index]);
+    RANNC_CHECK(gradients[index] != nullptr) << "a program returns a gradient for each input that has one";
+    bool first = true;
+    dependencies_.each_incoming(route, micro_batch, device_, [&](const ir::Message& m) {
+      Value part = gradients[index];
+      if (axis.present() && m.samples.size() != mine.size()) part = part->samples(axis, shifted(m.samples, -mine.first));
+      // A value without samples came from several replicas: one of them gets its whole gradient, so it counts once.
+      if (!axis.present() && !first) part = part->zeros();
+      first = false;
+      mailbox_.put({Direction::kGradient, route, micro_batch, m.peer}, std::move(part));
+    });
+  }
+}
+
+Result<void> Router::send(const ir::Action& action) {
+  const auto direction =
+      action.kind == ir::ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
+  const Slot slot{direction, action.route, action.micro_batch, action.peer};
+  return transport_.send(key(slot), action.peer, mailbox_.take(slot));
+}
+
+Result<void> Router::receive(const ir::Action& action) {
+  const bool activation = action.kind == ir::ActionKind::kReceiveActivation;
+  const Slot slot{activation ? Direction::kActivation : Direction::kGradient, action.route, action.micro_batch,
+                  action.peer};
+  const RoutePorts& ports = pipeline_.routes[action.route];
+  const Port& port = activation ? signature(pipeline_.shape.routes[action.route].consumer).inputs[ports.input]
+                                : signature(pipeline_.shape.routes[action.route].producer).outputs[ports.output];
+  int64_t samples = 0;
+  const auto count = [&](const ir::Message& m) { samples += m.peer == action.peer ? m.samples.size() : 0; };
+  if (activation) {
+    dependencies_.each_incoming(action.route, action.micro_batch, device_, count);
+  } else {
+    dependencies_.each_outgoing(action.route, action.micro_batch, device_, count);
+  }
+  RANNC_ASSIGN(const TensorSpec spec, spec_of(port, samples));
+  RANNC_ASSIGN(auto receipt, transport_.receive(key(slot), action.peer, spec));
+  mailbox_.expect(slot, std::move(receipt));
+  return {};
+}
+
+}  // namespace rannc::runtime
