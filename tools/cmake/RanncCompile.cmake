@@ -1,4 +1,4 @@
-# Compiler flags and the two functions by which folders declare a library and a test.
+# Compiler flags, and the functions by which folders declare a library, a test, a fuzz target.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -11,7 +11,8 @@ endif()
 
 add_library(rannc_flags INTERFACE)
 target_include_directories(rannc_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers -Wno-restrict $<$<BOOL:${RANNC_WERROR}>:-Werror>)
+target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+                       $<$<BOOL:${RANNC_WERROR}>:-Werror>)
 find_package(Threads REQUIRED)
 target_link_libraries(rannc_flags INTERFACE Threads::Threads)
 
@@ -31,8 +32,7 @@ function(rannc_library name)
 endfunction()
 
 # rannc_test(ir_graph_test SOURCES graph_test.cc DEPENDS rannc::ir LABELS R1 N8 [TIER full] [TIMEOUT 120])
-# One GoogleTest binary, one CTest entry per TEST; every label is a requirement's id. The tier is "suite" unless said.
-# A TEST may carry labels of its own with rannc_label(<binary> <gtest filter> <labels…>).
+# Every label is a requirement's id of tests/requirements.md. The tier is "suite" unless said.
 function(rannc_test name)
   cmake_parse_arguments(arg "" "TIER;TIMEOUT" "SOURCES;DEPENDS;LABELS;ARGS" ${ARGN})
   if(NOT arg_TIER)
@@ -48,4 +48,27 @@ function(rannc_test name)
   # One CTest entry a binary: start-up of LibTorch is not paid for each of some hundred cases.
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS};${arg_TIER}" TIMEOUT ${arg_TIMEOUT})
+endfunction()
+
+# rannc_fuzz(fuzz_cluster SOURCES fuzz_cluster.cc SEEDS a.toml … DEPENDS rannc::partition LABELS N3 [RUNS 2000])
+# A target in the form of libFuzzer. Under the preset "fuzz" it is a libFuzzer program in bin/, to be given a corpus;
+# otherwise a test that feeds it RUNS mutations of the seeds, the same on every run.
+function(rannc_fuzz name)
+  cmake_parse_arguments(arg "" "RUNS" "SOURCES;SEEDS;DEPENDS;LABELS" ${ARGN})
+  if(NOT arg_RUNS)
+    set(arg_RUNS 2000)
+  endif()
+  list(TRANSFORM arg_SEEDS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_DEPENDS} rannc_flags)
+  if(RANNC_SANITIZE MATCHES "fuzzer-no-link")
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+    set(command ${name} -runs=${arg_RUNS} ${arg_SEEDS})
+  else()
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/mutate_main.cc)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+    set(command ${name} ${arg_RUNS} ${arg_SEEDS})
+  endif()
+  add_test(NAME ${name} COMMAND ${command})
+  set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS};suite" TIMEOUT 300)
 endfunction()
