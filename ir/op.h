@@ -59,6 +59,8 @@ struct OpInfo {
   Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
   /// TorchScript statements (one a line, no indentation) that assign the outputs. Null: cannot be lowered.
   Result<std::string> (*lower)(const LowerCall&) = nullptr;
+  /// Per operand the attribute that may stand for it where its contents are known (the operand form); empty: data.
+  std::vector<std::string> operand_attributes = {};
   bool known() const { return infer != nullptr; }
 };
 

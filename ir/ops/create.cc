@@ -109,8 +109,9 @@ Result<std::string> lower_full(const LowerCall& call) {
 
 std::vector<OpInfo> create_ops() {
   return {
-      {"core.range", 0, 3, 1, {"start", "limit", "delta", "dtype"}, Effect::kPure, infer_range, nullptr, lower_range},
-      {"core.full", 0, 1, 1, {"shape", "value", "dtype"}, Effect::kPure, infer_full, nullptr, lower_full},
+      {"core.range", 0, 3, 1, {"start", "limit", "delta", "dtype"}, Effect::kPure, infer_range, nullptr, lower_range,
+       {"start", "limit", "delta"}},
+      {"core.full", 0, 1, 1, {"shape", "value", "dtype"}, Effect::kPure, infer_full, nullptr, lower_full, {"shape"}},
   };
 }
 

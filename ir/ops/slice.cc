@@ -252,9 +252,10 @@ std::vector<OpInfo> slice_ops() {
   constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
   return {
       {"core.concat", 1, kAny, 1, {"axis"}, Effect::kPure, infer_concat, nullptr, lower_concat},
-      {"core.split", 1, 2, 0, {"axis", "sizes"}, Effect::kPure, infer_split, view_work, lower_split},
-      {"core.slice", 1, 5, 1, {"axes", "starts", "ends", "steps"}, Effect::kPure, infer_slice, view_work, lower_slice},
-      {"core.pad", 1, 2, 1, {"pads", "value", "mode"}, Effect::kPure, infer_pad, nullptr, lower_pad},
+      {"core.split", 1, 2, 0, {"axis", "sizes"}, Effect::kPure, infer_split, view_work, lower_split, {"", "sizes"}},
+      {"core.slice", 1, 5, 1, {"axes", "starts", "ends", "steps"}, Effect::kPure, infer_slice, view_work, lower_slice,
+       {"", "starts", "ends", "axes", "steps"}},
+      {"core.pad", 1, 2, 1, {"pads", "value", "mode"}, Effect::kPure, infer_pad, nullptr, lower_pad, {"", "pads"}},
   };
 }
 
