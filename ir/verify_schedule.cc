@@ -118,7 +118,7 @@ class Verifier {
       return;
     }
     each_action([&](DeviceId device, uint32_t i, const Action& action) {
-      if (!names_something(action)) {
+      if (!names_something(device, action)) {
         report("S3", fmt::format("{}: {} names nothing of the plan", at(device, i), to_string(action)));
       } else if (dependencies_.replica(action.stage, device) < 0) {
         report("S3", fmt::format("{}: {}, but stage {} does not live there", at(device, i), to_string(action),
@@ -127,19 +127,22 @@ class Verifier {
     });
   }
 
-  bool names_something(const Action& action) const {
+  /// Whether the action's fields say one thing of the plan, and nothing beside it.
+  bool names_something(DeviceId device, const Action& action) const {
     if (!action.stage.valid() || action.stage.index() >= shape_.stages.size()) return false;
-    if (is_compute(action.kind))
-      return action.micro_batch < shape_.micro_batch_count() && action.route == Action::kNone;
-    if (action.kind == ActionKind::kReduceShared) {
-      if (action.route >= shape_.shared.size()) return false;
-      const auto groups = dependencies_.groups_of(action.stage);
-      return std::find(groups.begin(), groups.end(), uint32_t{action.route}) != groups.end();
+    if (is_compute(action.kind)) {
+      return action.micro_batch < shape_.micro_batch_count() &&
+             action == compute_action(action.kind, action.stage, action.micro_batch);
     }
-    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kStep) return action.micro_batch == 0;
-    if (action.route >= shape_.routes.size() || action.micro_batch >= shape_.micro_batch_count()) return false;
-    if (!action.peer.valid() || action.peer.index() >= shape_.devices) return false;
-    return action == transfer_action(shape_, action.kind, action.route, action.micro_batch, action.peer);
+    if (action.kind == ActionKind::kReduceShared) {
+      return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
+    }
+    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kStep) {
+      return action == stage_action(action.kind, action.stage);
+    }
+    return action.route < shape_.routes.size() && action.micro_batch < shape_.micro_batch_count() &&
+           action.peer.valid() && action.peer.index() < shape_.devices &&
+           action == transfer_action(shape_, action.kind, action.route, action.micro_batch, action.peer);
   }
 
   // S1
@@ -365,15 +368,13 @@ class Verifier {
   }
 
   void check_shared(uint32_t group, DeviceId device) {
-    size_t found = 0;
-    uint32_t first = kAbsent, last_gradient = 0;
+    const Action action = reduce_shared_action(shape_, group, device);
+    const size_t found = index_.count(device, action);
+    const uint32_t first = index_.first(device, action);
+    uint32_t last_gradient = 0;
     for (StageId stage : shape_.shared[group].stages) {
-      if (dependencies_.replica(stage, device) < 0) continue;
-      Action action = stage_action(ActionKind::kReduceShared, stage);
-      action.route = group;
-      found += index_.count(device, action);
-      first = std::min(first, index_.first(device, action));
-      last_gradient = std::max(last_gradient, last_weight(device, stage));
+      if (dependencies_.replica(stage, device) >= 0)
+        last_gradient = std::max(last_gradient, last_weight(device, stage));
     }
     const size_t expected = shape_.training;
     if (found != expected) {
