@@ -1,0 +1,41 @@
+/// From chosen stages to a complete plan: schedule, routes, simulated timeline and memory.
+#pragma once
+
+#include <string>
+
+#include "ir/plan.h"
+#include "partition/model/model_costs.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/schedule/simulate.h"
+#include "partition/stages/plan.h"
+
+namespace rannc::partition {
+
+/// What a plan is made of beside the stages.
+struct PlanFacts {
+  const Cluster* cluster = nullptr;
+  const ModelCosts* costs = nullptr;
+  ir::Bindings assume;
+  uint32_t mini_batch = 1;
+  uint32_t optimizer_states = 0;
+  bool training = true;
+  std::string schedule = "1f1b";
+  uint64_t seed = 0;
+  std::string model_digest, profile_digest;
+};
+
+/// Takes the graph over. Only devices that have a stage appear in the plan, renumbered in the cluster's order.
+/// The schedule is lowered. A diagnostic where the schedule cannot serve the stages.
+Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector<uint32_t>& block_of_atom,
+                             const StagePlan& stages, const PlanFacts& facts);
+
+/// Durations of a plan's actions: stages at its `stage_times`, links of its devices in the cluster.
+ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster);
+
+/// Runs the plan's schedule on its `stage_times` and stores `predictions` and `step_ns`. Returns the timeline.
+Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster);
+
+/// Hex digest of a cluster's text.
+std::string cluster_digest(const Cluster& cluster);
+
+}  // namespace rannc::partition

@@ -1,0 +1,130 @@
+#include "partition/model/model_costs.h"
+
+#include <fmt/format.h>
+
+#include <set>
+#include <unordered_map>
+
+#include "ir/op.h"
+#include "ir/plan.h"
+
+namespace rannc::partition {
+
+namespace {
+
+struct AttributeText {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(const ir::Dim& value) const { return value.str(); }
+  std::string operator()(double value) const { return fmt::format("{:a}", value); }
+  std::string operator()(const std::string& value) const { return fmt::format("'{}'", value); }
+  std::string operator()(ir::DType value) const { return std::string(ir::str(value)); }
+  std::string operator()(const ir::Shape& value) const { return ir::str(value); }
+  std::string operator()(const std::vector<double>& values) const {
+    std::string text = "(";
+    for (const double value : values) text += fmt::format("{:a} ", value);
+    return text + ")";
+  }
+};
+
+Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir::Graph& graph, TaskId task) {
+  if (const auto value = dim.evaluate(bindings)) return static_cast<double>(*value);
+  std::set<std::string> symbols;
+  dim.collect_symbols(symbols);
+  for (const std::string& symbol : symbols) {
+    if (!bindings.contains(symbol)) {
+      return error(graph.location(task), fmt::format("the size {} depends on the symbol '{}': say what to plan for, by --assume {}=<number>",
+                                                     dim.str(), symbol, symbol));
+    }
+  }
+  return error(graph.location(task), fmt::format("the size {} is out of range", dim.str()));
+}
+
+ir::Dim bytes_of(const ir::ValueType& type) {
+  return type.shape ? ir::element_count(*type.shape) * ir::Dim(ir::byte_size(type.dtype)) : ir::Dim(0);
+}
+
+// Views and sums need nothing of the forward pass to go back.
+bool keeps_nothing(const std::string& op) {
+  static const std::set<std::string, std::less<>> kNames{
+      "core.reshape", "core.permute", "core.expand",   "core.split", "core.slice", "core.concat", "core.unsqueeze",
+      "core.squeeze", "core.identity", "core.add",      "core.sub",   "core.neg",   "core.cast",   "core.sum",
+      "core.mean",    "core.tile",     "core.pad"};
+  return kNames.contains(op);
+}
+
+}  // namespace
+
+std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
+  std::string key = graph.op(task).name;
+  for (const auto& [name, value] : graph.attributes(task)) key += fmt::format(" {}={}", name, std::visit(AttributeText{}, value));
+  for (const ValueId input : graph.inputs(task)) {
+    if (!input.valid()) {
+      key += " -";
+      continue;
+    }
+    const ir::Graph::Value& value = graph.value(input);
+    const char* role = value.kind == ir::ValueKind::kParameter ? "p" : needs_gradient[input.index()] ? "g" : "c";
+    key += fmt::format(" {}:{}{}", role, ir::str(value.type.dtype), value.type.shape ? ir::str(*value.type.shape) : "?");
+  }
+  return key;
+}
+
+Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
+                             uint64_t samples, const ir::Bindings& assume) {
+  ir::Bindings bindings = assume;
+  if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
+  TaskFacts facts;
+  facts.key = structural_key(graph, task, needs_gradient);
+  facts.what = fmt::format("{} {}", graph.op(task).name, graph.location(task).str());
+  const ir::Work work = ir::work_of(graph, task);
+  RANNC_ASSIGN(facts.flops, number(work.flops, bindings, graph, task));
+  RANNC_ASSIGN(facts.traffic_bytes, number(work.bytes, bindings, graph, task));
+  facts.needs_input_gradient = false;
+  for (const ValueId input : graph.inputs(task)) {
+    if (!input.valid()) continue;
+    const ir::Graph::Value& value = graph.value(input);
+    if (value.kind == ir::ValueKind::kParameter) {
+      RANNC_ASSIGN(const double bytes, number(bytes_of(value.type), bindings, graph, task));
+      facts.parameter_bytes += bytes;
+    } else if (needs_gradient[input.index()]) {
+      facts.needs_input_gradient = true;
+    }
+  }
+  for (const ValueId output : graph.outputs(task)) {
+    if (!needs_gradient[output.index()] || keeps_nothing(graph.op(task).name)) continue;
+    RANNC_ASSIGN(const double bytes, number(bytes_of(graph.type(output)), bindings, graph, task));
+    facts.saved_bytes += bytes;
+  }
+  return facts;
+}
+
+std::vector<uint64_t> sample_sizes(uint64_t mini_batch) {
+  std::vector<uint64_t> sizes;
+  for (uint64_t size = 1; size < mini_batch; size *= 2) sizes.push_back(size);
+  sizes.push_back(mini_batch);
+  return sizes;
+}
+
+Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, const CostModel& costs,
+                               std::vector<uint64_t> sizes, const ir::Bindings& assume) {
+  ModelCosts model;
+  model.sizes = std::move(sizes);
+  model.costs.assign(cluster.kinds.size(), std::vector<std::vector<TaskCost>>(model.sizes.size()));
+  const std::vector<bool> gradient = ir::needs_gradient(graph);
+  std::unordered_map<std::string, uint32_t> entries;
+  for (const TaskId task : graph.tasks()) {
+    const auto [entry, fresh] = entries.emplace(structural_key(graph, task, gradient), static_cast<uint32_t>(entries.size()));
+    model.entry_of.push_back(entry->second);
+    if (!fresh) continue;
+    for (size_t size = 0; size < model.sizes.size(); ++size) {
+      RANNC_ASSIGN(const TaskFacts facts, task_facts(graph, task, gradient, model.sizes[size], assume));
+      for (size_t kind = 0; kind < cluster.kinds.size(); ++kind) {
+        RANNC_ASSIGN(const TaskCost cost, costs.price(facts, model.sizes[size], cluster.kinds[kind]));
+        model.costs[kind][size].push_back(cost);
+      }
+    }
+  }
+  return model;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,38 @@
+/// Prices of a graph's tasks at several micro-batch sizes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ir/atoms.h"
+#include "ir/graph.h"
+#include "partition/cost/cost_model.h"
+
+namespace rannc::partition {
+
+/// Structure, work and traffic of a task at `samples`; other symbols take their values from `assume`.
+/// An error names the symbol that has none.
+Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
+                             uint64_t samples, const ir::Bindings& assume);
+
+/// Only the structural key of `task_facts`: equal tasks have equal keys, whatever they are called.
+std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient);
+
+/// Costs of all tasks, stored once per structural key.
+struct ModelCosts {
+  std::vector<uint64_t> sizes;                  ///< samples, ascending from 1
+  std::vector<uint32_t> entry_of;               ///< per task: its structural key
+  /// [device kind][size][entry]
+  std::vector<std::vector<std::vector<TaskCost>>> costs;
+  const TaskCost& of(uint32_t kind, size_t size, TaskId task) const { return costs[kind][size][entry_of[task.index()]]; }
+};
+
+/// Prices every task of a graph on every device kind of a cluster; a key is priced once.
+Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, const CostModel& costs,
+                               std::vector<uint64_t> sizes, const ir::Bindings& assume);
+
+/// Powers of two up to `mini_batch`, and `mini_batch`.
+std::vector<uint64_t> sample_sizes(uint64_t mini_batch);
+
+}  // namespace rannc::partition

@@ -1,0 +1,38 @@
+#include "tools/driver.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace rannc::tools {
+
+int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& failure) {
+    if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(failure);
+    fmt::print(stderr, "{}: error: {}\nTry '{} --help'.\n", app.get_name(), failure.what(), app.get_name());
+    return kUsage;
+  }
+  try {
+    const Result<void> result = body();
+    if (result.ok()) return std::fflush(stdout) == 0 ? kOk : kDiagnostics;
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", result.diagnostic().str());
+    return kDiagnostics;
+  } catch (const Exit& exit) {
+    return exit.code;
+  } catch (const Error& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return kDiagnostics;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}: error: out of memory\n", app.get_name());
+    return kDiagnostics;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "{}: internal error: {}\nThis is a defect of rannc: please report it with the command line.\n",
+               app.get_name(), failure.what());
+    return kInternal;
+  }
+}
+
+}  // namespace rannc::tools
