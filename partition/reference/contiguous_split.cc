@@ -1,0 +1,151 @@
+// Solves the contiguous split over a pool of down-sets.
+//
+//   1 fold units that cost nothing            4 complete enumeration, if it ends: the exact chain
+//   2 bounds from work and the heaviest unit  5 else improve over cheap cuts, bound by minimum cuts
+//   3 several orders give a first split; fuse what no better split can part
+// Exact where step 4 ends: the chain search is exact over all down-sets. Otherwise a heuristic with a proven bound.
+#include "partition/reference/contiguous_split.h"
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "partition/blocks/orders.h"
+#include "partition/reference/down_sets.h"
+
+namespace rannc::partition {
+namespace {
+
+constexpr double kImprove = 1 - 1e-12;  // a split counts as better below this share of the best
+
+/// A level whose nets are the precedences, for the orders that levels have.
+LevelGraph precedence_level(const SplitProblem& problem) {
+  LevelGraph graph;
+  graph.work = problem.work;
+  graph.memory = problem.bytes;
+  graph.pins.offsets.push_back(0);
+  std::vector<double> sent(problem.units(), 0);
+  for (uint32_t e = 0; e < problem.cost.size(); ++e) sent[problem.pins.row(e)[0]] += problem.cost[e];
+  for (uint32_t u = 0; u < problem.units(); ++u) {
+    if (problem.after.row(u).empty()) continue;
+    graph.cost.push_back(sent[u]);
+    graph.pins.items.push_back(u);
+    for (uint32_t v : problem.after.row(u)) graph.pins.items.push_back(v);
+    graph.pins.offsets.push_back(static_cast<uint32_t>(graph.pins.items.size()));
+  }
+  index_nodes(graph);
+  return graph;
+}
+
+class Solver {
+ public:
+  Solver(const SplitProblem& problem, const SplitOptions& options)
+      : options_(options), whole_(problem), start_(std::chrono::steady_clock::now()) {}
+
+  SplitResult solve() {
+    if (!settle()) return std::move(result_);
+    now_ = fold_free_units(whole_);
+    simple_bounds();
+    first_split();
+    if (!result_.device_of && !enumerate()) {
+      result_.reason = "no split within the memory limit was found";
+      return std::move(result_);
+    }
+    if (gap_left()) enumerate();
+    return std::move(result_);
+  }
+
+ private:
+  bool settle() {
+    uint64_t total = 0;
+    for (uint32_t u = 0; u < whole_.units(); ++u) {
+      total += whole_.bytes[u];
+      if (whole_.bytes[u] <= whole_.memory_limit) continue;
+      result_.reason = "a unit needs " + std::to_string(whole_.bytes[u]) + " bytes of " +
+                       std::to_string(whole_.memory_limit) + " on a device";
+      return false;
+    }
+    if (options_.devices == 0) {
+      result_.reason = "there is no device";
+    } else if (total / options_.devices > whole_.memory_limit) {
+      result_.reason = "all units need " + std::to_string(total) + " bytes and " + std::to_string(options_.devices) +
+                       " devices have " + std::to_string(whole_.memory_limit) + " each";
+    }
+    return result_.reason.empty();
+  }
+
+  void raise_bound(double bound, const char* name) {
+    if (bound <= result_.lower_bound) return;
+    result_.lower_bound = bound;
+    result_.bound = name;
+  }
+
+  void simple_bounds() {
+    result_.bound = "work";
+    raise_bound(now_.total_work() / options_.devices, "work");
+    for (double work : now_.work) raise_bound(work, "heaviest");
+  }
+
+  bool gap_left() const { return result_.lower_bound < result_.largest_load * kImprove; }
+
+  bool out_of_time() {
+    if (options_.seconds <= 0) return false;
+    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
+    if (spent.count() > options_.seconds) result_.timed_out = true;
+    return result_.timed_out;
+  }
+
+  /// Takes over a chain that is better than the best so far.
+  void keep(const DownSetPool& pool, const Chain& chain) {
+    if (!chain.found || (result_.device_of && chain.largest_load >= result_.largest_load)) return;
+    const std::vector<uint32_t> of_unit = devices_of(pool, chain);
+    const SplitProblem& problem = pool.problem();
+    std::vector<uint32_t> device_of;
+    for (uint32_t unit : problem.unit_of) device_of.push_back(of_unit[unit]);
+    result_.device_of = std::move(device_of);
+    result_.largest_load = chain.largest_load;
+  }
+
+  void first_split() {
+    DownSetPool pool(now_);
+    const LevelGraph level = precedence_level(now_);
+    for (OrderKind kind : kAllOrders) pool.add_prefixes(order_nodes(level, kind));
+    // A tight bound prunes the search; loosen it until something fits under it.
+    const double total = now_.total_work() + std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0) * 2;
+    for (double slack = 1.02; !result_.device_of; slack = 1 + (slack - 1) * 1.6) {
+      const double bound = result_.lower_bound * slack;
+      keep(pool, best_chain(pool, options_.devices, bound > 0 ? bound : 1e-300));
+      if (bound > 2 * total || bound <= 0) break;
+    }
+    if (!result_.device_of) keep(pool, best_chain(pool, options_.devices, 2 * total + 1));
+  }
+
+  /// True when every down-set was seen, which settles the problem.
+  bool enumerate() {
+    const SplitProblem reduced = result_.device_of ? fuse_inseparable(now_, result_.largest_load * kImprove) : now_;
+    DownSetPool pool(reduced);
+    if (!enumerate_down_sets(pool, options_.exact ? std::max<size_t>(options_.max_down_sets, 2'000'000)
+                                                  : options_.max_down_sets)) {
+      return false;
+    }
+    const double bound = result_.device_of ? result_.largest_load * kImprove
+                                           : 1 + now_.total_work() + 2 * std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0);
+    keep(pool, best_chain(pool, options_.devices, bound));
+    if (result_.device_of) raise_bound(result_.largest_load, "exhaustive");
+    return true;
+  }
+
+  const SplitOptions& options_;
+  const SplitProblem& whole_;
+  const std::chrono::steady_clock::time_point start_;
+  SplitProblem now_;
+  SplitResult result_;
+};
+
+}  // namespace
+
+SplitResult solve_split(const SplitProblem& problem, const SplitOptions& options) {
+  return Solver(problem, options).solve();
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,240 @@
+// Enumerates down-sets and finds the best chain among them.
+//
+// The dynamic programme over ideals is Tarnawski et al. (NeurIPS 2020); the pruning by prefix and suffix loads, which
+// makes it fast, is ours.
+#include "partition/reference/down_sets.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace rannc::partition {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+uint64_t mix(uint64_t x) {
+  x += 0x9e3779b97f4a7c15ull;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+  return x ^ (x >> 31);
+}
+
+bool bit(std::span<const uint64_t> bits, uint32_t unit) { return bits[unit / 64] >> (unit % 64) & 1; }
+
+}  // namespace
+
+DownSetPool::DownSetPool(const SplitProblem& problem) : problem_(problem), words_((problem.units() + 63) / 64) {
+  offset_.push_back(0);
+  for (uint32_t u = 0; u < problem.units(); ++u) unit_hash_.push_back(mix(u + 1));
+  std::vector<uint64_t> bits(words_, 0);
+  append(bits, 0, 0, 0, {});
+  uint64_t hash = 0, bytes = 0;
+  for (uint32_t u = 0; u < problem.units(); ++u) {
+    bits[u / 64] |= uint64_t{1} << (u % 64);
+    hash ^= unit_hash_[u];
+    bytes += problem.bytes[u];
+  }
+  append(bits, hash, problem.total_work(), bytes, {});
+}
+
+uint32_t DownSetPool::find(std::span<const uint64_t> bits, uint64_t hash) const {
+  for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
+    if (std::ranges::equal(bits, this->bits(it->second))) return it->second;
+  }
+  return UINT32_MAX;
+}
+
+uint32_t DownSetPool::append(std::span<const uint64_t> bits, uint64_t hash, double work, uint64_t bytes,
+                             std::span<const uint32_t> crossing) {
+  const uint32_t id = size();
+  bits_.insert(bits_.end(), bits.begin(), bits.end());
+  hash_.push_back(hash);
+  work_.push_back(work);
+  bytes_.push_back(bytes);
+  double cut = 0;
+  for (uint32_t e : crossing) cut += problem_.cost[e];
+  cut_.push_back(cut);
+  crossing_.insert(crossing_.end(), crossing.begin(), crossing.end());
+  offset_.push_back(crossing_.size());
+  by_hash_.emplace(hash, id);
+  return id;
+}
+
+bool DownSetPool::crosses(std::span<const uint64_t> bits, uint32_t value) const {
+  const auto pins = problem_.pins.row(value);
+  const bool first = bit(bits, pins[0]);
+  return std::ranges::any_of(pins.subspan(1), [&](uint32_t pin) { return bit(bits, pin) != first; });
+}
+
+bool DownSetPool::subset(uint32_t inner, uint32_t outer) const {
+  const uint64_t* a = bits_.data() + size_t{words_} * inner;
+  const uint64_t* b = bits_.data() + size_t{words_} * outer;
+  for (uint32_t w = 0; w < words_; ++w) {
+    if (a[w] & ~b[w]) return false;
+  }
+  return true;
+}
+
+double DownSetPool::load(uint32_t inner, uint32_t outer) const {
+  // A value that crosses exactly one of the two cuts has a pin on the device and one elsewhere. One that crosses both
+  // counts once, and only if a pin is on the device.
+  double load = work_[outer] - work_[inner] + cut_[inner] + cut_[outer];
+  const uint32_t *a = crossing_.data() + offset_[inner], *a_end = crossing_.data() + offset_[inner + 1];
+  const uint32_t *b = crossing_.data() + offset_[outer], *b_end = crossing_.data() + offset_[outer + 1];
+  while (a != a_end && b != b_end) {
+    if (*a < *b) {
+      ++a;
+    } else if (*b < *a) {
+      ++b;
+    } else {
+      load -= problem_.cost[*a];
+      const auto pins = problem_.pins.row(*a);
+      const bool touches = std::ranges::any_of(pins, [&](uint32_t u) { return contains(outer, u) && !contains(inner, u); });
+      if (!touches) load -= problem_.cost[*a];
+      ++a;
+      ++b;
+    }
+  }
+  return load;
+}
+
+uint32_t DownSetPool::add(std::span<const uint64_t> bits) {
+  uint64_t hash = 0, bytes = 0;
+  double work = 0;
+  std::vector<uint32_t> crossing;
+  for (uint32_t u = 0; u < problem_.units(); ++u) {
+    if (!bit(bits, u)) continue;
+    hash ^= unit_hash_[u];
+    work += problem_.work[u];
+    bytes += problem_.bytes[u];
+  }
+  if (const uint32_t known = find(bits, hash); known != UINT32_MAX) return known;
+  for (uint32_t e = 0; e < problem_.cost.size(); ++e) {
+    if (crosses(bits, e)) crossing.push_back(e);
+  }
+  return append(bits, hash, work, bytes, crossing);
+}
+
+uint32_t DownSetPool::add_unit(uint32_t set, uint32_t unit) {
+  std::vector<uint64_t> bits(this->bits(set).begin(), this->bits(set).end());
+  bits[unit / 64] |= uint64_t{1} << (unit % 64);
+  const uint64_t hash = hash_[set] ^ unit_hash_[unit];
+  if (const uint32_t known = find(bits, hash); known != UINT32_MAX) return known;
+  const auto touched = problem_.values.row(unit);
+  std::vector<uint32_t> crossing;
+  for (uint64_t i = offset_[set]; i < offset_[set + 1]; ++i) {
+    if (!std::binary_search(touched.begin(), touched.end(), crossing_[i])) crossing.push_back(crossing_[i]);
+  }
+  const size_t kept = crossing.size();
+  for (uint32_t e : touched) {
+    if (crosses(bits, e)) crossing.push_back(e);
+  }
+  std::inplace_merge(crossing.begin(), crossing.begin() + kept, crossing.end());
+  return append(bits, hash, work_[set] + problem_.work[unit], bytes_[set] + problem_.bytes[unit], crossing);
+}
+
+void DownSetPool::add_prefixes(std::span<const uint32_t> order) {
+  uint32_t set = kEmpty;
+  for (size_t i = 0; i + 1 < order.size(); ++i) set = add_unit(set, order[i]);
+}
+
+bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
+  const SplitProblem& problem = pool.problem();
+  const uint32_t n = problem.units();
+  // Layers by size: a set is expanded once, from the layer that it belongs to.
+  std::vector<uint32_t> layer{DownSetPool::kEmpty}, next;
+  std::vector<bool> known(pool.size(), true);
+  for (uint32_t size = 0; size + 1 < n; ++size) {
+    next.clear();
+    for (uint32_t set : layer) {
+      for (uint32_t u = 0; u < n; ++u) {
+        if (pool.contains(set, u)) continue;
+        const auto before = problem.before.row(u);
+        if (!std::ranges::all_of(before, [&](uint32_t p) { return pool.contains(set, p); })) continue;
+        const uint32_t larger = pool.add_unit(set, u);
+        if (larger >= known.size()) known.resize(larger + 1, false);
+        if (known[larger]) continue;
+        known[larger] = true;
+        next.push_back(larger);
+        if (pool.size() > limit) return false;
+      }
+    }
+    layer.swap(next);
+  }
+  return true;
+}
+
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
+  const double total = pool.work(DownSetPool::kFull);
+  const double rounding = total * 1e-12;  // sums of one set differ by the order in which they were made
+  const uint64_t memory = pool.problem().memory_limit;
+  std::vector<uint32_t> by_work(pool.size());
+  std::iota(by_work.begin(), by_work.end(), 0);
+  std::sort(by_work.begin(), by_work.end(), [&](uint32_t a, uint32_t b) {
+    return pool.work(a) != pool.work(b) ? pool.work(a) < pool.work(b) : a < b;
+  });
+  struct Entry {
+    uint32_t set;
+    uint32_t from;  // index in the previous stage
+    double best;    // least largest load of a chain that ends here, < bound
+  };
+  std::vector<std::vector<Entry>> stage(devices + 1);
+  stage[0].push_back({DownSetPool::kEmpty, 0, 0});
+  Chain answer;
+  answer.largest_load = bound;
+  uint32_t answer_stage = 0;
+  Entry answer_entry{};
+  auto extend = [&](const std::vector<Entry>& previous, uint32_t set, double limit) {
+    Entry entry{set, UINT32_MAX, limit};
+    const double work = pool.work(set), cut = pool.cut(set);
+    auto first = std::partition_point(previous.begin(), previous.end(),
+                                      [&](const Entry& e) { return work - pool.work(e.set) >= limit; });
+    for (auto it = first; it != previous.end() && pool.work(it->set) <= work + rounding; ++it) {
+      const double apart = cut - pool.cut(it->set);
+      if (it->best >= entry.best || work - pool.work(it->set) + std::abs(apart) >= entry.best) continue;
+      if (pool.bytes(set) - pool.bytes(it->set) > memory || !pool.subset(it->set, set)) continue;
+      const double largest = std::max(it->best, pool.load(it->set, set));
+      if (largest >= entry.best) continue;
+      entry.best = largest;
+      entry.from = static_cast<uint32_t>(it - previous.begin());
+    }
+    return entry;
+  };
+  for (uint32_t s = 1; s <= devices; ++s) {
+    const Entry last = extend(stage[s - 1], DownSetPool::kFull, answer.largest_load);
+    if (last.from != UINT32_MAX) {
+      answer.found = true;
+      answer.largest_load = last.best;
+      answer_stage = s;
+      answer_entry = last;
+    }
+    if (s == devices) break;
+    const double limit = answer.largest_load;
+    for (uint32_t set : by_work) {
+      if (set == DownSetPool::kEmpty || set == DownSetPool::kFull) continue;
+      if (pool.work(set) + pool.cut(set) >= limit * s) continue;
+      if (total - pool.work(set) + pool.cut(set) >= limit * (devices - s)) continue;
+      const Entry entry = extend(stage[s - 1], set, limit);
+      if (entry.from != UINT32_MAX) stage[s].push_back(entry);
+    }
+  }
+  if (!answer.found) return answer;
+  Entry at = answer_entry;
+  for (uint32_t s = answer_stage; s > 1; --s) {
+    at = stage[s - 1][at.from];
+    answer.sets.push_back(at.set);
+  }
+  std::reverse(answer.sets.begin(), answer.sets.end());
+  return answer;
+}
+
+std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain) {
+  std::vector<uint32_t> device_of(pool.problem().units(), 0);
+  for (uint32_t u = 0; u < device_of.size(); ++u) {
+    while (device_of[u] < chain.sets.size() && !pool.contains(chain.sets[device_of[u]], u)) ++device_of[u];
+  }
+  return device_of;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,77 @@
+/// Down-sets of a split problem with what a cut after each of them costs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "partition/reference/split_problem.h"
+
+namespace rannc::partition {
+
+/// A set of distinct down-sets (with a unit, all its predecessors). A split is a chain of them.
+class DownSetPool {
+ public:
+  /// Holds the empty and the full set from the start, as 0 and 1. `problem` outlives the pool.
+  explicit DownSetPool(const SplitProblem& problem);
+
+  static constexpr uint32_t kEmpty = 0, kFull = 1;
+  uint32_t size() const { return static_cast<uint32_t>(work_.size()); }
+  double work(uint32_t set) const { return work_[set]; }
+  double cut(uint32_t set) const { return cut_[set]; }  ///< cost of the values with pins inside and outside
+  uint64_t bytes(uint32_t set) const { return bytes_[set]; }
+  std::span<const uint64_t> bits(uint32_t set) const { return {bits_.data() + size_t{words_} * set, words_}; }
+  bool contains(uint32_t set, uint32_t unit) const { return bits(set)[unit / 64] >> (unit % 64) & 1; }
+  bool subset(uint32_t inner, uint32_t outer) const;
+
+  /// Load of a device that holds `outer` without `inner`, a subset of it.
+  double load(uint32_t inner, uint32_t outer) const;
+
+  /// Adds the set with these bits unless it is there; returns its id.
+  uint32_t add(std::span<const uint64_t> bits);
+  /// Adds `set` with `unit`, which is ready in it, in time proportional to the unit's values.
+  uint32_t add_unit(uint32_t set, uint32_t unit);
+  /// Adds every proper prefix of a topological order.
+  void add_prefixes(std::span<const uint32_t> order);
+
+  uint32_t words() const { return words_; }
+  const SplitProblem& problem() const { return problem_; }
+
+ private:
+  uint32_t find(std::span<const uint64_t> bits, uint64_t hash) const;
+  uint32_t append(std::span<const uint64_t> bits, uint64_t hash, double work, uint64_t bytes,
+                  std::span<const uint32_t> crossing);
+  bool crosses(std::span<const uint64_t> bits, uint32_t value) const;
+
+  const SplitProblem& problem_;
+  uint32_t words_;
+  std::vector<uint64_t> bits_, hash_;
+  std::vector<double> work_, cut_;
+  std::vector<uint64_t> bytes_;
+  std::vector<uint64_t> offset_;     // of each set's crossing values
+  std::vector<uint32_t> crossing_;   // ascending per set
+  std::vector<uint64_t> unit_hash_;
+  std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // looked up only, never walked
+};
+
+/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`.
+bool enumerate_down_sets(DownSetPool& pool, size_t limit);
+
+/// The best chain through a pool.
+struct Chain {
+  double largest_load = 0;
+  std::vector<uint32_t> sets;  ///< ascending, without empty and full set: the cuts
+  bool found = false;
+};
+
+/// The chain of at most `devices` blocks, each within memory, whose largest load is least and < `bound`; not found
+/// where there is none. Exact over the pool, so over all splits when the pool holds every down-set. A set I can end
+/// block s only if work(I) + cut(I) < s * bound and W - work(I) + cut(I) < (devices - s) * bound: that prunes nearly
+/// all sets of real networks before any pair is looked at.
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound);
+
+/// Device of every unit under a chain.
+std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain);
+
+}  // namespace rannc::partition
