@@ -43,6 +43,9 @@ class CoverFinder {
   /// Replaces the memory of every device (in bytes), to find out how much would be needed.
   virtual void set_memory(std::optional<double> bytes) = 0;
   uint64_t micro_batches() const { return micro_batches_; }
+  /// No cover's largest forward + largest backward time is below this: work spread evenly over all devices, or the
+  /// heaviest block on the smallest share.
+  virtual double least_step_ns() const = 0;
 
  protected:
   explicit CoverFinder(uint64_t micro_batches) : micro_batches_(micro_batches) {}

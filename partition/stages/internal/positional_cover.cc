@@ -37,6 +37,8 @@ class PositionalCover final : public CoverFinder {
 
   void set_memory(std::optional<double> bytes) override { forced_memory_ = bytes; }
 
+  double least_step_ns() const override { return prices_.least_step_ns(devices_); }
+
   std::optional<Cover> find(const TimeLimits& limits, StageCount count) override {
     limits_ = limits;
     const uint32_t k = ranges_.blocks();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace rannc::partition {
 namespace {
@@ -73,6 +74,24 @@ double StagePrices::bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool r
 double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {
   return standing_bytes(a, b, share, recompute) +
          bytes_in_flight(a, b, share, recompute) * static_cast<double>(in_flight(discipline_, from_end, micro_batches_));
+}
+
+double StagePrices::least_step_ns(uint32_t devices) const {
+  double total = 0, heaviest = 0;
+  for (uint32_t b = 0; b < ranges_->blocks(); ++b) {
+    double work = std::numeric_limits<double>::infinity(), smallest = work;
+    for (size_t i = 0; i < shares_.size(); ++i) {
+      for (uint32_t kind = 0; kind < kinds_; ++kind) {
+        const double time = forward(b, b + 1, i, kind) + backward(b, b + 1, i, kind);
+        work = std::min(work, time * shares_[i].replicas);
+        smallest = std::min(smallest, time);
+      }
+    }
+    total += work;
+    heaviest = std::max(heaviest, smallest);
+  }
+  // Prefix sums round: stay below.
+  return std::max(total / devices, heaviest) * (1 - 1e-9);
 }
 
 uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const {

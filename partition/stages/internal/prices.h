@@ -56,6 +56,8 @@ class StagePrices {
   double standing_bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const;
   /// What each micro-batch in flight adds.
   double bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool recompute) const;
+  /// See `CoverFinder::least_step_ns`; over all kinds, `devices` of them.
+  double least_step_ns(uint32_t devices) const;
   double peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const;
   /// The stage may stand this far from the end (1 = last) and still fit; 0: not even there; UINT32_MAX: anywhere.
   uint32_t farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const;

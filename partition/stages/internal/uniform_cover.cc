@@ -29,6 +29,8 @@ class UniformCover final : public CoverFinder {
 
   void set_memory(std::optional<double> bytes) override { memory_ = bytes.value_or(own_memory_); }
 
+  double least_step_ns() const override { return prices_.least_step_ns(devices_); }
+
   std::optional<Cover> find(const TimeLimits& limits, StageCount count) override {
     limits_ = limits;
     const uint32_t k = ranges_.blocks();
