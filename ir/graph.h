@@ -83,6 +83,7 @@ class Graph {
               std::string name = {}, Location location = {});
   void add_input(ValueId value) { inputs_.push_back(value); }      ///< order of the model's signature
   void add_output(ValueId value) { outputs_.push_back(value); }
+  void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
   void add_loss(LossTerm term) { losses_.push_back(term); }
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
 

@@ -26,9 +26,9 @@ struct PassContext {
   /// What the user should know although nothing is wrong: a parameter that was recovered, a task that was dropped.
   /// In the order in which it was found; the tool prints it.
   std::vector<Note> remarks;
-  /// Per task whether it is constant: written by mark-constants. The manager drops it after a pass that changed the graph.
+  /// Per task whether it is constant: written by mark-constants; of no use once the graph has changed.
   std::optional<std::vector<bool>> constant;
-  /// Written by form-atoms. The manager drops it after a pass that changed the graph.
+  /// Written by form-atoms; of no use once the graph has changed.
   std::optional<ir::Atoms> atoms;
 };
 
@@ -39,6 +39,8 @@ class Pass {
   virtual ~Pass() = default;
   /// The command-line spelling: `form-atoms`.
   virtual std::string_view name() const = 0;
+  /// The name with the options in braces, as the command line takes it: `set-precision{f64}`.
+  virtual std::string spelling() const { return std::string(name()); }
   /// Changes the graph in place, by facts (types, kinds, data) or by moving a new graph into it. A graph that is handed
   /// in verifies (rules G), and so must the one that is left. A diagnostic is about the user's model; on one the graph
   /// may be half changed and is of no further use.

@@ -1,0 +1,30 @@
+#include "passes/mark_constants.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace rannc::passes {
+
+std::vector<bool> constant_tasks(const ir::Graph& graph) {
+  std::vector<bool> constant(graph.task_count());
+  const auto fixed = [&](ValueId id) {
+    if (!id.valid()) return true;
+    const ir::Graph::Value& value = graph.value(id);
+    if (value.producer.valid()) return static_cast<bool>(constant[value.producer.index()]);
+    return value.kind != ir::ValueKind::kInput;
+  };
+  for (const TaskId task : graph.tasks()) {
+    const auto inputs = graph.inputs(task);
+    constant[task.index()] = graph.op(task).effect != ir::Effect::kStatistics &&
+                             std::all_of(inputs.begin(), inputs.end(), fixed);
+  }
+  return constant;
+}
+
+Result<Outcome> MarkConstants::run(ir::Graph& graph, PassContext& context) const {
+  context.constant = constant_tasks(graph);
+  return Outcome{};
+}
+
+}  // namespace rannc::passes

@@ -1,0 +1,26 @@
+#include "passes/remove_dead.h"
+
+#include <fmt/format.h>
+
+#include "ir/rewriter.h"
+
+namespace rannc::passes {
+
+namespace {
+uint32_t parameters(const ir::Graph& graph) {
+  uint32_t count = 0;
+  for (const ValueId id : graph.values()) count += graph.value(id).kind == ir::ValueKind::kParameter ? 1 : 0;
+  return count;
+}
+}  // namespace
+
+Result<Outcome> RemoveDead::run(ir::Graph& graph, PassContext& context) const {
+  const uint32_t tasks = graph.task_count(), trained = parameters(graph);
+  if (!ir::remove_dead(graph)) return Outcome{};
+  Note& remark = context.remarks.emplace_back();
+  remark.message = fmt::format("dropped {} tasks and {} parameters that no result needs", tasks - graph.task_count(),
+                               trained - parameters(graph));
+  return Outcome{true};
+}
+
+}  // namespace rannc::passes
