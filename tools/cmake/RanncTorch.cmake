@@ -24,7 +24,6 @@ endif()
 message(STATUS "LibTorch ${RANNC_TORCH_VERSION}: ${torch_dir}")
 
 set(torch_headers ${CMAKE_BINARY_DIR}/torch-headers)
-file(REMOVE_RECURSE ${torch_headers})
 file(MAKE_DIRECTORY ${torch_headers})
 foreach(folder ATen c10 caffe2 torch)
   file(CREATE_LINK "${torch_dir}/include/${folder}" ${torch_headers}/${folder} SYMBOLIC)
