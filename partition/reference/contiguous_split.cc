@@ -11,11 +11,16 @@
 #include <numeric>
 
 #include "partition/blocks/orders.h"
+#include "partition/reference/cut_bounds.h"
 #include "partition/reference/down_sets.h"
 
 namespace rannc::partition {
 namespace {
 
+constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds keep a bit per pair of units
+constexpr uint32_t kRounds = 6;
+constexpr uint32_t kSteps = 4;
+constexpr uint32_t kBeam = 40;
 constexpr double kImprove = 1 - 1e-12;  // a split counts as better below this share of the best
 
 /// A level whose nets are the precedences, for the orders that levels have.
@@ -51,7 +56,9 @@ class Solver {
       result_.reason = "no split within the memory limit was found";
       return std::move(result_);
     }
-    if (gap_left()) enumerate();
+    if (gap_left()) raise_bound(device_bound(now_, result_.lower_bound), "device");
+    if (gap_left() && !out_of_time()) cheap_cuts();
+    if (gap_left() && !out_of_time()) enumerate();
     return std::move(result_);
   }
 
@@ -133,6 +140,50 @@ class Solver {
     keep(pool, best_chain(pool, options_.devices, bound));
     if (result_.device_of) raise_bound(result_.largest_load, "exhaustive");
     return true;
+  }
+
+  /// Bounds by cut classes; improves over the cheapest down-sets of each, then over the neighbours of the best cuts.
+  void cheap_cuts() {
+    if (now_.units() > kMaxClosureUnits) return;
+    DownSetPool pool(now_);
+    price_cut_classes(now_, now_.cost, &pool);
+    Chain chain = best_chain(pool, options_.devices, result_.largest_load * kImprove);
+    keep(pool, chain);
+    const std::vector<double> price = crossing_prices(now_, options_.devices, result_.largest_load);
+    raise_bound(cut_bound(now_, options_.devices, result_.lower_bound, result_.largest_load,
+                          price_cut_classes(now_, price, nullptr)),
+                "cuts");
+    for (uint32_t round = 0; round < kRounds && chain.found && gap_left() && !out_of_time(); ++round) {
+      for (uint32_t set : chain.sets) add_neighbours(pool, set);
+      chain = best_chain(pool, options_.devices, result_.largest_load * kImprove);
+      keep(pool, chain);
+    }
+  }
+
+  /// Down-sets a few units away from `from`, the cheaper cuts first; at most kBeam a step.
+  static void add_neighbours(DownSetPool& pool, uint32_t from) {
+    const SplitProblem& problem = pool.problem();
+    std::vector<uint32_t> beam{from}, next;
+    std::vector<uint64_t> bits;
+    for (uint32_t step = 0; step < kSteps; ++step) {
+      next.clear();
+      for (uint32_t set : beam) {
+        for (uint32_t u = 0; u < problem.units(); ++u) {
+          const bool inside = pool.contains(set, u);
+          const auto blockers = inside ? problem.after.row(u) : problem.before.row(u);
+          if (!std::ranges::all_of(blockers, [&](uint32_t v) { return pool.contains(set, v) != inside; })) continue;
+          bits.assign(pool.bits(set).begin(), pool.bits(set).end());
+          bits[u / 64] ^= uint64_t{1} << (u % 64);
+          next.push_back(inside ? pool.add(bits) : pool.add_unit(set, u));
+        }
+      }
+      std::sort(next.begin(), next.end(), [&](uint32_t a, uint32_t b) {
+        return pool.cut(a) != pool.cut(b) ? pool.cut(a) < pool.cut(b) : a < b;
+      });
+      next.erase(std::unique(next.begin(), next.end()), next.end());
+      if (next.size() > kBeam) next.resize(kBeam);
+      beam.swap(next);
+    }
   }
 
   const SplitOptions& options_;

@@ -1,0 +1,105 @@
+// Dinic's algorithm over doubles.
+#include "partition/reference/min_cut.h"
+
+#include <algorithm>
+
+namespace rannc::partition {
+
+void FlowNetwork::reset(uint32_t nodes) {
+  first_.assign(nodes, kNone);
+  edges_.clear();
+}
+
+void FlowNetwork::add_edge(uint32_t from, uint32_t to, double capacity, double back) {
+  edges_.push_back({to, first_[from], capacity});
+  first_[from] = static_cast<uint32_t>(edges_.size() - 1);
+  edges_.push_back({from, first_[to], back});
+  first_[to] = static_cast<uint32_t>(edges_.size() - 1);
+}
+
+bool FlowNetwork::label(uint32_t source, uint32_t sink, double tolerance) {
+  level_.assign(first_.size(), kNone);
+  queue_.assign(1, source);
+  level_[source] = 0;
+  for (size_t i = 0; i < queue_.size() && level_[sink] == kNone; ++i) {
+    const uint32_t v = queue_[i];
+    for (uint32_t e = first_[v]; e != kNone; e = edges_[e].next) {
+      if (edges_[e].residual <= tolerance || level_[edges_[e].to] != kNone) continue;
+      level_[edges_[e].to] = level_[v] + 1;
+      queue_.push_back(edges_[e].to);
+    }
+  }
+  return level_[sink] != kNone;
+}
+
+/// One augmenting path along the labels; 0 when the phase is over.
+double FlowNetwork::push(uint32_t source, uint32_t sink, double tolerance) {
+  path_.clear();
+  uint32_t v = source;
+  while (v != sink) {
+    uint32_t& e = current_[v];
+    while (e != kNone && (edges_[e].residual <= tolerance || level_[edges_[e].to] != level_[v] + 1)) e = edges_[e].next;
+    if (e != kNone) {
+      path_.push_back(e);
+      v = edges_[e].to;
+      continue;
+    }
+    if (path_.empty()) return 0;
+    const uint32_t back = path_.back();
+    path_.pop_back();
+    v = edges_[back ^ 1].to;
+    current_[v] = edges_[current_[v]].next;
+  }
+  double amount = kUncuttable;
+  for (uint32_t e : path_) amount = std::min(amount, edges_[e].residual);
+  for (uint32_t e : path_) {
+    edges_[e].residual -= amount;
+    edges_[e ^ 1].residual += amount;
+  }
+  return amount;
+}
+
+double FlowNetwork::min_cut(uint32_t source, uint32_t sink, double tolerance, double enough) {
+  double flow = 0;
+  while (flow <= enough && label(source, sink, tolerance)) {
+    current_ = first_;
+    for (double amount = push(source, sink, tolerance); amount > 0; amount = push(source, sink, tolerance)) {
+      flow += amount;
+    }
+  }
+  return flow;
+}
+
+std::vector<bool> FlowNetwork::source_side(uint32_t source, double tolerance) const {
+  std::vector<bool> side(first_.size(), false);
+  std::vector<uint32_t> stack{source};
+  side[source] = true;
+  while (!stack.empty()) {
+    const uint32_t v = stack.back();
+    stack.pop_back();
+    for (uint32_t e = first_[v]; e != kNone; e = edges_[e].next) {
+      if (edges_[e].residual <= tolerance || side[edges_[e].to]) continue;
+      side[edges_[e].to] = true;
+      stack.push_back(edges_[e].to);
+    }
+  }
+  return side;
+}
+
+std::vector<bool> FlowNetwork::not_sink_side(uint32_t sink, double tolerance) const {
+  std::vector<bool> side(first_.size(), true);
+  std::vector<uint32_t> stack{sink};
+  side[sink] = false;
+  while (!stack.empty()) {
+    const uint32_t v = stack.back();
+    stack.pop_back();
+    for (uint32_t e = first_[v]; e != kNone; e = edges_[e].next) {
+      if (edges_[e ^ 1].residual <= tolerance || !side[edges_[e].to]) continue;
+      side[edges_[e].to] = false;
+      stack.push_back(edges_[e].to);
+    }
+  }
+  return side;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,40 @@
+/// Maximum flow on small networks with real capacities.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace rannc::partition {
+
+/// A directed network. Not thread-safe; made for many small instances, so `reset` keeps the storage.
+class FlowNetwork {
+ public:
+  static constexpr double kUncuttable = 1e300;
+
+  void reset(uint32_t nodes);
+  /// Edge from -> to with `capacity` >= 0, and `back` the other way.
+  void add_edge(uint32_t from, uint32_t to, double capacity, double back = 0);
+  /// Value of a minimum cut between source and sink (Dinic); flows below `tolerance` are dropped, so the value may be
+  /// short by that times the number of augmentations, never too large. Returns early once it exceeds `enough`.
+  double min_cut(uint32_t source, uint32_t sink, double tolerance, double enough = kUncuttable);
+  /// After `min_cut`: nodes on the source's side of the smallest minimum cut.
+  std::vector<bool> source_side(uint32_t source, double tolerance) const;
+  /// After `min_cut`: nodes not on the sink's side of the largest minimum cut.
+  std::vector<bool> not_sink_side(uint32_t sink, double tolerance) const;
+
+ private:
+  struct Edge {
+    uint32_t to;
+    uint32_t next;
+    double residual;
+  };
+  bool label(uint32_t source, uint32_t sink, double tolerance);
+  double push(uint32_t source, uint32_t sink, double tolerance);
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+  std::vector<uint32_t> first_;
+  std::vector<Edge> edges_;  // an edge and its reverse are neighbours
+  std::vector<uint32_t> level_, current_, queue_, path_;
+};
+
+}  // namespace rannc::partition
