@@ -22,7 +22,6 @@ Result<std::string> lower_random(const LowerCall& call) {
 std::vector<OpInfo> random_ops() {
   return {
       {"core.dropout", 1, 1, 1, {"ratio", "key"}, Effect::kRandom, infer_random, nullptr, lower_random},
-      {"core.random_mask", 1, 1, 1, {"ratio", "key"}, Effect::kRandom, infer_random, nullptr, lower_random},
   };
 }
 

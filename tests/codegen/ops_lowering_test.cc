@@ -1,0 +1,309 @@
+// Every core operator's TorchScript statement, compiled and run: shapes and dtypes are what the type rule says, samples
+// stay apart as the batch layout says, values equal ATen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <ATen/ATen.h>
+#include <torch/jit.h>
+
+#include <set>
+
+#include "tests/ir/ops/op_cases.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::op_cases;
+using testing::OpCase;
+using testing::Operand;
+
+c10::ScalarType scalar_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return c10::kFloat;
+    case DType::kF64: return c10::kDouble;
+    case DType::kI32: return c10::kInt;
+    case DType::kI64: return c10::kLong;
+    case DType::kBool: return c10::kBool;
+    default: throw std::logic_error("no such case");
+  }
+}
+
+std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch) {
+  std::vector<int64_t> sizes;
+  for (const Dim& dim : shape) sizes.push_back(dim.evaluate({{"batch", batch}}).value());
+  return sizes;
+}
+
+at::Tensor draw(const Operand& operand, int64_t batch) {
+  const auto options = at::TensorOptions().dtype(scalar_type(operand.type.dtype));
+  const auto sizes = sizes_of(*operand.type.shape, batch);
+  if (operand.type.contents) return at::tensor(sizes_of(*operand.type.contents, batch)).to(options).reshape(sizes);
+  if (is_float(operand.type.dtype)) return at::rand(sizes, at::kDouble).mul(1.9).add(0.05).to(options);
+  return at::randint(operand.low, operand.high, sizes, at::kLong).to(options);
+}
+
+// One case in one precision.
+struct Prepared {
+  const OpInfo* op = nullptr;
+  std::vector<Operand> operands;
+  Attributes attributes;
+  std::vector<ValueType> types;
+  std::string source;
+};
+
+Prepared prepare(const OpCase& c, DType precision) {
+  Prepared made;
+  made.op = &core(c.op);
+  made.operands = c.operands;
+  made.attributes = c.attributes;
+  for (Operand& operand : made.operands) {
+    if (is_float(operand.type.dtype)) operand.type.dtype = precision;
+  }
+  const auto dtype = made.attributes.dtype("dtype");
+  if (dtype && is_float(*dtype)) made.attributes.set("dtype", precision);
+  std::vector<const ValueType*> inputs;
+  std::vector<std::string> names, outputs;
+  made.source = "def f(";
+  for (size_t k = 0; k < made.operands.size(); ++k) {
+    inputs.push_back(made.operands[k].absent ? nullptr : &made.operands[k].type);
+    names.push_back(made.operands[k].absent ? "" : "i" + std::to_string(k));
+    if (!made.operands[k].absent) made.source += names.back() + ": Tensor, ";
+  }
+  made.types = made.op->infer({*made.op, inputs, made.attributes, "batch", c.outputs}).value();
+  std::vector<const ValueType*> output_types;
+  for (size_t k = 0; k < made.types.size(); ++k) {
+    outputs.push_back("o" + std::to_string(k));
+    output_types.push_back(&made.types[k]);
+  }
+  std::string lines = made.op->lower({*made.op, names, outputs, inputs, output_types, made.attributes}).value();
+  made.source += "batch: int):\n";
+  for (size_t at = 0; at < lines.size();) {
+    const size_t end = lines.find('\n', at);
+    made.source += "    " + lines.substr(at, end - at) + "\n";
+    at = end + 1;
+  }
+  made.source += "    return [";
+  for (const std::string& output : outputs) made.source += output + ", ";
+  made.source += "]\n";
+  return made;
+}
+
+std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch) {
+  const auto unit = torch::jit::compile(made.source);
+  std::vector<c10::IValue> stack(inputs.begin(), inputs.end());
+  stack.emplace_back(batch);
+  return unit->get_function("f")(stack).toTensorVector();
+}
+
+// The part of `value` that belongs to sample `sample` of `batch`.
+at::Tensor sample_of(const at::Tensor& value, const ValueType& type, int64_t sample, int64_t batch) {
+  if (!type.batch.has_batch()) return value;
+  auto sizes = value.sizes().vec();
+  const int64_t axis = type.batch.axis;
+  const int64_t outer = type.batch.outer.evaluate({}).value(), inner = type.batch.inner.evaluate({}).value();
+  auto split = sizes;
+  split[axis] = outer;
+  split.insert(split.begin() + axis + 1, {batch, inner});
+  sizes[axis] = outer * inner;
+  return value.reshape(split).narrow(axis + 1, sample, 1).reshape(sizes);
+}
+
+std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {
+  std::vector<at::Tensor> inputs;
+  for (const Operand& operand : made.operands) {
+    if (!operand.absent) inputs.push_back(draw(operand, batch));
+  }
+  return inputs;
+}
+
+TEST(OpsLowering, CoversEveryOperator) {
+  std::set<std::string> covered;
+  for (const OpCase& c : op_cases()) covered.insert("core." + c.op);
+  for (const OpInfo& op : core_ops()) {
+    EXPECT_TRUE(covered.count(op.name) || op.effect == Effect::kRandom) << op.name << " has no case in op_cases.cc";
+    EXPECT_NE(op.infer, nullptr) << op.name;
+    EXPECT_NE(op.lower, nullptr) << op.name;
+  }
+}
+
+class EveryCase : public ::testing::TestWithParam<DType> {};
+
+TEST_P(EveryCase, HasTheInferredTypes) {
+  at::manual_seed(1);
+  for (const OpCase& c : op_cases()) {
+    SCOPED_TRACE(describe(c));
+    const Prepared made = prepare(c, GetParam());
+    for (const int64_t batch : {2, 3}) {
+      SCOPED_TRACE(made.source);
+      std::vector<at::Tensor> outputs;
+      ASSERT_NO_THROW(outputs = execute(made, drawn(made, batch), batch));
+      ASSERT_EQ(outputs.size(), made.types.size());
+      for (size_t k = 0; k < outputs.size(); ++k) {
+        EXPECT_EQ(outputs[k].sizes().vec(), sizes_of(*made.types[k].shape, batch));
+        EXPECT_EQ(outputs[k].scalar_type(), scalar_type(made.types[k].dtype));
+        if (!made.types[k].contents) continue;
+        const auto contents = at::tensor(sizes_of(*made.types[k].contents, batch));
+        EXPECT_TRUE(at::equal(outputs[k].to(at::kLong).reshape({-1}), contents)) << outputs[k];
+      }
+    }
+  }
+}
+
+TEST_P(EveryCase, KeepsSamplesApartWhereItsLayoutSaysSo) {
+  at::manual_seed(2);
+  constexpr int64_t kBatch = 3;
+  int compared = 0;
+  for (const OpCase& c : op_cases()) {
+    if (!c.samples_apart) continue;
+    const Prepared made = prepare(c, GetParam());
+    SCOPED_TRACE(describe(c) + "\n" + made.source);
+    const std::vector<at::Tensor> inputs = drawn(made, kBatch);
+    const std::vector<at::Tensor> whole = execute(made, inputs, kBatch);
+    for (int64_t sample = 0; sample < kBatch; ++sample) {
+      std::vector<at::Tensor> parts;
+      for (const Operand& operand : made.operands) {
+        if (operand.absent) continue;
+        const at::Tensor& input = inputs[parts.size()];
+        parts.push_back(operand.type.contents ? draw(operand, 1) : sample_of(input, operand.type, sample, kBatch));
+      }
+      const std::vector<at::Tensor> alone = execute(made, parts, 1);
+      for (size_t k = 0; k < whole.size(); ++k) {
+        if (!made.types[k].batch.has_batch()) continue;
+        const at::Tensor expected = sample_of(whole[k], made.types[k], sample, kBatch);
+        ASSERT_EQ(alone[k].sizes(), expected.sizes());
+        EXPECT_TRUE(at::allclose(alone[k].to(at::kDouble), expected.to(at::kDouble), 1e-5, 1e-6, true));
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 300);
+}
+
+INSTANTIATE_TEST_SUITE_P(Precision, EveryCase, ::testing::Values(DType::kF64, DType::kF32),
+                         [](const auto& info) { return std::string(str(info.param)); });
+
+// --- values against ATen, for what is more than a call of the same name
+
+at::Tensor run_one(const OpCase& c, const std::vector<at::Tensor>& inputs, int64_t batch) {
+  return execute(prepare(c, DType::kF64), inputs, batch)[0];
+}
+
+void expect_equal(const at::Tensor& found, const at::Tensor& expected) {
+  ASSERT_EQ(found.sizes(), expected.sizes());
+  EXPECT_TRUE(at::allclose(found.to(at::kDouble), expected.to(at::kDouble), 1e-13, 1e-13, true))
+      << found << "\nexpected\n" << expected;
+}
+
+at::Tensor x(std::vector<int64_t> sizes) { return at::randn(sizes, at::kDouble); }
+
+TEST(OpsLoweringValues, IntegerDivision) {
+  const auto a = at::tensor({-7, 7, -6, 5}, at::kLong).reshape({1, 4});
+  const auto d = at::tensor({2, -2, 4, 3}, at::kLong);
+  const OpCase c{"div", {testing::i("batch,4", 0, 1), testing::i("4", 0, 1)}, {{"rounding", std::string("trunc")}}};
+  expect_equal(run_one(c, {a, d}, 1), at::tensor({-3, -3, -1, 1}, at::kLong).reshape({1, 4}));
+  const OpCase m{"mod", {testing::i("batch,4", 0, 1), testing::i("4", 0, 1)}};
+  expect_equal(run_one(m, {a, d}, 1), at::tensor({1, -1, 2, 2}, at::kLong).reshape({1, 4}));
+}
+
+TEST(OpsLoweringValues, SoftplusIsExactWhereAtensThresholdIsNot) {
+  const auto a = at::tensor({-30.0, 0.0, 21.0, 60.0}, at::kDouble).reshape({1, 4});
+  expect_equal(run_one({"softplus", {testing::f("batch,4")}}, {a}, 1), at::logaddexp(a, at::zeros_like(a)));
+}
+
+TEST(OpsLoweringValues, HardSwishUsesASixth) {
+  const auto a = x({2, 50}) * 3;
+  expect_equal(run_one({"hardswish", {testing::f("batch,50")}}, {a}, 2), a * at::clamp(a * (1.0 / 6) + 0.5, 0, 1));
+}
+
+TEST(OpsLoweringValues, GatherCountsNegativeIndicesFromTheEnd) {
+  const auto a = x({5, 3});
+  const OpCase c{"gather", {testing::f("5,3"), testing::i("batch,2", 0, 1)}, {{"axis", Dim(0)}}};
+  const auto index = at::tensor({0, -1, 4, -5}, at::kLong).reshape({2, 2});
+  const auto rows = at::tensor({0, 4, 4, 0}, at::kLong);
+  expect_equal(run_one(c, {a, index}, 2), a.index_select(0, rows).reshape({2, 2, 3}));
+}
+
+TEST(OpsLoweringValues, GatherNdPicksTuples) {
+  const auto a = x({3, 4, 5});
+  const auto index = at::tensor({0, 1, 2, -1, -3, 0}, at::kLong).reshape({1, 3, 2});
+  const OpCase c{"gather_nd", {testing::f("3,4,5"), testing::i("batch,3,2", 0, 1)}};
+  expect_equal(run_one(c, {a, index}, 1), at::stack({a[0][1], a[2][3], a[0][0]}).unsqueeze(0));
+  const OpCase paired{"gather_nd", {testing::f("batch,4,5"), testing::i("batch,1,1", 0, 1)}, {{"batch_dims", Dim(1)}}};
+  const auto rows = at::tensor({1, 0, -1}, at::kLong).reshape({3, 1, 1});
+  expect_equal(run_one(paired, {a, rows}, 3), at::stack({a[0][1], a[1][0], a[2][3]}).unsqueeze(1));
+}
+
+TEST(OpsLoweringValues, SliceBackwardsAndFarBounds) {
+  const auto a = x({2, 7});
+  const OpCase c{"slice", {testing::f("batch,7")},
+                 {{"axes", testing::dims("1")}, {"starts", testing::dims("-2")}, {"ends", testing::dims("-9223372036854775807")},
+                  {"steps", testing::dims("-2")}}};
+  expect_equal(run_one(c, {a}, 2), a.index_select(1, at::tensor({5, 3, 1}, at::kLong)));
+  const OpCase open{"slice", {testing::f("batch,7")},
+                    {{"axes", testing::dims("1")}, {"starts", testing::dims("-3")}, {"ends", testing::dims("9223372036854775807")}}};
+  expect_equal(run_one(open, {a}, 2), a.narrow(1, 4, 3));
+}
+
+TEST(OpsLoweringValues, UnequalPadsOfConvolutionAndPooling) {
+  const auto a = x({2, 2, 9}), w = x({3, 2, 3});
+  const OpCase c{"conv", {testing::f("batch,2,9"), testing::f("3,2,3")}, {{"pads", testing::dims("2,1")}}};
+  expect_equal(run_one(c, {a, w}, 2), at::conv1d(at::constant_pad_nd(a, {2, 1}, 0), w));
+  const OpCase p{"max_pool", {testing::f("batch,2,9")}, {{"kernel", testing::dims("3")}, {"pads", testing::dims("0,2")}}};
+  const auto padded = at::constant_pad_nd(a, {0, 2}, -std::numeric_limits<double>::infinity());
+  expect_equal(run_one(p, {a}, 2), at::max_pool1d(padded, 3, 1));
+}
+
+TEST(OpsLoweringValues, CumulativeSums) {
+  const auto a = x({2, 4});
+  const OpCase c{"cumsum", {testing::f("batch,4")}, {{"axis", Dim(1)}, {"exclusive", true}, {"reverse", true}}};
+  expect_equal(run_one(c, {a}, 2), a.sum(1, true) - a.cumsum(1));
+}
+
+TEST(OpsLoweringValues, LossesAreSums) {
+  const auto logits = x({4, 5, 3});
+  const auto labels = at::randint(0, 5, {4, 3}, at::kLong);
+  labels[0][0] = -100;
+  const OpCase c{"cross_entropy_sum", {testing::f("batch,5,3"), testing::i("batch,3", 0, 5)}, {{"axis", Dim(1)}}};
+  const auto log = at::log_softmax(logits, 1);
+  const auto picked = -log.gather(1, at::clamp(labels, 0).unsqueeze(1)).squeeze(1);
+  expect_equal(run_one(c, {logits, labels}, 4), at::where(labels.ne(-100), picked, at::zeros_like(picked)).sum());
+  const auto a = x({4, 5}), t = x({4, 5});
+  expect_equal(run_one({"mse_sum", {testing::f("batch,5"), testing::f("batch,5")}}, {a, t}, 4), (a - t).pow(2).sum());
+}
+
+TEST(OpsLoweringValues, BatchStatisticsAreTheBatchsOwn) {
+  const auto a = x({6, 3, 4});
+  const auto ones = at::ones({3}, at::kDouble), zeros = at::zeros({3}, at::kDouble);
+  const OpCase c{"batch_norm", {testing::f("batch,3,4"), testing::f("3"), testing::f("3"), testing::f("3"), testing::f("3")},
+                 {{"training", true}, {"epsilon", 1e-5}}, 3};
+  const auto outputs = execute(prepare(c, DType::kF64), {a, ones, zeros, zeros, ones}, 6);
+  expect_equal(outputs[1], a.mean(std::vector<int64_t>{0, 2}));
+  expect_equal(outputs[2], a.var(std::vector<int64_t>{0, 2}, true));
+  expect_equal(outputs[0], (a - outputs[1].view({1, 3, 1})) / (a.var(std::vector<int64_t>{0, 2}, false).view({1, 3, 1}) + 1e-5).sqrt());
+}
+
+TEST(OpsLoweringText, SpellsSymbolicIntegers) {
+  const Dim batch = Dim::symbol("batch"), other = Dim::symbol("s.1");
+  EXPECT_EQ(torchscript(batch * Dim(12) + Dim(1)), "12*batch + 1");
+  EXPECT_EQ(torchscript(floor_div(batch + other, Dim(3))), "(((batch + s_1)) // ((3)))");
+  EXPECT_EQ(torchscript(mod(batch, Dim(4))), "((batch) % (4))");
+  EXPECT_EQ(torchscript(Shape{}), "annotate(List[int], [])");
+  const Dim nested = max(floor_div(batch * batch, Dim(3)) + mod(batch, Dim(4)), other);
+  const auto unit = torch::jit::compile("def f(batch: int, s_1: int):\n    return " + torchscript(nested) + "\n");
+  for (int64_t n : {1, 5, 8}) {
+    std::vector<c10::IValue> stack = {n, int64_t{4}};
+    EXPECT_EQ(unit->get_function("f")(stack).toInt(), nested.evaluate({{"batch", n}, {"s.1", 4}}));
+  }
+}
+
+TEST(OpsLoweringText, RandomOperatorsHaveNoStatement) {
+  for (const OpInfo& op : core_ops()) {
+    if (op.effect != Effect::kRandom) continue;
+    const std::vector<std::string> names = {"a"};
+    const auto lowered = op.lower({op, names, names, {}, {}, Attributes()});
+    ASSERT_FALSE(lowered.ok());
+    EXPECT_THAT(lowered.diagnostic().message, ::testing::HasSubstr("input of the stage's functions"));
+  }
+}
+
+}  // namespace
+}  // namespace rannc::ir

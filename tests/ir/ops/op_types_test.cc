@@ -1,0 +1,288 @@
+// Type rules: symbolic and concrete agree, contents follow, errors name what does not fit.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "tests/ir/ops/op_cases.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::dims;
+using testing::f;
+using testing::i;
+using testing::list;
+using testing::op_cases;
+using testing::OpCase;
+using testing::Operand;
+using ::testing::HasSubstr;
+
+Result<std::vector<ValueType>> infer(const OpCase& c, std::string_view batch_symbol = "batch") {
+  std::vector<const ValueType*> inputs;
+  for (const Operand& operand : c.operands) inputs.push_back(operand.absent ? nullptr : &operand.type);
+  const OpInfo& op = core(c.op);
+  return op.infer({op, inputs, c.attributes, batch_symbol, c.outputs});
+}
+
+ValueType type_of(const OpCase& c) {
+  auto types = infer(c);
+  EXPECT_TRUE(types.ok()) << describe(c) << (types.ok() ? "" : types.diagnostic().str());
+  return types.ok() ? (*types)[0] : ValueType();
+}
+
+Shape concrete(Shape shape, int64_t batch) {
+  for (Dim& dim : shape) dim = dim.substitute("batch", Dim(batch));
+  return shape;
+}
+
+// The call for a fixed number of samples: no symbol, no samples.
+OpCase with_batch(OpCase c, int64_t batch) {
+  for (Operand& operand : c.operands) {
+    if (operand.absent) continue;
+    operand.type.shape = concrete(*operand.type.shape, batch);
+    operand.type.batch = {};
+    if (operand.type.contents) operand.type.contents = concrete(*operand.type.contents, batch);
+  }
+  Attributes attributes = c.attributes;
+  for (const auto& [name, value] : c.attributes) {
+    if (const auto* shape = std::get_if<Shape>(&value)) attributes.set(name, concrete(*shape, batch));
+    if (const auto* dim = std::get_if<Dim>(&value)) attributes.set(name, dim->substitute("batch", Dim(batch)));
+  }
+  c.attributes = attributes;
+  return c;
+}
+
+TEST(OpTypes, SymbolicAndConcreteAgree) {
+  for (const OpCase& c : op_cases()) {
+    SCOPED_TRACE(describe(c));
+    auto symbolic = infer(c);
+    ASSERT_TRUE(symbolic.ok()) << symbolic.diagnostic().str();
+    for (const int64_t batch : {1, 3, 8}) {
+      auto fixed = infer(with_batch(c, batch), "");
+      ASSERT_TRUE(fixed.ok()) << fixed.diagnostic().str();
+      ASSERT_EQ(symbolic->size(), fixed->size());
+      for (size_t k = 0; k < fixed->size(); ++k) {
+        EXPECT_EQ((*symbolic)[k].dtype, (*fixed)[k].dtype);
+        EXPECT_EQ(concrete(*(*symbolic)[k].shape, batch), *(*fixed)[k].shape);
+        if ((*symbolic)[k].contents) {
+          EXPECT_EQ(concrete(*(*symbolic)[k].contents, batch), (*fixed)[k].contents);
+        }
+      }
+    }
+  }
+}
+
+TEST(OpTypes, ExtentsAgreeWithTheLayout) {
+  for (const OpCase& c : op_cases()) {
+    SCOPED_TRACE(describe(c));
+    for (const ValueType& type : infer(c).value()) {
+      for (size_t axis = 0; axis < type.shape->size(); ++axis) {
+        const Dim& dim = (*type.shape)[axis];
+        EXPECT_EQ(type.batch.axis == static_cast<int32_t>(axis), dim.uses("batch")) << str(*type.shape);
+        if (!dim.uses("batch")) continue;
+        EXPECT_EQ(dim, type.batch.outer * Dim::symbol("batch") * type.batch.inner);
+      }
+    }
+  }
+}
+
+TEST(OpTypes, RegistryIsSortedAndFindsEveryName) {
+  for (size_t k = 0; k < core_ops().size(); ++k) {
+    const OpInfo& op = core_ops()[k];
+    const std::string& previous = core_ops()[k == 0 ? 0 : k - 1].name;
+    EXPECT_TRUE(k == 0 || previous < op.name) << previous << " before " << op.name;
+    EXPECT_EQ(find_op(op.name), &op);
+    EXPECT_LE(op.min_inputs, op.max_inputs);
+    for (const std::string& name : op.operand_attributes) {
+      EXPECT_TRUE(name.empty() || std::count(op.attributes.begin(), op.attributes.end(), name)) << op.name << " " << name;
+    }
+  }
+  EXPECT_EQ(find_op("core.nothing"), nullptr);
+  EXPECT_EQ(find_op("add"), nullptr);
+}
+
+// --- place of the samples
+
+struct Move {
+  const char* what;
+  OpCase call;
+  BatchLayout expected;
+};
+
+TEST(BatchLayouts, FollowTheSamples) {
+  Operand sequence_first = f("5,batch,8");
+  const Move moves[] = {
+      {"permute", {"permute", {f("batch,12,4,16")}, {{"dims", dims("0,2,1,3")}}}, {0, 1, 1}},
+      {"permute to the middle", {"permute", {f("batch,3,4")}, {{"dims", dims("1,0,2")}}}, {1, 1, 1}},
+      {"join heads", {"reshape", {f("batch,4,3,5")}, {{"shape", dims("-1,3,5")}}}, {0, 1, 4}},
+      {"part heads", {"reshape", {f("5,4*batch,3")}, {{"shape", dims("5,-1,4,3")}}}, {1, 1, 1}},
+      {"join time and samples", {"reshape", {sequence_first}, {{"shape", dims("-1,8")}}}, {0, 5, 1}},
+      {"flatten all", {"reshape", {f("batch,12")}, {{"shape", dims("-1")}}}, {0, 1, 12}},
+      {"sizes alone", {"expand", {f("1,4"), list("batch,4")}}, {0, 1, 1}},
+      {"numbers of samples", {"range", {}, {{"limit", Dim::symbol("batch")}}}, {0, 1, 1}},
+      {"broadcast", {"add", {f("3,4"), f("batch,1,4")}}, {0, 1, 1}},
+      {"reduce before", {"sum", {f("3,batch,4")}, {{"axes", dims("0")}}}, {0, 1, 1}},
+      {"gather by samples", {"gather", {f("9,4"), i("3,batch", 0, 1)}, {{"axis", Dim(0)}}}, {1, 1, 1}},
+      {"rows of a product", {"matmul", {f("batch,4"), f("4,5")}}, {0, 1, 1}},
+      {"columns of a product", {"matmul", {f("3,4"), f("4,batch")}}, {1, 1, 1}},
+  };
+  for (const Move& move : moves) EXPECT_EQ(type_of(move.call).batch, move.expected) << move.what;
+}
+
+// --- contents
+
+TEST(ContentsRules, ShapeArithmetic) {
+  const Dim batch = Dim::symbol("batch");
+  const ValueType sizes = type_of({"shape", {f("batch,12,64")}});
+  EXPECT_EQ(sizes.contents, (Contents{batch, 12, 64}));
+  EXPECT_EQ(type_of({"gather", {list("batch,12,64"), list("-1,0")}}).contents, (Contents{64, batch}));
+  EXPECT_EQ(type_of({"concat", {list("-1"), list("12*batch")}}).contents, (Contents{-1, Dim(12) * batch}));
+  EXPECT_EQ(type_of({"mul", {list("batch,3"), list("4")}}).contents, (Contents{Dim(4) * batch, 12}));
+  EXPECT_EQ(type_of({"prod", {list("batch,3,4")}}).contents, (Contents{Dim(12) * batch}));
+  EXPECT_EQ(type_of({"neg", {list("5,batch")}}).contents, (Contents{-5, Dim(0) - batch}));
+  EXPECT_EQ(type_of({"slice", {list("batch,12,64"), list("-2"), list("9223372036854775807")}}).contents, (Contents{12, 64}));
+  EXPECT_EQ(type_of({"slice", {list("1,2,3,4"), list("-1"), list("-9223372036854775807"), list("0"), list("-2")}}).contents,
+            (Contents{4, 2}));
+  EXPECT_EQ(type_of({"unsqueeze", {testing::scalar("batch")}, {{"axes", dims("0")}}}).contents, (Contents{batch}));
+  EXPECT_EQ(type_of({"range", {}, {{"start", Dim(1)}, {"limit", Dim(7)}, {"delta", Dim(2)}}}).contents, (Contents{1, 3, 5}));
+  EXPECT_EQ(type_of({"expand", {list("7"), list("3")}}).contents, (Contents{7, 7, 7}));
+  EXPECT_EQ(type_of({"full", {list("2")}, {{"value", Dim(1)}, {"dtype", DType::kI64}}}).contents, (Contents{1, 1}));
+}
+
+TEST(ContentsRules, DivisionRounds) {
+  const Attributes trunc = {{"rounding", std::string("trunc")}}, floor = {{"rounding", std::string("floor")}};
+  EXPECT_EQ(type_of({"div", {list("-7,7,6*batch"), list("2")}, trunc}).contents, (Contents{-3, 3, Dim(3) * Dim::symbol("batch")}));
+  EXPECT_EQ(type_of({"div", {list("-7,7"), list("2")}, floor}).contents, (Contents{-4, 3}));
+  EXPECT_FALSE(type_of({"div", {list("7"), list("0")}, trunc}).contents);
+}
+
+// `Where(Equal(s, -1), ones, s)` of the exporters' Expand.
+TEST(ContentsRules, SizesAreAtLeastOne) {
+  const ValueType equal = type_of({"eq", {list("batch,-1"), list("-1")}});
+  EXPECT_EQ(equal.contents, (Contents{0, 1}));
+  Operand condition;
+  condition.type = equal;
+  EXPECT_EQ(type_of({"where", {condition, list("1,1"), list("batch,9")}}).contents, (Contents{Dim::symbol("batch"), 1}));
+  EXPECT_FALSE(type_of({"eq", {list("batch"), list("8")}}).contents);
+}
+
+TEST(ContentsRules, UnknownOperandsGiveNone) {
+  EXPECT_FALSE(type_of({"add", {i("3", 0, 1), list("1,2,3")}}).contents);
+  EXPECT_FALSE(type_of({"cast", {list("1,2")}, {{"dtype", DType::kF32}}}).contents);
+  EXPECT_FALSE(type_of({"range", {}, {{"limit", Dim(65)}}}).contents);
+}
+
+// --- errors
+
+struct Bad {
+  OpCase call;
+  const char* message;
+};
+
+TEST(OpErrors, NameWhatDoesNotFit) {
+  Operand half = f("batch,3");
+  half.type.dtype = DType::kF16;
+  Operand unknown = f("3");
+  unknown.type.shape.reset();
+  const Bad cases[] = {
+      {{"add", {f("batch,3"), f("4")}}, "shapes [batch,3] and [4] do not broadcast: 3 against 4"},
+      {{"add", {f("batch,3"), f("8,3")}}, "batch against 8"},
+      {{"add", {f("batch,3"), half}}, "operand 0 is f64, operand 1 is f16"},
+      {{"layer_norm", {f("batch,3"), half}}, "operand 1 is f16"},
+      {{"add", {f("batch,4"), f("4,batch")}}, "do not broadcast"},
+      {{"add", {unknown, f("3")}}, "the rank of operand 0 is unknown"},
+      {{"div", {list("4"), list("2")}}, "needs rounding"},
+      {{"logical_and", {i("3", 0, 1), i("3", 0, 1)}}, "it must be bool"},
+      {{"erf", {i("3", 0, 1)}}, "it must be a float type"},
+      {{"reshape", {f("batch,12")}, {{"shape", dims("8,12")}}}, "12*batch elements against 96"},
+      {{"reshape", {f("3,5")}, {{"shape", dims("2,-1")}}}, "15 elements do not divide by 2"},
+      {{"reshape", {f("3,4")}, {{"shape", dims("-1,-1")}}}, "more than one -1"},
+      {{"reshape", {f("3,4"), i("2", 0, 1)}}, "do not follow from sizes and constants"},
+      {{"permute", {f("3,4")}, {{"dims", dims("0")}}}, "dims has 1 entries for rank 2"},
+      {{"permute", {f("3,4")}, {{"dims", dims("0,0")}}}, "axis 0 is named twice"},
+      {{"squeeze", {f("3,4")}, {{"axes", dims("1")}}}, "cannot be squeezed"},
+      {{"concat", {f("batch,3"), f("batch,3,1")}, {{"axis", Dim(1)}}}, "operand 1 of shape [batch,3,1] does not fit"},
+      {{"split", {f("3,4")}, {{"axis", Dim(1)}, {"sizes", dims("3,2")}}, 2}, "add up to 5"},
+      {{"slice", {f("3"), list("0"), list("2"), list("0"), list("0")}}, "step 0"},
+      {{"softmax", {f("batch,3")}, {{"axis", Dim(2)}}}, "axis 2 is outside of rank 2"},
+      {{"matmul", {f("batch,3"), f("4,5")}}, "inner sizes 3 and 4 differ"},
+      {{"linear", {f("batch,3"), f("5,4")}}, "3 features against 4"},
+      {{"linear", {f("batch,4"), f("5,4"), f("4")}}, "bias [4] does not fit 5"},
+      {{"conv", {f("batch,3,8,8"), f("4,2,3,3")}}, "does not fit weight"},
+      {{"conv", {f("batch,2,2,8"), f("4,2,3,3")}}, "a window of 3 does not fit extent 2"},
+      {{"cross_entropy_sum", {f("batch,3"), i("batch,3", 0, 1)}, {{"axis", Dim(-1)}}}, "do not fit logits"},
+      {{"mse_sum", {f("batch,3"), f("batch,4")}}, "differ"},
+      {{"dropout", {f("batch,3")}, {{"ratio", 1.5}}}, "ratio 1.5 is outside"},
+  };
+  for (const Bad& bad : cases) {
+    const auto types = infer(bad.call);
+    ASSERT_FALSE(types.ok()) << describe(bad.call);
+    EXPECT_THAT(types.diagnostic().message, HasSubstr(bad.message));
+  }
+}
+
+TEST(OpErrors, MixingSamplesIsNamed) {
+  const Bad cases[] = {
+      {{"sum", {f("batch,3")}}, "sum over axis 0 of [batch,3] would mix the samples"},
+      {{"mean", {f("batch,3")}, {{"axes", dims("0")}}}, "mean over axis 0"},
+      {{"softmax", {f("3,batch")}, {{"axis", Dim(-1)}}}, "softmax over axis 1"},
+      {{"cumsum", {f("batch,3")}, {{"axis", Dim(0)}}}, "cumsum over axis 0"},
+      {{"argmax", {f("batch,3")}, {{"axis", Dim(0)}}}, "argmax over axis 0"},
+      {{"concat", {f("batch,3"), f("batch,3")}, {{"axis", Dim(0)}}}, "concat over axis 0"},
+      {{"slice", {f("batch,3"), list("0"), list("1")}}, "slice over axis 0"},
+      {{"split", {f("batch,3")}, {{"axis", Dim(0)}, {"sizes", dims("1,1")}}, 2}, "split over axis 0"},
+      {{"pad", {f("batch,3")}, {{"pads", dims("1,0,0,0")}}}, "pad over axis 0"},
+      {{"layer_norm", {f("batch,3")}, {{"axis", Dim(0)}}}, "layer_norm over axis 0"},
+      {{"trilu", {f("batch,3")}}, "trilu over axis 0"},
+      {{"gather", {f("batch,3"), list("0")}, {{"axis", Dim(0)}}}, "gather picks samples along axis 0"},
+      {{"gather_nd", {f("batch,3"), i("2,1", 0, 1)}}, "gather_nd picks samples along axis 0"},
+      {{"gather", {f("batch,3"), i("batch", 0, 1)}, {{"axis", Dim(1)}}}, "pair samples with samples"},
+      {{"matmul", {f("3,batch"), f("batch,4")}}, "contracts over the samples"},
+      {{"expand", {f("batch,1"), list("batch,batch")}}, "pair samples with samples"},
+      {{"full", {list("batch,batch")}}, "counts samples on axes 0 and 1"},
+      {{"reshape", {f("4,batch,3")}, {{"shape", dims("3,batch,4")}}}, "leaves no axis that holds whole samples"},
+      {{"permute", {f("3,batch")}, {{"dims", dims("2,0")}}}, "axis 2 is outside"},
+      {{"conv", {f("3,batch,8"), f("4,2,3")}}, "does not fit weight"},
+      {{"max_pool", {f("3,batch,8")}, {{"kernel", dims("2")}}}, "samples are on axis 1"},
+  };
+  for (const Bad& bad : cases) {
+    const auto types = infer(bad.call);
+    ASSERT_FALSE(types.ok()) << describe(bad.call);
+    EXPECT_THAT(types.diagnostic().message, HasSubstr(bad.message));
+  }
+}
+
+TEST(OpErrors, AreLocatedAndCheckArity) {
+  Graph graph;
+  graph.set_batch_symbol("batch");
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", f("batch,3").type);
+  const std::vector<ValueId> one = {x};
+  const std::vector<std::string> names = {"y"};
+  const TaskId lone = graph.add_task(core("add"), one, {}, names, {"m.onnx", 0, 0, "node_7"});
+  const auto found = infer_types(graph, lone);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.diagnostic().where.node, "node_7");
+  EXPECT_THAT(found.diagnostic().message, HasSubstr("core.add takes 2 to 2 operands, found 1"));
+}
+
+// --- work
+
+TEST(OpWork, CountsMultiplyAddsTwice) {
+  Graph graph;
+  graph.set_batch_symbol("batch");
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", f("batch,3,4").type);
+  const ValueId w = graph.add_value(ValueKind::kParameter, "w", f("5,4").type);
+  const ValueId y = graph.add(core("linear"), {x, w});
+  const TaskId task = graph.value(y).producer;
+  ASSERT_TRUE(infer_types(graph, task).ok());
+  const Dim batch = Dim::symbol("batch");
+  EXPECT_EQ(work_of(graph, task).flops, batch * Dim(3 * 4 * 5 * 2));
+  EXPECT_EQ(work_of(graph, task).bytes, batch * Dim(8 * (12 + 15)) + Dim(8 * 20));
+  const ValueId joined = graph.add(core("concat"), {y, y}, {{"axis", Dim(1)}});
+  ASSERT_TRUE(infer_types(graph, graph.value(joined).producer).ok());
+  EXPECT_EQ(work_of(graph, graph.value(joined).producer).bytes, batch * Dim(8 * 15 * 4));
+}
+
+}  // namespace
+}  // namespace rannc::ir
