@@ -1,0 +1,15 @@
+/// The flags of `rannc-compile` that other tools share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "tools/compiler.h"
+
+namespace rannc::tools {
+
+/// Flags about the model: loss, precision, batch, kinds of stored tensors, what passes print.
+void add_model_flags(CLI::App& app, CompileOptions& options);
+/// Flags about the plan: cluster, costs, mini-batch, stages, schedule, recompute …
+void add_plan_flags(CLI::App& app, CompileOptions& options);
+
+}  // namespace rannc::tools

@@ -1,0 +1,182 @@
+#include "tools/compiler.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "frontend/onnx/import.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "partition/cost/analytic.h"
+#include "partition/cost/profile_database.h"
+#include "runtime/bundle.h"
+#include "tools/measure.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<ir::Graph> read_model(const CompileOptions& options) {
+  if (fs::path(options.model).extension() == ".rir") {
+    std::ifstream file(options.model);
+    if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
+    std::ostringstream text;
+    text << file.rdbuf();
+    return ir::parse_graph(text.str(), options.model);
+  }
+  frontend::ImportOptions import;
+  if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
+  RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
+  return frontend::import_onnx(options.model, import);
+}
+
+Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
+  passes::PipelineOptions pipeline;
+  if (!options.loss.empty()) {
+    RANNC_ASSIGN(pipeline.losses, passes::parse_losses(options.loss));
+  }
+  if (options.dtype == "float32") pipeline.precision = ir::DType::kF32;
+  if (options.dtype == "float64") pipeline.precision = ir::DType::kF64;
+  if (!options.dtype.empty() && !pipeline.precision) {
+    return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
+  }
+  RANNC_ASSIGN(const auto kinds, pairs(options.kinds, "--kind"));
+  for (const auto& [name, kind] : kinds) {
+    if (kind == "parameter") {
+      pipeline.kinds[name] = ir::ValueKind::kParameter;
+    } else if (kind == "buffer") {
+      pipeline.kinds[name] = ir::ValueKind::kBuffer;
+    } else if (kind == "constant") {
+      pipeline.kinds[name] = ir::ValueKind::kConstant;
+    } else {
+      return error(fmt::format("--kind {}={}: expected parameter, buffer or constant", name, kind));
+    }
+  }
+  return pipeline;
+}
+
+Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report) {
+  if (!report.internal || report.reproducer.empty()) return failure;
+  const char* path = "rannc-reproducer.rir";
+  std::ofstream file(path);
+  file << report.reproducer;
+  if (!file.flush()) return failure;
+  return std::move(failure).note(fmt::format("this is a defect of rannc; {} repeats it", path));
+}
+
+Result<partition::Cluster> open_cluster(const std::string& name) {
+  const std::string extension = fs::path(name).extension();
+  if (extension == ".toml" || name.find('/') != std::string::npos) return partition::read_cluster(name);
+  return partition::preset_cluster(name);
+}
+
+Result<ir::Bindings> assumptions(const CompileOptions& options) {
+  ir::Bindings bindings;
+  RANNC_ASSIGN(const auto given, pairs(options.assume, "--assume"));
+  for (const auto& [symbol, text] : given) {
+    int64_t value = 0;
+    const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (status != std::errc() || end != text.data() + text.size() || value < 1) {
+      return error(fmt::format("--assume {}={}: expected a positive integer", symbol, text));
+    }
+    bindings[symbol] = value;
+  }
+  return bindings;
+}
+
+uint32_t optimizer_states(const CompileOptions& options) {
+  if (options.optimizer == "sgd") return options.momentum != 0 ? 1 : 0;
+  return 2;
+}
+
+std::string amount(double bytes) {
+  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
+  return fmt::format("{:.1f} MiB", bytes / (1 << 20));
+}
+
+}  // namespace
+
+Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag) {
+  std::map<std::string, std::string> found;
+  for (const std::string& text : texts) {
+    const size_t at = text.rfind('=');
+    if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
+      return error(fmt::format("{} {}: expected NAME=VALUE", flag, text));
+    }
+    found[text.substr(0, at)] = text.substr(at + 1);
+  }
+  return found;
+}
+
+Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress) {
+  PreparedModel model;
+  RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
+  RANNC_ASSIGN(model.graph, read_model(options));
+  RANNC_TRY(ir::as_result(ir::verify(model.graph)));
+  RANNC_ASSIGN(const passes::PipelineOptions pipeline, pipeline_options(options));
+  const passes::PassManager manager = passes::standard_pipeline(pipeline);
+  passes::PassContext context;
+  model.report = manager.run(model.graph, context, options.passes, progress.show_pass);
+  if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
+  RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
+  model.atoms = std::move(*context.atoms);
+  model.remarks = std::move(context.remarks);
+  return model;
+}
+
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+                                            const CompileProgress& progress) {
+  partition::PlanOptions plan;
+  RANNC_ASSIGN(plan.cluster, open_cluster(options.cluster));
+  RANNC_ASSIGN(plan.assume, assumptions(options));
+  plan.mini_batch = options.mini_batch;
+  plan.micro_batches = options.micro_batches;
+  plan.blocks = options.blocks;
+  plan.block_partitioner = options.block_partitioner;
+  plan.planner = options.planner;
+  plan.schedule = options.schedule;
+  plan.constraints.stages = options.stages;
+  plan.constraints.max_stages = options.max_stages;
+  plan.constraints.memory_bytes = options.memory_bytes;
+  plan.optimizer_states = optimizer_states(options);
+  plan.training = !model.graph.losses().empty();
+  plan.seed = options.seed;
+  plan.model_digest = model.digest;
+  if (options.recompute == "always") {
+    plan.recompute = partition::RecomputeRule::kAlways;
+  } else if (options.recompute == "never") {
+    plan.recompute = partition::RecomputeRule::kNever;
+  } else if (options.recompute == "auto") {
+    plan.recompute = partition::RecomputeRule::kChoose;
+  } else {
+    return error(fmt::format("--recompute {}: expected auto, always or never", options.recompute));
+  }
+  if (options.costs == "analytic") {
+    plan.costs = partition::analytic_costs();
+  } else if (options.costs == "measured") {
+    RANNC_ASSIGN(plan.costs, measure_model(model.graph, plan, progress.step));
+  } else {
+    RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(options.costs));
+    plan.costs = partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs());
+  }
+  return plan;
+}
+
+Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {
+  RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, options));
+  if (auto* planned = std::get_if<partition::PlannedModel>(&outcome)) return std::move(*planned);
+  const auto& infeasible = std::get<partition::Infeasible>(outcome);
+  Diagnostic failure = error("there is no plan: " + infeasible.reason);
+  if (infeasible.missing_bytes > 0) {
+    failure = std::move(failure).note(fmt::format("the best that was found misses the memory limit by {}", amount(infeasible.missing_bytes)));
+  }
+  if (!infeasible.help.empty()) failure = std::move(failure).note("what would help: " + infeasible.help);
+  return failure;
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,74 @@
+/// The way of a model from file to plan, as the command-line tools walk it.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "ir/plan.h"
+#include "partition/model/plan_model.h"
+#include "passes/manager.h"
+#include "passes/pipeline.h"
+
+namespace rannc::tools {
+
+/// Flags in the spelling of `rannc-compile`.
+struct CompileOptions {
+  std::string model;                 ///< .onnx, or a graph in text (.rir)
+  std::string loss;                  ///< of `passes::parse_losses`; empty: for inference
+  std::string dtype;                 ///< `float32`, `float64`; empty: as the file has it
+  std::string batch_symbol;          ///< empty: found by the frontend
+  std::vector<std::string> same_symbol;    ///< `s53=s70`
+  std::vector<std::string> assume;         ///< `sequence=128`
+  std::vector<std::string> kinds;          ///< `name=parameter|buffer|constant`
+  passes::ManagerOptions passes;
+  bool time_passes = false;
+
+  std::string cluster = "local:2";   ///< preset or TOML file
+  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database's file
+  std::string optimizer = "adam";
+  double momentum = 0;               ///< SGD: whether it keeps a state
+  uint32_t mini_batch = 32;
+  std::vector<uint64_t> micro_batches;
+  std::optional<uint32_t> stages, max_stages;
+  std::optional<uint64_t> memory_bytes;
+  std::string recompute = "auto";    ///< `auto`, `always`, `never`
+  std::string planner = "rannc";
+  std::string schedule = "1f1b";
+  std::string block_partitioner = "rannc";
+  uint32_t blocks = 32;
+  uint64_t seed = 0;
+};
+
+/// A model after its passes.
+struct PreparedModel {
+  ir::Graph graph;
+  ir::Atoms atoms;
+  std::vector<Note> remarks;   ///< what the user should know
+  passes::RunReport report;
+  std::string digest;          ///< of the model file
+};
+
+/// Where printed graphs and progress go; either may be empty.
+struct CompileProgress {
+  passes::PassManager::Show show_pass;
+  std::function<void(const std::string&)> step;  ///< `measuring 23 of 41`
+};
+
+/// Reads and prepares a model. On a failure that is ours the reproducer is written beside the working folder's
+/// `rannc-reproducer.rir` and named in a note.
+Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress = {});
+
+/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so.
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+                                            const CompileProgress& progress = {});
+
+/// Both and the planner. An infeasible problem is a diagnostic here, with what is missing and what would help.
+Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options);
+
+/// `a=b` pairs of a flag; an error names the flag and the text.
+Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag);
+
+}  // namespace rannc::tools

@@ -1,0 +1,140 @@
+#include "tools/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+namespace rannc::tools {
+
+namespace {
+
+using partition::PlannedModel;
+
+std::vector<std::string> device_names(const ir::Plan& plan, const ir::Stage& stage) {
+  std::vector<std::string> names;
+  for (const DeviceId device : stage.devices) names.push_back(plan.devices[device.index()].name);
+  return names;
+}
+
+const ir::StageTime* time_of(const ir::Plan& plan, size_t stage) {
+  for (const ir::StageTime& time : plan.stage_times) {
+    if (time.stage.index() == stage) return &time;
+  }
+  return nullptr;
+}
+
+int64_t fixed_bytes(const ir::Plan& plan, size_t stage) { return ir::pipeline_shape(plan).stages[stage].fixed_bytes; }
+
+double gap(const ir::Plan& plan) {
+  return plan.lower_bound_ns > 0 ? static_cast<double>(plan.step_ns) / static_cast<double>(plan.lower_bound_ns) - 1 : 0;
+}
+
+double received_bytes(const ir::Plan& plan, size_t stage) {
+  double total = 0;
+  for (const ir::Route& route : plan.routes) {
+    if (route.to.index() != stage) continue;
+    total += static_cast<double>(route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+  }
+  return total;
+}
+
+}  // namespace
+
+std::string duration(double ns) {
+  if (ns >= 1e9) return fmt::format("{:.2f} s", ns / 1e9);
+  if (ns >= 1e6) return fmt::format("{:.2f} ms", ns / 1e6);
+  return fmt::format("{:.1f} us", ns / 1e3);
+}
+
+std::string bytes(double count) {
+  if (count >= 1 << 30) return fmt::format("{:.2f} GiB", count / (1 << 30));
+  if (count >= 1 << 20) return fmt::format("{:.1f} MiB", count / (1 << 20));
+  return fmt::format("{:.1f} KiB", count / 1024);
+}
+
+std::string print_blocks(const PlannedModel& planned) {
+  const auto& metrics = planned.blocks.metrics;
+  std::string text = fmt::format("// {} atoms in {} blocks; crossing values {}\n", planned.blocks.partition.block_of.size(),
+                                 planned.blocks.partition.count, metrics.crossing_values);
+  for (uint32_t block = 0; block < planned.blocks.partition.count; ++block) {
+    const partition::BlockLoad& load = metrics.blocks[block];
+    text += fmt::format("block @b{} atoms {} work_ns {:.0f} resident_bytes {} stashed_bytes {} in_ns {:.0f} out_ns {:.0f} tasks [",
+                        block, load.tasks, load.work, load.resident_bytes, load.stashed_bytes, load.in, load.out);
+    const char* separator = "";
+    for (size_t atom = 0; atom < planned.blocks.partition.block_of.size(); ++atom) {
+      if (planned.blocks.partition.block_of[atom] != block) continue;
+      text += fmt::format("{}#{}", separator, planned.plan.atoms.tasks[atom].index());
+      separator = ",";
+    }
+    text += "]\n";
+  }
+  return text;
+}
+
+std::string summary_text(const PlannedModel& planned) {
+  const ir::Plan& plan = planned.plan;
+  std::string text = fmt::format("{} tasks, {} atoms, {} blocks; {} stages, {} micro-batches of {}, schedule {}\n",
+                                 plan.graph.task_count(), plan.atoms.tasks.size(), planned.blocks.partition.count,
+                                 plan.stages.size(), plan.micro_batches.size(), plan.micro_batches.front(), plan.schedule.name);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::StageTime* time = time_of(plan, s);
+    const std::vector<std::string> names = device_names(plan, plan.stages[s]);
+    text += fmt::format("  stage {}: {} tasks on {}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n", s,
+                        plan.stages[s].tasks.size(), fmt::join(names, ", "), plan.stages[s].recompute ? ", recompute" : "",
+                        duration(time ? static_cast<double>(time->forward_ns) : 0),
+                        duration(time ? static_cast<double>(time->backward_ns) : 0),
+                        bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
+  }
+  text += fmt::format("predicted step {} (bubble {:.0f} %); no plan is faster than {} (gap {:.1f} %)\n",
+                      duration(static_cast<double>(plan.step_ns)), planned.timeline.bubble * 100,
+                      duration(static_cast<double>(plan.lower_bound_ns)), gap(plan) * 100);
+  for (const partition::Alternative& other : planned.alternatives) {
+    text += fmt::format("  {} would take {}\n", other.what,
+                        other.step_ns > 0 ? duration(static_cast<double>(other.step_ns)) + " (" + other.remark + ")" : "no step: " + other.remark);
+  }
+  return text;
+}
+
+nlohmann::json summary_json(const PlannedModel& planned) {
+  const ir::Plan& plan = planned.plan;
+  nlohmann::json stages = nlohmann::json::array();
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::StageTime* time = time_of(plan, s);
+    stages.push_back({{"tasks", plan.stages[s].tasks.size()},
+                      {"devices", device_names(plan, plan.stages[s])},
+                      {"recompute", plan.stages[s].recompute},
+                      {"forward_ns", time ? time->forward_ns : 0},
+                      {"backward_ns", time ? time->backward_ns : 0}});
+  }
+  nlohmann::json alternatives = nlohmann::json::array();
+  for (const partition::Alternative& other : planned.alternatives) {
+    alternatives.push_back({{"what", other.what}, {"step_ns", other.step_ns}, {"remark", other.remark}});
+  }
+  return {{"planner", plan.planner},
+          {"stages", stages},
+          {"mini_batch", plan.mini_batch},
+          {"micro_batches", plan.micro_batches},
+          {"schedule", plan.schedule.name},
+          {"objective_ns", plan.step_ns},
+          {"lower_bound_ns", plan.lower_bound_ns},
+          {"gap", gap(plan)},
+          {"bubble", planned.timeline.bubble},
+          {"blocks", planned.blocks.partition.count},
+          {"atoms", plan.atoms.tasks.size()},
+          {"alternatives", alternatives}};
+}
+
+std::string explain(const PlannedModel& planned) {
+  const partition::StagePlan& stages = planned.stages;
+  std::string text = fmt::format("planner {}: {} {:.0f}, lower bound {:.0f} by {} (gap {:.2f} %)\n", stages.planner,
+                                 stages.objective_name, stages.objective, stages.lower_bound, stages.bound_name, stages.gap() * 100);
+  if (!stages.bottleneck.empty()) text += fmt::format("  bottleneck: {}\n", stages.bottleneck);
+  for (const partition::RunnerUp& other : stages.runners_up) {
+    text += fmt::format("  runner-up {}: {:.0f}; {}\n", other.what, other.objective, other.why);
+  }
+  for (const std::string& note : stages.notes) text += fmt::format("  note: {}\n", note);
+  return text;
+}
+
+}  // namespace rannc::tools

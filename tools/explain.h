@@ -1,0 +1,24 @@
+/// What a person reads of a plan.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "partition/model/plan_model.h"
+
+namespace rannc::tools {
+
+/// A line per block: atoms, work, parameters, what it receives and sends.
+std::string print_blocks(const partition::PlannedModel& planned);
+/// A line per stage, then the predicted step beside one device and data parallelism.
+std::string summary_text(const partition::PlannedModel& planned);
+/// The same for scripts, with objective, lower bound and gap.
+nlohmann::json summary_json(const partition::PlannedModel& planned);
+/// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
+std::string explain(const partition::PlannedModel& planned);
+
+/// `1.23 ms`, `4.5 s`; `12.3 MiB`.
+std::string duration(double ns);
+std::string bytes(double count);
+
+}  // namespace rannc::tools
