@@ -2,6 +2,8 @@
 ///
 /// usage: TARGET RUNS SEED-FILE… An input that ends the process stays in TARGET.input, which can be given as the only
 /// seed with RUNS 0. The mutations depend on nothing but the seeds, so every run is the same.
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -78,8 +80,12 @@ class Mutator {
   std::mt19937_64 generator_{kGeneratorSeed};
 };
 
-void feed(const std::string& input, const std::string& record) {
-  std::ofstream(record, std::ios::binary) << input;
+/// The file stays open: closing it after each input would have the disk written every time.
+void feed(const std::string& input, std::FILE* record) {
+  std::rewind(record);
+  std::fwrite(input.data(), 1, input.size(), record);
+  std::fflush(record);
+  if (ftruncate(fileno(record), static_cast<off_t>(input.size())) != 0) std::abort();
   LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
 }
 
@@ -99,12 +105,18 @@ int main(int count, char** arguments) {
     }
     seeds.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
-  const std::string record = std::string(arguments[0]) + ".input";
+  const std::string record_path = std::string(arguments[0]) + ".input";
+  std::FILE* record = std::fopen(record_path.c_str(), "wb");
+  if (record == nullptr) {
+    std::perror(record_path.c_str());
+    return 2;
+  }
   const long runs = std::atol(arguments[1]);
   for (const std::string& seed : seeds) feed(seed, record);
   Mutator mutator(seeds);
   for (long run = 0; run < runs; ++run) feed(mutator.next(), record);
-  std::remove(record.c_str());
+  std::fclose(record);
+  std::remove(record_path.c_str());
   std::printf("%zu seeds and %ld mutations ended in a result or a diagnostic\n", seeds.size(), runs);
   return 0;
 }
