@@ -16,6 +16,7 @@ class SetPrecision : public Pass {
  public:
   explicit SetPrecision(ir::DType target) : target_(target) {}
   std::string_view name() const override { return "set-precision"; }
+  std::string spelling() const override { return "set-precision{" + std::string(ir::str(target_)) + "}"; }
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:

@@ -58,6 +58,8 @@ size_t TextCursor::column() {
   return at_;
 }
 
+std::string_view TextCursor::without_comment() const { return line_.substr(0, line_.find("//")); }
+
 Location TextCursor::here() {
   skip_blanks();
   return {*file_, line_number_, static_cast<uint32_t>(at_ + 1), {}};

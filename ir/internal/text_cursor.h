@@ -57,6 +57,8 @@ class TextCursor {
   /// Pairs of hexadecimal digits in quotes.
   Result<std::vector<std::byte>> bytes();
 
+  /// The whole line, without its comment.
+  std::string_view without_comment() const;
   Location here();
   /// «expected X, found `rest`» at the current position.
   Diagnostic expected(std::string_view what);

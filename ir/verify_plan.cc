@@ -1,0 +1,320 @@
+// Rules of a plan, beside those of its graph (G) and its schedule (S):
+//   P1   atoms fit the graph: a constant task reads neither an input nor what another task makes, every other task is an atom
+//   P2   every task that is not constant is in exactly one stage; the tasks of a stage exist and ascend
+//   P3   a stage holds every constant task that its tasks read; constant outputs are held somewhere
+//   P4   stages are in topological order: nothing flows from a later to an earlier one
+//   P5   routes are exactly those that the stages need, with their bytes
+//   P6   shared parameters are exactly those that several stages read
+//   P7   every stage has devices, all different, that the plan lists; their names differ
+//   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
+//   P9   a block lies in one stage; blocks are numbered without gaps
+//   P10  each device has a prediction, within its memory
+//   P11  times are of stages that exist, none is negative, and none beats the lower bound
+//   P12  the planner is named, digests are hexadecimal
+//   P13  the schedule has a row for each device and a name of one word
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "ir/verify.h"
+#include "ir/verify_schedule.h"
+
+namespace rannc::ir {
+
+namespace {
+
+class PlanVerifier {
+ public:
+  explicit PlanVerifier(const Plan& plan) : plan_(plan), graph_(plan.graph) {}
+
+  std::vector<Diagnostic> verify() {
+    found_ = ir::verify(graph_);
+    if (!found_.empty()) return std::move(found_);
+    atoms();
+    stages();
+    devices();
+    micro_batches();
+    if (!found_.empty()) return std::move(found_);  // what follows indexes by task, stage and device
+    constants();
+    order();
+    routes();
+    shared();
+    blocks();
+    predictions();
+    times();
+    provenance();
+    if (found_.empty()) schedule();
+    return std::move(found_);
+  }
+
+ private:
+  template <class... Args>
+  void add(const char* rule, Location where, fmt::format_string<Args...> format, Args&&... args) {
+    found_.push_back(error(std::move(where), fmt::format(format, std::forward<Args>(args)...), rule));
+  }
+  std::string_view name(ValueId id) const { return graph_.value(id).name; }
+  bool constant(TaskId task) const { return plan_.atoms.constant[task.index()]; }
+  bool stage_exists(StageId id) const { return id.valid() && id.index() < plan_.stages.size(); }
+
+  void atoms() {
+    const Atoms& atoms = plan_.atoms;
+    const size_t count = graph_.task_count();
+    if (atoms.constant.size() != count || atoms.atom_of.size() != count) {
+      return add("P1", {}, "{} marks and {} atoms for {} tasks", atoms.constant.size(), atoms.atom_of.size(), count);
+    }
+    uint32_t next = 0;
+    for (const TaskId task : graph_.tasks()) {
+      if (constant(task)) {
+        constant_operands(task);
+        if (atoms.atom_of[task.index()].valid()) {
+          add("P1", graph_.location(task), "constant task #{} is in an atom of its own", task.index());
+        }
+        continue;
+      }
+      const bool listed = next < atoms.tasks.size() && atoms.tasks[next] == task && atoms.atom_of[task.index()] == AtomId(next);
+      ++next;
+      if (!listed) return add("P1", graph_.location(task), "task #{} is not atom {}", task.index(), next - 1);
+    }
+    if (next != atoms.tasks.size()) add("P1", {}, "{} atoms for {} tasks that are not constant", atoms.tasks.size(), next);
+  }
+
+  void constant_operands(TaskId task) {
+    for (const ValueId input : graph_.inputs(task)) {
+      if (!input.valid()) continue;
+      const Graph::Value& value = graph_.value(input);
+      const bool fixed = value.producer.valid() ? constant(value.producer) : value.kind != ValueKind::kInput;
+      if (!fixed) add("P1", graph_.location(task), "constant task #{} reads %{}, which is not constant", task.index(), value.name);
+    }
+  }
+
+  void stages() {
+    if (plan_.stages.empty()) add("P2", {}, "the plan has no stages");
+    std::vector<StageId> holder(graph_.task_count());
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const auto& tasks = plan_.stages[s].tasks;
+      for (size_t i = 0; i < tasks.size(); ++i) {
+        if (!tasks[i].valid() || tasks[i].index() >= graph_.task_count()) {
+          return add("P2", {}, "stage @s{} holds task #{} of {}", s, tasks[i].index(), graph_.task_count());
+        }
+        if (i > 0 && !(tasks[i - 1] < tasks[i])) {
+          return add("P2", {}, "stage @s{} holds task #{} after task #{}", s, tasks[i].index(), tasks[i - 1].index());
+        }
+        if (tasks[i].index() >= plan_.atoms.constant.size() || constant(tasks[i])) continue;
+        StageId& stage = holder[tasks[i].index()];
+        if (stage.valid()) {
+          add("P2", graph_.location(tasks[i]), "task #{} is in stage @s{} and in stage @s{}", tasks[i].index(), stage.index(), s);
+        }
+        stage = StageId::from(s);
+      }
+    }
+    for (const TaskId task : graph_.tasks()) {
+      if (task.index() < plan_.atoms.constant.size() && !constant(task) && !holder[task.index()].valid()) {
+        add("P2", graph_.location(task), "task #{} is in no stage", task.index());
+      }
+    }
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      if (std::find(holder.begin(), holder.end(), StageId::from(s)) == holder.end()) {
+        add("P2", {}, "stage @s{} holds no task of its own", s);
+      }
+    }
+  }
+
+  void constants() {
+    std::vector<bool> held_anywhere(graph_.task_count());
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      std::vector<bool> held(graph_.task_count());
+      for (const TaskId task : plan_.stages[s].tasks) held[task.index()] = held_anywhere[task.index()] = true;
+      for (const TaskId task : plan_.stages[s].tasks) {
+        for (const ValueId input : graph_.inputs(task)) {
+          const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
+          if (!producer.valid() || !constant(producer) || held[producer.index()]) continue;
+          add("P3", graph_.location(task), "stage @s{} reads %{} in task #{}, but holds no clone of constant task #{}", s,
+              name(input), task.index(), producer.index());
+        }
+      }
+    }
+    for (const ValueId output : graph_.outputs()) {
+      const TaskId producer = graph_.value(output).producer;
+      if (producer.valid() && !held_anywhere[producer.index()]) {
+        add("P3", graph_.location(producer), "output %{} is made by constant task #{}, which no stage holds", name(output),
+            producer.index());
+      }
+    }
+  }
+
+  void order() {
+    const std::vector<StageId> stage_of = stage_of_tasks(plan_);
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      for (const TaskId task : plan_.stages[s].tasks) {
+        for (const ValueId input : graph_.inputs(task)) {
+          const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
+          if (!producer.valid() || constant(producer) || stage_of[producer.index()].index() <= s) continue;
+          Diagnostic fault = error(graph_.location(task),
+                                   fmt::format("stage @s{} reads %{} in task #{} from the later stage @s{}", s, name(input),
+                                               task.index(), stage_of[producer.index()].index()),
+                                   "P4");
+          found_.push_back(std::move(fault).note(fmt::format("%{} is made by task #{}", name(input), producer.index()),
+                                                 graph_.location(producer)));
+        }
+      }
+    }
+  }
+
+  std::string describe(const Route& route) const {
+    const bool known = route.value.valid() && route.value.index() < graph_.value_count();
+    return fmt::format("%{} from @s{} to @s{} of {} bytes{}", known ? std::string(name(route.value)) : "?", route.from.index(),
+                       route.to.index(), route.bytes.str(), route.gradient ? " with its gradient" : "");
+  }
+
+  // What derive_routes says of the stages of this plan; nothing but stages, graph and marks is read.
+  void derive() {
+    if (derived_) return;
+    derived_.emplace();
+    derived_->graph = graph_.clone();
+    derived_->atoms = plan_.atoms;
+    derived_->stages = plan_.stages;
+    derived_->training = plan_.training;
+    derive_routes(*derived_);
+  }
+
+  void routes() {
+    derive();
+    const auto& needed = derived_->routes;
+    for (size_t r = 0; r < std::max(needed.size(), plan_.routes.size()); ++r) {
+      if (r >= plan_.routes.size()) return add("P5", {}, "route {} is missing: {}", r, describe(needed[r]));
+      if (r >= needed.size()) return add("P5", {}, "route {} is not needed: {}", r, describe(plan_.routes[r]));
+      if (!(plan_.routes[r] == needed[r])) {
+        return add("P5", {}, "route {} is {}; needed is {}", r, describe(plan_.routes[r]), describe(needed[r]));
+      }
+    }
+  }
+
+  void shared() {
+    derive();
+    for (const SharedParameter& needed : derived_->shared) {
+      if (std::find(plan_.shared.begin(), plan_.shared.end(), needed) == plan_.shared.end()) {
+        add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so", name(needed.parameter),
+            needed.others.size() + 1, needed.owner.index());
+      }
+    }
+    if (found_.empty() && plan_.shared != derived_->shared) {
+      add("P6", {}, "{} shared parameters are listed; {} are read by several stages", plan_.shared.size(),
+          derived_->shared.size());
+    }
+  }
+
+  void devices() {
+    std::set<std::string_view> names;
+    for (const PlanDevice& device : plan_.devices) {
+      if (!names.insert(device.name).second) add("P7", {}, "two devices are called {}", device.name);
+    }
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const auto& devices = plan_.stages[s].devices;
+      if (devices.empty()) add("P7", {}, "stage @s{} has no device", s);
+      std::set<DeviceId> seen;
+      for (const DeviceId device : devices) {
+        if (!device.valid() || device.index() >= plan_.devices.size()) {
+          add("P7", {}, "stage @s{} is on device d{}; the plan has {}", s, device.index(), plan_.devices.size());
+        } else if (!seen.insert(device).second) {
+          add("P7", {}, "stage @s{} is on device d{} twice", s, device.index());
+        }
+      }
+    }
+  }
+
+  void micro_batches() {
+    const auto& sizes = plan_.micro_batches;
+    uint64_t sum = 0;
+    for (const uint32_t samples : sizes) sum += samples;
+    if (sizes.empty() || sum != plan_.mini_batch) {
+      return add("P8", {}, "{} micro-batches hold {} samples, the mini-batch {}", sizes.size(), sum, plan_.mini_batch);
+    }
+    const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
+    if (*least == 0) add("P8", {}, "a micro-batch is empty");
+    if (*most - *least > 1) add("P8", {}, "micro-batches of {} and of {} samples differ by more than one", *most, *least);
+  }
+
+  void blocks() {
+    if (plan_.block_of.empty()) return;
+    const size_t atoms = plan_.atoms.tasks.size();
+    if (plan_.block_of.size() != atoms) return add("P9", {}, "{} atoms have a block, of {}", plan_.block_of.size(), atoms);
+    const std::vector<StageId> stage_of = stage_of_tasks(plan_);
+    std::vector<AtomId> first(atoms);
+    for (size_t a = 0; a < atoms; ++a) {
+      const BlockId block = plan_.block_of[a];
+      if (!block.valid() || block.index() >= atoms) return add("P9", {}, "task #{} is in no block", plan_.atoms.tasks[a].index());
+      AtomId& representative = first[block.index()];
+      if (!representative.valid()) representative = AtomId::from(a);
+      const TaskId one = plan_.atoms.tasks[representative.index()], other = plan_.atoms.tasks[a];
+      if (stage_of[one.index()] != stage_of[other.index()]) {
+        return add("P9", graph_.location(other), "block b{} is cut: task #{} is in stage @s{}, task #{} in stage @s{}",
+                   block.index(), one.index(), stage_of[one.index()].index(), other.index(), stage_of[other.index()].index());
+      }
+    }
+    const auto gap = std::find(first.begin(), first.end(), AtomId());
+    const auto last = std::find_if(gap, first.end(), [](AtomId atom) { return atom.valid(); });
+    if (last != first.end()) add("P9", {}, "block b{} is empty", gap - first.begin());
+  }
+
+  void predictions() {
+    if (plan_.predictions.size() != plan_.devices.size()) {
+      return add("P10", {}, "{} predictions for {} devices", plan_.predictions.size(), plan_.devices.size());
+    }
+    for (size_t d = 0; d < plan_.devices.size(); ++d) {
+      const uint64_t limit = plan_.devices[d].memory_bytes, peak = plan_.predictions[d].peak_bytes;
+      if (limit != 0 && peak > limit) {
+        add("P10", {}, "device d{} ({}) is predicted to need {} bytes at its peak; it has {}", d, plan_.devices[d].name, peak,
+            limit);
+      }
+      if (plan_.predictions[d].busy_ns < 0) add("P10", {}, "device d{} is busy for a negative time", d);
+    }
+  }
+
+  void times() {
+    for (const StageTime& time : plan_.stage_times) {
+      if (!stage_exists(time.stage)) {
+        add("P11", {}, "a time of stage @s{}; the plan has {}", time.stage.index(), plan_.stages.size());
+      } else if (time.samples == 0 || time.forward_ns < 0 || time.backward_ns < 0) {
+        add("P11", {}, "the time of stage @s{} for {} samples is {} and {} ns", time.stage.index(), time.samples,
+            time.forward_ns, time.backward_ns);
+      }
+    }
+    if (plan_.lower_bound_ns < 0 || plan_.step_ns < plan_.lower_bound_ns) {
+      add("P11", {}, "a step takes {} ns, less than the lower bound of {} ns", plan_.step_ns, plan_.lower_bound_ns);
+    }
+  }
+
+  void provenance() {
+    if (plan_.planner.empty()) add("P12", {}, "the plan does not say which planner made it");
+    const auto hexadecimal = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
+    for (const auto& [what, digest] : {std::pair("model", &plan_.model_digest), std::pair("cluster", &plan_.cluster_digest),
+                                       std::pair("profile", &plan_.profile_digest)}) {
+      if (!std::all_of(digest->begin(), digest->end(), hexadecimal)) {
+        add("P12", {}, "the digest of the {} is \"{}\", not hexadecimal digits", what, *digest);
+      }
+    }
+  }
+
+  void schedule() {
+    const Schedule& schedule = plan_.schedule;
+    if (schedule.rows.size() != plan_.devices.size()) {
+      return add("P13", {}, "the schedule has {} rows, the plan {} devices", schedule.rows.size(), plan_.devices.size());
+    }
+    if (schedule.name.empty() || schedule.name.find_first_of(" \t\r\n/#") != std::string::npos) {
+      return add("P13", {}, "the schedule's name \"{}\" is not one word", schedule.name);
+    }
+    found_ = verify_schedule(pipeline_shape(plan_), schedule);
+  }
+
+  const Plan& plan_;
+  const Graph& graph_;
+  std::optional<Plan> derived_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Plan& plan) { return PlanVerifier(plan).verify(); }
+
+}  // namespace rannc::ir

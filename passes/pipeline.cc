@@ -1,0 +1,108 @@
+#include "passes/pipeline.h"
+
+#include <fmt/format.h>
+
+#include "passes/attach_loss.h"
+#include "passes/fold_constants.h"
+#include "passes/form_atoms.h"
+#include "passes/infer_shapes.h"
+#include "passes/mark_constants.h"
+#include "passes/open_loss.h"
+#include "passes/recover_parameters.h"
+#include "passes/remove_dead.h"
+#include "passes/set_precision.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using Made = Result<std::unique_ptr<Pass>>;
+
+template <class P>
+Made plain(std::string_view options) {
+  if (!options.empty()) return error(fmt::format("the pass takes no options, found `{}`", options));
+  return Made(std::make_unique<P>());
+}
+
+template <class P>
+Made with_losses(std::string_view options) {
+  RANNC_ASSIGN(std::vector<LossSpec> terms, parse_losses(options));
+  return Made(std::make_unique<P>(std::move(terms)));
+}
+
+Made with_dtype(std::string_view options) {
+  const auto dtype = ir::parse_dtype(options);
+  if (dtype && ir::is_float(*dtype)) return Made(std::make_unique<SetPrecision>(*dtype));
+  return error(fmt::format("`{}` is no float type; there are f16, bf16, f32, f64", options));
+}
+
+struct Row {
+  std::string_view name;
+  Made (*make)(std::string_view options);
+};
+
+constexpr Row kPasses[] = {
+    {"open-loss", with_losses<OpenLoss>},
+    {"infer-shapes", plain<InferShapes>},
+    {"recover-parameters", plain<RecoverParameters>},
+    {"set-precision", with_dtype},
+    {"fold-constants", plain<FoldConstants>},
+    {"attach-loss", with_losses<AttachLoss>},
+    {"remove-dead", plain<RemoveDead>},
+    {"mark-constants", plain<MarkConstants>},
+    {"form-atoms", plain<FormAtoms>},
+};
+
+}  // namespace
+
+PassManager standard_pipeline(const PipelineOptions& options) {
+  PassManager manager;
+  if (!options.losses.empty()) manager.add(std::make_unique<OpenLoss>(options.losses));
+  manager.add(std::make_unique<InferShapes>());
+  manager.add(std::make_unique<RecoverParameters>(options.kinds));
+  if (options.precision) manager.add(std::make_unique<SetPrecision>(*options.precision));
+  manager.add(std::make_unique<FoldConstants>());
+  manager.add(std::make_unique<InferShapes>());
+  if (!options.losses.empty()) manager.add(std::make_unique<AttachLoss>(options.losses));
+  manager.add(std::make_unique<RemoveDead>());
+  manager.add(std::make_unique<MarkConstants>());
+  manager.add(std::make_unique<FormAtoms>());
+  return manager;
+}
+
+std::vector<std::string> pass_names() {
+  std::vector<std::string> names;
+  for (const Row& row : kPasses) names.emplace_back(row.name);
+  return names;
+}
+
+Result<std::unique_ptr<Pass>> make_pass(std::string_view spelling) {
+  const size_t brace = spelling.find('{');
+  const bool braced = brace != std::string_view::npos;
+  if (braced && spelling.back() != '}') return error(fmt::format("`{}` lacks a closing brace", spelling));
+  const std::string_view name = spelling.substr(0, brace);
+  const std::string_view options = braced ? spelling.substr(brace + 1, spelling.size() - brace - 2) : "";
+  std::string known;
+  for (const Row& row : kPasses) {
+    if (row.name == name) return row.make(options);
+    known += " " + std::string(row.name);
+  }
+  return error(fmt::format("there is no pass `{}`; there are{}", name, known));
+}
+
+Result<PassManager> make_passes(std::string_view spellings) {
+  PassManager manager;
+  while (true) {
+    size_t end = 0;
+    for (int depth = 0; end < spellings.size() && (depth > 0 || spellings[end] != ','); ++end) {
+      if (spellings[end] == '{') ++depth;
+      if (spellings[end] == '}') --depth;
+    }
+    RANNC_ASSIGN(std::unique_ptr<Pass> pass, make_pass(spellings.substr(0, end)));
+    manager.add(std::move(pass));
+    if (end == spellings.size()) return manager;
+    spellings.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace rannc::passes

@@ -1,0 +1,40 @@
+/// The one place that orders passes.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "ir/type.h"
+#include "passes/loss_spec.h"
+#include "passes/manager.h"
+
+namespace rannc::passes {
+
+struct PipelineOptions {
+  std::vector<LossSpec> losses;                   ///< none: for inference
+  std::optional<ir::DType> precision;             ///< one float type for the whole model; nothing: as the file has it
+  std::map<std::string, ir::ValueKind> kinds;     ///< what the user knows of stored tensors, by name
+};
+
+/// From an imported graph to atoms:
+///   open-loss           before types, since a mean over samples has none
+///   infer-shapes        every later pass reads types
+///   recover-parameters  before constants are folded: a weight is no constant
+///   set-precision       before constants are folded, in the target's precision
+///   fold-constants      shape arithmetic goes, so that sizes cross no cut
+///   infer-shapes        what folding has made known
+///   attach-loss         on final types
+///   remove-dead         after the last pass that orphans tasks
+///   mark-constants, form-atoms
+PassManager standard_pipeline(const PipelineOptions& options);
+
+/// Names of all passes, in the order of the pipeline.
+std::vector<std::string> pass_names();
+
+/// A pass by its spelling: `form-atoms`, `set-precision{f64}`, `attach-loss{mse(output=y)}`. An error lists the names.
+Result<std::unique_ptr<Pass>> make_pass(std::string_view spelling);
+/// A manager of passes separated by commas outside braces.
+Result<PassManager> make_passes(std::string_view spellings);
+
+}  // namespace rannc::passes
