@@ -2,7 +2,6 @@
 #include "partition/schedule/generators.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace rannc::partition {
 namespace {
@@ -61,25 +60,6 @@ std::vector<uint32_t> warmup_a(uint32_t stages) {
 std::vector<uint32_t> warmup_b(uint32_t stages) {
   std::vector<uint32_t> depth;
   for (uint32_t s = 0; s < stages; ++s) depth.push_back(2 * (stages - s) - 1);
-  return depth;
-}
-
-std::vector<uint32_t> warmup_by_latency(const WarmupLimits& limits) {
-  const size_t p = limits.forward.size();
-  double period = 0;
-  for (size_t s = 0; s < p; ++s) period = std::max(period, limits.forward[s] + limits.backward[s]);
-  std::vector<uint32_t> depth(p, 1);
-  double round_trip = 0;
-  for (size_t s = p; s-- > 0;) {
-    if (s + 1 < p && s < limits.hop.size()) round_trip += 2 * limits.hop[s];
-    round_trip += limits.forward[s] + limits.backward[s];
-    // A hair below a whole number of periods is that number: sums of equal times round.
-    if (period > 0) depth[s] = std::max(1u, static_cast<uint32_t>(std::ceil(round_trip / period - 1e-9)));
-  }
-  for (size_t s = 0; s < p; ++s) {
-    if (!limits.most.empty()) depth[s] = std::clamp(depth[s], 1u, std::max(1u, limits.most[s]));
-    if (s > 0) depth[s] = std::min(depth[s], depth[s - 1]);
-  }
   return depth;
 }
 

@@ -29,17 +29,6 @@ std::vector<uint32_t> warmup_a(uint32_t stages);
 /// DAPPLE P_B: depth 2(p−s)−1, that of P_A where every hop counts as a stage.
 std::vector<uint32_t> warmup_b(uint32_t stages);
 
-/// What decides warm-up depths by measure.
-struct WarmupLimits {
-  std::vector<double> forward, backward;  ///< by stage
-  std::vector<double> hop;                ///< one-way time between stage s and s+1; size p−1
-  std::vector<uint32_t> most;             ///< forwards of each stage that fit in its memory (DAPPLE's D); empty: any
-};
-/// Depth of stage s = ⌈time from the start of its F to the end of its B, alone in the pipe / period⌉, where the period
-/// is the slowest stage's F+B; at most what fits, at most that of the stage before. Equals P_A where stages are equal
-/// and hops take no time.
-std::vector<uint32_t> warmup_by_latency(const WarmupLimits& limits);
-
 /// ZB-H1 (arXiv 2401.10241): 1F1B with B split; after I(j) follows W(j−s). Idle (p−1)(F+I−W), peak p on all stages.
 ///   0: F0 F1 I0 W0 F2 I1 W1 I2 W2
 ///   1: F0 I0 F1 I1 W0 F2 I2 W1 W2

@@ -91,17 +91,23 @@ Result<Generated> early_backward(std::vector<uint32_t> depth, const PipelineShap
   return Generated{Layout::kOnePerRank, 1, warmup_rows(depth, shape.micro_batch_count())};
 }
 
-Result<Generated> by_latency(const PipelineShape& shape, const ScheduleSpec& spec) {
+Result<void> check_times(const PipelineShape& shape, const ScheduleSpec& spec) {
   const size_t p = shape.stages.size();
-  if (spec.limits.forward.size() != p || spec.limits.backward.size() != p) {
+  if (spec.times.forward.size() != p || spec.times.backward.size() != p) {
     return error(fmt::format("schedule {} needs forward and backward times of all {} stages", spec.name, p));
   }
-  return early_backward(warmup_by_latency(spec.limits), shape);
+  if (spec.times.hop.empty() || spec.times.hop.size() + 1 == p) return {};
+  return error(fmt::format("{} hop times between {} stages", spec.times.hop.size(), p));
+}
+
+Result<Generated> by_latency(const PipelineShape& shape, const ScheduleSpec& spec) {
+  RANNC_TRY(check_times(shape, spec));
+  return early_backward(warmup_by_latency(spec.times, spec.most), shape);
 }
 
 Result<Generated> generate(const PipelineShape& shape, const ScheduleSpec& spec) {
   const auto p = static_cast<uint32_t>(shape.stages.size());
-  const uint32_t m = shape.micro_batch_count();
+  const uint32_t m = shape.micro_batch_count(), ranks = std::max(p / 2, 1u);
   if (spec.name == "gpipe") return Generated{Layout::kOnePerRank, 1, gpipe_rows(p, m)};
   if (spec.name == "1f1b") return early_backward(warmup_a(p), shape);
   if (spec.name == "dapple-b") return early_backward(warmup_b(p), shape);
@@ -109,11 +115,37 @@ Result<Generated> generate(const PipelineShape& shape, const ScheduleSpec& spec)
   if (spec.name == "latency") return by_latency(shape, spec);
   if (spec.name == "zb-h1") return Generated{Layout::kOnePerRank, 1, zb_h1_rows(p, m)};
   if (spec.name == "zb-h2") return Generated{Layout::kOnePerRank, 1, zb_h2_rows(p, m)};
+  if (spec.name == "zb-v") return Generated{Layout::kV, 2, zb_v_rows(ranks, m)};
+  if (spec.name == "v-half") return Generated{Layout::kV, 2, v_half_rows(ranks, m)};
+  if (spec.name == "v-min") return Generated{Layout::kV, 2, v_min_rows(ranks, m)};
   if (spec.name == "interleaved") {
     const uint32_t chunks = count_chunks(shape);
     return Generated{Layout::kLoop, chunks, interleaved_rows(std::max(p / chunks, 1u), chunks, m)};
   }
   return error(fmt::format("`{}` is no schedule; there are {}", spec.name, fmt::join(schedule_names(), ", ")));
+}
+
+/// Schedules whose rows are by device already: periodic patterns and tables.
+Result<std::optional<ir::Schedule>> by_device(const PipelineShape& shape, const ScheduleSpec& spec) {
+  if (spec.name == "table") {
+    RANNC_ASSIGN(ir::Schedule schedule, ir::parse_schedule(spec.table, shape, spec.table_file));
+    if (ir::is_lowered(schedule)) {
+      return error(Location{spec.table_file}, "the table has sends, reductions or steps; write the computations alone");
+    }
+    return std::optional(std::move(schedule));
+  }
+  const bool star = spec.name == "1f1b-star" || spec.name == "k-periodic";
+  if (!star && spec.name != "periodic") return std::optional<ir::Schedule>();
+  RANNC_TRY(check_times(shape, spec));
+  if (spec.name == "k-periodic" && spec.k == 0) return error("schedule k-periodic needs a positive k");
+  if (star) RANNC_TRY(find_ranks(shape, Layout::kOnePerRank, 1, spec.name));
+  const double period = spec.period > 0 ? spec.period : smallest_period(shape, spec.times);
+  RANNC_ASSIGN(const Pattern pattern,
+               star ? one_f_one_b_star(spec.times, period) : allocation_pattern(shape, spec.times, period));
+  ir::Schedule schedule;
+  schedule.name = spec.name;
+  schedule.rows = pattern_rows(shape, pattern, spec.name == "k-periodic" ? spec.k : 0);
+  return std::optional(std::move(schedule));
 }
 
 ir::Schedule forward_only(ir::Schedule schedule) {
@@ -126,7 +158,8 @@ ir::Schedule forward_only(ir::Schedule schedule) {
 }  // namespace
 
 std::vector<std::string_view> schedule_names() {
-  return {"gpipe", "1f1b", "dapple-b", "warmup", "latency", "interleaved", "zb-h1", "zb-h2"};
+  return {"gpipe", "1f1b",   "dapple-b", "warmup",    "latency",    "interleaved", "zb-h1", "zb-h2",
+          "zb-v",  "v-half", "v-min",    "1f1b-star", "k-periodic", "periodic",    "table"};
 }
 
 ir::Schedule place_rows(const PipelineShape& shape, std::string name, const Rows& rows, const Ranks& devices) {
@@ -140,9 +173,13 @@ ir::Schedule place_rows(const PipelineShape& shape, std::string name, const Rows
 }
 
 Result<ir::Schedule> make_schedule(const PipelineShape& shape, const ScheduleSpec& spec) {
-  RANNC_ASSIGN(const Generated generated, generate(shape, spec));
-  RANNC_ASSIGN(const Ranks ranks, find_ranks(shape, generated.layout, generated.chunks, spec.name));
-  ir::Schedule schedule = place_rows(shape, spec.name, generated.rows, ranks);
+  RANNC_ASSIGN(std::optional<ir::Schedule> placed, by_device(shape, spec));
+  if (!placed) {
+    RANNC_ASSIGN(const Generated generated, generate(shape, spec));
+    RANNC_ASSIGN(const Ranks ranks, find_ranks(shape, generated.layout, generated.chunks, spec.name));
+    placed = place_rows(shape, spec.name, generated.rows, ranks);
+  }
+  ir::Schedule schedule = *std::move(placed);
   return shape.training ? ir::add_recompute(shape, std::move(schedule)) : forward_only(std::move(schedule));
 }
 

@@ -8,6 +8,7 @@
 #include "ir/diagnostic.h"
 #include "ir/schedule.h"
 #include "partition/schedule/generators.h"
+#include "partition/schedule/periodic.h"
 
 namespace rannc::partition {
 
@@ -15,15 +16,15 @@ namespace rannc::partition {
 struct ScheduleSpec {
   std::string name;              ///< one of `schedule_names()`
   std::vector<uint32_t> warmup;  ///< `warmup`: depth by stage
-  WarmupLimits limits;           ///< `latency`, `1f1b-star`, `k-periodic`, `periodic`: times by stage
+  ChainTimes times;              ///< `latency`, `1f1b-star`, `k-periodic`, `periodic`
+  std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
   double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
   uint32_t k = 1;                ///< `k-periodic`: batches per pattern
-  uint32_t steps_every = 1;      ///< `async-2bw`: micro-batches between two optimizer steps
   std::string table;             ///< `table`: text of `ir::parse_schedule`
   std::string table_file;        ///< `table`: its name in messages
 };
 
-/// All names, in the order in which they are documented.
+/// All names (`asynchronous.h` has those that are never run), in the order in which they are documented.
 std::vector<std::string_view> schedule_names();
 
 /// Compute-only rows with recompute actions where stages recompute; `ir::lower_schedule` makes them runnable.

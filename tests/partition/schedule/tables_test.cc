@@ -1,5 +1,8 @@
 /// The literal rows, bubbles and peaks that the literature gives for each schedule.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
 
 #include "ir/lower_schedule.h"
 #include "ir/verify_schedule.h"
@@ -43,9 +46,9 @@ struct Golden {
   std::vector<double> peaks;            ///< p=8, m=24
 };
 
-class PublishedBubbles : public testing::TestWithParam<Golden> {};
+class PublishedBubble : public testing::TestWithParam<Golden> {};
 
-TEST_P(PublishedBubbles, MakespanAndPeaks) {
+TEST_P(PublishedBubble, MakespanAndPeaks) {
   const Golden& golden = GetParam();
   if (golden.p4_m8 > 0) {
     EXPECT_NEAR(outcome(golden.name, golden.layout, 4, 8, kEqual).makespan, golden.p4_m8, 1e-9);
@@ -59,17 +62,123 @@ TEST_P(PublishedBubbles, MakespanAndPeaks) {
 std::vector<double> all(double peak) { return std::vector<double>(8, peak); }
 
 INSTANTIATE_TEST_SUITE_P(
-    Table, PublishedBubbles,
+    Table, PublishedBubble,
     testing::Values(Golden{"gpipe", Layout::kLine, 33, 93, 93, all(24)},
                     Golden{"1f1b", Layout::kLine, 33, 93, 93, {8, 7, 6, 5, 4, 3, 2, 1}},
                     Golden{"interleaved", Layout::kLoop2, 28.5, 82.5, 82.5, {11.5, 10.5, 9.5, 8.5, 7.5, 6.5, 5.5, 4.5}},
                     Golden{"zb-h1", Layout::kLine, 27, 79, 81.8, all(8)},
-                    Golden{"zb-h2", Layout::kLine, 27, 79, 79, all(15)}),
+                    Golden{"zb-h2", Layout::kLine, 27, 79, 79, all(15)},
+                    Golden{"zb-v", Layout::kV, 25.5, 75.5, 76.2, all(8)},
+                    Golden{"v-half", Layout::kV, 0, 80.5, 83.5, all(5)},
+                    Golden{"v-min", Layout::kV, 0, 85.5, 100.5, {3.5, 4, 4, 4, 4, 4, 4, 4}}),
     [](const auto& param) {
       std::string name = param.param.name;
       std::replace(name.begin(), name.end(), '-', '_');
       return name;
     });
+
+TEST(PublishedBubbles, IdleInsideEachRow) {
+  EXPECT_NEAR(outcome("zb-h1", Layout::kLine, 8, 24, kEqual).inner_idle, 7.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-h2", Layout::kLine, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-v", Layout::kV, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-h2", Layout::kLine, 8, 24, kSkewed).inner_idle, 4.2, 1e-9);
+  EXPECT_NEAR(outcome("zb-v", Layout::kV, 8, 24, kSkewed).inner_idle, 2.8, 1e-9);
+  // V-Min drifts where F, I and W differ: idle 28.5 at 24 micro-batches, 52.5 at 64.
+  EXPECT_NEAR(outcome("v-min", Layout::kV, 8, 24, kSkewed).makespan - 72, 28.5, 1e-9);
+  EXPECT_NEAR(outcome("v-min", Layout::kV, 8, 64, kSkewed).makespan - 192, 52.5, 1e-9);
+}
+
+TEST(PublishedBubbles, ClosedForms) {
+  for (uint32_t p = 2; p <= 9; ++p) {
+    const uint32_t m = 3 * p;
+    const ComputeTimes t{1, 1.25, 0.75, 0};  // F + I >= 2W, as the zero-bubble forms need
+    const double work = 3.0 * m, whole = 3;
+    EXPECT_NEAR(outcome("gpipe", Layout::kLine, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
+    EXPECT_NEAR(outcome("1f1b", Layout::kLine, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
+    EXPECT_NEAR(outcome("interleaved", Layout::kLoop2, p, m, t).makespan - work, (p - 1) * whole / 2, 1e-9);
+    EXPECT_NEAR(outcome("zb-h1", Layout::kLine, p, m, kEqual).makespan - work, p - 1.0, 1e-9);
+    for (uint32_t s = 0; s < p; ++s) {
+      EXPECT_EQ(outcome("gpipe", Layout::kLine, p, m, t).peaks[s], m);
+      EXPECT_EQ(outcome("1f1b", Layout::kLine, p, m, t).peaks[s], p - s);
+      EXPECT_EQ(outcome("dapple-b", Layout::kLine, p, m, t).peaks[s], 2 * (p - s) - 1);
+      EXPECT_EQ(outcome("zb-h1", Layout::kLine, p, m, t).peaks[s], p);
+      EXPECT_EQ(outcome("zb-h2", Layout::kLine, p, m, t).peaks[s], 2 * p - 1);
+      EXPECT_EQ(outcome("zb-v", Layout::kV, p, m, t).peaks[s], p);
+    }
+    EXPECT_EQ(outcome("interleaved", Layout::kLoop2, p, m, t).peaks[0], p * (1 + (p - 1.0) / (2 * p)));
+    const auto half = outcome("v-half", Layout::kV, p, m, t).peaks, least = outcome("v-min", Layout::kV, p, m, t).peaks;
+    EXPECT_EQ(*std::max_element(half.begin(), half.end()), (p + 2) / 2) << p;
+    EXPECT_EQ(*std::max_element(least.begin(), least.end()), (p + 4) / 3) << p;
+  }
+}
+
+std::string table(const std::string& name, Layout layout, uint32_t ranks, uint32_t m) {
+  return ir::print_compute_rows(make_schedule(laid_out(layout, ranks, m), {.name = name}).value());
+}
+
+TEST(Tables, GPipe) { EXPECT_EQ(table("gpipe", Layout::kLine, 2, 3), "0: F0 F1 F2 B2 B1 B0\n1: F0 F1 F2 B2 B1 B0\n"); }
+
+TEST(Tables, PolicyA) {
+  EXPECT_EQ(table("1f1b", Layout::kLine, 4, 8),
+            "0: F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n"
+            "1: F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7\n"
+            "2: F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\n"
+            "3: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7\n");
+}
+
+TEST(Tables, PolicyB) {
+  EXPECT_EQ(table("dapple-b", Layout::kLine, 3, 6),
+            "0: F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5\n"
+            "1: F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5\n"
+            "2: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5\n");
+}
+
+TEST(Tables, ZbH1) {
+  EXPECT_EQ(table("zb-h1", Layout::kLine, 4, 8),
+            "0: F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7\n"
+            "1: F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7\n"
+            "2: F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7\n"
+            "3: F0 I0 F1 I1 F2 I2 F3 I3 W0 F4 I4 W1 F5 I5 W2 F6 I6 W3 F7 I7 W4 W5 W6 W7\n");
+}
+
+TEST(Tables, ZbH2) {
+  EXPECT_EQ(table("zb-h2", Layout::kLine, 4, 8),
+            "0: F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7\n"
+            "1: F0 F1 F2 F3 F4 I0 F5 I1 F6 I2 W0 F7 I3 W1 I4 W2 I5 W3 I6 W4 I7 W5 W6 W7\n"
+            "2: F0 F1 F2 I0 F3 I1 F4 I2 F5 I3 F6 I4 W0 F7 I5 W1 I6 W2 I7 W3 W4 W5 W6 W7\n"
+            "3: F0 I0 F1 I1 F2 I2 F3 I3 F4 I4 F5 I5 F6 I6 W0 F7 I7 W1 W2 W3 W4 W5 W6 W7\n");
+}
+
+TEST(Tables, InterleavedLastRank) {
+  const std::string rows = table("interleaved", Layout::kLoop2, 4, 8);
+  EXPECT_THAT(rows, testing::HasSubstr("3: F3.0 F3.1 F3.2 F3.3 F7.0 B7.0 F7.1 B7.1 F7.2 B7.2 F7.3 B7.3 F3.4 B3.0 F3.5 "
+                                       "B3.1 F3.6 B3.2 F3.7 B3.3 F7.4 B7.4 "));
+  const auto peaks = outcome("interleaved", Layout::kLoop2, 4, 8, kEqual).peaks;
+  EXPECT_THAT(peaks, testing::ElementsAre(5.5, 4.5, 3.5, 2.5));
+}
+
+TEST(Tables, ZbV) {
+  EXPECT_EQ(table("zb-v", Layout::kV, 2, 3),
+            "0: F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 I0.0 W0.0 F3.2 I3.2 W3.2 I0.1 W0.1 I0.2 W0.2\n"
+            "1: F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 I1.1 I2.2 I1.2 W1.1 W2.2 W1.2\n");
+}
+
+/// torchgpipe's clock cycles: task (micro-batch, partition) runs in cycle micro-batch + partition.
+TEST(Tables, ClockCyclesOfTheForwardPass) {
+  PipelineShape shape = ir::chain_shape(3, 4);
+  shape.training = false;
+  const auto schedule = make_schedule(shape, {.name = "gpipe"}).value();
+  const auto timeline = simulate(shape, schedule, uniform_costs(shape, kEqual)).value();
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> cycles(6);
+  for (uint32_t d = 0; d < 3; ++d) {
+    for (size_t i = 0; i < schedule.rows[d].size(); ++i) {
+      cycles.at(static_cast<size_t>(timeline.spans[d][i].start)).emplace_back(schedule.rows[d][i].micro_batch, d);
+    }
+  }
+  const std::vector<std::vector<std::pair<uint32_t, uint32_t>>> expected = {
+      {{0, 0}}, {{1, 0}, {0, 1}}, {{2, 0}, {1, 1}, {0, 2}}, {{3, 0}, {2, 1}, {1, 2}}, {{3, 1}, {2, 2}}, {{3, 2}}};
+  EXPECT_EQ(cycles, expected);
+}
 
 TEST(WarmUpLatency, GPipeAndBothPoliciesOfDapple) {
   const struct {

@@ -1,0 +1,328 @@
+/// The exact figures of "Pipelined Model Parallelism: Complexity Results and Memory Considerations".
+#include "partition/schedule/periodic.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "ir/lower_schedule.h"
+#include "ir/verify_schedule.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/schedule/simulate.h"
+
+namespace rannc::partition {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+/// F takes a third and B two thirds of each load.
+ChainTimes split(const std::vector<double>& loads) {
+  ChainTimes times;
+  for (double load : loads) {
+    times.forward.push_back(load / 3);
+    times.backward.push_back(load * 2 / 3);
+  }
+  return times;
+}
+
+ScheduleCosts costs_of(const ChainTimes& times) {
+  ScheduleCosts costs;
+  for (size_t s = 0; s < times.forward.size(); ++s)
+    costs.compute.push_back({{times.forward[s], times.backward[s], 0, 0}});
+  return costs;
+}
+
+/// Peaks of a schedule in activations, found by simulating 40 batches.
+std::vector<int64_t> peaks(const ir::PipelineShape& shape, const ScheduleSpec& spec) {
+  const auto schedule = make_schedule(shape, spec).value();
+  std::vector<int64_t> result;
+  for (const auto& device : simulate(shape, schedule, costs_of(spec.times)).value().devices) {
+    result.push_back(device.peak_bytes);
+  }
+  return result;
+}
+
+void expect_activations(const std::vector<double>& loads, double period, const std::vector<uint32_t>& expected) {
+  ScheduleSpec spec{.name = "1f1b-star", .times = split(loads), .period = period};
+  const auto shape = ir::chain_shape(static_cast<uint32_t>(loads.size()), 40);
+  EXPECT_EQ(star_groups(loads, period), expected) << period;
+  const Pattern pattern = one_f_one_b_star(spec.times, period).value();
+  for (size_t s = 0; s < loads.size(); ++s) EXPECT_EQ(pattern.concurrent(s), expected[s]) << period << " stage " << s;
+  EXPECT_THAT(peaks(shape, spec), testing::ElementsAreArray(expected)) << period;
+}
+
+TEST(OneFOneBStar, GroupsAndActivationsOfFiveStages) {
+  const std::vector<double> loads{3, 1, 2, 2, 4};
+  expect_activations(loads, 4, {3, 3, 2, 2, 1});
+  expect_activations(loads, 5, {3, 2, 2, 2, 1});
+  expect_activations(loads, 6, {2, 2, 2, 1, 1});
+  expect_activations(loads, 12, {1, 1, 1, 1, 1});
+}
+
+TEST(OneFOneBStar, EightEqualStages) {
+  const std::vector<double> loads(8, 2);
+  expect_activations(loads, 2, {8, 7, 6, 5, 4, 3, 2, 1});
+  expect_activations(loads, 4, {4, 4, 3, 3, 2, 2, 1, 1});
+  const auto shape = ir::chain_shape(8, 12);
+  const ScheduleSpec star{.name = "1f1b-star", .times = split(loads), .period = 2};
+  EXPECT_EQ(ir::print_compute_rows(make_schedule(shape, star).value()),
+            ir::print_compute_rows(make_schedule(shape, {.name = "1f1b"}).value()));
+}
+
+TEST(OneFOneBStar, FigureThree) { expect_activations({2, 2, 2}, 2, {3, 2, 1}); }
+
+TEST(OneFOneBStar, HopsCountAsStages) {
+  ChainTimes times = split({2, 2, 2});
+  times.hop = {0.5, 0.5};
+  // Stages and hops: 2 1 2 1 2. T=2: every one is a group of its own. T=3: (2 | 1 2 | 1 2) from the right.
+  const Pattern tight = one_f_one_b_star(times, 2).value();
+  EXPECT_THAT((std::vector<uint32_t>{tight.concurrent(0), tight.concurrent(1), tight.concurrent(2)}),
+              ElementsAre(5, 3, 1));
+  const Pattern loose = one_f_one_b_star(times, 3).value();
+  EXPECT_THAT((std::vector<uint32_t>{loose.concurrent(0), loose.concurrent(1), loose.concurrent(2)}),
+              ElementsAre(3, 2, 1));
+}
+
+TEST(OneFOneBStar, PeriodBelowALoadIsRefusedByName) {
+  const auto result = one_f_one_b_star(split({1, 3}), 2.5);
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.diagnostic().message, testing::HasSubstr("2.5 is less than 3"));
+}
+
+/// Property behind Theorem 3: dependencies hold, nothing overlaps modulo T, groups bound the activations.
+TEST(OneFOneBStar, RandomPatternsAreValid) {
+  for (uint64_t seed = 0; seed < 500; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<double> loads;
+    for (size_t s = 0, n = 1 + random() % 9; s < n; ++s) loads.push_back(static_cast<double>(1 + random() % 8));
+    const double largest = *std::max_element(loads.begin(), loads.end());
+    const double period = largest + static_cast<double>(random() % 12);
+    const ChainTimes times = split(loads);
+    const Pattern p = one_f_one_b_star(times, period).value();
+    const auto groups = star_groups(loads, period);
+    for (size_t s = 0; s < loads.size(); ++s) {
+      SCOPED_TRACE("seed " + std::to_string(seed) + " stage " + std::to_string(s));
+      EXPECT_GE(p.backward_start[s], p.forward_end[s] - 1e-9);
+      const size_t before = s > 0 ? s - 1 : 0;
+      EXPECT_GE(p.forward_start[s], s > 0 ? p.forward_end[before] - 1e-9 : 0);
+      EXPECT_GE(p.backward_start[before], s > 0 ? p.backward_end[s] - 1e-9 : 0);
+      const double gap = std::fmod(p.backward_start[s] - p.forward_start[s], period);
+      EXPECT_GE(gap, times.forward[s] - 1e-9);
+      EXPECT_LE(gap, period - times.backward[s] + 1e-9);
+      EXPECT_LE(p.concurrent(s), groups[s]);
+    }
+  }
+}
+
+TEST(WarmUpByLatency, LiesBetweenThePoliciesOfDapple) {
+  ChainTimes times = split({3, 3, 3, 3});
+  EXPECT_EQ(warmup_by_latency(times), warmup_a(4));
+  times.hop = {0.5, 0.5, 0.5};
+  EXPECT_EQ(warmup_by_latency(times), warmup_b(4));
+  times.hop = {2, 2, 2};  // longer than a period there and back: two batches are on each link
+  EXPECT_THAT(warmup_by_latency(times), ElementsAre(10, 7, 4, 1));
+  times.hop = {0.5, 0.5, 0.5};
+  EXPECT_THAT(warmup_by_latency(times, std::vector<uint32_t>{9, 2, 9, 9}), ElementsAre(7, 2, 2, 1));
+  times = split({3, 1, 1, 3});  // light stages and their hops share a period
+  times.hop = {0.5, 0.5, 0.5};
+  EXPECT_THAT(warmup_by_latency(times), ElementsAre(4, 3, 2, 1));
+}
+
+/// With these depths the slowest stage never waits in the steady part; with one less at the first stage it does, or the
+/// first stage was not limiting.
+TEST(WarmUpByLatency, KeepsTheSlowestStageBusy) {
+  uint32_t limiting = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    std::vector<double> loads;
+    for (size_t s = 0, n = 2 + random() % 5; s < n; ++s) loads.push_back(static_cast<double>(1 + random() % 6));
+    ScheduleSpec spec{.name = "latency", .times = split(loads)};
+    const double latency = static_cast<double>(random() % 9) / 2;
+    spec.times.hop.assign(loads.size() - 1, latency);
+    const auto shape = ir::chain_shape(static_cast<uint32_t>(loads.size()), 160);
+    ScheduleCosts costs = costs_of(spec.times);
+    costs.link = [&](DeviceId, DeviceId) { return LinkCost{latency, 0}; };
+    const auto period = [&](const ScheduleSpec& chosen) {
+      const auto schedule = make_schedule(shape, chosen).value();
+      return period_between(schedule, simulate(shape, schedule, costs).value(), 60, 120);
+    };
+    const double least = *std::max_element(loads.begin(), loads.end());
+    EXPECT_NEAR(period(spec), least, 1e-6) << "seed " << seed;
+    ScheduleSpec less{.name = "warmup"};
+    less.warmup = warmup_by_latency(spec.times);
+    if (--less.warmup[0] == 0) continue;
+    for (uint32_t& depth : less.warmup) depth = std::min(depth, less.warmup[0]);
+    limiting += period(less) > least + 1e-6;
+  }
+  EXPECT_GT(limiting, 100u);
+}
+
+/// Theorem 4: k+1 equal layers; normalised period 2(1+1/k) with k activations at the first layer.
+TEST(KPeriodic, TheoremFour) {
+  const struct {
+    uint32_t k;
+    double normalised;
+  } kRows[] = {{2, 3.0}, {3, 8.0 / 3}, {4, 2.5}, {5, 2.4}};
+  for (const auto& [k, normalised] : kRows) {
+    const uint32_t m = 20 * k;
+    ScheduleSpec spec{.name = "k-periodic", .k = k};
+    spec.times.forward = spec.times.backward = std::vector<double>(k + 1, 1.0);
+    auto shape = ir::chain_shape(k + 1, m);
+    shape.memory_bytes.assign(k + 1, k + 1);  // M = k+1, W = (1, 1, 2, ..., k)
+    for (uint32_t s = 0; s <= k; ++s) shape.stages[s].fixed_bytes = std::max(1u, s);
+    const auto schedule = make_schedule(shape, spec).value();
+    const auto lowered = ir::lower_schedule(shape, schedule).value();
+    EXPECT_TRUE(ir::check_schedule(shape, lowered).ok()) << ir::check_schedule(shape, lowered).diagnostic().str();
+    const auto timeline = simulate(shape, schedule, costs_of(spec.times)).value();
+    EXPECT_NEAR(period_between(schedule, timeline, 4 * k, 14 * k), normalised, 1e-9) << k;
+    EXPECT_EQ(timeline.devices[0].peak_bytes, 1 + k);  // NCA of the first layer is k
+    // The pattern without gaps does not fit this memory.
+    spec.name = "1f1b-star";
+    spec.period = 2;
+    EXPECT_EQ(ir::check_schedule(shape, ir::lower_schedule(shape, make_schedule(shape, spec).value()).value())
+                  .diagnostic()
+                  .rule,
+              "S11");
+    // j < k batches per pattern are slower.
+    for (uint32_t j = 1; j < k; ++j) {
+      spec = {.name = "k-periodic", .times = spec.times, .k = j};
+      const auto slower = make_schedule(shape, spec).value();
+      const auto result = simulate(shape, slower, costs_of(spec.times)).value();
+      EXPECT_NEAR(period_between(slower, result, 4 * j, 14 * j), 2 * (1 + 1.0 / j), 1e-9);
+    }
+  }
+}
+
+ir::PipelineShape allocated(const std::vector<uint32_t>& device_of, uint32_t devices, uint32_t batches) {
+  ir::PipelineShape shape = ir::chain_shape(static_cast<uint32_t>(device_of.size()), batches);
+  shape.devices = devices;
+  for (size_t s = 0; s < device_of.size(); ++s) shape.stages[s].devices = {DeviceId(device_of[s])};
+  return shape;
+}
+
+double simulated_period(const ir::PipelineShape& shape, const ChainTimes& times) {
+  const auto schedule = make_schedule(shape, {.name = "periodic", .times = times}).value();
+  const auto lowered = ir::lower_schedule(shape, schedule).value();
+  EXPECT_TRUE(ir::check_schedule(shape, lowered).ok()) << ir::check_schedule(shape, lowered).diagnostic().str();
+  const uint32_t m = shape.micro_batch_count();
+  return period_between(schedule, simulate(shape, schedule, costs_of(times)).value(), m / 2, m / 2 + m / 4);
+}
+
+TEST(NonContiguous, ThreeLayersOnTwoDevices) {
+  const ChainTimes times = split({1, 2, 1});
+  EXPECT_NEAR(simulated_period(allocated({0, 1, 0}, 2, 40), times), 2, 1e-9);
+  EXPECT_NEAR(simulated_period(allocated({0, 0, 1}, 2, 40), times), 3, 1e-9);
+  EXPECT_NEAR(simulated_period(allocated({0, 1, 1}, 2, 40), times), 3, 1e-9);
+}
+
+/// Lemma 2: weights (1, 2, 1), two devices with memory 2.
+TEST(NonContiguous, OnlyFeasibleWay) {
+  const auto feasible = [](const std::vector<uint32_t>& device_of) {
+    auto shape = allocated(device_of, 2, 4);
+    for (size_t s = 0; s < 3; ++s) shape.stages[s].fixed_bytes = s == 1 ? 2 : 1, shape.stages[s].saved_bytes = 0;
+    shape.memory_bytes = {2, 2};
+    const auto schedule = make_schedule(shape, {.name = "periodic", .times = split({1, 1, 1})}).value();
+    return ir::check_schedule(shape, ir::lower_schedule(shape, schedule).value()).ok();
+  };
+  EXPECT_TRUE(feasible({0, 1, 0}));
+  EXPECT_FALSE(feasible({0, 0, 1}));
+  EXPECT_FALSE(feasible({0, 1, 1}));
+}
+
+/// Smallest largest load of contiguous parts, by the textbook recurrence.
+double best_contiguous(const std::vector<double>& loads, uint32_t parts) {
+  const size_t n = loads.size();
+  std::vector<double> best(n + 1, 1e300);
+  best[0] = 0;
+  for (uint32_t part = 0; part < parts; ++part) {
+    std::vector<double> next = best;
+    for (size_t end = 1; end <= n; ++end) {
+      double load = 0;
+      for (size_t begin = end; begin-- > 0;) {
+        load += loads[begin];
+        next[end] = std::min(next[end], std::max(best[begin], load));
+      }
+    }
+    best = next;
+  }
+  return best[n];
+}
+
+/// Theorem 5: on chain C_k the best contiguous period is 2 − 1/k times the other, or more.
+TEST(NonContiguous, TheoremFive) {
+  const double kRatios[] = {1.600, 1.714, 1.778, 1.818};
+  for (uint32_t k = 2; k <= 5; ++k) {
+    const uint32_t devices = 2 * k + 1;
+    const double epsilon = 1.0 / devices;
+    std::vector<double> loads;
+    std::vector<uint32_t> device_of;
+    uint32_t small = 0;  // layers of epsilon: 2k+1 of them fill one of devices k+2 .. 2k, which have a layer of k−1
+    const auto add = [&](double load, uint32_t device) {
+      loads.push_back(load);
+      device_of.push_back(device);
+    };
+    const auto add_small = [&] { add(epsilon, k + 2 + small++ / devices); };
+    for (uint32_t part = 0; part < k; ++part) {
+      add(k, part);
+      add_small();
+      add(k - 1.0, part == 0 ? k + 1 : k + 1 + part);
+      add_small();
+    }
+    add(k, k);
+    for (uint32_t i = 0; i < (k - 2) * devices + 1; ++i) add_small();
+    add(1, k + 1);
+    ASSERT_EQ(small, (k - 1) * devices);
+    const double contiguous = best_contiguous(loads, devices);
+    const double period = simulated_period(allocated(device_of, devices, 400), split(loads));
+    EXPECT_NEAR(period, k, 1e-6) << k;
+    EXPECT_NEAR(contiguous / period, kRatios[k - 2], 5e-4) << k;
+    EXPECT_GT(contiguous / period, 2 - 1.0 / k);
+  }
+}
+
+/// Theorem 6: under a memory limit the ratio is k − 1 or more; the period is 1 + (k−1) = k.
+TEST(NonContiguous, TheoremSix) {
+  for (uint32_t k = 2; k <= 6; ++k) {
+    std::vector<double> loads;
+    std::vector<uint32_t> device_of;
+    for (uint32_t i = 0; i < k; ++i) loads.push_back(1), device_of.push_back(i);
+    loads.push_back(k), device_of.push_back(k);
+    for (uint32_t i = 0; i < k; ++i) loads.push_back(k - 1.0), device_of.push_back(i);
+    EXPECT_NEAR(simulated_period(allocated(device_of, k + 2, 400), split(loads)), k, 1e-9) << k;
+    const double contiguous = k * (k - 1.0);  // the k last layers share the only device that is left
+    EXPECT_GE(contiguous / k, k - 1.0);
+  }
+}
+
+TEST(NonContiguous, RandomAllocationsReachTheLargestLoad) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    std::mt19937_64 random(seed);
+    const uint32_t layers = 1 + static_cast<uint32_t>(random() % 10), devices = 1 + static_cast<uint32_t>(random() % 4);
+    std::vector<double> loads;
+    std::vector<uint32_t> device_of;
+    for (uint32_t s = 0; s < layers; ++s) {
+      loads.push_back(static_cast<double>(1 + random() % 6));
+      device_of.push_back(static_cast<uint32_t>(random() % devices));
+    }
+    auto shape = allocated(device_of, devices, 48);
+    if (layers > 2) shape.routes.push_back({StageId(0), StageId(layers - 1)});
+    const ChainTimes times = split(loads);
+    const double least = smallest_period(shape, times);
+    EXPECT_LE(simulated_period(shape, times), least + 1e-6) << "seed " << seed;
+  }
+}
+
+TEST(NonContiguous, HalfSharedReplicasAreRefused) {
+  auto shape = allocated({0, 1, 0}, 2, 4);
+  shape.stages[1].devices = {DeviceId(0), DeviceId(1)};
+  const auto result = make_schedule(shape, {.name = "periodic", .times = split({1, 1, 1})});
+  ASSERT_FALSE(result.ok());
+  EXPECT_THAT(result.diagnostic().message, testing::HasSubstr("stages 0 and 1 share some of their devices"));
+}
+
+}  // namespace
+}  // namespace rannc::partition
