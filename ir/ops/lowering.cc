@@ -27,7 +27,8 @@ class DimSpelling {
       if (!text_.substr(at_).starts_with(name)) continue;
       at_ += name.size();
       const std::string left = until(",/");
-      ++at_;
+      while (text_[++at_] == ' ') {
+      }
       const std::string right = until(")");
       ++at_;
       return "((" + left + ")" + (name == "mod(" ? " % " : " // ") + "(" + right + "))";
@@ -62,8 +63,9 @@ std::string torchscript(const Dim& dim) {
   return dim.is_constant() ? text : DimSpelling(text).until("");
 }
 
+// `[0][:0]` is an empty list of integers: `[]` would be one of tensors, and `annotate` is not known to every loader.
 std::string torchscript(const Shape& shape) {
-  if (shape.empty()) return "annotate(List[int], [])";
+  if (shape.empty()) return "[0][:0]";
   std::string out = "[";
   for (size_t i = 0; i < shape.size(); ++i) out += (i == 0 ? "" : ", ") + torchscript(shape[i]);
   return out + "]";
@@ -88,7 +90,7 @@ Result<std::string> lower_same_name(const LowerCall& call) {
 }
 
 std::string int_list(std::span<const int64_t> values) {
-  if (values.empty()) return "annotate(List[int], [])";
+  if (values.empty()) return "[0][:0]";
   return fmt::format("[{}]", fmt::join(values, ", "));
 }
 
