@@ -8,14 +8,18 @@ std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms,
   std::vector<TaskId> closed(tasks);
   std::vector<bool> taken(graph.task_count());
   for (const TaskId task : tasks) taken[task.index()] = true;
+  const auto take_producer = [&](ValueId value) {
+    const TaskId producer = value.valid() ? graph.value(value).producer : TaskId();
+    if (!producer.valid() || taken[producer.index()] || !atoms.constant[producer.index()]) return;
+    taken[producer.index()] = true;
+    closed.push_back(producer);
+  };
+  if (!atoms.tasks.empty() && taken[atoms.tasks.back().index()]) {
+    for (const ValueId output : graph.outputs()) take_producer(output);
+  }
   for (size_t next = 0; next < closed.size(); ++next) {
-    for (const ValueId input : graph.inputs(closed[next])) {
-      if (!input.valid()) continue;
-      const TaskId producer = graph.value(input).producer;
-      if (!producer.valid() || taken[producer.index()] || !atoms.constant[producer.index()]) continue;
-      taken[producer.index()] = true;
-      closed.push_back(producer);
-    }
+    const auto inputs = graph.inputs(closed[next]);
+    std::for_each(inputs.begin(), inputs.end(), take_producer);
   }
   std::sort(closed.begin(), closed.end());
   return closed;

@@ -17,7 +17,7 @@ struct Atoms {
   bool operator==(const Atoms&) const = default;
 };
 
-/// The given non-constant tasks together with every constant task they need, ascending: the clones a stage holds.
+/// The given tasks and the constant ones they need (those of the graph's outputs: with the last atom), ascending.
 std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms, const std::vector<TaskId>& tasks);
 
 }  // namespace rannc::ir

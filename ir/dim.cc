@@ -30,6 +30,7 @@ struct Term {
 };
 
 constexpr int64_t kOverflow = std::numeric_limits<int64_t>::max();
+constexpr size_t kMaxTerms = 4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
 
 // Saturates: sizes beyond 2^63 are rejected where they are evaluated.
 int64_t saturating_mul(int64_t a, int64_t b) {
@@ -271,7 +272,9 @@ Dim operator-(const Dim& a, const Dim& b) { return a + b * Dim(-1); }
 
 Dim operator*(const Dim& a, const Dim& b) {
   if (a.is_constant() && b.is_constant()) return saturating_mul(a.value_, b.value_);
-  return DimBuilder::make(multiply(DimBuilder::terms_of(a), DimBuilder::terms_of(b)));
+  const std::vector<Term> left = DimBuilder::terms_of(a), right = DimBuilder::terms_of(b);
+  if (left.size() * right.size() > kMaxTerms) return kOverflow;
+  return DimBuilder::make(multiply(left, right));
 }
 
 std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
@@ -282,8 +285,13 @@ std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
   if (divisor.size() != 1) return std::nullopt;
   std::vector<Term> quotient;
   for (Term term : DimBuilder::terms_of(a)) {
-    if (term.scale % divisor[0].scale != 0) return std::nullopt;
-    term.scale /= divisor[0].scale;
+    if (divisor[0].scale == -1) {  // INT64_MIN / -1 is no integer
+      term.scale = saturating_mul(term.scale, -1);
+    } else if (term.scale % divisor[0].scale != 0) {
+      return std::nullopt;
+    } else {
+      term.scale /= divisor[0].scale;
+    }
     for (const Factor& factor : divisor[0].factors) {
       const auto found = std::find_if(term.factors.begin(), term.factors.end(),
                                       [&](const Factor& other) { return other.text == factor.text; });

@@ -13,6 +13,7 @@ class DimParser {
   explicit DimParser(std::string_view text) : text_(text) {}
 
   Result<Dim> parse() {
+    if (text_.size() > kMaxLength) return error("a dimension of more than " + std::to_string(kMaxLength) + " characters");
     RANNC_ASSIGN(Dim value, sum());
     skip_space();
     if (at_ != text_.size()) return fail("an operator");
@@ -21,6 +22,7 @@ class DimParser {
 
  private:
   static constexpr int kMaxDepth = 64;
+  static constexpr size_t kMaxLength = 4096;  // bounds how deep quotients nest
 
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;

@@ -60,7 +60,7 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   int64_t most = 0;
   for (const uint32_t samples : plan.micro_batches) {
     const auto value = bytes.evaluate({{plan.graph.batch_symbol(), samples}});
-    if (value) most = std::max(most, (*value + samples - 1) / samples);
+    if (value && samples != 0) most = std::max(most, *value / samples + (*value % samples != 0 ? 1 : 0));
   }
   return most;
 }
