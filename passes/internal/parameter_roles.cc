@@ -1,0 +1,153 @@
+#include "passes/internal/parameter_roles.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "ir/op.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using ir::Graph;
+
+/// Values that depend on the data of an input; sizes do not count.
+std::vector<bool> varying_values(const Graph& graph) {
+  std::vector<bool> varying(graph.value_count(), false);
+  for (const ValueId value : graph.values()) varying[value.index()] = graph.value(value).kind == ir::ValueKind::kInput;
+  for (const TaskId task : graph.tasks()) {
+    if (graph.op(task).name == "core.shape") continue;
+    bool any = graph.op(task).effect == ir::Effect::kRandom;
+    for (const ValueId operand : graph.inputs(task)) any = any || (operand.valid() && varying[operand.index()]);
+    for (const ValueId output : graph.outputs(task)) varying[output.index()] = any && !graph.type(output).contents;
+  }
+  return varying;
+}
+
+struct WeightPlace {
+  std::string_view op;
+  uint32_t first, last;  ///< operands, inclusive
+};
+constexpr WeightPlace kWeightPlaces[] = {
+    {"core.linear", 1, 2},  {"core.conv", 1, 2},       {"core.conv_transpose", 1, 2}, {"core.layer_norm", 1, 2},
+    {"core.rms_norm", 1, 1}, {"core.batch_norm", 1, 2}, {"core.gather", 0, 0},
+};
+
+bool is_weight_place(std::string_view op, uint32_t operand) {
+  return std::any_of(std::begin(kWeightPlaces), std::end(kWeightPlaces), [&](const WeightPlace& place) {
+    return place.op == op && operand >= place.first && operand <= place.last;
+  });
+}
+
+template <size_t n>
+bool is_one_of(std::string_view op, const std::array<std::string_view, n>& ops) {
+  return std::find(ops.begin(), ops.end(), op) != ops.end();
+}
+
+/// Extents other than 1.
+size_t extents(const Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  if (!shape) return 2;
+  return static_cast<size_t>(std::count_if(shape->begin(), shape->end(), [](const ir::Dim& d) { return !(d == ir::Dim(1)); }));
+}
+
+class RoleFinder {
+ public:
+  explicit RoleFinder(const Graph& graph) : graph_(graph), varying_(varying_values(graph)), roles_(graph.value_count()) {}
+
+  /// Tasks stand in topological order, so a value's uses are all settled when it is reached from the back.
+  std::vector<Roles> run() {
+    for (uint32_t i = graph_.task_count(); i-- > 0;) {
+      const TaskId task(i);
+      const auto operands = graph_.inputs(task);
+      for (uint32_t operand = 0; operand < operands.size(); ++operand) {
+        const ValueId value = operands[operand];
+        if (!value.valid() || varying_[value.index()] || !ir::is_float(graph_.type(value).dtype)) continue;
+        vote(value, use_roles(task, operand, value));
+      }
+    }
+    return std::move(roles_);
+  }
+
+ private:
+  void vote(ValueId value, Roles roles) {
+    Roles& all = roles_[value.index()];
+    all.role = std::max(all.role, roles.role);
+    all.statistics = all.statistics || roles.statistics;
+  }
+
+  bool makes_varying(TaskId task) const {
+    const auto outputs = graph_.outputs(task);
+    return std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return varying_[v.index()]; });
+  }
+
+  Roles use_roles(TaskId task, uint32_t operand, ValueId value) const {
+    const std::string_view op = graph_.op(task).name;
+    if (op == "core.batch_norm" && operand >= 3) return {Role::kConstant, true};
+    if (is_weight_place(op, operand)) return {Role::kParameter};
+    if (op == "core.shape") return {};
+    if (!makes_varying(task)) {
+      Roles passed;
+      for (const ValueId output : graph_.outputs(task)) {
+        passed.role = std::max(passed.role, roles_[output.index()].role);
+        passed.statistics = passed.statistics || roles_[output.index()].statistics;
+      }
+      return passed;
+    }
+    return {varying_use(task, op, value)};
+  }
+
+  Role varying_use(TaskId task, std::string_view op, ValueId value) const {
+    if (op == "core.matmul") return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
+    if (op == "core.concat") return Role::kLikely;
+    if (op == "core.add") return extents(graph_, value) > 1 && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
+    if (op == "core.mul") return extents(graph_, value) > 1 ? Role::kConstant : Role::kLikely;
+    return Role::kConstant;
+  }
+
+  /// Attention scores: the sum meets a softmax before any other product.
+  bool leads_to_softmax(TaskId task) const {
+    constexpr std::array<std::string_view, 8> kThrough = {"core.add",     "core.mul",  "core.div",      "core.where",
+                                                          "core.maximum", "core.cast", "core.identity", "core.reshape"};
+    constexpr std::array<std::string_view, 2> kTo = {"core.softmax", "core.log_softmax"};
+    return leads_to(task, kThrough, kTo);
+  }
+
+  /// Frequencies of rotary positions: the product's sine and cosine are taken.
+  bool leads_to_waves(TaskId task) const {
+    constexpr std::array<std::string_view, 8> kThrough = {"core.permute",  "core.concat",    "core.mul",     "core.cast",
+                                                          "core.identity", "core.unsqueeze", "core.reshape", "core.squeeze"};
+    constexpr std::array<std::string_view, 2> kTo = {"core.sin", "core.cos"};
+    return leads_to(task, kThrough, kTo);
+  }
+
+  template <size_t n, size_t m>
+  bool leads_to(TaskId from, const std::array<std::string_view, n>& through,
+                const std::array<std::string_view, m>& to) const {
+    constexpr size_t kMostTasks = 64;
+    std::vector<TaskId> seen = {from};
+    for (size_t i = 0; i < seen.size() && i < kMostTasks; ++i) {
+      for (const ValueId output : graph_.outputs(seen[i])) {
+        for (const Graph::Use use : graph_.uses(output)) {
+          const std::string_view op = graph_.op(use.task).name;
+          if (is_one_of(op, to)) return true;
+          if (is_one_of(op, through) && std::find(seen.begin(), seen.end(), use.task) == seen.end()) {
+            seen.push_back(use.task);
+          }
+        }
+      }
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  std::vector<bool> varying_;
+  std::vector<Roles> roles_;
+};
+
+}  // namespace
+
+std::vector<Roles> parameter_roles(const Graph& graph) { return RoleFinder(graph).run(); }
+
+}  // namespace rannc::passes

@@ -1,0 +1,27 @@
+/// What the uses of a stored tensor say about whether it is trained.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+/// How the uses of a value vote, weakest first.
+enum class Role : uint8_t {
+  kNone,         ///< no use says anything
+  kConstant,     ///< a use where nothing trained stands
+  kLikely,       ///< a parameter if it has more than one element and is no mask
+  kParameter,    ///< the place of a weight
+};
+
+/// Votes over all uses.
+struct Roles {
+  Role role = Role::kNone;
+  bool statistics = false;  ///< is a running mean or variance somewhere
+};
+
+/// Per value the votes of its uses, found backwards through tasks that depend on no input's data. Linear.
+std::vector<Roles> parameter_roles(const ir::Graph& graph);
+
+}  // namespace rannc::passes

@@ -1,0 +1,23 @@
+/// Finds stored tensors with the same contents.
+#pragma once
+
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+/// `second` repeats `first`, or its transpose.
+struct Tie {
+  ValueId first, second;
+  bool transposed = false;
+};
+
+/// Ties among `values` (float tensors with bytes), each second value once, in order. Tensors filled with one number are
+/// tied to nothing. Reads a few bytes of each, and all of those that agree there.
+std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& values);
+
+/// Whether an element is -10,000 or less, as masks have; false where the bytes cannot be read.
+bool has_mask_element(const ir::ValueType& type, const ir::TensorData& data);
+
+}  // namespace rannc::passes

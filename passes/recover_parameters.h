@@ -1,0 +1,41 @@
+/// recover-parameters: says which stored tensors are trained.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "passes/pass.h"
+
+namespace rannc::passes {
+
+/// Model files mark no parameters: a float tensor is one because of where it is used, never because of its name.
+///
+/// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say how many, which
+/// tensors are ties, and which uses contradict each other. Tasks are not touched.
+///
+/// - Parameters: weights and biases of linear and conv, scales and biases of normalisations, embedding tables (data of
+///   gather), constant operands of matmul; added or multiplied vectors (one extent other than 1); added tables of more
+///   extents, unless they are added to attention scores; concatenated tokens. Uses are followed through tasks that
+///   depend on no input, so a permuted, cast, expanded or normalised weight counts.
+/// - Buffers: running statistics of batch_norm.
+/// - Constants: the rest: single numbers outside of a weight's place, masks (elements of -10,000 or less), rotary
+///   tables, attention biases, whatever only feeds sizes or conditions.
+///
+/// A tie is one tensor with several uses; or two parameters with equal or transposed-equal contents that are not one
+/// number repeated: reported, not merged.
+///
+/// It stands first: infer-shapes has run in the frontend, and every later pass asks which values are trained.
+/// Cost: linear in the graph; of stored bytes it reads one tensor per contradiction and those that look tied.
+class RecoverParameters : public Pass {
+ public:
+  /// `kinds` overrides by value name: what a user knows better.
+  explicit RecoverParameters(std::map<std::string, ir::ValueKind> kinds = {}) : kinds_(std::move(kinds)) {}
+  std::string_view name() const override { return "recover-parameters"; }
+  /// An error where an override names no stored tensor, or asks to train integers.
+  Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
+
+ private:
+  std::map<std::string, ir::ValueKind> kinds_;
+};
+
+}  // namespace rannc::passes

@@ -1,0 +1,26 @@
+#include "tests/frontend/support/onnx_text.h"
+
+#include "onnx/defs/parser.h"
+
+namespace rannc::test {
+
+std::string onnx_bytes(std::string_view text) {
+  ONNX_NAMESPACE::ModelProto model;
+  const auto status = ONNX_NAMESPACE::OnnxParser::Parse(model, std::string(text).c_str());
+  RANNC_CHECK(status.IsOK()) << status.ErrorMessage();
+  return model.SerializeAsString();
+}
+
+std::string onnx_model(std::string_view graph, int opset) {
+  return "<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + "]>\n" + std::string(graph);
+}
+
+Result<ir::Graph> import_text(std::string_view text, const frontend::ImportOptions& options) {
+  return frontend::import_onnx_bytes(onnx_bytes(text), "test.onnx", options);
+}
+
+Result<ir::Graph> import_graph(std::string_view graph, int opset, const frontend::ImportOptions& options) {
+  return import_text(onnx_model(graph, opset), options);
+}
+
+}  // namespace rannc::test
