@@ -1,6 +1,6 @@
-/// Drives a libFuzzer target without libFuzzer: feeds it every seed and a fixed number of mutations of the seeds.
+/// Drives a fuzz target without libFuzzer: feeds it every seed and a fixed number of mutations of the seeds.
 ///
-/// usage: TARGET RUNS SEED-FILE… An input that ends the process stays in TARGET.input, which can be given as the only
+/// usage: TARGET RUNS SEED-FILE… Every seed must be accepted; a mutation need not be. An input that ends the process stays in TARGET.input, which can be given as the only
 /// seed with RUNS 0. The mutations depend on nothing but the seeds, so every run is the same.
 #include <unistd.h>
 
@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+#include "tests/fuzz/target.h"
 
 namespace {
 
@@ -81,12 +81,12 @@ class Mutator {
 };
 
 /// The file stays open: closing it after each input would have the disk written every time.
-void feed(const std::string& input, std::FILE* record) {
+bool feed(const std::string& input, std::FILE* record) {
   std::rewind(record);
   std::fwrite(input.data(), 1, input.size(), record);
   std::fflush(record);
   if (ftruncate(fileno(record), static_cast<off_t>(input.size())) != 0) std::abort();
-  LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
+  return rannc::fuzz::feed(input);
 }
 
 }  // namespace
@@ -112,11 +112,17 @@ int main(int count, char** arguments) {
     return 2;
   }
   const long runs = std::atol(arguments[1]);
-  for (const std::string& seed : seeds) feed(seed, record);
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    if (feed(seeds[i], record)) continue;
+    std::fprintf(stderr, "%s: a seed is not accepted\n", arguments[2 + i]);
+    return 1;
+  }
   Mutator mutator(seeds);
-  for (long run = 0; run < runs; ++run) feed(mutator.next(), record);
+  long accepted = 0;
+  for (long run = 0; run < runs; ++run) accepted += feed(mutator.next(), record);
   std::fclose(record);
   std::remove(record_path.c_str());
-  std::printf("%zu seeds and %ld mutations ended in a result or a diagnostic\n", seeds.size(), runs);
+  std::printf("%zu seeds; of %ld mutations %ld were accepted, the others ended in a diagnostic\n", seeds.size(), runs,
+              accepted);
   return 0;
 }

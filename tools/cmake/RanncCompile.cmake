@@ -51,7 +51,7 @@ function(rannc_test name)
 endfunction()
 
 # rannc_fuzz(fuzz_cluster SOURCES fuzz_cluster.cc SEEDS a.toml … DEPENDS rannc::partition LABELS N3 [RUNS 2000])
-# A target in the form of libFuzzer. Under the preset "fuzz" it is a libFuzzer program in bin/, to be given a corpus;
+# SOURCES define rannc::fuzz::feed (tests/fuzz/target.h). Under the preset "fuzz" it is a libFuzzer program in bin/, to be given a corpus;
 # otherwise a test that feeds it RUNS mutations of the seeds, the same on every run.
 function(rannc_fuzz name)
   cmake_parse_arguments(arg "" "RUNS" "SOURCES;SEEDS;DEPENDS;LABELS" ${ARGN})
@@ -62,6 +62,7 @@ function(rannc_fuzz name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_DEPENDS} rannc_flags)
   if(RANNC_SANITIZE MATCHES "fuzzer-no-link")
+    target_sources(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests/fuzz/libfuzzer_entry.cc)
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
     set(command ${name} -runs=${arg_RUNS} ${arg_SEEDS})
   else()
