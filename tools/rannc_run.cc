@@ -1,0 +1,261 @@
+// rannc-run: trains a bundle with the workers of this machine, or as one worker of a launcher.
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "runtime/dataset.h"
+#include "runtime/threads.h"
+#include "runtime/checkpoint.h"
+#include "runtime/trace.h"
+#include "runtime/trainer.h"
+#include "runtime/transport_gloo.h"
+#include "tools/driver.h"
+#include "tools/launcher.h"
+#include "tools/progress.h"
+#include "tools/run_report.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace runtime = rannc::runtime;
+namespace tools = rannc::tools;
+using rannc::Result;
+using Clock = std::chrono::steady_clock;
+
+struct Flags {
+  std::string bundle;
+  std::string output;
+  std::vector<std::string> text;
+  std::string data;
+  uint64_t steps = 100;
+  std::string transport = "local";
+  uint32_t threads = 1;
+  std::string optimizer = "adam";
+  runtime::TrainerOptions trainer;
+  uint64_t checkpoint_every = 0;
+  bool resume = false;
+  uint32_t timeout_seconds = 60;
+  std::string loss_log;
+};
+
+// Plan facts that the data needs: a text model reads one token input and one label input of rank 2.
+Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const rannc::ir::Plan& plan) {
+  if (!flags.data.empty()) return runtime::open_samples(flags.data, plan.mini_batch);
+  runtime::TextOptions options;
+  options.paths = flags.text;
+  options.samples = plan.mini_batch;
+  options.seed = flags.trainer.seed;
+  options.input.clear();
+  for (const rannc::ValueId id : plan.graph.inputs()) {
+    const std::string name(plan.graph.value(id).name);
+    const auto& type = plan.graph.type(id);
+    if (type.dtype != rannc::ir::DType::kI64 || !type.shape || type.shape->size() != 2 || !(*type.shape)[1].is_constant()) {
+      return rannc::error(fmt::format("--text: input '{}' is no list of tokens per sample; give --data instead", name));
+    }
+    options.length = static_cast<uint64_t>((*type.shape)[1].constant());
+    (name.starts_with("labels/") ? options.labels : options.input) = name;
+  }
+  if (options.input.empty() || plan.graph.inputs().size() != 2) {
+    return rannc::error("--text needs a model with one token input and one label input; give --data instead");
+  }
+  return runtime::open_text(options);
+}
+
+uint64_t tokens_per_step(const rannc::ir::Plan& plan) {
+  for (const rannc::ValueId id : plan.graph.inputs()) {
+    const auto& type = plan.graph.type(id);
+    if (type.shape && type.shape->size() == 2 && type.dtype == rannc::ir::DType::kI64 && (*type.shape)[1].is_constant()) {
+      return static_cast<uint64_t>((*type.shape)[1].constant()) * plan.mini_batch;
+    }
+  }
+  return 0;
+}
+
+std::string output_folder(const Flags& flags) {
+  return flags.output.empty() ? fs::path(flags.bundle).replace_extension(".run").string() : flags.output;
+}
+
+Result<void> write_text(const fs::path& path, const std::string& text) {
+  const fs::path partial = path.string() + ".partial";
+  std::ofstream file(partial, std::ios::trunc);
+  file << text;
+  std::error_code failed;
+  if (file.flush()) fs::rename(partial, path, failed);
+  if (!file || failed) return rannc::error({path.string(), 0, 0, {}}, "cannot be written");
+  return {};
+}
+
+fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".records-{}", rank); }
+
+/// One process's part of a run.
+class Run {
+ public:
+  Run(const Flags& flags, std::optional<tools::WorkerEnvironment> worker) : flags_(flags), worker_(std::move(worker)) {}
+
+  Result<void> run() {
+    RANNC_TRY(open());
+    const bool leads = !worker_ || worker_->rank == 0;
+    tools::Progress progress(leads, flags_.steps);
+    const auto start = Clock::now();
+    for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
+      RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      losses_.push_back(result.loss);
+      progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
+      if (leads && log_.is_open()) log_ << fmt::format("{} {:a}\n", step, result.loss) << std::flush;
+      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps) RANNC_TRY(save(step + 1));
+    }
+    seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+    progress.end();
+    return finish(leads);
+  }
+
+ private:
+  Result<void> open() {
+    runtime::TrainerOptions options = flags_.trainer;
+    options.observer = &recorder_;
+    options.timeout = std::chrono::seconds(flags_.timeout_seconds);
+    if (worker_) {
+      RANNC_ASSIGN(auto transport, runtime::join_gloo({worker_->master_address, worker_->master_port, worker_->rank, worker_->workers, {}, options.timeout}));
+      RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
+    } else {
+      RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
+    }
+    RANNC_ASSIGN(data_, open_data(flags_, trainer_->plan()));
+    std::error_code failed;
+    folder_ = output_folder(flags_);
+    fs::create_directories(folder_ / "checkpoints", failed);
+    if (failed) return rannc::error({folder_.string(), 0, 0, {}}, "cannot be created: " + failed.message());
+    if (flags_.resume) {
+      const std::string latest = runtime::latest_checkpoint((folder_ / "checkpoints").string());
+      if (latest.empty()) return rannc::error({(folder_ / "checkpoints").string(), 0, 0, {}}, "--resume: there is no finished checkpoint");
+      RANNC_ASSIGN(const std::string ignored, trainer_->load(latest));
+    }
+    first_step_ = trainer_->steps_done();
+    if (!flags_.loss_log.empty()) {
+      log_.open(flags_.loss_log, flags_.resume ? std::ios::app : std::ios::trunc);
+      if (!log_) return rannc::error({flags_.loss_log, 0, 0, {}}, "cannot be written");
+    }
+    if (!worker_ || worker_->rank == 0) fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
+    return {};
+  }
+
+  Result<void> save(uint64_t step) { return trainer_->save((folder_ / "checkpoints" / fmt::format("step-{}", step)).string()); }
+
+  // Records are on disk before the last checkpoint, which all workers make together: then the first can read them.
+  Result<void> finish(bool leads) {
+    const uint32_t rank = worker_ ? worker_->rank : 0;
+    if (worker_) RANNC_TRY(write_text(records_file(folder_, rank), runtime::print_records(recorder_.records())));
+    RANNC_TRY(save(trainer_->steps_done()));
+    if (!leads) return {};
+    std::vector<runtime::ActionRecord> records = recorder_.records();
+    if (worker_) {
+      RANNC_ASSIGN(records, collect_records());
+    }
+    const rannc::ir::Plan& plan = trainer_->plan();
+    RANNC_ASSIGN(const auto planned, tools::planned_spans(plan));
+    tools::RunFacts facts;
+    facts.title = fmt::format("{} on {}", fs::path(flags_.bundle).stem().string(), data_->describe());
+    facts.losses = losses_;
+    facts.first_step = first_step_;
+    facts.seconds = seconds_;
+    facts.transport = worker_ ? "gloo" : "local";
+    const double steps = static_cast<double>(losses_.size());
+    facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
+    facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tokens_per_step(plan)) / seconds_ : 0;
+    RANNC_TRY(write_text(folder_ / "trace.json", runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
+    RANNC_TRY(write_text(folder_ / "report.html", tools::run_report(plan, facts, records, planned)));
+    const double measured = tools::measured_step_ns(records);
+    if (!losses_.empty()) {
+      fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {:.0f} tokens/s, step measured {:.1f} ms, predicted {:.1f} ms\n",
+                 losses_.front(), losses_.back(), losses_.size(), seconds_, facts.tokens_per_second, measured / 1e6,
+                 static_cast<double>(plan.step_ns) / 1e6);
+    }
+    fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
+    return {};
+  }
+
+  Result<std::vector<runtime::ActionRecord>> collect_records() {
+    std::vector<runtime::ActionRecord> all;
+    for (uint32_t rank = 0; rank < worker_->workers; ++rank) {
+      const fs::path path = records_file(folder_, rank);
+      std::ifstream file(path);
+      std::ostringstream text;
+      text << file.rdbuf();
+      RANNC_ASSIGN(const auto part, runtime::parse_records(text.str(), path.string()));
+      all.insert(all.end(), part.begin(), part.end());
+      std::error_code ignored;
+      fs::remove(path, ignored);
+    }
+    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
+      return std::tuple(a.step, a.device, a.start_ns, a.end_ns) < std::tuple(b.step, b.device, b.start_ns, b.end_ns);
+    });
+    return all;
+  }
+
+  const Flags& flags_;
+  std::optional<tools::WorkerEnvironment> worker_;
+  runtime::TraceRecorder recorder_;
+  std::unique_ptr<runtime::Trainer> trainer_;
+  std::unique_ptr<runtime::Dataset> data_;
+  fs::path folder_;
+  std::vector<double> losses_;
+  uint64_t first_step_ = 0;
+  double seconds_ = 0;
+  std::ofstream log_;
+};
+
+Result<void> train(const Flags& flags, const std::vector<std::string>& arguments) {
+  if (flags.text.empty() == flags.data.empty()) return rannc::error("give either --text or --data");
+  RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
+  if (flags.transport == "gloo" && !worker) {
+    RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(flags.bundle));  // errors once, not per worker
+    return tools::launch_workers(tools::own_program(), arguments, static_cast<uint32_t>(bundle.plan.devices.size()), flags.threads);
+  }
+  runtime::set_threads(static_cast<int>(flags.threads));
+  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt).run();
+}
+
+void add_flags(CLI::App& app, Flags& flags) {
+  app.add_option("bundle", flags.bundle, "bundle written by rannc-compile")->required();
+  app.add_option("-o,--output", flags.output, "folder for checkpoints, trace and report (default: the bundle's name with .run)");
+  app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
+  app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
+  app.add_option("--steps", flags.steps, "steps in all, those before a resume included")->capture_default_str();
+  app.add_option("--transport", flags.transport, "local: threads of this process; gloo: a process per device")
+      ->check(CLI::IsMember({"local", "gloo"}))
+      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
+  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw")->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  runtime::OptimizerOptions& optimizer = flags.trainer.optimizer;
+  optimizer.learning_rate = 1e-3;
+  app.add_option("--learning-rate", optimizer.learning_rate)->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--momentum", optimizer.momentum, "of sgd")->capture_default_str();
+  app.add_option("--weight-decay", optimizer.weight_decay)->capture_default_str();
+  app.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the learning rate rises")->capture_default_str();
+  app.add_option("--decay-steps", optimizer.decay_steps, "step at which it has fallen to a tenth; 0: stays")->capture_default_str();
+  app.add_option("--clip-norm", flags.trainer.clip_norm, "largest global norm of the gradient; 0: any")->capture_default_str();
+  app.add_option("--seed", flags.trainer.seed, "of data and random operators")->capture_default_str();
+  app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")->capture_default_str();
+  app.add_flag("--resume", flags.resume, "go on from the latest checkpoint in the output folder");
+  app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--loss-log", flags.loss_log, "file for a line per step: number and loss as a hexadecimal float");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Trains a bundle.", "rannc-run");
+  Flags flags;
+  add_flags(app, flags);
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    RANNC_ASSIGN(flags.trainer.optimizer.kind, runtime::parse_optimizer(flags.optimizer));
+    return train(flags, arguments);
+  });
+}
