@@ -229,7 +229,7 @@ std::string quoted(const std::string& text) {
 }
 
 std::string link_text(const Link& link) {
-  return fmt::format("bandwidth = {:#}, latency_ns = {:#}", link.bytes_per_second, link.latency_ns);
+  return fmt::format("bandwidth = {}, latency_ns = {}", link.bytes_per_second, link.latency_ns);
 }
 
 }  // namespace
@@ -252,12 +252,12 @@ Result<Cluster> read_cluster(const std::string& path) {
 std::string print_cluster(const Cluster& cluster) {
   std::string out = fmt::format("name = {}\n", quoted(cluster.name));
   for (const DeviceKind& kind : cluster.kinds) {
-    out += fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {:#}\nbandwidth = {:#}\nlaunch_ns = {:#}\n",
+    out += fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n",
                        quoted(kind.name), kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second,
                        kind.launch_ns);
   }
   if (cluster.between.bytes_per_second > 0) {
-    out += fmt::format("\n[between]\nbandwidth = {:#}\nlatency_ns = {:#}\n", cluster.between.bytes_per_second,
+    out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,
                        cluster.between.latency_ns);
   }
   for (const ClusterNode& node : cluster.nodes) {
@@ -275,7 +275,7 @@ std::string print_cluster(const Cluster& cluster) {
   }
   const auto links = [&](const char* key, const auto& map) {
     for (const auto& [ends, link] : map) {
-      out += fmt::format("\n[[link]]\n{} = [{}, {}]\nbandwidth = {:#}\nlatency_ns = {:#}\n", key, ends.first,
+      out += fmt::format("\n[[link]]\n{} = [{}, {}]\nbandwidth = {}\nlatency_ns = {}\n", key, ends.first,
                          ends.second, link.bytes_per_second, link.latency_ns);
     }
   };
