@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <set>
 
 #include "ir/dependencies.h"
 
@@ -240,13 +241,18 @@ class Lowering {
 
 Schedule add_recompute(const PipelineShape& shape, Schedule schedule) {
   for (auto& row : schedule.rows) {
+    std::set<std::pair<StageId, uint32_t>> present;
+    for (const Action& action : row) {
+      if (action.kind == ActionKind::kRecompute) present.emplace(action.stage, action.micro_batch);
+    }
     std::vector<Action> result;
     for (size_t i = 0; i < row.size(); ++i) {
       const Action& action = row[i];
       const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
       const bool at_once =
           i > 0 && row[i - 1] == compute_action(ActionKind::kForward, action.stage, action.micro_batch);
-      if (backward && !at_once && shape.stages[action.stage.index()].recompute) {
+      if (backward && !at_once && shape.stages[action.stage.index()].recompute &&
+          !present.contains({action.stage, action.micro_batch})) {
         result.push_back(compute_action(ActionKind::kRecompute, action.stage, action.micro_batch));
       }
       result.push_back(action);

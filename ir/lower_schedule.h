@@ -6,7 +6,7 @@
 namespace rannc::ir {
 
 /// Puts an R before the B or I of every micro-batch of a stage that recomputes, except where the backward pass follows
-/// its forward pass at once. The R needs no gradient, so it overlaps the arrival of one.
+/// its forward pass at once or has one already. The R needs no gradient, so it overlaps the arrival of one.
 Schedule add_recompute(const PipelineShape& shape, Schedule schedule);
 
 /// Adds transfers, collectives and optimizer steps to compute-only rows.

@@ -25,12 +25,18 @@ Result<ir::Schedule> asynchronous_schedule(const ir::PipelineShape& shape, uint3
   for (auto& row : schedule.rows) {
     std::vector<ir::Action> stepped;
     uint32_t backward = 0;
+    StageId due;  // steps once the gradients are on their way
+    const auto step = [&] {
+      if (due.valid()) stepped.push_back(ir::stage_action(ir::ActionKind::kStep, due));
+      due = {};
+    };
     for (const ir::Action& action : row) {
       if (action.kind == ir::ActionKind::kStep || ir::is_collective(action.kind)) continue;
+      if (ir::is_compute(action.kind)) step();
       stepped.push_back(action);
-      if (action.kind != ir::ActionKind::kBackward || ++backward % steps_every != 0) continue;
-      stepped.push_back(ir::stage_action(ir::ActionKind::kStep, action.stage));
+      if (action.kind == ir::ActionKind::kBackward && ++backward % steps_every == 0) due = action.stage;
     }
+    step();
     row = std::move(stepped);
   }
   return schedule;

@@ -1,0 +1,179 @@
+/// Durations, links, contention, collectives and memory of simulated schedules.
+#include "partition/schedule/simulate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/lower_schedule.h"
+#include "partition/schedule/make_schedule.h"
+
+namespace rannc::partition {
+namespace {
+
+using ir::ActionKind;
+using ir::PipelineShape;
+
+ir::Schedule parsed(const PipelineShape& shape, const std::string& rows) {
+  return ir::parse_schedule(rows, shape).value();
+}
+ir::Schedule lowered(const PipelineShape& shape, const std::string& rows) {
+  return ir::lower_schedule(shape, parsed(shape, rows)).value();
+}
+
+const Span& span_of(const ir::Schedule& schedule, const Timeline& timeline, size_t device, const std::string& action) {
+  for (size_t i = 0; i < schedule.rows[device].size(); ++i) {
+    if (ir::to_string(schedule.rows[device][i]) == action) return timeline.spans[device][i];
+  }
+  ADD_FAILURE() << action << " is not on device " << device;
+  static const Span kNone;
+  return kNone;
+}
+
+void expect_span(const Span& span, double start, double end) {
+  EXPECT_DOUBLE_EQ(span.start, start);
+  EXPECT_DOUBLE_EQ(span.end, end);
+}
+
+TEST(Simulate, TransfersTakeLatencyAndBytesAndOverlap) {
+  PipelineShape shape = ir::chain_shape(2, 2);
+  shape.routes[0].bytes_per_sample = 10;
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 1, 0});
+  costs.link = [](DeviceId, DeviceId) { return LinkCost{0.5, 0.1}; };
+  const auto schedule = lowered(shape, "0: F0 F1 B0 B1\n1: F0 B0 F1 B1\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 0, "F0.0"), 0, 1);
+  expect_span(span_of(schedule, t, 0, "SA0.0>d1"), 1, 2.5);
+  expect_span(span_of(schedule, t, 0, "F0.1"), 1, 2);
+  expect_span(span_of(schedule, t, 1, "RA0.0<d0"), 0, 2.5);
+  expect_span(span_of(schedule, t, 1, "F1.0"), 2.5, 3.5);
+  expect_span(span_of(schedule, t, 1, "B1.0"), 3.5, 5.5);
+  expect_span(span_of(schedule, t, 0, "B0.0"), 7, 9);
+  expect_span(span_of(schedule, t, 1, "F1.1"), 5.5, 6.5);
+  expect_span(span_of(schedule, t, 1, "B1.1"), 6.5, 8.5);
+  expect_span(span_of(schedule, t, 0, "B0.1"), 10, 12);
+  EXPECT_DOUBLE_EQ(t.makespan, 12);
+  EXPECT_DOUBLE_EQ(t.devices[0].busy, 6);
+  EXPECT_DOUBLE_EQ(t.bubble, 0.5);
+  // Without overlap the sender is held until its message has arrived.
+  const Timeline blocked = simulate(shape, schedule, costs, {.overlap = false}).value();
+  expect_span(span_of(schedule, blocked, 0, "F0.1"), 2.5, 3.5);
+  EXPECT_GT(blocked.makespan, t.makespan);
+}
+
+TEST(Simulate, MessagesOfOnePortQueueUnderContention) {
+  // Stage 0 sends to stages 1 and 2 at once.
+  PipelineShape shape = ir::chain_shape(3, 1);
+  shape.routes = {{StageId(0), StageId(1), 4}, {StageId(0), StageId(2), 4}};
+  shape.training = false;
+  ScheduleCosts costs = uniform_costs(shape, {1, 0, 0, 0});
+  costs.link = [](DeviceId, DeviceId) { return LinkCost{0, 1}; };
+  const auto schedule = lowered(shape, "0: F0\n1: F0\n2: F0\n");
+  const Timeline free = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, free, 1, "F1.0"), 5, 6);
+  expect_span(span_of(schedule, free, 2, "F2.0"), 5, 6);
+  const Timeline queued = simulate(shape, schedule, costs, {.contention = true}).value();
+  expect_span(span_of(schedule, queued, 1, "F1.0"), 5, 6);
+  expect_span(span_of(schedule, queued, 2, "F2.0"), 9, 10);
+  // A shared bus named by the caller makes two disjoint pairs of devices wait for each other.
+  PipelineShape pairs = ir::chain_shape(4, 1);
+  pairs.routes = {{StageId(0), StageId(1), 4}, {StageId(2), StageId(3), 4}};
+  pairs.training = false;
+  const auto two = lowered(pairs, "0: F0\n1: F0\n2: F0\n3: F0\n");
+  costs = uniform_costs(pairs, {1, 0, 0, 0});
+  costs.link = [](DeviceId, DeviceId) { return LinkCost{0, 1}; };
+  EXPECT_DOUBLE_EQ(simulate(pairs, two, costs, {.contention = true}).value().makespan, 6);
+  costs.resources = [](DeviceId, DeviceId) { return std::vector<uint32_t>{0}; };
+  EXPECT_DOUBLE_EQ(simulate(pairs, two, costs, {.contention = true}).value().makespan, 10);
+}
+
+TEST(Simulate, MicroBatchesOfOtherSizesTakeOtherTimes) {
+  PipelineShape shape = ir::chain_shape(1, 3);
+  shape.micro_batches = {4, 4, 2};
+  ScheduleCosts costs;
+  costs.compute = {{{4, 2, 2, 0}, {3, 1, 1, 0}}};
+  costs.size_class = {0, 0, 1};
+  EXPECT_DOUBLE_EQ(simulate(shape, parsed(shape, "0: F0 B0 F1 B1 F2 B2"), costs).value().makespan, 8 + 8 + 5);
+}
+
+TEST(Simulate, RecomputeRunsWhileTheGradientTravels) {
+  PipelineShape shape = ir::chain_shape(2, 1);
+  shape.stages[0].recompute = true;
+  const ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 1}, 2);
+  const auto schedule = lowered(shape, "0: F0 R0 B0\n1: F0 B0\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 0, "R0.0"), 1, 2);
+  expect_span(span_of(schedule, t, 0, "B0.0"), 7, 8);
+}
+
+TEST(Simulate, ReductionsWaitForAllMembersAndOverlap) {
+  PipelineShape shape = ir::chain_shape(2, 2);
+  shape.devices = 3;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  shape.stages[1].devices = {DeviceId(2)};
+  shape.micro_batches = {2, 2};
+  shape.shared.push_back({{StageId(0), StageId(1)}, 1});
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
+  costs.all_reduce = {3, 0};
+  costs.shared = {2};
+  costs.step = {0.5, 0.25};
+  const auto schedule = lowered(shape, "0: F0 F1 B0 B1\n1: F0 F1 B0 B1\n2: F0 B0 F1 B1\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 2, "B1.1"), 4, 5);
+  expect_span(span_of(schedule, t, 0, "B0.1"), 5, 6);
+  expect_span(span_of(schedule, t, 0, "AR0"), 6, 9);
+  expect_span(span_of(schedule, t, 2, "RS0"), 6, 8);
+  expect_span(span_of(schedule, t, 0, "S0"), 9, 9.5);
+  expect_span(span_of(schedule, t, 2, "S1"), 8, 8.25);
+  const Timeline barrier = simulate(shape, schedule, costs, {.step_barrier = true}).value();
+  expect_span(span_of(schedule, barrier, 2, "S1"), 9, 9.25);
+  EXPECT_DOUBLE_EQ(barrier.makespan, 9.5);
+}
+
+TEST(Simulate, BarrierCostsZeroBubbleItsGain) {
+  const PipelineShape shape = ir::chain_shape(4, 8);
+  const auto end_of_first = [&](const char* name, bool barrier) {
+    const auto schedule = ir::lower_schedule(shape, make_schedule(shape, {.name = name}).value()).value();
+    return simulate(shape, schedule, uniform_costs(shape, {1, 1, 1, 0}), {.step_barrier = barrier}).value().makespan;
+  };
+  EXPECT_DOUBLE_EQ(end_of_first("zb-h1", true), 27);
+  EXPECT_DOUBLE_EQ(end_of_first("zb-h2", true), 27);
+}
+
+TEST(Simulate, NamesTheRowsThatWaitForEver) {
+  const PipelineShape shape = ir::chain_shape(2, 2);
+  const auto result = simulate(shape, parsed(shape, "0: F0 B0 F1 B1\n1: F1 B1 F0 B0\n"), {});
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.diagnostic().rule, "S6");
+  EXPECT_THAT(result.diagnostic().str(), testing::HasSubstr("device 0 waits for ever before B0.0"));
+  EXPECT_EQ(simulate(shape, ir::Schedule{}, {}).diagnostic().rule, "S3");
+}
+
+TEST(Simulate, PeakFollowsRecomputeAndBuffers) {
+  PipelineShape shape = ir::chain_shape(2, 4);
+  for (auto& stage : shape.stages) stage = {stage.devices, false, 100, 10, 2, 0, 1};
+  const auto peak = [&] {
+    const auto schedule = make_schedule(shape, {.name = "gpipe"}).value();
+    return simulate(shape, schedule, {}).value().devices[0].peak_bytes;
+  };
+  EXPECT_EQ(peak(), 100 + 4 * 10 + 1);
+  shape.stages[0].recompute = true;
+  EXPECT_EQ(peak(), 100 + 3 * 2 + 10 + 1);  // the last micro-batch is kept whole: its B follows at once
+}
+
+TEST(Simulate, SamplesOfReplicasScaleBytes) {
+  PipelineShape shape = ir::chain_shape(2, 1);
+  shape.devices = 3;
+  shape.stages[0].devices = {DeviceId(0)};
+  shape.stages[1].devices = {DeviceId(1), DeviceId(2)};
+  shape.micro_batches = {3};
+  shape.routes[0].bytes_per_sample = 10;
+  ScheduleCosts costs = uniform_costs(shape, {1, 1, 0, 0});
+  costs.link = [](DeviceId, DeviceId) { return LinkCost{0, 0.1}; };
+  const auto schedule = lowered(shape, "0: F0 B0\n1: F0 B0\n2: F0 B0\n");
+  const Timeline t = simulate(shape, schedule, costs).value();
+  expect_span(span_of(schedule, t, 1, "F1.0"), 2, 3);  // one sample of three
+  expect_span(span_of(schedule, t, 2, "F1.0"), 3, 4);  // two
+}
+
+}  // namespace
+}  // namespace rannc::partition
