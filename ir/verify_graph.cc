@@ -232,11 +232,7 @@ class GraphVerifier {
       add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message), "G8");
       return;
     }
-    if (inferred->size() != outputs.size()) {
-      return add(graph_.location(id),
-                 fmt::format("task #{}: {} has {} outputs here, found {}", id.index(), op.name, inferred->size(), outputs.size()),
-                 "G3");
-    }
+    RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
     for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
   }
 

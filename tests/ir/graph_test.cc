@@ -1,0 +1,171 @@
+// Graphs, their copies, dimensions.
+#include "ir/graph.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/rewriter.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tests/support/random_graph.h"
+
+namespace rannc::ir {
+namespace {
+
+TEST(Graph, CloneEqualsItsOriginal) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph({.seed = seed});
+    const Graph copy = graph.clone();
+    EXPECT_TRUE(equal(graph, copy));
+    EXPECT_TRUE(verify(copy).empty());
+  }
+}
+
+TEST(Graph, UsesAreThoseOfTheOperands) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph({.seed = seed});
+    std::vector<std::vector<std::pair<uint32_t, uint32_t>>> uses(graph.value_count());
+    for (const TaskId task : graph.tasks()) {
+      for (uint32_t i = 0; i < graph.inputs(task).size(); ++i) uses[graph.inputs(task)[i].index()].emplace_back(task.index(), i);
+    }
+    for (const ValueId value : graph.values()) {
+      std::vector<std::pair<uint32_t, uint32_t>> found;
+      for (const Graph::Use use : graph.uses(value)) found.emplace_back(use.task.index(), use.operand);
+      EXPECT_EQ(found, uses[value.index()]);
+      EXPECT_EQ(graph.has_uses(value), !found.empty());
+    }
+  }
+}
+
+TEST(Graph, NamesAreUnique) {
+  Graph graph;
+  const ValueType type{DType::kF32, Shape{}, {}, {}};
+  EXPECT_EQ(graph.value(graph.add_value(ValueKind::kConstant, "a", type)).name, "a");
+  EXPECT_EQ(graph.value(graph.add_value(ValueKind::kConstant, "a.1", type)).name, "a.1");
+  EXPECT_EQ(graph.value(graph.add_value(ValueKind::kConstant, "a", type)).name, "a.2");
+  EXPECT_EQ(graph.value(graph.add_value(ValueKind::kConstant, "v4", type)).name, "v4");
+  EXPECT_NE(graph.value(graph.add_value(ValueKind::kConstant, "", type)).name, "v4");
+  EXPECT_TRUE(verify(graph).empty());
+}
+
+TEST(Rewriter, CopyOfEveryTaskIsTheSameGraphButForIds) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph({.seed = seed});
+    Rewriter rewriter(graph);
+    for (const TaskId task : graph.tasks()) rewriter.copy(task);
+    const Graph copy = std::move(rewriter).finish();
+    EXPECT_TRUE(verify(copy).empty());
+    EXPECT_EQ(print(copy), print(graph));  // leaves stand first in both
+  }
+}
+
+// A task of the result is read, gives an output, or keeps statistics; nothing that was needed is gone.
+TEST(Rewriter, RemoveDeadLeavesWhatIsNeeded) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    Graph graph = testing::random_graph({.seed = seed});
+    const size_t inputs = graph.inputs().size(), outputs = graph.outputs().size();
+    std::vector<bool> output(graph.value_count());
+    remove_dead(graph);
+    EXPECT_TRUE(verify(graph).empty());
+    EXPECT_EQ(graph.inputs().size(), inputs);
+    EXPECT_EQ(graph.outputs().size(), outputs);
+    for (const ValueId id : graph.outputs()) output[id.index()] = true;
+    for (const TaskId task : graph.tasks()) {
+      bool needed = false;
+      for (const ValueId id : graph.outputs(task)) needed = needed || graph.has_uses(id) || output[id.index()];
+      EXPECT_TRUE(needed) << "task #" << task.index();
+    }
+    EXPECT_FALSE(remove_dead(graph)) << "it is idempotent";
+  }
+}
+
+// --- dimensions
+
+Dim random_dim(std::mt19937_64& random, int depth) {
+  const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
+  if (depth == 0 || below(4) == 0) {
+    return below(2) == 0 ? Dim(below(12) - 3) : Dim::symbol(std::string(1, static_cast<char>('a' + below(3))));
+  }
+  const Dim a = random_dim(random, depth - 1), b = random_dim(random, depth - 1);
+  switch (below(7)) {
+    case 0: return a + b;
+    case 1: return a - b;
+    case 2: return a * b;
+    case 3: return floor_div(a, b);
+    case 4: return mod(a, b);
+    case 5: return max(a, b);
+    default: return min(a, b);
+  }
+}
+
+TEST(Dim, ParsesItsOwnText) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 20000; ++i) {
+    const Dim dim = random_dim(random, 3);
+    const auto again = Dim::parse(dim.str());
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    ASSERT_TRUE(*again == dim) << dim.str() << " became " << again->str();
+  }
+}
+
+// Simplification keeps the value: a sum, product … of expressions evaluates to the sum, product … of their values.
+TEST(Dim, ArithmeticAgreesWithIntegers) {
+  std::mt19937_64 random(2);
+  const auto floor_quotient = [](int64_t a, int64_t b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); };
+  int compared = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const Dim a = random_dim(random, 2), b = random_dim(random, 2);
+    const Bindings bindings = {{"a", 1 + static_cast<int64_t>(random() % 7)},
+                               {"b", 1 + static_cast<int64_t>(random() % 7)},
+                               {"c", 1 + static_cast<int64_t>(random() % 7)}};
+    const auto x = a.evaluate(bindings), y = b.evaluate(bindings);
+    if (!x || !y) continue;
+    ++compared;
+    const std::string pair = a.str() + " and " + b.str();
+    ASSERT_EQ((a + b).evaluate(bindings), *x + *y) << pair;
+    ASSERT_EQ((a - b).evaluate(bindings), *x - *y) << pair;
+    ASSERT_EQ((a * b).evaluate(bindings), *x * *y) << pair;
+    ASSERT_EQ(max(a, b).evaluate(bindings), std::max(*x, *y)) << pair;
+    ASSERT_EQ(min(a, b).evaluate(bindings), std::min(*x, *y)) << pair;
+    if (*y == 0) continue;
+    ASSERT_EQ(floor_div(a, b).evaluate(bindings), floor_quotient(*x, *y)) << pair;
+    ASSERT_EQ(mod(a, b).evaluate(bindings), *x - floor_quotient(*x, *y) * *y) << pair;
+  }
+  EXPECT_GT(compared, 10000);
+}
+
+TEST(Dim, SubstitutionAgreesWithBinding) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 20000; ++i) {
+    const Dim dim = random_dim(random, 3), by = random_dim(random, 1);
+    const Bindings bindings = {{"a", 2}, {"b", 5}, {"c", 3}};
+    const auto value = by.evaluate(bindings);
+    if (!value) continue;
+    Bindings bound = bindings;
+    bound["a"] = *value;
+    const auto expected = dim.evaluate(bound);
+    if (!expected) continue;
+    ASSERT_EQ(dim.substitute("a", by).evaluate(bindings), expected) << dim.str() << " with a = " << by.str();
+  }
+}
+
+TEST(Dim, HostileTextEndsSoon) {
+  std::string product = "(a0+b0)", quotient = "a", deep;
+  for (int i = 1; i < 200; ++i) product += "*(a" + std::to_string(i) + "+b" + std::to_string(i) + ")";
+  for (int i = 0; i < 600; ++i) quotient += "//b";
+  for (int i = 0; i < 2000; ++i) deep += "(";
+  EXPECT_TRUE(Dim::parse(product).ok());
+  EXPECT_TRUE(Dim::parse(quotient).ok());
+  EXPECT_FALSE(Dim::parse(deep).ok());
+  EXPECT_FALSE(Dim::parse(std::string(100000, '1')).ok());
+  EXPECT_FALSE(exact_div(Dim(INT64_MIN), Dim(-1)) == std::nullopt);
+}
+
+}  // namespace
+}  // namespace rannc::ir

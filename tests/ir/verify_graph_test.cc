@@ -1,0 +1,167 @@
+// Each rule of graphs, broken on purpose.
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tests/support/random_graph.h"
+
+namespace rannc::ir {
+namespace {
+
+const std::string kHead = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+)";
+const std::string kTail = "inputs [%x]\n";
+
+/// That the text breaks `rule`, be it in the parser or the verifier, with a message that holds `named`.
+void expect_broken(const std::string& text, std::string_view rule, std::string_view named) {
+  SCOPED_TRACE(text);
+  const auto graph = parse_graph(text, "t.rir");
+  std::vector<Diagnostic> found = graph.ok() ? verify(*graph) : std::vector{graph.diagnostic()};
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, rule) << found[0].str();
+  EXPECT_NE(found[0].message.find(named), std::string::npos) << found[0].str();
+}
+
+TEST(VerifyGraph, HoldsForAGoodGraph) {
+  const Graph graph = parse_graph(kHead + "#0 %y: f32[batch,4] samples 0 = core.matmul(%x, %w)\noutputs [%y]\n" + kTail, "t.rir").value();
+  const auto found = verify(graph);
+  EXPECT_TRUE(found.empty()) << found[0].str();
+}
+
+TEST(VerifyGraph, G1_NameTwice) { expect_broken(kHead + "input %x: f32[4]\n" + kTail, "G1", "%x"); }
+
+TEST(VerifyGraph, G2_ReadBeforeDefined) {
+  expect_broken(kHead + "#0 %y: f32[*] = core.relu(%z)\n#1 %z: f32[*] = core.relu(%x)\n" + kTail, "G2", "%z");
+}
+
+TEST(VerifyGraph, G2_TasksOutOfOrder) { expect_broken(kHead + "#1 %y: f32[*] = core.relu(%x)\n" + kTail, "G2", "#1"); }
+
+TEST(VerifyGraph, G3_Operands) {
+  expect_broken(kHead + "#0 %y: f32[*] = core.relu(%x, %w)\n" + kTail, "G3", "core.relu");
+  expect_broken(kHead + "#0 %y: f32[*] = core.matmul(%x)\n" + kTail, "G3", "found 1");
+  expect_broken(kHead + "#0 %y: f32[*] = core.matmul(_, %x)\n" + kTail, "G3", "operand 0");
+  expect_broken(kHead + "#0 %y: f32[*], %z: f32[*] = core.relu(%x)\n" + kTail, "G3", "found 2");
+  expect_broken(kHead + "#0 %y: f32[*] = core.no_such(%x)\n" + kTail, "G3", "core.no_such");
+}
+
+TEST(VerifyGraph, G8_OutputsThatTheRuleCounts) {
+  expect_broken(kHead + "#0 %y: f32[batch,2] samples 0 = core.split(%x) {axis = 1, sizes = [2,2]}\n" + kTail, "G8", "core.split");
+}
+
+TEST(VerifyGraph, G4_Attributes) {
+  expect_broken(kHead + "#0 %y: f32[*] = core.relu(%x) {alpha = 0x1p+0}\n" + kTail, "G4", "alpha");
+  expect_broken(kHead + "#0 %y: f32[*] = core.softmax(%x) {axis = \"last\"}\n" + kTail, "G4", "axis");
+  expect_broken(kHead + "#0 %y: f32[*] = core.softmax(%x) {axis = batch}\n" + kTail, "G4", "axis");
+  expect_broken(kHead + "#0 %y: f32[*] = core.permute(%x) {dims = [batch]}\n" + kTail, "G4", "dims");
+  expect_broken(kHead + "#0 %y: f32[*] = core.leaky_relu(%x) {alpha = 1}\n" + kTail, "G4", "alpha");
+}
+
+// Every attribute of every operator may be given any value: the verifier answers, the type rules never see it.
+TEST(VerifyGraph, G4_AnyAttributeOfAnyOperatorIsAnswered) {
+  const Attribute values[] = {true, Dim(3), Dim::symbol("s"), 0.5, std::string("x"), DType::kI8, Shape{1, Dim::symbol("s")},
+                              Shape{0, 1}, std::vector<double>{1}};
+  const ValueType types[] = {{DType::kF32, Shape{Dim::symbol("batch"), 4}, {}, {}}, {DType::kI64, Shape{2}, {}, Contents{1, 0}}};
+  for (const OpInfo& op : core_ops()) {
+    for (const std::string& name : op.attributes) {
+      for (const Attribute& value : values) {
+        for (const ValueType& type : types) {
+          SCOPED_TRACE(op.name + " " + name);
+          Graph graph;
+          graph.set_batch_symbol("batch");
+          const ValueId x = graph.add_value(ValueKind::kInput, "x", type);
+          graph.add_input(x);
+          const std::vector<ValueId> operands(std::max(op.min_inputs, 1u), x);
+          const std::vector<std::string> outputs(std::max(op.outputs, 1u));
+          const TaskId task = graph.add_task(op, operands, {{name, value}}, outputs);
+          graph.set_type(graph.outputs(task)[0], type);
+          EXPECT_NO_THROW(verify(graph));
+        }
+      }
+    }
+  }
+}
+
+TEST(VerifyGraph, G5_Kinds) {
+  expect_broken(kHead + "activation %a: f32[4]\n" + kTail, "G5", "%a");
+  expect_broken("rannc.graph 1\ninput %x: f32[1] = hex \"00000000\"\n" + kTail, "G5", "%x");
+  Graph graph = testing::random_graph({.seed = 1});
+  graph.set_kind(graph.outputs(TaskId(0))[0], ValueKind::kParameter);
+  const auto found = verify(graph);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "G5") << found[0].str();
+}
+
+TEST(VerifyGraph, G6_IntegerParameter) { expect_broken(kHead + "parameter %p: i64[4]\n" + kTail, "G6", "%p"); }
+
+TEST(VerifyGraph, G7_Signature) {
+  expect_broken(kHead + "inputs [%w]\n", "G7", "%w");
+  expect_broken(kHead, "G7", "%x");
+  expect_broken(kHead + "inputs [%x, %x]\n", "G7", "twice");
+  Graph graph = testing::random_graph({.seed = 1});
+  graph.add_output(ValueId(graph.value_count()));
+  EXPECT_EQ(verify(graph).at(0).rule, "G7");
+}
+
+TEST(VerifyGraph, G8_Types) {
+  expect_broken(kHead + "#0 %y: f32[batch,5] samples 0 = core.relu(%x)\n" + kTail, "G8", "%y");
+  expect_broken(kHead + "#0 %y: f64[batch,4] samples 0 = core.relu(%x)\n" + kTail, "G8", "f64");
+  expect_broken(kHead + "#0 %y: f32[batch,4] = core.relu(%x)\n" + kTail, "G8", "%y");
+  expect_broken(kHead + "#0 %y: f32[4,batch] = core.matmul(%w, %x)\n" + kTail, "G8", "core.matmul");
+}
+
+TEST(VerifyGraph, G9_Data) {
+  expect_broken(kHead + "constant %c: f32[2] = hex \"00000000\"\n" + kTail, "G9", "4 bytes");
+  expect_broken(kHead + "constant %c: f32[batch] = hex \"00000000\"\n" + kTail, "G9", "batch");
+  expect_broken(kHead + "constant %c: f32[*] = hex \"00000000\"\n" + kTail, "G9", "[*]");
+  expect_broken(kHead + "constant %c: f32[1000000000,1000000000,1000000000] = hex \"00000000\"\n" + kTail, "G9", "%c");
+}
+
+TEST(VerifyGraph, G10_BatchLayout) {
+  expect_broken("rannc.graph 1\nbatch b\ninput %x: f32[b,4] samples 2\n" + kTail, "G10", "axis 2");
+  expect_broken("rannc.graph 1\nbatch b\ninput %x: f32[b,4] samples 1\n" + kTail, "G10", "is 4, not b");
+  expect_broken("rannc.graph 1\nbatch b\ninput %x: f32[6*b] samples 0 outer [2]\n" + kTail, "G10", "not 2*b");
+  expect_broken("rannc.graph 1\ninput %x: f32[b] samples 0\n" + kTail, "G10", "no batch symbol");
+  expect_broken("rannc.graph 1\nbatch b\ninput %x: f32[*] samples 0\n" + kTail, "G10", "not known");
+}
+
+TEST(VerifyGraph, G11_Symbols) {
+  expect_broken("rannc.graph 1\nbatch \"1 b\"\n", "G11", "1 b");
+  Graph graph;
+  graph.add_input(graph.add_value(ValueKind::kInput, "x", {DType::kF32, Shape{Dim::symbol("a b")}, {}, {}}));
+  ASSERT_EQ(verify(graph).size(), 1u);
+  EXPECT_EQ(verify(graph)[0].rule, "G11");
+}
+
+TEST(VerifyGraph, G12_Losses) {
+  const std::string task = kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n#1 %l: f32[] = core.mse_sum(%y, %x)\n" + kTail;
+  expect_broken(task + "loss %y weight 0x1p+0 per one ignore 0\n", "G12", "%y");
+  expect_broken(task + "loss %x weight 0x1p+0 per one ignore 0\n", "G12", "%x");
+  expect_broken(task + "loss %l weight 0x1p+0 per elements ignore 0\n", "G12", "names none");
+  expect_broken(task + "loss %l weight 0x1p+0 per one %x ignore 0\n", "G12", "does not count");
+  expect_broken(task + "loss %l weight 0x1p+0 per elements %w ignore 0\n", "G12", "%w");
+  expect_broken(task + "loss %l weight 0xnan per one ignore 0\n", "G12", "weight");
+}
+
+TEST(VerifyGraph, G13_Contents) {
+  expect_broken("rannc.graph 1\ninput %x: f32[1] contents [1]\n" + kTail, "G13", "%x");
+  expect_broken("rannc.graph 1\ninput %x: i64[2] contents [1]\n" + kTail, "G13", "%x");
+  expect_broken("rannc.graph 1\ninput %x: i64[1,1] contents [1]\n" + kTail, "G13", "%x");
+}
+
+TEST(VerifyGraph, OneErrorCarriesTheOthersAsNotes) {
+  const Graph graph = parse_graph("rannc.graph 1\nparameter %p: i64[1]\nparameter %q: i64[1]\n", "t.rir").value();
+  const auto result = as_result(verify(graph));
+  ASSERT_FALSE(result.ok());
+  EXPECT_NE(result.diagnostic().message.find("%p"), std::string::npos);
+  ASSERT_EQ(result.diagnostic().notes.size(), 1u);
+  EXPECT_NE(result.diagnostic().notes[0].message.find("%q"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace rannc::ir
