@@ -1,0 +1,155 @@
+// What an invalid or unsupported model is told: the node, what was found, what was allowed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/frontend/support/onnx_text.h"
+
+namespace rannc::frontend {
+namespace {
+
+using test::import_graph;
+using test::import_text;
+using testing::HasSubstr;
+
+void expect_message(const Result<ir::Graph>& graph, const std::string& node, const std::string& part) {
+  ASSERT_FALSE(graph.ok());
+  EXPECT_THAT(graph.diagnostic().where.node, HasSubstr(node)) << graph.diagnostic().str();
+  EXPECT_THAT(graph.diagnostic().message, HasSubstr(part));
+}
+
+TEST(Rejection, UnknownOperatorsAreListedAllAtOnce) {
+  const auto graph = import_graph(
+      "agraph (float[N, 4] x) => (float[N, 4] y) {\n"
+      "  [first] a = NonZero (x)\n  [second] b = Det (x)\n  [third] c = NonZero (x)\n  y = Relu (x)\n}",
+      17);
+  ASSERT_FALSE(graph.ok());
+  EXPECT_THAT(graph.diagnostic().message, HasSubstr("2 operators: Det, NonZero"));
+  ASSERT_EQ(graph.diagnostic().notes.size(), 3u);
+  EXPECT_EQ(graph.diagnostic().notes[0].where.node, "second");
+  EXPECT_EQ(graph.diagnostic().notes[1].where.node, "first");
+  EXPECT_EQ(graph.diagnostic().notes[2].where.node, "third");
+}
+
+TEST(Rejection, UnknownOperatorsInFunctionsNameTheCall) {
+  const auto graph = import_text(
+      "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
+      "agraph (float[N, 4] x) => (float[N, 4] y) { [outer] y = local.f (x) }\n"
+      "<domain: \"local\", opset_import: [\"\" : 17]> f (p) => (q) { [inner] q = Det (p) }");
+  ASSERT_FALSE(graph.ok());
+  ASSERT_EQ(graph.diagnostic().notes.size(), 1u);
+  EXPECT_EQ(graph.diagnostic().notes[0].where.node, "outer/inner");
+}
+
+TEST(Rejection, OperatorsOfOtherDomainsCarryTheDomain) {
+  const auto graph = import_text(
+      "<ir_version: 8, opset_import: [\"\" : 17, \"com.example\" : 1]>\n"
+      "agraph (float[N, 4] x) => (float[N, 4] y) { y = com.example.Fused (x) }");
+  expect_message(graph, "", "com.example::Fused");
+}
+
+TEST(Rejection, FunctionsThatCallThemselves) {
+  const auto graph = import_text(
+      "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
+      "agraph (float[N] x) => (float[N] y) { y = local.f (x) }\n"
+      "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> f (p) => (q) { q = local.g (p) }\n"
+      "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> g (p) => (q) { q = local.f (p) }");
+  expect_message(graph, "", "calls itself");
+}
+
+/// Twenty functions that call the next one ten times each: 10^20 nodes from a few hundred bytes.
+TEST(Rejection, FunctionsThatMultiply) {
+  std::string text = "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
+                     "agraph (float[N] x) => (float[N] y) { y = local.f0 (x) }\n";
+  for (int level = 0; level < 20; ++level) {
+    text += "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> f" + std::to_string(level) + " (v0) => (v10) {\n";
+    for (int call = 0; call < 10; ++call) {
+      const std::string callee = level == 19 ? "Relu" : "local.f" + std::to_string(level + 1);
+      text += "  v" + std::to_string(call + 1) + " = " + callee + " (v" + std::to_string(call) + ")\n";
+    }
+    text += "}\n";
+  }
+  expect_message(import_text(text), "", "nodes after inlining");
+}
+
+TEST(Rejection, OperatorSetsOutOfRange) {
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x) }", 6), "", "operator set 6");
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x) }", 28), "", "operator set 28");
+}
+
+TEST(Rejection, ValuesReadBeforeTheyAreMade) {
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { [late] y = Relu (z)\n z = Relu (x) }", 17), "late",
+                 "'z' is read, but nothing before makes it");
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y, float[N] q) { y = Relu (x) }", 17), "q",
+                 "nothing before makes it");
+}
+
+TEST(Rejection, ValuesMadeTwice) {
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x)\n [again] y = Relu (x) }", 17), "again",
+                 "'y' is defined twice");
+}
+
+TEST(Rejection, OutputsThatCarryNothingHere) {
+  const auto graph = import_graph(
+      "agraph (float[N, 4] x) => (float[N, 4] y, float[N, 1] m) <float[4] s = {1, 1, 1, 1}>"
+      "{ [norm] y, m = LayerNormalization (x, s) }",
+      17);
+  expect_message(graph, "m", "not supported");
+}
+
+TEST(Rejection, AttributesAgainstTheSchema) {
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axes = 1> (x) }", 17), "n",
+                 "Unrecognized attribute: axes");
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axis = 1.5> (x) }", 17), "n",
+                 "not a valid Softmax");
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Relu (x, x) }", 17), "n",
+                 "not a valid Relu");
+}
+
+TEST(Rejection, TypesThatDoNotFit) {
+  expect_message(import_graph("agraph (float[N, 4] x, int64[N, 4] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17), "n",
+                 "f32");
+  expect_message(import_graph("agraph (float[N, 4] x, float[N, 3] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17), "n",
+                 "broadcast");
+}
+
+TEST(Rejection, AxesOutsideOfTheRank) {
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axis = 2> (x) }", 17), "n",
+                 "axis 2 is outside of [-2, 1]");
+}
+
+TEST(Rejection, TensorsWhoseDataDoesNotFit) {
+  expect_message(import_graph("agraph (float[4] x) => (float[4] y) <float[5] w = {1, 2}> { y = Add (x, w) }", 17), "w",
+                 "tensor 'w' has 8 bytes of data, its type and shape need 20");
+}
+
+TEST(Rejection, UnsupportedElementTypes) {
+  expect_message(import_graph("agraph (string[4] x) => (string[4] y) { y = Identity (x) }", 17), "x", "STRING");
+  expect_message(import_graph("agraph (float[4] x) => (complex64[4] y) { [n] y = Cast <to = 14> (x) }", 17), "n",
+                 "COMPLEX64");
+}
+
+TEST(Rejection, FilesThatAreNoModels) {
+  const auto message = [](std::string_view bytes) {
+    const auto graph = import_onnx_bytes(bytes, "x.onnx");
+    return graph.ok() ? std::string() : graph.diagnostic().message;
+  };
+  EXPECT_THAT(message("This is not a model"), HasSubstr("not an ONNX model"));
+  EXPECT_THAT(message(""), HasSubstr("not an ONNX model"));
+  EXPECT_THAT(message(std::string("\x3a\xff\xff\xff\xff\x0f", 6)), HasSubstr("ends too early at byte 6"));
+  const auto missing = import_onnx("/nonexistent/model.onnx");
+  ASSERT_FALSE(missing.ok());
+  EXPECT_THAT(missing.diagnostic().str(), HasSubstr("/nonexistent/model.onnx"));
+  const auto folder = import_onnx("/");
+  ASSERT_FALSE(folder.ok());
+  EXPECT_THAT(folder.diagnostic().message, HasSubstr("not a regular file"));
+}
+
+TEST(Rejection, FilesBeyondTheLimit) {
+  ImportOptions options;
+  options.max_file_bytes = 10;
+  const auto graph = import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x) }", 17, options);
+  expect_message(graph, "", "at most 10 are read");
+}
+
+}  // namespace
+}  // namespace rannc::frontend
