@@ -1,0 +1,190 @@
+// Each rule of plans, broken on purpose.
+#include <functional>
+
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/small_plan.h"
+
+namespace rannc::ir {
+namespace {
+
+// x -> linear(w) -> relu -> linear(w, shared) -> relu, with a constant chain read in both stages and given out.
+constexpr char kGraph[] = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+parameter %b: f32[4]
+#0 %c: f32[4] = core.neg(%b)
+#1 %h0: f32[batch,4] samples 0 = core.linear(%x, %w, %c)
+#2 %h1: f32[batch,4] samples 0 = core.relu(%h0)
+#3 %h2: f32[batch,4] samples 0 = core.linear(%h1, %w, %c)
+#4 %h3: f32[batch,4] samples 0 = core.add(%h2, %h1)
+#5 %d: f32[4] = core.abs(%b)
+inputs [%x]
+outputs [%h3, %d]
+)";
+
+Plan good_plan() { return testing::small_plan(parse_graph(kGraph, "t.rir").value()); }
+
+void expect_broken(std::string_view rule, std::string_view named, const std::function<void(Plan&)>& damage) {
+  Plan plan = good_plan();
+  damage(plan);
+  const auto found = verify(plan);
+  ASSERT_FALSE(found.empty()) << rule;
+  EXPECT_EQ(found[0].rule, rule) << found[0].str();
+  EXPECT_NE(found[0].message.find(named), std::string::npos) << found[0].str();
+}
+
+TEST(VerifyPlan, HoldsForAGoodPlan) {
+  const Plan plan = good_plan();
+  const auto found = verify(plan);
+  ASSERT_TRUE(found.empty()) << found[0].str();
+  ASSERT_EQ(plan.stages.size(), 2u);
+  EXPECT_EQ(plan.stages[0].tasks, (std::vector{TaskId(0), TaskId(1), TaskId(2)}));
+  EXPECT_EQ(plan.stages[1].tasks, (std::vector{TaskId(0), TaskId(3), TaskId(4), TaskId(5)}));
+  ASSERT_EQ(plan.routes.size(), 1u);
+  EXPECT_TRUE(plan.routes[0].gradient);
+  EXPECT_EQ(plan.shared.size(), 2u);
+}
+
+TEST(VerifyPlan, IncludesTheRulesOfItsGraph) {
+  expect_broken("G7", "output", [](Plan& plan) { plan.graph.add_output(ValueId(999)); });
+}
+
+TEST(VerifyPlan, P1_ConstantReadsAnActivation) {
+  expect_broken("P1", "%x", [](Plan& plan) {
+    plan.atoms.constant[1] = true;
+    plan.atoms.atom_of[1] = AtomId();
+  });
+}
+TEST(VerifyPlan, P1_AtomIsMissing) {
+  expect_broken("P1", "#4", [](Plan& plan) { plan.atoms.tasks.pop_back(); });
+}
+TEST(VerifyPlan, P1_MarksOfAnotherGraph) {
+  expect_broken("P1", "marks", [](Plan& plan) { plan.atoms.constant.pop_back(); });
+}
+
+TEST(VerifyPlan, P2_TaskInNoStage) {
+  expect_broken("P2", "#4 is in no stage", [](Plan& plan) { std::erase(plan.stages[1].tasks, TaskId(4)); });
+}
+TEST(VerifyPlan, P2_TaskInTwoStages) {
+  expect_broken("P2", "#4", [](Plan& plan) { plan.stages[0].tasks.push_back(TaskId(4)); });
+}
+TEST(VerifyPlan, P2_TasksOutOfOrder) {
+  expect_broken("P2", "after", [](Plan& plan) { std::swap(plan.stages[0].tasks[1], plan.stages[0].tasks[2]); });
+}
+TEST(VerifyPlan, P2_TaskThatDoesNotExist) {
+  expect_broken("P2", "#99", [](Plan& plan) { plan.stages[0].tasks.push_back(TaskId(99)); });
+}
+TEST(VerifyPlan, P2_StageWithoutATaskOfItsOwn) {
+  expect_broken("P2", "@s2", [](Plan& plan) { plan.stages.push_back({{TaskId(0)}, {DeviceId(0)}, false}); });
+}
+
+TEST(VerifyPlan, P3_CloneIsMissing) {
+  expect_broken("P3", "constant task #0", [](Plan& plan) { std::erase(plan.stages[1].tasks, TaskId(0)); });
+}
+TEST(VerifyPlan, P3_ConstantOutputIsMissing) {
+  expect_broken("P3", "output %d", [](Plan& plan) { std::erase(plan.stages[1].tasks, TaskId(5)); });
+}
+
+TEST(VerifyPlan, P4_StagesInTheWrongOrder) {
+  expect_broken("P4", "%h1", [](Plan& plan) { std::swap(plan.stages[0], plan.stages[1]); });
+}
+
+TEST(VerifyPlan, P5_RouteIsMissing) {
+  expect_broken("P5", "%h1", [](Plan& plan) { plan.routes.clear(); });
+}
+TEST(VerifyPlan, P5_RouteIsNotNeeded) {
+  expect_broken("P5", "not needed", [](Plan& plan) { plan.routes.push_back(plan.routes[0]); });
+}
+TEST(VerifyPlan, P5_RouteOfOtherBytes) {
+  expect_broken("P5", "8*batch", [](Plan& plan) { plan.routes[0].bytes = Dim::symbol("batch") * Dim(8); });
+}
+TEST(VerifyPlan, P5_RouteWithoutItsGradient) {
+  expect_broken("P5", "gradient", [](Plan& plan) { plan.routes[0].gradient = false; });
+}
+
+TEST(VerifyPlan, P6_SharedParameterIsMissing) {
+  expect_broken("P6", "%w", [](Plan& plan) { plan.shared.erase(plan.shared.begin()); });
+}
+TEST(VerifyPlan, P6_SharedParameterOfOneStage) {
+  expect_broken("P6", "3 shared", [](Plan& plan) { plan.shared.push_back(plan.shared[0]); });
+}
+
+TEST(VerifyPlan, P7_StageWithoutADevice) {
+  expect_broken("P7", "@s1", [](Plan& plan) { plan.stages[1].devices.clear(); });
+}
+TEST(VerifyPlan, P7_DeviceThatDoesNotExist) {
+  expect_broken("P7", "d9", [](Plan& plan) { plan.stages[1].devices[0] = DeviceId(9); });
+}
+TEST(VerifyPlan, P7_DeviceTwice) {
+  expect_broken("P7", "twice", [](Plan& plan) { plan.stages[1].devices.push_back(plan.stages[1].devices[0]); });
+}
+TEST(VerifyPlan, P7_NameTwice) {
+  expect_broken("P7", "node0/cpu0", [](Plan& plan) { plan.devices[1].name = plan.devices[0].name; });
+}
+
+TEST(VerifyPlan, P8_SumOfMicroBatches) {
+  expect_broken("P8", "6 samples, the mini-batch 7", [](Plan& plan) { --plan.micro_batches[0]; });
+}
+TEST(VerifyPlan, P8_UnequalMicroBatches) {
+  expect_broken("P8", "4 and of 1", [](Plan& plan) { plan.micro_batches = {4, 2, 1}; });
+}
+TEST(VerifyPlan, P8_EmptyMicroBatch) {
+  expect_broken("P8", "empty", [](Plan& plan) { plan.micro_batches = {1, 0}, plan.mini_batch = 1; });
+}
+
+TEST(VerifyPlan, P9_BlockIsCut) {
+  expect_broken("P9", "b1 is cut", [](Plan& plan) { plan.block_of[2] = plan.block_of[1]; });
+}
+TEST(VerifyPlan, P9_BlockIsEmpty) {
+  expect_broken("P9", "b0 is empty", [](Plan& plan) { plan.block_of[0] = BlockId(1); });
+}
+TEST(VerifyPlan, P9_TaskInNoBlock) {
+  expect_broken("P9", "#1", [](Plan& plan) { plan.block_of[0] = BlockId(); });
+}
+
+TEST(VerifyPlan, P10_PredictionIsMissing) {
+  expect_broken("P10", "1 predictions for 2", [](Plan& plan) { plan.predictions.pop_back(); });
+}
+TEST(VerifyPlan, P10_PredictionBeyondMemory) {
+  expect_broken("P10", "node0/cpu1", [](Plan& plan) { plan.predictions[1].peak_bytes = plan.devices[1].memory_bytes + 1; });
+}
+
+TEST(VerifyPlan, P11_BelowTheBound) {
+  expect_broken("P11", "lower bound", [](Plan& plan) { plan.lower_bound_ns = plan.step_ns + 1; });
+}
+TEST(VerifyPlan, P11_NegativeTime) {
+  expect_broken("P11", "@s0", [](Plan& plan) { plan.stage_times[0].forward_ns = -1; });
+}
+TEST(VerifyPlan, P11_TimeOfNoStage) {
+  expect_broken("P11", "@s7", [](Plan& plan) { plan.stage_times[0].stage = StageId(7); });
+}
+
+TEST(VerifyPlan, P12_Planner) {
+  expect_broken("P12", "planner", [](Plan& plan) { plan.planner.clear(); });
+}
+TEST(VerifyPlan, P12_Digest) {
+  expect_broken("P12", "XYZ", [](Plan& plan) { plan.cluster_digest = "XYZ"; });
+}
+
+TEST(VerifyPlan, P13_RowIsMissing) {
+  expect_broken("P13", "1 rows", [](Plan& plan) { plan.schedule.rows.pop_back(); });
+}
+TEST(VerifyPlan, P13_NameOfTwoWords) {
+  expect_broken("P13", "g pipe", [](Plan& plan) { plan.schedule.name = "g pipe"; });
+}
+TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {
+  expect_broken("S1", "", [](Plan& plan) {
+    std::erase_if(plan.schedule.rows[0], [](const Action& action) {
+      return action.kind == ActionKind::kBackward && action.micro_batch == 0;
+    });
+  });
+}
+
+}  // namespace
+}  // namespace rannc::ir
