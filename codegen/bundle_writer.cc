@@ -9,8 +9,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "codegen/torchscript_archive.h"
-#include "codegen/torchscript_source.h"
+#include "codegen/stage_writer.h"
 #include "ir/text.h"
 #include "runtime/bundle.h"
 
@@ -80,42 +79,6 @@ Result<void> write_text(const std::string& path, const std::string& text) {
   out.close();
   if (!out) return error({.file = path}, std::string("cannot write: ") + std::strerror(errno));
   return {};
-}
-
-Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const runtime::Weight& weight,
-                                                   std::vector<std::byte>& buffer) {
-  const ir::TensorData& data = graph.value(weight.value).data;
-  if (!data.present()) return error({.node = weight.name}, "has no bytes: a model without weights can be planned, not compiled");
-  runtime::SafetensorsTensor tensor{.name = weight.name, .spec = {.dtype = weight.type.dtype}};
-  if (!weight.type.shape) return error({.node = weight.name}, "has no known shape");
-  for (const ir::Dim& dim : *weight.type.shape) {
-    if (!dim.is_constant()) return error({.node = weight.name}, "has a shape that depends on `" + dim.str() + "`");
-    tensor.spec.shape.push_back(dim.constant());
-  }
-  tensor.bytes = [data, &buffer]() -> Result<std::span<const std::byte>> {
-    RANNC_ASSIGN(buffer, data.read());
-    return std::span<const std::byte>(buffer);
-  };
-  return tensor;
-}
-
-Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::string& path) {
-  const runtime::Signature signature = runtime::signature(plan, stage);
-  std::vector<std::byte> buffer;
-  std::vector<runtime::SafetensorsTensor> tensors;
-  for (const auto* group : {&signature.parameters, &signature.buffers, &signature.constants}) {
-    for (const runtime::Weight& weight : *group) {
-      RANNC_ASSIGN(runtime::SafetensorsTensor tensor, weight_to_write(plan.graph, weight, buffer));
-      tensors.push_back(std::move(tensor));
-    }
-  }
-  return runtime::write_safetensors(path, std::move(tensors));
-}
-
-Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
-  RANNC_ASSIGN(const std::string source, torchscript_source(plan, stage));
-  RANNC_TRY(save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
-  return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));
 }
 
 }  // namespace

@@ -11,10 +11,8 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 
-#include "ir/verify.h"
-#include "runtime/internal/bundle_rules.h"
+#include "runtime/internal/bundle_files.h"
 
 namespace rannc::runtime {
 
@@ -61,18 +59,6 @@ Result<void> write_manifest(const std::string& folder, const ir::Plan& plan) {
   out.close();
   if (!out) return error({.file = path}, std::string("cannot write: ") + std::strerror(errno));
   return {};
-}
-
-Result<Bundle> open_bundle(const std::string& path) {
-  std::optional<Bundle> bundle;
-  RANNC_TRY(ir::as_result(verify_bundle(path, bundle)));
-  RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
-  return *std::move(bundle);
-}
-
-std::vector<Diagnostic> verify_bundle(const std::string& path) {
-  std::optional<Bundle> bundle;
-  return verify_bundle(path, bundle);
 }
 
 }  // namespace rannc::runtime

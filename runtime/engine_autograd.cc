@@ -81,7 +81,7 @@ class AutogradProgram final : public Program {
         RANNC_TRY(record(at, *tape));
         outputs = tape->outputs;
       } else {
-        const at::NoGradGuard no_grad;
+        const c10::NoGradGuard no_grad;
         RANNC_ASSIGN(outputs, call(at, tape->inputs));
         for (const at::Tensor& input : tape->inputs) tape->held_bytes += input.nbytes();
       }
@@ -120,7 +120,7 @@ class AutogradProgram final : public Program {
   Result<void> commit_buffers(uint64_t) override { return {}; }
 
   Values gradients(std::span<const uint32_t> parameters) override {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     Values values;
     for (uint32_t index : parameters) {
       if (totals_[index] == nullptr) totals_[index] = to_value(total(index));
@@ -204,7 +204,7 @@ class AutogradProgram final : public Program {
 
   /// Runs forward with a tape that starts at the inputs.
   Result<void> record(const At& at, Tape& tape) {
-    const at::AutoGradMode with_grad(true);
+    const c10::AutoGradMode with_grad(true);
     AllocationMeter meter;
     uint64_t input_bytes = 0;
     for (size_t i = 0; i < tape.inputs.size(); ++i) {
@@ -237,7 +237,7 @@ class AutogradProgram final : public Program {
   }
 
   static void accumulate(at::Tensor& into, at::Tensor gradient) {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     if (!gradient.defined()) return;
     if (into.defined()) {
       into.add_(gradient);

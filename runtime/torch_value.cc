@@ -1,6 +1,8 @@
 // Values over at::Tensor.
 #include "runtime/internal/torch_value.h"
 
+#include <c10/core/GradMode.h>
+
 namespace rannc::runtime {
 namespace {
 
@@ -16,12 +18,12 @@ class TorchPayload final : public Payload {
   }
 
   Value plus(const Payload& other) const override {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     return to_value(tensor_ + static_cast<const TorchPayload&>(other).tensor_);
   }
 
   Value samples(const SampleAxis& axis, ir::SampleRange range) const override {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     if (axis.outer == 1) {
       return to_value(tensor_.narrow(axis.axis, range.first * axis.inner, range.size() * axis.inner).contiguous());
     }
@@ -30,7 +32,7 @@ class TorchPayload final : public Payload {
   }
 
   Value joined(std::span<const Value> parts, const SampleAxis& axis) const override {
-    const at::NoGradGuard no_grad;
+    const c10::NoGradGuard no_grad;
     std::vector<at::Tensor> tensors;
     for (const Value& part : parts) {
       const auto& payload = static_cast<const TorchPayload&>(*part);

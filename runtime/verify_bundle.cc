@@ -13,11 +13,13 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "ir/text.h"
 #include "ir/verify.h"
-#include "runtime/internal/bundle_rules.h"
+#include "runtime/bundle.h"
+#include "runtime/internal/bundle_files.h"
 
 namespace rannc::runtime {
 namespace {
@@ -167,8 +169,16 @@ class BundleVerifier {
 
 }  // namespace
 
-std::vector<Diagnostic> verify_bundle(const std::string& path, std::optional<Bundle>& bundle) {
+std::vector<Diagnostic> verify_bundle(const std::string& path) {
+  std::optional<Bundle> bundle;
   return BundleVerifier(path).verify(bundle);
+}
+
+Result<Bundle> open_bundle(const std::string& path) {
+  std::optional<Bundle> bundle;
+  RANNC_TRY(ir::as_result(BundleVerifier(path).verify(bundle)));
+  RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
+  return *std::move(bundle);
 }
 
 }  // namespace rannc::runtime

@@ -1,0 +1,216 @@
+// Gradients, losses and outputs of pipelines against a tape over the whole model written by hand in ATen.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "tests/runtime/local_run.h"
+#include "tests/runtime/plan_builder.h"
+#include "tests/runtime/toy_graphs.h"
+
+namespace rannc::testing {
+namespace {
+
+using Batch = std::map<std::string, at::Tensor>;
+
+/// A toy model with a batch, the loss denominator, and the forward pass in ATen: name -> parameter leaf.
+struct Toy {
+  ir::Graph (*graph)(ir::DType);
+  Batch (*batch)(int64_t samples, at::ScalarType type);
+  double (*denominator)(const Batch& batch);
+  /// Output, and the sum that is the loss numerator.
+  std::pair<at::Tensor, at::Tensor> (*forward)(std::map<std::string, at::Tensor>& leaves, const Batch& batch);
+  std::vector<uint32_t> cut2, cut3;  ///< cuts into two and three stages
+};
+
+Batch skip_batch(int64_t samples, at::ScalarType type) {
+  at::manual_seed(7);
+  return {{"x", at::randn({samples, 6}, type)}, {"target", at::randn({samples, 6}, type)}};
+}
+double elements(const Batch& batch) { return static_cast<double>(batch.at("target").numel()); }
+std::pair<at::Tensor, at::Tensor> skip_forward(std::map<std::string, at::Tensor>& p, const Batch& batch) {
+  const at::Tensor a = at::relu(at::linear(batch.at("x"), p["w0"], p["b0"]));
+  const at::Tensor b = at::tanh(at::linear(a, p["w1"], p["b1"]));
+  const at::Tensor c = at::gelu(at::linear(b, p["w1"], p["b2"]));
+  const at::Tensor y = at::linear(c + a, p["w2"], p["b3"]);
+  return {y, at::mse_loss(y, batch.at("target"), at::Reduction::Sum)};
+}
+
+Batch token_batch(int64_t samples, at::ScalarType) {
+  at::manual_seed(11);
+  at::Tensor labels = at::randint(0, 11, {samples, 5}, at::kLong);
+  labels.select(1, 2).fill_(-100);
+  labels[0][0] = -100;
+  return {{"tokens", at::randint(0, 11, {samples, 5}, at::kLong)}, {"labels", labels}};
+}
+double counted(const Batch& batch) { return batch.at("labels").ne(-100).sum().item<double>(); }
+std::pair<at::Tensor, at::Tensor> token_forward(std::map<std::string, at::Tensor>& p, const Batch& batch) {
+  const at::Tensor embedded = at::embedding(p["table"], batch.at("tokens"));
+  const at::Tensor normal = at::layer_norm(embedded, {8}, p["scale"], p["bias"], 1e-5);
+  const at::Tensor h = at::sigmoid(at::matmul(normal, p["w0"]));
+  const at::Tensor mixed = embedded * 0.5 + at::matmul(h, p["w1"]);
+  const at::Tensor total = mixed + at::embedding(p["extra"], normal.argmax(2));
+  const at::Tensor logits = at::matmul(total, p["table"].t());
+  return {logits, at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
+}
+
+const Toy kSkip = {skip_and_tie, skip_batch, elements, skip_forward, {3}, {2, 5}};
+const Toy kToken = {token_model, token_batch, counted, token_forward, {5}, {3, 8}};
+
+at::ScalarType scalar(ir::DType dtype) { return dtype == ir::DType::kF64 ? at::kDouble : at::kFloat; }
+
+at::Tensor weight(const ir::Graph& graph, ValueId value) {
+  std::vector<int64_t> sizes;
+  for (const ir::Dim& dim : *graph.type(value).shape) sizes.push_back(dim.constant());
+  const auto& bytes = graph.value(value).data.bytes();
+  at::Tensor tensor = at::empty(sizes, scalar(graph.type(value).dtype));
+  std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+/// The whole model on the whole mini-batch under one tape.
+Numbers reference(const Toy& toy, ir::DType dtype, const Batch& batch) {
+  const ir::Graph graph = toy.graph(dtype);
+  std::map<std::string, at::Tensor> leaves;
+  for (ValueId value : graph.values()) {
+    if (graph.value(value).kind != ir::ValueKind::kParameter) continue;
+    leaves[std::string(graph.value(value).name)] = weight(graph, value).requires_grad_();
+  }
+  const auto [output, sum] = toy.forward(leaves, batch);
+  const at::Tensor loss = sum / toy.denominator(batch);
+  std::vector<at::Tensor> sources;
+  for (const auto& [name, leaf] : leaves) sources.push_back(leaf);
+  const auto gradients = torch::autograd::grad({loss}, sources);
+  Numbers numbers{.loss = loss.item<double>()};
+  numbers.outputs[std::string(graph.value(graph.outputs()[0]).name)] = output.detach();
+  size_t i = 0;
+  for (const auto& [name, leaf] : leaves) numbers.gradients[name] = gradients[i++];
+  return numbers;
+}
+
+double relative_error(const at::Tensor& found, const at::Tensor& expected) {
+  EXPECT_EQ(found.sizes(), expected.sizes());
+  const double scale = std::max(expected.abs().max().item<double>(), 1e-30);
+  return (found - expected).abs().max().item<double>() / scale;
+}
+
+void expect_close(const Numbers& found, const Numbers& expected, double tolerance) {
+  EXPECT_NEAR(found.loss, expected.loss, tolerance * std::abs(expected.loss));
+  ASSERT_EQ(found.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    ASSERT_TRUE(found.gradients.contains(name)) << name;
+    EXPECT_GT(gradient.abs().max().item<double>(), 0) << name;
+    EXPECT_LT(relative_error(found.gradients.at(name), gradient), tolerance) << "gradient of " << name;
+  }
+  for (const auto& [name, output] : expected.outputs) {
+    ASSERT_TRUE(found.outputs.contains(name)) << name;
+    EXPECT_LT(relative_error(found.outputs.at(name), output), tolerance) << "output " << name;
+  }
+}
+
+void expect_same_bits(const Numbers& found, const Numbers& expected) {
+  EXPECT_EQ(found.loss, expected.loss);
+  for (const auto& [name, gradient] : expected.gradients) {
+    EXPECT_TRUE(found.gradients.at(name).equal(gradient)) << "gradient of " << name;
+  }
+  for (const auto& [name, output] : expected.outputs) EXPECT_TRUE(found.outputs.at(name).equal(output)) << name;
+}
+
+Numbers run(const Toy& toy, ir::DType dtype, const PlanSpec& spec) {
+  int64_t samples = 0;
+  for (uint32_t size : spec.micro_batches) samples += size;
+  const Batch batch = toy.batch(samples, scalar(dtype));
+  return run_locally(build_plan(toy.graph(dtype), spec), batch, {toy.denominator(batch)});
+}
+
+struct Case {
+  const char* name;
+  const Toy* toy;
+};
+class Engine : public ::testing::TestWithParam<Case> {
+ protected:
+  const Toy& toy() const { return *GetParam().toy; }
+  std::vector<std::vector<uint32_t>> all_cuts() const { return {{}, toy().cut2, toy().cut3}; }
+};
+INSTANTIATE_TEST_SUITE_P(Toys, Engine, ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(Engine, EqualsOneTapeInDoublePrecision) {
+  const Numbers expected = reference(toy(), ir::DType::kF64, toy().batch(8, at::kDouble));
+  for (const auto& cuts : all_cuts()) {
+    for (const auto& sizes : std::vector<std::vector<uint32_t>>{{8}, {4, 4}, {3, 3, 2}, {2, 2, 2, 1, 1}}) {
+      for (const bool early : {false, true}) {
+        SCOPED_TRACE(::testing::Message() << cuts.size() + 1 << " stages, " << sizes.size() << " micro-batches, early backward " << early);
+        expect_close(run(toy(), ir::DType::kF64, {.cuts = cuts, .micro_batches = sizes, .early_backward = early}), expected, 1e-12);
+      }
+    }
+  }
+}
+
+TEST_P(Engine, EqualsOneTapeInSinglePrecision) {
+  const Numbers expected = reference(toy(), ir::DType::kF32, toy().batch(8, at::kFloat));
+  for (const auto& cuts : all_cuts()) {
+    expect_close(run(toy(), ir::DType::kF32, {.cuts = cuts, .micro_batches = {3, 3, 2}}), expected, 1e-5);
+  }
+}
+
+TEST_P(Engine, CutsDoNotChangeABit) {
+  for (const bool early : {false, true}) {
+    const PlanSpec uncut = {.micro_batches = {3, 3, 2}, .early_backward = early};
+    const Numbers expected = run(toy(), ir::DType::kF32, uncut);
+    for (const auto& cuts : all_cuts()) {
+      PlanSpec cut = uncut;
+      cut.cuts = cuts;
+      SCOPED_TRACE(::testing::Message() << cuts.size() + 1 << " stages, early backward " << early);
+      expect_same_bits(run(toy(), ir::DType::kF32, cut), expected);
+    }
+  }
+}
+
+TEST_P(Engine, RecomputeDoesNotChangeABitAndHoldsLess) {
+  for (const auto& cuts : all_cuts()) {
+    PlanSpec spec = {.cuts = cuts, .micro_batches = {4, 4, 4}, .early_backward = false};
+    const Numbers kept = run(toy(), ir::DType::kF32, spec);
+    spec.recompute = true;
+    const Numbers recomputed = run(toy(), ir::DType::kF32, spec);
+    expect_same_bits(recomputed, kept);
+    EXPECT_LT(recomputed.peak_bytes, kept.peak_bytes);
+  }
+}
+
+TEST_P(Engine, RowsWithSplitBackwardGiveTheSameBits) {
+  PlanSpec spec = {.cuts = toy().cut2, .micro_batches = {3, 3, 2}};
+  const Numbers whole = run(toy(), ir::DType::kF32, spec);
+  spec.split_backward = true;
+  expect_same_bits(run(toy(), ir::DType::kF32, spec), whole);
+}
+
+TEST_P(Engine, ReplicasOfUnequalNumberEqualOneTape) {
+  const Numbers expected = reference(toy(), ir::DType::kF64, toy().batch(8, at::kDouble));
+  for (const auto& replicas : std::vector<std::vector<uint32_t>>{{1, 2}, {2, 1}, {2, 3}, {3, 2}, {4, 4}}) {
+    SCOPED_TRACE(::testing::PrintToString(replicas));
+    const PlanSpec spec = {.cuts = toy().cut2, .replicas = replicas, .micro_batches = {3, 3, 2}};
+    expect_close(run(toy(), ir::DType::kF64, spec), expected, 1e-12);
+  }
+}
+
+TEST_P(Engine, EvaluationKeepsNothingAndReturnsTheSameOutputs) {
+  const Batch batch = toy().batch(8, at::kDouble);
+  const ir::Plan plan = build_plan(toy().graph(ir::DType::kF64), {.cuts = toy().cut3, .micro_batches = {4, 4}});
+  const std::vector<double> denominators = {toy().denominator(batch)};
+  const Numbers trained = run_locally(plan, batch, denominators);
+  const Numbers evaluated = run_locally(plan, batch, denominators, {.training = false});
+  EXPECT_EQ(evaluated.loss, trained.loss);
+  EXPECT_TRUE(evaluated.outputs.begin()->second.equal(trained.outputs.begin()->second));
+  EXPECT_TRUE(evaluated.gradients.empty());
+  EXPECT_LT(evaluated.peak_bytes, trained.peak_bytes);
+}
+
+TEST_P(Engine, AStepForgetsTheStepBefore) {
+  const Batch batch = toy().batch(8, at::kDouble);
+  const ir::Plan plan = build_plan(toy().graph(ir::DType::kF64), {.cuts = toy().cut2, .micro_batches = {4, 4}});
+  const std::vector<double> denominators = {toy().denominator(batch)};
+  expect_same_bits(run_locally(plan, batch, denominators, {.steps = 3}), run_locally(plan, batch, denominators));
+}
+
+}  // namespace
+}  // namespace rannc::testing

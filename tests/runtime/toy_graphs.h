@@ -1,0 +1,20 @@
+/// Small graphs that hold what makes pipelines hard: skips, tied parameters, integer boundaries.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace rannc::testing {
+
+/// A linear layer's weights and other parameters are drawn from a fixed pseudo-random sequence.
+/// x f[batch, 6], target f[batch, 6]:
+///   a = relu(linear(x, w0, b0)); b = tanh(linear(a, w1, b1)); c = gelu(linear(b, w1, b2)) (w1 tied);
+///   d = c + a (skip); y = linear(d, w2, b3); loss = sum (y - target)^2 / elements
+/// Tasks: linear relu linear tanh linear gelu add linear mse_sum.
+ir::Graph skip_and_tie(ir::DType dtype);
+
+/// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers,
+/// argmax of an intermediate value that a later task gathers by (an integer boundary), logits by the transposed
+/// embedding (tied through a constant task), cross entropy over tokens that are not ignored.
+ir::Graph token_model(ir::DType dtype);
+
+}  // namespace rannc::testing
