@@ -2,6 +2,7 @@
 
 #include "ir/constant.h"
 #include "ir/op.h"
+#include "passes/sample_index.h"
 
 namespace rannc::passes {
 
@@ -101,6 +102,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
       i = 0;
       continue;
     }
+    RANNC_TRY(check_sample_index(graph, task));
     const auto outputs = graph.outputs(task);
     for (size_t k = 0; k < outputs.size(); ++k) outcome.changed = outcome.changed || !(before[k] == graph.type(outputs[k]));
     ++i;

@@ -1,0 +1,16 @@
+/// Whether indices into the axis of the samples are each sample's own number.
+#pragma once
+
+#include "ir/diagnostic.h"
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+/// For a task that gathers along the axis where its data has its samples (a padding mask fetched by
+/// `gather_nd(mask, [range(batch), positions])`, or flattened and fetched at sample * length + position): success where
+/// the indices are shown to pick each sample's own elements, by following them back to `range` through sums, products
+/// and rearrangements. An error at the task otherwise: run on a part of the mini-batch it would pick other samples.
+/// Success for every other task.
+Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
+
+}  // namespace rannc::passes
