@@ -1,4 +1,4 @@
-#include "op_cases.h"
+#include "tests/ir/ops/op_cases.h"
 
 namespace rannc::ir::testing {
 
