@@ -69,6 +69,17 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
   return bindings;
 }
 
+Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
+  Batch converted = batch;
+  for (const ValueId id : plan.graph.inputs()) {
+    const auto found = converted.find(std::string(plan.graph.value(id).name));
+    if (found == converted.end() || !ir::is_float(plan.graph.type(id).dtype)) continue;
+    const at::Tensor& tensor = to_tensor(found->second);
+    if (tensor.is_floating_point()) found->second = to_value(tensor.to(to_scalar_type(plan.graph.type(id).dtype)));
+  }
+  return converted;
+}
+
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch) {
   using Denominator = ir::LossTerm::Denominator;
   if (term.denominator == Denominator::kOne) return 1.0;

@@ -53,7 +53,7 @@ Result<void> run_once(Program& program, const At& at, const Values& inputs, cons
   const double forward_ns = elapsed_ns(start);
   if (at.training) runs.held = saved->bytes();
   start = Clock::now();
-  if (at.training) RANNC_ASSIGN(const Values ignored, program.backward_input(at, saved, gradients, pending));
+  if (at.training) RANNC_TRY(program.backward_input(at, saved, gradients, pending));
   const double backward_ns = at.training ? elapsed_ns(start) : 0;
   if (!counted) return {};
   runs.forward.push_back(forward_ns);

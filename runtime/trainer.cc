@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "ir/verify.h"
 #include "runtime/checkpoint.h"
 #include "runtime/engine_autograd.h"
 #include "runtime/internal/device_thread.h"
@@ -21,7 +22,7 @@ enum class Mode { kTrain, kAccumulate, kEvaluate };
 // One device of the plan that runs in this process.
 struct Device {
   DeviceId id;
-  std::unique_ptr<Transport> transport;
+  std::shared_ptr<Transport> transport;
   std::vector<std::unique_ptr<Program>> programs;          // by stage; null: elsewhere
   std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
   std::unique_ptr<Executor> executor;
@@ -42,8 +43,9 @@ class Trainer::Impl {
   Impl(Bundle opened, const TrainerOptions& options)
       : options_(options), bundle_(std::move(opened)), pipeline_(make_pipeline(bundle_.plan)) {}
 
-  Result<void> add_device(std::unique_ptr<Transport> transport);
+  Result<void> add_device(std::shared_ptr<Transport> transport);
   void finish_devices();
+  Result<void> reschedule(ir::Plan plan);
 
   /// A worker that fails, if only over its batch, ends the run: the others wait for it.
   Result<StepResult> run(Mode mode, const Batch& batch) {
@@ -56,12 +58,16 @@ class Trainer::Impl {
   Result<void> save(const std::string& folder, const std::string& data_state);
   Result<std::string> load(const std::string& folder);
 
-  const Bundle& bundle() const { return bundle_; }
+  const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
   const std::vector<std::string>& needed_inputs() const { return needed_; }
 
  private:
-  const ir::Plan& plan() const { return bundle_.plan; }
+  std::unique_ptr<Executor> make_executor(Device& device) {
+    std::vector<Program*> programs;
+    for (const auto& program : device.programs) programs.push_back(program.get());
+    return std::make_unique<Executor>(pipeline_, device.id, std::move(programs), *device.transport, options_.observer);
+  }
   bool whole() const { return devices_.size() == plan().devices.size(); }
   Result<StepResult> attempt(Mode mode, const Batch& batch);
   Result<StepInput> prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const;
@@ -87,24 +93,34 @@ class Trainer::Impl {
   std::optional<Diagnostic> failure_;
 };
 
-Result<void> Trainer::Impl::add_device(std::unique_ptr<Transport> transport) {
+Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   auto device = std::make_unique<Device>();
   device->id = transport->device();
   device->transport = std::move(transport);
   device->programs.resize(plan().stages.size());
   device->optimizers.resize(plan().stages.size());
-  std::vector<Program*> programs(plan().stages.size());
   for (size_t s = 0; s < plan().stages.size(); ++s) {
     const auto& homes = plan().stages[s].devices;
     if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
     RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s)));
-    programs[s] = device->programs[s].get();
-    if (plan().training) device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *programs[s]);
+    if (plan().training) device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
   }
-  device->executor =
-      std::make_unique<Executor>(pipeline_, device->id, std::move(programs), *device->transport, options_.observer);
+  device->executor = make_executor(*device);
   device->thread = std::make_unique<DeviceThread>();
   devices_.push_back(std::move(device));
+  return {};
+}
+
+Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
+  const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) { return a.tasks == b.tasks && a.devices == b.devices; };
+  if (!ir::equal(changed.graph, plan().graph) ||
+      !std::equal(changed.stages.begin(), changed.stages.end(), plan().stages.begin(), plan().stages.end(), same_cut)) {
+    return error("another schedule must keep the graph, the stages and their devices");
+  }
+  RANNC_TRY(ir::as_result(ir::verify(changed)));
+  bundle_.plan = std::move(changed);
+  pipeline_ = make_pipeline(bundle_.plan);
+  for (const auto& device : devices_) device->executor = make_executor(*device);
   return {};
 }
 
@@ -396,14 +412,14 @@ Trainer::~Trainer() = default;
 Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
   auto impl = std::make_unique<Impl>(std::move(opened), options);
-  auto transports = make_local_transports(static_cast<uint32_t>(impl->bundle().plan.devices.size()), options.timeout);
+  auto transports = make_local_transports(static_cast<uint32_t>(impl->plan().devices.size()), options.timeout);
   for (auto& transport : transports) RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }
 
 Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle, const TrainerOptions& options,
-                                                      std::unique_ptr<Transport> transport) {
+                                                      std::shared_ptr<Transport> transport) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
   if (transport->device().index() >= opened.plan.devices.size()) {
     return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(), opened.plan.devices.size()));
@@ -414,7 +430,8 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }
 
-const Bundle& Trainer::bundle() const { return impl_->bundle(); }
+const ir::Plan& Trainer::plan() const { return impl_->plan(); }
+Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::move(plan)); }
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }

@@ -36,14 +36,17 @@ class Trainer {
   static Result<std::unique_ptr<Trainer>> open(const std::string& bundle, const TrainerOptions& options);
   /// Runs one device of the plan, the one of `transport`; the others are other processes.
   static Result<std::unique_ptr<Trainer>> open_worker(const std::string& bundle, const TrainerOptions& options,
-                                                      std::unique_ptr<Transport> transport);
+                                                      std::shared_ptr<Transport> transport);
   ~Trainer();
 
-  const Bundle& bundle() const;
-  const ir::Plan& plan() const { return bundle().plan; }
+  const ir::Plan& plan() const;
   uint64_t steps_done() const;
   /// Inputs that the stages of this process read, and labels of its losses: what `step` needs of a batch.
   const std::vector<std::string>& needed_inputs() const;
+
+  /// Goes on under another schedule of the same cut: micro-batches, schedule, recompute and predictions may differ;
+  /// graph, stages' tasks and devices may not. In a run of several processes all call it with the same plan.
+  Result<void> reschedule(ir::Plan plan);
 
   /// Forward, backward and optimizer.
   Result<StepResult> step(const Batch& batch);

@@ -14,6 +14,7 @@
 #include "partition/cost/profile_database.h"
 #include "runtime/bundle.h"
 #include "tools/measure.h"
+#include "tools/units.h"
 
 namespace rannc::tools {
 
@@ -94,11 +95,6 @@ uint32_t optimizer_states(const CompileOptions& options) {
   return 2;
 }
 
-std::string amount(double bytes) {
-  if (bytes >= 1 << 30) return fmt::format("{:.2f} GiB", bytes / (1 << 30));
-  return fmt::format("{:.1f} MiB", bytes / (1 << 20));
-}
-
 }  // namespace
 
 Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag) {
@@ -173,7 +169,7 @@ Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const 
   const auto& infeasible = std::get<partition::Infeasible>(outcome);
   Diagnostic failure = error("there is no plan: " + infeasible.reason);
   if (infeasible.missing_bytes > 0) {
-    failure = std::move(failure).note(fmt::format("the best that was found misses the memory limit by {}", amount(infeasible.missing_bytes)));
+    failure = std::move(failure).note(fmt::format("the best that was found misses the memory limit by {}", bytes(infeasible.missing_bytes)));
   }
   if (!infeasible.help.empty()) failure = std::move(failure).note("what would help: " + infeasible.help);
   return failure;

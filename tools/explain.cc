@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "tools/units.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -40,18 +42,6 @@ double received_bytes(const ir::Plan& plan, size_t stage) {
 }
 
 }  // namespace
-
-std::string duration(double ns) {
-  if (ns >= 1e9) return fmt::format("{:.2f} s", ns / 1e9);
-  if (ns >= 1e6) return fmt::format("{:.2f} ms", ns / 1e6);
-  return fmt::format("{:.1f} us", ns / 1e3);
-}
-
-std::string bytes(double count) {
-  if (count >= 1 << 30) return fmt::format("{:.2f} GiB", count / (1 << 30));
-  if (count >= 1 << 20) return fmt::format("{:.1f} MiB", count / (1 << 20));
-  return fmt::format("{:.1f} KiB", count / 1024);
-}
 
 std::string print_blocks(const PlannedModel& planned) {
   const auto& metrics = planned.blocks.metrics;

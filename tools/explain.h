@@ -17,8 +17,4 @@ nlohmann::json summary_json(const partition::PlannedModel& planned);
 /// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
 std::string explain(const partition::PlannedModel& planned);
 
-/// `1.23 ms`, `4.5 s`; `12.3 MiB`.
-std::string duration(double ns);
-std::string bytes(double count);
-
 }  // namespace rannc::tools

@@ -83,8 +83,8 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
   spec.name = name;
   spec.warmup = stages.warm_up;
   for (size_t s = 0; s < stages.stages.size(); ++s) {
-    spec.limits.forward.push_back(stages.stages[s].forward_ns);
-    spec.limits.backward.push_back(stages.stages[s].backward_ns);
+    spec.times.forward.push_back(stages.stages[s].forward_ns);
+    spec.times.backward.push_back(stages.stages[s].backward_ns);
     if (s == 0) continue;
     const DeviceId from = stages.stages[s - 1].devices.front(), to = stages.stages[s].devices.front();
     double bytes = 0;
@@ -92,7 +92,7 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
       if (route.to.index() != s) continue;
       bytes += static_cast<double>(route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
     }
-    spec.limits.hop.push_back(from == to ? 0 : cluster.link(from, to).transfer_ns(bytes));
+    spec.times.hop.push_back(from == to ? 0 : cluster.link(from, to).transfer_ns(bytes));
   }
   return spec;
 }
@@ -146,20 +146,43 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
   return plan;
 }
 
-ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
+Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
+  ir::Plan changed;
+  changed.graph = plan.graph.clone();
+  changed.atoms = plan.atoms;
+  changed.block_of = plan.block_of;
+  changed.stages = plan.stages;
+  for (ir::Stage& stage : changed.stages) stage.recompute = change.recompute;
+  changed.routes = plan.routes;
+  changed.shared = plan.shared;
+  changed.devices = plan.devices;
+  changed.mini_batch = plan.mini_batch;
+  changed.optimizer_states = plan.optimizer_states;
+  changed.training = plan.training;
+  changed.micro_batches = ir::split_mini_batch(plan.mini_batch, change.micro_batches);
+  changed.planner = plan.planner;
+  changed.seed = plan.seed;
+  changed.model_digest = plan.model_digest;
+  changed.cluster_digest = plan.cluster_digest;
+  changed.predictions.resize(plan.devices.size());
+  const ir::PipelineShape shape = ir::pipeline_shape(changed);
+  ScheduleSpec spec;
+  spec.name = change.schedule;
+  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
+  RANNC_ASSIGN(changed.schedule, ir::lower_schedule(shape, rows));
+  return changed;
+}
+
+ScheduleCosts compute_costs(const ir::Plan& plan) {
   ScheduleCosts costs;
   std::vector<uint32_t> distinct;  // micro-batch sizes, larger first
   for (const uint32_t samples : plan.micro_batches) {
     if (distinct.empty() || distinct.back() != samples) distinct.push_back(samples);
     costs.size_class.push_back(static_cast<uint32_t>(distinct.size() - 1));
   }
-  std::vector<DeviceId> in_cluster;
-  for (const ir::PlanDevice& device : plan.devices) in_cluster.push_back(device_named(cluster, device.name));
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::vector<ComputeTimes> times;
-    const auto& homes = plan.stages[s].devices;
-    const auto replicas = static_cast<uint32_t>(homes.size());
+    const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
     for (const uint32_t samples : distinct) {
       const uint32_t share = (samples + replicas - 1) / replicas;
       ComputeTimes entry;
@@ -171,12 +194,22 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
       times.push_back(entry);
     }
     costs.compute.push_back(std::move(times));
+  }
+  return costs;
+}
+
+ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
+  ScheduleCosts costs = compute_costs(plan);
+  std::vector<DeviceId> in_cluster;
+  for (const ir::PlanDevice& device : plan.devices) in_cluster.push_back(device_named(cluster, device.name));
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
     const double bytes = static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
     std::vector<DeviceId> members;
-    for (const DeviceId home : homes) members.push_back(in_cluster[home.index()]);
+    for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
     std::sort(members.begin(), members.end());
-    const double n = replicas;
-    costs.all_reduce.push_back(replicas > 1 ? cluster.slowest_link(members).transfer_ns(2 * (n - 1) / n * bytes) : 0);
+    const double n = static_cast<double>(members.size());
+    costs.all_reduce.push_back(n > 1 ? cluster.slowest_link(members).transfer_ns(2 * (n - 1) / n * bytes) : 0);
     const DeviceKind& kind = cluster.kind_of(members.front());
     // Reads and writes parameter and states, reads the gradient.
     costs.step.push_back(bytes * (3 + 2 * plan.optimizer_states) * 1e9 / kind.bytes_per_second);

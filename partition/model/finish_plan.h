@@ -29,6 +29,19 @@ struct PlanFacts {
 Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector<uint32_t>& block_of_atom,
                              const StagePlan& stages, const PlanFacts& facts);
 
+/// What may change in a plan without another cut.
+struct Reschedule {
+  uint32_t micro_batches = 1;
+  std::string schedule = "1f1b";
+  bool recompute = false;  ///< of every stage
+};
+/// The plan under another schedule: micro-batches, rows, recompute; predictions are dropped, as its prices are for other
+/// sizes.
+Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
+
+/// Times of the stages alone, from a plan's own `stage_times`: all that is known where the cluster is not at hand.
+ScheduleCosts compute_costs(const ir::Plan& plan);
+
 /// Durations of a plan's actions: stages at its `stage_times`, links of its devices in the cluster.
 ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster);
 

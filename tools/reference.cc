@@ -1,0 +1,303 @@
+#include "tools/reference.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "runtime/safetensors.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// fp64: 1e-10 of the tensor, but no less than 1e-18 of all gradients: some are zero in theory and noise in practice.
+constexpr double kFp64 = 1e-10, kFp64Floor = 1e-8;
+// fp32: twice what fp32 itself is off, and 1e-6 of the tensor, or of a thousandth of all gradients.
+constexpr double kFp32Scale = 2, kFp32 = 1e-6, kFp32Floor = 1e-3;
+
+Result<std::vector<double>> read_numbers(const runtime::SafetensorsFile& file, const runtime::SafetensorsFile::Entry& entry) {
+  RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
+  std::vector<double> numbers;
+  const auto convert = [&]<class T>(T) {
+    numbers.reserve(bytes.size() / sizeof(T));
+    for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
+      T value;
+      std::memcpy(&value, bytes.data() + at, sizeof(T));
+      numbers.push_back(static_cast<double>(value));
+    }
+  };
+  switch (entry.spec.dtype) {
+    case ir::DType::kF64: convert(double{}); break;
+    case ir::DType::kF32: convert(float{}); break;
+    case ir::DType::kI64: convert(int64_t{}); break;
+    case ir::DType::kI32: convert(int32_t{}); break;
+    default: return error({file.path(), 0, 0, entry.name}, "a reference number has type " + std::string(ir::str(entry.spec.dtype)));
+  }
+  return numbers;
+}
+
+// `grad.file64.at64/name` -> kind `grad`, tag `file64`, part `at64`, name.
+struct Key {
+  std::string kind, tag, part, name;
+};
+
+std::optional<Key> parse_key(const std::string& text) {
+  const size_t slash = text.find('/');
+  const std::string head = text.substr(0, slash);
+  const size_t first = head.find('.');
+  if (first == std::string::npos) return std::nullopt;
+  const size_t second = head.find('.', first + 1);
+  Key key;
+  key.kind = head.substr(0, first);
+  key.tag = head.substr(first + 1, second == std::string::npos ? std::string::npos : second - first - 1);
+  if (second != std::string::npos) key.part = head.substr(second + 1);
+  if (slash != std::string::npos) key.name = text.substr(slash + 1);
+  return key;
+}
+
+Result<void> read_references(CheckFolder& folder) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open((fs::path(folder.path) / "reference.safetensors").string()));
+  for (const auto& entry : file.entries()) {
+    const auto key = parse_key(entry.name);
+    if (!key || (!key->part.empty() && key->part != "norm" && key->part != "at64")) continue;
+    RANNC_ASSIGN(std::vector<double> numbers, read_numbers(file, entry));
+    if (key->kind == "loss" && numbers.size() == 1) folder.losses[key->tag] = numbers[0];
+    if (key->kind != "out" && key->kind != "grad") continue;
+    ReferenceTensor& tensor = (key->kind == "out" ? folder.outputs : folder.gradients)[key->tag][key->name];
+    if (key->part == "norm") {
+      if (numbers.size() != 1) return error({file.path(), 0, 0, entry.name}, "a norm is one number");
+      tensor.norm = numbers[0];
+    } else {
+      tensor.values = std::move(numbers);
+    }
+  }
+  return {};
+}
+
+Result<std::string> loss_term(const json& term, const std::string& path) {
+  const std::string kind = term.value("kind", "");
+  std::string text = kind;
+  if (kind != "cross_entropy" && kind != "mse" && kind != "in_graph") {
+    return error({path, 0, 0, "loss"}, fmt::format("has kind '{}'; expected cross_entropy, mse or in_graph", kind));
+  }
+  std::vector<std::string> options;
+  if (term.contains("output")) options.push_back("output=" + term["output"].get<std::string>());
+  if (term.contains("labels") && kind != "in_graph") options.push_back("labels=" + term["labels"].get<std::string>());
+  if (term.contains("class_axis")) options.push_back(fmt::format("axis={}", term["class_axis"].get<int64_t>()));
+  if (term.contains("ignore_index") && !term["ignore_index"].is_null()) options.push_back(fmt::format("ignore_index={}", term["ignore_index"].get<int64_t>()));
+  if (term.contains("weight")) options.push_back(fmt::format("weight={}", term["weight"].get<double>()));
+  std::string list;
+  for (const std::string& option : options) list += (list.empty() ? "" : ",") + option;
+  return list.empty() ? text : text + "(" + list + ")";
+}
+
+void collect_names(const json& card, const char* field, std::set<std::string>& into) {
+  if (!card.contains(field)) return;
+  const json& entry = card[field];
+  if (entry.is_object()) {
+    for (const auto& [name, value] : entry.items()) into.insert(name);
+  } else if (entry.is_array()) {
+    for (const auto& name : entry) {
+      if (name.is_string()) into.insert(name.get<std::string>());
+    }
+  }
+}
+
+Result<void> read_card(CheckFolder& folder) {
+  const std::string path = (fs::path(folder.path) / "card.json").string();
+  std::ifstream file(path);
+  if (!file) return error({path, 0, 0, {}}, "cannot be opened");
+  try {
+    const json card = json::parse(file);
+    if (card.contains("loss") && card["loss"].is_array()) {
+      for (const json& term : card["loss"]) {
+        RANNC_ASSIGN(const std::string text, loss_term(term, path));
+        folder.loss += (folder.loss.empty() ? "" : "+") + text;
+      }
+    }
+    collect_names(card, "float_initializers_that_are_constants", folder.constants);
+    collect_names(card, "float_initializers_that_are_buffers", folder.constants);
+  } catch (const json::exception& failure) {
+    return error({path, 0, 0, {}}, failure.what());
+  }
+  return {};
+}
+
+Result<void> read_sample_count(CheckFolder& folder) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder.batch));
+  for (const auto& entry : file.entries()) {
+    if (!entry.name.starts_with("x/") || entry.spec.shape.empty()) continue;
+    folder.samples = static_cast<uint32_t>(std::clamp<int64_t>(entry.spec.shape[0], 0, 1 << 24));
+    return {};
+  }
+  return error({folder.batch, 0, 0, {}}, "has no tensor x/<graph input>");
+}
+
+double norm(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double value : values) sum += value * value;
+  return std::sqrt(sum);
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
+  return std::sqrt(sum);
+}
+
+// The entries that the reference keeps of a tensor of ours; nothing where the sizes do not fit.
+std::optional<std::vector<double>> kept_entries(const std::vector<double>& own, const ReferenceTensor& reference) {
+  if (reference.whole()) return own.size() == reference.values.size() ? std::optional(own) : std::nullopt;
+  const size_t kept = std::min<size_t>(64, own.size());
+  if (reference.values.size() != kept) return std::nullopt;
+  std::vector<double> entries;
+  for (size_t i = 0; i < kept; ++i) entries.push_back(own[i * own.size() / kept]);
+  return entries;
+}
+
+/// Judges the tensors of one kind against one tag.
+class Judge {
+ public:
+  Judge(const CheckFolder& folder, bool fp64, CheckResult& result) : folder_(folder), fp64_(fp64), result_(result) {}
+
+  void gradient(const std::string& name, const std::vector<double>& own, const ReferenceTensor& reference) {
+    const double all = all_gradients();
+    const double floor = fp64_ ? kFp64Floor * all : kFp32Floor * all;
+    tensor("gradient of " + name, own, reference, floor, find(folder_.gradients, "f32", name), result_.gradients);
+    ++result_.compared_gradients;
+  }
+  void output(const std::string& name, const std::vector<double>& own, const ReferenceTensor& reference) {
+    tensor("output " + name, own, reference, 0, find(folder_.outputs, "f32", name), result_.outputs);
+  }
+  void loss(double own, double reference) {
+    ReferenceTensor as_tensor{{reference}, std::nullopt};
+    const auto single = folder_.losses.find("f32");
+    const ReferenceTensor f32{{single == folder_.losses.end() ? reference : single->second}, std::nullopt};
+    tensor("loss", {own}, as_tensor, 0, &f32, result_.loss);
+  }
+
+ private:
+  static const ReferenceTensor* find(const std::map<Tag, std::map<std::string, ReferenceTensor>>& all, const Tag& tag, const std::string& name) {
+    const auto of_tag = all.find(tag);
+    if (of_tag == all.end()) return nullptr;
+    const auto found = of_tag->second.find(name);
+    return found == of_tag->second.end() ? nullptr : &found->second;
+  }
+
+  double all_gradients() {
+    if (all_gradients_) return *all_gradients_;
+    double sum = 0;
+    const auto tag = folder_.gradients.find(fp64_ ? "file64" : "f64");
+    if (tag != folder_.gradients.end()) {
+      for (const auto& [name, reference] : tag->second) {
+        if (folder_.constants.contains(name)) continue;
+        const double size = reference.norm.value_or(norm(reference.values));
+        sum += size * size;
+      }
+    }
+    all_gradients_ = std::sqrt(sum);
+    return *all_gradients_;
+  }
+
+  void tensor(const std::string& what, const std::vector<double>& own, const ReferenceTensor& reference, double floor,
+              const ReferenceTensor* single, WorstError& worst) {
+    const auto entries = kept_entries(own, reference);
+    if (!entries) {
+      result_.failures.push_back(fmt::format("{}: has {} entries, the reference has {}", what, own.size(), reference.values.size()));
+      return;
+    }
+    const double size = norm(reference.values);
+    judge(what, distance(*entries, reference.values), size, floor, single ? distance(single->values, reference.values) : 0, worst);
+    if (!reference.norm) return;
+    const double single_norm = single && single->norm ? std::abs(*single->norm - *reference.norm) : 0;
+    judge(what + " (norm)", std::abs(norm(own) - *reference.norm), *reference.norm, floor, single_norm, worst);
+  }
+
+  void judge(const std::string& what, double off, double size, double floor, double single_off, WorstError& worst) {
+    const double scale = std::max({size, floor, 1e-300});
+    const double limit = fp64_ ? kFp64 * scale : kFp32Scale * single_off + kFp32 * scale;
+    const double part = std::isfinite(off) ? off / limit : std::numeric_limits<double>::infinity();
+    if (!(part <= worst.of_limit) || worst.at.empty()) worst = {off / scale, part, what};
+    if (!(part <= 1)) result_.failures.push_back(fmt::format("{}: off by {:.3g} of {:.3g}, allowed {:.3g}", what, off, size, limit));
+  }
+
+  const CheckFolder& folder_;
+  bool fp64_;
+  CheckResult& result_;
+  std::optional<double> all_gradients_;
+};
+
+}  // namespace
+
+Result<CheckFolder> read_check_folder(const std::string& path) {
+  CheckFolder folder;
+  folder.path = path;
+  folder.model = (fs::path(path) / "model.onnx").string();
+  folder.batch = (fs::path(path) / "batch.safetensors").string();
+  if (!fs::exists(folder.model)) return error({folder.model, 0, 0, {}}, "there is no such file: a folder to check holds model.onnx, batch.safetensors, reference.safetensors and card.json");
+  RANNC_TRY(read_card(folder));
+  RANNC_TRY(read_sample_count(folder));
+  RANNC_TRY(read_references(folder));
+  if (folder.gradients.empty()) folder.loss.clear();
+  return folder;
+}
+
+void CheckResult::merge(const CheckResult& other) {
+  const auto worse = [](WorstError& own, const WorstError& theirs) {
+    if (own.at.empty() || theirs.of_limit > own.of_limit) own = theirs.at.empty() ? own : theirs;
+  };
+  worse(outputs, other.outputs);
+  worse(loss, other.loss);
+  worse(gradients, other.gradients);
+  compared_gradients += other.compared_gradients;
+  failures.insert(failures.end(), other.failures.begin(), other.failures.end());
+}
+
+std::set<std::string> expected_gradients(const CheckFolder& folder, bool fp64) {
+  std::set<std::string> names;
+  const auto tag = folder.gradients.find(fp64 ? "file64" : "f64");
+  if (tag == folder.gradients.end()) return names;
+  for (const auto& [name, reference] : tag->second) {
+    if (!folder.constants.contains(name)) names.insert(name);
+  }
+  return names;
+}
+
+CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64, bool complete) {
+  CheckResult result;
+  Judge judge(folder, fp64, result);
+  const Tag tag = fp64 ? "file64" : "f64";
+  const auto outputs = folder.outputs.find(tag);
+  for (const auto& [name, values] : own.outputs) {
+    if (outputs == folder.outputs.end() || !outputs->second.contains(name)) continue;  // graph outputs that nobody named
+    judge.output(name, values, outputs->second.at(name));
+  }
+  if (complete && outputs != folder.outputs.end()) {
+    for (const auto& [name, reference] : outputs->second) {
+      if (!own.outputs.contains(name)) result.failures.push_back("output " + name + ": the model has none of that name");
+    }
+  }
+  if (own.loss && folder.losses.contains(tag)) judge.loss(*own.loss, folder.losses.at(tag));
+  const auto gradients = folder.gradients.find(tag);
+  for (const auto& [name, values] : own.gradients) {
+    const bool known = gradients != folder.gradients.end() && gradients->second.contains(name);
+    if (known) judge.gradient(name, values, gradients->second.at(name));
+    if (!known && values.size() > 1) result.failures.push_back("gradient of " + name + ": the reference has none");
+  }
+  if (complete) {
+    for (const std::string& name : expected_gradients(folder, fp64)) {
+      if (!own.gradients.contains(name)) result.failures.push_back("gradient of " + name + ": we have none");
+    }
+  }
+  return result;
+}
+
+}  // namespace rannc::tools
