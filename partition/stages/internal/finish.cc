@@ -23,6 +23,8 @@ bool coverable(const std::vector<CoverFinder*>& finders, StageCount count, std::
 
 std::string in_gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
 
+}  // namespace
+
 std::string bottleneck_of(const StagePlan& plan) {
   size_t worst = 0;
   double total = 0;
@@ -37,8 +39,6 @@ std::string bottleneck_of(const StagePlan& plan) {
                      worst, stage.first, stage.end - 1, stage.devices.size(), (stage.forward_ns + stage.backward_ns) / 1e6,
                      mean > 0 ? (stage.forward_ns + stage.backward_ns) / mean : 1.0);
 }
-
-}  // namespace
 
 StageCount stage_count(const StageProblem& problem) {
   StageCount count{1, std::min(problem.blocks, problem.cluster.size())};

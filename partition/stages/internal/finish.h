@@ -18,6 +18,9 @@ StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, con
 /// Why none of the finders has a cover: the memory that would suffice, or that no memory would.
 Infeasible explain_infeasible(const StageProblem& problem, const std::vector<CoverFinder*>& finders, StageCount count);
 
+/// Names the slowest stage in a sentence.
+std::string bottleneck_of(const StagePlan& plan);
+
 /// Ring all-reduce of the stage's gradients over its devices.
 double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices);
 
