@@ -2,7 +2,7 @@
 
 #include "ir/constant.h"
 #include "ir/op.h"
-#include "passes/sample_index.h"
+#include "passes/sample_rules.h"
 
 namespace rannc::passes {
 
@@ -103,6 +103,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
       continue;
     }
     RANNC_TRY(check_sample_index(graph, task));
+    RANNC_TRY(check_no_sum_over_samples(graph, task));
     const auto outputs = graph.outputs(task);
     for (size_t k = 0; k < outputs.size(); ++k) outcome.changed = outcome.changed || !(before[k] == graph.type(outputs[k]));
     ++i;

@@ -24,12 +24,12 @@ std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
   return mod(a, b);
 }
 std::optional<Dim> larger(const Dim& a, const Dim& b) {
-  const auto s = sign(a - b);
-  return s ? (*s >= 0 ? a : b) : max(a, b);
+  if (never_negative(a - b)) return a;
+  return never_positive(a - b) ? b : max(a, b);
 }
 std::optional<Dim> smaller(const Dim& a, const Dim& b) {
-  const auto s = sign(a - b);
-  return s ? (*s <= 0 ? a : b) : min(a, b);
+  if (never_positive(a - b)) return a;
+  return never_negative(a - b) ? b : min(a, b);
 }
 std::optional<Dim> power(const Dim& a, const Dim& b) {
   if (!b.is_constant() || b.constant() < 0 || b.constant() > 16) return std::nullopt;
@@ -51,6 +51,8 @@ std::optional<Dim> compare(const Dim& a, const Dim& b) {
   const Dim difference = a - b;
   const auto s = sign(difference);
   if (s) return Dim(*s < 0 ? kLess : *s == 0 ? kEqual : kGreater);
+  if (kLess == kEqual && never_positive(difference)) return Dim(kLess);
+  if (kGreater == kEqual && never_negative(difference)) return Dim(kGreater);
   return std::nullopt;
 }
 

@@ -15,14 +15,17 @@ Result<std::vector<int64_t>> reduced_axes(const Attributes& attributes, size_t r
   return all;
 }
 
-// The operand's type with `axes` (sorted) folded away.
+// The operand's type with `axes` (sorted) folded away. A sum or mean over the samples has none: a loss may contain one
+// until open-loss has taken it apart; infer-shapes refuses what is left.
 ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& axes, bool keepdim) {
   const Shape& from = *call.in(0).shape;
   Shape to;
   BatchLayout layout = call.in(0).batch;
   for (size_t i = 0; i < from.size(); ++i) {
     const bool folded = std::binary_search(axes.begin(), axes.end(), static_cast<int64_t>(i));
-    if (static_cast<int32_t>(i) == call.in(0).batch.axis) layout.axis = static_cast<int32_t>(to.size());
+    const bool samples = static_cast<int32_t>(i) == call.in(0).batch.axis;
+    if (samples) layout.axis = static_cast<int32_t>(to.size());
+    if (samples && folded) layout = {};
     if (!folded) to.push_back(from[i]);
     if (folded && keepdim) to.push_back(1);
   }
@@ -50,7 +53,10 @@ std::optional<Contents> folded(const OpCall& call) {
 Result<Types> infer_reduce(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, from.size()));
-  for (const int64_t axis : axes) RANNC_TRY(keep_samples_apart(call, 0, axis));
+  const bool additive = short_name(call.op) == "sum" || short_name(call.op) == "mean";
+  for (const int64_t axis : axes) {
+    if (!additive) RANNC_TRY(keep_samples_apart(call, 0, axis));
+  }
   if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
   const bool mean = short_name(call.op) == "mean";
   if (mean && !is_float(call.in(0).dtype)) return error("mean of integers");

@@ -68,19 +68,40 @@ int sign_of(int64_t value) { return value > 0 ? 1 : value < 0 ? -1 : 0; }
 
 }  // namespace
 
+namespace {
+
+// Whether `holds` is true of the signs at all probes.
+template <class F>
+bool at_every_probe(const Dim& dim, F&& holds) {
+  if (dim.is_constant()) return holds(sign_of(dim.constant()));
+  std::set<std::string> symbols;
+  dim.collect_symbols(symbols);
+  for (const Bindings& probe : probes(symbols)) {
+    const auto value = dim.evaluate(probe);
+    if (!value || !holds(sign_of(*value))) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::optional<int> sign(const Dim& dim) {
   if (dim.is_constant()) return sign_of(dim.constant());
   if (dim.is_symbol()) return 1;
-  std::set<std::string> symbols;
-  dim.collect_symbols(symbols);
   std::optional<int> common;
-  for (const Bindings& probe : probes(symbols)) {
-    const auto value = dim.evaluate(probe);
-    if (!value) return std::nullopt;
-    if (common && *common != sign_of(*value)) return std::nullopt;
-    common = sign_of(*value);
-  }
-  return common;
+  const bool same = at_every_probe(dim, [&](int found) {
+    if (!common) common = found;
+    return *common == found;
+  });
+  return same ? common : std::nullopt;
+}
+
+bool never_positive(const Dim& dim) {
+  return at_every_probe(dim, [](int found) { return found <= 0; });
+}
+
+bool never_negative(const Dim& dim) {
+  return at_every_probe(dim, [](int found) { return found >= 0; });
 }
 
 std::optional<bool> equal_sizes(const Dim& a, const Dim& b) {
@@ -90,6 +111,26 @@ std::optional<bool> equal_sizes(const Dim& a, const Dim& b) {
   if (!difference) return std::nullopt;
   return *difference == 0;
 }
+
+namespace {
+
+bool computed(const Dim& dim) { return dim.str().find('(') != std::string::npos; }
+
+// Two sizes of which one is computed, equal while all symbols are small.
+bool may_be_equal(const Dim& a, const Dim& b) {
+  if (a.is_constant() || b.is_constant() || computed(a) == computed(b)) return false;
+  const Dim difference = a - b;
+  std::set<std::string> symbols;
+  difference.collect_symbols(symbols);
+  for (const int64_t size : {1, 2, 3}) {
+    Bindings small;
+    for (const std::string& symbol : symbols) small[symbol] = size;
+    if (difference.evaluate(small) != 0) return false;
+  }
+  return true;
+}
+
+}  // namespace
 
 Result<Shape> broadcast(const Shape& a, const Shape& b) {
   if (a == b) return a;
@@ -103,6 +144,8 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
     if (y == Dim(1) || x == y) continue;
     if (x == Dim(1)) {
       out[i + offset] = y;
+    } else if (may_be_equal(x, y)) {
+      out[i + offset] = computed(x) ? y : x;
     } else {
       return error("shapes " + str(a) + " and " + str(b) + " do not broadcast: " + x.str() + " against " + y.str());
     }

@@ -104,11 +104,10 @@ Dim clamp_bound(const Dim& bound, const Dim& extent, const Dim& low, const Dim& 
   if (bound.is_constant() && bound.constant() <= -kFar) return low;
   const auto negative = sign(bound);
   if (negative && *negative < 0) at = bound + extent;
-  const auto below = sign(at - low), above = sign(at - high);
-  if (below && *below <= 0) return low;
-  if (above && *above >= 0) return high;
-  if (!below) at = max(at, low);
-  if (!above) at = min(at, high);
+  if (never_positive(at - low)) return low;
+  if (never_negative(at - high)) return high;
+  if (!never_negative(at - low)) at = max(at, low);
+  if (!never_positive(at - high)) at = min(at, high);
   return at;
 }
 
@@ -120,14 +119,12 @@ Result<Cut> cut_of(const Shape& from, int64_t axis, const Dim& start, const Dim&
   const Dim& extent = from[axis];
   if (by > 0) {
     const Dim first = clamp_bound(start, extent, 0, extent), last = clamp_bound(end, extent, 0, extent);
-    const auto empty = sign(last - first);
-    if (empty && *empty <= 0) return Cut{axis, first, 0, by};
+    if (never_positive(last - first)) return Cut{axis, first, 0, by};
     return Cut{axis, first, floor_div(last - first + Dim(by - 1), Dim(by)), by};
   }
   const Dim first = clamp_bound(start, extent, -1, extent - Dim(1));
   const Dim last = clamp_bound(end, extent, -1, extent - Dim(1));
-  const auto empty = sign(first - last);
-  if (empty && *empty <= 0) return Cut{axis, first, 0, by};
+  if (never_positive(first - last)) return Cut{axis, first, 0, by};
   return Cut{axis, first, floor_div(first - last + Dim(-by - 1), Dim(-by)), by};
 }
 

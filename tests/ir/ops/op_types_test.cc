@@ -167,6 +167,19 @@ TEST(ContentsRules, SizesAreAtLeastOne) {
   EXPECT_FALSE(type_of({"eq", {list("batch"), list("8")}}).contents);
 }
 
+TEST(ContentsRules, CutsOfSymbolicLength) {
+  const Attributes first = {{"axes", dims("1")}, {"starts", dims("0")}, {"ends", dims("1")}};
+  EXPECT_EQ(type_of({"slice", {f("batch,s")}, first}).shape, dims("batch,1"));
+  const Attributes rest = {{"axes", dims("1")}, {"starts", dims("1")}, {"ends", dims("9223372036854775807")}};
+  EXPECT_EQ(type_of({"slice", {f("batch,s")}, rest}).shape, dims("batch,s-1"));
+  const Attributes table = {{"axes", dims("0")}, {"starts", dims("0")}, {"ends", dims("s")}};
+  const ValueType cut = type_of({"slice", {f("40,8")}, table});
+  EXPECT_EQ(cut.shape, (Shape{min(Dim(40), Dim::symbol("s")), 8}));
+  Operand rows;
+  rows.type = cut;
+  EXPECT_EQ(type_of({"add", {rows, f("batch,s,8")}}).shape, dims("batch,s,8"));
+}
+
 TEST(ContentsRules, UnknownOperandsGiveNone) {
   EXPECT_FALSE(type_of({"add", {i("3", 0, 1), list("1,2,3")}}).contents);
   EXPECT_FALSE(type_of({"cast", {list("1,2")}, {{"dtype", DType::kF32}}}).contents);
@@ -224,8 +237,8 @@ TEST(OpErrors, NameWhatDoesNotFit) {
 
 TEST(OpErrors, MixingSamplesIsNamed) {
   const Bad cases[] = {
-      {{"sum", {f("batch,3")}}, "sum over axis 0 of [batch,3] would mix the samples"},
-      {{"mean", {f("batch,3")}, {{"axes", dims("0")}}}, "mean over axis 0"},
+      {{"amax", {f("batch,3")}}, "amax over axis 0 of [batch,3] would mix the samples"},
+      {{"prod", {f("batch,3")}, {{"axes", dims("0")}}}, "prod over axis 0"},
       {{"softmax", {f("3,batch")}, {{"axis", Dim(-1)}}}, "softmax over axis 1"},
       {{"cumsum", {f("batch,3")}, {{"axis", Dim(0)}}}, "cumsum over axis 0"},
       {{"argmax", {f("batch,3")}, {{"axis", Dim(0)}}}, "argmax over axis 0"},

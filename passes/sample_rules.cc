@@ -1,4 +1,4 @@
-#include "passes/sample_index.h"
+#include "passes/sample_rules.h"
 
 #include <algorithm>
 
@@ -165,6 +165,15 @@ Result<void> check_sample_index(const Graph& graph, TaskId task) {
                std::string(name) + " picks samples along axis " + std::to_string(data.batch.axis) + " of " +
                    ir::str(*data.shape) + " by %" + std::string(graph.value(in[1]).name) +
                    ", which is not shown to hold each sample's own number");
+}
+
+Result<void> check_no_sum_over_samples(const Graph& graph, TaskId task) {
+  const std::string_view name = graph.op(task).name;
+  if (name != "core.sum" && name != "core.mean") return {};
+  const ir::ValueType& from = graph.type(graph.inputs(task)[0]);
+  if (!from.batch.has_batch() || graph.type(graph.outputs(task)[0]).batch.has_batch()) return {};
+  return error(graph.location(task), std::string(name) + " over axis " + std::to_string(from.batch.axis) + " of " +
+                                         ir::str(*from.shape) + " would mix the samples of a micro-batch");
 }
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Whether indices into the axis of the samples are each sample's own number.
+/// Whether a task computes each sample from that sample alone, where its type rule cannot tell.
 #pragma once
 
 #include "ir/diagnostic.h"
@@ -12,5 +12,8 @@ namespace rannc::passes {
 /// and rearrangements. An error at the task otherwise: run on a part of the mini-batch it would pick other samples.
 /// Success for every other task.
 Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
+
+/// An error for a sum or mean over the samples: of a part of the mini-batch it is another number.
+Result<void> check_no_sum_over_samples(const ir::Graph& graph, TaskId task);
 
 }  // namespace rannc::passes
