@@ -3,7 +3,7 @@
 // Rules of `validate`:
 //   D1  every per-task array has one entry per task, every per-value array one per value
 //   D2  every id names a task or value of the graph
-//   D3  times and costs are finite and >= 0, and so is their sum
+//   D3  times and costs are finite and >= 0, and so is their sum; the sum of all bytes fits 64 bits
 //   D4  a value's readers are distinct and ascending
 //   D5  the graph is acyclic (a value read by its own producer is the smallest cycle)
 #include "partition/dag.h"
@@ -46,29 +46,31 @@ Result<void> check_sizes(const Dag& dag) {
   return {};
 }
 
+Diagnostic unpriced(double cost, const char* what, const std::string& who) {
+  std::ostringstream out;
+  out << what << " of " << who << " is " << cost << "; a finite number >= 0 is allowed";
+  return broken("D3", out.str());
+}
+
 Result<void> check_costs(const Dag& dag) {
   double total = 0;
-  auto check = [&](double cost, const char* what, const std::string& who) -> Result<void> {
-    if (std::isfinite(cost) && cost >= 0) {
-      total += cost;
-      return {};
-    }
-    std::ostringstream out;
-    out << what << " of " << who << " is " << cost << "; a finite number >= 0 is allowed";
-    return broken("D3", out.str());
-  };
+  auto priced = [](double cost) { return std::isfinite(cost) && cost >= 0; };
   for (uint32_t t = 0; t < dag.tasks(); ++t) {
-    RANNC_TRY(check(dag.forward[t], "forward time", "task " + task_label(dag, t)));
-    RANNC_TRY(check(dag.backward[t], "backward time", "task " + task_label(dag, t)));
+    if (!priced(dag.forward[t])) return unpriced(dag.forward[t], "forward time", "task " + task_label(dag, t));
+    if (!priced(dag.backward[t])) return unpriced(dag.backward[t], "backward time", "task " + task_label(dag, t));
+    total += dag.work(t);
   }
   for (uint32_t v = 0; v < dag.values(); ++v) {
-    if (std::isfinite(dag.value_cost[v]) && dag.value_cost[v] >= 0) {
-      total += dag.value_cost[v] * (1.0 + dag.value_readers.row(v).size());
-      continue;
-    }
-    RANNC_TRY(check(dag.value_cost[v], "transfer cost", "value " + std::to_string(v)));
+    if (!priced(dag.value_cost[v])) return unpriced(dag.value_cost[v], "transfer cost", "value " + std::to_string(v));
+    total += dag.value_cost[v] * (1.0 + dag.value_readers.row(v).size());
   }
   if (!std::isfinite(total)) return broken("D3", "the sum of all times and costs is not finite");
+  uint64_t bytes = 0;
+  for (const auto* column : {&dag.resident_bytes, &dag.stashed_bytes, &dag.value_bytes}) {
+    for (uint64_t amount : *column) {
+      if (__builtin_add_overflow(bytes, amount, &bytes)) return broken("D3", "the sum of all bytes exceeds 64 bits");
+    }
+  }
   return {};
 }
 
@@ -166,11 +168,15 @@ Result<std::vector<uint32_t>> topological_order(const Dag& dag) {
   return order;
 }
 
-Result<void> validate(const Dag& dag) {
+Result<std::vector<uint32_t>> validated_order(const Dag& dag) {
   RANNC_TRY(check_sizes(dag));
   RANNC_TRY(check_values(dag));
   RANNC_TRY(check_costs(dag));
-  RANNC_TRY(topological_order(dag));
+  return topological_order(dag);
+}
+
+Result<void> validate(const Dag& dag) {
+  RANNC_TRY(validated_order(dag));
   return {};
 }
 

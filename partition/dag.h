@@ -51,4 +51,7 @@ Result<std::vector<uint32_t>> topological_order(const Dag& dag);
 /// Rejects what no planner can price: cycles, NaN, infinite or negative costs, ids out of range. [D1 … rules in dag.cc]
 Result<void> validate(const Dag& dag);
 
+/// `validate`, then `topological_order`, for the price of one.
+Result<std::vector<uint32_t>> validated_order(const Dag& dag);
+
 }  // namespace rannc::partition

@@ -43,8 +43,7 @@ BlockOutcome settle(const Dag& dag, const BlockOptions& options) {
   return {};
 }
 
-BlockOutcome fall_back(const Dag& dag, const BlockOptions& options) {
-  const std::vector<uint32_t> order = *topological_order(dag);
+BlockOutcome fall_back(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) {
   MemoryFit fit = fit_memory(level_zero(dag, order, options.in_flight), options.blocks, options.memory_limit_bytes,
                              options.imbalance, kMaxDownSets);
   BlockOutcome outcome;
@@ -67,10 +66,10 @@ BlockOutcome fall_back(const Dag& dag, const BlockOptions& options) {
 Result<BlockOutcome> BlockPartitioner::partition(const Dag& dag, const BlockOptions& options) const {
   if (options.blocks == 0) return error("0 blocks were asked for; at least 1 is needed");
   if (!(options.imbalance >= 0)) return error("the imbalance is negative or not a number");
-  RANNC_TRY(validate(dag));
+  RANNC_ASSIGN(const std::vector<uint32_t> order, validated_order(dag));
   BlockOutcome outcome = settle(dag, options);
   if (!outcome.reason.empty()) return outcome;
-  BlockPartition found = search(dag, options);
+  BlockPartition found = search(dag, order, options);
   const auto checked = check_partition(dag, found, options.memory_limit_bytes, options.in_flight);
   if (found.count == options.blocks && checked.ok()) {
     outcome.partition = std::move(found);
@@ -79,7 +78,7 @@ Result<BlockOutcome> BlockPartitioner::partition(const Dag& dag, const BlockOpti
   // An empty answer, too few or many blocks, or too much memory ask for another way; an order broken is our defect.
   RANNC_CHECK(found.block_of.empty() || checked.ok() || checked.diagnostic().rule == "Q4")
       << name() << ": " << checked.diagnostic().str();
-  outcome = fall_back(dag, options);
+  outcome = fall_back(dag, order, options);
   if (outcome.partition) {
     const auto again = check_partition(dag, *outcome.partition, options.memory_limit_bytes, options.in_flight);
     RANNC_CHECK(again.ok()) << again.diagnostic().str();

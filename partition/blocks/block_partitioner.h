@@ -56,9 +56,10 @@ class BlockPartitioner {
   virtual std::string_view name() const = 0;
 
  private:
-  /// `dag` is valid, 1 <= k <= tasks and every task fits. Returns block ids that are ranks, none empty; fewer or more
-  /// than k, or blocks beyond memory, make `partition` look for k by other means before it gives up.
-  virtual BlockPartition search(const Dag& dag, const BlockOptions& options) const = 0;
+  /// `dag` is valid, `order` its topological order, 1 <= k <= tasks, every task fits. Returns block ids that are ranks,
+  /// none empty; nothing, fewer or more than k, or blocks beyond memory, make `partition` look for k by other means
+  /// before it gives up.
+  virtual BlockPartition search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const = 0;
 };
 
 /// `rannc` | `rannc-no-uncoarsening` | `metis` | `order-dp` | `multilevel`; a diagnostic lists them otherwise.

@@ -115,8 +115,8 @@ void lift(const LevelGraph& graph, std::vector<uint32_t>& block_of) {
 
 }  // namespace
 
-BlockPartition MetisBlocks::search(const Dag& dag, const BlockOptions& options) const {
-  const std::vector<uint32_t> tasks = *topological_order(dag);
+BlockPartition MetisBlocks::search(const Dag& dag, std::span<const uint32_t> tasks,
+                                   const BlockOptions& options) const {
   const LevelGraph graph = level_zero(dag, tasks, options.in_flight);
   const double work = work_limit(graph, options.blocks, options.imbalance);
   const IntervalLimits limits{options.blocks, work, options.memory_limit_bytes};

@@ -14,7 +14,7 @@ class MetisBlocks : public BlockPartitioner {
   std::string_view name() const override { return "metis"; }
 
  private:
-  BlockPartition search(const Dag& dag, const BlockOptions& options) const override;
+  BlockPartition search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const override;
 };
 
 }  // namespace rannc::partition

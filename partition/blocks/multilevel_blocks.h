@@ -12,7 +12,7 @@ class MultilevelBlocks : public BlockPartitioner {
   std::string_view name() const override { return "multilevel"; }
 
  private:
-  BlockPartition search(const Dag& dag, const BlockOptions& options) const override;
+  BlockPartition search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const override;
 };
 
 }  // namespace rannc::partition

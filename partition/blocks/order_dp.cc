@@ -11,8 +11,8 @@
 
 namespace rannc::partition {
 
-BlockPartition OrderDpBlocks::search(const Dag& dag, const BlockOptions& options) const {
-  const std::vector<uint32_t> tasks = *topological_order(dag);
+BlockPartition OrderDpBlocks::search(const Dag& dag, std::span<const uint32_t> tasks,
+                                     const BlockOptions& options) const {
   const LevelGraph graph = level_zero(dag, tasks, options.in_flight);
   const IntervalLimits limits{options.blocks, work_limit(graph, options.blocks, options.imbalance),
                               options.memory_limit_bytes};

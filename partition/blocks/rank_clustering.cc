@@ -8,8 +8,9 @@ namespace {
 
 class Clustering {
  public:
-  Clustering(const LevelGraph& graph, std::span<const uint32_t> order, const ClusterLimits& limits)
-      : graph_(graph), limits_(limits), rank_(graph.nodes()), work_(graph.nodes()), memory_(graph.nodes()),
+  Clustering(const LevelGraph& graph, std::span<const uint32_t> order, std::span<const uint32_t> block_of,
+             const ClusterLimits& limits)
+      : graph_(graph), limits_(limits), block_of_(block_of), order_(order), rank_(graph.nodes()), work_(graph.nodes()), memory_(graph.nodes()),
         size_(graph.nodes(), 1) {
     for (uint32_t i = 0; i < order.size(); ++i) {
       rank_[order[i]] = i;
@@ -47,6 +48,8 @@ class Clustering {
 
  private:
   bool fits(uint32_t node, uint32_t rank) const {
+    // A cluster keeps the rank of the node that stood there first, so that node tells its block.
+    if (!block_of_.empty() && block_of_[order_[rank]] != block_of_[node]) return false;
     return work_[rank] + graph_.work[node] <= limits_.work && graph_.memory[node] <= limits_.memory &&
            memory_[rank] <= limits_.memory - graph_.memory[node];
   }
@@ -68,6 +71,7 @@ class Clustering {
 
   const LevelGraph& graph_;
   const ClusterLimits& limits_;
+  std::span<const uint32_t> block_of_, order_;
   std::vector<uint32_t> rank_;    // per node
   std::vector<double> work_;      // per rank
   std::vector<uint64_t> memory_;  // per rank
@@ -78,9 +82,10 @@ class Clustering {
 }  // namespace
 
 std::vector<uint32_t> cluster_by_rank(const LevelGraph& graph, std::span<const uint32_t> order,
-                                      const ClusterLimits& limits, uint32_t least_groups, uint32_t& groups,
+                                      std::span<const uint32_t> block_of, const ClusterLimits& limits,
+                                      uint32_t least_groups, uint32_t& groups,
                                       const std::function<void(const std::vector<uint32_t>&)>& moved) {
-  Clustering clustering(graph, order, limits);
+  Clustering clustering(graph, order, block_of, limits);
   double total = 0;
   for (double work : graph.work) total += work;
   clustering.set_tiny(total / (graph.nodes() + 1.0) + 1e-300);

@@ -18,10 +18,12 @@ struct ClusterLimits {
 /// Every node starts at its place in `order` as a rank of its own. A node that is still alone may join the cluster of
 /// its latest predecessor or its earliest successor, whichever it shares more cost with per work of the cluster, when
 /// its window of ranks allows: then every edge still goes up or stays, so any number of such moves leaves the quotient
-/// acyclic. `moved` (may be empty) runs after each move with the ranks. Returns the group of each node, numbered
+/// acyclic. Where `block_of` is not empty, only nodes of one block join, and `order` must be sorted by block. `moved`
+/// (may be empty) runs after each move with the ranks. Returns the group of each node, numbered
 /// topologically, and sets `groups`. O(pins).
 std::vector<uint32_t> cluster_by_rank(const LevelGraph& graph, std::span<const uint32_t> order,
-                                      const ClusterLimits& limits, uint32_t least_groups, uint32_t& groups,
+                                      std::span<const uint32_t> block_of, const ClusterLimits& limits,
+                                      uint32_t least_groups, uint32_t& groups,
                                       const std::function<void(const std::vector<uint32_t>&)>& moved);
 
 }  // namespace rannc::partition

@@ -193,8 +193,8 @@ uint32_t compact(const Hierarchy& hierarchy, std::vector<uint32_t>& block_of, ui
   return compress_ranks(block_of, blocks);
 }
 
-BlockPartition RanncBlocks::search(const Dag& dag, const BlockOptions& options) const {
-  const std::vector<uint32_t> order = *topological_order(dag);
+BlockPartition RanncBlocks::search(const Dag& dag, std::span<const uint32_t> order,
+                                   const BlockOptions& options) const {
   const StepReporter report(options.recorder, order);
   Hierarchy hierarchy =
       coarsen(level_zero(dag, order, options.in_flight), options.blocks, options.memory_limit_bytes, report);

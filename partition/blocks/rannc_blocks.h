@@ -16,14 +16,14 @@ struct Hierarchy {
 class StepReporter {
  public:
   /// `order`: task of each level-0 node.
-  StepReporter(BlockRecorder* recorder, const std::vector<uint32_t>& order) : recorder_(recorder), order_(order) {}
+  StepReporter(BlockRecorder* recorder, std::span<const uint32_t> order) : recorder_(recorder), order_(order) {}
   bool active() const { return recorder_ != nullptr; }
   /// `group_of` is per node of level `level`.
   void report(BlockStep step, const Hierarchy& hierarchy, size_t level, std::vector<uint32_t> group_of) const;
 
  private:
   BlockRecorder* recorder_;
-  const std::vector<uint32_t>& order_;
+  std::span<const uint32_t> order_;
 };
 
 /// III.B, first step. Per level: pick v by ascending time, ties by id; among the neighbours w, in ascending time of
@@ -54,7 +54,7 @@ class RanncBlocks : public BlockPartitioner {
   std::string_view name() const override { return uncoarsening_ ? "rannc" : "rannc-no-uncoarsening"; }
 
  private:
-  BlockPartition search(const Dag& dag, const BlockOptions& options) const override;
+  BlockPartition search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const override;
   bool uncoarsening_;
 };
 

@@ -32,7 +32,7 @@ class Pass {
         locked_(graph.nodes(), false) {}
 
   double run() {
-    for (uint32_t v = 0; v < graph_.nodes(); ++v) enqueue(v);
+    enqueue_boundary();
     const size_t patience = 50 + graph_.nodes() / 50;
     double total = 0, best = 0;
     size_t best_length = 0;
@@ -68,9 +68,27 @@ class Pass {
     if (moved_) moved_();
   }
 
+  double work_limit(uint32_t block) const {
+    return limits_.last_work >= 0 && block + 1 == state_.blocks() ? limits_.last_work : limits_.work;
+  }
+
   bool fits(uint32_t node, uint32_t target) const {
-    return state_.size(state_.block(node)) > 1 && state_.work(target) + graph_.work[node] <= limits_.work &&
+    return state_.size(state_.block(node)) > 1 && state_.work(target) + graph_.work[node] <= work_limit(target) &&
            graph_.memory[node] <= limits_.memory && state_.memory(target) <= limits_.memory - graph_.memory[node];
+  }
+
+  /// Pins of values that cross; any other node can only lose by moving, and enters when a neighbour has moved.
+  void enqueue_boundary() {
+    std::vector<bool> boundary(graph_.nodes(), false);
+    for (uint32_t e = 0; e < graph_.nets(); ++e) {
+      const auto pins = graph_.pins.row(e);
+      const uint32_t home = state_.block(pins[0]);
+      if (std::all_of(pins.begin() + 1, pins.end(), [&](uint32_t pin) { return state_.block(pin) == home; })) continue;
+      for (uint32_t pin : pins) boundary[pin] = true;
+    }
+    for (uint32_t v = 0; v < graph_.nodes(); ++v) {
+      if (boundary[v]) enqueue(v);
+    }
   }
 
   /// Entries go stale without a new stamp only through large nets, whose pins are not refreshed.

@@ -12,6 +12,7 @@ struct RefineLimits {
   double work = 0;               ///< largest work of a block that a move may make
   uint64_t memory = UINT64_MAX;  ///< largest memory of a block that a move may make
   uint32_t passes = 2;
+  double last_work = -1;         ///< of the last block where that differs; negative: as the others
 };
 
 /// Fiduccia-Mattheyses passes: the best legal move by value gain, each node once a pass, rolled back to the best prefix.

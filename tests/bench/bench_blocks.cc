@@ -48,15 +48,18 @@ struct Case {
   Dag dag;
 };
 
-/// A profile repeated until it has about `tasks` tasks; each copy's sources read the last copy's last task.
+/// A profile repeated until it has about `tasks` tasks; each copy's sources read the last task of the copy before whose
+/// value is not free.
 Dag tile(const PipedreamProfile& profile, uint32_t tasks) {
   PipedreamProfile out;
   const uint32_t n = static_cast<uint32_t>(profile.nodes.size());
   const uint32_t copies = std::max(1u, tasks / n);
-  std::vector<bool> has_input(n, false), has_reader(n, false);
-  for (const auto& [from, to] : profile.edges) has_reader[from] = has_input[to] = true;
+  std::vector<bool> has_input(n, false);
+  for (const auto& [from, to] : profile.edges) has_input[to] = true;
   uint32_t last = 0;
-  for (uint32_t i = 0; i < n; ++i) last = has_reader[i] ? last : i;
+  for (uint32_t i : topological_order(dag_of_profile(profile, 1, 1)).value()) {
+    if (profile.nodes[i].activation_sum() > 0) last = i;
+  }
   for (uint32_t copy = 0; copy < copies; ++copy) {
     out.nodes.insert(out.nodes.end(), profile.nodes.begin(), profile.nodes.end());
     for (const auto& [from, to] : profile.edges) out.edges.emplace_back(from + copy * n, to + copy * n);
@@ -129,11 +132,11 @@ int main(int argc, char** argv) {
   Report report;
   double seconds = 0;
   app.add_option("folder", folder, "folder of PipeDream profiles to tile")->check(CLI::ExistingDirectory);
-  app.add_option("--tasks", tasks, "sizes")->delimiter(',');
-  app.add_option("--devices", blocks, "numbers of blocks")->delimiter(',');
-  app.add_option("--partitioners", names, "which; the first is compared with the others")->delimiter(',');
-  app.add_option("--families", families, "generated families; all by default")->delimiter(',');
-  app.add_option("--seeds", seeds, "seeds of the generated graphs")->delimiter(',');
+  app.add_option("--tasks", tasks, "sizes")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--devices", blocks, "numbers of blocks")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--partitioners", names, "which; the first is compared with the others")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--families", families, "generated families; all by default")->delimiter(',')->allow_extra_args(false);
+  app.add_option("--seeds", seeds, "seeds of the generated graphs")->delimiter(',')->allow_extra_args(false);
   app.add_option("--seconds", seconds, "end after this wall-clock time; 0 = none");
   app.add_flag("--json", report.json, "one JSON object a line");
   CLI11_PARSE(app, argc, argv);
@@ -162,7 +165,9 @@ int main(int argc, char** argv) {
   };
   for (uint32_t size : tasks) {
     for (const std::string& family : families) {
-      for (uint64_t seed : seeds) compare({family + "-" + std::to_string(seed), partition::testing::make_graph({family, size, seed})});
+      for (uint64_t seed : seeds) {
+        compare({family + "-" + std::to_string(seed), partition::testing::make_graph({family, size, seed})});
+      }
     }
     if (folder.empty()) continue;
     std::vector<fs::path> files;
@@ -172,7 +177,8 @@ int main(int argc, char** argv) {
     std::sort(files.begin(), files.end());
     for (const fs::path& path : files) {
       std::stringstream text;
-      text << std::ifstream(path).rdbuf();
+      std::ifstream in(path, std::ios::binary);
+      text << in.rdbuf();
       compare({path.filename().string(), tile(read_pipedream(text.str(), path.string()).value(), size)});
     }
   }
