@@ -81,6 +81,44 @@ Result<void> write_text(const std::string& path, const std::string& text) {
   return {};
 }
 
+/// The plan's text with every weight's bytes referred to where the bundle has them, so that the bundle needs nothing
+/// outside and no number stands in it twice. Weights that no stage reads lose their bytes.
+Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
+  ir::Plan stored;
+  stored.graph = plan.graph.clone();
+  for (ValueId value : stored.graph.values()) {
+    if (stored.graph.value(value).data.present()) stored.graph.set_data(value, {});
+  }
+  for (size_t i = 0; i < plan.stages.size(); ++i) {
+    const std::string name = runtime::weights_file(StageId::from(i));
+    RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder + "/" + name));
+    for (const auto& entry : file.entries()) {
+      stored.graph.set_data(stored.graph.find(entry.name), ir::TensorData::in_file(name, entry.offset, entry.spec.bytes()));
+    }
+  }
+  stored.atoms = plan.atoms;
+  stored.block_of = plan.block_of;
+  stored.stages = plan.stages;
+  stored.routes = plan.routes;
+  stored.shared = plan.shared;
+  stored.devices = plan.devices;
+  stored.mini_batch = plan.mini_batch;
+  stored.optimizer_states = plan.optimizer_states;
+  stored.training = plan.training;
+  stored.micro_batches = plan.micro_batches;
+  stored.schedule = plan.schedule;
+  stored.predictions = plan.predictions;
+  stored.stage_times = plan.stage_times;
+  stored.step_ns = plan.step_ns;
+  stored.lower_bound_ns = plan.lower_bound_ns;
+  stored.planner = plan.planner;
+  stored.seed = plan.seed;
+  stored.model_digest = plan.model_digest;
+  stored.cluster_digest = plan.cluster_digest;
+  stored.profile_digest = plan.profile_digest;
+  return ir::print(stored);
+}
+
 }  // namespace
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
@@ -91,7 +129,8 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     RANNC_TRY(write_stage(plan, StageId::from(stage), folder.path()));
   }
-  RANNC_TRY(write_text(folder.path() + "/" + runtime::kPlanFile, ir::print(plan)));
+  RANNC_ASSIGN(const std::string text, plan_text(plan, folder.path()));
+  RANNC_TRY(write_text(folder.path() + "/" + runtime::kPlanFile, text));
   RANNC_TRY(runtime::write_manifest(folder.path(), plan));
   return folder.move(options.replace);
 }

@@ -52,7 +52,6 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
   ir::Plan plan;
   plan.atoms = atoms_of(graph);
   plan.graph = std::move(graph);
-  plan.block_of.assign(plan.atoms.tasks.size(), BlockId(0));
   plan.training = spec.training;
   plan.micro_batches = spec.micro_batches;
   plan.mini_batch = std::accumulate(spec.micro_batches.begin(), spec.micro_batches.end(), 0U);
@@ -64,7 +63,9 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
   for (uint32_t s = 0; s < stages; ++s) {
     std::vector<TaskId> own;
     for (uint32_t t = bounds[s]; t < bounds[s + 1]; ++t) {
-      if (!plan.atoms.constant[t]) own.emplace_back(t);
+      if (plan.atoms.constant[t]) continue;
+      own.emplace_back(t);
+      plan.block_of.emplace_back(s);  // a block a stage
     }
     ir::Stage stage{.tasks = ir::close_over_constants(plan.graph, plan.atoms, own), .recompute = spec.recompute};
     const uint32_t replicas = spec.replicas.empty() ? 1 : spec.replicas[s];
@@ -74,6 +75,7 @@ ir::Plan build_plan(ir::Graph graph, const PlanSpec& spec) {
     }
     plan.stages.push_back(std::move(stage));
   }
+  plan.predictions.resize(plan.devices.size());
   ir::derive_routes(plan);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   ir::Schedule schedule{.name = spec.early_backward ? "1f1b" : "gpipe"};
