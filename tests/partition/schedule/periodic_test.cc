@@ -12,22 +12,14 @@
 #include "ir/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
+#include "tests/partition/schedule/published.h"
 
 namespace rannc::partition {
 namespace {
 
-using testing::Each;
-using testing::ElementsAre;
+using published::split;
 
-/// F takes a third and B two thirds of each load.
-ChainTimes split(const std::vector<double>& loads) {
-  ChainTimes times;
-  for (double load : loads) {
-    times.forward.push_back(load / 3);
-    times.backward.push_back(load * 2 / 3);
-  }
-  return times;
-}
+using testing::ElementsAre;
 
 ScheduleCosts costs_of(const ChainTimes& times) {
   ScheduleCosts costs;
@@ -55,25 +47,16 @@ void expect_activations(const std::vector<double>& loads, double period, const s
   EXPECT_THAT(peaks(shape, spec), testing::ElementsAreArray(expected)) << period;
 }
 
-TEST(OneFOneBStar, GroupsAndActivationsOfFiveStages) {
-  const std::vector<double> loads{3, 1, 2, 2, 4};
-  expect_activations(loads, 4, {3, 3, 2, 2, 1});
-  expect_activations(loads, 5, {3, 2, 2, 2, 1});
-  expect_activations(loads, 6, {2, 2, 2, 1, 1});
-  expect_activations(loads, 12, {1, 1, 1, 1, 1});
+TEST(OneFOneBStar, GroupsAreTheActivations) {
+  for (const auto& row : published::stars()) expect_activations(row.loads, row.period, row.activations);
 }
 
-TEST(OneFOneBStar, EightEqualStages) {
-  const std::vector<double> loads(8, 2);
-  expect_activations(loads, 2, {8, 7, 6, 5, 4, 3, 2, 1});
-  expect_activations(loads, 4, {4, 4, 3, 3, 2, 2, 1, 1});
+TEST(OneFOneBStar, EightEqualStagesArePlain1F1B) {
   const auto shape = ir::chain_shape(8, 12);
-  const ScheduleSpec star{.name = "1f1b-star", .times = split(loads), .period = 2};
+  const ScheduleSpec star{.name = "1f1b-star", .times = split(std::vector<double>(8, 2)), .period = 2};
   EXPECT_EQ(ir::print_compute_rows(make_schedule(shape, star).value()),
             ir::print_compute_rows(make_schedule(shape, {.name = "1f1b"}).value()));
 }
-
-TEST(OneFOneBStar, FigureThree) { expect_activations({2, 2, 2}, 2, {3, 2, 1}); }
 
 TEST(OneFOneBStar, HopsCountAsStages) {
   ChainTimes times = split({2, 2, 2});
@@ -233,69 +216,26 @@ TEST(NonContiguous, OnlyFeasibleWay) {
   EXPECT_FALSE(feasible({0, 1, 1}));
 }
 
-/// Smallest largest load of contiguous parts, by the textbook recurrence.
-double best_contiguous(const std::vector<double>& loads, uint32_t parts) {
-  const size_t n = loads.size();
-  std::vector<double> best(n + 1, 1e300);
-  best[0] = 0;
-  for (uint32_t part = 0; part < parts; ++part) {
-    std::vector<double> next = best;
-    for (size_t end = 1; end <= n; ++end) {
-      double load = 0;
-      for (size_t begin = end; begin-- > 0;) {
-        load += loads[begin];
-        next[end] = std::min(next[end], std::max(best[begin], load));
-      }
-    }
-    best = next;
-  }
-  return best[n];
+double simulated_period(const published::Allocation& chain) {
+  return simulated_period(published::shape_of(chain, 400), split(chain.loads));
 }
 
 /// Theorem 5: on chain C_k the best contiguous period is 2 − 1/k times the other, or more.
 TEST(NonContiguous, TheoremFive) {
   const double kRatios[] = {1.600, 1.714, 1.778, 1.818};
   for (uint32_t k = 2; k <= 5; ++k) {
-    const uint32_t devices = 2 * k + 1;
-    const double epsilon = 1.0 / devices;
-    std::vector<double> loads;
-    std::vector<uint32_t> device_of;
-    uint32_t small = 0;  // layers of epsilon: 2k+1 of them fill one of devices k+2 .. 2k, which have a layer of k−1
-    const auto add = [&](double load, uint32_t device) {
-      loads.push_back(load);
-      device_of.push_back(device);
-    };
-    const auto add_small = [&] { add(epsilon, k + 2 + small++ / devices); };
-    for (uint32_t part = 0; part < k; ++part) {
-      add(k, part);
-      add_small();
-      add(k - 1.0, part == 0 ? k + 1 : k + 1 + part);
-      add_small();
-    }
-    add(k, k);
-    for (uint32_t i = 0; i < (k - 2) * devices + 1; ++i) add_small();
-    add(1, k + 1);
-    ASSERT_EQ(small, (k - 1) * devices);
-    const double contiguous = best_contiguous(loads, devices);
-    const double period = simulated_period(allocated(device_of, devices, 400), split(loads));
-    EXPECT_NEAR(period, k, 1e-6) << k;
-    EXPECT_NEAR(contiguous / period, kRatios[k - 2], 5e-4) << k;
-    EXPECT_GT(contiguous / period, 2 - 1.0 / k);
+    const auto chain = published::theorem_five(k);
+    const double contiguous = published::best_contiguous(chain.loads, chain.devices);
+    EXPECT_NEAR(simulated_period(chain), k, 1e-6) << k;
+    EXPECT_NEAR(contiguous / k, kRatios[k - 2], 5e-4) << k;
+    EXPECT_GT(contiguous / k, 2 - 1.0 / k);
   }
 }
 
-/// Theorem 6: under a memory limit the ratio is k − 1 or more; the period is 1 + (k−1) = k.
+/// Theorem 6: memory forces the k last layers of a contiguous allocation onto one device; here the period is
+/// 1 + (k−1) = k.
 TEST(NonContiguous, TheoremSix) {
-  for (uint32_t k = 2; k <= 6; ++k) {
-    std::vector<double> loads;
-    std::vector<uint32_t> device_of;
-    for (uint32_t i = 0; i < k; ++i) loads.push_back(1), device_of.push_back(i);
-    loads.push_back(k), device_of.push_back(k);
-    for (uint32_t i = 0; i < k; ++i) loads.push_back(k - 1.0), device_of.push_back(i);
-    EXPECT_NEAR(simulated_period(allocated(device_of, k + 2, 400), split(loads)), k, 1e-9) << k;
-    const double contiguous = k * (k - 1.0);  // the k last layers share the only device that is left
-    EXPECT_GE(contiguous / k, k - 1.0);
-  }
+  for (uint32_t k = 2; k <= 6; ++k) EXPECT_NEAR(simulated_period(published::theorem_six(k)), k, 1e-9) << k;
 }
 
 TEST(NonContiguous, RandomAllocationsReachTheLargestLoad) {

@@ -8,7 +8,7 @@
 #include "ir/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
-#include "tests/partition/schedule/shapes.h"
+#include "tests/partition/schedule/published.h"
 
 namespace rannc::partition {
 namespace {
@@ -39,43 +39,35 @@ Outcome outcome(const std::string& name, Layout layout, uint32_t ranks, uint32_t
 const ComputeTimes kEqual{1, 1, 1, 0};
 const ComputeTimes kSkewed{1, 1.2, 0.8, 0};
 
-struct Golden {
-  const char* name;
-  Layout layout;
-  double p4_m8, p8_m24, p8_m24_skewed;  ///< makespans; 0: not given
-  std::vector<double> peaks;            ///< p=8, m=24
-};
+class PublishedBubble : public testing::TestWithParam<published::Bubble> {};
 
-class PublishedBubble : public testing::TestWithParam<Golden> {};
-
-TEST_P(PublishedBubble, MakespanAndPeaks) {
-  const Golden& golden = GetParam();
-  if (golden.p4_m8 > 0) {
-    EXPECT_NEAR(outcome(golden.name, golden.layout, 4, 8, kEqual).makespan, golden.p4_m8, 1e-9);
+TEST_P(PublishedBubble, MakespanAndPeak) {
+  const published::Bubble& row = GetParam();
+  if (row.p4_m8_equal > 0) {
+    EXPECT_NEAR(outcome(row.name, row.layout, 4, 8, kEqual).makespan, row.p4_m8_equal, 1e-9);
   }
-  const Outcome equal = outcome(golden.name, golden.layout, 8, 24, kEqual);
-  EXPECT_NEAR(equal.makespan, golden.p8_m24, 1e-9);
-  EXPECT_EQ(equal.peaks, golden.peaks);
-  EXPECT_NEAR(outcome(golden.name, golden.layout, 8, 24, kSkewed).makespan, golden.p8_m24_skewed, 1e-9);
+  const Outcome equal = outcome(row.name, row.layout, 8, 24, kEqual);
+  EXPECT_NEAR(equal.makespan, row.p8_m24_equal, 1e-9);
+  EXPECT_EQ(*std::max_element(equal.peaks.begin(), equal.peaks.end()), row.largest_peak);
+  EXPECT_NEAR(outcome(row.name, row.layout, 8, 24, kSkewed).makespan, row.p8_m24_skewed, 1e-9);
 }
 
-std::vector<double> all(double peak) { return std::vector<double>(8, peak); }
+INSTANTIATE_TEST_SUITE_P(Table, PublishedBubble, testing::ValuesIn(published::bubbles()), [](const auto& param) {
+  std::string name = param.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
 
-INSTANTIATE_TEST_SUITE_P(
-    Table, PublishedBubble,
-    testing::Values(Golden{"gpipe", Layout::kLine, 33, 93, 93, all(24)},
-                    Golden{"1f1b", Layout::kLine, 33, 93, 93, {8, 7, 6, 5, 4, 3, 2, 1}},
-                    Golden{"interleaved", Layout::kLoop2, 28.5, 82.5, 82.5, {11.5, 10.5, 9.5, 8.5, 7.5, 6.5, 5.5, 4.5}},
-                    Golden{"zb-h1", Layout::kLine, 27, 79, 81.8, all(8)},
-                    Golden{"zb-h2", Layout::kLine, 27, 79, 79, all(15)},
-                    Golden{"zb-v", Layout::kV, 25.5, 75.5, 76.2, all(8)},
-                    Golden{"v-half", Layout::kV, 0, 80.5, 83.5, all(5)},
-                    Golden{"v-min", Layout::kV, 0, 85.5, 100.5, {3.5, 4, 4, 4, 4, 4, 4, 4}}),
-    [](const auto& param) {
-      std::string name = param.param.name;
-      std::replace(name.begin(), name.end(), '-', '_');
-      return name;
-    });
+TEST(PublishedBubbles, PeaksOfEveryDevice) {
+  const auto peaks = [](const char* name, Layout layout) { return outcome(name, layout, 8, 24, kEqual).peaks; };
+  EXPECT_THAT(peaks("gpipe", Layout::kLine), testing::Each(24));
+  EXPECT_THAT(peaks("1f1b", Layout::kLine), testing::ElementsAre(8, 7, 6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(peaks("interleaved", Layout::kLoop2), testing::ElementsAre(11.5, 10.5, 9.5, 8.5, 7.5, 6.5, 5.5, 4.5));
+  EXPECT_THAT(peaks("zb-h1", Layout::kLine), testing::Each(8));
+  EXPECT_THAT(peaks("zb-h2", Layout::kLine), testing::Each(15));
+  EXPECT_THAT(peaks("zb-v", Layout::kV), testing::Each(8));
+  EXPECT_THAT(peaks("v-half", Layout::kV), testing::Each(5));
+}
 
 TEST(PublishedBubbles, IdleInsideEachRow) {
   EXPECT_NEAR(outcome("zb-h1", Layout::kLine, 8, 24, kEqual).inner_idle, 7.0, 1e-9);
@@ -181,11 +173,8 @@ TEST(Tables, ClockCyclesOfTheForwardPass) {
 }
 
 TEST(WarmUpLatency, GPipeAndBothPoliciesOfDapple) {
-  const struct {
-    double latency, gpipe, policy_a, policy_b;
-  } kRows[] = {{0, 57, 57, 57}, {0.25, 58.5, 64, 58.5}, {0.5, 60, 71, 60}, {1, 63, 85, 63}};
   const PipelineShape shape = ir::chain_shape(4, 16);
-  for (const auto& row : kRows) {
+  for (const auto& row : published::latencies()) {
     const auto makespan = [&](const char* name) {
       const auto compute = make_schedule(shape, {.name = name}).value();
       const auto costs = uniform_costs(shape, {1, 1, 1, 0}, row.latency);

@@ -1,0 +1,144 @@
+/// Figures that the literature gives for schedules, for tests and benchmark.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "partition/schedule/periodic.h"
+#include "tests/partition/schedule/shapes.h"
+
+namespace rannc::partition::published {
+
+/// Makespans at zero latency under a global barrier, F/I/W of a whole rank; 0: not given.
+struct Bubble {
+  const char* name;
+  Layout layout;
+  double p4_m8_equal;    ///< p=4, m=8, 1/1/1
+  double p8_m24_equal;   ///< p=8, m=24, 1/1/1
+  double p8_m24_skewed;  ///< p=8, m=24, 1/1.2/0.8
+  double largest_peak;   ///< p=8, m=24, in activations of a whole rank
+};
+
+inline const std::vector<Bubble>& bubbles() {
+  static const std::vector<Bubble> kRows = {{"gpipe", Layout::kLine, 33, 93, 93, 24},
+                                            {"1f1b", Layout::kLine, 33, 93, 93, 8},
+                                            {"interleaved", Layout::kLoop2, 28.5, 82.5, 82.5, 11.5},
+                                            {"zb-h1", Layout::kLine, 27, 79, 81.8, 8},
+                                            {"zb-h2", Layout::kLine, 27, 79, 79, 15},
+                                            {"zb-v", Layout::kV, 25.5, 75.5, 76.2, 8},
+                                            {"v-half", Layout::kV, 0, 80.5, 83.5, 5},
+                                            {"v-min", Layout::kV, 0, 85.5, 100.5, 4}};
+  return kRows;
+}
+
+/// Makespans with one-way latency, p=4, m=16, F=1, B=2 (DAPPLE's warm-up policies).
+struct Latency {
+  double latency, gpipe, policy_a, policy_b;
+};
+
+inline const std::vector<Latency>& latencies() {
+  static const std::vector<Latency> kRows = {
+      {0, 57, 57, 57}, {0.25, 58.5, 64, 58.5}, {0.5, 60, 71, 60}, {1, 63, 85, 63}};
+  return kRows;
+}
+
+/// Group numbers of 1F1B*(T), which are the concurrent activations of each stage.
+struct Star {
+  std::vector<double> loads;
+  double period;
+  std::vector<uint32_t> activations;
+};
+
+inline const std::vector<Star>& stars() {
+  static const std::vector<Star> kRows = {{{3, 1, 2, 2, 4}, 4, {3, 3, 2, 2, 1}},
+                                          {{3, 1, 2, 2, 4}, 5, {3, 2, 2, 2, 1}},
+                                          {{3, 1, 2, 2, 4}, 6, {2, 2, 2, 1, 1}},
+                                          {{3, 1, 2, 2, 4}, 12, {1, 1, 1, 1, 1}},
+                                          {{2, 2, 2, 2, 2, 2, 2, 2}, 2, {8, 7, 6, 5, 4, 3, 2, 1}},
+                                          {{2, 2, 2, 2, 2, 2, 2, 2}, 4, {4, 4, 3, 3, 2, 2, 1, 1}},
+                                          {{2, 2, 2}, 2, {3, 2, 1}}};
+  return kRows;
+}
+
+/// A chain on given devices, with the period that the allocation allows and the best contiguous one.
+struct Allocation {
+  std::string name;
+  std::vector<double> loads;
+  std::vector<uint32_t> device_of;
+  uint32_t devices = 0;
+  double period = 0;
+  double contiguous = 0;  ///< period of the best contiguous allocation; 0: any search can find it
+};
+
+/// Theorem 5: k parts (k, e, k−1, e), e = 1/(2k+1), then k, (k−2)(2k+1)+1 times e, and 1.
+inline Allocation theorem_five(uint32_t k) {
+  Allocation chain{"theorem 5, k=" + std::to_string(k), {}, {}, 2 * k + 1, static_cast<double>(k), 0};
+  uint32_t small = 0;  // 2k+1 layers of e fill each of the devices k+2 … 2k, which have a layer of k−1
+  const auto add = [&](double load, uint32_t device) {
+    chain.loads.push_back(load);
+    chain.device_of.push_back(device);
+  };
+  const auto add_small = [&] { add(1.0 / chain.devices, k + 2 + small++ / chain.devices); };
+  for (uint32_t part = 0; part < k; ++part) {
+    add(k, part);
+    add_small();
+    add(k - 1.0, k + 1 + part);
+    add_small();
+  }
+  add(k, k);
+  for (uint32_t i = 0; i < (k - 2) * chain.devices + 1; ++i) add_small();
+  add(1, k + 1);
+  return chain;
+}
+
+/// Theorem 6: k layers (cost 1, weight M−1), one (k, M), k layers (k−1, 1) on k+2 devices.
+inline Allocation theorem_six(uint32_t k) {
+  Allocation chain{"theorem 6, k=" + std::to_string(k), {}, {}, k + 2, static_cast<double>(k), k * (k - 1.0)};
+  for (uint32_t i = 0; i < 2 * k + 1; ++i) {
+    chain.loads.push_back(i < k ? 1.0 : i == k ? k : k - 1.0);
+    chain.device_of.push_back(i <= k ? i : i - k - 1);
+  }
+  return chain;
+}
+
+/// Chain (1, 2, 1) on two devices.
+inline Allocation three_layers() { return {"chain (1,2,1)", {1, 2, 1}, {0, 1, 0}, 2, 2, 3}; }
+
+/// F takes a third and B two thirds of each load.
+inline ChainTimes split(const std::vector<double>& loads) {
+  ChainTimes times;
+  for (double load : loads) {
+    times.forward.push_back(load / 3);
+    times.backward.push_back(load * 2 / 3);
+  }
+  return times;
+}
+
+inline ir::PipelineShape shape_of(const Allocation& chain, uint32_t batches) {
+  ir::PipelineShape shape = ir::chain_shape(static_cast<uint32_t>(chain.loads.size()), batches);
+  shape.devices = chain.devices;
+  for (size_t s = 0; s < chain.loads.size(); ++s) shape.stages[s].devices = {DeviceId(chain.device_of[s])};
+  return shape;
+}
+
+/// Smallest largest load of contiguous parts, by the textbook recurrence.
+inline double best_contiguous(const std::vector<double>& loads, uint32_t parts) {
+  const size_t n = loads.size();
+  std::vector<double> best(n + 1, 1e300);
+  best[0] = 0;
+  for (uint32_t part = 0; part < parts; ++part) {
+    std::vector<double> next = best;
+    for (size_t end = 1; end <= n; ++end) {
+      double load = 0;
+      for (size_t begin = end; begin-- > 0;) {
+        load += loads[begin];
+        next[end] = std::min(next[end], std::max(best[begin], load));
+      }
+    }
+    best = next;
+  }
+  return best[n];
+}
+
+}  // namespace rannc::partition::published
