@@ -14,6 +14,7 @@
 #include "partition/cost/profile_database.h"
 #include "runtime/bundle.h"
 #include "tools/measure.h"
+#include "tools/torch_evaluator.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -116,7 +117,8 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   RANNC_ASSIGN(const passes::PipelineOptions pipeline, pipeline_options(options));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);
-  passes::PassContext context;
+  const TorchEvaluator evaluator;
+  passes::PassContext context{.evaluator = &evaluator};
   model.report = manager.run(model.graph, context, options.passes, progress.show_pass);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";

@@ -1,32 +1,15 @@
 #include "tools/refine.h"
 
-#include <fmt/format.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
 #include "runtime/measure_stages.h"
+#include "tools/scratch.h"
 
 namespace rannc::tools {
 
 namespace {
-
-/// A folder that is gone when this is.
-class Scratch {
- public:
-  Scratch() : path_(std::filesystem::temp_directory_path() / fmt::format("rannc-{}-{:x}", getpid(), reinterpret_cast<uintptr_t>(this))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  std::string bundle() const { return (path_ / "stages.rannc").string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 double total_ns(const ir::Plan& plan) {
   double total = 0;
@@ -38,8 +21,9 @@ double total_ns(const ir::Plan& plan) {
 
 Result<void> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options) {
   const Scratch scratch;
-  RANNC_TRY(codegen::write_bundle(planned.plan, {}, scratch.bundle()));
-  RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(scratch.bundle()));
+  const std::string path = (std::filesystem::path(scratch.path()) / "stages.rannc").string();
+  RANNC_TRY(codegen::write_bundle(planned.plan, {}, path));
+  RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
   const double summed = total_ns(planned.plan);
   RANNC_ASSIGN(planned.plan.stage_times, runtime::measure_stages(bundle, options.assume));
   RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, options.cluster));

@@ -1,0 +1,320 @@
+// rannc-check: one step of a model against reference numbers, under any cut and schedule.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "codegen/bundle_writer.h"
+#include "partition/model/finish_plan.h"
+#include "runtime/dataset.h"
+#include "runtime/numbers.h"
+#include "runtime/threads.h"
+#include "runtime/trainer.h"
+#include "runtime/transport_gloo.h"
+#include "tools/compiler.h"
+#include "tools/driver.h"
+#include "tools/launcher.h"
+#include "tools/reference.h"
+#include "tools/scratch.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+namespace runtime = rannc::runtime;
+namespace partition = rannc::partition;
+namespace tools = rannc::tools;
+using nlohmann::json;
+using rannc::Result;
+
+struct Flags {
+  std::vector<std::string> folders;
+  std::vector<uint32_t> stages{2};
+  std::vector<uint32_t> micro_batches{4};
+  std::vector<std::string> schedules{"1f1b"};
+  std::vector<std::string> recompute{"never"};
+  std::vector<std::string> transports{"local"};
+  std::string dtype = "float64";
+  std::string summary;
+  double least_share = 0;
+  std::string workers;  ///< scratch folder of the process that started this one
+};
+
+/// One way to run a step. All processes list them in the same order.
+struct Variant {
+  uint32_t stages = 1;
+  partition::Reschedule change;
+  std::string str() const {
+    return fmt::format("stages {} micro-batches {} {} recompute {}", stages, change.micro_batches, change.schedule, change.recompute ? "always" : "never");
+  }
+};
+
+std::vector<Variant> variants(const Flags& flags, uint32_t stages) {
+  std::vector<Variant> list;
+  for (const uint32_t micro_batches : flags.micro_batches) {
+    for (const std::string& schedule : flags.schedules) {
+      for (const std::string& recompute : flags.recompute) {
+        list.push_back({stages, {micro_batches, schedule, recompute == "always"}});
+      }
+    }
+  }
+  return list;
+}
+
+std::string bundle_path(const std::string& scratch, size_t folder, uint32_t stages) {
+  return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, stages)).string();
+}
+
+// The smallest part of all work that a stage has, by the plan's own times.
+double least_share(const rannc::ir::Plan& plan) {
+  std::vector<double> work(plan.stages.size(), 0);
+  for (const auto& time : plan.stage_times) {
+    double& entry = work[time.stage.index()];
+    entry = std::max(entry, static_cast<double>(time.forward_ns + time.backward_ns));
+  }
+  double total = 0;
+  for (const double part : work) total += part;
+  return total > 0 ? *std::min_element(work.begin(), work.end()) / total : 0;
+}
+
+Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder, const std::string& scratch, size_t index) {
+  tools::CompileOptions options;
+  options.model = folder.model;
+  options.loss = folder.loss;
+  options.dtype = flags.dtype;
+  options.costs = "analytic";
+  options.optimizer = "sgd";
+  options.mini_batch = folder.samples;
+  options.micro_batches = {1};
+  options.recompute = "never";
+  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
+  for (const uint32_t stages : flags.stages) {
+    options.cluster = fmt::format("local:{}", stages);
+    options.stages = stages;
+    RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
+    plan.constraints.replicas.assign(stages, 1);
+    RANNC_ASSIGN(const partition::PlannedModel planned, tools::plan_prepared(model, plan));
+    if (const double share = least_share(planned.plan); share < flags.least_share) {
+      return rannc::error({folder.path, 0, 0, {}}, fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", stages, share * 100));
+    }
+    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, stages)));
+  }
+  return {};
+}
+
+Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const rannc::ir::Plan& base, const Variant& variant, const runtime::Batch& batch) {
+  RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(base, variant.change));
+  const bool training = plan.training;
+  RANNC_TRY(trainer.reschedule(std::move(plan)));
+  RANNC_ASSIGN(const runtime::StepResult step, training ? trainer.accumulate(batch) : trainer.evaluate(batch));
+  tools::OwnNumbers own;
+  for (const auto& [name, value] : step.outputs) own.outputs[name] = runtime::to_doubles(value);
+  if (!training) return own;
+  own.loss = step.loss;
+  RANNC_ASSIGN(const auto gradients, trainer.gradients());
+  for (const auto& [name, value] : gradients) own.gradients[name] = runtime::to_doubles(value);
+  return own;
+}
+
+json to_json(const tools::WorstError& worst) { return {{"relative", worst.relative}, {"of_limit", worst.of_limit}, {"at", worst.at}}; }
+json to_json(const tools::CheckResult& result) {
+  return {{"outputs", to_json(result.outputs)}, {"loss", to_json(result.loss)}, {"gradients", to_json(result.gradients)},
+          {"compared_gradients", result.compared_gradients}, {"failures", result.failures}};
+}
+tools::WorstError worst_from(const json& entry) { return {entry.at("relative"), entry.at("of_limit"), entry.at("at")}; }
+tools::CheckResult result_from(const json& entry) {
+  return {worst_from(entry.at("outputs")), worst_from(entry.at("loss")), worst_from(entry.at("gradients")), entry.at("compared_gradients"),
+          entry.at("failures")};
+}
+
+/// Runs all variants of one folder in this process, or this process's device of them.
+class FolderRun {
+ public:
+  FolderRun(const Flags& flags, const tools::CheckFolder& folder, std::string scratch, size_t index)
+      : flags_(flags), folder_(folder), scratch_(std::move(scratch)), index_(index) {}
+
+  /// A result per variant, in the order of stages and then `variants`; null transport: all devices here.
+  Result<std::vector<tools::CheckResult>> run(const std::shared_ptr<runtime::Transport>& transport) {
+    RANNC_ASSIGN(const runtime::Batch raw, runtime::read_batch(folder_.batch));
+    std::vector<tools::CheckResult> results;
+    for (const uint32_t stages : flags_.stages) {
+      const bool idle = transport && transport->device().index() >= stages;
+      if (idle) {
+        results.resize(results.size() + variants(flags_, stages).size());
+        continue;
+      }
+      RANNC_TRY(run_stages(stages, transport, raw, results));
+    }
+    return results;
+  }
+
+ private:
+  Result<void> run_stages(uint32_t stages, const std::shared_ptr<runtime::Transport>& transport, const runtime::Batch& raw,
+                          std::vector<tools::CheckResult>& results) {
+    const std::string path = bundle_path(scratch_, index_, stages);
+    runtime::TrainerOptions options;
+    RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport) : runtime::Trainer::open(path, options));
+    RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
+    const rannc::ir::Plan& base = bundle.plan;
+    runtime::Batch batch = runtime::to_model_types(base, raw);
+    if (!base.training) std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
+    for (const Variant& variant : variants(flags_, stages)) {
+      RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, base, variant, batch));
+      results.push_back(tools::compare(folder_, own, flags_.dtype == "float64", !transport));
+    }
+    return {};
+  }
+
+  const Flags& flags_;
+  const tools::CheckFolder& folder_;
+  std::string scratch_;
+  size_t index_;
+};
+
+fs::path part_file(const std::string& scratch, uint32_t rank) { return fs::path(scratch) / fmt::format("part-{}.json", rank); }
+
+// A worker's whole life: every folder, every variant, then its results as a file.
+Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder>& folders, const tools::WorkerEnvironment& worker) {
+  RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
+               runtime::join_gloo({worker.master_address, worker.master_port, worker.rank, worker.workers, {}, std::chrono::seconds(60)}));
+  json all = json::array();
+  for (size_t i = 0; i < folders.size(); ++i) {
+    RANNC_ASSIGN(const auto results, FolderRun(flags, folders[i], flags.workers, i).run(transport));
+    for (const tools::CheckResult& result : results) all.push_back(to_json(result));
+  }
+  std::ofstream file(part_file(flags.workers, worker.rank));
+  file << all.dump();
+  if (!file.flush()) return rannc::error({part_file(flags.workers, worker.rank).string(), 0, 0, {}}, "cannot be written");
+  return {};
+}
+
+// Names that no worker had are found when their numbers are put together.
+Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<tools::CheckFolder>& folders, const std::string& scratch) {
+  const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
+  std::vector<std::string> arguments{"--workers", scratch, "--dtype", flags.dtype};
+  const auto add = [&arguments](const char* flag, const auto& values) {
+    for (const auto& value : values) {
+      arguments.push_back(flag);
+      arguments.push_back(fmt::format("{}", value));
+    }
+  };
+  add("--stages", flags.stages);
+  add("--micro-batches", flags.micro_batches);
+  add("--schedule", flags.schedules);
+  add("--recompute", flags.recompute);
+  for (const tools::CheckFolder& folder : folders) arguments.push_back(folder.path);
+  RANNC_TRY(tools::launch_workers(tools::own_program(), arguments, workers, 1));
+  std::vector<tools::CheckResult> merged;
+  for (uint32_t rank = 0; rank < workers; ++rank) {
+    std::ifstream file(part_file(scratch, rank));
+    const json part = json::parse(file, nullptr, false);
+    if (!part.is_array()) return rannc::error(fmt::format("worker {} left no results", rank));
+    merged.resize(part.size());
+    for (size_t i = 0; i < part.size(); ++i) merged[i].merge(result_from(part[i]));
+  }
+  size_t next = 0;
+  for (const tools::CheckFolder& folder : folders) {
+    const size_t expected = tools::expected_gradients(folder, flags.dtype == "float64").size();
+    for (const uint32_t stages : flags.stages) {
+      for (size_t i = 0; i < variants(flags, stages).size(); ++i, ++next) {
+        if (!folder.loss.empty() && merged[next].compared_gradients < expected) {
+          merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}", merged[next].compared_gradients, expected));
+        }
+      }
+    }
+  }
+  return merged;
+}
+
+/// Prints what was found and counts failures.
+class Printer {
+ public:
+  explicit Printer(bool as_json) : json_(as_json) {}
+
+  void line(const std::string& folder, const Variant& variant, const std::string& transport, const tools::CheckResult& result) {
+    ++cases_;
+    failed_ += result.failures.empty() ? 0 : 1;
+    if (json_) {
+      json entry = to_json(result);
+      entry.update({{"folder", folder}, {"stages", variant.stages}, {"micro_batches", variant.change.micro_batches},
+                    {"schedule", variant.change.schedule}, {"recompute", variant.change.recompute}, {"transport", transport},
+                    {"ok", result.failures.empty()}});
+      fmt::print("{}\n", entry.dump());
+      return;
+    }
+    fmt::print("{} {} {} {}: output {:.1e}, loss {:.1e}, {} gradients {:.1e}", result.failures.empty() ? "ok  " : "FAIL", folder, variant.str(),
+               transport, result.outputs.relative, result.loss.relative, result.compared_gradients, result.gradients.relative);
+    fmt::print("{}\n", result.gradients.at.empty() ? "" : " (worst: " + result.gradients.at + ")");
+    for (size_t i = 0; i < std::min<size_t>(result.failures.size(), 5); ++i) fmt::print("     {}\n", result.failures[i]);
+    if (result.failures.size() > 5) fmt::print("     and {} more\n", result.failures.size() - 5);
+  }
+
+  Result<void> end() const {
+    if (!json_) fmt::print("{} passed, {} failed\n", cases_ - failed_, failed_);
+    if (failed_ > 0) return rannc::error(fmt::format("{} of {} runs differ from the reference", failed_, cases_));
+    return {};
+  }
+
+ private:
+  bool json_;
+  size_t cases_ = 0, failed_ = 0;
+};
+
+Result<void> check(const Flags& flags) {
+  std::vector<tools::CheckFolder> folders;
+  for (const std::string& path : flags.folders) {
+    RANNC_ASSIGN(tools::CheckFolder folder, tools::read_check_folder(path));
+    folders.push_back(std::move(folder));
+  }
+  if (!flags.workers.empty()) {
+    RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
+    if (!worker) return rannc::error("--workers is for the processes that rannc-check starts itself");
+    return run_worker(flags, folders, *worker);
+  }
+  const tools::Scratch scratch;
+  for (size_t i = 0; i < folders.size(); ++i) RANNC_TRY(compile_folder(flags, folders[i], scratch.path(), i));
+  Printer printer(flags.summary == "json");
+  for (const std::string& transport : flags.transports) {
+    std::vector<tools::CheckResult> results;
+    if (transport == "local") {
+      for (size_t i = 0; i < folders.size(); ++i) {
+        RANNC_ASSIGN(const auto of_folder, FolderRun(flags, folders[i], scratch.path(), i).run(nullptr));
+        results.insert(results.end(), of_folder.begin(), of_folder.end());
+      }
+    } else {
+      RANNC_ASSIGN(results, run_processes(flags, folders, scratch.path()));
+    }
+    size_t next = 0;
+    for (const tools::CheckFolder& folder : folders) {
+      for (const uint32_t stages : flags.stages) {
+        for (const Variant& variant : variants(flags, stages)) {
+          printer.line(fs::path(folder.path).filename().string(), variant, transport, results.at(next++));
+        }
+      }
+    }
+  }
+  return printer.end();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs one step of a model without update, and compares outputs, loss and every gradient with reference numbers.", "rannc-check");
+  Flags flags;
+  app.add_option("folder", flags.folders, "folders with model.onnx, batch.safetensors, reference.safetensors, card.json")->required();
+  app.add_option("--stages", flags.stages, "numbers of stages")->delimiter(',')->check(CLI::Range(1U, 64U))->capture_default_str();
+  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches")->delimiter(',')->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
+  app.add_option("--recompute", flags.recompute, "never, always")->delimiter(',')->check(CLI::IsMember({"never", "always"}))->capture_default_str();
+  app.add_option("--transport", flags.transports, "local: threads; gloo: a process per stage")->delimiter(',')->check(CLI::IsMember({"local", "gloo"}))->capture_default_str();
+  app.add_option("--dtype", flags.dtype, "float64 or float32")->check(CLI::IsMember({"float64", "float32"}))->capture_default_str();
+  app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
+  app.add_option("--workers", flags.workers)->group("");
+  return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    runtime::set_threads(1);
+    return check(flags);
+  });
+}

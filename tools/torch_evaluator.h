@@ -1,0 +1,15 @@
+/// Gives fold-constants a library of tensors.
+#pragma once
+
+#include "passes/evaluator.h"
+
+namespace rannc::tools {
+
+/// Runs operators by `codegen::evaluate`.
+class TorchEvaluator final : public passes::Evaluator {
+ public:
+  Result<std::vector<passes::Tensor>> evaluate(const ir::OpInfo& op, std::span<const passes::Tensor* const> operands,
+                                               const ir::Attributes& attributes) const override;
+};
+
+}  // namespace rannc::tools
