@@ -1,0 +1,78 @@
+/// Live bytes along rows.
+#include "ir/schedule_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/lower_schedule.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::ElementsAre;
+
+RowMemory follow(const PipelineShape& shape, uint32_t device, const Schedule& schedule) {
+  return row_memory(Dependencies(shape), DeviceId(device), schedule.rows[device], is_lowered(schedule));
+}
+
+Schedule rows(const PipelineShape& shape, const std::string& text) { return parse_schedule(text, shape).value(); }
+
+TEST(ScheduleMemory, SavedFromForwardToBackward) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.stages[0] = {shape.stages[0].devices, false, 100, 10, 3, 0, 2};
+  const RowMemory memory = follow(shape, 0, rows(shape, "0: F0 F1 B0 B1"));
+  EXPECT_THAT(memory.during, ElementsAre(112, 122, 122, 112));
+  EXPECT_EQ(memory.peak, 122);
+  EXPECT_EQ(memory.peak_at, 1u);
+}
+
+TEST(ScheduleMemory, SplitBackwardHoldsUntilTheWeightGradient) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.stages[0].saved_bytes = 10;
+  shape.stages[0].pending_bytes = -4;  // the input gradient frees more than the weight gradient still needs
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 I0 F1 I1 W0 W1")).during, ElementsAre(10, 10, 16, 16, 12, 6));
+  shape.stages[0].pending_bytes = 4;
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 I0 F1 I1 W0 W1")).during, ElementsAre(10, 14, 24, 28, 28, 14));
+}
+
+TEST(ScheduleMemory, RecomputeKeepsInputsOnly) {
+  PipelineShape shape = chain_shape(1, 3);
+  shape.stages[0] = {shape.stages[0].devices, true, 0, 10, 3, 0, 0};
+  const Schedule schedule = add_recompute(shape, rows(shape, "0: F0 F1 F2 B2 B1 B0"));
+  EXPECT_EQ(print_compute_rows(schedule), "0: F0 F1 F2 B2 R1 B1 R0 B0\n");
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(3, 6, 16, 16, 16, 16, 13, 13));
+}
+
+TEST(ScheduleMemory, MessagesLiveFromComputationToSendAndFromReceiveToComputation) {
+  PipelineShape shape = chain_shape(3, 1);
+  for (auto& stage : shape.stages) stage.saved_bytes = 0;
+  for (auto& route : shape.routes) route.bytes_per_sample = 5;
+  const Schedule schedule = lower_schedule(shape, rows(shape, "0: F0 B0\n1: F0 B0\n2: F0 B0\n")).value();
+  ASSERT_EQ(print_schedule(schedule).substr(15, 200),
+            "d0: F0.0 SA0.0>d1 RG0.0<d1 B0.0 S0\n"
+            "d1: RA0.0<d0 F1.0 SA1.0>d2 RG1.0<d2 B1.0 SG0.0>d0 S1\n"
+            "d2: RA1.0<d1 F2.0 B2.0 SG1.0>d1 S2\n");
+  EXPECT_THAT(follow(shape, 1, schedule).during, ElementsAre(5, 10, 5, 5, 10, 5, 0));
+}
+
+TEST(ScheduleMemory, ReplicasHoldTheirShare) {
+  PipelineShape shape = chain_shape(1, 1);
+  shape.devices = 2;
+  shape.stages[0].devices = {DeviceId(0), DeviceId(1)};
+  shape.stages[0].saved_bytes = 10;
+  shape.micro_batches = {5};
+  const Schedule schedule = rows(shape, "0: F0 B0\n1: F0 B0");
+  EXPECT_EQ(follow(shape, 0, schedule).peak, 20);
+  EXPECT_EQ(follow(shape, 1, schedule).peak, 30);
+}
+
+TEST(ScheduleMemory, EmptyRowsHoldTheirStages) {
+  PipelineShape shape = chain_shape(1, 1);
+  shape.stages[0].fixed_bytes = 7;
+  shape.training = false;
+  EXPECT_EQ(follow(shape, 0, rows(shape, "")).peak, 7);
+  EXPECT_EQ(follow(shape, 0, rows(shape, "0: F0")).peak, 7) << "inference keeps nothing for a backward pass";
+}
+
+}  // namespace
+}  // namespace rannc::ir
