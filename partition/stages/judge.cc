@@ -145,32 +145,35 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
     for (uint32_t b = plan.stages[s].first; b < plan.stages[s].end; ++b) stage_of[b] = static_cast<uint32_t>(s);
   }
   const double largest = static_cast<double>(run.largest);
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<double, double>> bytes;  // with and without gradient
+  struct Crossing {
+    double bytes[2] = {0, 0};  // without and with gradient
+    bool any[2] = {false, false};
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Crossing> crossings;
   for (const BlockValue& value : problem_.values) {
     const uint32_t from = stage_of[value.producer];
     uint32_t before = from;
     for (const uint32_t reader : value.readers) {
       if (stage_of[reader] == before) continue;
       before = stage_of[reader];
-      auto& sum = bytes[{from, before}];
-      (value.gradient ? sum.first : sum.second) += value.bytes_per_sample + value.bytes / largest;
+      Crossing& crossing = crossings[{from, before}];
+      crossing.bytes[value.gradient] += value.bytes_per_sample + value.bytes / largest;
+      crossing.any[value.gradient] = true;
     }
   }
   run.links.resize(stages * stages);
-  for (const auto& [ends, sum] : bytes) {
+  for (const auto& [ends, crossing] : crossings) {
     const auto& [from, to] = ends;
     const auto &sender = plan.stages[from].devices, &receiver = plan.stages[to].devices;
     const Link link = slowest_between(problem_.cluster, sender, receiver);
     const double share = static_cast<double>(ceil_div(run.largest, std::min(sender.size(), receiver.size()))) / largest;
     run.links[from * stages + to] = run.links[to * stages + from] = {link.latency_ns, share * 1e9 / link.bytes_per_second};
-    // Bytes are whole numbers there: a thousandth of a byte is lost at most.
-    const auto route = [&](double each, bool gradient) {
-      if (each <= 0) return;
-      const double whole = std::min(each, 9e15 / largest);
-      run.shape.routes.push_back({StageId(from), StageId(to), std::max<int64_t>(1, static_cast<int64_t>(whole)), gradient});
-    };
-    route(sum.first, true);
-    route(sum.second, false);
+    for (const bool gradient : {true, false}) {
+      if (!crossing.any[gradient]) continue;
+      // Whole bytes there, at least one: even an empty value makes its reader wait.
+      const double whole = std::clamp(crossing.bytes[gradient], 1.0, 9e15 / largest);
+      run.shape.routes.push_back({StageId(from), StageId(to), static_cast<int64_t>(whole), gradient});
+    }
   }
 }
 

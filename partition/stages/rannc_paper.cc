@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "partition/stages/internal/finish.h"
+#include "partition/stages/internal/plan_moves.h"
 #include "partition/stages/planner.h"
 #include "partition/stages/rannc_paper.h"
 
@@ -224,6 +225,9 @@ class RanncPaperPlanner final : public StagePlanner {
                                       "communication buffers and uneven shares", stage.peak_bytes, offered),
                           stage.peak_bytes - offered, "planner rannc"};
       }
+    }
+    if (!keeps_constraints(problem, plan)) {
+      return Infeasible{"the printed algorithms know no constraints, and their plan breaks one", 0, "planner rannc"};
     }
     plan.objective_name = "(micro-batches + stages - 1) * V of Algorithm 1, ns";
     plan.objective = best.estimate;

@@ -1,0 +1,293 @@
+#include "partition/stages/auto.h"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "partition/schedule/periodic.h"
+#include "partition/stages/balance.h"
+#include "partition/stages/internal/every_plan.h"
+#include "partition/stages/internal/finish.h"
+#include "partition/stages/internal/plan_moves.h"
+#include "partition/stages/internal/threshold_search.h"
+#include "partition/stages/judge.h"
+#include "partition/stages/registry.h"
+
+namespace rannc::partition {
+namespace {
+
+/// What a candidate is, so that the same one is judged once.
+std::string identity(const StagePlan& plan) {
+  std::string text = fmt::format("{}|{}", plan.schedule, plan.micro_batches);
+  for (const PlannedStage& stage : plan.stages) {
+    text += fmt::format("|{}{}", stage.end, stage.recompute ? "r" : "");
+    for (const DeviceId device : stage.devices) text += fmt::format(",{}", device.index());
+  }
+  for (const uint32_t depth : plan.warm_up) text += fmt::format(";{}", depth);
+  return text;
+}
+
+std::string describe(const StagePlan& plan) {
+  return fmt::format("{} ({} micro-batches, {}{})", brief(plan), plan.micro_batches, plan.schedule,
+                     std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& s) { return s.recompute; })
+                         ? ", recompute" : "");
+}
+
+class AutoSearch {
+ public:
+  AutoSearch(const StageProblem& problem, const AutoOptions& options)
+      : problem_(problem), options_(options), judge_(problem), counts_(micro_batch_candidates(problem)),
+        left_(options.simulated_actions) {}
+
+  StageOutcome run() {
+    if (options_.rivals == AutoOptions::Rivals::kInvited) invite_rivals();
+    const bool everything = count_plans(problem_, options_.exhaustive_plans + 1) <= options_.exhaustive_plans;
+    if (everything) {
+      every_plan(problem_, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
+    } else {
+      seed();
+    }
+    climb(everything);
+    if (!best_) return infeasible();
+    return finish(everything);
+  }
+
+ private:
+  struct Entry {
+    StagePlan plan;
+    std::string from;
+  };
+
+  /// Judges the plan under every schedule; keeps the best.
+  void consider(StagePlan plan, const std::string& from) {
+    for (const std::string& schedule : options_.schedules) {
+      if (schedule == "warmup") continue;  // depths follow from times: tried once a plan is good
+      plan.schedule = schedule;
+      plan.warm_up.clear();
+      try_one(plan, from);
+      if (plan.stages.size() == 1) break;  // all schedules are the same
+    }
+  }
+
+  /// Judges one plan as it is; true: it is the best so far.
+  bool try_one(StagePlan plan, const std::string& from) {
+    const uint64_t actions = plan.stages.size() * plan.micro_batches;
+    if (left_ < actions) {
+      stopped_ = true;
+      return false;
+    }
+    std::string why;
+    if (!seen_.insert(identity(plan)).second) return false;
+    left_ -= actions;
+    if (!judge_.judge(plan, &why)) {
+      last_refusal_ = why;
+      return false;
+    }
+    keep_runner_up(plan, from);
+    if (best_ && plan.objective >= best_->plan.objective * (1 - 1e-12)) return false;
+    best_ = Entry{std::move(plan), from};
+    return true;
+  }
+
+  void keep_runner_up(const StagePlan& plan, const std::string& from) {
+    auto& slot = best_of_[from];
+    if (slot.stages.empty() || plan.objective < slot.objective) slot = plan;
+    good_.insert({plan.objective, identity(plan)});
+    plans_.emplace(identity(plan), plan);
+    if (good_.size() > 12) {
+      plans_.erase(std::prev(good_.end())->second);
+      good_.erase(std::prev(good_.end()));
+    }
+  }
+
+  void invite_rivals() {
+    for (const std::string& name : rival_names()) {
+      for (const InFlight discipline : {InFlight::kAll, InFlight::kOneFOneB}) {
+        StageProblem problem = problem_;
+        problem.in_flight = discipline;
+        const auto outcome = make_planner(name)->plan(problem);
+        RANNC_CHECK(outcome.ok()) << outcome.diagnostic().str();
+        if (const auto* plan = std::get_if<StagePlan>(&*outcome)) {
+          try_one(*plan, name);
+          consider(*plan, name);
+        } else {
+          refusals_[name] = std::get<Infeasible>(*outcome).reason;
+        }
+      }
+    }
+  }
+
+  /// The exact DP's answer for each stage count and micro-batch count.
+  void seed() {
+    const StageCount count = stage_count(problem_);
+    for (const uint64_t micro_batches : counts_) {
+      for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 8)) {
+        seed_one(micro_batches, stages);
+        if (stopped_) return;
+      }
+    }
+  }
+
+  void seed_one(uint64_t micro_batches, uint32_t stages) {
+    const bool small = problem_.cluster.uniform() || problem_.cluster.size() > 128;
+    for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
+      StageProblem problem = problem_;
+      problem.in_flight = discipline;
+      const auto finder = small ? uniform_cover(problem, judge_.ranges(), micro_batches)
+                                : positional_cover(problem, judge_.ranges(), micro_batches, problem.cluster.size(), 1);
+      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {40});
+      if (!answer) continue;
+      StagePlan plan;
+      plan.micro_batches = micro_batches;
+      for (const CoveredStage& covered : answer->cover.stages) {
+        PlannedStage stage;
+        stage.first = covered.first;
+        stage.end = covered.end;
+        stage.recompute = covered.recompute;
+        for (uint32_t d = covered.from; d < covered.to; ++d) stage.devices.push_back(DeviceId(d));
+        plan.stages.push_back(std::move(stage));
+      }
+      consider(plan, "own search");
+      return;
+    }
+  }
+
+  /// Steepest of the first improvements, from each of the best plans.
+  void climb(bool everything) {
+    std::vector<StagePlan> starts;
+    for (const auto& [objective, id] : good_) starts.push_back(plans_.at(id));
+    for (size_t i = 0; i < starts.size() && !stopped_; ++i) {
+      StagePlan current = starts[i];
+      warm(current);
+      if (everything) continue;
+      bool moved = true;
+      while (moved && !stopped_) {
+        moved = any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
+      }
+      warm(current);
+    }
+  }
+
+  /// Whether `next` beats `current` under its schedule or another; then it replaces it.
+  bool improves(StagePlan next, StagePlan& current) {
+    bool better = false;
+    StagePlan winner = current;
+    for (const std::string& schedule : options_.schedules) {
+      if (schedule == "warmup") continue;
+      next.schedule = schedule;
+      next.warm_up.clear();
+      if (!charge(next)) return false;
+      StagePlan judged = next;
+      if (judge_.judge(judged) && judged.objective < winner.objective * (1 - 1e-9)) {
+        winner = judged;
+        better = true;
+      }
+      if (next.stages.size() == 1) break;
+    }
+    if (better) {
+      current = winner;
+      if (!best_ || winner.objective < best_->plan.objective * (1 - 1e-12)) best_ = Entry{winner, "own search"};
+    }
+    return better;
+  }
+
+  bool charge(const StagePlan& plan) {
+    const uint64_t actions = plan.stages.size() * plan.micro_batches;
+    if (left_ < actions) stopped_ = true;
+    else left_ -= actions;
+    return !stopped_;
+  }
+
+  /// Tries warm-up depths by latency and memory, and uniformly deeper ones.
+  void warm(StagePlan& plan) {
+    if (plan.stages.size() < 2 || std::find(options_.schedules.begin(), options_.schedules.end(), "warmup") == options_.schedules.end()) return;
+    const size_t stages = plan.stages.size();
+    ChainTimes times;
+    for (size_t s = 0; s < stages; ++s) {
+      times.forward.push_back(plan.stages[s].forward_ns);
+      times.backward.push_back(plan.stages[s].backward_ns);
+      if (s + 1 < stages) times.hop.push_back(hop_ns(plan, s));
+    }
+    if (*std::max_element(times.forward.begin(), times.forward.end()) <= 0) return;
+    const uint32_t most = static_cast<uint32_t>(plan.micro_batches);
+    for (uint32_t extra = 0; extra < 3; ++extra) {
+      StagePlan next = plan;
+      next.schedule = "warmup";
+      next.warm_up = warmup_by_latency(times);
+      for (uint32_t& depth : next.warm_up) depth = std::min<uint32_t>(depth + extra, most);
+      if (!charge(next) || !judge_.judge(next) || next.objective >= plan.objective * (1 - 1e-9)) continue;
+      plan = next;
+      if (!best_ || next.objective < best_->plan.objective * (1 - 1e-12)) best_ = Entry{next, "own search"};
+    }
+  }
+
+  double hop_ns(const StagePlan& plan, size_t s) const {
+    const PlannedStage &from = plan.stages[s], &to = plan.stages[s + 1];
+    const uint64_t largest = (problem_.mini_batch + plan.micro_batches - 1) / plan.micro_batches;
+    const uint64_t replicas = std::min(from.devices.size(), to.devices.size());
+    const double share = static_cast<double>((largest + replicas - 1) / replicas);
+    return problem_.cluster.link(from.devices.back(), to.devices.front())
+        .transfer_ns(judge_.ranges().received(to.first, to.end).at(share));
+  }
+
+  StageOutcome infeasible() {
+    const auto outcome = rannc_planner()->plan(problem_);
+    if (const auto* none = std::get_if<Infeasible>(&*outcome)) return *none;
+    return Infeasible{"no candidate fits: " + last_refusal_, 0, "more memory per device, recompute, more devices"};
+  }
+
+  StagePlan finish(bool everything) {
+    StagePlan plan = best_->plan;
+    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name), plan.objective);
+    if (everything && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
+      plan.lower_bound = plan.objective;
+      plan.bound_name = "exhaustive search over the named schedules";
+    }
+    plan.bottleneck = bottleneck_of(plan);
+    plan.notes.push_back("found by " + best_->from);
+    if (stopped_) plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
+    for (const auto& [from, other] : best_of_) {
+      if (identity(other) == identity(plan)) continue;
+      plan.runners_up.push_back({from + ": " + describe(other), other.objective,
+                                 fmt::format("{:.1f} % slower; {}", 100 * (other.objective / plan.objective - 1),
+                                             bottleneck_of(other))});
+    }
+    for (const auto& [from, reason] : refusals_) {
+      if (!best_of_.contains(from)) plan.runners_up.push_back({from, 0, reason});
+    }
+    return plan;
+  }
+
+  const StageProblem& problem_;
+  const AutoOptions& options_;
+  PlanJudge judge_;
+  std::vector<uint64_t> counts_;
+  uint64_t left_;
+  bool stopped_ = false;
+  std::optional<Entry> best_;
+  std::set<std::string> seen_;
+  std::set<std::pair<double, std::string>> good_;
+  std::map<std::string, StagePlan> plans_;
+  std::map<std::string, StagePlan> best_of_;     ///< per source
+  std::map<std::string, std::string> refusals_;  ///< rivals without a plan
+  std::string last_refusal_;
+};
+
+class AutoPlanner final : public StagePlanner {
+ public:
+  explicit AutoPlanner(AutoOptions options) : options_(std::move(options)) {}
+  std::string name() const override { return "auto"; }
+
+ private:
+  StageOutcome search(const StageProblem& problem) const override { return AutoSearch(problem, options_).run(); }
+  AutoOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<StagePlanner> auto_planner(AutoOptions options) {
+  return std::make_unique<AutoPlanner>(std::move(options));
+}
+
+}  // namespace rannc::partition

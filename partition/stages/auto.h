@@ -1,0 +1,30 @@
+/// The planner that lets all others compete, and searches on its own.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "partition/stages/planner.h"
+
+namespace rannc::partition {
+
+struct AutoOptions {
+  /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` hand in candidates; false: own search alone.
+  enum class Rivals : uint8_t { kInvited, kExcluded } rivals = Rivals::kInvited;
+  /// Schedules that may be chosen, in order of preference among equals.
+  std::vector<std::string> schedules{"1f1b", "dapple-b", "gpipe", "warmup"};
+  /// Structures up to which everything is tried.
+  uint64_t exhaustive_plans = 4000;
+  /// Simulated actions (stages * micro-batches) that the search may spend.
+  uint64_t simulated_actions = 3'000'000;
+};
+
+/// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together by the simulated time of a
+/// mini-batch under the memory of each device. Small problems are searched exhaustively (stages on consecutive devices);
+/// else the exact DP gives a seed per stage count and micro-batch count, and the best plans climb by moves: a cut, a
+/// device, a merge, a split, recompute, micro-batches, schedule. Never worse than any candidate. The budget counts work,
+/// not seconds: the same problem gives the same plan.
+std::unique_ptr<StagePlanner> auto_planner(AutoOptions options = {});
+
+}  // namespace rannc::partition

@@ -1,0 +1,22 @@
+/// Stage planners by name.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "partition/stages/planner.h"
+
+namespace rannc::partition {
+
+/// All names, the default first.
+std::vector<std::string> stage_planner_names();
+
+/// Those that hand candidates to `auto`.
+std::vector<std::string> rival_names();
+
+/// The planner of that name, or null.
+std::unique_ptr<StagePlanner> make_planner(std::string_view name);
+
+}  // namespace rannc::partition
