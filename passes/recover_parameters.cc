@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
+
+#include "ir/op.h"
+#include "ir/rewriter.h"
 #include "passes/internal/parameter_roles.h"
 #include "passes/internal/tied_values.h"
 
@@ -27,6 +32,37 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles) {
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
+bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
+
+/// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
+ValueId merged_into(const ir::Graph& graph, TaskId task) {
+  if (graph.op(task).name != "core.identity") return {};
+  const ValueId kept = graph.inputs(task)[0], lost = graph.outputs(task)[0];
+  const auto& found = graph.value(kept);
+  if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !has_several_elements(found.type)) return {};
+  if (is_generated(found.name) && is_generated(graph.value(lost).name)) return {};
+  const auto& outputs = graph.outputs();
+  return std::find(outputs.begin(), outputs.end(), lost) == outputs.end() ? kept : ValueId();
+}
+
+/// A copy of the graph in which merged tensors are apart again, under their own names; nothing where none is merged.
+std::optional<ir::Graph> take_apart(const ir::Graph& graph, size_t& restored) {
+  for (const TaskId task : graph.tasks()) restored += merged_into(graph, task).valid();
+  if (restored == 0) return std::nullopt;
+  ir::Rewriter rewriter(graph);
+  for (const TaskId task : graph.tasks()) {
+    const ValueId kept = merged_into(graph, task);
+    if (!kept.valid()) {
+      rewriter.copy(task);
+      continue;
+    }
+    const auto& found = graph.value(kept);
+    const ValueId lost = graph.outputs(task)[0];
+    rewriter.replace(lost, rewriter.graph().add_value(found.kind, graph.value(lost).name, found.type, found.data));
+  }
+  return std::move(rewriter).finish();
+}
+
 std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
 
 }  // namespace
@@ -45,8 +81,14 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     }
   }
 
-  const std::vector<Roles> roles = parameter_roles(graph);
   Outcome outcome;
+  size_t restored = 0;
+  if (auto apart = take_apart(graph, restored)) {
+    graph = *std::move(apart);
+    outcome.changed = true;
+    context.remarks.push_back({{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
+  }
+  const std::vector<Roles> roles = parameter_roles(graph);
   std::vector<ValueId> parameters;
   size_t buffers = 0, constants = 0;
   for (const ValueId value : graph.values()) {

@@ -11,7 +11,10 @@ namespace rannc::passes {
 /// Model files mark no parameters: a float tensor is one because of where it is used, never because of its name.
 ///
 /// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say how many, which
-/// tensors are ties, and which uses contradict each other. Tasks are not touched.
+/// tensors are ties, and which uses contradict each other. Legacy exports merge tensors of equal values, as the zero
+/// biases of a fresh model are, and leave an identity from the kept to each lost name: `lost = identity(kept)` becomes a
+/// stored tensor `lost` of its own, unless both names are generated (`onnx::…`): then it is one parameter used twice.
+/// No other task is touched.
 ///
 /// - Parameters: weights and biases of linear and conv, scales and biases of normalisations, embedding tables (data of
 ///   gather), constant operands of matmul; added or multiplied vectors (one extent other than 1); added tables of more

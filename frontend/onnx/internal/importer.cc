@@ -87,6 +87,9 @@ class Importer {
     return std::move(graph_);
   }
 
+  /// Where `run` failed: symbols that would have to be equal.
+  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+
  private:
   Location at(const Scope& scope, const NodeProto& node) const {
     return {file_, 0, 0, scope.prefix + node_name(node)};
@@ -190,6 +193,7 @@ class Importer {
     RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
     Node view(graph_, node, opset->second, at(scope, node), std::move(wiring), source_);
     translate(view);
+    unequal_symbols_ = view.unequal_symbols();
     if (view.failure()) return Diagnostic(*view.failure());
     return define_outputs(scope, node, view.outputs());
   }
@@ -310,13 +314,22 @@ class Importer {
   Node::Source source_;
   Functions functions_;
   ir::Graph graph_;
+  std::optional<SymbolPair> unequal_symbols_;
   std::unordered_set<std::string> absent_;  ///< full names of formal inputs that a call leaves out
 };
 
 }  // namespace
 
 Result<ir::Graph> import_model(const ModelProto& model, const std::string& file, const ImportOptions& options) {
-  return Importer(model, file, options).run();
+  ImportOptions tried = options;
+  constexpr int kMostSymbols = 32;
+  for (int i = 0;; ++i) {
+    Importer importer(model, file, tried);
+    auto graph = importer.run();
+    const auto& unequal = importer.unequal_symbols();
+    if (graph.ok() || !unequal || i == kMostSymbols) return graph;
+    if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return graph;
+  }
 }
 
 }  // namespace rannc::frontend

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <optional>
 #include <set>
@@ -117,14 +118,17 @@ class Reader {
     return error(Location{file_}, fmt::format("no input has a dimension named '{}'", *options_.batch_symbol));
   }
 
-  /// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input.
+  /// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input, nor
+  /// on an input that has the batch elsewhere.
   static std::set<std::string> other_batches(const InputTypes& inputs) {
     std::set<std::string> leading, elsewhere;
     for (const ir::ValueType& type : inputs.types) {
       if (!type.shape) continue;
+      const auto has_batch = [&](const ir::Dim& dim) { return dim.uses(inputs.batch_symbol); };
+      const bool named = std::any_of(type.shape->begin(), type.shape->end(), has_batch);
       for (size_t axis = 0; axis < type.shape->size(); ++axis) {
         const ir::Dim& dim = (*type.shape)[axis];
-        if (axis == 0 && dim.is_symbol() && type.shape->size() > 1) {
+        if (!named && axis == 0 && dim.is_symbol() && type.shape->size() > 1) {
           leading.insert(dim.symbol_name());
         } else {
           dim.collect_symbols(elsewhere);

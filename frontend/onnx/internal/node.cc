@@ -6,6 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "ir/constant.h"
+
 namespace rannc::frontend {
 
 namespace {
@@ -94,10 +96,45 @@ std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> ope
   const TaskId task = graph_.add_task(info, operands, std::move(attributes), names, where_);
   if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
     failure_ = typed.diagnostic();
+    find_unequal_symbols(info, operands);
     return {};
   }
   const auto made = graph_.outputs(task);
   return {made.begin(), made.end()};
+}
+
+std::optional<std::vector<double>> Node::numbers(ValueId value) const {
+  if (!value.valid()) return std::nullopt;
+  const auto& found = graph_.value(value);
+  constexpr int64_t kMost = 64;
+  if (found.kind != ir::ValueKind::kConstant || !found.data.present()) return std::nullopt;
+  auto numbers = ir::decode_numbers(found.type, found.data, kMost);
+  if (!numbers.ok()) return std::nullopt;
+  return *std::move(numbers);
+}
+
+void Node::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
+  constexpr std::array<std::string_view, 14> kBroadcasting = {
+      "core.add", "core.sub", "core.mul", "core.div", "core.where", "core.logical_and", "core.logical_or", "core.eq",
+      "core.ne",  "core.lt",  "core.le",  "core.gt",  "core.ge",    "core.maximum"};
+  if (std::find(kBroadcasting.begin(), kBroadcasting.end(), op.name) == kBroadcasting.end()) return;
+  for (const ValueId other : operands.subspan(1)) {
+    const auto& a = type(operands[0]).shape;
+    const auto& b = type(other).shape;
+    if (!a || !b) continue;
+    for (size_t back = 1; back <= std::min(a->size(), b->size()); ++back) {
+      const ir::Dim& x = (*a)[a->size() - back];
+      const ir::Dim& y = (*b)[b->size() - back];
+      if (!x.is_symbol() || !y.is_symbol() || x == y) continue;
+      for (const ValueId input : graph_.inputs()) {
+        for (const ir::Dim& dim : type(input).shape.value_or(ir::Shape{})) {
+          if (dim == x) unequal_symbols_ = SymbolPair{x.symbol_name(), y.symbol_name()};
+          if (dim == y) unequal_symbols_ = SymbolPair{y.symbol_name(), x.symbol_name()};
+          if (unequal_symbols_) return;
+        }
+      }
+    }
+  }
 }
 
 ValueId Node::emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "frontend/onnx/internal/tensor.h"
@@ -14,6 +15,8 @@
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {
+
+using SymbolPair = std::pair<std::string, std::string>;
 
 /// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
 /// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is dropped.
@@ -53,6 +56,8 @@ class Node {
   std::optional<std::vector<int64_t>> integers(ValueId value) const;
   /// The only element of a constant, seen through casts and changes of shape.
   std::optional<double> number(ValueId value) const;
+  /// All elements, at most a few, of a constant.
+  std::optional<std::vector<double>> numbers(ValueId value) const;
 
   // --- attributes
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
@@ -91,6 +96,8 @@ class Node {
   void bind(size_t output, ValueId value);
 
   void fail(std::string message);
+  /// Two symbols of inputs that must be equal for a refused task to run, the earlier first.
+  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
   const std::optional<Diagnostic>& failure() const { return failure_; }
   /// A number that no other node of the graph has.
   int64_t ordinal() const { return graph_.task_count(); }
@@ -99,6 +106,7 @@ class Node {
 
  private:
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
+  void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
   std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
                                std::span<const std::string> names);
 
@@ -111,6 +119,7 @@ class Node {
   std::vector<ValueId> outputs_;
   const Source& source_;
   std::optional<Diagnostic> failure_;
+  std::optional<SymbolPair> unequal_symbols_;
 };
 
 /// The nearest 64-bit integer towards zero, within the range of what fits.

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "frontend/onnx/internal/data_ranges.h"
+#include "ir/constant.h"
 
 namespace rannc::frontend {
 
@@ -26,9 +27,6 @@ constexpr ElementType kElementTypes[] = {
     {TensorProto::UINT32, ir::DType::kU32},  {TensorProto::UINT64, ir::DType::kU64},
     {TensorProto::BOOL, ir::DType::kBool},
 };
-
-/// Longer integer lists are data, not shapes or axes.
-constexpr size_t kMaxContents = 64;
 
 template <class To, class From>
 std::vector<std::byte> convert(const From& field) {
@@ -58,35 +56,6 @@ std::vector<std::byte> typed_field(const TensorProto& proto, ir::DType dtype) {
     case ir::DType::kBool: return convert<bool>(proto.int32_data());
   }
   return {};
-}
-
-template <class T>
-ir::Contents contents_as(const std::vector<std::byte>& bytes) {
-  ir::Contents contents;
-  for (size_t at = 0; at + sizeof(T) <= bytes.size(); at += sizeof(T)) {
-    T value;
-    std::memcpy(&value, bytes.data() + at, sizeof(T));
-    contents.emplace_back(static_cast<int64_t>(value));
-  }
-  return contents;
-}
-
-/// Elements as integers. Unsigned 64-bit numbers may exceed what a dimension holds and are left out.
-std::optional<ir::Contents> contents_of(const ir::ValueType& type, const ir::TensorData& data) {
-  if (type.shape->size() > 1 || ir::element_count(*type.shape).constant() > static_cast<int64_t>(kMaxContents)) return {};
-  const auto bytes = data.read();
-  if (!bytes.ok()) return {};
-  switch (type.dtype) {
-    case ir::DType::kI64: return contents_as<int64_t>(*bytes);
-    case ir::DType::kI32: return contents_as<int32_t>(*bytes);
-    case ir::DType::kI16: return contents_as<int16_t>(*bytes);
-    case ir::DType::kI8: return contents_as<int8_t>(*bytes);
-    case ir::DType::kU32: return contents_as<uint32_t>(*bytes);
-    case ir::DType::kU16: return contents_as<uint16_t>(*bytes);
-    case ir::DType::kU8: return contents_as<uint8_t>(*bytes);
-    case ir::DType::kBool: return contents_as<uint8_t>(*bytes);
-    default: return {};
-  }
 }
 
 /// Shape into `type`; returns the number of bytes.
@@ -162,8 +131,14 @@ Result<Tensor> read_tensor(const TensorProto& proto, const std::string& model, E
   tensor.type.dtype = *dtype;
   RANNC_ASSIGN(const uint64_t bytes, read_shape(proto, tensor.type, where));
   RANNC_ASSIGN(tensor.data, read_data(proto, *dtype, bytes, model, external, where));
-  tensor.type.contents = contents_of(tensor.type, tensor.data);
+  tensor.type.contents = ir::constant_contents(tensor.type, tensor.data);
   return tensor;
+}
+
+std::optional<double> only_element(const ir::ValueType& type, const ir::TensorData& data) {
+  if (!type.shape || !(ir::element_count(*type.shape) == ir::Dim(1)) || !data.present()) return std::nullopt;
+  const auto numbers = ir::decode_numbers(type, data, 1);
+  return numbers.ok() && numbers->size() == 1 ? std::optional(numbers->front()) : std::nullopt;
 }
 
 }  // namespace rannc::frontend

@@ -1,32 +1,20 @@
 /// Translates ONNX operators that make constants.
-#include <cstring>
-
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
+#include "ir/constant.h"
 
 namespace rannc::frontend {
 
 namespace {
 
-template <class Stored, class Given>
-ir::TensorData stored(std::span<const Given> values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(Stored));
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto value = static_cast<Stored>(values[i]);
-    std::memcpy(bytes.data() + i * sizeof(Stored), &value, sizeof(Stored));
-  }
-  return ir::TensorData::in_memory(std::move(bytes));
-}
-
 Tensor integers(std::span<const int64_t> values, ir::Shape shape) {
-  Tensor tensor{{ir::DType::kI64, std::move(shape), {}, {}}, stored<int64_t>(values)};
-  constexpr size_t kMaxContents = 64;
-  if (values.size() <= kMaxContents) tensor.type.contents = list(values);
+  Tensor tensor{{ir::DType::kI64, std::move(shape), {}, {}}, ir::encode_integers(ir::DType::kI64, values)};
+  tensor.type.contents = ir::constant_contents(tensor.type, tensor.data);
   return tensor;
 }
 
 Tensor numbers(std::span<const double> values, ir::Shape shape) {
-  return {{ir::DType::kF32, std::move(shape), {}, {}}, stored<float>(values)};
+  return {{ir::DType::kF32, std::move(shape), {}, {}}, ir::encode_numbers(ir::DType::kF32, values)};
 }
 
 void constant(Node& node) {
