@@ -22,8 +22,10 @@ namespace rannc::partition {
 namespace {
 
 constexpr uint32_t kNodesPerBlock = 50;
+constexpr uint32_t kLeastNodes = 3'000;
+constexpr uint32_t kManyNodes = 300'000;    // levels beyond it get the cheaper steps only
 constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
-constexpr size_t kPinsForCycles = 400'000;  // pins worked on in all cycles together, but at least one cycle
+constexpr size_t kPinsForCycles = 600'000;  // pins worked on in all cycles after the first together
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                       OrderKind::kDepthFirst};
@@ -45,7 +47,7 @@ class Search {
     if (!options_.refine) return best;
     const LevelGraph& finest = hierarchy_.levels.front();
     double best_cost = BlockState(finest, best, options_.blocks).crossing_cost();
-    const size_t cycles = std::clamp<size_t>(kPinsForCycles / (finest.pins.items.size() + 1), 1, 3);
+    const size_t cycles = std::min<size_t>(kPinsForCycles / (finest.pins.items.size() + 1), 3);
     for (cycle_ = 1; cycle_ <= cycles; ++cycle_) {
       hierarchy_.levels.resize(1);
       hierarchy_.parent.clear();
@@ -62,7 +64,7 @@ class Search {
  private:
   /// Builds the hierarchy; returns `block_of` (of level 0, may be empty) on its coarsest level.
   std::vector<uint32_t> coarsen(std::vector<uint32_t> block_of) {
-    const uint32_t target = kNodesPerBlock * options_.blocks;
+    const uint32_t target = std::max(kLeastNodes, kNodesPerBlock * options_.blocks);
     for (uint32_t failures = 0, turn = cycle_; failures < 2 && hierarchy_.levels.back().nodes() > target; ++turn) {
       const LevelGraph& graph = hierarchy_.levels.back();
       const size_t level = hierarchy_.levels.size() - 1;
@@ -145,7 +147,8 @@ class Search {
   /// Moves the cuts of the order (block, place in another order) where that is cheaper.
   std::vector<uint32_t> cut_again(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     double cost = BlockState(graph, block_of, options_.blocks).crossing_cost();
-    for (OrderKind kind : {OrderKind::kGiven, OrderKind::kBreadthFirst}) {
+    constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
+    for (OrderKind kind : std::span(kinds).first(cycle_ == 0 && graph.nodes() <= kManyNodes ? 3 : 2)) {
       const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, kind), block_of);
       auto cut = cut_order(graph, order, {options_.blocks, limit(graph), options_.memory_limit_bytes});
       if (!cut) continue;
@@ -167,7 +170,7 @@ class Search {
       }
       if (options_.refine) block_of = cut_again(graph, std::move(block_of));
       BlockState state(graph, std::move(block_of), options_.blocks);
-      if (options_.refine) improve(level, state, 3);
+      if (options_.refine) improve(level, state, graph.nodes() <= kManyNodes ? 3 : 2);
       block_of = std::move(state).take();
     }
     return block_of;
