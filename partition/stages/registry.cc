@@ -2,6 +2,7 @@
 
 #include "partition/stages/auto.h"
 #include "partition/stages/balance.h"
+#include "partition/stages/pipedream.h"
 #include "partition/stages/rannc_paper.h"
 
 namespace rannc::partition {
@@ -20,6 +21,7 @@ constexpr Entry kPlanners[] = {
     {"rannc", [] { return rannc_planner(); }, true},
     {"rannc-paper", [] { return rannc_paper_planner(); }, false},
     {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, true},
+    {"pipedream", [] { return pipedream_planner(); }, true},
     {"gpipe", [] { return gpipe_planner(); }, true},
     {"gpipe-size", [] { return gpipe_planner(BalanceBy::kSize); }, true},
     {"gpipe-exact", [] { return gpipe_planner(BalanceBy::kTime, BalanceMethod::kExact); }, true},
