@@ -262,6 +262,15 @@ TEST(Translation, OperatorsThatOnnxDefinesByOthers) {
   EXPECT_THAT(model.ops(), testing::Contains("where"));
 }
 
+TEST(Translation, LayerNormalizationWithStatisticsGoesByItsDefinition) {
+  const Imported model(
+      "agraph (float[batch, 4] x) => (float[batch, 4] y, float[batch, 1] m) <float[4] s = {1, 1, 1, 1}>"
+      "{ y, m = LayerNormalization (x, s) }",
+      17);
+  EXPECT_EQ(model.output(0), "f32[batch,4]");
+  EXPECT_EQ(model.output(1), "f32[batch,1]");
+}
+
 TEST(Translation, CrossEntropyIsASumOverACount) {
   const Imported model(
       "agraph (float[batch, 5] x, int64[batch] t) => (float y) { y = SoftmaxCrossEntropyLoss <ignore_index = -100> (x, t) }",

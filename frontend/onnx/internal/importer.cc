@@ -195,6 +195,7 @@ class Importer {
     translate(view);
     unequal_symbols_ = view.unequal_symbols();
     if (view.failure()) return Diagnostic(*view.failure());
+    if (view.by_definition()) return call_schema(scope, node, opset->second);
     return define_outputs(scope, node, view.outputs());
   }
 

@@ -95,6 +95,9 @@ class Node {
   /// An existing value as the node's output.
   void bind(size_t output, ValueId value);
 
+  /// Hands the node to ONNX's own definition by other operators; before anything is emitted.
+  void use_definition() { by_definition_ = true; }
+  bool by_definition() const { return by_definition_; }
   void fail(std::string message);
   /// Two symbols of inputs that must be equal for a refused task to run, the earlier first.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
@@ -120,6 +123,7 @@ class Node {
   const Source& source_;
   std::optional<Diagnostic> failure_;
   std::optional<SymbolPair> unequal_symbols_;
+  bool by_definition_ = false;
 };
 
 /// The nearest 64-bit integer towards zero, within the range of what fits.

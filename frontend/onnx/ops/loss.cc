@@ -9,14 +9,12 @@ namespace {
 /// ONNX ignores nothing unless told; no label is this number.
 constexpr int64_t kIgnoreNothing = INT64_MIN;
 
-/// Cross entropy over axis 1, summed, or averaged over the labels that are not ignored: sum / count, so that
+/// Class weights, a second output and losses per sample are left to ONNX's definition. Cross entropy over axis 1, summed, or averaged over the labels that are not ignored: sum / count, so that
 /// attach-loss finds the mean and opens it.
 void softmax_cross_entropy(Node& node) {
   const ValueId logits = node.in(0), labels = node.in(1);
   const std::string reduction = node.text("reduction", "mean");
-  if (node.has(2)) return node.fail(node.op() + " with class weights is not supported");
-  if (node.wants(1)) return node.fail(node.op() + " with a second output is not supported");
-  if (reduction != "mean" && reduction != "sum") return node.fail(node.op() + " without reduction is not supported");
+  if (node.has(2) || node.wants(1) || (reduction != "mean" && reduction != "sum")) return node.use_definition();
   const int64_t ignored = node.integer("ignore_index", kIgnoreNothing);
   const ir::Attributes attributes = {{"axis", ir::Dim(1)}, {"ignore_index", ir::Dim(ignored)}};
   if (reduction == "sum") return node.result("cross_entropy_sum", {logits, labels}, attributes);

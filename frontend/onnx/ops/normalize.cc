@@ -8,8 +8,10 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Which precision the statistics are computed in (`stash_type`) is the runtime's choice.
+/// Which precision the statistics are computed in (`stash_type`) is the runtime's choice. Where they are outputs, ONNX's
+/// definition makes them.
 void layer_norm(Node& node) {
+  if (node.wants(1) || node.wants(2)) return node.use_definition();
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
