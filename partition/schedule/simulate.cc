@@ -4,12 +4,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
-#include <queue>
+#include <map>
 
 #include "ir/dependencies.h"
 #include "ir/schedule_memory.h"
 #include "partition/schedule/messages.h"
+#include "partition/schedule/simulator_state.h"
 
 namespace rannc::partition {
 namespace {
@@ -17,65 +17,6 @@ namespace {
 using ir::Action;
 using ir::ActionKind;
 using ir::Message;
-
-constexpr double kUnknown = std::numeric_limits<double>::infinity();
-
-/// A device whose row may go on at a time.
-struct Wake {
-  double time;
-  uint32_t device;
-  bool operator>(const Wake& other) const { return std::tie(time, device) > std::tie(other.time, other.device); }
-};
-
-/// Devices in any order: right where transfers do not compete, since then no order of events changes a time.
-class AnyOrder {
- public:
-  static constexpr bool kTimed = false;
-  bool empty() const { return wakes_.empty(); }
-  void push(Wake wake) { wakes_.push_back(wake); }
-  Wake pop() {
-    const Wake wake = wakes_.back();
-    wakes_.pop_back();
-    return wake;
-  }
-
- private:
-  std::vector<Wake> wakes_;
-};
-
-/// Devices in the order of time, so that a resource serves first who asks first.
-class TimeOrder {
- public:
-  static constexpr bool kTimed = true;
-  bool empty() const { return wakes_.empty(); }
-  void push(Wake wake) { wakes_.push(wake); }
-  Wake pop() {
-    const Wake wake = wakes_.top();
-    wakes_.pop();
-    return wake;
-  }
-
- private:
-  std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
-};
-
-/// A collective under way: who has joined, and when it ends.
-struct Collective {
-  uint32_t joined = 0;
-  uint32_t members = 0;
-  double last_join = 0;
-  double end = kUnknown;
-  std::vector<uint32_t> waiting;  ///< devices whose step waits for the end
-};
-
-struct DeviceState {
-  uint32_t next = 0;     ///< action of the row
-  double clock = 0;      ///< when the compute lane is free
-  double reduced = 0;    ///< end of the last collective that a coming step waits for
-  bool waiting = false;  ///< for a message or a collective
-  bool parked = false;   ///< at its first step, behind the barrier
-  bool unsent = false;   ///< compute-only rows: the action before `next` has not sent its results yet
-};
 
 template <class Order>
 class Engine {
@@ -105,7 +46,7 @@ class Engine {
     drain();
     if (options_.step_barrier) pass_barrier();
     for (uint32_t d = 0; d < shape_.devices; ++d) {
-      if (states_[d].next < schedule_.rows[d].size()) return stuck(d);
+      if (states_[d].next < schedule_.rows[d].size() || states_[d].held != nullptr) return stuck(d);
     }
     finish();
     return std::move(timeline_);
@@ -125,6 +66,7 @@ class Engine {
     state.waiting = false;
     while (true) {
       if (state.unsent) send_results(d);
+      if (state.held != nullptr && !leave(d)) return;
       if (state.next == schedule_.rows[d].size()) return;
       const Action& action = schedule_.rows[d][state.next];
       if (ir::is_compute(action.kind)) {
@@ -135,6 +77,9 @@ class Engine {
         occupy(d, start, compute_time(d, action));
         state.unsent = true;
         if (Order::kTimed) return order_.push({state.clock, d});
+      } else if (options_.blocking && (ir::is_send(action.kind) || ir::is_receive(action.kind))) {
+        if (!meet(d, action)) return wait(state);
+        if (Order::kTimed && state.clock > now) return order_.push({state.clock, d});
       } else if (ir::is_send(action.kind)) {
         send(d, action);
         if (Order::kTimed && state.clock > now) return order_.push({state.clock, d});
@@ -216,6 +161,32 @@ class Engine {
     note(d, start, arrival);
   }
 
+  /// A send or receive that holds its device until the message has arrived; false: the other end is not there yet.
+  bool meet(uint32_t d, const Action& action) {
+    DeviceState& state = states_[d];
+    const bool activation = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation;
+    const bool sends = ir::is_send(action.kind);
+    const uint32_t from = sends ? d : action.peer.index(), to = sends ? action.peer.index() : d;
+    Meeting& meeting = meetings_[{action.route, action.micro_batch, from, to, activation}];
+    if (meeting.arrival == kUnknown) {
+      if (meeting.offered == kUnknown) {
+        meeting.offered = state.clock;
+        return false;
+      }
+      const double start = std::max(meeting.offered, state.clock);
+      messages_.each_of(DeviceId(d), action, [&](const Message& m) {
+        Message sent = m;
+        sent.peer = DeviceId(to);
+        const ActionKind kind = activation ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+        meeting.arrival = messages_.send(DeviceId(from), sent, kind, action.micro_batch, start);
+      });
+      wake(action.peer.index(), meeting.arrival);
+    }
+    note(d, state.clock, meeting.arrival);
+    state.clock = meeting.arrival;
+    return true;
+  }
+
   void deliver(uint32_t from, double arrival, DeviceId to) {
     if (!options_.overlap) states_[from].clock = std::max(states_[from].clock, arrival);
     wake(to.index(), arrival);
@@ -235,12 +206,25 @@ class Engine {
     Collective& c = collective(action);
     if (c.members == 0) c.members = static_cast<uint32_t>(dependencies_.members(action).size());
     c.last_join = std::max(c.last_join, states_[d].clock);
+    if (options_.blocking) states_[d].held = &c;
     note(d, states_[d].clock, states_[d].clock);
     if (++c.joined < c.members) return;
     const auto& durations = action.kind == ActionKind::kAllReduce ? costs_.all_reduce : costs_.shared;
     const size_t index = action.kind == ActionKind::kAllReduce ? action.stage.index() : uint32_t{action.route};
     c.end = c.last_join + (index < durations.size() ? durations[index] : 0);
     for (uint32_t waiting : c.waiting) wake(waiting, c.end);
+  }
+
+  /// Under rendezvous a collective holds its members until it ends; false: it has not.
+  bool leave(uint32_t d) {
+    DeviceState& state = states_[d];
+    if (state.held->end == kUnknown) {
+      state.held->waiting.push_back(d);
+      return wait(state), false;
+    }
+    state.clock = std::max(state.clock, state.held->end);
+    state.held = nullptr;
+    return true;
   }
 
   /// Whether the step was taken; if not, the device waits or is parked.
@@ -284,7 +268,9 @@ class Engine {
   }
 
   Diagnostic stuck(uint32_t d) const {
-    const Action& action = schedule_.rows[d][states_[d].next];
+    const bool held = states_[d].held != nullptr;
+    const Action& action = schedule_.rows[d][states_[d].next - held];
+    if (held) return error({}, fmt::format("device {} waits for ever in {}", d, ir::to_string(action)), "S6");
     Diagnostic result = error({}, fmt::format("device {} waits for ever before {}", d, ir::to_string(action)), "S6");
     dependencies_.each(DeviceId(d), action, [&](const ir::DeviceAction& needed) {
       result.notes.push_back(
@@ -303,7 +289,7 @@ class Engine {
       busy += device.busy;
       used += !schedule_.rows[d].empty();
       if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, DeviceId(d), schedule_.rows[d], lowered_);
-      if (options_.spans && lowered_) end_receives_and_collectives(d);
+      if (options_.spans && lowered_) finish_spans(d);
     }
     for (const auto* group : {&all_reduces_, &shared_}) {
       for (const Collective& c : *group) {
@@ -315,11 +301,11 @@ class Engine {
     timeline_.period = middle_period();
   }
 
-  void end_receives_and_collectives(uint32_t d) {
+  void finish_spans(uint32_t d) {
     for (size_t i = 0; i < schedule_.rows[d].size(); ++i) {
       const Action& action = schedule_.rows[d][i];
       Span& span = timeline_.spans[d][i];
-      if (ir::is_receive(action.kind)) {
+      if (ir::is_receive(action.kind) && !options_.blocking) {
         messages_.each_of(DeviceId(d), action, [&](const Message& m) {
           span.end = std::max(span.start, messages_.arrival_of(m, action.kind, action.micro_batch));
         });
@@ -347,6 +333,8 @@ class Engine {
   Order order_;
   std::vector<DeviceState> states_;
   std::vector<Collective> all_reduces_, shared_;
+  /// By route, micro-batch, sender, receiver, and whether it is an activation.
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   Timeline timeline_;
 };
 
@@ -356,6 +344,9 @@ Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& sc
                           const SimulationOptions& options) {
   if (schedule.rows.size() != shape.devices) {
     return error({}, fmt::format("{} rows for {} devices", schedule.rows.size(), shape.devices), "S3");
+  }
+  if (options.blocking && !ir::is_lowered(schedule)) {
+    return error("compute-only rows have no sends that could block; lower the schedule first");
   }
   if (options.contention) return Engine<TimeOrder>(shape, schedule, costs, options).run();
   return Engine<AnyOrder>(shape, schedule, costs, options).run();

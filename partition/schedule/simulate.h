@@ -35,11 +35,14 @@ struct ScheduleCosts {
 };
 
 struct SimulationOptions {
-  bool contention = false;    ///< messages wait for their `resources`, first come first served
-  bool overlap = true;        ///< false: a send occupies its device until the message has arrived
+  bool contention = false;  ///< messages wait for their `resources`, first come first served
+  bool overlap = true;      ///< false: a send occupies its device until the message has arrived
+  /// Rendezvous: sends, receives and collectives hold their devices until they are over (lowered rows only). A run that
+  /// ends proves that no order of events can deadlock, since no action chooses between partners.
+  bool blocking = false;
   bool step_barrier = false;  ///< no step before every gradient is reduced everywhere (clipping by a global norm)
   bool memory = true;         ///< fill `peak_bytes`
-  bool spans = true;          ///< fill `spans`
+  bool spans = true;          ///< fill `spans`, and `period` from them
 };
 
 struct Span {
@@ -69,8 +72,8 @@ struct Timeline {
 /// them. Compute-only rows send at the end of each computation and have no collectives or steps.
 ///
 /// Without contention near-linear in actions; with contention a factor log(devices) more. Deterministic; ties go to the
-/// smaller device. Fails with S6 where rows wait for each other for ever (transfers buffered; `ir::verify_schedule`
-/// proves the stronger claim for blocking sends).
+/// smaller device. Fails with S6 where rows wait for each other for ever: with buffered transfers, or under rendezvous
+/// where `blocking` is set.
 Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& schedule, const ScheduleCosts& costs,
                           const SimulationOptions& options = {});
 

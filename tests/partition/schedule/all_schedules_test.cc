@@ -119,6 +119,19 @@ TEST_P(EverySchedule, ContentionWithoutTrafficChangesNoTime) {
   });
 }
 
+TEST_P(EverySchedule, EndsUnderRendezvous) {
+  over_grid([](const PipelineShape& shape, const ScheduleSpec& spec) {
+    const auto schedule = ir::lower_schedule(shape, make_schedule(shape, spec).value()).value();
+    const auto costs = uniform_costs(shape, {1, 1.25, 0.75, 1}, 0.5);
+    const double buffered = simulate(shape, schedule, costs).value().makespan;
+    for (const bool contention : {false, true}) {
+      const auto blocking = simulate(shape, schedule, costs, {.contention = contention, .blocking = true});
+      ASSERT_TRUE(blocking.ok()) << blocking.diagnostic().str();
+      ASSERT_GE(blocking->makespan, buffered - 1e-9);
+    }
+  });
+}
+
 TEST_P(EverySchedule, InferenceIsTheForwardPart) {
   over_grid([](PipelineShape shape, const ScheduleSpec& spec) {
     shape.training = false;

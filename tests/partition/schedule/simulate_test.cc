@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ir/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
 
@@ -146,6 +148,52 @@ TEST(Simulate, NamesTheRowsThatWaitForEver) {
   EXPECT_EQ(result.diagnostic().rule, "S6");
   EXPECT_THAT(result.diagnostic().str(), testing::HasSubstr("device 0 waits for ever before B0.0"));
   EXPECT_EQ(simulate(shape, ir::Schedule{}, {}).diagnostic().rule, "S3");
+}
+
+TEST(Simulate, BlockingTransfersHoldBothDevices) {
+  PipelineShape shape = ir::chain_shape(2, 2);
+  shape.training = false;
+  const auto costs = uniform_costs(shape, {1, 0, 0, 0}, 3);
+  const auto schedule = lowered(shape, "0: F0 F1\n1: F0 F1\n");
+  EXPECT_DOUBLE_EQ(simulate(shape, schedule, costs).value().makespan, 6);
+  const Timeline t = simulate(shape, schedule, costs, {.blocking = true}).value();
+  expect_span(span_of(schedule, t, 0, "SA0.0>d1"), 1, 4);
+  expect_span(span_of(schedule, t, 1, "RA0.0<d0"), 0, 4);
+  expect_span(span_of(schedule, t, 0, "F0.1"), 4, 5);
+  expect_span(span_of(schedule, t, 1, "F1.0"), 4, 5);
+  EXPECT_DOUBLE_EQ(t.makespan, 9);
+}
+
+/// Each device sends before it receives: harmless with buffers, a deadlock where sends block.
+TEST(Simulate, BlockingRunFindsTheCircleThatBuffersHide) {
+  PipelineShape shape = ir::chain_shape(4, 1);
+  shape.devices = 2;
+  shape.training = false;
+  for (uint32_t s = 0; s < 4; ++s) shape.stages[s].devices = {DeviceId(s == 1 || s == 2)};
+  shape.routes = {{StageId(0), StageId(2)}, {StageId(1), StageId(3)}};
+  const auto schedule = parsed(shape, "d0: F0.0 SA0.0>d1 RA1.0<d1 F3.0\nd1: F1.0 SA1.0>d0 RA0.0<d0 F2.0\n");
+  EXPECT_TRUE(simulate(shape, schedule, {}).ok());
+  const auto blocked = simulate(shape, schedule, {}, {.blocking = true});
+  ASSERT_FALSE(blocked.ok());
+  EXPECT_EQ(blocked.diagnostic().rule, "S6");
+  EXPECT_THAT(blocked.diagnostic().str(), testing::HasSubstr("device 0 waits for ever before SA0.0>d1"));
+  EXPECT_FALSE(simulate(shape, parsed(shape, "0: F0.0 F3.0\n1: F1.0 F2.0\n"), {}, {.blocking = true}).ok());
+}
+
+TEST(Simulate, BlockingRunFindsCollectivesInDifferentOrder) {
+  PipelineShape shape = ir::chain_shape(2, 1);
+  for (auto& stage : shape.stages) stage.devices = {DeviceId(0), DeviceId(1)};
+  shape.micro_batches = {2};
+  auto schedule = lowered(shape, "0: F0.0 F1.0 B1.0 B0.0\n1: F0.0 F1.0 B1.0 B0.0\n");
+  EXPECT_TRUE(simulate(shape, schedule, {}, {.blocking = true}).ok());
+  auto& row = schedule.rows[1];
+  const auto place = [&](ActionKind kind, uint32_t stage) {
+    return std::find(row.begin(), row.end(), ir::compute_action(kind, StageId(stage), 0));
+  };
+  std::iter_swap(place(ActionKind::kAllReduce, 0), place(ActionKind::kAllReduce, 1));
+  const auto blocked = simulate(shape, schedule, {}, {.blocking = true});
+  ASSERT_FALSE(blocked.ok());
+  EXPECT_EQ(blocked.diagnostic().message, "device 0 waits for ever in AR1");
 }
 
 TEST(Simulate, PeakFollowsRecomputeAndBuffers) {
