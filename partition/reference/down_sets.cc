@@ -11,7 +11,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr size_t kHopeless = 16;
 
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
@@ -142,21 +142,35 @@ void DownSetPool::add_prefixes(std::span<const uint32_t> order) {
 bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
   const SplitProblem& problem = pool.problem();
   const uint32_t n = problem.units();
-  // Layers by size: a set is expanded once, from the layer that it belongs to.
-  std::vector<uint32_t> layer{DownSetPool::kEmpty}, next;
+  // Layers by size: a set is expanded once, from the layer that it belongs to, and knows the units it may take next.
+  struct Grown {
+    uint32_t set;
+    std::vector<uint32_t> ready;
+  };
+  std::vector<Grown> layer{{DownSetPool::kEmpty, {}}}, next;
+  for (uint32_t u = 0; u < n; ++u) {
+    if (problem.before.row(u).empty()) layer[0].ready.push_back(u);
+  }
   std::vector<bool> known(pool.size(), true);
   for (uint32_t size = 0; size + 1 < n; ++size) {
+    // A layer this wide with so many to come means that the limit is out of reach; say so before it is paid for.
+    if (layer.size() * size_t{n - size} > kHopeless * limit) return false;
     next.clear();
-    for (uint32_t set : layer) {
-      for (uint32_t u = 0; u < n; ++u) {
-        if (pool.contains(set, u)) continue;
-        const auto before = problem.before.row(u);
-        if (!std::ranges::all_of(before, [&](uint32_t p) { return pool.contains(set, p); })) continue;
-        const uint32_t larger = pool.add_unit(set, u);
+    for (const Grown& grown : layer) {
+      for (uint32_t u : grown.ready) {
+        const uint32_t larger = pool.add_unit(grown.set, u);
         if (larger >= known.size()) known.resize(larger + 1, false);
         if (known[larger]) continue;
         known[larger] = true;
-        next.push_back(larger);
+        Grown item{larger, {}};
+        for (uint32_t v : grown.ready) {
+          if (v != u) item.ready.push_back(v);
+        }
+        for (uint32_t v : problem.after.row(u)) {
+          const auto before = problem.before.row(v);
+          if (std::ranges::all_of(before, [&](uint32_t p) { return pool.contains(larger, p); })) item.ready.push_back(v);
+        }
+        next.push_back(std::move(item));
         if (pool.size() > limit) return false;
       }
     }

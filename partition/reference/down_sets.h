@@ -55,7 +55,8 @@ class DownSetPool {
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // looked up only, never walked
 };
 
-/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`.
+/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or plainly
+/// will be.
 bool enumerate_down_sets(DownSetPool& pool, size_t limit);
 
 /// The best chain through a pool.
