@@ -13,10 +13,10 @@
 namespace rannc::codegen {
 namespace {
 
-constexpr std::array<std::string_view, 36> kReserved = {
+constexpr std::array<std::string_view, 37> kReserved = {
     "and",  "as",     "assert", "break",   "class", "continue", "def",   "del",   "elif",   "else",   "except", "finally",
     "for",  "from",   "global", "if",      "import", "in",      "is",    "lambda", "not",   "or",     "pass",   "raise",
-    "return", "try",  "while",  "with",    "yield", "torch",    "self",  "float", "int",    "bool",   "Tensor", "annotate"};
+    "return", "try",  "while",  "with",    "yield", "torch",    "self",  "float", "int",    "bool",   "Tensor", "annotate", "training"};
 
 bool is_reserved(const std::string& name) {
   const bool value_name = name.size() > 1 && (name[0] == 'v' || name[0] == 'm') &&
@@ -57,11 +57,13 @@ class SourceWriter {
       }
       argument(name, "int");
     }
+    if (!signature_.statistics.empty()) argument("training", "bool");
     if (signature_.outputs.empty()) {
       return error(fmt::format("stage {} computes nothing that another stage or the user reads", stage_.index()));
     }
     text_ += ") -> Tuple[";
-    for (size_t i = 0; i < signature_.outputs.size(); ++i) text_ += i == 0 ? "Tensor" : ", Tensor";
+    const size_t results = signature_.outputs.size() + 2 * signature_.statistics.size();
+    for (size_t i = 0; i < results; ++i) text_ += i == 0 ? "Tensor" : ", Tensor";
     text_ += "]:\n";
     return {};
   }
@@ -83,10 +85,8 @@ class SourceWriter {
       outputs.push_back(runtime::variable(value));
       output_types.push_back(&graph_.type(value));
     }
-    Result<std::string> statements =
-        task.op->effect == ir::Effect::kRandom
-            ? outputs[0] + " = " + inputs[0] + " * " + runtime::mask_variable(id) + "\n"
-            : task.op->lower({*task.op, inputs, outputs, input_types, output_types, task.attributes});
+    const ir::LowerCall call{*task.op, inputs, outputs, input_types, output_types, task.attributes};
+    Result<std::string> statements = lower(id, call);
     if (!statements.ok()) {
       Diagnostic problem = statements.diagnostic();
       problem.where = task.location;
@@ -94,7 +94,32 @@ class SourceWriter {
       return;
     }
     text_ += fmt::format("    # #{} {}\n", id.index(), one_line(place.empty() ? task.op->name : place));
-    append_indented(*statements);
+    text_ += indented(*statements);
+  }
+
+  Result<std::string> lower(TaskId task, const ir::LowerCall& call) const {
+    if (call.op.effect == ir::Effect::kRandom) {
+      return call.outputs[0] + " = " + call.inputs[0] + " * " + runtime::mask_variable(task) + "\n";
+    }
+    for (const runtime::Statistics& statistics : signature_.statistics) {
+      if (statistics.task == task) return lower_statistics(statistics, call);
+    }
+    return call.op.lower(call);
+  }
+
+  /// In training the statement also yields the call's mean and variance; in evaluation it reads the buffers.
+  static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call) {
+    const std::vector<std::string> all = {call.outputs[0], statistics.mean_result, statistics.variance_result};
+    const std::vector<const ir::ValueType*> types = {call.output_types[0], call.input_types[3], call.input_types[4]};
+    RANNC_ASSIGN(const std::string training, call.op.lower({call.op, call.inputs, all, call.input_types, types, call.attributes}));
+    ir::Attributes fixed = call.attributes;
+    fixed.set("training", false);
+    RANNC_ASSIGN(const std::string evaluation,
+                 call.op.lower({call.op, call.inputs, call.outputs.first(1), call.input_types, call.output_types.first(1), fixed}));
+    std::string text = "if training:\n" + indented(training) + "else:\n" + indented(evaluation);
+    text += "    " + all[1] + " = " + call.inputs[3] + "\n    " + all[2] + " = " + call.inputs[4] + "\n";
+    for (size_t i = 1; i < call.outputs.size(); ++i) text += call.outputs[i] + " = " + all[i] + "\n";
+    return text;
   }
 
   std::string operand(ValueId value, TaskId task) const {
@@ -107,17 +132,22 @@ class SourceWriter {
     return text;
   }
 
-  void append_indented(std::string_view statements) {
+  static std::string indented(std::string_view statements) {
+    std::string text;
     while (!statements.empty()) {
       const size_t end = std::min(statements.find('\n'), statements.size());
-      if (end > 0) text_.append("    ").append(statements.substr(0, end)).append("\n");
+      if (end > 0) text.append("    ").append(statements.substr(0, end)).append("\n");
       statements.remove_prefix(std::min(end + 1, statements.size()));
     }
+    return text;
   }
 
   void write_return() {
     text_ += "    return (";
     for (const auto& output : signature_.outputs) text_ += output.argument + ", ";
+    for (const auto& statistics : signature_.statistics) {
+      text_ += statistics.mean_result + ", " + statistics.variance_result + ", ";
+    }
     text_ += ")\n";
   }
 

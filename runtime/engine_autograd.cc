@@ -8,6 +8,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "runtime/internal/allocation_meter.h"
+#include "runtime/internal/running_statistics.h"
 #include "runtime/internal/torch_masks.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/internal/torch_weights.h"
@@ -37,7 +38,8 @@ auto without_exceptions(F&& call) -> decltype(call()) {
 
 class AutogradProgram final : public Program {
  public:
-  AutogradProgram(Signature signature, torch::jit::Module module) : signature_(std::move(signature)), module_(std::move(module)) {}
+  AutogradProgram(Signature signature, torch::jit::Module module)
+      : signature_(std::move(signature)), module_(std::move(module)), statistics_(signature_.statistics.size()) {}
 
   Result<void> load(const SafetensorsFile& weights, const std::string& path) {
     RANNC_TRY(check_program(path));
@@ -70,6 +72,7 @@ class AutogradProgram final : public Program {
   void begin_step() override {
     accumulated_.assign(leaves_.size(), {});
     totals_.assign(parameters_.size(), nullptr);
+    for (RunningStatistics& statistics : statistics_) statistics.begin_step();
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
@@ -78,11 +81,14 @@ class AutogradProgram final : public Program {
       for (const Value& input : inputs) tape->inputs.push_back(to_tensor(input));
       Tensors outputs;
       if (at.training && !at.recomputed) {
-        RANNC_TRY(record(at, *tape));
+        RANNC_ASSIGN(const Tensors moments, record(at, *tape));
+        RANNC_TRY(add_statistics(at, moments));
         outputs = tape->outputs;
       } else {
         const c10::NoGradGuard no_grad;
         RANNC_ASSIGN(outputs, call(at, tape->inputs));
+        const Tensors moments = split_moments(outputs);
+        if (at.training) RANNC_TRY(add_statistics(at, moments));
         for (const at::Tensor& input : tape->inputs) tape->held_bytes += input.nbytes();
       }
       if (at.training) saved = std::move(tape);
@@ -93,7 +99,10 @@ class AutogradProgram final : public Program {
   }
 
   Result<void> recompute(const At& at, Held& saved) override {
-    return without_exceptions([&]() -> Result<void> { return record(at, tape_of(saved)); });
+    return without_exceptions([&]() -> Result<void> {
+      RANNC_TRY(record(at, tape_of(saved)));  // what it says of means and variances was counted before
+      return {};
+    });
   }
 
   Result<Values> backward_input(const At&, Held& saved, Values output_gradients, Held&) override {
@@ -117,7 +126,24 @@ class AutogradProgram final : public Program {
   }
 
   Result<void> backward_weight(const At&, Held&, Held&) override { return {}; }
-  Result<void> commit_buffers(uint64_t) override { return {}; }
+
+  Values statistics() override {
+    Values sums;
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      sums.push_back(to_value(statistics_[i].sums(to_tensor(buffers_[signature_.statistics[i].mean]).numel())));
+    }
+    return sums;
+  }
+  void set_statistics(Values sums) override {
+    for (size_t i = 0; i < sums.size(); ++i) statistics_[i].set_sums(to_tensor(sums[i]));
+  }
+  Result<void> commit_buffers(uint64_t) override {
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      const Statistics& entry = signature_.statistics[i];
+      statistics_[i].commit(to_tensor(buffers_[entry.mean]), to_tensor(buffers_[entry.variance]), entry.momentum);
+    }
+    return {};
+  }
 
   Values gradients(std::span<const uint32_t> parameters) override {
     const c10::NoGradGuard no_grad;
@@ -154,6 +180,7 @@ class AutogradProgram final : public Program {
     for (const Weight& constant : signature_.constants) expected.push_back(constant.argument);
     for (const Mask& mask : signature_.masks) expected.push_back(mask.argument);
     for (const std::string& symbol : signature_.symbols) expected.push_back(symbol_variable(symbol));
+    if (!signature_.statistics.empty()) expected.push_back("training");
     const auto& schema = method->function().getSchema();
     if (schema.arguments().size() != expected.size()) {
       return wrong(fmt::format("the program takes {} arguments, but the plan says {}", schema.arguments().size(), expected.size()));
@@ -163,8 +190,9 @@ class AutogradProgram final : public Program {
       return wrong(fmt::format("argument {} of the program is `{}`, but the plan says `{}`", i, schema.arguments()[i].name(), expected[i]));
     }
     const auto tuple = schema.returns().size() == 1 ? schema.returns()[0].type()->cast<c10::TupleType>() : nullptr;
-    if (tuple == nullptr || tuple->elements().size() != signature_.outputs.size()) {
-      return wrong(fmt::format("the program does not return the {} values that the plan says", signature_.outputs.size()));
+    const size_t results = signature_.outputs.size() + 2 * signature_.statistics.size();
+    if (tuple == nullptr || tuple->elements().size() != results) {
+      return wrong(fmt::format("the program does not return the {} values that the plan says", results));
     }
     return {};
   }
@@ -196,14 +224,34 @@ class AutogradProgram final : public Program {
       stack.emplace_back(std::move(factors));
     }
     for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));
+    if (!statistics_.empty()) stack.emplace_back(at.training);
     torch::jit::InterpreterState(code_).run(stack);
     Tensors outputs;
     for (const c10::IValue& output : stack.back().toTupleRef().elements()) outputs.push_back(output.toTensor());
     return outputs;
   }
 
-  /// Runs forward with a tape that starts at the inputs.
-  Result<void> record(const At& at, Tape& tape) {
+  /// Takes means and variances off the end of a call's results.
+  Tensors split_moments(Tensors& results) const {
+    const auto end = results.begin() + static_cast<ptrdiff_t>(signature_.outputs.size());
+    Tensors moments(end, results.end());
+    results.erase(end, results.end());
+    return moments;
+  }
+
+  Result<void> add_statistics(const At& at, const Tensors& moments) {
+    if (statistics_.empty()) return {};
+    RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
+    for (size_t i = 0; i < statistics_.size(); ++i) {
+      const auto count = signature_.statistics[i].count.evaluate(bound);
+      if (!count) return error("`" + signature_.statistics[i].count.str() + "` has no value in this step");
+      statistics_[i].add(moments[2 * i], moments[2 * i + 1], *count);
+    }
+    return {};
+  }
+
+  /// Runs forward with a tape that starts at the inputs; returns means and variances.
+  Result<Tensors> record(const At& at, Tape& tape) {
     const c10::AutoGradMode with_grad(true);
     AllocationMeter meter;
     uint64_t input_bytes = 0;
@@ -213,8 +261,9 @@ class AutogradProgram final : public Program {
       if (signature_.inputs[i].gradient) tape.inputs[i].requires_grad_();
     }
     RANNC_ASSIGN(tape.outputs, call(at, tape.inputs));
+    Tensors moments = split_moments(tape.outputs);
     tape.held_bytes = input_bytes + meter.stop();
-    return {};
+    return moments;
   }
 
   /// Gradients of the inputs that want one, then of the leaves; undefined where an output does not depend on them.
@@ -265,6 +314,7 @@ class AutogradProgram final : public Program {
   Tensors leaves_;       ///< views of the parameters, one per reading task
   Tensors accumulated_;  ///< per leaf; undefined: nothing yet
   Values totals_;        ///< per parameter; null: not summed yet
+  std::vector<RunningStatistics> statistics_;
 };
 
 }  // namespace

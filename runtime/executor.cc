@@ -212,7 +212,7 @@ class Executor::Impl {
     return result;
   }
 
-  /// Shared parameters are left out: their group's own sum runs over all replicas of all stages.
+  /// Gradients and statistics. Shared parameters are left out: their group's own sum runs over all replicas of all stages.
   Result<void> all_reduce(const Action& action) {
     std::set<uint32_t> shared;
     for (uint32_t group : dependencies_.groups_of(action.stage)) shared.insert(slot(group, action.stage));
@@ -221,7 +221,12 @@ class Executor::Impl {
       if (!shared.contains(i)) own.push_back(i);
     }
     const CollectiveKey key{input_->step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
-    RANNC_ASSIGN(Values sums, summed(key, action, program(action.stage).gradients(own)));
+    Values values = program(action.stage).gradients(own);
+    for (Value& sum : program(action.stage).statistics()) values.push_back(std::move(sum));
+    RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
+    const auto end_of_gradients = sums.begin() + static_cast<ptrdiff_t>(own.size());
+    program(action.stage).set_statistics({end_of_gradients, sums.end()});
+    sums.erase(end_of_gradients, sums.end());
     program(action.stage).set_gradients(own, std::move(sums));
     return {};
   }

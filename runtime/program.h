@@ -54,6 +54,10 @@ class Program {
   virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
   /// Adds the gradients of the parameters to the accumulators, and frees what was held.
   virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;
+  /// Sums since `begin_step` of which running statistics are made, as values to be added over the stage's replicas;
+  /// empty where the stage has none.
+  virtual Values statistics() = 0;
+  virtual void set_statistics(Values sums) = 0;
   /// Updates running statistics, once a step.
   virtual Result<void> commit_buffers(uint64_t step) = 0;
 

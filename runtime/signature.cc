@@ -45,6 +45,9 @@ class Builder {
     add_inputs();
     add_weights();
     add_outputs();
+    for (TaskId task : plan_.stages[stage_.index()].tasks) {
+      if (graph_.op(task).effect == ir::Effect::kStatistics) add_statistics(task);
+    }
     const std::set<std::string> symbols = input_symbols(graph_);
     signature_.batch_symbol = graph_.batch_symbol();
     signature_.symbols.assign(symbols.begin(), symbols.end());
@@ -102,6 +105,21 @@ class Builder {
       const bool buffer = graph_.value(value).kind == ir::ValueKind::kBuffer;
       (buffer ? signature_.buffers : signature_.constants).push_back(weight(value));
     }
+  }
+
+  /// Operands of a batch normalization: x, scale, bias, mean, variance. Without buffers there is nothing to update.
+  void add_statistics(TaskId task) {
+    const ir::Attributes& attributes = graph_.attributes(task);
+    const auto operands = graph_.inputs(task);
+    if (!attributes.flag("training") || operands.size() < 5 || !graph_.type(operands[0]).shape) return;
+    const int mean = index_of(signature_.buffers, operands[3]), variance = index_of(signature_.buffers, operands[4]);
+    if (mean < 0 || variance < 0) return;
+    ir::Shape averaged = *graph_.type(operands[0]).shape;
+    averaged.erase(averaged.begin() + 1);
+    const std::string result = "s" + std::to_string(task.index());
+    signature_.statistics.push_back({task, static_cast<uint32_t>(mean), static_cast<uint32_t>(variance),
+                                     attributes.number("momentum", 0.1), ir::element_count(averaged), result + "_mean",
+                                     result + "_variance"});
   }
 
   bool makes(ValueId value) const {

@@ -49,8 +49,11 @@ class Exchange {
     Collective& collective = collectives_[name];
     collective.parts[self] = std::move(values);
     if (collective.parts.size() == name.second.size()) {
-      collective.total = add(name.second, collective.parts);
-      collective.parts.clear();
+      const std::map<DeviceId, Values> parts = std::move(collective.parts);
+      lock.unlock();  // others may go on sending meanwhile
+      Values total = add(name.second, parts);
+      lock.lock();
+      collective.total = std::move(total);
       collective.done = true;
       changed_.notify_all();
     } else if (auto stopped = await(lock, [&] { return collective.done; }, "all members of a collective")) {

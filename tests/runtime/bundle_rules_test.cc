@@ -62,7 +62,8 @@ TEST_F(Bundles, OpenAsTheyWereWritten) {
   EXPECT_EQ(bundle.plan.schedule, plan_.schedule);
   for (ValueId value : plan_.graph.values()) {
     const ir::TensorData& data = plan_.graph.value(value).data;
-    if (data.present()) EXPECT_EQ(bundle.plan.graph.value(value).data.read().value(), data.bytes());
+    if (!data.present()) continue;
+    EXPECT_EQ(bundle.plan.graph.value(value).data.read().value(), data.bytes());
   }
   EXPECT_EQ(read(at(kPlanFile)).find("hex"), std::string::npos) << "weights stand in the weights files alone";
   ASSERT_EQ(bundle.signatures.size(), 2U);

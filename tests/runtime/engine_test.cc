@@ -48,7 +48,7 @@ std::pair<at::Tensor, at::Tensor> token_forward(std::map<std::string, at::Tensor
   const at::Tensor normal = at::layer_norm(embedded, {8}, p["scale"], p["bias"], 1e-5);
   const at::Tensor h = at::sigmoid(at::matmul(normal, p["w0"]));
   const at::Tensor mixed = embedded * 0.5 + at::matmul(h, p["w1"]);
-  const at::Tensor total = mixed + at::embedding(p["extra"], normal.argmax(2));
+  const at::Tensor total = mixed + at::embedding(p["extra"], normal.argmax(2)) + embedded;
   const at::Tensor logits = at::matmul(total, p["table"].t());
   return {logits, at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
 }
@@ -210,6 +210,80 @@ TEST_P(Engine, AStepForgetsTheStepBefore) {
   const ir::Plan plan = build_plan(toy().graph(ir::DType::kF64), {.cuts = toy().cut2, .micro_batches = {4, 4}});
   const std::vector<double> denominators = {toy().denominator(batch)};
   expect_same_bits(run_locally(plan, batch, denominators, {.steps = 3}), run_locally(plan, batch, denominators));
+}
+
+TEST(Dropout, MasksAreTheSameInEveryPlan) {
+  const Batch batch = skip_batch(8, at::kDouble);
+  const auto run_plan = [&](const PlanSpec& spec, const RunOptions& options) {
+    return run_locally(build_plan(dropout_model(ir::DType::kF64), spec), batch, {elements(batch)}, options);
+  };
+  const RunOptions options = {.step = 3, .seed = 5};
+  const Numbers expected = run_plan({.micro_batches = {8}}, options);
+  for (const PlanSpec& spec : std::vector<PlanSpec>{{.cuts = {2}, .micro_batches = {8}},
+                                                    {.cuts = {1, 3}, .micro_batches = {3, 3, 2}},
+                                                    {.cuts = {3}, .micro_batches = {4, 4}, .early_backward = false, .recompute = true},
+                                                    {.cuts = {2}, .replicas = {3, 2}, .micro_batches = {5, 3}}}) {
+    expect_close(run_plan(spec, options), expected, 1e-12);
+  }
+  EXPECT_NE(run_plan({.micro_batches = {8}}, {.step = 4, .seed = 5}).loss, expected.loss);
+  EXPECT_NE(run_plan({.micro_batches = {8}}, {.step = 3, .seed = 6}).loss, expected.loss);
+}
+
+TEST(Dropout, DropsNothingInEvaluation) {
+  const Batch batch = skip_batch(8, at::kDouble);
+  const ir::Graph graph = dropout_model(ir::DType::kF64);
+  const at::Tensor hidden = at::tanh(at::linear(batch.at("x"), weight(graph, graph.find("w0"))));
+  const at::Tensor expected = at::linear(hidden, weight(graph, graph.find("w1")));
+  const Numbers found = run_locally(build_plan(dropout_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}), batch,
+                                    {elements(batch)}, {.training = false});
+  EXPECT_LT(relative_error(found.outputs.begin()->second, expected), 1e-14);
+}
+
+Batch norm_batch(int64_t samples) {
+  at::manual_seed(3);
+  return {{"x", at::randn({samples, 3, 4}, at::kDouble) * 2 + 1}, {"target", at::randn({samples, 3, 4}, at::kDouble)}};
+}
+
+TEST(BatchNorm, RunningStatisticsAreThoseOfTheMiniBatch) {
+  const Batch batch = norm_batch(8);
+  const at::Tensor channels = batch.at("x").transpose(0, 1).reshape({3, -1});
+  const at::Tensor mean = at::tensor({0.5, 0.0, -1.0}, at::kDouble) * 0.7 + channels.mean(1) * 0.3;
+  const at::Tensor variance = at::tensor({1.0, 2.0, 3.0}, at::kDouble) * 0.7 + channels.var(1, /*unbiased=*/true) * 0.3;
+  for (const PlanSpec& spec : std::vector<PlanSpec>{{.micro_batches = {8}},
+                                                    {.micro_batches = {3, 3, 2}},
+                                                    {.cuts = {1}, .micro_batches = {2, 2, 2, 1, 1}, .early_backward = false, .recompute = true},
+                                                    {.cuts = {2}, .replicas = {3, 1}, .micro_batches = {5, 3}}}) {
+    const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), spec), batch, {elements(batch)}, {.commit = true});
+    EXPECT_LT(relative_error(found.buffers.at("mean0"), mean), 1e-14) << spec.micro_batches.size();
+    EXPECT_LT(relative_error(found.buffers.at("variance0"), variance), 1e-14) << spec.micro_batches.size();
+  }
+}
+
+TEST(BatchNorm, EveryLayersStatisticsEqualOneProcessOverTheSameMicroBatches) {
+  const Batch batch = norm_batch(8);
+  const PlanSpec uncut = {.micro_batches = {3, 3, 2}};
+  const Numbers expected = run_locally(build_plan(norm_model(ir::DType::kF64), uncut), batch, {elements(batch)}, {.commit = true});
+  EXPECT_FALSE(expected.buffers.at("mean1").equal(at::tensor({0.5, 0.0, -1.0}, at::kDouble)));
+  PlanSpec cut = uncut;
+  cut.cuts = {1, 2};
+  for (const bool recompute : {false, true}) {
+    cut.recompute = recompute;
+    const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), cut), batch, {elements(batch)}, {.commit = true});
+    expect_same_bits(found, expected);
+    for (const auto& [name, buffer] : expected.buffers) EXPECT_TRUE(found.buffers.at(name).equal(buffer)) << name;
+  }
+}
+
+TEST(BatchNorm, EvaluationReadsTheBuffersAndChangesNone) {
+  const Batch batch = norm_batch(8);
+  const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}), batch,
+                                    {elements(batch)}, {.training = false});
+  const ir::Graph graph = norm_model(ir::DType::kF64);
+  const auto layer = [&](const at::Tensor& x, const std::string& n) {
+    const auto w = [&](const char* name) { return weight(graph, graph.find(name + n)); };
+    return at::batch_norm(x, w("scale"), w("bias"), w("mean"), w("variance"), false, 0.3, 1e-5, false);
+  };
+  EXPECT_LT(relative_error(found.outputs.begin()->second, layer(at::tanh(layer(batch.at("x"), "0")), "1")), 1e-14);
 }
 
 }  // namespace

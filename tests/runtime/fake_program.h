@@ -1,6 +1,8 @@
 /// Programs and values without a tensor library: numbers that say where they have been.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <functional>
 #include <map>
 #include <mutex>
@@ -67,6 +69,8 @@ class FakeProgram final : public runtime::Program {
   Result<runtime::Values> backward_input(const runtime::At& at, runtime::Held& saved, runtime::Values output_gradients,
                                          runtime::Held& pending) override;
   Result<void> backward_weight(const runtime::At& at, runtime::Held& saved, runtime::Held& pending) override;
+  runtime::Values statistics() override { return {}; }
+  void set_statistics(runtime::Values sums) override { EXPECT_TRUE(sums.empty()); }
   Result<void> commit_buffers(uint64_t step) override;
   runtime::Values gradients(std::span<const uint32_t> parameters) override;
   void set_gradients(std::span<const uint32_t> parameters, runtime::Values gradients) override;

@@ -79,6 +79,9 @@ void add_gradients(std::vector<Device>& devices, Numbers& numbers) {
       for (uint32_t i = 0; i < program->signature().parameters.size(); ++i) {
         numbers.gradients[program->signature().parameters[i].name] = runtime::to_tensor(program->gradients({&i, 1})[0]).clone();
       }
+      for (size_t i = 0; i < program->buffers().size(); ++i) {
+        numbers.buffers[program->signature().buffers[i].name] = runtime::to_tensor(program->buffers()[i]).clone();
+      }
     }
   }
 }
@@ -110,6 +113,7 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
   Numbers numbers;
   for (uint32_t i = 0; i < options.steps; ++i) {
     runtime::StepInput input{.step = options.step + i, .seed = options.seed, .training = options.training, .keep_outputs = true, .feed = &feed};
+    if (options.commit) input.update = [](StageId, runtime::Program&) { return Result<void>(); };
     for (size_t term = 0; term < denominators.size(); ++term) {
       const ir::LossTerm& loss = plan.graph.losses()[term];
       input.loss_seeds.push_back(runtime::to_value(at::full(

@@ -147,7 +147,7 @@ TEST_F(Safetensors, MutatedFilesNeverDoHarm) {
   const uint64_t seed = 20240131;
   SCOPED_TRACE(seed);
   std::mt19937_64 random(seed);
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 600; ++round) {
     std::string bytes = good;
     for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());

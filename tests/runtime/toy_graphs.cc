@@ -29,6 +29,10 @@ class GraphBuilder {
     for (int64_t size : sizes) count *= size;
     return graph_.add_value(ir::ValueKind::kParameter, name, {.dtype = dtype_, .shape = shape}, data(count));
   }
+  ValueId buffer(const char* name, const std::vector<double>& values) {
+    const ir::ValueType type = {.dtype = dtype_, .shape = Shape{static_cast<int64_t>(values.size())}};
+    return graph_.add_value(ir::ValueKind::kBuffer, name, type, bytes_of(values));
+  }
   ValueId constant(const char* name, double value) {
     return graph_.add_value(ir::ValueKind::kConstant, name, {.dtype = dtype_, .shape = Shape{}}, bytes_of({value}));
   }
@@ -94,11 +98,37 @@ ir::Graph token_model(DType dtype) {
   const ValueId h = g.task("sigmoid", {g.task("linear", {normal, w0}, io)});
   const ValueId mixed = g.task("add", {g.task("mul", {embedded, half}), g.task("linear", {h, w1}, io)});
   const ValueId looked_up = g.task("gather", {extra, chosen}, {{"axis", Dim(0)}});
-  const ValueId total = g.task("add", {mixed, looked_up});
+  const ValueId total = g.task("add", {g.task("add", {mixed, looked_up}), embedded});
   const ValueId transposed = g.task("permute", {table}, {{"dims", Shape{1, 0}}});
   const ValueId logits = g.task("matmul", {total, transposed});
   const ValueId loss = g.task("cross_entropy_sum", {logits, labels}, {{"axis", Dim(2)}, {"ignore_index", Dim(-100)}});
   return g.finish(logits, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kNotIgnored, .labels = labels});
+}
+
+ir::Graph dropout_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.task("dropout", {g.task("linear", {x, w0}, oi)}, {{"ratio", 0.4}, {"key", Dim(1)}});
+  const ValueId b = g.task("dropout", {g.task("tanh", {a})}, {{"ratio", 0.4}, {"key", Dim(2)}});
+  const ValueId y = g.task("linear", {b, w1}, oi);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph norm_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
+  const ir::Attributes training = {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}};
+  const auto normalize = [&](ValueId value, const std::string& number) {
+    return g.task("batch_norm", {value, g.parameter(("scale" + number).c_str(), {3}), g.parameter(("bias" + number).c_str(), {3}),
+                                 g.buffer(("mean" + number).c_str(), {0.5, 0, -1}), g.buffer(("variance" + number).c_str(), {1, 2, 3})},
+                  training);
+  };
+  const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
 
 }  // namespace rannc::testing

@@ -12,9 +12,18 @@ namespace rannc::testing {
 /// Tasks: linear relu linear tanh linear gelu add linear mse_sum.
 ir::Graph skip_and_tie(ir::DType dtype);
 
-/// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers,
-/// argmax of an intermediate value that a later task gathers by (an integer boundary), logits by the transposed
-/// embedding (tied through a constant task), cross entropy over tokens that are not ignored.
+/// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers and
+/// an unscaled one over all (so the embedded value has three readers), argmax of an intermediate value that a later task
+/// gathers by (an integer boundary), logits by the transposed embedding (tied through a constant task), cross entropy
+/// over tokens that are not ignored.
 ir::Graph token_model(ir::DType dtype);
+
+/// x f[batch, 6], target f[batch, 6]: linear, dropout, tanh, dropout, linear, squared error; both drop 40 %.
+/// Tasks: linear dropout tanh dropout linear mse_sum.
+ir::Graph dropout_model(ir::DType dtype);
+
+/// x f[batch, 3, 4], target f[batch, 3, 4]: batch normalization in training, tanh, a second one, squared error, with
+/// buffers mean0, variance0, mean1, variance1 and momentum 0.3. Tasks: batch_norm tanh batch_norm mse_sum.
+ir::Graph norm_model(ir::DType dtype);
 
 }  // namespace rannc::testing
