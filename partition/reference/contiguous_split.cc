@@ -18,9 +18,9 @@ namespace rannc::partition {
 namespace {
 
 constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds keep a bit per pair of units
-constexpr uint32_t kRounds = 6;
+constexpr uint32_t kRounds = 12;
 constexpr uint32_t kSteps = 4;
-constexpr uint32_t kBeam = 40;
+constexpr uint32_t kBeam = 60;
 constexpr double kImprove = 1 - 1e-12;  // a split counts as better below this share of the best
 
 /// A level whose nets are the precedences, for the orders that levels have.
@@ -153,11 +153,28 @@ class Solver {
     raise_bound(cut_bound(now_, options_.devices, result_.lower_bound, result_.largest_load,
                           price_cut_classes(now_, price, nullptr)),
                 "cuts");
-    for (uint32_t round = 0; round < kRounds && chain.found && gap_left() && !out_of_time(); ++round) {
-      for (uint32_t set : chain.sets) add_neighbours(pool, set);
-      chain = best_chain(pool, options_.devices, result_.largest_load * kImprove);
-      keep(pool, chain);
+    for (uint32_t round = 0; round < kRounds && gap_left() && !out_of_time(); ++round) {
+      DownSetPool near(now_);  // a fresh one, since the search through a pool is quadratic
+      for (uint32_t set : best_cuts(near)) add_neighbours(near, set);
+      chain = best_chain(near, options_.devices, result_.largest_load * kImprove);
+      if (!chain.found) break;
+      keep(near, chain);
     }
+  }
+
+  /// The cuts of the best split so far, as members of `pool`.
+  std::vector<uint32_t> best_cuts(DownSetPool& pool) const {
+    std::vector<uint32_t> cuts;
+    for (uint32_t device = 0; device + 1 < options_.devices; ++device) {
+      std::vector<uint64_t> bits(pool.words(), 0);
+      for (size_t i = 0; i < now_.unit_of.size(); ++i) {
+        const uint32_t unit = now_.unit_of[i];
+        if ((*result_.device_of)[i] <= device) bits[unit / 64] |= uint64_t{1} << (unit % 64);
+      }
+      const uint32_t cut = pool.add(bits);
+      if (cut != DownSetPool::kEmpty && cut != DownSetPool::kFull) cuts.push_back(cut);
+    }
+    return cuts;
   }
 
   /// Down-sets a few units away from `from`, the cheaper cuts first; at most kBeam a step.
