@@ -65,7 +65,11 @@ class Folder {
   // Several sizes at once: one number each, put together.
   bool fold_sizes(TaskId task, const ValueType& type, const std::string& name) {
     std::vector<ValueId> parts;
-    for (const Dim& dim : *type.contents) parts.push_back(full(dim, {Dim(1)}, type.dtype, name + ".size", task));
+    for (const Dim& dim : *type.contents) {
+      const int64_t number = dim.is_constant() ? dim.constant() : 0;
+      parts.push_back(dim.is_constant() ? ir::add_constant(graph(), name + ".size", type.dtype, {1}, std::span(&number, 1))
+                                        : full(dim, {Dim(1)}, type.dtype, name + ".size", task));
+    }
     const TaskId joined =
         graph().add_task(ir::core("concat"), parts, {{"axis", Dim(0)}}, std::vector<std::string>{name}, from_.location(task));
     finish_types(joined);

@@ -210,7 +210,10 @@ Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::string> attributes, InferRule infer,
            WorkRule work, LowerRule lower) {
-  return {"core." + std::string(name), min, max, 1, std::move(attributes), Effect::kPure, infer, work, lower};
+  std::vector<std::string> operand_form;
+  if (max == 2) operand_form = {"", attributes[0]};
+  return {"core." + std::string(name), min,   max,  1,     std::move(attributes), Effect::kPure,
+          infer,                       work, lower, std::move(operand_form)};
 }
 
 }  // namespace

@@ -218,6 +218,27 @@ const std::vector<OpCase>& op_cases() {
   return kCases;
 }
 
+Shape concrete(Shape shape, int64_t batch) {
+  for (Dim& dim : shape) dim = dim.substitute("batch", Dim(batch));
+  return shape;
+}
+
+OpCase with_batch(OpCase c, int64_t batch) {
+  for (Operand& operand : c.operands) {
+    if (operand.absent) continue;
+    operand.type.shape = concrete(*operand.type.shape, batch);
+    operand.type.batch = {};
+    if (operand.type.contents) operand.type.contents = concrete(*operand.type.contents, batch);
+  }
+  Attributes attributes = c.attributes;
+  for (const auto& [name, value] : c.attributes) {
+    if (const auto* shape = std::get_if<Shape>(&value)) attributes.set(name, concrete(*shape, batch));
+    if (const auto* dim = std::get_if<Dim>(&value)) attributes.set(name, dim->substitute("batch", Dim(batch)));
+  }
+  c.attributes = attributes;
+  return c;
+}
+
 std::string describe(const OpCase& c) {
   std::string text = c.op + "(";
   for (const Operand& operand : c.operands) {

@@ -39,7 +39,10 @@ Shape dims(std::string_view text);
 
 /// At least one call of each core operator but the random ones, which have no statement of their own.
 const std::vector<OpCase>& op_cases();
-/// `gather[2]` …: the case for messages.
+/// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
+Shape concrete(Shape shape, int64_t batch);
+OpCase with_batch(OpCase c, int64_t batch);
+/// The case for messages: `gather(f64[9,4] i64[batch,3])`.
 std::string describe(const OpCase& c);
 
 }  // namespace rannc::ir::testing
