@@ -23,30 +23,27 @@ std::string_view str(ValueKind kind) {
 }
 
 uint32_t Graph::intern(std::string_view text) {
-  const auto found = string_ids_.find(text);
-  if (found != string_ids_.end()) return found->second;
   strings_.emplace_back(text);
-  const auto id = static_cast<uint32_t>(strings_.size() - 1);
-  string_ids_.emplace(strings_.back(), id);
-  return id;
+  const auto [entry, added] = string_ids_.try_emplace(strings_.back(), static_cast<uint32_t>(strings_.size() - 1));
+  if (!added) strings_.pop_back();
+  return entry->second;
 }
 
 std::string_view Graph::unique_name(std::string_view wanted) {
-  if (!wanted.empty() && !value_names_.contains(wanted)) return strings_[intern(wanted)];
+  const auto id = ValueId::from(values_.size());
   const std::string stem = wanted.empty() ? "v" + std::to_string(values_.size()) : std::string(wanted);
-  if (!value_names_.contains(stem)) return strings_[intern(stem)];
-  uint32_t& suffix = name_suffixes_[strings_[intern(stem)]];
-  std::string candidate;
-  do {
-    candidate = stem + "." + std::to_string(++suffix);
-  } while (value_names_.contains(candidate));
-  return strings_[intern(candidate)];
+  const std::string_view first = strings_[intern(stem)];
+  if (value_names_.try_emplace(first, id).second) return first;
+  uint32_t& suffix = name_suffixes_[first];
+  while (true) {
+    const std::string_view candidate = strings_[intern(stem + "." + std::to_string(++suffix))];
+    if (value_names_.try_emplace(candidate, id).second) return candidate;
+  }
 }
 
 ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data) {
   const auto id = ValueId::from(values_.size());
   const std::string_view unique = unique_name(name);
-  value_names_.emplace(unique, id);
   values_.push_back({unique, kind, {}, 0, std::move(type), std::move(data)});
   first_use_.push_back(kNone);
   last_use_.push_back(kNone);
@@ -155,35 +152,35 @@ const OpInfo& Graph::foreign_op(std::string_view name) {
 }
 
 Graph Graph::clone() const {
-  // Value ids are handed out in the order of creation, tasks' outputs among them: creation order is replayed.
   Graph copy;
   copy.name_ = name_;
   copy.batch_symbol_ = batch_symbol_;
-  copy.foreign_ops_ = foreign_ops_;
-  uint32_t next_task = 0;
-  std::vector<std::string> names;
-  auto replay_task = [&](TaskId id) {
-    names.clear();
-    for (const ValueId output : outputs(id)) names.emplace_back(value(output).name);
-    copy.add_task(op(id), inputs(id), attributes(id), names, location(id));
-  };
-  for (const ValueId id : values()) {
-    if (id.index() < copy.value_count()) continue;
-    if (value(id).producer.valid()) {
-      while (id.index() >= copy.value_count()) replay_task(TaskId(next_task++));
-    } else {
-      copy.add_value(value(id).kind, value(id).name, type(id), value(id).data);
-    }
-  }
-  while (next_task < task_count()) replay_task(TaskId(next_task++));
-  for (const ValueId id : values()) {
-    copy.values_[id.index()].type = type(id);
-    copy.values_[id.index()].kind = value(id).kind;
-    copy.values_[id.index()].data = value(id).data;
-  }
+  copy.tasks_ = tasks_;
+  copy.values_ = values_;
+  copy.slots_ = slots_;
+  copy.operand_ids_ = operand_ids_;
+  copy.output_ids_ = output_ids_;
+  copy.first_use_ = first_use_;
+  copy.last_use_ = last_use_;
   copy.inputs_ = inputs_;
   copy.outputs_ = outputs_;
   copy.losses_ = losses_;
+  copy.foreign_ops_ = foreign_ops_;
+  // Names are views of strings, so those of the copy must point into its own.
+  copy.strings_ = strings_;
+  copy.string_ids_.reserve(strings_.size());
+  copy.value_names_.reserve(values_.size());
+  for (uint32_t i = 0; i < strings_.size(); ++i) {
+    const std::string_view text = copy.strings_[i];
+    copy.string_ids_.emplace(text, i);
+    if (const auto value = value_names_.find(text); value != value_names_.end()) {
+      copy.value_names_.emplace(text, value->second);
+      copy.values_[value->second.index()].name = text;
+    }
+    if (const auto suffix = name_suffixes_.find(text); suffix != name_suffixes_.end()) {
+      copy.name_suffixes_.emplace(text, suffix->second);
+    }
+  }
   return copy;
 }
 

@@ -1,5 +1,5 @@
 // Rules of a plan, beside those of its graph (G) and its schedule (S):
-//   P1   atoms fit the graph: a constant task reads neither an input nor what another task makes, every other task is an atom
+//   P1   atoms fit the graph: a constant task reads no input and only outputs of constant tasks; every other task is an atom
 //   P2   every task that is not constant is in exactly one stage; the tasks of a stage exist and ascend
 //   P3   a stage holds every constant task that its tasks read; constant outputs are held somewhere
 //   P4   stages are in topological order: nothing flows from a later to an earlier one

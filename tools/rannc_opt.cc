@@ -92,7 +92,9 @@ int main(int argc, char** argv) {
         return made.ok() ? std::string() : made.diagnostic().message;
       });
   app.add_flag("--verify", options.verify_only, "only say whether the rules G, and for plans P and S, hold");
-  app.add_option("--print-after", options.manager.print_after, "show the graph after this pass")->delimiter(',');
+  app.add_option("--print-after", options.manager.print_after, "show the graph after these passes, separated by commas")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_flag("--print-changed", options.manager.print_changed, "show the graph after each pass that changed it");
   app.add_flag("--time-passes", options.show_times, "say how long each pass took");
   app.add_option("--reproducer", options.reproducer, "written where a pass has a defect")->capture_default_str();

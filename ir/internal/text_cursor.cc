@@ -200,10 +200,18 @@ Result<Dim> TextCursor::dim() {
     at_ = end;
     return Dim(value);
   }
-  const auto parsed = Dim::parse(text);
+  std::string key(text);
+  if (dims_ != nullptr) {
+    if (const auto found = dims_->find(key); found != dims_->end()) {
+      at_ = end;
+      return found->second;
+    }
+  }
+  auto parsed = Dim::parse(text);
   if (!parsed.ok()) return fault(at_, parsed.diagnostic().message);
   at_ = end;
-  return *parsed;
+  if (dims_ != nullptr) dims_->emplace(std::move(key), *parsed);
+  return parsed;
 }
 
 Result<Shape> TextCursor::dims() {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "ir/attributes.h"
@@ -13,11 +14,14 @@
 
 namespace rannc::ir {
 
+/// Expressions that were read before, by their text: a graph repeats a handful of them a million times.
+using DimCache = std::unordered_map<std::string, Dim>;
+
 /// A position in one statement. Blanks before a token are skipped; `//` ends the statement. Views point into the line.
 class TextCursor {
  public:
-  TextCursor(std::string_view line, uint32_t line_number, const std::string& file)
-      : line_(line), line_number_(line_number), file_(&file) {}
+  TextCursor(std::string_view line, uint32_t line_number, const std::string& file, DimCache* dims = nullptr)
+      : line_(line), line_number_(line_number), file_(&file), dims_(dims) {}
 
   /// Whether nothing but blanks and a comment is left.
   bool at_end();
@@ -77,6 +81,7 @@ class TextCursor {
   size_t at_ = 0;
   uint32_t line_number_;
   const std::string* file_;
+  DimCache* dims_;
 };
 
 }  // namespace rannc::ir

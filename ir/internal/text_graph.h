@@ -48,9 +48,10 @@ template <class Statement>
 Result<void> each_statement(std::string_view text, const std::string& file, std::string_view format,
                             Statement&& statement) {
   bool versioned = false;
+  DimCache dims;
   for (uint32_t number = 1; !text.empty(); ++number) {
     const size_t end = text.find('\n');
-    TextCursor line(text.substr(0, end), number, file);
+    TextCursor line(text.substr(0, end), number, file, &dims);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (!versioned) {
       if (!line.accept_word(format)) return line.expected("the first line `" + std::string(format) + " 1`");

@@ -1,0 +1,186 @@
+// The manager and the pipeline.
+#include "passes/manager.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/form_atoms.h"
+#include "passes/mark_constants.h"
+#include "passes/pipeline.h"
+#include "passes/remove_dead.h"
+#include "tests/support/random_graph.h"
+
+namespace rannc::passes {
+namespace {
+
+using ir::Graph;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A pass of the test's own.
+class Custom : public Pass {
+ public:
+  using Body = Result<Outcome> (*)(Graph&, PassContext&);
+  Custom(std::string name, Body body) : name_(std::move(name)), body_(body) {}
+  std::string_view name() const override { return name_; }
+  Result<Outcome> run(Graph& graph, PassContext& context) const override { return body_(graph, context); }
+
+ private:
+  std::string name_;
+  Body body_;
+};
+
+Result<Outcome> nothing(Graph&, PassContext&) { return Outcome{}; }
+Result<Outcome> rename(Graph& graph, PassContext&) {
+  graph.set_name("renamed");
+  return Outcome{true};
+}
+Result<Outcome> damage(Graph& graph, PassContext&) {
+  graph.add_output(ValueId(123456));
+  return Outcome{true};
+}
+Result<Outcome> refuse(Graph&, PassContext&) { return error("the model is wrong"); }
+Result<Outcome> crash(Graph&, PassContext&) {
+  RANNC_CHECK(1 + 1 == 3) << "arithmetic";
+  return Outcome{};
+}
+
+PassManager manager_of(std::initializer_list<std::pair<std::string, Custom::Body>> passes) {
+  PassManager manager;
+  for (const auto& [name, body] : passes) manager.add(std::make_unique<Custom>(name, body));
+  return manager;
+}
+
+TEST(Manager, RunsInOrderAndTimes) {
+  Graph graph = testing::random_graph({.seed = 1});
+  PassContext context;
+  const RunReport report = manager_of({{"one", nothing}, {"two", rename}, {"three", nothing}}).run(graph, context);
+  EXPECT_TRUE(report.ok());
+  ASSERT_EQ(report.times.size(), 3u);
+  EXPECT_EQ(report.times[1].pass, "two");
+  EXPECT_TRUE(report.times[1].changed);
+  EXPECT_FALSE(report.times[2].changed);
+  EXPECT_THAT(report.time_table(), HasSubstr("changed    two"));
+  EXPECT_EQ(graph.name(), "renamed");
+}
+
+TEST(Manager, ShowsWhatIsAskedFor) {
+  const auto shown = [](const ManagerOptions& options) {
+    Graph graph = testing::random_graph({.seed = 1});
+    PassContext context;
+    std::vector<std::string> names;
+    manager_of({{"one", nothing}, {"two", rename}}).run(graph, context, options, [&](std::string_view pass, const std::string& text) {
+      names.emplace_back(pass);
+      EXPECT_EQ(text, ir::print(graph));
+    });
+    return names;
+  };
+  EXPECT_THAT(shown({}), ElementsAre());
+  EXPECT_THAT(shown({.print_after = {"one"}}), ElementsAre("one"));
+  EXPECT_THAT(shown({.print_changed = true}), ElementsAre("two"));
+  EXPECT_THAT(shown({.print_after = {"one", "two"}, .print_changed = true}), ElementsAre("one", "two"));
+}
+
+TEST(Manager, PrintAfterAnUnknownPassIsAnError) {
+  Graph graph = testing::random_graph({.seed = 1});
+  PassContext context;
+  const RunReport report = manager_of({{"one", nothing}}).run(graph, context, {.print_after = {"onw"}});
+  ASSERT_FALSE(report.ok());
+  EXPECT_THAT(report.failure->message, HasSubstr("onw"));
+}
+
+TEST(Manager, AGraphThatDoesNotHoldIsTheUsersFault) {
+  Graph graph = testing::random_graph({.seed = 1});
+  graph.add_output(ValueId(123456));
+  PassContext context;
+  const RunReport report = manager_of({{"one", nothing}}).run(graph, context);
+  ASSERT_FALSE(report.ok());
+  EXPECT_EQ(report.failure->rule, "G7");
+  EXPECT_FALSE(report.internal);
+}
+
+TEST(Manager, APassThatBreaksARuleIsOurFaultAndIsReproduced) {
+  Graph graph = testing::random_graph({.seed = 1});
+  const Graph before = graph.clone();
+  PassContext context;
+  const RunReport report = manager_of({{"one", rename}, {"two", damage}, {"three", nothing}}).run(graph, context);
+  ASSERT_FALSE(report.ok());
+  EXPECT_TRUE(report.internal);
+  EXPECT_EQ(report.failure->rule, "G7");
+  EXPECT_THAT(report.failure->str(), HasSubstr("in pass two"));
+  EXPECT_THAT(report.reproducer, HasSubstr("// rannc-opt '--pass=one,two' FILE\n"));
+  EXPECT_TRUE(equal(ir::parse_graph(report.reproducer, "r.rir").value(), before));
+}
+
+TEST(Manager, DiagnosticsAndCrashesAreToldApart) {
+  for (const auto body : {&refuse, &crash}) {
+    Graph graph = testing::random_graph({.seed = 1});
+    PassContext context;
+    const RunReport report = manager_of({{"it", body}}).run(graph, context);
+    ASSERT_FALSE(report.ok());
+    EXPECT_EQ(report.internal, body == &crash);
+    EXPECT_THAT(report.failure->str(), HasSubstr(body == &crash ? "arithmetic" : "the model is wrong"));
+    EXPECT_FALSE(report.reproducer.empty());
+  }
+}
+
+TEST(Manager, FactsOfAGraphThatWasChangedAreDropped) {
+  for (const auto& [body, kept] : {std::pair{&nothing, true}, std::pair{&rename, false}}) {
+    Graph graph = testing::random_graph({.seed = 1});
+    PassContext context;
+    PassManager manager;
+    manager.add(std::make_unique<MarkConstants>());
+    manager.add(std::make_unique<FormAtoms>());
+    manager.add(std::make_unique<Custom>("last", body));
+    EXPECT_TRUE(manager.run(graph, context).ok());
+    EXPECT_EQ(context.constant.has_value(), kept);
+    EXPECT_EQ(context.atoms.has_value(), kept);
+  }
+}
+
+// --- pipeline
+
+TEST(Pipeline, EveryPassHasItsSpelling) {
+  for (const std::string& name : pass_names()) {
+    std::string spelling = name;
+    if (name == "set-precision") spelling += "{f64}";
+    if (name == "attach-loss" || name == "open-loss") spelling += "{mse(output=y)+cross_entropy(axis=1)}";
+    const auto pass = make_pass(spelling);
+    ASSERT_TRUE(pass.ok()) << pass.diagnostic().str();
+    EXPECT_EQ((*pass)->name(), name);
+    EXPECT_EQ((*pass)->spelling(), spelling);
+  }
+}
+
+TEST(Pipeline, ListsAreSplitOutsideBraces) {
+  const auto manager = make_passes("infer-shapes,attach-loss{mse(output=y,weight=2)},form-atoms");
+  ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();
+  EXPECT_THAT(manager->names(), ElementsAre("infer-shapes", "attach-loss", "form-atoms"));
+  for (const char* wrong : {"", "no-such", "form-atoms{", "form-atoms{x}", "set-precision", "set-precision{i64}", "form-atoms,"}) {
+    EXPECT_FALSE(make_passes(wrong).ok()) << wrong;
+  }
+}
+
+TEST(Pipeline, RunsRandomGraphsToAtomsAndIsIdempotent) {
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    Graph graph = testing::random_graph({.seed = seed});
+    const std::string output(graph.value(graph.outputs()[0]).name);
+    PassContext context;
+    const PipelineOptions options{.losses = {{.kind = LossSpec::Kind::kMse, .output = output}}};
+    const RunReport report = standard_pipeline(options).run(graph, context);
+    ASSERT_TRUE(report.ok()) << report.failure->str();
+    ASSERT_TRUE(context.atoms.has_value());
+    const std::string once = ir::print(graph);
+    const RunReport again = standard_pipeline({}).run(graph, context);
+    ASSERT_TRUE(again.ok()) << again.failure->str();
+    EXPECT_EQ(ir::print(graph), once);
+    for (const PassTime& time : again.times) EXPECT_FALSE(time.changed) << time.pass;
+  }
+}
+
+}  // namespace
+}  // namespace rannc::passes
