@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -62,6 +62,17 @@ Arguments arguments_of(const FunctionProto& function, const NodeProto& call) {
   for (const AttributeProto& attribute : function.attribute_proto()) arguments[attribute.name()] = &attribute;
   for (const AttributeProto& attribute : call.attribute()) arguments[attribute.name()] = &attribute;
   return arguments;
+}
+
+/// `node` with the defaults of its operator's attributes written out.
+NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& schema) {
+  NodeProto copy = node;
+  for (const auto& [name, attribute] : schema.attributes()) {
+    const auto& given = node.attribute();
+    const bool present = std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == name; });
+    if (!present && attribute.default_value.has_type()) *copy.add_attribute() = attribute.default_value;
+  }
+  return copy;
 }
 
 class Importer {
@@ -239,7 +250,7 @@ class Importer {
     for (const auto& entry : body.opset_import()) {
       if (domain_of(entry.domain()).empty()) opsets[""] = static_cast<int>(entry.version());
     }
-    return call(scope, node, body, opsets);
+    return call(scope, with_defaults(node, *schema), body, opsets);
   }
 
   Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope, const NodeProto& node) const {

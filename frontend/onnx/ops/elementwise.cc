@@ -116,7 +116,7 @@ void is_inf(Node& node) {
   const bool positive = node.integer("detect_positive", 1) != 0, negative = node.integer("detect_negative", 1) != 0;
   if (positive && negative) return node.result("isinf", {x});
   const double bound = positive ? HUGE_VAL : -HUGE_VAL;
-  if (!positive && !negative) return node.result("ne", {x, node.emit("identity", {x})});
+  if (!positive && !negative) return node.result("lt", {x, x});
   node.result("eq", {x, node.scalar(bound, node.dtype(x))});
 }
 

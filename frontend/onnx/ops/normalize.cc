@@ -61,15 +61,19 @@ void instance_norm(Node& node) {
   node.result("add", {node.emit("mul", {normal, scale}), bias});
 }
 
-/// x / max(norm, 0) over one axis; ONNX divides by the norm as it is.
+/// x / norm over one axis; zero where the norm is.
 void lp_normalization(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
   const int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(from->size()));
   const ir::Attributes over = {{"axes", ir::Shape{axis}}, {"keepdim", true}};
-  if (node.integer("p", 2) == 1) return node.result("div", {x, node.emit("sum", {node.emit("abs", {x})}, over)});
-  node.result("div", {x, node.emit("sqrt", {node.emit("sum", {node.emit("mul", {x, x})}, over)})});
+  const bool absolute = node.integer("p", 2) == 1;
+  const ValueId terms = absolute ? node.emit("abs", {x}) : node.emit("mul", {x, x});
+  const ValueId sum = node.emit("sum", {terms}, over);
+  const ValueId norm = absolute ? sum : node.emit("sqrt", {sum});
+  const ValueId none = node.emit("eq", {norm, node.scalar(0, node.dtype(x))});
+  node.result("div", {x, node.emit("where", {none, node.scalar(1, node.dtype(x)), norm})});
 }
 
 constexpr Translator kTable[] = {

@@ -1,0 +1,98 @@
+// ONNX's own cases of single operators, computed: import and lowering give ONNX's numbers.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include "codegen/evaluate.h"
+#include "frontend/onnx/import.h"
+#include "ir/constant.h"
+#include "tests/frontend/support/node_cases.h"
+
+namespace rannc::frontend {
+namespace {
+
+using codegen::StoredTensor;
+using Values = std::map<uint32_t, StoredTensor>;
+
+/// Every value of a graph without symbols, task by task; a diagnostic where a task cannot be evaluated by itself.
+Result<Values> evaluate(const ir::Graph& graph, const std::vector<test::NamedTensor>& inputs) {
+  Values values;
+  for (const test::NamedTensor& input : inputs) {
+    const ValueId value = graph.find(input.name);
+    if (value.valid()) values[value.index()] = {input.type, input.data};
+  }
+  for (const ValueId value : graph.values()) {
+    if (graph.value(value).data.present()) values[value.index()] = {graph.type(value), graph.value(value).data};
+  }
+  for (const TaskId task : graph.tasks()) {
+    std::vector<const StoredTensor*> operands;
+    for (const ValueId operand : graph.inputs(task)) {
+      if (operand.valid() && !values.contains(operand.index())) return error("an operand has no value");
+      operands.push_back(operand.valid() ? &values.at(operand.index()) : nullptr);
+    }
+    auto made = codegen::evaluate(graph.op(task), operands, graph.attributes(task));
+    if (!made.ok()) return error(graph.op(task).name + ": " + made.diagnostic().message);
+    for (size_t i = 0; i < made->size(); ++i) values[graph.outputs(task)[i].index()] = std::move((*made)[i]);
+  }
+  return values;
+}
+
+/// ONNX's own tolerance is 1e-3 relative; half precision has 11 bits, bfloat16 8.
+double relative_tolerance(ir::DType dtype) {
+  if (dtype == ir::DType::kBF16) return 2e-2;
+  return dtype == ir::DType::kF16 ? 4e-3 : 1e-3;
+}
+
+/// The first element that differs, in words; empty where none does.
+std::string difference(const StoredTensor& ours, const test::NamedTensor& expected) {
+  constexpr int64_t kMost = 1 << 20;
+  const auto a = ir::decode_numbers(ours.type, ours.data, kMost);
+  const auto b = ir::decode_numbers(expected.type, expected.data, kMost);
+  if (!a.ok() || !b.ok() || a->size() != b->size()) return "another number of elements";
+  const double relative = relative_tolerance(expected.type.dtype);
+  for (size_t i = 0; i < a->size(); ++i) {
+    const double x = (*a)[i], y = (*b)[i];
+    if ((std::isnan(x) && std::isnan(y)) || x == y) continue;
+    if (!(std::abs(x - y) <= 1e-5 + relative * std::abs(y))) {
+      return "element " + std::to_string(i) + " is " + std::to_string(x) + " instead of " + std::to_string(y);
+    }
+  }
+  return "";
+}
+
+TEST(Numbers, SingleOperators) {
+  const auto folders = test::node_case_folders(RANNC_ONNX_NODE_TESTS);
+  if (folders.empty()) GTEST_SKIP() << "no conformance cases beside this ONNX";
+  size_t computed = 0, imported = 0;
+  std::set<std::string> covered;
+  std::map<std::string, size_t> reasons;
+  for (const auto& folder : folders) {
+    SCOPED_TRACE(folder.filename().string());
+    const test::NodeCase found = test::read_node_case(folder);
+    const auto graph = import_onnx_bytes(found.model, folder / "model.onnx");
+    if (!graph.ok()) continue;
+    ++imported;
+    const auto values = evaluate(*graph, test::read_case_data(found, "input"));
+    if (!values.ok()) {
+      ++reasons[values.diagnostic().message.substr(0, 100)];
+      continue;
+    }
+    ++computed;
+    covered.insert(found.operators.begin(), found.operators.end());
+    for (const test::NamedTensor& expected : test::read_case_data(found, "output")) {
+      for (size_t i = 0; i < found.declared.size(); ++i) {
+        if (found.declared[i].name != expected.name) continue;
+        EXPECT_EQ(difference(values->at(graph->outputs()[i].index()), expected), "") << expected.name;
+      }
+    }
+  }
+  std::cout << "computed " << computed << " of " << imported << " imported cases, " << covered.size() << " operators\n";
+  for (const auto& [reason, count] : reasons) std::cout << count << " not computed: " << reason << "\n";
+  EXPECT_GE(covered.size(), 95u);
+}
+
+}  // namespace
+}  // namespace rannc::frontend
