@@ -84,6 +84,7 @@ class AutogradProgram final : public Program {
         RANNC_ASSIGN(const Tensors moments, record(at, *tape));
         RANNC_TRY(add_statistics(at, moments));
         outputs = tape->outputs;
+        drop_unseeded(*tape);
       } else {
         const c10::NoGradGuard no_grad;
         RANNC_ASSIGN(outputs, call(at, tape->inputs));
@@ -101,6 +102,7 @@ class AutogradProgram final : public Program {
   Result<void> recompute(const At& at, Held& saved) override {
     return without_exceptions([&]() -> Result<void> {
       RANNC_TRY(record(at, tape_of(saved)));  // what it says of means and variances was counted before
+      drop_unseeded(tape_of(saved));
       return {};
     });
   }
@@ -231,6 +233,13 @@ class AutogradProgram final : public Program {
     return outputs;
   }
 
+  /// Outputs whose gradient nobody gives need not outlive the forward pass: logits, as a rule.
+  void drop_unseeded(Tape& tape) const {
+    for (size_t i = 0; i < tape.outputs.size(); ++i) {
+      if (!signature_.outputs[i].gradient) tape.outputs[i].reset();
+    }
+  }
+
   /// Takes means and variances off the end of a call's results.
   Tensors split_moments(Tensors& results) const {
     const auto end = results.begin() + static_cast<ptrdiff_t>(signature_.outputs.size());
@@ -270,7 +279,7 @@ class AutogradProgram final : public Program {
   Tensors differentiate(const Tape& tape, const Values& output_gradients) {
     Tensors outputs, seeds, sources;
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
-      if (output_gradients[i] == nullptr || !tape.outputs[i].requires_grad()) continue;
+      if (output_gradients[i] == nullptr || !tape.outputs[i].defined() || !tape.outputs[i].requires_grad()) continue;
       outputs.push_back(tape.outputs[i]);
       seeds.push_back(to_tensor(output_gradients[i]));
     }

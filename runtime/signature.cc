@@ -139,10 +139,10 @@ class Builder {
       if (makes(value)) outputs[value] = false;
     }
     for (const ir::LossTerm& term : graph_.losses()) {
-      if (makes(term.numerator)) outputs[term.numerator] = false;
+      if (makes(term.numerator)) outputs[term.numerator] = true;
     }
     for (const ir::Route& route : plan_.routes) {
-      if (route.from == stage_) outputs[route.value] = route.gradient;
+      if (route.from == stage_) outputs[route.value] |= route.gradient;
     }
     for (const auto& [value, gradient] : outputs) {
       signature_.outputs.push_back(port(value));

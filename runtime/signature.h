@@ -14,7 +14,7 @@ struct Port {
   std::string name;        ///< the value's name in the graph
   ir::ValueType type;      ///< symbolic; float, integer or boolean
   bool from_graph = false; ///< inputs: fed from the mini-batch, not received
-  bool gradient = false;   ///< inputs: a gradient is sent back; outputs: a gradient comes back along some route
+  bool gradient = false;   ///< inputs: a gradient is sent back; outputs: one comes back along some route, or seeds a loss
   std::string argument;    ///< variable in the program's source
   bool operator==(const Port&) const = default;
 };

@@ -57,7 +57,7 @@ TEST(TorchscriptSource, NamesEveryOperatorWithoutLowering) {
   graph.add_output(b);
   const auto source = torchscript_source(build_plan(std::move(graph), {.training = false}), StageId(0));
   ASSERT_FALSE(source.ok());
-  EXPECT_THAT(source.diagnostic().str(), HasSubstr("first: error: operator `user.one`"));
+  EXPECT_THAT(source.diagnostic().str(), HasSubstr("'first': error: operator `user.one`"));
   EXPECT_THAT(source.diagnostic().str(), HasSubstr("user.two"));
 }
 

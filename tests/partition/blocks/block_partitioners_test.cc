@@ -122,6 +122,28 @@ TEST_P(EveryPartitioner, GivesTheSameBytesOnEveryRunAndThreadCount) {
   }
 }
 
+TEST_P(EveryPartitioner, GivesTheSameBlocksUnderPermutedIdsWhenTiesGoByStructure) {
+  std::mt19937_64 random(11);
+  for (const std::string& family : testing::graph_families()) {
+    for (uint64_t seed = 1; seed <= 6; ++seed) {
+      SCOPED_TRACE(family + " seed " + std::to_string(seed));
+      const Dag dag = testing::make_graph({family, 300, seed, Weights::kRandom});  // distinct works: no symmetric tasks
+      std::vector<uint32_t> new_id(dag.tasks());
+      std::iota(new_id.begin(), new_id.end(), 0);
+      std::shuffle(new_id.begin(), new_id.end(), random);
+      BlockOptions options;
+      options.blocks = 6;
+      options.ties = BlockTies::kByStructure;
+      const auto plain = partitioner_->partition(dag, options);
+      const auto permuted = partitioner_->partition(testing::permute_tasks(dag, new_id), options);
+      ASSERT_TRUE(plain.ok() && plain->partition && permuted.ok() && permuted->partition);
+      for (uint32_t t = 0; t < dag.tasks(); ++t) {
+        ASSERT_EQ(plain->partition->block_of[t], permuted->partition->block_of[new_id[t]]) << "task " << t;
+      }
+    }
+  }
+}
+
 TEST_P(EveryPartitioner, IsNeverWorseAfterRefinement) {
   for (const std::string& family : testing::graph_families()) {
     for (uint64_t seed = 1; seed <= 20; ++seed) {

@@ -112,7 +112,7 @@ class Oracle {
     for (uint32_t b = stage.first; b < stage.end; ++b) {
       resident += p_.parameter_bytes[b] * (2 + p_.optimizer_factor);
       stash += p_.stashed_bytes_per_sample[b] * n;
-      temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
+      if (!p_.temporary_bytes_per_sample.empty()) temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
     }
     for (const BlockValue& value : p_.values) {
       const double bytes = value.bytes + value.bytes_per_sample * n;
