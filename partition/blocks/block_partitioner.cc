@@ -9,6 +9,7 @@
 #include "partition/blocks/multilevel_blocks.h"
 #include "partition/blocks/order_dp.h"
 #include "partition/blocks/rannc_blocks.h"
+#include "partition/blocks/structural_order.h"
 
 namespace rannc::partition {
 namespace {
@@ -66,7 +67,8 @@ BlockOutcome fall_back(const Dag& dag, std::span<const uint32_t> order, const Bl
 Result<BlockOutcome> BlockPartitioner::partition(const Dag& dag, const BlockOptions& options) const {
   if (options.blocks == 0) return error("0 blocks were asked for; at least 1 is needed");
   if (!(options.imbalance >= 0)) return error("the imbalance is negative or not a number");
-  RANNC_ASSIGN(const std::vector<uint32_t> order, validated_order(dag));
+  RANNC_ASSIGN(std::vector<uint32_t> order, validated_order(dag));
+  if (options.ties == BlockTies::kByStructure) order = structural_order(dag, order);
   BlockOutcome outcome = settle(dag, options);
   if (!outcome.reason.empty()) return outcome;
   BlockPartition found = search(dag, order, options);

@@ -21,6 +21,7 @@ class NetBuilder {
 
   void open(uint32_t producer) { graph_.pins.items.push_back(producer); }
   void add(uint32_t reader) { graph_.pins.items.push_back(reader); }
+  void sort_readers() { std::sort(graph_.pins.items.begin() + graph_.pins.offsets.back() + 1, graph_.pins.items.end()); }
   void close(double cost) {
     const uint32_t begin = graph_.pins.offsets.back();
     if (graph_.pins.items.size() - begin < 2) {
@@ -86,6 +87,7 @@ LevelGraph level_zero(const Dag& dag, std::span<const uint32_t> order, uint32_t 
     for (uint32_t v : dag.task_outputs.row(order[i])) {
       nets.open(i);
       for (uint32_t reader : dag.value_readers.row(v)) nets.add(place[reader]);
+      nets.sort_readers();  // by place, so that nothing downstream depends on the tasks' own numbers
       nets.close(dag.value_cost[v]);
     }
   }

@@ -8,8 +8,10 @@
 #include "partition/blocks/multilevel_blocks.h"
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
 #include <numeric>
+#include <thread>
 
 #include "partition/blocks/interval_cut.h"
 #include "partition/blocks/orders.h"
@@ -113,25 +115,44 @@ class Search {
     refine(graph, state, {limit(graph), options_.memory_limit_bytes, passes}, moved);
   }
 
-  std::vector<uint32_t> cut_coarsest() {
+  struct Candidate {
+    std::vector<uint32_t> block_of;  // empty: none
+    double cost = std::numeric_limits<double>::infinity();
+  };
+
+  /// The `index`-th way to cut the coarsest graph, refined: one per order, then recursive bisection.
+  Candidate candidate(size_t index) {
     const LevelGraph& graph = hierarchy_.levels.back();
-    const IntervalLimits limits{options_.blocks, limit(graph), options_.memory_limit_bytes};
-    std::vector<uint32_t> best;
-    double best_cost = std::numeric_limits<double>::infinity();
-    auto consider = [&](std::vector<uint32_t> block_of) {
-      BlockState state(graph, std::move(block_of), options_.blocks);
-      if (options_.refine) improve(hierarchy_.levels.size() - 1, state, 8);
-      const double cost = state.crossing_cost();
-      if (cost >= best_cost) return;
-      best_cost = cost;
-      best = std::move(state).take();
-    };
-    for (OrderKind kind : kAllOrders) {
-      if (auto block_of = cut_order(graph, order_nodes(graph, kind), limits)) consider(*std::move(block_of));
+    const double work = limit(graph);
+    std::vector<uint32_t> block_of;
+    if (index < std::size(kAllOrders)) {
+      auto cut = cut_order(graph, order_nodes(graph, kAllOrders[index]), {options_.blocks, work, options_.memory_limit_bytes});
+      if (cut) block_of = *std::move(cut);
+    } else {
+      block_of = bisect_recursively(graph, options_.blocks, work, options_.memory_limit_bytes);
     }
-    auto halves = bisect_recursively(graph, options_.blocks, limits.work, limits.memory);
-    if (!halves.empty()) consider(std::move(halves));
-    return best;
+    if (block_of.empty()) return {};
+    BlockState state(graph, std::move(block_of), options_.blocks);
+    if (options_.refine) improve(hierarchy_.levels.size() - 1, state, 8);
+    const double cost = state.crossing_cost();
+    return {std::move(state).take(), cost};
+  }
+
+  std::vector<uint32_t> cut_coarsest() {
+    std::vector<Candidate> candidates(std::size(kAllOrders) + 1);
+    std::atomic<size_t> next = 0;
+    auto work = [&] {
+      for (size_t i = next++; i < candidates.size(); i = next++) candidates[i] = candidate(i);
+    };
+    std::vector<std::jthread> helpers;
+    // A recorder need not be thread-safe.
+    for (uint32_t t = 1; t < options_.threads && !report_.active(); ++t) helpers.emplace_back(work);
+    work();
+    helpers.clear();
+    // The first of the cheapest, whichever thread made it.
+    auto best = std::min_element(candidates.begin(), candidates.end(),
+                                 [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
+    return std::move(best->block_of);
   }
 
   /// Cuts the order (block, id) again when some block is beyond this level's limit.
