@@ -93,7 +93,8 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
     const std::string name = runtime::weights_file(StageId::from(i));
     RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder + "/" + name));
     for (const auto& entry : file.entries()) {
-      stored.graph.set_data(stored.graph.find(entry.name), ir::TensorData::in_file(name, entry.offset, entry.spec.bytes()));
+      stored.graph.set_data(stored.graph.find(entry.name),
+                            ir::TensorData::in_file(name, entry.offset, entry.spec.bytes()));
     }
   }
   stored.atoms = plan.atoms;

@@ -12,9 +12,10 @@ struct BundleOptions {
   bool replace = false;
 };
 
-/// Writes the folder `path` (`NAME.rannc`): plan, a TorchScript program and weights per stage, manifest. It is made as a
-/// temporary sibling and renamed at the end, so that `path` is a whole bundle or absent. Errors: the plan's schedule is
-/// not lowered; a weight has no bytes; operators without lowering; what the file system says. Nothing is left behind.
+/// Writes the folder `path` (`NAME.rannc`): plan, a TorchScript program and weights per stage, manifest. It is made as
+/// a temporary sibling and renamed at the end, so that `path` is a whole bundle or absent. Errors: the plan's schedule
+/// is not lowered; a weight has no bytes; operators without lowering; what the file system says. Nothing is left
+/// behind.
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path);
 
 }  // namespace rannc::codegen

@@ -35,7 +35,8 @@ Result<StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type) {
   ir::Shape shape;
   for (int64_t extent : dense.sizes()) shape.emplace_back(extent);
   if (dense.scalar_type() != scalar_type(type.dtype)) {
-    return error(fmt::format("computed {}, but the type rule says {}", at::toString(dense.scalar_type()), ir::str(type.dtype)));
+    return error(
+        fmt::format("computed {}, but the type rule says {}", at::toString(dense.scalar_type()), ir::str(type.dtype)));
   }
   type.shape = std::move(shape);
   std::vector<std::byte> bytes(dense.nbytes());
@@ -93,8 +94,10 @@ class Evaluation {
     }
     RANNC_ASSIGN(std::string statements, op_.lower({op_, inputs_, outputs, input_types_, output_types, attributes_}));
     if (!statements.empty() && statements.back() == '\n') statements.pop_back();
-    for (size_t at = 0; (at = statements.find('\n', at)) != std::string::npos; at += 5) statements.replace(at, 1, "\n    ");
-    return fmt::format("def forward(self{}) -> Tuple[{}]:\n    {}\n    return ({})\n", arguments, annotation, statements, returned);
+    for (size_t at = 0; (at = statements.find('\n', at)) != std::string::npos; at += 5)
+      statements.replace(at, 1, "\n    ");
+    return fmt::format("def forward(self{}) -> Tuple[{}]:\n    {}\n    return ({})\n", arguments, annotation,
+                       statements, returned);
   }
 
   const ir::OpInfo& op_;

@@ -13,7 +13,8 @@ namespace {
 Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const runtime::Weight& weight,
                                                    std::vector<std::byte>& buffer) {
   const ir::TensorData& data = graph.value(weight.value).data;
-  if (!data.present()) return error({.node = weight.name}, "has no bytes: a model without weights can be planned, not compiled");
+  if (!data.present())
+    return error({.node = weight.name}, "has no bytes: a model without weights can be planned, not compiled");
   runtime::SafetensorsTensor tensor{.name = weight.name, .spec = {.dtype = weight.type.dtype}};
   if (!weight.type.shape) return error({.node = weight.name}, "has no known shape");
   for (const ir::Dim& dim : *weight.type.shape) {
@@ -44,7 +45,8 @@ Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::strin
 
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
   RANNC_ASSIGN(const std::string source, torchscript_source(plan, stage));
-  RANNC_TRY(save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
+  RANNC_TRY(
+      save_torchscript(source, fmt::format("Stage{}", stage.index()), folder + "/" + runtime::program_file(stage)));
   return write_weights(plan, stage, folder + "/" + runtime::weights_file(stage));
 }
 

@@ -7,8 +7,9 @@
 
 namespace rannc::codegen {
 
-/// Program and weights of a stage, named as in a bundle, into an existing folder. Weights are copied from where the model
-/// has them, one at a time. Errors: a weight without bytes; operators without lowering; what the file system says.
+/// Program and weights of a stage, named as in a bundle, into an existing folder. Weights are copied from where the
+/// model has them, one at a time. Errors: a weight without bytes; operators without lowering; what the file system
+/// says.
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder);
 
 }  // namespace rannc::codegen

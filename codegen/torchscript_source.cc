@@ -14,13 +14,15 @@ namespace rannc::codegen {
 namespace {
 
 constexpr std::array<std::string_view, 37> kReserved = {
-    "and",  "as",     "assert", "break",   "class", "continue", "def",   "del",   "elif",   "else",   "except", "finally",
-    "for",  "from",   "global", "if",      "import", "in",      "is",    "lambda", "not",   "or",     "pass",   "raise",
-    "return", "try",  "while",  "with",    "yield", "torch",    "self",  "float", "int",    "bool",   "Tensor", "annotate", "training"};
+    "and",    "as",      "assert", "break", "class",  "continue", "def",     "del",  "elif",  "else",
+    "except", "finally", "for",    "from",  "global", "if",       "import",  "in",   "is",    "lambda",
+    "not",    "or",      "pass",   "raise", "return", "try",      "while",   "with", "yield", "torch",
+    "self",   "float",   "int",    "bool",  "Tensor", "annotate", "training"};
 
 bool is_reserved(const std::string& name) {
-  const bool value_name = name.size() > 1 && (name[0] == 'v' || name[0] == 'm') &&
-                          std::all_of(name.begin() + 1, name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '_' || c == 't'; });
+  const bool value_name =
+      name.size() > 1 && (name[0] == 'v' || name[0] == 'm') &&
+      std::all_of(name.begin() + 1, name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '_' || c == 't'; });
   return value_name || std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
 }
 
@@ -111,11 +113,12 @@ class SourceWriter {
   static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call) {
     const std::vector<std::string> all = {call.outputs[0], statistics.mean_result, statistics.variance_result};
     const std::vector<const ir::ValueType*> types = {call.output_types[0], call.input_types[3], call.input_types[4]};
-    RANNC_ASSIGN(const std::string training, call.op.lower({call.op, call.inputs, all, call.input_types, types, call.attributes}));
+    RANNC_ASSIGN(const std::string training,
+                 call.op.lower({call.op, call.inputs, all, call.input_types, types, call.attributes}));
     ir::Attributes fixed = call.attributes;
     fixed.set("training", false);
-    RANNC_ASSIGN(const std::string evaluation,
-                 call.op.lower({call.op, call.inputs, call.outputs.first(1), call.input_types, call.output_types.first(1), fixed}));
+    RANNC_ASSIGN(const std::string evaluation, call.op.lower({call.op, call.inputs, call.outputs.first(1),
+                                                              call.input_types, call.output_types.first(1), fixed}));
     std::string text = "if training:\n" + indented(training) + "else:\n" + indented(evaluation);
     text += "    " + all[1] + " = " + call.inputs[3] + "\n    " + all[2] + " = " + call.inputs[4] + "\n";
     for (size_t i = 1; i < call.outputs.size(); ++i) text += call.outputs[i] + " = " + all[i] + "\n";
@@ -128,7 +131,8 @@ class SourceWriter {
   }
 
   static std::string one_line(std::string text) {
-    std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
     return text;
   }
 
@@ -168,6 +172,8 @@ class SourceWriter {
 
 }  // namespace
 
-Result<std::string> torchscript_source(const ir::Plan& plan, StageId stage) { return SourceWriter(plan, stage).write(); }
+Result<std::string> torchscript_source(const ir::Plan& plan, StageId stage) {
+  return SourceWriter(plan, stage).write();
+}
 
 }  // namespace rannc::codegen

@@ -26,8 +26,8 @@ struct Bundle {
   std::string program_path(StageId stage) const;
 };
 
-/// Everything wrong with the bundle at `path`; empty: it holds. The rules (B1…) head verify_bundle.cc. Whether a program
-/// fits its signature (B8) is seen by the engine that loads it.
+/// Everything wrong with the bundle at `path`; empty: it holds. The rules (B1…) head verify_bundle.cc. Whether a
+/// program fits its signature (B8) is seen by the engine that loads it.
 std::vector<Diagnostic> verify_bundle(const std::string& path);
 
 /// Verifies and opens.

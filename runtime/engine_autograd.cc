@@ -108,23 +108,25 @@ class AutogradProgram final : public Program {
   }
 
   Result<Values> backward_input(const At&, Held& saved, Values output_gradients, Held&) override {
-    return without_exceptions([&]() -> Result<Values> {
-      Tape& tape = tape_of(saved);
-      RANNC_CHECK(!tape.outputs.empty()) << "a recompute stands between a forward pass that keeps inputs and a backward pass";
-      Tensors gradients = differentiate(tape, output_gradients);
-      Values results(tape.inputs.size());
-      size_t next = 0;
-      for (size_t i = 0; i < results.size(); ++i) {
-        if (!signature_.inputs[i].gradient) continue;
-        at::Tensor& gradient = gradients[next++];
-        results[i] = to_value(gradient.defined() ? gradient.contiguous() : at::zeros_like(tape.inputs[i].detach()));
-      }
-      for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-        if (leaves_[leaf].requires_grad()) accumulate(accumulated_[leaf], std::move(gradients[next++]));
-      }
-      saved.reset();
-      return results;
-    });
+    return without_exceptions(
+        [&]() -> Result<Values> {
+          Tape& tape = tape_of(saved);
+          RANNC_CHECK(!tape.outputs.empty())
+              << "a recompute stands between a forward pass that keeps inputs and a backward pass";
+          Tensors gradients = differentiate(tape, output_gradients);
+          Values results(tape.inputs.size());
+          size_t next = 0;
+          for (size_t i = 0; i < results.size(); ++i) {
+            if (!signature_.inputs[i].gradient) continue;
+            at::Tensor& gradient = gradients[next++];
+            results[i] = to_value(gradient.defined() ? gradient.contiguous() : at::zeros_like(tape.inputs[i].detach()));
+          }
+          for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+            if (leaves_[leaf].requires_grad()) accumulate(accumulated_[leaf], std::move(gradients[next++]));
+          }
+          saved.reset();
+          return results;
+        });
   }
 
   Result<void> backward_weight(const At&, Held&, Held&) override { return {}; }
@@ -185,11 +187,13 @@ class AutogradProgram final : public Program {
     if (!signature_.statistics.empty()) expected.push_back("training");
     const auto& schema = method->function().getSchema();
     if (schema.arguments().size() != expected.size()) {
-      return wrong(fmt::format("the program takes {} arguments, but the plan says {}", schema.arguments().size(), expected.size()));
+      return wrong(fmt::format("the program takes {} arguments, but the plan says {}", schema.arguments().size(),
+                               expected.size()));
     }
     for (size_t i = 0; i < expected.size(); ++i) {
       if (schema.arguments()[i].name() == expected[i]) continue;
-      return wrong(fmt::format("argument {} of the program is `{}`, but the plan says `{}`", i, schema.arguments()[i].name(), expected[i]));
+      return wrong(fmt::format("argument {} of the program is `{}`, but the plan says `{}`", i,
+                               schema.arguments()[i].name(), expected[i]));
     }
     const auto tuple = schema.returns().size() == 1 ? schema.returns()[0].type()->cast<c10::TupleType>() : nullptr;
     const size_t results = signature_.outputs.size() + 2 * signature_.statistics.size();

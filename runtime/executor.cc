@@ -17,18 +17,30 @@ using ir::ActionKind;
 
 std::string_view words(ActionKind kind) {
   switch (kind) {
-    case ActionKind::kForward: return "forward";
-    case ActionKind::kBackward: return "backward";
-    case ActionKind::kInputGradient: return "input gradient";
-    case ActionKind::kWeightGradient: return "weight gradient";
-    case ActionKind::kRecompute: return "recompute";
-    case ActionKind::kSendActivation: return "send of an activation";
-    case ActionKind::kReceiveActivation: return "receive of an activation";
-    case ActionKind::kSendGradient: return "send of a gradient";
-    case ActionKind::kReceiveGradient: return "receive of a gradient";
-    case ActionKind::kAllReduce: return "all-reduce";
-    case ActionKind::kReduceShared: return "sum of a shared parameter's gradients";
-    case ActionKind::kStep: return "optimizer step";
+    case ActionKind::kForward:
+      return "forward";
+    case ActionKind::kBackward:
+      return "backward";
+    case ActionKind::kInputGradient:
+      return "input gradient";
+    case ActionKind::kWeightGradient:
+      return "weight gradient";
+    case ActionKind::kRecompute:
+      return "recompute";
+    case ActionKind::kSendActivation:
+      return "send of an activation";
+    case ActionKind::kReceiveActivation:
+      return "receive of an activation";
+    case ActionKind::kSendGradient:
+      return "send of a gradient";
+    case ActionKind::kReceiveGradient:
+      return "receive of a gradient";
+    case ActionKind::kAllReduce:
+      return "all-reduce";
+    case ActionKind::kReduceShared:
+      return "sum of a shared parameter's gradients";
+    case ActionKind::kStep:
+      return "optimizer step";
   }
   return "action";
 }
@@ -181,8 +193,10 @@ class Executor::Impl {
   void collect(const At& at, const Values& outputs) {
     const auto first = static_cast<int64_t>(at.first_sample);
     const auto part = [&](uint32_t output) {
-      return OutputPart{pipeline_.stages[at.stage.index()].outputs[output].value, at.micro_batch,
-                        {first, first + static_cast<int64_t>(at.samples)}, outputs[output]};
+      return OutputPart{pipeline_.stages[at.stage.index()].outputs[output].value,
+                        at.micro_batch,
+                        {first, first + static_cast<int64_t>(at.samples)},
+                        outputs[output]};
     };
     for (size_t term = 0; term < pipeline_.losses.size(); ++term) {
       const LossPort& loss = pipeline_.losses[term];
@@ -212,7 +226,8 @@ class Executor::Impl {
     return result;
   }
 
-  /// Gradients and statistics. Shared parameters are left out: their group's own sum runs over all replicas of all stages.
+  /// Gradients and statistics. Shared parameters are left out: their group's own sum runs over all replicas of all
+  /// stages.
   Result<void> all_reduce(const Action& action) {
     std::set<uint32_t> shared;
     for (uint32_t group : dependencies_.groups_of(action.stage)) shared.insert(slot(group, action.stage));
@@ -277,7 +292,8 @@ class Executor::Impl {
   Diagnostic describe(size_t position, const Diagnostic& cause) const {
     if (transport_.failure()) return cause;  // somebody else's error, described where it happened
     const Action& action = row_[position];
-    std::string place = fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
+    std::string place =
+        fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
     if (has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
     Diagnostic result = cause;
     result.message = fmt::format("{} ({}) failed: {}: {}", words(action.kind), to_string(action), place, cause.message);

@@ -42,10 +42,10 @@ class Feed {
 struct StepInput {
   uint64_t step = 0;
   uint64_t seed = 0;
-  bool training = true;      ///< false: the schedule's forward actions alone
-  bool keep_outputs = false; ///< return graph outputs, not only loss numerators
-  ir::Bindings symbols;      ///< all symbols but the batch symbol
-  Values loss_seeds;         ///< per loss term: the scalar weight / denominator; unread when not training
+  bool training = true;       ///< false: the schedule's forward actions alone
+  bool keep_outputs = false;  ///< return graph outputs, not only loss numerators
+  ir::Bindings symbols;       ///< all symbols but the batch symbol
+  Values loss_seeds;          ///< per loss term: the scalar weight / denominator; unread when not training
   Feed* feed = nullptr;
   /// The optimizer: called at the action S of each stage on this device. Empty: gradients are left as they are.
   std::function<Result<void>(StageId, Program&)> update;

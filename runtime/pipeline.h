@@ -30,8 +30,8 @@ struct Pipeline {
   std::vector<RoutePorts> routes;  ///< parallel to `shape.routes`
   /// Per group of `shape.shared`, per stage of the group: index into that stage's `parameters`.
   std::vector<std::vector<uint32_t>> shared;
-  std::vector<LossPort> losses;       ///< per loss term of the graph
-  std::vector<ValueId> graph_outputs; ///< in the graph's order
+  std::vector<LossPort> losses;        ///< per loss term of the graph
+  std::vector<ValueId> graph_outputs;  ///< in the graph's order
 };
 
 /// The pipeline of a plan that verifies and whose schedule is lowered.

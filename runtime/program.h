@@ -20,8 +20,8 @@ struct At {
   uint64_t samples = 0;       ///< of this call; never 0
   uint64_t step = 0;
   uint64_t seed = 0;
-  bool training = true;       ///< false: nothing is kept for a backward pass
-  bool recomputed = false;    ///< an R follows: forward keeps its inputs alone
+  bool training = true;     ///< false: nothing is kept for a backward pass
+  bool recomputed = false;  ///< an R follows: forward keeps its inputs alone
   /// Values of all symbols but the batch symbol; outlives the call.
   const ir::Bindings* symbols = nullptr;
 };

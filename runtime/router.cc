@@ -144,7 +144,8 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
     bool first = true;
     dependencies_.each_incoming(route, micro_batch, device_, [&](const ir::Message& m) {
       Value part = gradients[index];
-      if (axis.present() && m.samples.size() != mine.size()) part = part->samples(axis, shifted(m.samples, -mine.first));
+      if (axis.present() && m.samples.size() != mine.size())
+        part = part->samples(axis, shifted(m.samples, -mine.first));
       // A value without samples came from several replicas: one of them gets its whole gradient, so it counts once.
       if (!axis.present() && !first) part = part->zeros();
       first = false;
@@ -154,8 +155,7 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
 }
 
 Result<void> Router::send(const ir::Action& action) {
-  const auto direction =
-      action.kind == ir::ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
+  const auto direction = action.kind == ir::ActionKind::kSendActivation ? Direction::kActivation : Direction::kGradient;
   const Slot slot{direction, action.route, action.micro_batch, action.peer};
   return transport_.send(key(slot), action.peer, mailbox_.take(slot));
 }

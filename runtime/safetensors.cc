@@ -85,7 +85,9 @@ class EntryReader {
 
  private:
   Diagnostic fail(std::string message) const { return at(path_, name_, std::move(message)); }
-  static std::string excerpt(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60); }
+  static std::string excerpt(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 60);
+  }
 
   Result<std::vector<int64_t>> shape(const Json& json) {
     if (!json.is_array() || json.size() > kMaxRank) {
@@ -116,7 +118,8 @@ class EntryReader {
     const bool pair = json.is_array() && json.size() == 2;
     const auto begin = pair ? unsigned_of(json[0]) : std::nullopt;
     const auto end = pair ? unsigned_of(json[1]) : std::nullopt;
-    if (!begin || !end) return fail(fmt::format("data_offsets must be two non-negative integers, not {}", excerpt(json)));
+    if (!begin || !end)
+      return fail(fmt::format("data_offsets must be two non-negative integers, not {}", excerpt(json)));
     if (*begin > *end || *end > size_) {
       return fail(fmt::format("data_offsets [{}, {}] leave the file's {} bytes of data", *begin, *end, size_));
     }
@@ -167,12 +170,14 @@ Result<void> check_layout(const std::string& path, std::vector<SafetensorsFile::
 }
 
 Result<std::string> read_header_text(std::ifstream& in, const std::string& path, uint64_t file_size) {
-  if (file_size < 8) return at(path, {}, fmt::format("file has {} bytes; the header's length alone takes 8", file_size));
+  if (file_size < 8)
+    return at(path, {}, fmt::format("file has {} bytes; the header's length alone takes 8", file_size));
   std::array<unsigned char, 8> raw{};
   in.read(reinterpret_cast<char*>(raw.data()), 8);
   uint64_t length = 0;
   for (int i = 7; i >= 0; --i) length = length << 8 | raw[static_cast<size_t>(i)];
-  if (length > kMaxHeader) return at(path, {}, fmt::format("header of {} bytes; at most {} allowed", length, kMaxHeader));
+  if (length > kMaxHeader)
+    return at(path, {}, fmt::format("header of {} bytes; at most {} allowed", length, kMaxHeader));
   if (length > file_size - 8) {
     return at(path, {}, fmt::format("header of {} bytes in a file of {}", length, file_size));
   }
@@ -268,7 +273,8 @@ std::string header_text(const std::vector<SafetensorsTensor>& tensors,
   uint64_t offset = 0;
   for (const SafetensorsTensor& tensor : tensors) {
     const uint64_t end = offset + tensor.spec.bytes();
-    header[tensor.name] = {{"dtype", name_of(tensor.spec.dtype)}, {"shape", tensor.spec.shape}, {"data_offsets", {offset, end}}};
+    header[tensor.name] = {
+        {"dtype", name_of(tensor.spec.dtype)}, {"shape", tensor.spec.shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = header.dump();
@@ -295,7 +301,8 @@ Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsT
   for (const SafetensorsTensor& tensor : tensors) {
     RANNC_ASSIGN(const std::span<const std::byte> bytes, tensor.bytes());
     if (bytes.size() != tensor.spec.bytes()) {
-      return at(path, tensor.name, fmt::format("has {} bytes, but dtype and shape need {}", bytes.size(), tensor.spec.bytes()));
+      return at(path, tensor.name,
+                fmt::format("has {} bytes, but dtype and shape need {}", bytes.size(), tensor.spec.bytes()));
     }
     RANNC_TRY(file.write(bytes));
   }

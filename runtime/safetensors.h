@@ -25,9 +25,9 @@ class SafetensorsFile {
     uint64_t offset = 0;  ///< of the first byte in the file
   };
 
-  /// Reads the header alone. Errors name the file, the tensor, what was found and what was allowed: a header longer than
-  /// the file or 100 MB, anything that is no such object, unknown element types, negative or overflowing sizes, ranges
-  /// that do not fit the shape, overlap, leave gaps or leave the file.
+  /// Reads the header alone. Errors name the file, the tensor, what was found and what was allowed: a header longer
+  /// than the file or 100 MB, anything that is no such object, unknown element types, negative or overflowing sizes,
+  /// ranges that do not fit the shape, overlap, leave gaps or leave the file.
   static Result<SafetensorsFile> open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -51,8 +51,8 @@ struct SafetensorsTensor {
   std::function<Result<std::span<const std::byte>>()> bytes;
 };
 
-/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors with wide elements come first, then by
-/// name, so that all are aligned; equal input gives equal bytes. After an error nothing is left behind.
+/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors with wide elements come first, then
+/// by name, so that all are aligned; equal input gives equal bytes. After an error nothing is left behind.
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

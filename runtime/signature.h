@@ -11,11 +11,11 @@ namespace rannc::runtime {
 /// A value that enters or leaves a stage.
 struct Port {
   ValueId value;
-  std::string name;        ///< the value's name in the graph
-  ir::ValueType type;      ///< symbolic; float, integer or boolean
-  bool from_graph = false; ///< inputs: fed from the mini-batch, not received
-  bool gradient = false;   ///< inputs: a gradient is sent back; outputs: one comes back along some route, or seeds a loss
-  std::string argument;    ///< variable in the program's source
+  std::string name;         ///< the value's name in the graph
+  ir::ValueType type;       ///< symbolic; float, integer or boolean
+  bool from_graph = false;  ///< inputs: fed from the mini-batch, not received
+  bool gradient = false;    ///< inputs: one is sent back; outputs: one comes back along a route, or seeds a loss
+  std::string argument;     ///< variable in the program's source
   bool operator==(const Port&) const = default;
 };
 
@@ -48,31 +48,31 @@ struct Mask {
   bool operator==(const Mask&) const = default;
 };
 
-/// A normalization over the samples of a call, whose mean and unbiased variance end up in two buffers: not call by call,
-/// but once a step, as those of the whole mini-batch (torchgpipe's deferred batch normalization, footnote 1).
+/// A normalization over the samples of a call, whose mean and unbiased variance end up in two buffers: not call by
+/// call, but once a step, as those of the whole mini-batch (torchgpipe's deferred batch normalization, footnote 1).
 struct Statistics {
   TaskId task;
-  uint32_t mean = 0, variance = 0;  ///< index into `Signature::buffers`
-  double momentum = 0.1;            ///< weight of the new value
-  ir::Dim count;                    ///< elements that one call averages over
+  uint32_t mean = 0, variance = 0;           ///< index into `Signature::buffers`
+  double momentum = 0.1;                     ///< weight of the new value
+  ir::Dim count;                             ///< elements that one call averages over
   std::string mean_result, variance_result;  ///< variables of the program that hold a call's mean and variance
   bool operator==(const Statistics&) const = default;
 };
 
-/// Arguments in the order: inputs, leaves, buffers, constants, masks, symbols, and `training` where there are statistics.
-/// Results: outputs, then mean and variance of each of the statistics.
+/// Arguments in the order: inputs, leaves, buffers, constants, masks, symbols, and `training` where there are
+/// statistics. Results: outputs, then mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
-  std::vector<Port> inputs;          ///< ascending by value
-  std::vector<Weight> parameters;    ///< ascending by value
-  std::vector<Leaf> leaves;          ///< by parameter, then by task
-  std::vector<Weight> buffers;       ///< ascending by value
-  std::vector<Weight> constants;     ///< ascending by value
-  std::vector<Mask> masks;           ///< ascending by task
+  std::vector<Port> inputs;            ///< ascending by value
+  std::vector<Weight> parameters;      ///< ascending by value
+  std::vector<Leaf> leaves;            ///< by parameter, then by task
+  std::vector<Weight> buffers;         ///< ascending by value
+  std::vector<Weight> constants;       ///< ascending by value
+  std::vector<Mask> masks;             ///< ascending by task
   std::vector<Statistics> statistics;  ///< ascending by task
   std::vector<std::string> symbols;    ///< sorted
-  std::string batch_symbol;          ///< counts the samples that a call processes; empty: none
-  std::vector<Port> outputs;         ///< routed values, graph outputs, loss numerators; ascending by value
+  std::string batch_symbol;            ///< counts the samples that a call processes; empty: none
+  std::vector<Port> outputs;           ///< routed values, graph outputs, loss numerators; ascending by value
   bool operator==(const Signature&) const = default;
 
   /// Index into `inputs` or `outputs`; -1: not there.

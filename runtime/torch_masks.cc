@@ -40,7 +40,8 @@ Result<at::Tensor> make_mask(const Mask& mask, const At& at, const ir::Bindings&
   if (!layout.has_batch()) return drawn.reshape(sizes);
   const auto axis = sizes.begin() + layout.axis;
   const int64_t before = c10::multiply_integers(sizes.begin(), axis);
-  const int64_t outer = layout.outer.evaluate(bindings).value_or(1), inner = layout.inner.evaluate(bindings).value_or(1);
+  const int64_t outer = layout.outer.evaluate(bindings).value_or(1),
+                inner = layout.inner.evaluate(bindings).value_or(1);
   return drawn.reshape({samples, before * outer, inner, -1}).permute({1, 0, 2, 3}).reshape(sizes);
 }
 

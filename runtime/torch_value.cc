@@ -77,19 +77,32 @@ const at::Tensor& to_tensor(const Value& value) {
 
 at::ScalarType to_scalar_type(ir::DType dtype) {
   switch (dtype) {
-    case ir::DType::kF16: return at::kHalf;
-    case ir::DType::kBF16: return at::kBFloat16;
-    case ir::DType::kF32: return at::kFloat;
-    case ir::DType::kF64: return at::kDouble;
-    case ir::DType::kI8: return at::kChar;
-    case ir::DType::kI16: return at::kShort;
-    case ir::DType::kI32: return at::kInt;
-    case ir::DType::kI64: return at::kLong;
-    case ir::DType::kU8: return at::kByte;
-    case ir::DType::kU16: return at::kUInt16;
-    case ir::DType::kU32: return at::kUInt32;
-    case ir::DType::kU64: return at::kUInt64;
-    case ir::DType::kBool: return at::kBool;
+    case ir::DType::kF16:
+      return at::kHalf;
+    case ir::DType::kBF16:
+      return at::kBFloat16;
+    case ir::DType::kF32:
+      return at::kFloat;
+    case ir::DType::kF64:
+      return at::kDouble;
+    case ir::DType::kI8:
+      return at::kChar;
+    case ir::DType::kI16:
+      return at::kShort;
+    case ir::DType::kI32:
+      return at::kInt;
+    case ir::DType::kI64:
+      return at::kLong;
+    case ir::DType::kU8:
+      return at::kByte;
+    case ir::DType::kU16:
+      return at::kUInt16;
+    case ir::DType::kU32:
+      return at::kUInt32;
+    case ir::DType::kU64:
+      return at::kUInt64;
+    case ir::DType::kBool:
+      return at::kBool;
   }
   RANNC_CHECK(false) << "unknown dtype";
   return at::kFloat;

@@ -35,8 +35,9 @@ class Exchange {
   Result<Value> take(const MessageName& name) {
     std::unique_lock lock(mutex_);
     const auto here = [&] { return messages_.contains(name); };
-    if (auto stopped = await(lock, here, "device " + std::to_string(std::get<0>(name).index()) + " to send " +
-                                             describe(std::get<2>(name)))) {
+    if (auto stopped =
+            await(lock, here,
+                  "device " + std::to_string(std::get<0>(name).index()) + " to send " + describe(std::get<2>(name)))) {
       return *stopped;
     }
     return std::move(messages_.extract(name).mapped());
@@ -56,7 +57,8 @@ class Exchange {
       collective.total = std::move(total);
       collective.done = true;
       changed_.notify_all();
-    } else if (auto stopped = await(lock, [&] { return collective.done; }, "all members of a collective")) {
+    } else if (auto stopped = await(
+                   lock, [&] { return collective.done; }, "all members of a collective")) {
       return *stopped;
     }
     Values total = collective.total;
@@ -127,7 +129,8 @@ class LocalReceipt final : public Receipt {
 
 class LocalTransport final : public Transport {
  public:
-  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device) : exchange_(std::move(exchange)), device_(device) {}
+  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device)
+      : exchange_(std::move(exchange)), device_(device) {}
 
   DeviceId device() const override { return device_; }
   Result<void> send(const MessageKey& key, DeviceId to, Value value) override {

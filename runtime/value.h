@@ -24,7 +24,8 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// `ir::BatchLayout` with its symbols bound: `axis` has extent outer * samples * inner. axis -1: the value has no samples.
+/// `ir::BatchLayout` with its symbols bound: `axis` has extent outer * samples * inner. axis -1: the value has no
+/// samples.
 struct SampleAxis {
   int32_t axis = -1;
   int64_t outer = 1, inner = 1;

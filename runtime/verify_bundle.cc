@@ -62,15 +62,20 @@ class BundleVerifier {
     if (!manifest_.is_object() || manifest_.value("format", Json()) != "rannc.bundle") {
       fail(file, "not the manifest of a bundle: expected a JSON object with format `rannc.bundle`", "B2");
     } else if (manifest_.value("version", Json()) != kBundleVersion) {
-      fail(file, fmt::format("version {} of bundles; this build reads version {}", excerpt(manifest_["version"]), kBundleVersion), "B2");
-    } else if (!manifest_.value("stages", Json()).is_number_unsigned() || !manifest_.value("files", Json()).is_object() ||
-               manifest_["stages"] > 1'000'000) {
+      fail(file,
+           fmt::format("version {} of bundles; this build reads version {}", excerpt(manifest_["version"]),
+                       kBundleVersion),
+           "B2");
+    } else if (!manifest_.value("stages", Json()).is_number_unsigned() ||
+               !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
       fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
     }
     return found_.empty();
   }
 
-  static std::string excerpt(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40); }
+  static std::string excerpt(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
+  }
 
   bool check_files() {
     const std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>());
@@ -111,7 +116,8 @@ class BundleVerifier {
       return false;
     }
     if (plan->stages.size() != manifest_["stages"].get<size_t>()) {
-      fail(at(kPlanFile), fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
+      fail(at(kPlanFile),
+           fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
     } else if (!ir::is_lowered(plan->schedule)) {
       fail(at(kPlanFile), "the schedule has no transfers and steps: it was not lowered", "B4");
     }
@@ -156,8 +162,8 @@ class BundleVerifier {
     for (int64_t extent : entry->spec.shape) found.emplace_back(extent);
     if (entry->spec.dtype == weight.type.dtype && weight.type.shape && found == *weight.type.shape) return;
     fail(file.path(),
-         fmt::format("is {}{}; the plan says {}{}", ir::str(entry->spec.dtype), ir::str(found), ir::str(weight.type.dtype),
-                     weight.type.shape ? ir::str(*weight.type.shape) : "[?]"),
+         fmt::format("is {}{}; the plan says {}{}", ir::str(entry->spec.dtype), ir::str(found),
+                     ir::str(weight.type.dtype), weight.type.shape ? ir::str(*weight.type.shape) : "[?]"),
          "B6", weight.name);
   }
 

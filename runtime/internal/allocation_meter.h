@@ -9,8 +9,8 @@
 
 namespace rannc::runtime {
 
-/// Between construction and `stop`, adds what this thread allocates for tensors and subtracts what it frees: with a tape
-/// being recorded, the difference is what the tape and the results hold.
+/// Between construction and `stop`, adds what this thread allocates for tensors and subtracts what it frees: with a
+/// tape being recorded, the difference is what the tape and the results hold.
 class AllocationMeter {
  public:
   AllocationMeter()

@@ -12,7 +12,8 @@ namespace rannc::runtime {
 
 /// Time on the clock of `ActionRecord`.
 inline int64_t now_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 /// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples; a message carries

@@ -25,7 +25,8 @@ std::vector<float> numbers(const StoredTensor& tensor) {
   return values;
 }
 
-Result<std::vector<StoredTensor>> run(const char* op, std::vector<const StoredTensor*> operands, const ir::Attributes& attributes = {}) {
+Result<std::vector<StoredTensor>> run(const char* op, std::vector<const StoredTensor*> operands,
+                                      const ir::Attributes& attributes = {}) {
   return evaluate(ir::core(op), operands, attributes);
 }
 
@@ -46,7 +47,9 @@ TEST(Evaluate, MakesResultsDense) {
 
 TEST(Evaluate, TakesAbsentOperands) {
   const auto x = floats({3, -3}, {1, 2});
-  EXPECT_NEAR(numbers(run("layer_norm", {&x, nullptr, nullptr}, {{"axis", ir::Dim(1)}, {"epsilon", 0.0}}).value()[0])[0], 1, 1e-6);
+  EXPECT_NEAR(
+      numbers(run("layer_norm", {&x, nullptr, nullptr}, {{"axis", ir::Dim(1)}, {"epsilon", 0.0}}).value()[0])[0], 1,
+      1e-6);
 }
 
 TEST(Evaluate, SaysWhatItCannotCompute) {

@@ -10,9 +10,9 @@
 namespace rannc::codegen {
 namespace {
 
+using testing::build_plan;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::build_plan;
 
 TEST(TorchscriptSource, IsOneReadableFunction) {
   const ir::Plan plan = build_plan(testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}, .micro_batches = {2}});
@@ -65,7 +65,8 @@ TEST(TorchscriptSource, RefusesSymbolsThatAreWordsOfPrograms) {
   for (const char* name : {"lambda", "self", "v3", "m1"}) {
     ir::Graph graph;
     graph.set_batch_symbol(name);
-    const ir::ValueType type = {.dtype = ir::DType::kF32, .shape = ir::Shape{ir::Dim::symbol(name)}, .batch = {.axis = 0}};
+    const ir::ValueType type = {
+        .dtype = ir::DType::kF32, .shape = ir::Shape{ir::Dim::symbol(name)}, .batch = {.axis = 0}};
     const ValueId x = graph.add_value(ir::ValueKind::kInput, "x", type);
     graph.add_input(x);
     const ValueId y = graph.add(ir::core("neg"), {x}, {}, "y");

@@ -17,8 +17,8 @@ namespace rannc::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 using testing::build_plan;
+using ::testing::HasSubstr;
 
 std::string read(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -83,7 +83,8 @@ TEST_F(Bundles, AreReplacedOnlyWhenAsked) {
   EXPECT_TRUE(codegen::write_bundle(plan_, {.replace = true}, path_).ok());
   EXPECT_TRUE(verify_bundle(path_).empty());
   fs::create_directory(folder_ + "/photos");
-  EXPECT_THAT(codegen::write_bundle(plan_, {.replace = true}, folder_ + "/photos").diagnostic().str(), HasSubstr("is no bundle"));
+  EXPECT_THAT(codegen::write_bundle(plan_, {.replace = true}, folder_ + "/photos").diagnostic().str(),
+              HasSubstr("is no bundle"));
 }
 
 TEST_F(Bundles, LeaveNothingBehindWhenTheyCannotBeWritten) {
@@ -114,8 +115,9 @@ TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
   json["version"] = 2;
   set_manifest(json);
   breaks("B2", "version 2 of bundles; this build reads version 1");
-  for (const char* text : {"", "[]", "{}", "{\"format\": 3}", "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": -1}",
-                           "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": 99999999999, \"files\": {}}"}) {
+  for (const char* text :
+       {"", "[]", "{}", "{\"format\": 3}", "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": -1}",
+        "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": 99999999999, \"files\": {}}"}) {
     write(at(kManifestFile), text);
     breaks("B2", "manifest.json");
   }

@@ -50,7 +50,8 @@ std::pair<at::Tensor, at::Tensor> token_forward(std::map<std::string, at::Tensor
   const at::Tensor mixed = embedded * 0.5 + at::matmul(h, p["w1"]);
   const at::Tensor total = mixed + at::embedding(p["extra"], normal.argmax(2)) + embedded;
   const at::Tensor logits = at::matmul(total, p["table"].t());
-  return {logits, at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
+  return {logits,
+          at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
 }
 
 const Toy kSkip = {skip_and_tie, skip_batch, elements, skip_forward, {3}, {2, 5}};
@@ -139,8 +140,10 @@ TEST_P(Engine, EqualsOneTapeInDoublePrecision) {
   for (const auto& cuts : all_cuts()) {
     for (const auto& sizes : std::vector<std::vector<uint32_t>>{{8}, {4, 4}, {3, 3, 2}, {2, 2, 2, 1, 1}}) {
       for (const bool early : {false, true}) {
-        SCOPED_TRACE(::testing::Message() << cuts.size() + 1 << " stages, " << sizes.size() << " micro-batches, early backward " << early);
-        expect_close(run(toy(), ir::DType::kF64, {.cuts = cuts, .micro_batches = sizes, .early_backward = early}), expected, 1e-12);
+        SCOPED_TRACE(::testing::Message()
+                     << cuts.size() + 1 << " stages, " << sizes.size() << " micro-batches, early backward " << early);
+        expect_close(run(toy(), ir::DType::kF64, {.cuts = cuts, .micro_batches = sizes, .early_backward = early}),
+                     expected, 1e-12);
       }
     }
   }
@@ -219,10 +222,11 @@ TEST(Dropout, MasksAreTheSameInEveryPlan) {
   };
   const RunOptions options = {.step = 3, .seed = 5};
   const Numbers expected = run_plan({.micro_batches = {8}}, options);
-  for (const PlanSpec& spec : std::vector<PlanSpec>{{.cuts = {2}, .micro_batches = {8}},
-                                                    {.cuts = {1, 3}, .micro_batches = {3, 3, 2}},
-                                                    {.cuts = {3}, .micro_batches = {4, 4}, .early_backward = false, .recompute = true},
-                                                    {.cuts = {2}, .replicas = {3, 2}, .micro_batches = {5, 3}}}) {
+  for (const PlanSpec& spec :
+       std::vector<PlanSpec>{{.cuts = {2}, .micro_batches = {8}},
+                             {.cuts = {1, 3}, .micro_batches = {3, 3, 2}},
+                             {.cuts = {3}, .micro_batches = {4, 4}, .early_backward = false, .recompute = true},
+                             {.cuts = {2}, .replicas = {3, 2}, .micro_batches = {5, 3}}}) {
     expect_close(run_plan(spec, options), expected, 1e-12);
   }
   EXPECT_NE(run_plan({.micro_batches = {8}}, {.step = 4, .seed = 5}).loss, expected.loss);
@@ -234,8 +238,8 @@ TEST(Dropout, DropsNothingInEvaluation) {
   const ir::Graph graph = dropout_model(ir::DType::kF64);
   const at::Tensor hidden = at::tanh(at::linear(batch.at("x"), weight(graph, graph.find("w0"))));
   const at::Tensor expected = at::linear(hidden, weight(graph, graph.find("w1")));
-  const Numbers found = run_locally(build_plan(dropout_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}), batch,
-                                    {elements(batch)}, {.training = false});
+  const Numbers found = run_locally(build_plan(dropout_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}),
+                                    batch, {elements(batch)}, {.training = false});
   EXPECT_LT(relative_error(found.outputs.begin()->second, expected), 1e-14);
 }
 
@@ -249,11 +253,13 @@ TEST(BatchNorm, RunningStatisticsAreThoseOfTheMiniBatch) {
   const at::Tensor channels = batch.at("x").transpose(0, 1).reshape({3, -1});
   const at::Tensor mean = at::tensor({0.5, 0.0, -1.0}, at::kDouble) * 0.7 + channels.mean(1) * 0.3;
   const at::Tensor variance = at::tensor({1.0, 2.0, 3.0}, at::kDouble) * 0.7 + channels.var(1, /*unbiased=*/true) * 0.3;
-  for (const PlanSpec& spec : std::vector<PlanSpec>{{.micro_batches = {8}},
-                                                    {.micro_batches = {3, 3, 2}},
-                                                    {.cuts = {1}, .micro_batches = {2, 2, 2, 1, 1}, .early_backward = false, .recompute = true},
-                                                    {.cuts = {2}, .replicas = {3, 1}, .micro_batches = {5, 3}}}) {
-    const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), spec), batch, {elements(batch)}, {.commit = true});
+  for (const PlanSpec& spec : std::vector<PlanSpec>{
+           {.micro_batches = {8}},
+           {.micro_batches = {3, 3, 2}},
+           {.cuts = {1}, .micro_batches = {2, 2, 2, 1, 1}, .early_backward = false, .recompute = true},
+           {.cuts = {2}, .replicas = {3, 1}, .micro_batches = {5, 3}}}) {
+    const Numbers found =
+        run_locally(build_plan(norm_model(ir::DType::kF64), spec), batch, {elements(batch)}, {.commit = true});
     EXPECT_LT(relative_error(found.buffers.at("mean0"), mean), 1e-14) << spec.micro_batches.size();
     EXPECT_LT(relative_error(found.buffers.at("variance0"), variance), 1e-14) << spec.micro_batches.size();
   }
@@ -262,13 +268,15 @@ TEST(BatchNorm, RunningStatisticsAreThoseOfTheMiniBatch) {
 TEST(BatchNorm, EveryLayersStatisticsEqualOneProcessOverTheSameMicroBatches) {
   const Batch batch = norm_batch(8);
   const PlanSpec uncut = {.micro_batches = {3, 3, 2}};
-  const Numbers expected = run_locally(build_plan(norm_model(ir::DType::kF64), uncut), batch, {elements(batch)}, {.commit = true});
+  const Numbers expected =
+      run_locally(build_plan(norm_model(ir::DType::kF64), uncut), batch, {elements(batch)}, {.commit = true});
   EXPECT_FALSE(expected.buffers.at("mean1").equal(at::tensor({0.5, 0.0, -1.0}, at::kDouble)));
   PlanSpec cut = uncut;
   cut.cuts = {1, 2};
   for (const bool recompute : {false, true}) {
     cut.recompute = recompute;
-    const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), cut), batch, {elements(batch)}, {.commit = true});
+    const Numbers found =
+        run_locally(build_plan(norm_model(ir::DType::kF64), cut), batch, {elements(batch)}, {.commit = true});
     expect_same_bits(found, expected);
     for (const auto& [name, buffer] : expected.buffers) EXPECT_TRUE(found.buffers.at(name).equal(buffer)) << name;
   }
@@ -276,8 +284,8 @@ TEST(BatchNorm, EveryLayersStatisticsEqualOneProcessOverTheSameMicroBatches) {
 
 TEST(BatchNorm, EvaluationReadsTheBuffersAndChangesNone) {
   const Batch batch = norm_batch(8);
-  const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}), batch,
-                                    {elements(batch)}, {.training = false});
+  const Numbers found = run_locally(build_plan(norm_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}),
+                                    batch, {elements(batch)}, {.training = false});
   const ir::Graph graph = norm_model(ir::DType::kF64);
   const auto layer = [&](const at::Tensor& x, const std::string& n) {
     const auto w = [&](const char* name) { return weight(graph, graph.find(name + n)); };

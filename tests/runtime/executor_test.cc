@@ -62,7 +62,8 @@ class RecordingObserver final : public runtime::Observer {
 /// All devices of a plan as threads.
 class Pipelined {
  public:
-  explicit Pipelined(const PlanSpec& spec, FakeProgram::Trap trap = {}, std::chrono::milliseconds timeout = std::chrono::seconds(60))
+  explicit Pipelined(const PlanSpec& spec, FakeProgram::Trap trap = {},
+                     std::chrono::milliseconds timeout = std::chrono::seconds(60))
       : plan_(build_plan(chain_graph(), spec)), pipeline_(runtime::make_pipeline(plan_)) {
     const uint32_t count = pipeline_.shape.devices;
     transports_ = runtime::make_local_transports(count, timeout);
@@ -74,10 +75,12 @@ class Pipelined {
       for (const auto& stage : plan_.stages) {
         const bool here = std::find(stage.devices.begin(), stage.devices.end(), DeviceId(d)) != stage.devices.end();
         const size_t index = pointers.size();
-        programs_.back().push_back(here ? std::make_unique<FakeProgram>(pipeline_.stages[index], logs_.back().get(), trap) : nullptr);
+        programs_.back().push_back(
+            here ? std::make_unique<FakeProgram>(pipeline_.stages[index], logs_.back().get(), trap) : nullptr);
         pointers.push_back(programs_.back().back().get());
       }
-      executors_.push_back(std::make_unique<runtime::Executor>(pipeline_, DeviceId(d), pointers, *transports_[d], &observers_[d]));
+      executors_.push_back(
+          std::make_unique<runtime::Executor>(pipeline_, DeviceId(d), pointers, *transports_[d], &observers_[d]));
     }
     input.feed = &feed;
     input.loss_seeds = {std::make_shared<FakeValue>(std::vector<double>{1}, true)};
@@ -87,7 +90,8 @@ class Pipelined {
   void go() {
     outcomes.assign(executors_.size(), error("did not end"));
     std::vector<std::thread> threads;
-    for (size_t d = 0; d < executors_.size(); ++d) threads.emplace_back([&, d] { outcomes[d] = executors_[d]->run(input); });
+    for (size_t d = 0; d < executors_.size(); ++d)
+      threads.emplace_back([&, d] { outcomes[d] = executors_[d]->run(input); });
     for (std::thread& thread : threads) thread.join();
   }
 
@@ -118,7 +122,9 @@ class Pipelined {
   std::vector<std::unique_ptr<runtime::Executor>> executors_;
 };
 
-PlanSpec three_stages(std::vector<uint32_t> micro_batches) { return {.cuts = {1, 2}, .micro_batches = std::move(micro_batches)}; }
+PlanSpec three_stages(std::vector<uint32_t> micro_batches) {
+  return {.cuts = {1, 2}, .micro_batches = std::move(micro_batches)};
+}
 
 TEST(Executor, CallsProgramsInTheOrderOfTheRow) {
   Pipelined run(three_stages({2, 1, 1}));
@@ -136,7 +142,8 @@ TEST(Executor, RecomputesWhereTheRowSays) {
   run.go();
   for (const auto& outcome : run.outcomes) ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   EXPECT_THAT(run.calls(0), ::testing::Contains("R0.0"));
-  EXPECT_THAT(run.calls(2), ::testing::Not(::testing::Contains("R2.0"))) << "a backward pass at once needs no recompute";
+  EXPECT_THAT(run.calls(2), ::testing::Not(::testing::Contains("R2.0")))
+      << "a backward pass at once needs no recompute";
 }
 
 TEST(Executor, CarriesActivationsSkipsAndGradients) {
@@ -252,7 +259,8 @@ TEST(Executor, FirstErrorEndsAllDevicesAndNamesThePlace) {
       spec.split_backward = true;
       const uint32_t wanted = call[0] == 'R' ? 0 : 1;
       Pipelined run(spec, [&](const char* name, const At& at) -> Result<void> {
-        if (name[0] == call[0] && at.stage.index() == stage && at.micro_batch == wanted) return error("the kernel gave up");
+        if (name[0] == call[0] && at.stage.index() == stage && at.micro_batch == wanted)
+          return error("the kernel gave up");
         return {};
       });
       run.go();
@@ -311,7 +319,8 @@ TEST(LocalTransport, WaitsNoLongerThanItsTimeOut) {
   const auto receipt = ends[0]->receive({.route = 3, .micro_batch = 1}, DeviceId(1), {}).value();
   const auto value = receipt->wait();
   ASSERT_FALSE(value.ok());
-  EXPECT_THAT(value.diagnostic().message, HasSubstr("20 ms for device 1 to send the activation of route 3, micro-batch 1"));
+  EXPECT_THAT(value.diagnostic().message,
+              HasSubstr("20 ms for device 1 to send the activation of route 3, micro-batch 1"));
 }
 
 TEST(LocalTransport, AddsInTheOrderOfMembers) {

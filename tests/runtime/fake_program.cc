@@ -35,7 +35,8 @@ Value FakeValue::plus(const Payload& other) const {
 }
 
 Value FakeValue::samples(const runtime::SampleAxis&, ir::SampleRange range) const {
-  return std::make_shared<FakeValue>(std::vector<double>(numbers_.begin() + range.first, numbers_.begin() + range.last));
+  return std::make_shared<FakeValue>(
+      std::vector<double>(numbers_.begin() + range.first, numbers_.begin() + range.last));
 }
 
 Value FakeValue::joined(std::span<const Value> parts, const runtime::SampleAxis&) const {

@@ -16,11 +16,13 @@ namespace rannc::testing {
 /// Samples of one number each, along axis 0; or a single number without samples.
 class FakeValue final : public runtime::Payload {
  public:
-  explicit FakeValue(std::vector<double> numbers, bool scalar = false) : numbers_(std::move(numbers)), scalar_(scalar) {}
+  explicit FakeValue(std::vector<double> numbers, bool scalar = false)
+      : numbers_(std::move(numbers)), scalar_(scalar) {}
   const std::vector<double>& numbers() const { return numbers_; }
 
   runtime::TensorSpec spec() const override {
-    return {ir::DType::kF64, scalar_ ? std::vector<int64_t>{} : std::vector<int64_t>{static_cast<int64_t>(numbers_.size())}};
+    return {ir::DType::kF64,
+            scalar_ ? std::vector<int64_t>{} : std::vector<int64_t>{static_cast<int64_t>(numbers_.size())}};
   }
   runtime::Value plus(const runtime::Payload& other) const override;
   runtime::Value samples(const runtime::SampleAxis& axis, ir::SampleRange range) const override;
@@ -52,14 +54,17 @@ class Log {
   std::vector<std::string> lines_;
 };
 
-/// Every output is, per sample, the sum of the inputs plus one; a loss numerator is the sum of all of it. The gradient of
-/// every input is, per sample, the sum of the output gradients times ten. Each parameter's gradient adds up the
+/// Every output is, per sample, the sum of the inputs plus one; a loss numerator is the sum of all of it. The gradient
+/// of every input is, per sample, the sum of the output gradients times ten. Each parameter's gradient adds up the
 /// output gradients over samples and micro-batches. `trap` may turn a call into an error.
 class FakeProgram final : public runtime::Program {
  public:
   using Trap = std::function<Result<void>(const char* call, const runtime::At&)>;
   FakeProgram(runtime::Signature signature, Log* log, Trap trap)
-      : signature_(std::move(signature)), log_(log), trap_(std::move(trap)), parameters_(signature_.parameters.size()) {}
+      : signature_(std::move(signature)),
+        log_(log),
+        trap_(std::move(trap)),
+        parameters_(signature_.parameters.size()) {}
 
   const runtime::Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }

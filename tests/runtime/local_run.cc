@@ -1,11 +1,12 @@
 // Runs plans in threads of this process.
 #include "tests/runtime/local_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
 #include <thread>
-#include <unistd.h>
 
 #include "codegen/stage_writer.h"
 #include "runtime/engine_autograd.h"
@@ -20,13 +21,16 @@ class Compiled {
  public:
   explicit Compiled(const ir::Plan& plan) {
     static std::atomic<int> counter{0};
-    bundle_.path = (std::filesystem::temp_directory_path() / ("rannc-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++))).string();
+    bundle_.path = (std::filesystem::temp_directory_path() /
+                    ("rannc-test-" + std::to_string(::getpid()) + "-" + std::to_string(counter++)))
+                       .string();
     std::filesystem::create_directory(bundle_.path);
     for (size_t i = 0; i < plan.stages.size(); ++i) {
       const auto stage = StageId::from(i);
       codegen::write_stage(plan, stage, bundle_.path).value();
       bundle_.signatures.push_back(runtime::signature(plan, stage));
-      bundle_.weights.push_back(runtime::SafetensorsFile::open(bundle_.path + "/" + runtime::weights_file(stage)).value());
+      bundle_.weights.push_back(
+          runtime::SafetensorsFile::open(bundle_.path + "/" + runtime::weights_file(stage)).value());
     }
   }
   ~Compiled() { std::filesystem::remove_all(bundle_.path); }
@@ -65,7 +69,8 @@ void add_numbers(const runtime::Pipeline& pipeline, const ir::Plan& plan, const 
     numbers.peak_bytes = std::max(numbers.peak_bytes, device.observer.peak);
   }
   for (auto& [value, pieces] : parts) {
-    std::sort(pieces.begin(), pieces.end(), [](const auto& a, const auto& b) { return a.samples.first < b.samples.first; });
+    std::sort(pieces.begin(), pieces.end(),
+              [](const auto& a, const auto& b) { return a.samples.first < b.samples.first; });
     std::vector<at::Tensor> tensors;
     for (const auto& piece : pieces) tensors.push_back(runtime::to_tensor(piece.part));
     numbers.outputs[std::string(plan.graph.value(value).name)] = at::cat(tensors, plan.graph.type(value).batch.axis);
@@ -77,7 +82,8 @@ void add_gradients(std::vector<Device>& devices, Numbers& numbers) {
     for (const auto& program : device.programs) {
       if (program == nullptr) continue;
       for (uint32_t i = 0; i < program->signature().parameters.size(); ++i) {
-        numbers.gradients[program->signature().parameters[i].name] = runtime::to_tensor(program->gradients({&i, 1})[0]).clone();
+        numbers.gradients[program->signature().parameters[i].name] =
+            runtime::to_tensor(program->gradients({&i, 1})[0]).clone();
       }
       for (size_t i = 0; i < program->buffers().size(); ++i) {
         numbers.buffers[program->signature().buffers[i].name] = runtime::to_tensor(program->buffers()[i]).clone();
@@ -105,19 +111,26 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
     for (size_t s = 0; s < plan.stages.size(); ++s) {
       const auto& on = plan.stages[s].devices;
       const bool here = std::find(on.begin(), on.end(), DeviceId(d)) != on.end();
-      devices[d].programs.push_back(here ? runtime::load_autograd_program(compiled.bundle(), StageId::from(s)).value() : nullptr);
+      devices[d].programs.push_back(here ? runtime::load_autograd_program(compiled.bundle(), StageId::from(s)).value()
+                                         : nullptr);
       programs.push_back(devices[d].programs.back().get());
     }
-    devices[d].executor = std::make_unique<runtime::Executor>(pipeline, DeviceId(d), programs, *transports[d], &devices[d].observer);
+    devices[d].executor =
+        std::make_unique<runtime::Executor>(pipeline, DeviceId(d), programs, *transports[d], &devices[d].observer);
   }
   Numbers numbers;
   for (uint32_t i = 0; i < options.steps; ++i) {
-    runtime::StepInput input{.step = options.step + i, .seed = options.seed, .training = options.training, .keep_outputs = true, .feed = &feed};
+    runtime::StepInput input{.step = options.step + i,
+                             .seed = options.seed,
+                             .training = options.training,
+                             .keep_outputs = true,
+                             .feed = &feed};
     if (options.commit) input.update = [](StageId, runtime::Program&) { return Result<void>(); };
     for (size_t term = 0; term < denominators.size(); ++term) {
       const ir::LossTerm& loss = plan.graph.losses()[term];
-      input.loss_seeds.push_back(runtime::to_value(at::full(
-          {}, loss.weight / denominators[term], at::TensorOptions(runtime::to_scalar_type(plan.graph.type(loss.numerator).dtype)))));
+      input.loss_seeds.push_back(runtime::to_value(
+          at::full({}, loss.weight / denominators[term],
+                   at::TensorOptions(runtime::to_scalar_type(plan.graph.type(loss.numerator).dtype)))));
     }
     std::vector<std::thread> threads;
     for (Device& device : devices) threads.emplace_back([&] { device.outcome = device.executor->run(input); });

@@ -27,14 +27,14 @@ struct Numbers {
   std::map<std::string, at::Tensor> outputs;
   std::map<std::string, at::Tensor> gradients;
   std::map<std::string, at::Tensor> buffers;  ///< after the last step
-  uint64_t peak_bytes = 0;  ///< largest live_bytes of an action on any device
+  uint64_t peak_bytes = 0;                    ///< largest live_bytes of an action on any device
 };
 
 struct RunOptions {
   uint64_t step = 0, seed = 0;
   bool training = true;
-  uint32_t steps = 1;  ///< gradients and outputs are those of the last
-  bool commit = false; ///< running statistics are updated; parameters stay
+  uint32_t steps = 1;   ///< gradients and outputs are those of the last
+  bool commit = false;  ///< running statistics are updated; parameters stay
 };
 
 /// Loss terms are weighted by weight / denominator, the denominator counted by hand: `denominators`, one per term.

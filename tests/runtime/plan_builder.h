@@ -11,13 +11,13 @@ namespace rannc::testing {
 
 /// How to cut and run a graph.
 struct PlanSpec {
-  std::vector<uint32_t> cuts;       ///< first task of the second, third … stage
-  std::vector<uint32_t> replicas;   ///< per stage; empty: one each
+  std::vector<uint32_t> cuts;      ///< first task of the second, third … stage
+  std::vector<uint32_t> replicas;  ///< per stage; empty: one each
   std::vector<uint32_t> micro_batches = {1};
-  bool early_backward = true;       ///< 1F1B; else GPipe
+  bool early_backward = true;  ///< 1F1B; else GPipe
   bool recompute = false;
   bool training = true;
-  bool split_backward = false;      ///< I and W instead of B
+  bool split_backward = false;  ///< I and W instead of B
 };
 
 /// A plan whose schedule is lowered. Tasks that depend on no input are constant and cloned where they are read.

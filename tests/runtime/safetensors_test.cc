@@ -58,9 +58,12 @@ std::vector<std::byte> counting(size_t count) {
 
 TEST_F(Safetensors, ReadsBackWhatItWrote) {
   const auto a = counting(24), b = counting(3), c = counting(0), d = counting(8);
-  ASSERT_TRUE(write_safetensors(path(), {tensor("a.weight", {ir::DType::kF32, {2, 3}}, a), tensor("flag", {ir::DType::kBool, {3}}, b),
-                                         tensor("empty", {ir::DType::kF64, {0, 5}}, c), tensor("scalar \"é\"", {ir::DType::kI64, {}}, d)},
-                                {{"format", "pt"}}).ok());
+  ASSERT_TRUE(write_safetensors(
+                  path(),
+                  {tensor("a.weight", {ir::DType::kF32, {2, 3}}, a), tensor("flag", {ir::DType::kBool, {3}}, b),
+                   tensor("empty", {ir::DType::kF64, {0, 5}}, c), tensor("scalar \"é\"", {ir::DType::kI64, {}}, d)},
+                  {{"format", "pt"}})
+                  .ok());
   const SafetensorsFile file = SafetensorsFile::open(path()).value();
   ASSERT_EQ(file.entries().size(), 4U);
   EXPECT_EQ(file.metadata().at("format"), "pt");
@@ -125,23 +128,29 @@ TEST_F(Safetensors, RefusesFieldsThatAreMissingOrWrong) {
 
 TEST_F(Safetensors, RefusesSizesThatOverflow) {
   refuses(R"({"a": {"dtype": "F32", "shape": [9223372036854775808], "data_offsets": [0, 4]}})", 4, "a", "63-bit");
-  refuses(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0, "a", "overflow 64 bits");
+  refuses(R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}})", 0, "a",
+          "overflow 64 bits");
 }
 
 TEST_F(Safetensors, RefusesRangesThatLieAboutTheData) {
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 8]}})", 4, "a", "leave the file's 4 bytes");
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 0]}})", 4, "a", "leave the file's 4 bytes");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 18446744073709551615]}})", 4, "a", "leave the file");
-  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4, "a", "hold 4 bytes, but dtype and shape need 8");
+  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 18446744073709551615]}})", 4, "a",
+          "leave the file");
+  refuses(R"({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}})", 4, "a",
+          "hold 4 bytes, but dtype and shape need 8");
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})", 8, "a", "4 bytes before this tensor");
   refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})", 6, "", "2 bytes at the end");
-  refuses(R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
-          4, "b", "overlap");
+  refuses(
+      R"({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, "b": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}})",
+      4, "b", "overlap");
 }
 
 TEST_F(Safetensors, MutatedFilesNeverDoHarm) {
   const auto a = counting(24), b = counting(16);
-  ASSERT_TRUE(write_safetensors(path("good"), {tensor("a", {ir::DType::kF32, {2, 3}}, a), tensor("b", {ir::DType::kI64, {2}}, b)}).ok());
+  ASSERT_TRUE(write_safetensors(path("good"),
+                                {tensor("a", {ir::DType::kF32, {2, 3}}, a), tensor("b", {ir::DType::kI64, {2}}, b)})
+                  .ok());
   std::ifstream in(path("good"), std::ios::binary);
   const std::string good((std::istreambuf_iterator<char>(in)), {});
   const uint64_t seed = 20240131;
@@ -149,7 +158,8 @@ TEST_F(Safetensors, MutatedFilesNeverDoHarm) {
   std::mt19937_64 random(seed);
   for (int round = 0; round < 600; ++round) {
     std::string bytes = good;
-    for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) bytes[random() % bytes.size()] = static_cast<char>(random());
+    for (uint64_t edits = 1 + random() % 3; edits > 0; --edits)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
     const auto opened = SafetensorsFile::open(put(bytes));
     if (!opened.ok()) continue;
@@ -162,7 +172,8 @@ TEST_F(Safetensors, AFailedWriteLeavesNothing) {
   const auto wrong = write_safetensors(path(), {tensor("a", {ir::DType::kF32, {2}}, a)});
   ASSERT_FALSE(wrong.ok());
   EXPECT_THAT(wrong.diagnostic().message, HasSubstr("has 4 bytes, but dtype and shape need 8"));
-  const auto failing = write_safetensors(path(), {{"a", {ir::DType::kF32, {1}}, []() -> Result<std::span<const std::byte>> { return error("gone"); }}});
+  const auto failing = write_safetensors(
+      path(), {{"a", {ir::DType::kF32, {1}}, []() -> Result<std::span<const std::byte>> { return error("gone"); }}});
   EXPECT_EQ(failing.diagnostic().message, "gone");
   EXPECT_FALSE(write_safetensors(path("no/such/folder"), {}).ok());
   EXPECT_TRUE(std::filesystem::is_empty(folder_));

@@ -9,8 +9,8 @@
 namespace rannc::testing {
 namespace {
 
-using ir::DType;
 using ir::Dim;
+using ir::DType;
 using ir::Shape;
 
 class GraphBuilder {
@@ -19,7 +19,8 @@ class GraphBuilder {
 
   ValueId input(const char* name, DType dtype, Shape rest) {
     rest.insert(rest.begin(), Dim::symbol("batch"));
-    const ValueId value = graph_.add_value(ir::ValueKind::kInput, name, {.dtype = dtype, .shape = rest, .batch = {.axis = 0}});
+    const ValueId value =
+        graph_.add_value(ir::ValueKind::kInput, name, {.dtype = dtype, .shape = rest, .batch = {.axis = 0}});
     graph_.add_input(value);
     return value;
   }
@@ -57,8 +58,10 @@ class GraphBuilder {
     std::vector<std::byte> bytes(values.size() * ir::byte_size(dtype_));
     for (size_t i = 0; i < values.size(); ++i) {
       const auto narrow = static_cast<float>(values[i]);
-      if (dtype_ == DType::kF64) std::memcpy(&bytes[i * 8], &values[i], 8);
-      else std::memcpy(&bytes[i * 4], &narrow, 4);
+      if (dtype_ == DType::kF64)
+        std::memcpy(&bytes[i * 8], &values[i], 8);
+      else
+        std::memcpy(&bytes[i * 4], &narrow, 4);
     }
     return ir::TensorData::in_memory(std::move(bytes));
   }
@@ -88,7 +91,8 @@ ir::Graph skip_and_tie(DType dtype) {
 ir::Graph token_model(DType dtype) {
   GraphBuilder g(dtype);
   const ValueId tokens = g.input("tokens", DType::kI64, {5}), labels = g.input("labels", DType::kI64, {5});
-  const ValueId table = g.parameter("table", {11, 8}), scale = g.parameter("scale", {8}), bias = g.parameter("bias", {8});
+  const ValueId table = g.parameter("table", {11, 8}), scale = g.parameter("scale", {8}),
+                bias = g.parameter("bias", {8});
   const ValueId w0 = g.parameter("w0", {8, 8}), w1 = g.parameter("w1", {8, 8}), extra = g.parameter("extra", {8, 8});
   const ValueId half = g.constant("half", 0.5);
   const ir::Attributes io = {{"layout", std::string("io")}};
@@ -122,9 +126,11 @@ ir::Graph norm_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
   const ir::Attributes training = {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}};
   const auto normalize = [&](ValueId value, const std::string& number) {
-    return g.task("batch_norm", {value, g.parameter(("scale" + number).c_str(), {3}), g.parameter(("bias" + number).c_str(), {3}),
-                                 g.buffer(("mean" + number).c_str(), {0.5, 0, -1}), g.buffer(("variance" + number).c_str(), {1, 2, 3})},
-                  training);
+    return g.task(
+        "batch_norm",
+        {value, g.parameter(("scale" + number).c_str(), {3}), g.parameter(("bias" + number).c_str(), {3}),
+         g.buffer(("mean" + number).c_str(), {0.5, 0, -1}), g.buffer(("variance" + number).c_str(), {1, 2, 3})},
+        training);
   };
   const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
   const ValueId loss = g.task("mse_sum", {y, target});

@@ -12,10 +12,10 @@ namespace rannc::testing {
 /// Tasks: linear relu linear tanh linear gelu add linear mse_sum.
 ir::Graph skip_and_tie(ir::DType dtype);
 
-/// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers and
-/// an unscaled one over all (so the embedded value has three readers), argmax of an intermediate value that a later task
-/// gathers by (an integer boundary), logits by the transposed embedding (tied through a constant task), cross entropy
-/// over tokens that are not ignored.
+/// tokens i64[batch, 5], labels i64[batch, 5]: embedding, a layer normalization, a scaled skip over two linear layers
+/// and an unscaled one over all (so the embedded value has three readers), argmax of an intermediate value that a later
+/// task gathers by (an integer boundary), logits by the transposed embedding (tied through a constant task), cross
+/// entropy over tokens that are not ignored.
 ir::Graph token_model(ir::DType dtype);
 
 /// x f[batch, 6], target f[batch, 6]: linear, dropout, tanh, dropout, linear, squared error; both drop 40 %.
