@@ -1,0 +1,139 @@
+"""The models of the folders beside this file, for tools/make-check-folder.
+
+Weights are random, no two parameters are equal and no bias is zero, so that a mix-up shows.
+"""
+import torch
+from torch import nn
+
+SAMPLES = 8
+
+
+def randomized(module, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in module.parameters():
+        fan_in = parameter[0].numel()
+        spread, centre = (fan_in**-0.5, 0.0) if parameter.dim() > 1 else (0.25, 0.5)
+        parameter.data = centre + spread * torch.randn(parameter.shape, generator=generator)
+    return module, generator
+
+
+def small_mlp():
+    module, generator = randomized(
+        nn.Sequential(nn.Linear(12, 24), nn.ReLU(), nn.Linear(24, 24), nn.Tanh(), nn.Linear(24, 24), nn.GELU(), nn.Linear(24, 7)), 1)
+    return {
+        "what": "four linear layers, ReLU, Tanh, GELU; cross entropy that ignores three of the samples",
+        "module": module,
+        "inputs": {"x": torch.randn(SAMPLES, 12, generator=generator)},
+        "outputs": ["logits"],
+        "labels": {"y": torch.tensor([3, -100, 6, 0, -100, -100, 1, 5])},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y", "class_axis": -1, "ignore_index": -100}],
+    }
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.mix, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def forward(self, x):
+        length, width = x.shape[1], x.shape[2]
+        q, k, v = self.mix(self.norm1(x)).chunk(3, dim=-1)
+        q, k, v = (part.unflatten(-1, (self.heads, width // self.heads)).transpose(1, 2) for part in (q, k, v))
+        mask = torch.ones(length, length, dtype=torch.bool).tril()
+        scores = (q @ k.transpose(-1, -2)) * 0.25
+        weights = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+        x = x + self.out((weights @ v).transpose(1, 2).flatten(2))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x)), approximate="tanh"))
+
+
+class MiniGpt(nn.Module):
+    """The token embedding is the output projection too: with more than one stage, it is shared by the first and the last."""
+
+    def __init__(self, vocabulary=23, length=6, width=16, heads=2, layers=2):
+        super().__init__()
+        self.token = nn.Embedding(vocabulary, width)
+        self.position = nn.Parameter(torch.zeros(length, width))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.norm = nn.LayerNorm(width)
+
+    def forward(self, tokens):
+        x = self.token(tokens) + self.position
+        for block in self.blocks:
+            x = block(x)
+        # From the left: an exporter would fold a transposed table of this size into a second initializer.
+        return (self.token.weight @ self.norm(x).transpose(1, 2)).transpose(1, 2)
+
+
+def small_gpt():
+    module, generator = randomized(MiniGpt(), 2)
+    targets = torch.randint(23, (SAMPLES, 6), generator=generator)
+    # Sample i has labels at its first i positions only: the first has none, and micro-batches weigh differently.
+    for sample in range(SAMPLES):
+        targets[sample, min(sample, 6):] = -100
+    return {
+        "what": "two-layer GPT with tied embedding; samples have from none to all of their labels",
+        "module": module,
+        "inputs": {"tokens": torch.randint(23, (SAMPLES, 6), generator=generator)},
+        "outputs": ["logits"],
+        "labels": {"targets": targets},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "targets", "class_axis": -1, "ignore_index": -100}],
+    }
+
+
+class SkipConv(nn.Module):
+    """A long skip from the first convolution to the last, as in a U-Net."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.wide = nn.Conv2d(2, 6, 3, padding=1), nn.Conv2d(6, 10, 3, padding=1)
+        self.middle, self.narrow = nn.Conv2d(10, 10, 3, padding=1), nn.Conv2d(10, 6, 1)
+        self.last, self.head = nn.Conv2d(12, 8, 3, stride=2, padding=1), nn.Linear(8, 5)
+
+    def forward(self, image):
+        first = torch.relu(self.first(image))
+        middle = torch.relu(self.wide(first))
+        middle = middle + torch.tanh(self.middle(middle))
+        last = torch.cat([first, self.narrow(middle)], dim=1)
+        last = nn.functional.max_pool2d(torch.relu(self.last(last)), 2)
+        return self.head(last.mean(dim=(2, 3)))
+
+
+def small_conv():
+    module, generator = randomized(SkipConv(), 3)
+    return {
+        "what": "convolutions with a long skip, a residual, pooling",
+        "module": module,
+        "inputs": {"image": torch.randn(SAMPLES, 2, 8, 8, generator=generator)},
+        "outputs": ["logits"],
+        "labels": {"y": torch.randint(5, (SAMPLES,), generator=generator)},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y", "class_axis": -1}],
+    }
+
+
+class TwoHeads(nn.Module):
+    """Both inputs and both outputs live on different stages once it is cut."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right, self.join = nn.Linear(6, 20), nn.Linear(4, 20), nn.Linear(40, 20)
+        self.coarse, self.deep, self.fine = nn.Linear(20, 3), nn.Linear(20, 20), nn.Linear(20, 2)
+
+    def forward(self, left, right):
+        joined = torch.tanh(self.join(torch.cat([torch.tanh(self.left(left)), torch.sigmoid(self.right(right))], dim=-1)))
+        return self.coarse(joined), self.fine(torch.tanh(self.deep(joined)) + joined)
+
+
+def small_regression():
+    module, generator = randomized(TwoHeads(), 4)
+    return {
+        "what": "two inputs, two outputs, a weighted sum of two mean squared errors",
+        "module": module,
+        "inputs": {"left": torch.randn(SAMPLES, 6, generator=generator), "right": torch.randn(SAMPLES, 4, generator=generator)},
+        "outputs": ["coarse", "fine"],
+        "labels": {"c": torch.randn(SAMPLES, 3, generator=generator), "f": torch.randn(SAMPLES, 2, generator=generator)},
+        "loss": [{"kind": "mse", "output": "coarse", "labels": "c", "weight": 0.5},
+                 {"kind": "mse", "output": "fine", "labels": "f", "weight": 2.0}],
+    }

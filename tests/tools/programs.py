@@ -1,0 +1,117 @@
+"""Runs rannc's programs for the tests beside this file, and reads the files that pass between them."""
+import json
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+DATA = SOURCE / "tests" / "data"
+SMALL = ["small_mlp", "small_gpt", "small_conv", "small_regression"]
+SKIPPED = 77
+# Nothing here takes so long: a program that does hangs.
+HANG_SECONDS = 240
+
+bin_folder = pathlib.Path()
+
+
+def shared_models():
+    """The folder of the published models, or nothing."""
+    shared = pathlib.Path(os.environ.get("RANNC_SHARED_DIR", SOURCE.parent / "shared"))
+    models = shared / "data" / "models"
+    return models if models.is_dir() else None
+
+
+def program(name):
+    return str(bin_folder / name)
+
+
+def run(name, *arguments, timeout=HANG_SECONDS, **options):
+    """A finished process with stdout and stderr as text. A hang is a failure of the test that names the command."""
+    command = [program(name), *map(str, arguments)]
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=timeout, **options)
+    except subprocess.TimeoutExpired as hang:
+        raise AssertionError(f"hangs: {' '.join(command)}") from hang
+
+
+class ProgramTest(unittest.TestCase):
+    """A test with a scratch folder of its own."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="rannc-test-")
+        self.addCleanup(folder.cleanup)
+        self.scratch = pathlib.Path(folder.name)
+
+    def succeed(self, name, *arguments, **options):
+        done = run(name, *arguments, **options)
+        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout}{done.stderr}")
+        return done
+
+    def refuse(self, code, parts, name, *arguments, **options):
+        """The program ends with `code`, and its error holds each of `parts`."""
+        done = run(name, *arguments, **options)
+        self.assertEqual(done.returncode, code, f"{done.args}\n{done.stdout}{done.stderr}")
+        for part in parts:
+            self.assertIn(part, done.stderr, f"{done.args}")
+        self.assertEqual(done.stderr.count("error: "), 1, f"one clear error: {done.args}\n{done.stderr}")
+        return done
+
+
+def check(folders, **flags):
+    """Runs rannc-check; its exit code and an entry per run, in the order of its own loops."""
+    arguments = [str(folder) for folder in folders]
+    for name, values in flags.items():
+        for value in values if isinstance(values, list) else [values]:
+            arguments += ["--" + name.replace("_", "-"), str(value)]
+    done = run("rannc-check", *arguments, "--summary=json", timeout=470)
+    entries = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return done, entries
+
+
+def read_safetensors(path):
+    """{name: (dtype, shape, bytes)}"""
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    header = json.loads(data[8:8 + size])
+    body = data[8 + size:]
+    return {name: (entry["dtype"], entry["shape"], body[slice(*entry["data_offsets"])])
+            for name, entry in header.items() if name != "__metadata__"}
+
+
+def write_safetensors(path, tensors):
+    header, body = {}, b""
+    for name, (dtype, shape, data) in tensors.items():
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(body), len(body) + len(data)]}
+        body += data
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    pathlib.Path(path).write_bytes(struct.pack("<Q", len(text)) + text + body)
+
+
+def children(pid):
+    """Processes that `pid` started and that are there yet."""
+    try:
+        return [int(child) for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def alive(pid):
+    """False for one that has ended, waited for or not."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def main():
+    """Takes the programs' folder from the command line, then runs the unit tests of the calling script."""
+    global bin_folder
+    if len(sys.argv) < 2 or not os.path.isdir(sys.argv[1]):
+        sys.exit(f"usage: {sys.argv[0]} FOLDER-OF-PROGRAMS [unittest arguments]")
+    bin_folder = pathlib.Path(sys.argv.pop(1)).resolve()
+    unittest.main(module="__main__", verbosity=2)

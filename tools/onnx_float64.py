@@ -1,0 +1,353 @@
+"""Evaluates the operators of an ONNX file one after another in float64 with PyTorch, differentiable by its autograd.
+
+Every float tensor, constant and attribute is the file's float32 value, widened; a Cast to a float type means float64.
+The evaluator is written from the operators' text and knows nothing of rannc, so that it can be its judge. It covers
+what `OPERATORS` lists; `unknown_operators` says what it would lack.
+"""
+import onnx
+import torch
+import torch.nn.functional as F
+from onnx import helper, numpy_helper
+
+OPERATORS = {}
+
+
+def operator(*names):
+    def register(function):
+        for name in names:
+            OPERATORS[name] = function
+        return function
+
+    return register
+
+
+def widen(tensor):
+    return tensor.double() if tensor.is_floating_point() else tensor
+
+
+def tensor_of(proto):
+    return widen(torch.from_numpy(numpy_helper.to_array(proto).copy()))
+
+
+def integers(tensor):
+    return [int(entry) for entry in tensor.reshape(-1).tolist()]
+
+
+UNARY = {
+    "Abs": torch.abs, "Ceil": torch.ceil, "Cos": torch.cos, "Erf": torch.erf, "Exp": torch.exp, "Floor": torch.floor,
+    "Identity": lambda x: x, "IsNaN": torch.isnan, "Log": torch.log, "Neg": torch.neg, "Not": torch.logical_not,
+    "Reciprocal": torch.reciprocal, "Relu": torch.relu, "Sigmoid": torch.sigmoid, "Sin": torch.sin, "Softplus": F.softplus,
+    "Sqrt": torch.sqrt, "Tanh": torch.tanh,
+}
+BINARY = {
+    "Add": torch.add, "And": torch.logical_and, "Equal": torch.eq, "Greater": torch.gt, "GreaterOrEqual": torch.ge,
+    "Less": torch.lt, "LessOrEqual": torch.le, "MatMul": torch.matmul, "Mod": torch.remainder, "Mul": torch.mul,
+    "Or": torch.logical_or, "Pow": torch.pow, "Sub": torch.sub,
+}
+for _name, _function in UNARY.items():
+    OPERATORS[_name] = lambda attributes, x, _function=_function: _function(x)
+for _name, _function in BINARY.items():
+    OPERATORS[_name] = lambda attributes, x, y, _function=_function: _function(x, y)
+
+
+@operator("Div")
+def divide(attributes, x, y):
+    return x / y if x.is_floating_point() else torch.div(x, y, rounding_mode="trunc")
+
+
+@operator("Max")
+def maximum(attributes, first, *others):
+    for other in others:
+        first = torch.maximum(first, other)
+    return first
+
+
+@operator("Min")
+def minimum(attributes, first, *others):
+    for other in others:
+        first = torch.minimum(first, other)
+    return first
+
+
+@operator("Sum")
+def add_all(attributes, *terms):
+    return sum(terms[1:], terms[0])
+
+
+@operator("Where")
+def where(attributes, condition, x, y):
+    return torch.where(condition, x, y)
+
+
+@operator("Clip")
+def clip(attributes, x, low=None, high=None):
+    return torch.clamp(x, low, high)
+
+
+@operator("Gelu")
+def gelu(attributes, x):
+    return F.gelu(x, approximate=attributes.get("approximate", "none"))
+
+
+@operator("LeakyRelu")
+def leaky_relu(attributes, x):
+    return F.leaky_relu(x, attributes.get("alpha", 0.01))
+
+
+@operator("Dropout")
+def dropout(attributes, x, ratio=None, training=None):
+    if training is not None and bool(training):
+        raise NotImplementedError("Dropout in training mode has no reference numbers")
+    return x
+
+
+@operator("Gemm")
+def gemm(attributes, a, b, c=None):
+    a = a.T if attributes.get("transA", 0) else a
+    b = b.T if attributes.get("transB", 0) else b
+    product = attributes.get("alpha", 1.0) * (a @ b)
+    return product if c is None else product + attributes.get("beta", 1.0) * c
+
+
+@operator("Softmax")
+def softmax(attributes, x):
+    return torch.softmax(x, attributes.get("axis", -1))
+
+
+@operator("LogSoftmax")
+def log_softmax(attributes, x):
+    return torch.log_softmax(x, attributes.get("axis", -1))
+
+
+@operator("LayerNormalization")
+def layer_normalization(attributes, x, scale, bias=None):
+    axis = attributes.get("axis", -1) % x.dim()
+    axes = list(range(axis, x.dim()))
+    centred = x - x.mean(axes, keepdim=True)
+    variance = (centred * centred).mean(axes, keepdim=True)
+    result = centred / torch.sqrt(variance + attributes.get("epsilon", 1e-5)) * scale
+    return result if bias is None else result + bias
+
+
+@operator("BatchNormalization")
+def batch_normalization(attributes, x, scale, bias, mean, variance):
+    if attributes.get("training_mode", 0):
+        raise NotImplementedError("BatchNormalization in training mode")
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    inverse = 1 / torch.sqrt(variance + attributes.get("epsilon", 1e-5))
+    return (x - mean.view(shape)) * (inverse * scale).view(shape) + bias.view(shape)
+
+
+def padded(attributes, x, value):
+    if attributes.get("auto_pad", "NOTSET") != "NOTSET":
+        raise NotImplementedError("auto_pad")
+    pads = attributes.get("pads", [0] * 2 * (x.dim() - 2))
+    half = len(pads) // 2
+    pairs = [pair for axis in reversed(range(half)) for pair in (pads[axis], pads[axis + half])]
+    return F.pad(x, pairs, value=value) if any(pads) else x
+
+
+@operator("Conv")
+def convolution(attributes, x, weight, bias=None):
+    function = {3: F.conv1d, 4: F.conv2d, 5: F.conv3d}[x.dim()]
+    ones = [1] * (x.dim() - 2)
+    return function(padded(attributes, x, 0.0), weight, bias, stride=attributes.get("strides", ones),
+                    dilation=attributes.get("dilations", ones), groups=attributes.get("group", 1))
+
+
+@operator("MaxPool")
+def max_pool(attributes, x):
+    if attributes.get("ceil_mode", 0):
+        raise NotImplementedError("MaxPool with ceil_mode")
+    kernel = attributes["kernel_shape"]
+    function = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}[len(kernel)]
+    return function(padded(attributes, x, float("-inf")), kernel, attributes.get("strides", [1] * len(kernel)),
+                    dilation=attributes.get("dilations", 1))
+
+
+@operator("AveragePool")
+def average_pool(attributes, x):
+    if attributes.get("ceil_mode", 0) or any(attributes.get("pads", [])) and not attributes.get("count_include_pad", 0):
+        raise NotImplementedError("AveragePool with ceil_mode, or padding that does not count")
+    kernel = attributes["kernel_shape"]
+    function = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}[len(kernel)]
+    return function(padded(attributes, x, 0.0), kernel, attributes.get("strides", [1] * len(kernel)))
+
+
+@operator("GlobalAveragePool")
+def global_average_pool(attributes, x):
+    return x.mean(list(range(2, x.dim())), keepdim=True)
+
+
+def reduction(function):
+    def reduce(attributes, x, axes=None):
+        named = integers(axes) if axes is not None else attributes.get("axes")
+        if named is None:
+            if attributes.get("noop_with_empty_axes", 0):
+                return x
+            named = list(range(x.dim()))
+        return function(x, list(named), bool(attributes.get("keepdims", 1)))
+
+    return reduce
+
+
+OPERATORS["ReduceMean"] = reduction(lambda x, axes, keep: x.mean(axes, keepdim=keep))
+OPERATORS["ReduceSum"] = reduction(lambda x, axes, keep: x.sum(axes, keepdim=keep))
+OPERATORS["ReduceMax"] = reduction(lambda x, axes, keep: x.amax(axes, keepdim=keep))
+
+
+@operator("Constant")
+def constant(attributes):
+    if "value" in attributes:
+        return tensor_of(attributes["value"])
+    for key in ("value_int", "value_ints", "value_float", "value_floats"):
+        if key in attributes:
+            return torch.tensor(attributes[key], dtype=torch.float64 if "float" in key else torch.int64)
+    raise NotImplementedError("Constant of strings or sparse values")
+
+
+@operator("ConstantOfShape")
+def constant_of_shape(attributes, shape):
+    value = tensor_of(attributes["value"]) if "value" in attributes else torch.zeros(1, dtype=torch.float64)
+    return value.reshape(()).expand(integers(shape))
+
+
+@operator("Shape")
+def shape_of(attributes, x):
+    return torch.tensor(list(x.shape)[attributes.get("start", 0):attributes.get("end")], dtype=torch.int64)
+
+
+@operator("Range")
+def arange(attributes, start, limit, delta):
+    return torch.arange(start.item(), limit.item(), delta.item(), dtype=start.dtype)
+
+
+@operator("Cast")
+def cast(attributes, x):
+    target = helper.tensor_dtype_to_np_dtype(attributes["to"])
+    if target.kind == "f" or target.kind == "V":
+        return x.double()
+    return x.to({"bool": torch.bool, "int64": torch.int64, "int32": torch.int32}[target.name])
+
+
+@operator("Reshape")
+def reshape(attributes, x, shape):
+    keep_zero = attributes.get("allowzero", 0)
+    return x.reshape([x.shape[i] if size == 0 and not keep_zero else size for i, size in enumerate(integers(shape))])
+
+
+@operator("Flatten")
+def flatten(attributes, x):
+    axis = attributes.get("axis", 1)
+    axis = axis + x.dim() if axis < 0 else axis
+    rows = 1
+    for size in x.shape[:axis]:
+        rows *= size
+    return x.reshape(rows, -1)
+
+
+@operator("Transpose")
+def transpose(attributes, x):
+    return x.permute(attributes.get("perm", list(reversed(range(x.dim())))))
+
+
+@operator("Expand")
+def expand(attributes, x, shape):
+    return x.expand(torch.broadcast_shapes(x.shape, integers(shape)))
+
+
+@operator("Tile")
+def tile(attributes, x, repeats):
+    return x.repeat(integers(repeats))
+
+
+@operator("Unsqueeze")
+def unsqueeze(attributes, x, axes=None):
+    named = integers(axes) if axes is not None else attributes["axes"]
+    rank = x.dim() + len(named)
+    for axis in sorted(axis % rank for axis in named):
+        x = x.unsqueeze(axis)
+    return x
+
+
+@operator("Squeeze")
+def squeeze(attributes, x, axes=None):
+    named = integers(axes) if axes is not None else attributes.get("axes")
+    if named is None:
+        return x.squeeze()
+    for axis in sorted((axis % x.dim() for axis in named), reverse=True):
+        x = x.squeeze(axis)
+    return x
+
+
+@operator("Concat")
+def concat(attributes, *parts):
+    return torch.cat(parts, attributes["axis"])
+
+
+@operator("Split")
+def split(attributes, x, sizes=None):
+    axis = attributes.get("axis", 0)
+    if sizes is not None:
+        return torch.split(x, integers(sizes), axis)
+    if "num_outputs" not in attributes:
+        raise NotImplementedError("Split without sizes before opset 18")
+    return torch.split(x, -(-x.shape[axis] // attributes["num_outputs"]), axis)
+
+
+@operator("Slice")
+def slice_axes(attributes, x, starts, ends, axes=None, steps=None):
+    starts, ends = integers(starts), integers(ends)
+    axes = integers(axes) if axes is not None else list(range(len(starts)))
+    steps = integers(steps) if steps is not None else [1] * len(starts)
+    for start, end, axis, step in zip(starts, ends, axes, steps):
+        picked = range(x.shape[axis])[slice(start, None if step < 0 and end < -x.shape[axis] else end, step)]
+        x = x.index_select(axis, torch.tensor(list(picked), dtype=torch.int64))
+    return x
+
+
+@operator("Gather")
+def gather(attributes, x, indices):
+    axis = attributes.get("axis", 0) % x.dim()
+    indices = torch.where(indices < 0, indices + x.shape[axis], indices)
+    picked = x.index_select(axis, indices.reshape(-1))
+    return picked.reshape(list(x.shape[:axis]) + list(indices.shape) + list(x.shape[axis + 1:]))
+
+
+@operator("Trilu")
+def triangle(attributes, x, diagonal=None):
+    offset = 0 if diagonal is None else int(diagonal)
+    return torch.triu(x, offset) if attributes.get("upper", 1) else torch.tril(x, offset)
+
+
+def attributes_of(node):
+    values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}
+
+
+def unknown_operators(model):
+    """Operators of the file that `evaluate` does not know, sorted; local functions and other domains among them."""
+    return sorted({node.op_type for node in model.graph.node if node.domain not in ("", "ai.onnx") or node.op_type not in OPERATORS})
+
+
+def float_initializers(model):
+    """Every float initializer by name, widened to float64."""
+    tensors = {proto.name: tensor_of(proto) for proto in model.graph.initializer}
+    return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+def evaluate(model, inputs, initializers):
+    """Graph outputs by name. `initializers` replace those of the same names: leaves that ask for a gradient."""
+    values = {proto.name: tensor_of(proto) for proto in model.graph.initializer}
+    values.update(initializers)
+    values.update({name: widen(tensor) for name, tensor in inputs.items()})
+    for node in model.graph.node:
+        arguments = [values[name] if name else None for name in node.input]
+        results = OPERATORS[node.op_type](attributes_of(node), *arguments)
+        results = results if isinstance(results, (tuple, list)) else [results]
+        values.update({name: result for name, result in zip(node.output, results) if name})
+    return {output.name: values[output.name] for output in model.graph.output}
+
+
+def load(path):
+    return onnx.load(path)
