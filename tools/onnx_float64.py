@@ -314,6 +314,20 @@ def gather(attributes, x, indices):
     return picked.reshape(list(x.shape[:axis]) + list(indices.shape) + list(x.shape[axis + 1:]))
 
 
+@operator("GatherND")
+def gather_nd(attributes, x, indices):
+    if attributes.get("batch_dims", 0):
+        raise NotImplementedError("GatherND with batch_dims")
+    return x[tuple(indices.movedim(-1, 0))]
+
+
+@operator("CumSum")
+def cumulative_sum(attributes, x, axis):
+    if attributes.get("exclusive", 0) or attributes.get("reverse", 0):
+        raise NotImplementedError("CumSum that is exclusive or reverse")
+    return torch.cumsum(x, int(axis)).to(x.dtype)
+
+
 @operator("Trilu")
 def triangle(attributes, x, diagonal=None):
     offset = 0 if diagonal is None else int(diagonal)
