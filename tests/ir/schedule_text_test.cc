@@ -1,6 +1,8 @@
 /// Text form of schedules.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "ir/lower_schedule.h"
 #include "ir/schedule.h"
 
@@ -111,6 +113,39 @@ TEST(ScheduleText, ErrorsNamePlaceAndCause) {
     EXPECT_EQ(d.where.column, c.column) << c.text;
     EXPECT_NE(d.message.find(c.message), std::string::npos) << d.message;
   }
+}
+
+/// Damaged text gives a diagnostic, or a schedule that prints and reads back.
+TEST(ScheduleText, DamagedTextNeverCrashes) {
+  const PipelineShape shape = mixed_shape();
+  const std::string whole = print_schedule(mixed_schedule(shape));
+  uint32_t read = 0;
+  for (uint64_t seed = 0; seed < 20'000; ++seed) {
+    std::mt19937_64 random(seed);
+    std::string text = whole;
+    for (size_t i = 0, n = 1 + random() % 3; i < n; ++i) {
+      const size_t at = random() % text.size();
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text[at] = whole[random() % whole.size()];
+          break;
+        case 2:
+          text.erase(at, 1 + random() % 8);
+          break;
+        default:
+          text.insert(at, whole.substr(random() % whole.size(), random() % 12));
+      }
+      if (text.empty()) break;
+    }
+    const auto result = parse_schedule(text, shape);
+    if (!result.ok()) continue;
+    ++read;
+    ASSERT_EQ(parse_schedule(print_schedule(*result), shape).value(), *result) << "seed " << seed << "\n" << text;
+  }
+  EXPECT_GT(read, 500u);
 }
 
 }  // namespace
