@@ -194,7 +194,9 @@ Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder
 // Names that no worker had are found when their numbers are put together.
 Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<tools::CheckFolder>& folders, const std::string& scratch) {
   const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
-  std::vector<std::string> arguments{"--workers", scratch, "--dtype", flags.dtype};
+  std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
+  for (const tools::CheckFolder& folder : folders) arguments.push_back(folder.path);
+  arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
   const auto add = [&arguments](const char* flag, const auto& values) {
     for (const auto& value : values) {
       arguments.push_back(flag);
@@ -205,7 +207,6 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
-  for (const tools::CheckFolder& folder : folders) arguments.push_back(folder.path);
   RANNC_TRY(tools::launch_workers(tools::own_program(), arguments, workers, 1));
   std::vector<tools::CheckResult> merged;
   for (uint32_t rank = 0; rank < workers; ++rank) {
