@@ -1,0 +1,120 @@
+"""The small folders give the reference numbers whatever the cut, and a folder that was spoiled does not."""
+import json
+import shutil
+import struct
+
+import programs
+from products import ProductTest
+
+
+class CheckSmall(ProductTest):
+    folders = [programs.DATA / name for name in programs.SMALL]
+
+    def test_threads_in_float64(self):
+        self.judge(self.folders, ["local"])
+
+    def test_processes_in_float64(self):
+        self.judge(self.folders, ["gloo"])
+
+    def test_threads_in_float32(self):
+        self.judge(self.folders, ["local"], dtype="float32")
+
+
+class SpoiledFolders(programs.ProgramTest):
+    """Whatever is wrong turns the check red and is named."""
+
+    def spoil(self, name):
+        folder = self.scratch / name
+        shutil.copytree(programs.DATA / name, folder)
+        return folder
+
+    def spoil_reference(self, name, change):
+        folder = self.spoil(name)
+        tensors = programs.read_safetensors(folder / "reference.safetensors")
+        change(tensors)
+        programs.write_safetensors(folder / "reference.safetensors", tensors)
+        return folder
+
+    def spoil_card(self, name, change):
+        folder = self.spoil(name)
+        card = json.loads((folder / "card.json").read_text())
+        change(card)
+        (folder / "card.json").write_text(json.dumps(card))
+        return folder
+
+    def fails(self, folder, *parts, transport="local", dtype="float64"):
+        done, entries = programs.check([folder], stages=2, micro_batches=3, transport=transport, dtype=dtype)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual([entry["ok"] for entry in entries], [False])
+        for part in parts:
+            self.assertTrue(any(part in line for line in entries[0]["failures"]), (part, entries[0]["failures"]))
+
+    @staticmethod
+    def nudge(key, entry, relative):
+        def change(tensors):
+            dtype, shape, data = tensors[key]
+            assert dtype == "F64", key
+            values = list(struct.unpack(f"<{len(data) // 8}d", data))
+            norm = sum(value * value for value in values) ** 0.5
+            values[entry] += relative * norm
+            tensors[key] = (dtype, shape, struct.pack(f"<{len(values)}d", *values))
+
+        return change
+
+    def first_gradient(self, name, tag="file64"):
+        keys = programs.read_safetensors(programs.DATA / name / "reference.safetensors")
+        return next(key for key in sorted(keys) if key.startswith(f"grad.{tag}/"))
+
+    def test_untouched_copy_passes(self):
+        done, entries = programs.check([self.spoil_reference("small_mlp", lambda tensors: None)], stages=2, micro_batches=3)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertTrue(entries[0]["ok"])
+
+    def test_one_gradient_off_by_twice_the_limit(self):
+        for name in programs.SMALL:
+            key = self.first_gradient(name)
+            for transport in ("local", "gloo"):
+                with self.subTest(folder=name, transport=transport):
+                    folder = self.spoil_reference(name, self.nudge(key, 1, 2e-10))
+                    self.fails(folder, "gradient of " + key.partition("/")[2], transport=transport)
+                    shutil.rmtree(folder)
+
+    def test_one_gradient_off_by_half_the_limit_passes(self):
+        folder = self.spoil_reference("small_mlp", self.nudge(self.first_gradient("small_mlp"), 1, 5e-11))
+        done, _ = programs.check([folder], stages=2, micro_batches=3)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_float32_gradient_off(self):
+        key = self.first_gradient("small_mlp", "f64")
+        self.fails(self.spoil_reference("small_mlp", self.nudge(key, 1, 1e-4)), "gradient of " + key.partition("/")[2], dtype="float32")
+
+    def test_reference_lacks_a_gradient(self):
+        key = self.first_gradient("small_gpt")
+        self.fails(self.spoil_reference("small_gpt", lambda tensors: tensors.pop(key)), "gradient of " + key.partition("/")[2])
+
+    def test_reference_has_a_gradient_more(self):
+        def add(tensors):
+            tensors["grad.file64/ghost"] = tensors[self.first_gradient("small_gpt")]
+
+        self.fails(self.spoil_reference("small_gpt", add), "gradient of ghost")
+
+    def test_output_off(self):
+        self.fails(self.spoil_reference("small_regression", self.nudge("out.file64/coarse", 3, 1e-8)), "output coarse")
+
+    def test_loss_off(self):
+        self.fails(self.spoil_reference("small_conv", self.nudge("loss.file64", 0, 1e-8)), "loss")
+
+    def test_other_weight_of_a_term(self):
+        self.fails(self.spoil_card("small_regression", lambda card: card["loss"][1].update(weight=2.5)), "loss", "gradient of ")
+
+    def test_labels_of_another_sample(self):
+        folder = self.spoil("small_conv")
+        batch = programs.read_safetensors(folder / "batch.safetensors")
+        dtype, shape, data = batch["labels/y"]
+        batch["labels/y"] = (dtype, shape, data[8:] + data[:8])
+        programs.write_safetensors(folder / "batch.safetensors", batch)
+        self.fails(folder, "loss", "gradient of ")
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,55 @@
+"""Judges the runs of rannc-check over a product of stages, micro-batches, schedules, recompute and transports."""
+import itertools
+import json
+
+import programs
+
+PRODUCT = {
+    "stages": [1, 2, 3, 4],
+    "micro_batches": [1, 2, 3, 5],  # 8 samples do not divide by 3 or 5
+    "schedule": ["gpipe", "1f1b"],
+    "recompute": ["never", "always"],
+}
+FLOAT64_LIMIT = 1e-10  # of tests/data/README.md
+
+
+def compared_gradients(folder, tag):
+    """How many gradients a run has to compare: those of the reference that the card does not call constants."""
+    card = json.loads((folder / "card.json").read_text())
+    constants = {*card.get("float_initializers_that_are_constants", []), *card.get("float_initializers_that_are_buffers", [])}
+    names = set()
+    for key in programs.read_safetensors(folder / "reference.safetensors"):
+        kind, _, name = key.partition("/")
+        if kind in (f"grad.{tag}", f"grad.{tag}.norm"):
+            names.add(name)
+    return len(names - constants)
+
+
+class ProductTest(programs.ProgramTest):
+    def judge(self, folders, transports, dtype="float64", product=None, **flags):
+        """Every case of the product was run, compared everything that the reference has, and is within the limits."""
+        product = product or PRODUCT
+        done, entries = programs.check(folders, **product, transport=transports, dtype=dtype, **flags)
+        self.assertEqual(done.returncode, 0, done.stderr + "\n".join(json.dumps(e) for e in entries if not e["ok"])[:4000])
+        expected = set(itertools.product((folder.name for folder in folders), transports, *product.values()))
+        found = {(e["folder"], e["transport"], e["stages"], e["micro_batches"], e["schedule"], "always" if e["recompute"] else "never")
+                 for e in entries}
+        self.assertEqual(found, expected)
+        self.assertEqual(len(entries), len(expected))
+        gradients = {folder.name: compared_gradients(folder, "file64" if dtype == "float64" else "f64") for folder in folders}
+        for entry in entries:
+            with self.subTest(**{key: entry[key] for key in ("folder", "stages", "micro_batches", "schedule", "recompute", "transport")}):
+                self.judge_case(entry, gradients[entry["folder"]], dtype)
+        worst = {kind: max(entry[kind]["relative"] for entry in entries) for kind in ("outputs", "loss", "gradients")}
+        print(f"\n{len(entries)} runs in {dtype}, worst relative error: " + ", ".join(f"{kind} {off:.1e}" for kind, off in worst.items()))
+
+    def judge_case(self, entry, gradients, dtype):
+        self.assertTrue(entry["ok"])
+        self.assertEqual(entry["failures"], [])
+        self.assertEqual(entry["compared_gradients"], gradients)
+        self.assertGreater(gradients, 0)
+        for kind in ("outputs", "loss", "gradients"):
+            self.assertNotEqual(entry[kind]["at"], "", f"{kind} were compared")
+            self.assertLessEqual(entry[kind]["of_limit"], 1)
+            if dtype == "float64":
+                self.assertLessEqual(entry[kind]["relative"], FLOAT64_LIMIT)
