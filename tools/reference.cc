@@ -121,6 +121,7 @@ Result<void> read_card(CheckFolder& folder) {
       for (const json& term : card["loss"]) {
         RANNC_ASSIGN(const std::string text, loss_term(term, path));
         folder.loss += (folder.loss.empty() ? "" : "+") + text;
+        if (term.value("kind", "") == "in_graph") folder.loss_outputs.insert(term.value("output", ""));
       }
     }
     collect_names(card, "float_initializers_that_are_constants", folder.constants);
@@ -282,7 +283,8 @@ CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64,
   }
   if (complete && outputs != folder.outputs.end()) {
     for (const auto& [name, reference] : outputs->second) {
-      if (!own.outputs.contains(name)) result.failures.push_back("output " + name + ": the model has none of that name");
+      const bool missing = !own.outputs.contains(name) && !(own.loss && folder.loss_outputs.contains(name));
+      if (missing) result.failures.push_back("output " + name + ": the model has none of that name");
     }
   }
   if (own.loss && folder.losses.contains(tag)) judge.loss(*own.loss, folder.losses.at(tag));

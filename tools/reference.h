@@ -29,7 +29,8 @@ struct CheckFolder {
   std::string batch;               ///< batch.safetensors
   uint32_t samples = 0;            ///< of the mini-batch
   std::string loss;                ///< spelling of `passes::parse_losses`; empty: outputs only
-  std::set<std::string> constants;  ///< float initializers that are no parameters
+  std::set<std::string> loss_outputs;  ///< outputs that are the loss: reported as such
+  std::set<std::string> constants;     ///< float initializers that are no parameters
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
 };
