@@ -35,8 +35,8 @@ struct CompileOptions {
   std::optional<uint32_t> stages, max_stages;
   std::optional<uint64_t> memory_bytes;
   std::string recompute = "auto";    ///< `auto`, `always`, `never`
-  std::string planner = "rannc";
-  std::string schedule = "1f1b";
+  std::string planner = "auto";
+  std::string schedule;              ///< empty: the planner's choice
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;
   uint64_t seed = 0;

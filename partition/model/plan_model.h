@@ -20,8 +20,8 @@ struct PlanOptions {
   std::vector<uint64_t> micro_batches;  ///< candidate counts; empty: the planner's own
   uint32_t blocks = 32;
   std::string block_partitioner = "rannc";
-  std::string planner = "rannc";
-  std::string schedule = "1f1b";
+  std::string planner = "auto";        ///< of `stage_planner_names`
+  std::string schedule;                 ///< empty: the planner's choice, 1f1b for those that choose none
   RecomputeRule recompute = RecomputeRule::kChoose;
   StageConstraints constraints;
   uint32_t optimizer_states = 0;
@@ -47,8 +47,5 @@ struct PlannedModel {
 
 /// Prices, cuts into blocks, chooses stages, schedules and simulates. The result verifies (rules P and S).
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms, const PlanOptions& options);
-
-/// Stage planners by name.
-std::vector<std::string> planner_names();
 
 }  // namespace rannc::partition
