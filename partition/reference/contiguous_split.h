@@ -23,7 +23,7 @@ struct SplitResult {
   double lower_bound = 0;    ///< no legal split has a smaller largest load
   std::string bound;         ///< what the bound rests on: work | heaviest | cuts | exhaustive
   bool timed_out = false;
-  double gap() const { return largest_load > 0 ? 1 - lower_bound / largest_load : 0; }
+  double gap() const { return largest_load > lower_bound ? 1 - lower_bound / largest_load : 0; }
 };
 
 /// Steps: reduce; cut several orders; improve over a pool of cheap down-sets; where all down-sets can be enumerated, the

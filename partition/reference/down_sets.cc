@@ -193,7 +193,10 @@ Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
     uint32_t from;  // index in the previous stage
     double best;    // least largest load of a chain that ends here, < bound
   };
+  // A stage lists a set only when it reaches it with a smaller largest load than every earlier stage: fewer blocks and
+  // no larger load are as good for whatever follows.
   std::vector<std::vector<Entry>> stage(devices + 1);
+  std::vector<double> reached(pool.size(), bound);
   stage[0].push_back({DownSetPool::kEmpty, 0, 0});
   Chain answer;
   answer.largest_load = bound;
@@ -229,8 +232,10 @@ Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
       if (set == DownSetPool::kEmpty || set == DownSetPool::kFull) continue;
       if (pool.work(set) + pool.cut(set) >= limit * s) continue;
       if (total - pool.work(set) + pool.cut(set) >= limit * (devices - s)) continue;
-      const Entry entry = extend(stage[s - 1], set, limit);
-      if (entry.from != UINT32_MAX) stage[s].push_back(entry);
+      const Entry entry = extend(stage[s - 1], set, std::min(limit, reached[set]));
+      if (entry.from == UINT32_MAX) continue;
+      reached[set] = entry.best;
+      stage[s].push_back(entry);
     }
   }
   if (!answer.found) return answer;
