@@ -61,7 +61,11 @@ TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attrib
   record.output_count = static_cast<uint32_t>(output_names.size());
   if (!attributes.empty()) record.attributes = std::make_shared<const Attributes>(std::move(attributes));
   record.file = location.file.empty() ? kNone : intern(location.file);
-  record.node = location.node.empty() ? kNone : intern(location.node);
+  record.node = kNone;
+  if (!location.node.empty()) {  // seldom repeated: looking for an equal one costs more than it saves
+    record.node = static_cast<uint32_t>(strings_.size());
+    strings_.push_back(std::move(location.node));
+  }
   record.line = location.line;
   record.column = location.column;
   for (const ValueId input : inputs) {
@@ -168,10 +172,12 @@ Graph Graph::clone() const {
   copy.foreign_ops_ = foreign_ops_;
   // Names are views of strings, so those of the copy must point into its own.
   copy.strings_ = strings_;
-  copy.string_ids_.reserve(strings_.size());
+  copy.string_ids_.reserve(string_ids_.size());
   copy.value_names_.reserve(values_.size());
   for (uint32_t i = 0; i < strings_.size(); ++i) {
     const std::string_view text = copy.strings_[i];
+    const auto interned = string_ids_.find(text);
+    if (interned == string_ids_.end() || interned->second != i) continue;
     copy.string_ids_.emplace(text, i);
     if (const auto value = value_names_.find(text); value != value_names_.end()) {
       copy.value_names_.emplace(text, value->second);

@@ -15,6 +15,10 @@ std::string print(const Graph& graph);
 std::string print(const Atoms& atoms, const Graph& graph);
 std::string print(const Plan& plan);
 
+/// The place in `text` of what a verifier's message names first (`#3`, `%x`, `@s1`, `route 0`, `d2`): it becomes the
+/// diagnostic's location, or a note where the diagnostic has the model's own.
+Diagnostic located(Diagnostic found, std::string_view text, const std::string& file);
+
 /// `file` names the text in diagnostics; data ranges of files are resolved relative to its folder.
 Result<Graph> parse_graph(std::string_view text, const std::string& file);
 /// Parses and verifies (rules P, S).

@@ -206,8 +206,9 @@ class PlanVerifier {
 
   void devices() {
     std::set<std::string_view> names;
-    for (const PlanDevice& device : plan_.devices) {
-      if (!names.insert(device.name).second) add("P7", {}, "two devices are called {}", device.name);
+    for (size_t d = 0; d < plan_.devices.size(); ++d) {
+      const std::string& name = plan_.devices[d].name;
+      if (!names.insert(name).second) add("P7", {}, "device d{} is called {}, as one before it is", d, name);
     }
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       const auto& devices = plan_.stages[s].devices;

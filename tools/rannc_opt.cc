@@ -40,14 +40,14 @@ Result<void> write_text(const std::string& path, const std::string& text) {
   return {};
 }
 
-Result<void> report_failure(const Options& options, const passes::RunReport& report) {
-  if (!report.internal) return *report.failure;
+Result<void> report_failure(const Options& options, const passes::RunReport& report, std::string_view text) {
+  if (!report.internal) return ir::located(*report.failure, text, options.input);
   auto written = write_text(options.reproducer, report.reproducer);
   throw InternalError(report.failure->str() +
                       (written.ok() ? "\nthe graph that shows it is in " + options.reproducer : std::string()));
 }
 
-Result<void> run_passes(const Options& options, ir::Graph& graph) {
+Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_view source) {
   RANNC_ASSIGN(const passes::PassManager manager, passes::make_passes(options.passes));
   passes::PassContext context;
   const auto show = [](std::string_view pass, const std::string& text) {
@@ -59,7 +59,7 @@ Result<void> run_passes(const Options& options, ir::Graph& graph) {
     std::cerr << (where.empty() ? "" : where + ": ") << "remark: " << remark.message << "\n";
   }
   if (options.show_times) std::cerr << report.time_table();
-  if (!report.ok()) return report_failure(options, report);
+  if (!report.ok()) return report_failure(options, report, source);
   std::string text = ir::print(graph);
   if (context.atoms) text += ir::print(*context.atoms, graph);
   return write_text(options.output, text);
@@ -74,8 +74,11 @@ Result<void> run(const Options& options) {
     return options.verify_only ? Result<void>() : write_text(options.output, ir::print(plan));
   }
   RANNC_ASSIGN(ir::Graph graph, ir::parse_graph(text, name));
-  if (options.verify_only) return ir::as_result(ir::verify(graph));
-  if (!options.passes.empty()) return run_passes(options, graph);
+  if (options.verify_only) {
+    const auto holds = ir::as_result(ir::verify(graph));
+    return holds.ok() ? holds : Result<void>(ir::located(holds.diagnostic(), text, name));
+  }
+  if (!options.passes.empty()) return run_passes(options, graph, text);
   return write_text(options.output, ir::print(graph));
 }
 

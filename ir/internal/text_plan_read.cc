@@ -35,6 +35,9 @@ class PlanReader {
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);
     if (!schedule.ok()) {
+      // Rows that refer to what the plan lacks say less than the rule that the plan breaks.
+      auto broken = verify(plan_);
+      if (!broken.empty() && broken.front().rule != "P13") return as_result(std::move(broken)).diagnostic();
       Diagnostic fault = schedule.diagnostic();
       fault.where.line = fault.where.line != 0 && fault.where.line <= schedule_lines_.size()
                              ? schedule_lines_[fault.where.line - 1]
@@ -279,7 +282,9 @@ const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements
 Result<Plan> parse_plan(std::string_view text, const std::string& file) {
   PlanReader reader(file);
   RANNC_TRY(each_statement(text, file, "rannc.plan", [&](TextCursor& line) { return reader.read(line); }));
-  return std::move(reader).finish();
+  auto plan = std::move(reader).finish();
+  if (!plan.ok()) return located(plan.diagnostic(), text, file);
+  return plan;
 }
 
 }  // namespace rannc::ir

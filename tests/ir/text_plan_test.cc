@@ -75,6 +75,33 @@ TEST(TextPlan, TheParserVerifies) {
   EXPECT_EQ(result.diagnostic().rule, "P8") << result.diagnostic().str();
 }
 
+// A verifier's message is placed at the statement of what it names.
+TEST(TextPlan, BrokenRulesAreLocated) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
+  const auto line_of = [](const std::string& in, std::string_view start) {
+    return 1 + std::count(in.begin(), in.begin() + static_cast<ptrdiff_t>(in.find(start)) + 1, '\n');
+  };
+  const struct {
+    std::string from, to, line, rule;
+  } faults[] = {
+      {"mini_batch 7", "mini_batch 8", "\ntraining", "P8"},
+      {"lower_bound_ns 6000", "lower_bound_ns 60000", "\nstep_ns", "P11"},
+      {"device d1 \"node0/cpu1\"", "device d1 \"node0/cpu0\"", "\ndevice d1", "P7"},
+      {"devices [d1]", "devices []", "\nstage @s1", "P7"},
+      {"d1 busy_ns 5000 peak_bytes 100000", "d1 busy_ns 5000 peak_bytes 9999999999", "\ndevice d1", "P10"},
+      {" gradient", "", "\nroute 0", "P5"},
+  };
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(fault.to);
+    const std::string broken = replaced(text, fault.from, fault.to);
+    const auto result = parse_plan(broken, "t.rir");
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.diagnostic().rule, fault.rule) << result.diagnostic().str();
+    EXPECT_EQ(result.diagnostic().where.file, "t.rir");
+    EXPECT_EQ(result.diagnostic().where.line, line_of(broken, fault.line)) << result.diagnostic().str();
+  }
+}
+
 TEST(TextPlan, MutatedTextNeverCrashes) {
   std::mt19937_64 random(21);
   std::vector<std::string> bases;
