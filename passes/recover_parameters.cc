@@ -28,7 +28,8 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles) {
   const auto& found = graph.value(value);
   if (roles.role == Role::kParameter) return ValueKind::kParameter;
   if (roles.statistics) return ValueKind::kBuffer;
-  if (roles.role != Role::kLikely || !has_several_elements(found.type)) return ValueKind::kConstant;
+  if (roles.role < Role::kState || !has_several_elements(found.type)) return ValueKind::kConstant;
+  if (roles.role == Role::kState && is_uniform(graph, value)) return ValueKind::kConstant;
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
@@ -98,7 +99,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     const auto given = kinds_.find(std::string(found.name));
     const bool decided = given != kinds_.end() || found.kind != ValueKind::kConstant;
     const ValueKind kind = given != kinds_.end() ? given->second : decided ? found.kind : judge(graph, value, votes);
-    if (!decided && votes.statistics && votes.role >= Role::kLikely) {
+    if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{}, fmt::format("{} is used as a weight and as running statistics: taken for a {}",
                                                  quoted(graph, value), ir::str(kind))});
     }

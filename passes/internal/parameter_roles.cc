@@ -93,6 +93,7 @@ class RoleFinder {
         passed.role = std::max(passed.role, roles_[output.index()].role);
         passed.statistics = passed.statistics || roles_[output.index()].statistics;
       }
+      if ((op == "core.linear" || op == "core.matmul") && operand == 0) passed.role = std::min(passed.role, Role::kState);
       return passed;
     }
     return {varying_use(task, op, value)};

@@ -92,11 +92,6 @@ std::optional<Tie> compare(const ir::Graph& graph, ValueId first, ValueId second
   return std::nullopt;
 }
 
-bool is_uniform(const ir::Graph& graph, ValueId value) {
-  const auto bytes = all_of(graph.value(value).data);
-  return bytes && uniform(*bytes, ir::byte_size(graph.type(value).dtype));
-}
-
 }  // namespace
 
 std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& values) {
@@ -118,6 +113,11 @@ std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& v
     if (!tied && !(group.size() == 1 && is_uniform(graph, group[0]))) group.push_back(value);
   }
   return ties;
+}
+
+bool is_uniform(const ir::Graph& graph, ValueId value) {
+  const auto bytes = all_of(graph.value(value).data);
+  return bytes && uniform(*bytes, ir::byte_size(graph.type(value).dtype));
 }
 
 bool has_mask_element(const ir::ValueType& type, const ir::TensorData& data) {

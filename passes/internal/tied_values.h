@@ -17,6 +17,9 @@ struct Tie {
 /// tied to nothing. Reads a few bytes of each, and all of those that agree there.
 std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& values);
 
+/// Whether a stored tensor is one number repeated; false where its bytes cannot be read.
+bool is_uniform(const ir::Graph& graph, ValueId value);
+
 /// Whether an element is -10,000 or less, as masks have; false where the bytes cannot be read.
 bool has_mask_element(const ir::ValueType& type, const ir::TensorData& data);
 

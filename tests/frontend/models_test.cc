@@ -23,9 +23,6 @@ using nlohmann::json;
 /// What stands between a folder and its import: a part of the message that says so.
 const std::map<std::string, std::string> kRefused = {
     {"gpt2_half_legacy", "LayerNormalization"},
-    {"lstm_dynamo_dyn", "LSTM"},
-    {"lstm_legacy_b8", "LSTM"},
-    {"lstm_legacy_dyn", "LSTM"},
 };
 
 class Models : public testing::TestWithParam<fs::path> {};

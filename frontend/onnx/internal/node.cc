@@ -113,6 +113,12 @@ std::optional<std::vector<double>> Node::numbers(ValueId value) const {
   return *std::move(numbers);
 }
 
+bool Node::is_zero(ValueId value) const {
+  if (!value.valid() || !graph_.value(value).data.present()) return false;
+  const auto bytes = graph_.value(value).data.read();
+  return bytes.ok() && std::all_of(bytes->begin(), bytes->end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
 void Node::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
   constexpr std::array<std::string_view, 14> kBroadcasting = {
       "core.add", "core.sub", "core.mul", "core.div", "core.where", "core.logical_and", "core.logical_or", "core.eq",
@@ -172,6 +178,13 @@ void Node::constant(Tensor tensor) {
 ValueId Node::scalar(double value, ir::DType dtype) {
   const ir::Attribute number = ir::is_float(dtype) ? ir::Attribute(value) : ir::Attribute(ir::Dim(whole(value)));
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
+}
+
+void Node::result_at(size_t output, ValueId value) {
+  const std::array operands = {value};
+  const std::array names = {names_[output]};
+  const auto made = add("identity", operands, {}, names);
+  if (!made.empty()) bind(output, made[0]);
 }
 
 void Node::bind(size_t output, ValueId value) {

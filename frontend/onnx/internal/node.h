@@ -58,6 +58,8 @@ class Node {
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.
   std::optional<std::vector<double>> numbers(ValueId value) const;
+  /// Whether a stored tensor is zero throughout.
+  bool is_zero(ValueId value) const;
 
   // --- attributes
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
@@ -92,8 +94,8 @@ class Node {
   void constant(Tensor tensor);
   /// A scalar constant of that type.
   ValueId scalar(double value, ir::DType dtype);
-  /// An existing value as the node's output.
-  void bind(size_t output, ValueId value);
+  /// An identity of a value as the node's output, so that it has the output's name.
+  void result_at(size_t output, ValueId value);
 
   /// Hands the node to ONNX's own definition by other operators; before anything is emitted.
   void use_definition() { by_definition_ = true; }
@@ -108,6 +110,7 @@ class Node {
   bool good() const { return !failure_; }
 
  private:
+  void bind(size_t output, ValueId value);
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
   void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
   std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,

@@ -29,6 +29,7 @@ std::span<const Translator> loss_translators();
 std::span<const Translator> normalize_translators();
 std::span<const Translator> pooling_translators();
 std::span<const Translator> random_translators();
+std::span<const Translator> recurrent_translators();
 std::span<const Translator> reduce_translators();
 std::span<const Translator> shape_translators();
 
