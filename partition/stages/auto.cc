@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "partition/placement/place.h"
 #include "partition/schedule/periodic.h"
 #include "partition/stages/balance.h"
 #include "partition/stages/internal/every_plan.h"
@@ -50,6 +51,7 @@ class AutoSearch {
     }
     climb(everything);
     if (!best_) return infeasible();
+    place_devices();
     return finish(everything);
   }
 
@@ -104,6 +106,8 @@ class AutoSearch {
   void invite_rivals() {
     for (const std::string& name : rival_names()) {
       for (const InFlight discipline : {InFlight::kAll, InFlight::kOneFOneB}) {
+        // Only RaNNC's DP plans for a discipline; the others choose their schedule themselves.
+        if (discipline == InFlight::kAll && !name.starts_with("rannc")) continue;
         StageProblem problem = problem_;
         problem.in_flight = discipline;
         const auto outcome = make_planner(name)->plan(problem);
@@ -219,6 +223,39 @@ class AutoSearch {
       if (!charge(next) || !judge_.judge(next) || next.objective >= plan.objective * (1 - 1e-9)) continue;
       plan = next;
       if (!best_ || next.objective < best_->plan.objective * (1 - 1e-12)) best_ = Entry{next, "own search"};
+    }
+  }
+
+  /// Exchanges devices where links or nodes differ, and keeps what the simulation confirms.
+  void place_devices() {
+    if (problem_.cluster.uniform() || options_.placement == AutoOptions::Placement::kKeep) return;
+    const StagePlan& plan = best_->plan;
+    PlacementTraffic traffic;
+    std::vector<uint32_t> replicas;
+    StageDevices current;
+    std::vector<uint32_t> stage_of(problem_.blocks);
+    for (uint32_t s = 0; s < plan.stages.size(); ++s) {
+      const PlannedStage& stage = plan.stages[s];
+      for (uint32_t b = stage.first; b < stage.end; ++b) stage_of[b] = s;
+      traffic.gradient_bytes.push_back(judge_.ranges().parameters(stage.first, stage.end));
+      replicas.push_back(static_cast<uint32_t>(stage.devices.size()));
+      current.push_back(stage.devices);
+    }
+    for (const BlockValue& value : problem_.values) {
+      uint32_t before = stage_of[value.producer];
+      const double bytes = value.bytes * static_cast<double>(plan.micro_batches) +
+                           value.bytes_per_sample * static_cast<double>(problem_.mini_batch);
+      for (const uint32_t reader : value.readers) {
+        if (stage_of[reader] == before) continue;
+        before = stage_of[reader];
+        traffic.edges.push_back({stage_of[value.producer], before, bytes * (value.gradient ? 2 : 1)});
+      }
+    }
+    for (const StageDevices& devices :
+         {place(problem_.cluster, traffic, replicas), improve_placement(problem_.cluster, traffic, current)}) {
+      StagePlan next = best_->plan;
+      for (size_t s = 0; s < devices.size(); ++s) next.stages[s].devices = devices[s];
+      if (judge_.judge(next) && next.objective < best_->plan.objective * (1 - 1e-9)) best_->plan = next;
     }
   }
 

@@ -12,6 +12,8 @@ namespace rannc::partition {
 struct AutoOptions {
   /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` hand in candidates; false: own search alone.
   enum class Rivals : uint8_t { kInvited, kExcluded } rivals = Rivals::kInvited;
+  /// Whether devices are exchanged at the end where links differ; else stages stay as they were found.
+  enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
   /// Schedules that may be chosen, in order of preference among equals.
   std::vector<std::string> schedules{"1f1b", "dapple-b", "gpipe", "warmup"};
   /// Structures up to which everything is tried.

@@ -51,6 +51,7 @@ double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_
 namespace {
 
 constexpr size_t kBeam = 2;    ///< prefixes kept per (blocks, devices)
+constexpr size_t kCuts = 48;   ///< cuts tried on longer chains
 constexpr size_t kPlans = 128;  ///< plans kept per micro-batch count
 
 /// Planned stages for the first blocks; hops lie between them.
@@ -74,6 +75,26 @@ class DappleSearch {
     }
   }
 
+  /// Cuts to try: all, or on long chains the cheapest to send across in each of `kCuts` equal parts of the work.
+  static std::vector<char> cuts_of(const StageProblem& problem, const RangeCosts& ranges, const std::vector<double>& work) {
+    std::vector<char> open(problem.blocks + 1, 0);
+    std::vector<uint32_t> best(kCuts, 0);
+    for (uint32_t cut = 1; cut < problem.blocks; ++cut) {
+      if (!ranges.cut_allowed(cut)) continue;
+      if (problem.blocks <= kCuts + 1) {
+        open[cut] = 1;
+        continue;
+      }
+      const double share = work.back() > 0 ? work[cut] / work.back() : 0;
+      uint32_t& held = best[std::min<size_t>(kCuts - 1, static_cast<size_t>(share * kCuts))];
+      if (held == 0 || ranges.sent(0, cut).at(1) < ranges.sent(0, held).at(1)) held = cut;
+    }
+    for (const uint32_t cut : best) {
+      if (cut != 0) open[cut] = 1;
+    }
+    return open;
+  }
+
   /// The best plans in order of L.
   std::multimap<double, StagePlan> run() {
     Prefix none;
@@ -83,6 +104,10 @@ class DappleSearch {
     if (append_times(0, problem_.blocks, all, nullptr)) {
       record(pipeline_latency(times_, micro_batches_), none, {}, all);
     }
+    const Sums& work = sums(problem_.cluster.devices.front().kind, samples_);
+    std::vector<double> total(work.first);
+    for (size_t b = 0; b < total.size(); ++b) total[b] += work.second[b];
+    open_ = cuts_of(problem_, ranges_, total);
     layers_.resize(problem_.blocks);
     layers_[0][none.used].push_back(none);
     for (uint32_t j = 0; j < problem_.blocks; ++j) {
@@ -111,7 +136,7 @@ class DappleSearch {
         for (const DeviceId device : set) used[device.index()] = 1;
         const std::vector<DeviceId> rest = free_devices(used);
         for (uint32_t end = j + 1; end < problem_.blocks; ++end) {
-          if (ranges_.cut_allowed(end)) add(j, end, set, prefix, layers_[end][used], rest);
+          if (open_[end]) add(j, end, set, prefix, layers_[end][used], rest);
         }
       }
     }
@@ -234,6 +259,7 @@ class DappleSearch {
   uint64_t micro_batches_, samples_;
   std::vector<uint32_t> counts_;  ///< what a stage behind the first asks for, beside all but one or two
   std::vector<std::map<std::vector<char>, std::vector<Prefix>>> layers_;
+  std::vector<char> open_;  ///< per cut: whether it is tried
   std::vector<LatencyStage> times_;
   std::multimap<double, StagePlan> plans_;
   std::map<std::pair<uint32_t, uint64_t>, Sums> sums_;

@@ -23,7 +23,7 @@ double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_
 /// Formulas 3-5 over device sets: a memoized search that parts the last stage again and again, giving the front part
 /// devices by Fresh, Append and Scatter First in every mix; per (blocks planned, devices used) it keeps the two best
 /// prefixes by latency L, since L is not decomposable. The first stage may have any device count, later ones powers of
-/// two, whole machines, or all but one or two of what is left. Pure data parallelism is priced beside it. For each
+/// two, whole machines, or all but one or two of what is left; beyond 49 blocks 48 cuts are tried. Pure data parallelism is priced beside it. For each
 /// micro-batch count the least L that fits memory under early backward scheduling stands for it; the least simulated
 /// time among the counts wins and is the objective; L stands in the notes.
 std::unique_ptr<StagePlanner> dapple_planner();

@@ -21,7 +21,10 @@ bool coverable(const std::vector<CoverFinder*>& finders, StageCount count, std::
   return false;
 }
 
-std::string in_gigabytes(double bytes) { return fmt::format("{:.3f} GB", bytes / 1e9); }
+std::string amount(double bytes) {
+  if (bytes < 1e6) return fmt::format("{:.0f} bytes", bytes);
+  return bytes < 1e9 ? fmt::format("{:.3f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
+}
 
 }  // namespace
 
@@ -114,8 +117,8 @@ Infeasible explain_infeasible(const StageProblem& problem, const std::vector<Cov
   std::string help = "more memory per device, more devices";
   if (problem.recompute == RecomputeRule::kNever) help += ", recompute";
   if (problem.in_flight == InFlight::kAll) help += ", a schedule that keeps fewer micro-batches in flight (1f1b)";
-  return {fmt::format("the best split still needs {} on its fullest device, which offers {}", in_gigabytes(needed),
-                      in_gigabytes(offered)),
+  return {fmt::format("the best split still needs {} on its fullest device, which offers {}", amount(needed),
+                      amount(offered)),
           std::max(0.0, needed - offered), help};
 }
 

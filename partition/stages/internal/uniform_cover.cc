@@ -96,14 +96,13 @@ class UniformCover final : public CoverFinder {
     if (first > last) return true;
     if (!fixed_.empty()) return relax_fixed(a, b, recompute, first, last);
     uint32_t from_end = first;
-    for (size_t i = share; i < prices_.shares().size() && from_end <= last; ++i) {
-      const uint32_t replicas = prices_.shares()[i].replicas;
-      if (replicas > devices_) break;
+    for (size_t i = share; from_end <= last; ++i) {
+      i = first_that_fits(a, b, recompute, i, from_end);
+      if (i == prices_.shares().size() || prices_.shares()[i].replicas > devices_) break;
       const uint32_t reach = std::min(last, prices_.farthest_from_end(a, b, i, recompute, memory_));
-      if (reach < from_end) continue;
       Count* to = row(a);
       const Count* from = row(b);
-      const Count more = static_cast<Count>(replicas);
+      const Count more = static_cast<Count>(prices_.shares()[i].replicas);
       for (uint32_t s = from_end; s <= reach; ++s) {
         const Count sum = static_cast<Count>(from[s - 1] + more);
         to[s] = sum < to[s] ? sum : to[s];
@@ -112,6 +111,21 @@ class UniformCover final : public CoverFinder {
       from_end = reach + 1;
     }
     return false;
+  }
+
+  /// The first share from i on that fits memory this far from the end; smaller shares never hold more.
+  size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end) const {
+    const auto fits = [&](size_t at) { return prices_.farthest_from_end(a, b, at, recompute, memory_) >= from_end; };
+    size_t end = prices_.shares().size();
+    if (i == end || fits(i)) return i;
+    if (!fits(end - 1)) return end;
+    size_t low = i;  // does not fit
+    --end;           // fits
+    while (end - low > 1) {
+      const size_t middle = low + (end - low) / 2;
+      (fits(middle) ? end : low) = middle;
+    }
+    return end;
   }
 
   bool relax_fixed(uint32_t a, uint32_t b, bool recompute, uint32_t first, uint32_t last) {

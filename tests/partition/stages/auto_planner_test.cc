@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "partition/stages/explain.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 #include "tests/partition/stages/oracle.h"
@@ -45,6 +46,7 @@ void compare(uint64_t seed, int count, const RandomOptions& random_options) {
   AutoOptions options;
   options.rivals = AutoOptions::Rivals::kExcluded;
   options.schedules = {"1f1b", "dapple-b", "gpipe"};
+  options.placement = AutoOptions::Placement::kKeep;
   options.exhaustive_plans = 100000;
   int feasible = 0;
   for (int i = 0; i < count; ++i) {
@@ -126,6 +128,43 @@ TEST(AutoPlanner, MovesReachTheExhaustiveAnswerMostly) {
     equal += b->objective <= a->objective * (1 + 1e-9);
   }
   EXPECT_GE(equal * 10, compared * 8);
+}
+
+TEST(AutoPlanner, PlacementNeverHurts) {
+  int better = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 4321);
+    const StageProblem problem =
+        testing::random_problem(random, {.most_blocks = 6, .most_devices = 8, .unequal = true, .skips = true});
+    AutoOptions keep;
+    keep.placement = AutoOptions::Placement::kKeep;
+    const auto kept = auto_planner(keep)->plan(problem);
+    const auto placed = auto_planner()->plan(problem);
+    const auto* a = std::get_if<StagePlan>(&*kept);
+    const auto* b = std::get_if<StagePlan>(&*placed);
+    ASSERT_EQ(a == nullptr, b == nullptr);
+    if (a == nullptr) continue;
+    EXPECT_LE(b->objective, a->objective * (1 + 1e-9));
+    better += b->objective < a->objective * (1 - 1e-6);
+  }
+  EXPECT_GE(better, 1);
+}
+
+// The text names the bottleneck, the bound, the losers and what would help.
+TEST(Explain, NamesBoundBottleneckLosersAndRemedies) {
+  std::mt19937_64 random(12);
+  StageProblem problem = testing::random_problem(random, {.most_blocks = 8, .most_devices = 4});
+  problem.constraints = {};
+  const auto planner = auto_planner();
+  const auto outcome = planner->plan(problem);
+  const std::string text = explain(std::get<StagePlan>(*outcome), try_remedies(*planner, problem));
+  for (const char* word : {"plan by auto", "lower bound", "gap", "bottleneck: stage", "lost: ", "what would help",
+                           "links twice as fast", "twice the memory", "one more device"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " is missing in\n" << text;
+  }
+  problem.constraints.memory_bytes = 1;
+  const auto none = planner->plan(problem);
+  EXPECT_NE(explain(std::get<Infeasible>(*none)).find("missing: "), std::string::npos);
 }
 
 TEST(AutoPlanner, SamePlanOnEveryRun) {

@@ -1,0 +1,92 @@
+#include "partition/stages/explain.h"
+
+#include <fmt/format.h>
+
+namespace rannc::partition {
+namespace {
+
+std::string milliseconds(double ns) { return fmt::format("{:.3f} ms", ns / 1e6); }
+
+std::string stage_line(size_t index, const PlannedStage& stage) {
+  const std::string devices = stage.devices.size() == 1
+                                  ? fmt::format("device {}", stage.devices[0].index())
+                                  : fmt::format("{} devices from {}", stage.devices.size(), stage.devices[0].index());
+  return fmt::format("  stage {}: blocks {}-{} on {}, forward {}, backward {}, all-reduce {}, peak {:.2f} GB{}\n", index,
+                     stage.first, stage.end - 1, devices, milliseconds(stage.forward_ns),
+                     milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns), stage.peak_bytes / 1e9,
+                     stage.recompute ? ", recomputes" : "");
+}
+
+std::string remedy_lines(const std::vector<Remedy>& remedies, double objective) {
+  std::string text;
+  for (const Remedy& remedy : remedies) {
+    if (remedy.objective <= 0) {
+      text += fmt::format("  {}: still no plan\n", remedy.what);
+    } else if (objective > 0) {
+      text += fmt::format("  {}: {:+.1f} %\n", remedy.what, 100 * (remedy.objective / objective - 1));
+    } else {
+      text += fmt::format("  {}: a plan of {}\n", remedy.what, milliseconds(remedy.objective));
+    }
+  }
+  return text.empty() ? text : "what would help:\n" + text;
+}
+
+Remedy try_one(const StagePlanner& planner, const StageProblem& problem, std::string what) {
+  const auto outcome = planner.plan(problem);
+  const auto* plan = outcome.ok() ? std::get_if<StagePlan>(&*outcome) : nullptr;
+  return {std::move(what), plan != nullptr ? plan->objective : 0};
+}
+
+void faster(Link& link) { link.bytes_per_second *= 2; }
+
+}  // namespace
+
+std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem& problem) {
+  std::vector<Remedy> remedies;
+  StageProblem memory = problem;
+  for (DeviceKind& kind : memory.cluster.kinds) kind.memory_bytes *= 2;
+  if (memory.constraints.memory_bytes) *memory.constraints.memory_bytes *= 2;
+  remedies.push_back(try_one(planner, memory, "twice the memory"));
+  StageProblem links = problem;
+  faster(links.cluster.between);
+  for (ClusterNode& node : links.cluster.nodes) faster(node.inside);
+  for (auto& [ends, link] : links.cluster.node_links) faster(link);
+  for (auto& [ends, link] : links.cluster.device_links) faster(link);
+  remedies.push_back(try_one(planner, links, "links twice as fast"));
+  StageProblem devices = problem;
+  Cluster& cluster = devices.cluster;
+  ClusterDevice more = cluster.devices.back();
+  more.name += "+";
+  cluster.nodes[more.node.index()].devices.push_back(DeviceId::from(cluster.devices.size()));
+  cluster.devices.push_back(more);
+  // A node of one device had no need to say how its devices are joined.
+  Link& inside = cluster.nodes[more.node.index()].inside;
+  if (inside.bytes_per_second <= 0) inside = cluster.between;
+  if (inside.bytes_per_second > 0) remedies.push_back(try_one(planner, devices, "one more device"));
+  return remedies;
+}
+
+std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies) {
+  std::string text = fmt::format("plan by {}: {} stages {}, {} micro-batches, schedule {}\n", plan.planner,
+                                 plan.stages.size(), brief(plan), plan.micro_batches, plan.schedule);
+  for (size_t s = 0; s < plan.stages.size(); ++s) text += stage_line(s, plan.stages[s]);
+  text += fmt::format("{}: {}\n", plan.objective_name, milliseconds(plan.objective));
+  text += fmt::format("lower bound {} ({}), gap {:.2f} %\n", milliseconds(plan.lower_bound), plan.bound_name,
+                      100 * plan.gap());
+  text += "bottleneck: " + plan.bottleneck + "\n";
+  for (const std::string& note : plan.notes) text += "note: " + note + "\n";
+  for (const RunnerUp& other : plan.runners_up) {
+    text += other.objective > 0 ? fmt::format("lost: {}, {}: {}\n", other.what, milliseconds(other.objective), other.why)
+                                : fmt::format("no plan: {}: {}\n", other.what, other.why);
+  }
+  return text + remedy_lines(remedies, plan.objective);
+}
+
+std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies) {
+  std::string text = "no plan: " + none.reason + "\n";
+  if (none.missing_bytes > 0) text += fmt::format("missing: {:.0f} bytes on the fullest device\n", none.missing_bytes);
+  text += "may help: " + none.help + "\n";
+  return text + remedy_lines(remedies, 0);
+}
+
+}  // namespace rannc::partition

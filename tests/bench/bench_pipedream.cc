@@ -1,0 +1,90 @@
+// Benchmark g: PipeDream's profiles under its own hierarchical DP, wide graphs included.
+//
+// One line per file and device count: bottleneck in seconds, a lower bound, the gap, seconds.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "partition/stages/pipedream.h"
+
+namespace {
+
+using namespace rannc::partition;
+
+/// The DP is exact over all cuts of the model; else only work spread evenly over the devices is proved.
+double bound_of(const CutStates& states, const PipedreamPlan& plan, uint32_t devices) {
+  return states.complete ? plan.bottleneck_s : states.compute_s.back() / devices;
+}
+
+std::string describe(const PipedreamPlan& plan) {
+  std::string text;
+  for (const PipedreamStage& stage : plan.stages) {
+    text += fmt::format("{}[{},{})x{}", text.empty() ? "" : " ", stage.from, stage.to, stage.replicas);
+  }
+  return text;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"PipeDream's profiles under its hierarchical DP"};
+  std::string folder;
+  std::vector<uint32_t> devices{4, 8, 16};
+  double bandwidth = 1e9, seconds_limit = 600;
+  bool json = false, straight = false;
+  app.add_option("folder", folder, "folder of PipeDream text graphs")->required();
+  app.add_option("--devices", devices, "device counts of one level")->delimiter(',');
+  app.add_option("--bandwidth", bandwidth, "bytes per second between devices")->check(CLI::PositiveNumber);
+  app.add_option("--seconds", seconds_limit, "start no further case after so many");
+  app.add_flag("--straight", straight, "one device per stage");
+  app.add_flag("--json", json, "one object a line");
+  CLI11_PARSE(app, argc, argv);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() == ".txt") files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  const auto begin = std::chrono::steady_clock::now();
+  const auto since = [](auto start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  for (const auto& path : files) {
+    std::ifstream stream(path);
+    std::ostringstream text;
+    text << stream.rdbuf();
+    const auto profile = read_pipedream(text.str(), path.string());
+    if (!profile.ok()) {
+      fmt::print(stderr, "{}\n", profile.diagnostic().str());
+      return 1;
+    }
+    for (const uint32_t count : devices) {
+      if (since(begin) > seconds_limit) return 0;
+      const auto start = std::chrono::steady_clock::now();
+      const auto states = cut_states(*profile);
+      if (!states.ok()) {
+        fmt::print(stderr, "{}: {}\n", path.string(), states.diagnostic().str());
+        return 1;
+      }
+      const PipedreamPlan plan = pipedream_dp(*states, {{count, bandwidth}}, {.straight = straight});
+      const double seconds = since(start), bound = bound_of(*states, plan, count);
+      const std::string file = path.filename().string();
+      if (json) {
+        fmt::print("{{\"file\": \"{}\", \"devices\": {}, \"objective\": {}, \"lower_bound\": {}, \"seconds\": {:.3f}, "
+                   "\"states\": {}, \"all_states\": {}}}\n", file, count, plan.bottleneck_s, bound, seconds,
+                   states->size(), states->complete);
+      } else {
+        fmt::print("{:<20} {:>4}  {:.6f} s  bound {:.6f} s  gap {:>7.2f} %  {:.3f} s  {} states{}  {}\n", file, count,
+                   plan.bottleneck_s, bound, 100 * (plan.bottleneck_s / bound - 1), seconds, states->size(),
+                   states->complete ? "" : " (prefixes of one order)", describe(plan));
+      }
+      std::fflush(stdout);
+    }
+  }
+  return 0;
+}
