@@ -19,7 +19,7 @@ struct Toy {
   double (*denominator)(const Batch& batch);
   /// Output, and the sum that is the loss numerator.
   std::pair<at::Tensor, at::Tensor> (*forward)(std::map<std::string, at::Tensor>& leaves, const Batch& batch);
-  std::vector<uint32_t> cut2, cut3;  ///< cuts into two and three stages
+  std::vector<uint32_t> cut2, cut3, cut4;  ///< cuts into two, three and four stages
 };
 
 Batch skip_batch(int64_t samples, at::ScalarType type) {
@@ -54,8 +54,8 @@ std::pair<at::Tensor, at::Tensor> token_forward(std::map<std::string, at::Tensor
           at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
 }
 
-const Toy kSkip = {skip_and_tie, skip_batch, elements, skip_forward, {3}, {2, 5}};
-const Toy kToken = {token_model, token_batch, counted, token_forward, {5}, {3, 8}};
+const Toy kSkip = {skip_and_tie, skip_batch, elements, skip_forward, {3}, {2, 5}, {1, 3, 6}};
+const Toy kToken = {token_model, token_batch, counted, token_forward, {5}, {3, 8}, {1, 5, 10}};
 
 at::ScalarType scalar(ir::DType dtype) { return dtype == ir::DType::kF64 ? at::kDouble : at::kFloat; }
 
@@ -130,7 +130,7 @@ struct Case {
 class Engine : public ::testing::TestWithParam<Case> {
  protected:
   const Toy& toy() const { return *GetParam().toy; }
-  std::vector<std::vector<uint32_t>> all_cuts() const { return {{}, toy().cut2, toy().cut3}; }
+  std::vector<std::vector<uint32_t>> all_cuts() const { return {{}, toy().cut2, toy().cut3, toy().cut4}; }
 };
 INSTANTIATE_TEST_SUITE_P(Toys, Engine, ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}),
                          [](const auto& info) { return info.param.name; });
