@@ -12,13 +12,13 @@
 //   G11  symbols are names that text can spell
 //   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them
 //   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
 #include <map>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
@@ -83,7 +83,8 @@ class GraphVerifier {
     const bool made = value.producer.valid();
     if (made != (value.kind == ValueKind::kActivation)) {
       add(where(id),
-          made ? fmt::format("%{} is made by task #{}, but is of kind {}", name(id), value.producer.index(), str(value.kind))
+          made ? fmt::format("%{} is made by task #{}, but is of kind {}", name(id), value.producer.index(),
+                             str(value.kind))
                : fmt::format("activation %{} is made by no task", name(id)),
           "G5");
     }
@@ -101,7 +102,8 @@ class GraphVerifier {
     const Dim count = value.type.shape ? element_count(*value.type.shape) : Dim(-1);
     if (!count.is_constant() || count.constant() < 0) {
       const std::string shape = value.type.shape ? str(*value.type.shape) : "[*]";
-      return add(where(id), fmt::format("%{} holds data, but its shape {} is not made of sizes", name(id), shape), "G9");
+      return add(where(id), fmt::format("%{} holds data, but its shape {} is not made of sizes", name(id), shape),
+                 "G9");
     }
     const auto elements = static_cast<uint64_t>(count.constant());
     const uint32_t size = byte_size(value.type.dtype);
@@ -117,7 +119,9 @@ class GraphVerifier {
     const ValueType& type = graph_.type(id);
     const BatchLayout& batch = type.batch;
     if (batch == BatchLayout{}) return;
-    const auto fault = [&](std::string what) { add(where(id), fmt::format("samples of %{}: {}", name(id), what), "G10"); };
+    const auto fault = [&](std::string what) {
+      add(where(id), fmt::format("samples of %{}: {}", name(id), what), "G10");
+    };
     if (!batch.has_batch()) return fault("a layout without an axis");
     if (!batch_) return fault("the graph has no batch symbol");
     if (!type.shape) return fault("the shape is not known");
@@ -177,8 +181,9 @@ class GraphVerifier {
       const bool before = exists(input) && (!graph_.value(input).producer.valid() || graph_.value(input).producer < id);
       if (before) continue;
       holds = false;
-      add(graph_.location(id), fmt::format("task #{} reads value {}, which is not defined before it", id.index(),
-                                           exists(input) ? std::string(name(input)) : std::to_string(input.index())),
+      add(graph_.location(id),
+          fmt::format("task #{} reads value {}, which is not defined before it", id.index(),
+                      exists(input) ? std::string(name(input)) : std::to_string(input.index())),
           "G2");
     }
     return holds;
@@ -199,7 +204,8 @@ class GraphVerifier {
     for (uint32_t i = 0; i < op.min_inputs; ++i) {
       if (!inputs[i].valid()) return fault(fmt::format("needs operand {}, which is absent", i));
     }
-    if (op.outputs != 0 && outputs != op.outputs) return fault(fmt::format("has {} outputs, found {}", op.outputs, outputs));
+    if (op.outputs != 0 && outputs != op.outputs)
+      return fault(fmt::format("has {} outputs, found {}", op.outputs, outputs));
     return true;
   }
 
@@ -226,10 +232,12 @@ class GraphVerifier {
       operand_types_.push_back(input.valid() ? &graph_.type(input) : nullptr);
     }
     const OpInfo& op = graph_.op(id);
-    const OpCall call{op, operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size())};
+    const OpCall call{op, operand_types_, graph_.attributes(id), graph_.batch_symbol(),
+                      static_cast<uint32_t>(outputs.size())};
     const auto inferred = op.infer(call);
     if (!inferred.ok()) {
-      add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message), "G8");
+      add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message),
+          "G8");
       return;
     }
     RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
@@ -240,17 +248,19 @@ class GraphVerifier {
     const ValueType& stored = graph_.type(output);
     if (!stored.shape || !inferred.shape) return;
     const bool contents = !stored.contents || !inferred.contents || stored.contents == inferred.contents;
-    if (stored.dtype == inferred.dtype && stored.shape == inferred.shape && stored.batch == inferred.batch && contents) return;
+    if (stored.dtype == inferred.dtype && stored.shape == inferred.shape && stored.batch == inferred.batch && contents)
+      return;
     add(graph_.location(id),
-        fmt::format("task #{}: %{} is {}, but {} gives {}", id.index(), name(output), describe(stored), graph_.op(id).name,
-                    describe(inferred)),
+        fmt::format("task #{}: %{} is {}, but {} gives {}", id.index(), name(output), describe(stored),
+                    graph_.op(id).name, describe(inferred)),
         "G8");
   }
 
   static std::string describe(const ValueType& type) {
     std::string text = fmt::format("{}{}", str(type.dtype), str(*type.shape));
     if (type.batch.has_batch()) {
-      text += fmt::format(" with samples on axis {} ({}*batch*{})", type.batch.axis, type.batch.outer.str(), type.batch.inner.str());
+      text += fmt::format(" with samples on axis {} ({}*batch*{})", type.batch.axis, type.batch.outer.str(),
+                          type.batch.inner.str());
     }
     if (type.contents) text += " contents " + str(*type.contents);
     return text;
@@ -280,8 +290,8 @@ class GraphVerifier {
   }
 
   void loss(const LossTerm& term) {
-    const bool counts = term.denominator == LossTerm::Denominator::kElements ||
-                        term.denominator == LossTerm::Denominator::kNotIgnored;
+    const bool counts =
+        term.denominator == LossTerm::Denominator::kElements || term.denominator == LossTerm::Denominator::kNotIgnored;
     if (!exists(term.numerator) || (term.labels.valid() && !exists(term.labels))) {
       return add({}, "a loss names a value that is not of the graph", "G7");
     }
@@ -289,12 +299,16 @@ class GraphVerifier {
     const Location at = where(term.numerator);
     const bool scalar = !type.shape || (type.shape->empty() && is_float(type.dtype));
     if (!graph_.value(term.numerator).producer.valid() || !scalar) {
-      add(at, fmt::format("loss %{} is {} {}; it must be a float scalar that a task makes", name(term.numerator),
-                          str(type.dtype), type.shape ? str(*type.shape) : "[*]"), "G12");
+      add(at,
+          fmt::format("loss %{} is {} {}; it must be a float scalar that a task makes", name(term.numerator),
+                      str(type.dtype), type.shape ? str(*type.shape) : "[*]"),
+          "G12");
     }
     if (counts != term.labels.valid()) {
-      add(at, fmt::format("loss %{} {}", name(term.numerator),
-                          counts ? "counts labels, but names none" : "names labels, but does not count them"), "G12");
+      add(at,
+          fmt::format("loss %{} {}", name(term.numerator),
+                      counts ? "counts labels, but names none" : "names labels, but does not count them"),
+          "G12");
     } else if (counts && graph_.value(term.labels).kind != ValueKind::kInput) {
       add(at, fmt::format("labels %{} of loss %{} are no input", name(term.labels), name(term.numerator)), "G12");
     }

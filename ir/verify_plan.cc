@@ -1,5 +1,5 @@
 // Rules of a plan, beside those of its graph (G) and its schedule (S):
-//   P1   atoms fit the graph: a constant task reads no input and only outputs of constant tasks; every other task is an atom
+//   P1   a constant task reads no input and only outputs of constant tasks; every other task is an atom
 //   P2   every task that is not constant is in exactly one stage; the tasks of a stage exist and ascend
 //   P3   a stage holds every constant task that its tasks read; constant outputs are held somewhere
 //   P4   stages are in topological order: nothing flows from a later to an earlier one
@@ -12,10 +12,10 @@
 //   P11  times are of stages that exist, none is negative, and none beats the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule has a row for each device and a name of one word
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "ir/verify.h"
 #include "ir/verify_schedule.h"
@@ -72,11 +72,13 @@ class PlanVerifier {
         }
         continue;
       }
-      const bool listed = next < atoms.tasks.size() && atoms.tasks[next] == task && atoms.atom_of[task.index()] == AtomId(next);
+      const bool listed =
+          next < atoms.tasks.size() && atoms.tasks[next] == task && atoms.atom_of[task.index()] == AtomId(next);
       ++next;
       if (!listed) return add("P1", graph_.location(task), "task #{} is not atom {}", task.index(), next - 1);
     }
-    if (next != atoms.tasks.size()) add("P1", {}, "{} atoms for {} tasks that are not constant", atoms.tasks.size(), next);
+    if (next != atoms.tasks.size())
+      add("P1", {}, "{} atoms for {} tasks that are not constant", atoms.tasks.size(), next);
   }
 
   void constant_operands(TaskId task) {
@@ -84,7 +86,9 @@ class PlanVerifier {
       if (!input.valid()) continue;
       const Graph::Value& value = graph_.value(input);
       const bool fixed = value.producer.valid() ? constant(value.producer) : value.kind != ValueKind::kInput;
-      if (!fixed) add("P1", graph_.location(task), "constant task #{} reads %{}, which is not constant", task.index(), value.name);
+      if (!fixed)
+        add("P1", graph_.location(task), "constant task #{} reads %{}, which is not constant", task.index(),
+            value.name);
     }
   }
 
@@ -103,7 +107,8 @@ class PlanVerifier {
         if (tasks[i].index() >= plan_.atoms.constant.size() || constant(tasks[i])) continue;
         StageId& stage = holder[tasks[i].index()];
         if (stage.valid()) {
-          add("P2", graph_.location(tasks[i]), "task #{} is in stage @s{} and in stage @s{}", tasks[i].index(), stage.index(), s);
+          add("P2", graph_.location(tasks[i]), "task #{} is in stage @s{} and in stage @s{}", tasks[i].index(),
+              stage.index(), s);
         }
         stage = StageId::from(s);
       }
@@ -129,16 +134,16 @@ class PlanVerifier {
         for (const ValueId input : graph_.inputs(task)) {
           const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
           if (!producer.valid() || !constant(producer) || held[producer.index()]) continue;
-          add("P3", graph_.location(task), "stage @s{} reads %{} in task #{}, but holds no clone of constant task #{}", s,
-              name(input), task.index(), producer.index());
+          add("P3", graph_.location(task), "stage @s{} reads %{} in task #{}, but holds no clone of constant task #{}",
+              s, name(input), task.index(), producer.index());
         }
       }
     }
     for (const ValueId output : graph_.outputs()) {
       const TaskId producer = graph_.value(output).producer;
       if (producer.valid() && !held_anywhere[producer.index()]) {
-        add("P3", graph_.location(producer), "output %{} is made by constant task #{}, which no stage holds", name(output),
-            producer.index());
+        add("P3", graph_.location(producer), "output %{} is made by constant task #{}, which no stage holds",
+            name(output), producer.index());
       }
     }
   }
@@ -151,8 +156,8 @@ class PlanVerifier {
           const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
           if (!producer.valid() || constant(producer) || stage_of[producer.index()].index() <= s) continue;
           Diagnostic fault = error(graph_.location(task),
-                                   fmt::format("stage @s{} reads %{} in task #{} from the later stage @s{}", s, name(input),
-                                               task.index(), stage_of[producer.index()].index()),
+                                   fmt::format("stage @s{} reads %{} in task #{} from the later stage @s{}", s,
+                                               name(input), task.index(), stage_of[producer.index()].index()),
                                    "P4");
           found_.push_back(std::move(fault).note(fmt::format("%{} is made by task #{}", name(input), producer.index()),
                                                  graph_.location(producer)));
@@ -163,8 +168,9 @@ class PlanVerifier {
 
   std::string describe(const Route& route) const {
     const bool known = route.value.valid() && route.value.index() < graph_.value_count();
-    return fmt::format("%{} from @s{} to @s{} of {} bytes{}", known ? std::string(name(route.value)) : "?", route.from.index(),
-                       route.to.index(), route.bytes.str(), route.gradient ? " with its gradient" : "");
+    return fmt::format("%{} from @s{} to @s{} of {} bytes{}", known ? std::string(name(route.value)) : "?",
+                       route.from.index(), route.to.index(), route.bytes.str(),
+                       route.gradient ? " with its gradient" : "");
   }
 
   // What derive_routes says of the stages of this plan; nothing but stages, graph and marks is read.
@@ -194,8 +200,8 @@ class PlanVerifier {
     derive();
     for (const SharedParameter& needed : derived_->shared) {
       if (std::find(plan_.shared.begin(), plan_.shared.end(), needed) == plan_.shared.end()) {
-        add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so", name(needed.parameter),
-            needed.others.size() + 1, needed.owner.index());
+        add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so",
+            name(needed.parameter), needed.others.size() + 1, needed.owner.index());
       }
     }
     if (found_.empty() && plan_.shared != derived_->shared) {
@@ -233,24 +239,28 @@ class PlanVerifier {
     }
     const auto [least, most] = std::minmax_element(sizes.begin(), sizes.end());
     if (*least == 0) add("P8", {}, "a micro-batch is empty");
-    if (*most - *least > 1) add("P8", {}, "micro-batches of {} and of {} samples differ by more than one", *most, *least);
+    if (*most - *least > 1)
+      add("P8", {}, "micro-batches of {} and of {} samples differ by more than one", *most, *least);
   }
 
   void blocks() {
     if (plan_.block_of.empty()) return;
     const size_t atoms = plan_.atoms.tasks.size();
-    if (plan_.block_of.size() != atoms) return add("P9", {}, "{} atoms have a block, of {}", plan_.block_of.size(), atoms);
+    if (plan_.block_of.size() != atoms)
+      return add("P9", {}, "{} atoms have a block, of {}", plan_.block_of.size(), atoms);
     const std::vector<StageId> stage_of = stage_of_tasks(plan_);
     std::vector<AtomId> first(atoms);
     for (size_t a = 0; a < atoms; ++a) {
       const BlockId block = plan_.block_of[a];
-      if (!block.valid() || block.index() >= atoms) return add("P9", {}, "task #{} is in no block", plan_.atoms.tasks[a].index());
+      if (!block.valid() || block.index() >= atoms)
+        return add("P9", {}, "task #{} is in no block", plan_.atoms.tasks[a].index());
       AtomId& representative = first[block.index()];
       if (!representative.valid()) representative = AtomId::from(a);
       const TaskId one = plan_.atoms.tasks[representative.index()], other = plan_.atoms.tasks[a];
       if (stage_of[one.index()] != stage_of[other.index()]) {
         return add("P9", graph_.location(other), "block b{} is cut: task #{} is in stage @s{}, task #{} in stage @s{}",
-                   block.index(), one.index(), stage_of[one.index()].index(), other.index(), stage_of[other.index()].index());
+                   block.index(), one.index(), stage_of[one.index()].index(), other.index(),
+                   stage_of[other.index()].index());
       }
     }
     const auto gap = std::find(first.begin(), first.end(), AtomId());
@@ -265,8 +275,8 @@ class PlanVerifier {
     for (size_t d = 0; d < plan_.devices.size(); ++d) {
       const uint64_t limit = plan_.devices[d].memory_bytes, peak = plan_.predictions[d].peak_bytes;
       if (limit != 0 && peak > limit) {
-        add("P10", {}, "device d{} ({}) is predicted to need {} bytes at its peak; it has {}", d, plan_.devices[d].name, peak,
-            limit);
+        add("P10", {}, "device d{} ({}) is predicted to need {} bytes at its peak; it has {}", d, plan_.devices[d].name,
+            peak, limit);
       }
       if (plan_.predictions[d].busy_ns < 0) add("P10", {}, "device d{} is busy for a negative time", d);
     }
@@ -289,8 +299,9 @@ class PlanVerifier {
   void provenance() {
     if (plan_.planner.empty()) add("P12", {}, "the plan does not say which planner made it");
     const auto hexadecimal = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
-    for (const auto& [what, digest] : {std::pair("model", &plan_.model_digest), std::pair("cluster", &plan_.cluster_digest),
-                                       std::pair("profile", &plan_.profile_digest)}) {
+    for (const auto& [what, digest] :
+         {std::pair("model", &plan_.model_digest), std::pair("cluster", &plan_.cluster_digest),
+          std::pair("profile", &plan_.profile_digest)}) {
       if (!std::all_of(digest->begin(), digest->end(), hexadecimal)) {
         add("P12", {}, "the digest of the {} is \"{}\", not hexadecimal digits", what, *digest);
       }
@@ -300,7 +311,8 @@ class PlanVerifier {
   void schedule() {
     const Schedule& schedule = plan_.schedule;
     if (schedule.rows.size() != plan_.devices.size()) {
-      return add("P13", {}, "the schedule has {} rows, the plan {} devices", schedule.rows.size(), plan_.devices.size());
+      return add("P13", {}, "the schedule has {} rows, the plan {} devices", schedule.rows.size(),
+                 plan_.devices.size());
     }
     if (schedule.name.empty() || schedule.name.find_first_of(" \t\r\n/#") != std::string::npos) {
       return add("P13", {}, "the schedule's name \"{}\" is not one word", schedule.name);

@@ -1,8 +1,8 @@
 #include "passes/attach_loss.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "ir/op.h"
 
@@ -22,7 +22,8 @@ Result<ValueId> find_output(const Graph& graph, const LossSpec& term) {
     names += " " + std::string(graph.value(id).name);
   }
   if (term.output.empty()) return error("the loss names no output, and the model has several:" + names);
-  return error(fmt::format("the loss is on output {}, which the model does not have; its outputs are{}", term.output, names));
+  return error(
+      fmt::format("the loss is on output {}, which the model does not have; its outputs are{}", term.output, names));
 }
 
 namespace {
@@ -96,12 +97,12 @@ Result<void> attach(Graph& graph, const LossSpec& term) {
   RANNC_ASSIGN(const ValueId labels, labels_input(graph, term, output, type));
   ir::Attributes attributes;
   if (classes) attributes = {{"axis", ir::Dim(axis)}, {"ignore_index", ir::Dim(term.ignore_index)}};
-  const ValueId sum = graph.add(ir::core(classes ? "cross_entropy_sum" : "mse_sum"), {output, labels}, std::move(attributes),
-                                "loss/" + std::string(graph.value(output).name));
+  const ValueId sum = graph.add(ir::core(classes ? "cross_entropy_sum" : "mse_sum"), {output, labels},
+                                std::move(attributes), "loss/" + std::string(graph.value(output).name));
   RANNC_TRY(ir::infer_types(graph, graph.value(sum).producer));
   LossTerm made{sum, term.weight, denominator(term), {}, term.ignore_index};
-  const bool counts = made.denominator == LossTerm::Denominator::kElements ||
-                      made.denominator == LossTerm::Denominator::kNotIgnored;
+  const bool counts =
+      made.denominator == LossTerm::Denominator::kElements || made.denominator == LossTerm::Denominator::kNotIgnored;
   if (counts) made.labels = labels;
   graph.add_loss(made);
   return {};

@@ -8,15 +8,16 @@
 
 namespace rannc::passes {
 
-/// For each cross entropy and mean squared error: an input `labels/<name>` of the right symbolic shape, a task that sums
-/// the term over the samples of a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted from
-/// the labels of the whole mini-batch, so that the loss and its gradient do not depend on how the mini-batch is cut
-/// (averaging the means of uneven micro-batches would).
+/// For each cross entropy and mean squared error: an input `labels/<name>` of the right symbolic shape, a task that
+/// sums the term over the samples of a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted
+/// from the labels of the whole mini-batch, so that the loss and its gradient do not depend on how the mini-batch is
+/// cut (averaging the means of uneven micro-batches would).
 ///
 /// Before: types are inferred. After: the graph has losses; its outputs are what they were. Stands after
 /// fold-constants and before remove-dead. Work per term only, beside the type rules of the new tasks.
 /// Never touches losses that are there, nor terms of kind in_graph, which open-loss takes before types are inferred.
-/// An output that is not there, that has no samples in a model that has a batch, or that is no float, is an error by name.
+/// An output that is not there, that has no samples in a model that has a batch, or that is no float, is an error by
+/// name.
 class AttachLoss : public Pass {
  public:
   explicit AttachLoss(std::vector<LossSpec> terms) : terms_(std::move(terms)) {}

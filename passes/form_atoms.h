@@ -7,8 +7,8 @@ namespace rannc::passes {
 
 /// One atom around each task that is not constant, in the order of the tasks, hence topological. Constant tasks are
 /// members of every atom that reads them, and of the last atom where the graph gives them out; that membership follows
-/// from the graph (`ir::close_over_constants`). The paper's reason: an atom without a non-constant task would be a stage
-/// that only delivers weights. `constant` holds a truth value for each task.
+/// from the graph (`ir::close_over_constants`). The paper's reason: an atom without a non-constant task would be a
+/// stage that only delivers weights. `constant` holds a truth value for each task.
 ir::Atoms form_atoms(const ir::Graph& graph, std::vector<bool> constant);
 
 /// Writes `form_atoms` into the context.

@@ -1,10 +1,10 @@
 #include "passes/loss_spec.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <charconv>
 #include <cmath>
-
-#include <fmt/format.h>
 
 namespace rannc::passes {
 
@@ -46,7 +46,8 @@ Result<void> set_option(LossSpec& term, std::string_view key, std::string_view v
   } else if (key == "reduction") {
     RANNC_ASSIGN(term.reduction, find_word<LossSpec::Reduction>(kReductions, value, "reduction"));
   } else {
-    return error(fmt::format("a loss has no option `{}`; it has output, labels, axis, ignore_index, weight, reduction", key));
+    return error(
+        fmt::format("a loss has no option `{}`; it has output, labels, axis, ignore_index, weight, reduction", key));
   }
   return {};
 }

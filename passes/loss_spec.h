@@ -24,7 +24,7 @@ struct LossSpec {
   };
   Kind kind = Kind::kCrossEntropy;
   std::string output;  ///< name of a model's output; empty: its only one
-  std::string labels;  ///< the labels are the input `labels/<labels>`, or an input of this very name; empty: the output's
+  std::string labels;  ///< the input `labels/<labels>`, or an input of this very name; empty: the output's name
   int64_t axis = -1;   ///< of the classes; negative: from the end
   int64_t ignore_index = -100;  ///< label that counts for nothing
   double weight = 1;

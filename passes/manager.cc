@@ -1,9 +1,9 @@
 #include "passes/manager.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
-
-#include <fmt/format.h>
 
 #include "ir/text.h"
 #include "ir/verify.h"

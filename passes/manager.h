@@ -12,8 +12,8 @@ namespace rannc::passes {
 struct ManagerOptions {
   std::vector<std::string> print_after;  ///< names of passes after which the graph is shown
   bool print_changed = false;            ///< show it after each pass that changed it
-  bool verify = true;                    ///< check the rules G before the first pass and after each that changed the graph
-  bool reproducer = true;                ///< keep a copy of the graph for the case of a failure
+  bool verify = true;      ///< check the rules G before the first pass and after each that changed the graph
+  bool reproducer = true;  ///< keep a copy of the graph for the case of a failure
 };
 
 /// How long a pass took, its verification aside.
@@ -27,7 +27,7 @@ struct PassTime {
 struct RunReport {
   std::vector<PassTime> times;        ///< of the passes that ended
   std::optional<Diagnostic> failure;  ///< with a note that names the pass
-  bool internal = false;              ///< the failure is ours: a check failed, or a pass left a graph that breaks a rule
+  bool internal = false;  ///< the failure is ours: a check failed, or a pass left a graph that breaks a rule
   /// On failure: text IR of the graph the pipeline began with, under a comment with the command line that repeats it.
   std::string reproducer;
 
@@ -43,9 +43,10 @@ class PassManager {
 
   void add(std::unique_ptr<Pass> pass) { passes_.push_back(std::move(pass)); }
   std::vector<std::string> names() const;
-  /// Runs all passes in the order they were added, up to the first failure. `print_after` may only name passes that were
-  /// added. Facts of the context that a changing pass did not write itself are dropped after it.
-  RunReport run(ir::Graph& graph, PassContext& context, const ManagerOptions& options = {}, const Show& show = {}) const;
+  /// Runs all passes in the order they were added, up to the first failure. `print_after` may only name passes that
+  /// were added. Facts of the context that a changing pass did not write itself are dropped after it.
+  RunReport run(ir::Graph& graph, PassContext& context, const ManagerOptions& options = {},
+                const Show& show = {}) const;
 
  private:
   std::vector<std::unique_ptr<Pass>> passes_;

@@ -16,8 +16,8 @@ std::vector<bool> constant_tasks(const ir::Graph& graph) {
   };
   for (const TaskId task : graph.tasks()) {
     const auto inputs = graph.inputs(task);
-    constant[task.index()] = graph.op(task).effect != ir::Effect::kStatistics &&
-                             std::all_of(inputs.begin(), inputs.end(), fixed);
+    constant[task.index()] =
+        graph.op(task).effect != ir::Effect::kStatistics && std::all_of(inputs.begin(), inputs.end(), fixed);
   }
   return constant;
 }

@@ -6,8 +6,8 @@
 namespace rannc::passes {
 
 /// Per task whether it is constant: whether it reads no input and no output of a task that is not constant. A task that
-/// updates running statistics is not constant, since it must run once a micro-batch whatever it reads. A random task may
-/// be: it draws by its own number, so its clones draw alike.
+/// updates running statistics is not constant, since it must run once a micro-batch whatever it reads. A random task
+/// may be: it draws by its own number, so its clones draw alike.
 ///
 /// Sizes of inputs are not data: fold-constants has turned them into attributes, so what is left of shape arithmetic
 /// reads no input. One sweep, linear.

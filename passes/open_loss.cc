@@ -1,8 +1,8 @@
 #include "passes/open_loss.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "ir/constant.h"
 #include "ir/op.h"
@@ -31,7 +31,8 @@ class Opener {
       RANNC_TRY(open(operand(value, 0), weight));
       return open(operand(value, 1), op == "core.add" ? weight : -weight);
     }
-    if (op == "core.cross_entropy_sum" || op == "core.mse_sum") return term({value, weight, LossTerm::Denominator::kOne, {}});
+    if (op == "core.cross_entropy_sum" || op == "core.mse_sum")
+      return term({value, weight, LossTerm::Denominator::kOne, {}});
     if (op == "core.mean") return open_mean(value, weight);
     if (op == "core.mul") {
       for (const size_t side : {0, 1}) {
@@ -64,10 +65,11 @@ class Opener {
   Diagnostic closed(ValueId value) const {
     const Graph::Value& found = graph_.value(value);
     if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
-    return error(graph_.location(found.producer),
-                 fmt::format("the loss needs %{}, made by {}, which cannot be taken apart into sums over samples; the model "
-                             "may give out predictions instead, with the loss asked for by name",
-                             found.name, graph_.op(found.producer).name));
+    return error(
+        graph_.location(found.producer),
+        fmt::format("the loss needs %{}, made by {}, which cannot be taken apart into sums over samples; the model "
+                    "may give out predictions instead, with the loss asked for by name",
+                    found.name, graph_.op(found.producer).name));
   }
 
   // A scalar constant.
@@ -119,9 +121,9 @@ class Opener {
       const ValueId target = operand(difference, side);
       if (graph_.value(target).kind != ValueKind::kInput) continue;
       const ValueId prediction = operand(difference, 1 - side);
-      const ValueId sum = graph_.add(ir::core("mse_sum"), {prediction, target}, {},
-                                     std::string(graph_.value(value).name) + ".sum",
-                                     graph_.location(graph_.value(value).producer));
+      const ValueId sum =
+          graph_.add(ir::core("mse_sum"), {prediction, target}, {}, std::string(graph_.value(value).name) + ".sum",
+                     graph_.location(graph_.value(value).producer));
       return term({sum, weight, LossTerm::Denominator::kElements, target});
     }
     return closed(value);

@@ -12,9 +12,9 @@
 namespace rannc::passes {
 
 struct PipelineOptions {
-  std::vector<LossSpec> losses;                   ///< none: for inference
-  std::optional<ir::DType> precision;             ///< one float type for the whole model; nothing: as the file has it
-  std::map<std::string, ir::ValueKind> kinds;     ///< what the user knows of stored tensors, by name
+  std::vector<LossSpec> losses;                ///< none: for inference
+  std::optional<ir::DType> precision;          ///< one float type for the whole model; nothing: as the file has it
+  std::map<std::string, ir::ValueKind> kinds;  ///< what the user knows of stored tensors, by name
 };
 
 /// From an imported graph to atoms:

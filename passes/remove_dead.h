@@ -5,9 +5,9 @@
 
 namespace rannc::passes {
 
-/// Drops tasks whose outputs reach no output, no loss and no running statistics, and the parameters, buffers and constants
-/// that only they read (`ir::remove_dead`). Inputs stay, since they are the model's signature. What was dropped is
-/// counted in a remark.
+/// Drops tasks whose outputs reach no output, no loss and no running statistics, and the parameters, buffers and
+/// constants that only they read (`ir::remove_dead`). Inputs stay, since they are the model's signature. What was
+/// dropped is counted in a remark.
 ///
 /// Before: the losses are attached. After: every task has a reader or a purpose, which form-atoms asks for. Linear.
 class RemoveDead : public Pass {

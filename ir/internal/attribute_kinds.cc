@@ -16,20 +16,48 @@ struct Row {
 
 // Sorted by name. `start` and `end` of core.shape are integers, `pads` of windows plain integers: see kind_of.
 constexpr std::array<Row, 42> kRows{{
-    {"alpha", Kind::kNumber},        {"approximate", Kind::kText},  {"axes", Kind::kIntegers},
-    {"axis", Kind::kInteger},        {"batch_dims", Kind::kInteger}, {"ceil", Kind::kFlag},
-    {"count_include_pad", Kind::kFlag}, {"delta", Kind::kScalar},   {"depth", Kind::kInteger},
-    {"diagonal", Kind::kInteger},    {"dilations", Kind::kIntegers}, {"dims", Kind::kIntegers},
-    {"dtype", Kind::kDType},         {"end", Kind::kInteger},       {"ends", Kind::kSizes},
-    {"epsilon", Kind::kNumber},      {"exclusive", Kind::kFlag},    {"groups", Kind::kInteger},
-    {"ignore_index", Kind::kInteger}, {"keepdim", Kind::kFlag},     {"kernel", Kind::kIntegers},
-    {"key", Kind::kInteger},         {"layout", Kind::kText},       {"limit", Kind::kScalar},
-    {"max", Kind::kScalar},          {"min", Kind::kScalar},        {"mode", Kind::kText},
-    {"momentum", Kind::kNumber},     {"pads", Kind::kSizes},        {"ratio", Kind::kNumber},
-    {"repeats", Kind::kSizes},       {"reverse", Kind::kFlag},      {"rounding", Kind::kText},
-    {"shape", Kind::kSizes},         {"size", Kind::kIntegers},     {"sizes", Kind::kSizes},
-    {"start", Kind::kScalar},        {"starts", Kind::kSizes},      {"steps", Kind::kSizes},
-    {"strides", Kind::kIntegers},    {"training", Kind::kFlag},     {"upper", Kind::kFlag},
+    {"alpha", Kind::kNumber},
+    {"approximate", Kind::kText},
+    {"axes", Kind::kIntegers},
+    {"axis", Kind::kInteger},
+    {"batch_dims", Kind::kInteger},
+    {"ceil", Kind::kFlag},
+    {"count_include_pad", Kind::kFlag},
+    {"delta", Kind::kScalar},
+    {"depth", Kind::kInteger},
+    {"diagonal", Kind::kInteger},
+    {"dilations", Kind::kIntegers},
+    {"dims", Kind::kIntegers},
+    {"dtype", Kind::kDType},
+    {"end", Kind::kInteger},
+    {"ends", Kind::kSizes},
+    {"epsilon", Kind::kNumber},
+    {"exclusive", Kind::kFlag},
+    {"groups", Kind::kInteger},
+    {"ignore_index", Kind::kInteger},
+    {"keepdim", Kind::kFlag},
+    {"kernel", Kind::kIntegers},
+    {"key", Kind::kInteger},
+    {"layout", Kind::kText},
+    {"limit", Kind::kScalar},
+    {"max", Kind::kScalar},
+    {"min", Kind::kScalar},
+    {"mode", Kind::kText},
+    {"momentum", Kind::kNumber},
+    {"pads", Kind::kSizes},
+    {"ratio", Kind::kNumber},
+    {"repeats", Kind::kSizes},
+    {"reverse", Kind::kFlag},
+    {"rounding", Kind::kText},
+    {"shape", Kind::kSizes},
+    {"size", Kind::kIntegers},
+    {"sizes", Kind::kSizes},
+    {"start", Kind::kScalar},
+    {"starts", Kind::kSizes},
+    {"steps", Kind::kSizes},
+    {"strides", Kind::kIntegers},
+    {"training", Kind::kFlag},
+    {"upper", Kind::kFlag},
 }};
 
 std::optional<Kind> kind_of(const OpInfo& op, std::string_view name) {
@@ -53,30 +81,45 @@ bool plain_list(const Attribute& value) {
 
 bool fits(Kind kind, const Attribute& value) {
   switch (kind) {
-    case Kind::kInteger: return plain(value);
-    case Kind::kFlag: return std::holds_alternative<bool>(value);
-    case Kind::kNumber: return std::holds_alternative<double>(value);
+    case Kind::kInteger:
+      return plain(value);
+    case Kind::kFlag:
+      return std::holds_alternative<bool>(value);
+    case Kind::kNumber:
+      return std::holds_alternative<double>(value);
     case Kind::kScalar:
       return std::holds_alternative<double>(value) || std::holds_alternative<Dim>(value) ||
              std::holds_alternative<bool>(value);
-    case Kind::kText: return std::holds_alternative<std::string>(value);
-    case Kind::kDType: return std::holds_alternative<DType>(value);
-    case Kind::kIntegers: return plain_list(value);
-    case Kind::kSizes: return std::holds_alternative<Shape>(value);
+    case Kind::kText:
+      return std::holds_alternative<std::string>(value);
+    case Kind::kDType:
+      return std::holds_alternative<DType>(value);
+    case Kind::kIntegers:
+      return plain_list(value);
+    case Kind::kSizes:
+      return std::holds_alternative<Shape>(value);
   }
   return false;
 }
 
 std::string_view describe(Kind kind) {
   switch (kind) {
-    case Kind::kInteger: return "an integer";
-    case Kind::kFlag: return "true or false";
-    case Kind::kNumber: return "a number (0x1p+0)";
-    case Kind::kScalar: return "a number, an integer or a truth value";
-    case Kind::kText: return "a text";
-    case Kind::kDType: return "an element type (!f32)";
-    case Kind::kIntegers: return "a list of integers";
-    case Kind::kSizes: return "a list of integer expressions";
+    case Kind::kInteger:
+      return "an integer";
+    case Kind::kFlag:
+      return "true or false";
+    case Kind::kNumber:
+      return "a number (0x1p+0)";
+    case Kind::kScalar:
+      return "a number, an integer or a truth value";
+    case Kind::kText:
+      return "a text";
+    case Kind::kDType:
+      return "an element type (!f32)";
+    case Kind::kIntegers:
+      return "a list of integers";
+    case Kind::kSizes:
+      return "a list of integer expressions";
   }
   return "";
 }

@@ -1,9 +1,9 @@
 #include "ir/internal/text_cursor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
-
-#include <fmt/format.h>
 
 #include "ir/internal/text_writer.h"
 
@@ -30,16 +30,20 @@ std::optional<char> unescape(std::string_view& text) {
   text.remove_prefix(1);
   switch (kind) {
     case '"':
-    case '\\': return kind;
-    case 'n': return '\n';
-    case 't': return '\t';
+    case '\\':
+      return kind;
+    case 'n':
+      return '\n';
+    case 't':
+      return '\t';
     case 'x': {
       if (text.size() < 2 || hex_digit(text[0]) < 0 || hex_digit(text[1]) < 0) return std::nullopt;
       const char byte = static_cast<char>(hex_digit(text[0]) * 16 + hex_digit(text[1]));
       text.remove_prefix(2);
       return byte;
     }
-    default: return std::nullopt;
+    default:
+      return std::nullopt;
   }
 }
 }  // namespace
@@ -230,7 +234,8 @@ Result<uint32_t> TextCursor::index(std::string_view sigil, uint64_t limit, std::
   const size_t begin = column();
   if (!accept(sigil)) return expected(fmt::format("{} (`{}0`)", what, sigil));
   RANNC_ASSIGN(const uint64_t value, unsigned_integer(what));
-  if (value >= limit) return fault(begin, fmt::format("{} {}{} does not exist: there are {}", what, sigil, value, limit));
+  if (value >= limit)
+    return fault(begin, fmt::format("{} {}{} does not exist: there are {}", what, sigil, value, limit));
   return static_cast<uint32_t>(value);
 }
 

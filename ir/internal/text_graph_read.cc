@@ -1,8 +1,8 @@
 // Reads the statements of a graph. What the graph's own interface demands (operands exist, names are unique) is checked
 // here; everything else is left to the verifier, so that a wrong graph can be written down and looked at.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "ir/internal/text_graph.h"
 #include "ir/internal/text_names.h"
@@ -66,8 +66,8 @@ Result<void> GraphReader::read_batch(TextCursor& line) {
 Result<std::string> GraphReader::fresh_name(TextCursor& line) {
   const size_t begin = line.column();
   RANNC_ASSIGN(std::string name, line.name('%', "a value"));
-  const bool taken = graph_.find(name).valid() ||
-                     std::find(output_names_.begin(), output_names_.end(), name) != output_names_.end();
+  const bool taken =
+      graph_.find(name).valid() || std::find(output_names_.begin(), output_names_.end(), name) != output_names_.end();
   if (taken) return line.fault(begin, fmt::format("%{} is defined a second time", name), "G1");
   return name;
 }
@@ -139,8 +139,9 @@ Result<void> GraphReader::read_task(TextCursor& line) {
   const size_t begin = line.column();
   RANNC_ASSIGN(const uint32_t number, line.index("#", UINT32_MAX, "a task"));
   if (number != graph_.task_count()) {
-    return line.fault(begin, fmt::format("expected task #{}, found #{}: tasks are numbered in order",
-                                         graph_.task_count(), number), "G2");
+    return line.fault(
+        begin, fmt::format("expected task #{}, found #{}: tasks are numbered in order", graph_.task_count(), number),
+        "G2");
   }
   output_names_.clear();
   output_types_.clear();
@@ -173,7 +174,8 @@ Result<void> GraphReader::read_task(TextCursor& line) {
   RANNC_ASSIGN(Location location, read_location(line));
   RANNC_TRY(line.expect_end());
   const TaskId task = graph_.add_task(*op, operands_, std::move(attributes), output_names_, std::move(location));
-  for (size_t i = 0; i < output_types_.size(); ++i) graph_.set_type(graph_.outputs(task)[i], std::move(output_types_[i]));
+  for (size_t i = 0; i < output_types_.size(); ++i)
+    graph_.set_type(graph_.outputs(task)[i], std::move(output_types_[i]));
   output_names_.clear();
   return {};
 }

@@ -1,8 +1,8 @@
-// Finds the statement that a message is about. Messages of verifiers name things as text IR spells them, so a statement is
-// found by the front of its line, without a second table of positions.
-#include <algorithm>
-
+// Finds the statement that a message is about. Messages of verifiers name things as text IR spells them, so a statement
+// is found by the front of its line, without a second table of positions.
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "ir/internal/text_writer.h"
 #include "ir/text.h"

@@ -1,4 +1,5 @@
-// Reads a plan. Numbers of tasks, stages and devices are checked as they are read, so that the verifier may rely on them.
+// Reads a plan. Numbers of tasks, stages and devices are checked as they are read, so that the verifier may rely on
+// them.
 #include <fmt/format.h>
 
 #include "ir/internal/text_graph.h"
@@ -25,7 +26,8 @@ class PlanReader {
     }
     if (line.peek_word() == "schedule") return schedule_line(line);
     return line.expected(
-        "a statement of a graph, or one of plan digests training inference step_ns device constant_tasks block stage route "
+        "a statement of a graph, or one of plan digests training inference step_ns device constant_tasks block stage "
+        "route "
         "share time predict schedule");
   }
 
@@ -171,7 +173,8 @@ class PlanReader {
     plan_.block_of.resize(plan_.atoms.tasks.size());
     for (const uint32_t task : tasks) {
       const AtomId atom = plan_.atoms.atom_of[task];
-      if (!atom.valid()) return line.fault(begin, fmt::format("task #{} is constant: it is in no block of its own", task));
+      if (!atom.valid())
+        return line.fault(begin, fmt::format("task #{} is constant: it is in no block of its own", task));
       BlockId& block = plan_.block_of[atom.index()];
       if (block.valid()) return line.fault(begin, fmt::format("task #{} is in block b{} already", task, block.index()));
       block = BlockId(blocks_);

@@ -1,10 +1,10 @@
 #include "ir/internal/text_writer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-
-#include <fmt/format.h>
 
 namespace rannc::ir {
 
@@ -67,18 +67,23 @@ void append_decimals(std::string& comment, const std::vector<std::byte>& bytes) 
 void append_decimals(std::string& comment, DType dtype, const std::vector<std::byte>& bytes) {
   if (bytes.size() > kCommentedElements * byte_size(dtype)) return;
   switch (dtype) {
-    case DType::kF32: return append_decimals<float>(comment, bytes);
-    case DType::kF64: return append_decimals<double>(comment, bytes);
-    case DType::kI32: return append_decimals<int32_t>(comment, bytes);
-    case DType::kI64: return append_decimals<int64_t>(comment, bytes);
-    default: return;
+    case DType::kF32:
+      return append_decimals<float>(comment, bytes);
+    case DType::kF64:
+      return append_decimals<double>(comment, bytes);
+    case DType::kI32:
+      return append_decimals<int32_t>(comment, bytes);
+    case DType::kI64:
+      return append_decimals<int64_t>(comment, bytes);
+    default:
+      return;
   }
 }
 }  // namespace
 
 bool is_word_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' || c == '$' ||
-         c == '-' || c == ':';
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || c == '.' ||
+         c == '$' || c == '-' || c == ':';
 }
 
 std::string quote(std::string_view text) {
@@ -161,7 +166,8 @@ void append_data(std::string& to, const Graph::Value& value, std::string& commen
   const TensorData& data = value.data;
   if (!data.present()) return;
   if (data.in_file()) {
-    fmt::format_to(std::back_inserter(to), " = file {} offset {} bytes {}", quote(data.path()), data.offset(), data.size());
+    fmt::format_to(std::back_inserter(to), " = file {} offset {} bytes {}", quote(data.path()), data.offset(),
+                   data.size());
     return;
   }
   constexpr char kDigits[] = "0123456789abcdef";

@@ -30,7 +30,8 @@ Graph build(uint32_t tasks) {
     const Location location{"bench.onnx", 0, 0, fmt::format("/layers.{}/node.{}", i / 8, i % 8)};
     const std::string name = fmt::format("/layers.{}/output.{}", i / 8, i % 8);
     if (i % 8 == 0) {
-      weight = graph.add_value(ValueKind::kParameter, fmt::format("layers.{}.weight", i / 8), {DType::kF32, Shape{256, 256}, {}, {}},
+      weight = graph.add_value(ValueKind::kParameter, fmt::format("layers.{}.weight", i / 8),
+                               {DType::kF32, Shape{256, 256}, {}, {}},
                                TensorData::in_file("weights.bin", uint64_t{i} * 32768, 262144));
       x = graph.add(matmul, {x, weight}, {}, name, location);
     } else if (i % 8 == 1) {

@@ -1,9 +1,9 @@
 // Graphs, their copies, dimensions.
 #include "ir/graph.h"
 
-#include <random>
-
 #include <gtest/gtest.h>
+
+#include <random>
 
 #include "ir/op.h"
 #include "ir/rewriter.h"
@@ -30,7 +30,8 @@ TEST(Graph, UsesAreThoseOfTheOperands) {
     const Graph graph = testing::random_graph({.seed = seed});
     std::vector<std::vector<std::pair<uint32_t, uint32_t>>> uses(graph.value_count());
     for (const TaskId task : graph.tasks()) {
-      for (uint32_t i = 0; i < graph.inputs(task).size(); ++i) uses[graph.inputs(task)[i].index()].emplace_back(task.index(), i);
+      for (uint32_t i = 0; i < graph.inputs(task).size(); ++i)
+        uses[graph.inputs(task)[i].index()].emplace_back(task.index(), i);
     }
     for (const ValueId value : graph.values()) {
       std::vector<std::pair<uint32_t, uint32_t>> found;
@@ -94,13 +95,20 @@ Dim random_dim(std::mt19937_64& random, int depth) {
   }
   const Dim a = random_dim(random, depth - 1), b = random_dim(random, depth - 1);
   switch (below(7)) {
-    case 0: return a + b;
-    case 1: return a - b;
-    case 2: return a * b;
-    case 3: return floor_div(a, b);
-    case 4: return mod(a, b);
-    case 5: return max(a, b);
-    default: return min(a, b);
+    case 0:
+      return a + b;
+    case 1:
+      return a - b;
+    case 2:
+      return a * b;
+    case 3:
+      return floor_div(a, b);
+    case 4:
+      return mod(a, b);
+    case 5:
+      return max(a, b);
+    default:
+      return min(a, b);
   }
 }
 

@@ -1,7 +1,7 @@
 // Text of plans: round trips, located errors, hostile input.
-#include <random>
-
 #include <gtest/gtest.h>
+
+#include <random>
 
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -106,9 +106,11 @@ TEST(TextPlan, MutatedTextNeverCrashes) {
   std::mt19937_64 random(21);
   std::vector<std::string> bases;
   for (uint64_t seed : {3, 4}) {
-    bases.push_back(print(testing::small_plan(testing::random_graph({.seed = seed, .tasks = 10}), {2, 1 + static_cast<uint32_t>(seed % 2)})));
+    bases.push_back(print(testing::small_plan(testing::random_graph({.seed = seed, .tasks = 10}),
+                                              {2, 1 + static_cast<uint32_t>(seed % 2)})));
   }
-  const std::string_view pieces[] = {"0", "9", "#0", "@s1", "d0", "[]", ",", "-", "\n", " ", "4294967295", "F0.0", "RA0.0<d0"};
+  const std::string_view pieces[] = {"0", "9",  "#0", "@s1",        "d0",   "[]",      ",",
+                                     "-", "\n", " ",  "4294967295", "F0.0", "RA0.0<d0"};
   int accepted = 0;
   for (int i = 0; i < 10000; ++i) {
     std::string text = bases[i % bases.size()];
@@ -116,10 +118,18 @@ TEST(TextPlan, MutatedTextNeverCrashes) {
     for (uint64_t edits = 1 + random() % 2; edits > 0; --edits) {
       const size_t at = start + random() % (text.size() - start);
       switch (random() % 4) {
-        case 0: text[at] = static_cast<char>('0' + random() % 10); break;
-        case 1: text.erase(at, 1 + random() % 6); break;
-        case 2: text.insert(at, pieces[random() % std::size(pieces)]); break;
-        default: text.insert(at, text.substr(random() % text.size(), random() % 40)); break;
+        case 0:
+          text[at] = static_cast<char>('0' + random() % 10);
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 6);
+          break;
+        case 2:
+          text.insert(at, pieces[random() % std::size(pieces)]);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+          break;
       }
     }
     const auto result = parse_plan(text, "t.rir");

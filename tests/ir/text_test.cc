@@ -1,10 +1,10 @@
 // Text of graphs: round trips, located errors, hostile input.
 #include "ir/text.h"
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <random>
-
-#include <gtest/gtest.h>
 
 #include "ir/op.h"
 #include "ir/verify.h"
@@ -151,18 +151,36 @@ TEST(TextGraph, ErrorsSayWhere) {
 TEST(TextGraph, MutatedTextNeverCrashes) {
   std::mt19937_64 random(20);
   const std::string bases[] = {kMlp, print(testing::random_graph({.seed = 1, .tasks = 12}))};
-  const std::string_view pieces[] = {"%", "#0", "[", "]", "(", ")", "{", "}", "\"", "0x", "-", "//", "batch", "9999999999999999999",
-                                     "hex", "samples 0", ",", "=", "\n", "floor((a)/(0))", "*", "core.split", "contents [1]"};
+  const std::string_view pieces[] = {"%",           "#0",
+                                     "[",           "]",
+                                     "(",           ")",
+                                     "{",           "}",
+                                     "\"",          "0x",
+                                     "-",           "//",
+                                     "batch",       "9999999999999999999",
+                                     "hex",         "samples 0",
+                                     ",",           "=",
+                                     "\n",          "floor((a)/(0))",
+                                     "*",           "core.split",
+                                     "contents [1]"};
   int accepted = 0;
   for (int i = 0; i < 20000; ++i) {
     std::string text = bases[i % 2];
     for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
       const size_t at = random() % text.size();
       switch (random() % 4) {
-        case 0: text[at] = static_cast<char>(random() % 256); break;
-        case 1: text.erase(at, 1 + random() % 8); break;
-        case 2: text.insert(at, pieces[random() % std::size(pieces)]); break;
-        default: text.insert(at, text.substr(random() % text.size(), random() % 40)); break;
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 8);
+          break;
+        case 2:
+          text.insert(at, pieces[random() % std::size(pieces)]);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+          break;
       }
       if (text.empty()) text = " ";
     }

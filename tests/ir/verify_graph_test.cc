@@ -1,7 +1,7 @@
 // Each rule of graphs, broken on purpose.
-#include <cmath>
-
 #include <gtest/gtest.h>
+
+#include <cmath>
 
 #include "ir/op.h"
 #include "ir/text.h"
@@ -29,7 +29,9 @@ void expect_broken(const std::string& text, std::string_view rule, std::string_v
 }
 
 TEST(VerifyGraph, HoldsForAGoodGraph) {
-  const Graph graph = parse_graph(kHead + "#0 %y: f32[batch,4] samples 0 = core.matmul(%x, %w)\noutputs [%y]\n" + kTail, "t.rir").value();
+  const Graph graph =
+      parse_graph(kHead + "#0 %y: f32[batch,4] samples 0 = core.matmul(%x, %w)\noutputs [%y]\n" + kTail, "t.rir")
+          .value();
   const auto found = verify(graph);
   EXPECT_TRUE(found.empty()) << found[0].str();
 }
@@ -51,7 +53,8 @@ TEST(VerifyGraph, G3_Operands) {
 }
 
 TEST(VerifyGraph, G8_OutputsThatTheRuleCounts) {
-  expect_broken(kHead + "#0 %y: f32[batch,2] samples 0 = core.split(%x) {axis = 1, sizes = [2,2]}\n" + kTail, "G8", "core.split");
+  expect_broken(kHead + "#0 %y: f32[batch,2] samples 0 = core.split(%x) {axis = 1, sizes = [2,2]}\n" + kTail, "G8",
+                "core.split");
 }
 
 TEST(VerifyGraph, G4_Attributes) {
@@ -64,9 +67,17 @@ TEST(VerifyGraph, G4_Attributes) {
 
 // Every attribute of every operator may be given any value: the verifier answers, the type rules never see it.
 TEST(VerifyGraph, G4_AnyAttributeOfAnyOperatorIsAnswered) {
-  const Attribute values[] = {true, Dim(3), Dim::symbol("s"), 0.5, std::string("x"), DType::kI8, Shape{1, Dim::symbol("s")},
-                              Shape{0, 1}, std::vector<double>{1}};
-  const ValueType types[] = {{DType::kF32, Shape{Dim::symbol("batch"), 4}, {}, {}}, {DType::kI64, Shape{2}, {}, Contents{1, 0}}};
+  const Attribute values[] = {true,
+                              Dim(3),
+                              Dim::symbol("s"),
+                              0.5,
+                              std::string("x"),
+                              DType::kI8,
+                              Shape{1, Dim::symbol("s")},
+                              Shape{0, 1},
+                              std::vector<double>{1}};
+  const ValueType types[] = {{DType::kF32, Shape{Dim::symbol("batch"), 4}, {}, {}},
+                             {DType::kI64, Shape{2}, {}, Contents{1, 0}}};
   for (const OpInfo& op : core_ops()) {
     for (const std::string& name : op.attributes) {
       for (const Attribute& value : values) {
@@ -139,7 +150,8 @@ TEST(VerifyGraph, G11_Symbols) {
 }
 
 TEST(VerifyGraph, G12_Losses) {
-  const std::string task = kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n#1 %l: f32[] = core.mse_sum(%y, %x)\n" + kTail;
+  const std::string task =
+      kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n#1 %l: f32[] = core.mse_sum(%y, %x)\n" + kTail;
   expect_broken(task + "loss %y weight 0x1p+0 per one ignore 0\n", "G12", "%y");
   expect_broken(task + "loss %x weight 0x1p+0 per one ignore 0\n", "G12", "%x");
   expect_broken(task + "loss %l weight 0x1p+0 per elements ignore 0\n", "G12", "names none");

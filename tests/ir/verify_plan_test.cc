@@ -1,7 +1,7 @@
 // Each rule of plans, broken on purpose.
-#include <functional>
-
 #include <gtest/gtest.h>
+
+#include <functional>
 
 #include "ir/op.h"
 #include "ir/text.h"
@@ -152,7 +152,8 @@ TEST(VerifyPlan, P10_PredictionIsMissing) {
   expect_broken("P10", "1 predictions for 2", [](Plan& plan) { plan.predictions.pop_back(); });
 }
 TEST(VerifyPlan, P10_PredictionBeyondMemory) {
-  expect_broken("P10", "node0/cpu1", [](Plan& plan) { plan.predictions[1].peak_bytes = plan.devices[1].memory_bytes + 1; });
+  expect_broken("P10", "node0/cpu1",
+                [](Plan& plan) { plan.predictions[1].peak_bytes = plan.devices[1].memory_bytes + 1; });
 }
 
 TEST(VerifyPlan, P11_BelowTheBound) {
@@ -180,9 +181,8 @@ TEST(VerifyPlan, P13_NameOfTwoWords) {
 }
 TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {
   expect_broken("S1", "", [](Plan& plan) {
-    std::erase_if(plan.schedule.rows[0], [](const Action& action) {
-      return action.kind == ActionKind::kBackward && action.micro_batch == 0;
-    });
+    std::erase_if(plan.schedule.rows[0],
+                  [](const Action& action) { return action.kind == ActionKind::kBackward && action.micro_batch == 0; });
   });
 }
 

@@ -20,8 +20,9 @@ using ir::Shape;
 // --- spelling
 
 TEST(LossSpec, SpellingRoundTrips) {
-  for (const std::string text : {"cross_entropy", "mse(output=y)", "in_graph(output=loss,weight=0.5)",
-                                 "cross_entropy(output=a+b,labels=l,axis=1,ignore_index=-1,weight=0.25,reduction=samples)+mse(reduction=sum)"}) {
+  for (const std::string text :
+       {"cross_entropy", "mse(output=y)", "in_graph(output=loss,weight=0.5)",
+        "cross_entropy(output=a+b,labels=l,axis=1,ignore_index=-1,weight=0.25,reduction=samples)+mse(reduction=sum)"}) {
     const auto terms = parse_losses(text);
     ASSERT_TRUE(terms.ok()) << terms.diagnostic().str();
     EXPECT_EQ(str(*terms), text);
@@ -30,8 +31,8 @@ TEST(LossSpec, SpellingRoundTrips) {
 
 TEST(LossSpec, ErrorsNameWhatIsAllowed) {
   const std::pair<std::string, std::string> faults[] = {
-      {"", "cross_entropy, mse, in_graph"}, {"hinge", "`hinge` is no loss"},       {"mse(output)", "`output`"},
-      {"mse(weight=x)", "`weight`"},        {"mse(weight=inf)", "weight"},         {"mse(class=1)", "`class`"},
+      {"", "cross_entropy, mse, in_graph"}, {"hinge", "`hinge` is no loss"},         {"mse(output)", "`output`"},
+      {"mse(weight=x)", "`weight`"},        {"mse(weight=inf)", "weight"},           {"mse(class=1)", "`class`"},
       {"mse(reduction=max)", "mean"},       {"mse(output=y", "closing parenthesis"}, {"mse+", "`` is no loss"}};
   for (const auto& [text, named] : faults) {
     const auto terms = parse_losses(text);
@@ -219,7 +220,8 @@ TEST(OpenLoss, RefusesByName) {
   PassContext context;
   const auto outcome = OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context);
   ASSERT_FALSE(outcome.ok());
-  EXPECT_NE(outcome.diagnostic().message.find("%max, made by core.amax"), std::string::npos) << outcome.diagnostic().str();
+  EXPECT_NE(outcome.diagnostic().message.find("%max, made by core.amax"), std::string::npos)
+      << outcome.diagnostic().str();
 }
 
 // The count of other labels, or of all but another label, is not the mean.

@@ -45,7 +45,8 @@ TEST(MarkConstants, ConstantIsWhatNoInputReaches) {
 
 TEST(MarkConstants, TasksThatKeepStatisticsAreNotConstant) {
   Graph graph;
-  const ir::ValueType table{ir::DType::kF32, ir::Shape{2, 3, 4, 4}, {}, {}}, vector{ir::DType::kF32, ir::Shape{3}, {}, {}};
+  const ir::ValueType table{ir::DType::kF32, ir::Shape{2, 3, 4, 4}, {}, {}},
+      vector{ir::DType::kF32, ir::Shape{3}, {}, {}};
   std::vector<ValueId> operands = {graph.add_value(ValueKind::kParameter, "x", table)};
   for (const char* name : {"scale", "bias"}) operands.push_back(graph.add_value(ValueKind::kParameter, name, vector));
   for (const char* name : {"mean", "variance"}) operands.push_back(graph.add_value(ValueKind::kBuffer, name, vector));
@@ -139,14 +140,18 @@ parameter %p: f32[4]
 #3 %d: f32[4] = core.abs(%c)
 inputs [%x]
 outputs [%z, %d]
-)", "t.rir").value();
+)",
+                                "t.rir")
+                    .value();
   const ir::Atoms atoms = form_atoms(graph, constant_tasks(graph));
   EXPECT_EQ(ir::close_over_constants(graph, atoms, {TaskId(1)}), (std::vector{TaskId(1)}));
   EXPECT_EQ(ir::close_over_constants(graph, atoms, {TaskId(2)}), (std::vector{TaskId(0), TaskId(2), TaskId(3)}));
 }
 
 TEST(FormAtoms, AModelOfConstantsIsAnError) {
-  Graph graph = ir::parse_graph("rannc.graph 1\nparameter %p: f32[4]\n#0 %c: f32[4] = core.neg(%p)\noutputs [%c]\n", "t.rir").value();
+  Graph graph =
+      ir::parse_graph("rannc.graph 1\nparameter %p: f32[4]\n#0 %c: f32[4] = core.neg(%p)\noutputs [%c]\n", "t.rir")
+          .value();
   PassContext context;
   const auto outcome = FormAtoms().run(graph, context);
   ASSERT_FALSE(outcome.ok());

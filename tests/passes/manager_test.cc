@@ -72,10 +72,11 @@ TEST(Manager, ShowsWhatIsAskedFor) {
     Graph graph = testing::random_graph({.seed = 1});
     PassContext context;
     std::vector<std::string> names;
-    manager_of({{"one", nothing}, {"two", rename}}).run(graph, context, options, [&](std::string_view pass, const std::string& text) {
-      names.emplace_back(pass);
-      EXPECT_EQ(text, ir::print(graph));
-    });
+    manager_of({{"one", nothing}, {"two", rename}})
+        .run(graph, context, options, [&](std::string_view pass, const std::string& text) {
+          names.emplace_back(pass);
+          EXPECT_EQ(text, ir::print(graph));
+        });
     return names;
   };
   EXPECT_THAT(shown({}), ElementsAre());
@@ -159,7 +160,8 @@ TEST(Pipeline, ListsAreSplitOutsideBraces) {
   const auto manager = make_passes("infer-shapes,attach-loss{mse(output=y,weight=2)},form-atoms");
   ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();
   EXPECT_THAT(manager->names(), ElementsAre("infer-shapes", "attach-loss", "form-atoms"));
-  for (const char* wrong : {"", "no-such", "form-atoms{", "form-atoms{x}", "set-precision", "set-precision{i64}", "form-atoms,"}) {
+  for (const char* wrong :
+       {"", "no-such", "form-atoms{", "form-atoms{x}", "set-precision", "set-precision{i64}", "form-atoms,"}) {
     EXPECT_FALSE(make_passes(wrong).ok()) << wrong;
   }
 }

@@ -88,21 +88,32 @@ class Builder {
     return graph_.outputs(id);
   }
 
-  Location location() { return below(2) == 0 ? Location{} : Location{"random.onnx", 0, 0, "/n" + std::to_string(below(1000))}; }
+  Location location() {
+    return below(2) == 0 ? Location{} : Location{"random.onnx", 0, 0, "/n" + std::to_string(below(1000))};
+  }
 
   void constant_task() {
     switch (below(4)) {
-      case 0: vectors_.push_back(task("neg", {pick(vectors_)})); break;
-      case 1: vectors_.push_back(task("add", {pick(vectors_), pick(vectors_)})); break;
-      case 2: vectors_.push_back(task("mul", {pick(vectors_), pick(vectors_)})); break;
-      default: weights_.push_back(task("permute", {pick(weights_)}, {{"dims", Shape{1, 0}}})); break;
+      case 0:
+        vectors_.push_back(task("neg", {pick(vectors_)}));
+        break;
+      case 1:
+        vectors_.push_back(task("add", {pick(vectors_), pick(vectors_)}));
+        break;
+      case 2:
+        vectors_.push_back(task("mul", {pick(vectors_), pick(vectors_)}));
+        break;
+      default:
+        weights_.push_back(task("permute", {pick(weights_)}, {{"dims", Shape{1, 0}}}));
+        break;
     }
   }
 
   void split_task() {
     const std::vector<ValueId> operands = {pick(activations_)};
     const std::string names[] = {"", ""};
-    const auto halves = finish(graph_.add_task(core("split"), operands, {{"axis", Dim(1)}, {"sizes", Shape{2, 2}}}, names));
+    const auto halves =
+        finish(graph_.add_task(core("split"), operands, {{"axis", Dim(1)}, {"sizes", Shape{2, 2}}}, names));
     const std::vector<ValueId> parts(halves.begin(), halves.end());
     activations_.push_back(task("concat", {parts[below(2)], parts[below(2)]}, {{"axis", Dim(1)}}));
   }
@@ -110,11 +121,21 @@ class Builder {
   void activation_task() {
     const ValueId x = pick(activations_);
     switch (below(6)) {
-      case 0: activations_.push_back(task("add", {x, pick(activations_)})); break;
-      case 1: activations_.push_back(task("mul", {x, pick(vectors_)})); break;
-      case 2: activations_.push_back(task("relu", {x})); break;
-      case 3: activations_.push_back(task("leaky_relu", {x}, {{"alpha", 0.1 + below(3)}})); break;
-      default: activations_.push_back(task("matmul", {x, pick(weights_)})); break;
+      case 0:
+        activations_.push_back(task("add", {x, pick(activations_)}));
+        break;
+      case 1:
+        activations_.push_back(task("mul", {x, pick(vectors_)}));
+        break;
+      case 2:
+        activations_.push_back(task("relu", {x}));
+        break;
+      case 3:
+        activations_.push_back(task("leaky_relu", {x}, {{"alpha", 0.1 + below(3)}}));
+        break;
+      default:
+        activations_.push_back(task("matmul", {x, pick(weights_)}));
+        break;
     }
   }
 

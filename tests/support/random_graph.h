@@ -17,8 +17,8 @@ struct RandomGraph {
   uint32_t outputs = 2;          ///< beside the last activation; a constant one may be among them
 };
 
-/// Tasks on activations [batch, 4], weights [4, 4] and vectors [4]; types are inferred, some tasks are dead, some values
-/// are read many times, and names are odd. No losses.
+/// Tasks on activations [batch, 4], weights [4, 4] and vectors [4]; types are inferred, some tasks are dead, some
+/// values are read many times, and names are odd. No losses.
 ir::Graph random_graph(const RandomGraph& options);
 
 }  // namespace rannc::testing

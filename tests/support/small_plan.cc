@@ -18,7 +18,8 @@ Atoms atoms_of(const Graph& graph) {
     for (const ValueId input : graph.inputs(task)) {
       if (!input.valid()) continue;
       const Graph::Value& value = graph.value(input);
-      constant = constant && (value.producer.valid() ? atoms.constant[value.producer.index()] : value.kind != ValueKind::kInput);
+      constant = constant &&
+                 (value.producer.valid() ? atoms.constant[value.producer.index()] : value.kind != ValueKind::kInput);
     }
     atoms.constant[task.index()] = constant;
     if (constant) continue;

@@ -10,17 +10,17 @@ namespace rannc::testing {
 /// How to cut a graph.
 struct PlanShape {
   uint32_t stages = 2;
-  uint32_t replicas = 1;        ///< devices per stage
+  uint32_t replicas = 1;  ///< devices per stage
   uint32_t mini_batch = 7;
   uint32_t micro_batches = 3;
-  bool recompute = false;       ///< in every second stage
+  bool recompute = false;  ///< in every second stage
 };
 
 /// Atoms of a graph, by definition.
 ir::Atoms atoms_of(const ir::Graph& graph);
 
-/// Cuts the atoms into stages of about equal numbers, two blocks each, on devices of their own, with a GPipe schedule. A
-/// graph of fewer atoms gets fewer stages.
+/// Cuts the atoms into stages of about equal numbers, two blocks each, on devices of their own, with a GPipe schedule.
+/// A graph of fewer atoms gets fewer stages.
 ir::Plan small_plan(ir::Graph graph, const PlanShape& shape = {});
 
 }  // namespace rannc::testing
