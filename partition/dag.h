@@ -15,9 +15,7 @@ struct Csr {
   std::vector<uint32_t> offsets;  ///< size rows + 1
   std::vector<uint32_t> items;
   uint32_t rows() const { return offsets.empty() ? 0 : static_cast<uint32_t>(offsets.size() - 1); }
-  std::span<const uint32_t> row(uint32_t i) const {
-    return {items.data() + offsets[i], items.data() + offsets[i + 1]};
-  }
+  std::span<const uint32_t> row(uint32_t i) const { return {items.data() + offsets[i], items.data() + offsets[i + 1]}; }
 };
 
 /// Tasks (atoms, layers or nodes of a published profile) and the values that pass between them.
@@ -25,17 +23,17 @@ struct Csr {
 /// A value has one producer and any number of readers, and is priced once per receiving device, never once per reader.
 /// Times are in the unit of the source (ns for our own graphs, ms for published profiles) and finite and >= 0.
 struct Dag {
-  std::vector<double> forward;             ///< per task: time of the forward pass of one micro-batch
-  std::vector<double> backward;            ///< per task: time of the backward pass; 0 for inference
-  std::vector<uint64_t> resident_bytes;    ///< per task: parameters, gradients, optimizer state
-  std::vector<uint64_t> stashed_bytes;     ///< per task: kept from forward to backward, per micro-batch in flight
-  std::vector<uint32_t> value_producer;    ///< per value
-  std::vector<uint64_t> value_bytes;       ///< per value
-  std::vector<double> value_cost;          ///< per value: time to move it once over the reference link
-  Csr value_readers;                       ///< per value: distinct reading tasks, ascending
-  Csr task_outputs;                        ///< per task: values it produces, ascending
-  Csr task_inputs;                         ///< per task: distinct values it reads, ascending
-  std::vector<std::string> names;          ///< per task, for people; may be empty
+  std::vector<double> forward;           ///< per task: time of the forward pass of one micro-batch
+  std::vector<double> backward;          ///< per task: time of the backward pass; 0 for inference
+  std::vector<uint64_t> resident_bytes;  ///< per task: parameters, gradients, optimizer state
+  std::vector<uint64_t> stashed_bytes;   ///< per task: kept from forward to backward, per micro-batch in flight
+  std::vector<uint32_t> value_producer;  ///< per value
+  std::vector<uint64_t> value_bytes;     ///< per value
+  std::vector<double> value_cost;        ///< per value: time to move it once over the reference link
+  Csr value_readers;                     ///< per value: distinct reading tasks, ascending
+  Csr task_outputs;                      ///< per task: values it produces, ascending
+  Csr task_inputs;                       ///< per task: distinct values it reads, ascending
+  std::vector<std::string> names;        ///< per task, for people; may be empty
 
   uint32_t tasks() const { return static_cast<uint32_t>(forward.size()); }
   uint32_t values() const { return static_cast<uint32_t>(value_producer.size()); }

@@ -9,7 +9,8 @@
 
 namespace rannc::partition {
 
-/// A partition of the tasks into blocks 0 … count-1. Block ids are ranks: every edge u -> v has block_of[u] <= block_of[v].
+/// A partition of the tasks into blocks 0 … count-1. Block ids are ranks: every edge u -> v has block_of[u] <=
+/// block_of[v].
 struct BlockPartition {
   uint32_t count = 0;
   std::vector<uint32_t> block_of;  ///< per task
@@ -18,11 +19,11 @@ struct BlockPartition {
 
 /// What one block computes, receives, sends and keeps.
 struct BlockLoad {
-  double work = 0;              ///< forward + backward time of its tasks
-  double in = 0;                ///< cost of the distinct values it reads from other blocks
-  double out = 0;               ///< cost of the distinct values it produces that any other block reads, once each
+  double work = 0;  ///< forward + backward time of its tasks
+  double in = 0;    ///< cost of the distinct values it reads from other blocks
+  double out = 0;   ///< cost of the distinct values it produces that any other block reads, once each
   uint64_t resident_bytes = 0;
-  uint64_t stashed_bytes = 0;   ///< per micro-batch in flight
+  uint64_t stashed_bytes = 0;  ///< per micro-batch in flight
   uint32_t tasks = 0;
   double load() const { return work + in + out; }
 };

@@ -31,24 +31,24 @@ class BlockRecorder {
 };
 
 struct BlockOptions {
-  uint32_t blocks = 1;  ///< k, the exact number wanted
+  uint32_t blocks = 1;                                                 ///< k, the exact number wanted
   uint64_t memory_limit_bytes = std::numeric_limits<uint64_t>::max();  ///< of one device; may be met, not exceeded
-  uint32_t in_flight = 1;    ///< micro-batches whose stash is held at once
-  double imbalance = 0.03;   ///< largest work may be (1 + imbalance) * total / k, or that plus the heaviest task;
-                             ///< `rannc` has no such rule and ignores it
+  uint32_t in_flight = 1;                                              ///< micro-batches whose stash is held at once
+  double imbalance = 0.03;  ///< largest work may be (1 + imbalance) * total / k, or that plus the heaviest task;
+                            ///< `rannc` has no such rule and ignores it
   uint64_t seed = 1;
   BlockTies ties = BlockTies::kById;
-  uint32_t threads = 1;      ///< used by `multilevel` for its first candidates; the result does not depend on it
-  bool refine = true;        ///< off: no uncoarsening or refinement (an ablation)
+  uint32_t threads = 1;  ///< used by `multilevel` for its first candidates; the result does not depend on it
+  bool refine = true;    ///< off: no uncoarsening or refinement (an ablation)
   BlockRecorder* recorder = nullptr;  ///< not owned
 };
 
 /// A partition into exactly k blocks, or why there is none.
 struct BlockOutcome {
   std::optional<BlockPartition> partition;
-  std::string reason;           ///< names the cause where there is no partition
-  bool proven = false;          ///< no partition exists, as opposed to none was found
-  uint32_t least_blocks = 0;    ///< a lower bound on the blocks that the memory limit asks for
+  std::string reason;         ///< names the cause where there is no partition
+  bool proven = false;        ///< no partition exists, as opposed to none was found
+  uint32_t least_blocks = 0;  ///< a lower bound on the blocks that the memory limit asks for
 };
 
 /// Cuts a graph into blocks. Stateless, deterministic: same graph, options and seed give the same bytes.

@@ -49,6 +49,90 @@ class Reach {
   uint32_t place_ = 0;
 };
 
+/// The programme of `cut_order`: best[s][end] = least cost of s blocks that end at `end`, over the places from which
+/// the rest can still fit.
+class IntervalSearch {
+ public:
+  IntervalSearch(const LevelGraph& graph, std::span<const uint32_t> order, const IntervalLimits& limits)
+      : order_(order),
+        limits_(limits),
+        sums_(prefixes(graph, order)),
+        live_(live_costs(graph, order)),
+        range_(limits.blocks + 1),
+        came_from_(limits.blocks + 1) {}
+
+  std::optional<std::vector<uint32_t>> run() {
+    set_ranges();
+    std::vector<double> best{0};
+    for (uint32_t s = 1; s <= limits_.blocks; ++s) {
+      if (range_[s].first > range_[s].last || !extend(s, best)) return std::nullopt;
+    }
+    return blocks();
+  }
+
+ private:
+  /// Places that s blocks can end at: what they hold and what is left must fit on so many blocks.
+  void set_ranges() {
+    const uint32_t n = static_cast<uint32_t>(order_.size()), k = limits_.blocks;
+    const double slack = limits_.work * 1e-12 * k;
+    for (uint32_t s = 1; s < k; ++s) {
+      const double least = sums_.work[n] - limits_.work * (k - s) - slack, most = limits_.work * s + slack;
+      auto lower = std::lower_bound(sums_.work.begin(), sums_.work.end(), least);
+      auto upper = std::upper_bound(sums_.work.begin(), sums_.work.end(), most);
+      range_[s].first = std::max<uint32_t>(s, static_cast<uint32_t>(lower - sums_.work.begin()));
+      range_[s].last = std::min<uint32_t>(n - (k - s), static_cast<uint32_t>(upper - sums_.work.begin()) - 1);
+    }
+    range_[0] = {0, 0};
+    range_[k] = {n, n};
+  }
+
+  /// One more block; `best` goes from stage s - 1 to stage s. False where no place can be reached.
+  bool extend(uint32_t s, std::vector<double>& best) {
+    const Range from = range_[s - 1], to = range_[s];
+    std::vector<double> next(to.last - to.first + 1, kInfinity);
+    came_from_[s].assign(next.size(), UINT32_MAX);
+    std::vector<uint32_t> queue;  // places of `from` with ascending cost from `head` on
+    size_t head = 0;
+    uint32_t entering = from.first;
+    Reach reach(sums_, limits_);
+    auto price = [&](uint32_t place) { return best[place - from.first] + (place == 0 ? 0 : live_[place]); };
+    bool any = false;
+    for (uint32_t end = to.first; end <= to.last; ++end) {
+      for (; entering <= from.last && entering < end; ++entering) {
+        if (best[entering - from.first] == kInfinity) continue;
+        while (queue.size() > head && price(queue.back()) > price(entering)) queue.pop_back();
+        queue.push_back(entering);
+      }
+      const uint32_t first = reach.first_for(end);
+      while (head < queue.size() && queue[head] < first) ++head;
+      if (head == queue.size()) continue;
+      next[end - to.first] = price(queue[head]);
+      came_from_[s][end - to.first] = queue[head];
+      any = true;
+    }
+    best.swap(next);
+    return any;
+  }
+
+  std::vector<uint32_t> blocks() const {
+    std::vector<uint32_t> block_of(order_.size());
+    uint32_t end = static_cast<uint32_t>(order_.size());
+    for (uint32_t s = limits_.blocks; s > 0; --s) {
+      const uint32_t begin = came_from_[s][end - range_[s].first];
+      for (uint32_t i = begin; i < end; ++i) block_of[order_[i]] = s - 1;
+      end = begin;
+    }
+    return block_of;
+  }
+
+  std::span<const uint32_t> order_;
+  const IntervalLimits& limits_;
+  Prefixes sums_;
+  std::vector<double> live_;
+  std::vector<Range> range_;
+  std::vector<std::vector<uint32_t>> came_from_;
+};
+
 }  // namespace
 
 double work_limit(const LevelGraph& graph, uint32_t blocks, double imbalance) {
@@ -74,62 +158,8 @@ std::vector<double> live_costs(const LevelGraph& graph, std::span<const uint32_t
 
 std::optional<std::vector<uint32_t>> cut_order(const LevelGraph& graph, std::span<const uint32_t> order,
                                                const IntervalLimits& limits) {
-  const uint32_t n = static_cast<uint32_t>(order.size()), k = limits.blocks;
-  if (k == 0 || k > n) return std::nullopt;
-  const Prefixes sums = prefixes(graph, order);
-  const std::vector<double> live = live_costs(graph, order);
-  const double slack = limits.work * 1e-12;
-
-  std::vector<Range> range(k + 1);
-  for (uint32_t s = 0; s <= k; ++s) {
-    const double least = sums.work[n] - limits.work * (k - s) - slack * k, most = limits.work * s + slack * k;
-    auto lower = std::lower_bound(sums.work.begin(), sums.work.end(), least);
-    auto upper = std::upper_bound(sums.work.begin(), sums.work.end(), most);
-    range[s].first = std::max<uint32_t>(s, static_cast<uint32_t>(lower - sums.work.begin()));
-    range[s].last = std::min<uint32_t>(n - (k - s), static_cast<uint32_t>(upper - sums.work.begin()) - 1);
-  }
-  range[0] = {0, 0};
-  range[k] = {n, n};
-
-  std::vector<std::vector<uint32_t>> came_from(k + 1);
-  std::vector<double> best{0}, next;
-  std::vector<uint32_t> queue;  // places of the previous range with ascending cost; `head` is its front
-  for (uint32_t s = 1; s <= k; ++s) {
-    if (range[s].first > range[s].last) return std::nullopt;
-    const uint32_t width = range[s].last - range[s].first + 1;
-    next.assign(width, kInfinity);
-    came_from[s].assign(width, UINT32_MAX);
-    queue.clear();
-    size_t head = 0;
-    uint32_t entering = range[s - 1].first;
-    Reach reach(sums, limits);
-    auto price = [&](uint32_t place) { return best[place - range[s - 1].first] + (place == 0 ? 0 : live[place]); };
-    bool any = false;
-    for (uint32_t end = range[s].first; end <= range[s].last; ++end) {
-      for (; entering <= range[s - 1].last && entering < end; ++entering) {
-        if (best[entering - range[s - 1].first] == kInfinity) continue;
-        while (queue.size() > head && price(queue.back()) > price(entering)) queue.pop_back();
-        queue.push_back(entering);
-      }
-      const uint32_t first = reach.first_for(end);
-      while (head < queue.size() && queue[head] < first) ++head;
-      if (head == queue.size()) continue;
-      next[end - range[s].first] = price(queue[head]);
-      came_from[s][end - range[s].first] = queue[head];
-      any = true;
-    }
-    if (!any) return std::nullopt;
-    best.swap(next);
-  }
-  if (best[0] == kInfinity) return std::nullopt;
-  std::vector<uint32_t> block_of(n);
-  uint32_t end = n;
-  for (uint32_t s = k; s > 0; --s) {
-    const uint32_t begin = came_from[s][end - range[s].first];
-    for (uint32_t i = begin; i < end; ++i) block_of[order[i]] = s - 1;
-    end = begin;
-  }
-  return block_of;
+  if (limits.blocks == 0 || limits.blocks > order.size()) return std::nullopt;
+  return IntervalSearch(graph, order, limits).run();
 }
 
 }  // namespace rannc::partition

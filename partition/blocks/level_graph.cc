@@ -21,7 +21,9 @@ class NetBuilder {
 
   void open(uint32_t producer) { graph_.pins.items.push_back(producer); }
   void add(uint32_t reader) { graph_.pins.items.push_back(reader); }
-  void sort_readers() { std::sort(graph_.pins.items.begin() + graph_.pins.offsets.back() + 1, graph_.pins.items.end()); }
+  void sort_readers() {
+    std::sort(graph_.pins.items.begin() + graph_.pins.offsets.back() + 1, graph_.pins.items.end());
+  }
   void close(double cost) {
     const uint32_t begin = graph_.pins.offsets.back();
     if (graph_.pins.items.size() - begin < 2) {

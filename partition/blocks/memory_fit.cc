@@ -74,7 +74,10 @@ MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_l
   MemoryFit fit;
   uint64_t total = 0;
   for (uint64_t bytes : graph.memory) total += bytes;
-  fit.least_blocks = memory_limit == 0 ? 1 : static_cast<uint32_t>(std::min<uint64_t>(total / memory_limit + (total % memory_limit != 0), UINT32_MAX));
+  fit.least_blocks =
+      memory_limit == 0
+          ? 1
+          : static_cast<uint32_t>(std::min<uint64_t>(total / memory_limit + (total % memory_limit != 0), UINT32_MAX));
   fit.least_blocks = std::max(fit.least_blocks, 1u);
   if (fit.least_blocks > blocks) {
     fit.exhaustive = true;

@@ -15,10 +15,10 @@ struct MemoryFit {
   bool exhaustive = false;    ///< every order was considered, so that no answer means there is none
 };
 
-/// Two steps. Fixed orders cut by `cut_order`, first within `imbalance`, then within memory alone. Then the exact search:
-/// over down-sets, the least (blocks, bytes of the last block) in lexicographic order, which is exact because a state
-/// with fewer blocks, or the same and a smaller last one, can do whatever the other can. It ends without an answer at
-/// `max_down_sets`. Every node fits alone.
+/// Two steps. Fixed orders cut by `cut_order`, first within `imbalance`, then within memory alone. Then the exact
+/// search: over down-sets, the least (blocks, bytes of the last block) in lexicographic order, which is exact because a
+/// state with fewer blocks, or the same and a smaller last one, can do whatever the other can. It ends without an
+/// answer at `max_down_sets`. Every node fits alone.
 MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_limit, double imbalance,
                      size_t max_down_sets);
 

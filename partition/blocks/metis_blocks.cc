@@ -64,9 +64,9 @@ std::vector<uint32_t> metis_partition(const LevelGraph& graph, const BlockOption
   settings[METIS_OPTION_UFACTOR] = std::max<idx_t>(1, static_cast<idx_t>(std::min(options.imbalance, 1.0) * 1000));
   std::vector<idx_t> part(graph.nodes(), 0);
   if (parts > 1 && input.neighbours.size() > 0) {
-    const int status = METIS_PartGraphKway(&n, &constraints, input.offsets.data(), input.neighbours.data(),
-                                           input.node_weights.data(), nullptr, input.edge_weights.data(), &parts,
-                                           nullptr, nullptr, settings, &cut, part.data());
+    const int status =
+        METIS_PartGraphKway(&n, &constraints, input.offsets.data(), input.neighbours.data(), input.node_weights.data(),
+                            nullptr, input.edge_weights.data(), &parts, nullptr, nullptr, settings, &cut, part.data());
     if (status != METIS_OK) return {};
   }
   std::vector<double> sum(options.blocks, 0), count(options.blocks, 0);
@@ -115,8 +115,7 @@ void lift(const LevelGraph& graph, std::vector<uint32_t>& block_of) {
 
 }  // namespace
 
-BlockPartition MetisBlocks::search(const Dag& dag, std::span<const uint32_t> tasks,
-                                   const BlockOptions& options) const {
+BlockPartition MetisBlocks::search(const Dag& dag, std::span<const uint32_t> tasks, const BlockOptions& options) const {
   const LevelGraph graph = level_zero(dag, tasks, options.in_flight);
   const double work = work_limit(graph, options.blocks, options.imbalance);
   const IntervalLimits limits{options.blocks, work, options.memory_limit_bytes};

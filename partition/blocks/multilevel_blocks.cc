@@ -26,7 +26,7 @@ namespace {
 constexpr uint32_t kNodesPerBlock = 50;
 constexpr uint32_t kLeastNodes = 3'000;
 constexpr uint32_t kManyNodes = 300'000;    // levels beyond it get the cheaper steps only
-constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
+constexpr double kGrowth = 4;               // a cluster of one level holds at most so much mean work
 constexpr size_t kPinsForCycles = 600'000;  // pins worked on in all cycles after the first together
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
@@ -126,7 +126,8 @@ class Search {
     const double work = limit(graph);
     std::vector<uint32_t> block_of;
     if (index < std::size(kAllOrders)) {
-      auto cut = cut_order(graph, order_nodes(graph, kAllOrders[index]), {options_.blocks, work, options_.memory_limit_bytes});
+      auto cut =
+          cut_order(graph, order_nodes(graph, kAllOrders[index]), {options_.blocks, work, options_.memory_limit_bytes});
       if (cut) block_of = *std::move(cut);
     } else {
       block_of = bisect_recursively(graph, options_.blocks, work, options_.memory_limit_bytes);

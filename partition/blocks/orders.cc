@@ -120,11 +120,16 @@ std::vector<uint32_t> longest_path_levels(const LevelGraph& graph) {
 
 std::vector<uint32_t> order_nodes(const LevelGraph& graph, OrderKind kind) {
   switch (kind) {
-    case OrderKind::kDepthFirst: return depth_first(graph);
-    case OrderKind::kDepthFirstBack: return depth_first_back(graph);
-    case OrderKind::kBreadthFirst: return breadth_first(graph);
-    case OrderKind::kLeastLive: return least_live(graph);
-    case OrderKind::kGiven: break;
+    case OrderKind::kDepthFirst:
+      return depth_first(graph);
+    case OrderKind::kDepthFirstBack:
+      return depth_first_back(graph);
+    case OrderKind::kBreadthFirst:
+      return breadth_first(graph);
+    case OrderKind::kLeastLive:
+      return least_live(graph);
+    case OrderKind::kGiven:
+      break;
   }
   std::vector<uint32_t> order(graph.nodes());
   std::iota(order.begin(), order.end(), 0);

@@ -9,11 +9,11 @@
 namespace rannc::partition {
 
 enum class OrderKind {
-  kGiven,         ///< the ids themselves
-  kDepthFirst,    ///< last ready, first out; siblings by ascending id
+  kGiven,           ///< the ids themselves
+  kDepthFirst,      ///< last ready, first out; siblings by ascending id
   kDepthFirstBack,  ///< the same from the outputs, reversed
-  kBreadthFirst,  ///< by longest-path level, ties by id
-  kLeastLive,     ///< among the ready, the one that raises the cost of live values least; O(n log n)
+  kBreadthFirst,    ///< by longest-path level, ties by id
+  kLeastLive,       ///< among the ready, the one that raises the cost of live values least; O(n log n)
 };
 inline constexpr OrderKind kAllOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirst, OrderKind::kDepthFirstBack,
                                            OrderKind::kBreadthFirst, OrderKind::kLeastLive};

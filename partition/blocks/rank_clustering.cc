@@ -10,7 +10,13 @@ class Clustering {
  public:
   Clustering(const LevelGraph& graph, std::span<const uint32_t> order, std::span<const uint32_t> block_of,
              const ClusterLimits& limits)
-      : graph_(graph), limits_(limits), block_of_(block_of), order_(order), rank_(graph.nodes()), work_(graph.nodes()), memory_(graph.nodes()),
+      : graph_(graph),
+        limits_(limits),
+        block_of_(block_of),
+        order_(order),
+        rank_(graph.nodes()),
+        work_(graph.nodes()),
+        memory_(graph.nodes()),
         size_(graph.nodes(), 1) {
     for (uint32_t i = 0; i < order.size(); ++i) {
       rank_[order[i]] = i;

@@ -88,7 +88,8 @@ void move_nodes(const Hierarchy& hierarchy, size_t level, BlockState& state, uin
     const RankWindow window = state.window(node);
     if (window.low == window.high) continue;
     double down = 0, up = 0;
-    const bool can_down = !graph.inputs.row(node).empty() && improves(graph, state, node, window.low, memory_limit, down);
+    const bool can_down =
+        !graph.inputs.row(node).empty() && improves(graph, state, node, window.low, memory_limit, down);
     const bool can_up = !graph.outputs.row(node).empty() && improves(graph, state, node, window.high, memory_limit, up);
     if (!can_down && !can_up) continue;
     state.move(node, can_down && (!can_up || down >= up) ? window.low : window.high);
@@ -188,13 +189,13 @@ uint32_t compact(const Hierarchy& hierarchy, std::vector<uint32_t>& block_of, ui
       report.report(BlockStep::kCompact, hierarchy, 0, std::move(now));
     }
   }
-  for (uint32_t b = 0; b < blocks; ++b) into[b] = into[into[b]];  // the left member has the lower id: one pass is enough
+  for (uint32_t b = 0; b < blocks; ++b)
+    into[b] = into[into[b]];  // the left member has the lower id: one pass is enough
   for (uint32_t& b : block_of) b = into[b];
   return compress_ranks(block_of, blocks);
 }
 
-BlockPartition RanncBlocks::search(const Dag& dag, std::span<const uint32_t> order,
-                                   const BlockOptions& options) const {
+BlockPartition RanncBlocks::search(const Dag& dag, std::span<const uint32_t> order, const BlockOptions& options) const {
   const StepReporter report(options.recorder, order);
   Hierarchy hierarchy =
       coarsen(level_zero(dag, order, options.in_flight), options.blocks, options.memory_limit_bytes, report);

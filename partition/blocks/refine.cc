@@ -20,15 +20,17 @@ struct Move {
 };
 
 struct WorseMove {
-  bool operator()(const Move& a, const Move& b) const {
-    return a.gain != b.gain ? a.gain < b.gain : a.node > b.node;
-  }
+  bool operator()(const Move& a, const Move& b) const { return a.gain != b.gain ? a.gain < b.gain : a.node > b.node; }
 };
 
 class Pass {
  public:
   Pass(const LevelGraph& graph, BlockState& state, const RefineLimits& limits, const std::function<void()>& moved)
-      : graph_(graph), state_(state), limits_(limits), moved_(moved), stamp_(graph.nodes(), 0),
+      : graph_(graph),
+        state_(state),
+        limits_(limits),
+        moved_(moved),
+        stamp_(graph.nodes(), 0),
         locked_(graph.nodes(), false) {}
 
   double run() {

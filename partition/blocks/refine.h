@@ -12,13 +12,14 @@ struct RefineLimits {
   double work = 0;               ///< largest work of a block that a move may make
   uint64_t memory = UINT64_MAX;  ///< largest memory of a block that a move may make
   uint32_t passes = 2;
-  double last_work = -1;         ///< of the last block where that differs; negative: as the others
+  double last_work = -1;  ///< of the last block where that differs; negative: as the others
 };
 
-/// Fiduccia-Mattheyses passes: the best legal move by value gain, each node once a pass, rolled back to the best prefix.
-/// Legal: inside the node's rank window, within the limits, the source keeps a node. Every prefix has an acyclic
-/// quotient because every single move has. `moved` (may be empty) runs after each move and each move back. Returns the
-/// fall of the crossing cost, >= 0. O(pins log nodes) a pass.
-double refine(const LevelGraph& graph, BlockState& state, const RefineLimits& limits, const std::function<void()>& moved);
+/// Fiduccia-Mattheyses passes: the best legal move by value gain, each node once a pass, rolled back to the best
+/// prefix. Legal: inside the node's rank window, within the limits, the source keeps a node. Every prefix has an
+/// acyclic quotient because every single move has. `moved` (may be empty) runs after each move and each move back.
+/// Returns the fall of the crossing cost, >= 0. O(pins log nodes) a pass.
+double refine(const LevelGraph& graph, BlockState& state, const RefineLimits& limits,
+              const std::function<void()>& moved);
 
 }  // namespace rannc::partition

@@ -96,7 +96,8 @@ class Reader {
       --costs;
     }
     node.name = trim(parts[0]);
-    for (size_t i = 1; i < costs; ++i) node.description += (i > 1 ? std::string(kSeparator) : "") + std::string(parts[i]);
+    for (size_t i = 1; i < costs; ++i)
+      node.description += (i > 1 ? std::string(kSeparator) : "") + std::string(parts[i]);
     RANNC_ASSIGN(node.forward_ms, read_number(parts[costs], "forward_compute_time"));
     RANNC_ASSIGN(node.backward_ms, read_number(parts[costs], "backward_compute_time"));
     RANNC_ASSIGN(node.parameter_bytes, read_number(parts[costs], "parameter_size"));
@@ -130,7 +131,8 @@ class Reader {
     uint32_t ids[2];
     for (int i = 0; i < 2; ++i) {
       const auto found = ids_.find(std::string(trim(ends[i])));
-      if (found == ids_.end()) return error(where_, fmt::format("the edge names '{}', which is no node", trim(ends[i])));
+      if (found == ids_.end())
+        return error(where_, fmt::format("the edge names '{}', which is no node", trim(ends[i])));
       ids[i] = static_cast<uint32_t>(found->second);
     }
     profile_.edges.emplace_back(ids[0], ids[1]);
@@ -144,7 +146,9 @@ class Reader {
 };
 
 /// Bytes as an integer; what no integer holds stays for `validate` to refuse through the cost.
-uint64_t whole_bytes(double bytes) { return bytes > 0 && bytes < 1e18 ? static_cast<uint64_t>(std::llround(bytes)) : 0; }
+uint64_t whole_bytes(double bytes) {
+  return bytes > 0 && bytes < 1e18 ? static_cast<uint64_t>(std::llround(bytes)) : 0;
+}
 
 }  // namespace
 
@@ -164,9 +168,10 @@ std::string write_pipedream(const PipedreamProfile& profile) {
     std::string sizes;
     for (double bytes : node.activation_bytes) sizes += (sizes.empty() ? "" : "; ") + fmt::format("{}", bytes);
     if (node.activation_bytes.size() != 1) sizes = "[" + sizes + "]";
-    out += fmt::format("{} -- {} -- forward_compute_time={}, backward_compute_time={}, activation_size={}, "
-                       "parameter_size={}",
-                       node.name, node.description, node.forward_ms, node.backward_ms, sizes, node.parameter_bytes);
+    out += fmt::format(
+        "{} -- {} -- forward_compute_time={}, backward_compute_time={}, activation_size={}, "
+        "parameter_size={}",
+        node.name, node.description, node.forward_ms, node.backward_ms, sizes, node.parameter_bytes);
     if (node.stage) out += fmt::format(" -- stage_id={}", *node.stage);
     out += '\n';
   }

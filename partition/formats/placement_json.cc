@@ -58,8 +58,8 @@ class Reader {
     const uint32_t index = static_cast<uint32_t>(backward_.size());
     if (!ids_.emplace(who, index).second) return fail(who, "the node is defined twice");
     const auto backward = node.find("isBackwardNode");
-    backward_.push_back(backward != node.end() && (backward->is_boolean() ? backward->get<bool>()
-                                                                          : backward->is_number() && *backward != 0));
+    backward_.push_back(backward != node.end() &&
+                        (backward->is_boolean() ? backward->get<bool>() : backward->is_number() && *backward != 0));
     // A node without a class is a class of its own; a prefix keeps the two kinds of keys apart.
     const auto colour = node.find("colorClass");
     const std::string key = colour == node.end() ? "n" + who : "c" + colour->dump();

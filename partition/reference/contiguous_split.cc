@@ -131,12 +131,13 @@ class Solver {
   bool enumerate() {
     const SplitProblem reduced = result_.device_of ? fuse_inseparable(now_, result_.largest_load * kImprove) : now_;
     DownSetPool pool(reduced);
-    if (!enumerate_down_sets(pool, options_.exact ? std::max<size_t>(options_.max_down_sets, 2'000'000)
-                                                  : options_.max_down_sets)) {
+    if (!enumerate_down_sets(
+            pool, options_.exact ? std::max<size_t>(options_.max_down_sets, 2'000'000) : options_.max_down_sets)) {
       return false;
     }
-    const double bound = result_.device_of ? result_.largest_load * kImprove
-                                           : 1 + now_.total_work() + 2 * std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0);
+    const double bound = result_.device_of
+                             ? result_.largest_load * kImprove
+                             : 1 + now_.total_work() + 2 * std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0);
     keep(pool, best_chain(pool, options_.devices, bound));
     if (result_.device_of) raise_bound(result_.largest_load, "exhaustive");
     return true;
@@ -194,9 +195,8 @@ class Solver {
           next.push_back(inside ? pool.add(bits) : pool.add_unit(set, u));
         }
       }
-      std::sort(next.begin(), next.end(), [&](uint32_t a, uint32_t b) {
-        return pool.cut(a) != pool.cut(b) ? pool.cut(a) < pool.cut(b) : a < b;
-      });
+      std::sort(next.begin(), next.end(),
+                [&](uint32_t a, uint32_t b) { return pool.cut(a) != pool.cut(b) ? pool.cut(a) < pool.cut(b) : a < b; });
       next.erase(std::unique(next.begin(), next.end()), next.end());
       if (next.size() > kBeam) next.resize(kBeam);
       beam.swap(next);

@@ -33,7 +33,8 @@ class Closure {
         row[v / 64] |= uint64_t{1} << (v % 64);
       }
       for (uint32_t w = 0; w < words_; ++w) {
-        for (uint64_t rest = row[w]; rest != 0; rest &= rest - 1) work_[u] += problem.work[w * 64 + std::countr_zero(rest)];
+        for (uint64_t rest = row[w]; rest != 0; rest &= rest - 1)
+          work_[u] += problem.work[w * 64 + std::countr_zero(rest)];
       }
     }
   }
@@ -268,7 +269,8 @@ std::vector<double> crossing_prices(const SplitProblem& problem, uint32_t device
     double crossings = 1;
     if (devices > 2) {
       const double room = std::max(0.0, total - inside - outside);
-      crossings = least_middle > 0 ? std::min<double>(devices - 1, 1 + std::floor(room / least_middle + 1e-9)) : devices - 1;
+      crossings =
+          least_middle > 0 ? std::min<double>(devices - 1, 1 + std::floor(room / least_middle + 1e-9)) : devices - 1;
     }
     price.push_back(crossings > 1 ? problem.cost[e] / (2 * crossings) : problem.cost[e]);
   }

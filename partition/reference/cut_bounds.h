@@ -18,7 +18,7 @@ double device_bound(const SplitProblem& problem, double known);
 struct CutClass {
   double least_work = 0;  ///< of the down-sets in the class
   double most_work = 0;
-  double least_cut = 0;   ///< lower bound on the priced cut of the down-sets in the class
+  double least_cut = 0;  ///< lower bound on the priced cut of the down-sets in the class
 };
 
 /// Prices every class of a longest chain by one minimum cut each, and adds the cheapest down-sets it meets, some at
@@ -27,9 +27,9 @@ std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::
                                         DownSetPool* pool);
 
 /// The least T >= `known` for which cuts of the classes could bound `devices` loads <= T, by bisection to 1e-6 of it:
-/// with cuts of price c1 … c(k-1), the first s loads sum up to at least work + 2 (c1 + … + c(s-1)) + cs, and all of them
-/// to total + 2 * sum. `upper` is the load of a known split; it tells which values might cross two cuts, and these are
-/// priced at less than half (see `crossing_prices`), so that no value is counted more often than it is paid.
+/// with cuts of price c1 … c(k-1), the first s loads sum up to at least work + 2 (c1 + … + c(s-1)) + cs, and all of
+/// them to total + 2 * sum. `upper` is the load of a known split; it tells which values might cross two cuts, and these
+/// are priced at less than half (see `crossing_prices`), so that no value is counted more often than it is paid.
 double cut_bound(const SplitProblem& problem, uint32_t devices, double known, double upper,
                  const std::vector<CutClass>& classes);
 

@@ -90,7 +90,8 @@ double DownSetPool::load(uint32_t inner, uint32_t outer) const {
     } else {
       load -= problem_.cost[*a];
       const auto pins = problem_.pins.row(*a);
-      const bool touches = std::ranges::any_of(pins, [&](uint32_t u) { return contains(outer, u) && !contains(inner, u); });
+      const bool touches =
+          std::ranges::any_of(pins, [&](uint32_t u) { return contains(outer, u) && !contains(inner, u); });
       if (!touches) load -= problem_.cost[*a];
       ++a;
       ++b;
@@ -168,7 +169,8 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
         }
         for (uint32_t v : problem.after.row(u)) {
           const auto before = problem.before.row(v);
-          if (std::ranges::all_of(before, [&](uint32_t p) { return pool.contains(larger, p); })) item.ready.push_back(v);
+          if (std::ranges::all_of(before, [&](uint32_t p) { return pool.contains(larger, p); }))
+            item.ready.push_back(v);
         }
         next.push_back(std::move(item));
         if (pool.size() > limit) return false;
@@ -179,73 +181,106 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
   return true;
 }
 
-Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
-  const double total = pool.work(DownSetPool::kFull);
-  const double rounding = total * 1e-12;  // sums of one set differ by the order in which they were made
-  const uint64_t memory = pool.problem().memory_limit;
-  std::vector<uint32_t> by_work(pool.size());
-  std::iota(by_work.begin(), by_work.end(), 0);
-  std::sort(by_work.begin(), by_work.end(), [&](uint32_t a, uint32_t b) {
-    return pool.work(a) != pool.work(b) ? pool.work(a) < pool.work(b) : a < b;
-  });
+namespace {
+
+/// The dynamic programme of `best_chain`, one stage per block.
+class ChainSearch {
+ public:
+  ChainSearch(const DownSetPool& pool, uint32_t devices, double bound)
+      : pool_(pool),
+        devices_(devices),
+        total_(pool.work(DownSetPool::kFull)),
+        rounding_(total_ * 1e-12),
+        stages_(devices + 1),
+        reached_(pool.size(), bound) {
+    answer_.largest_load = bound;
+    by_work_.resize(pool.size());
+    std::iota(by_work_.begin(), by_work_.end(), 0);
+    std::sort(by_work_.begin(), by_work_.end(), [&](uint32_t a, uint32_t b) {
+      return pool.work(a) != pool.work(b) ? pool.work(a) < pool.work(b) : a < b;
+    });
+  }
+
+  Chain run() {
+    stages_[0].push_back({DownSetPool::kEmpty, 0, 0});
+    for (uint32_t s = 1; s <= devices_; ++s) {
+      finish(s);
+      if (s < devices_) extend_all(s);
+    }
+    return std::move(answer_);
+  }
+
+ private:
   struct Entry {
     uint32_t set;
     uint32_t from;  // index in the previous stage
-    double best;    // least largest load of a chain that ends here, < bound
+    double best;    // least largest load of a chain that ends here
   };
-  // A stage lists a set only when it reaches it with a smaller largest load than every earlier stage: fewer blocks and
-  // no larger load are as good for whatever follows.
-  std::vector<std::vector<Entry>> stage(devices + 1);
-  std::vector<double> reached(pool.size(), bound);
-  stage[0].push_back({DownSetPool::kEmpty, 0, 0});
-  Chain answer;
-  answer.largest_load = bound;
-  uint32_t answer_stage = 0;
-  Entry answer_entry{};
-  auto extend = [&](const std::vector<Entry>& previous, uint32_t set, double limit) {
-    Entry entry{set, UINT32_MAX, limit};
-    const double work = pool.work(set), cut = pool.cut(set);
-    auto first = std::partition_point(previous.begin(), previous.end(),
-                                      [&](const Entry& e) { return work - pool.work(e.set) >= limit; });
-    for (auto it = first; it != previous.end() && pool.work(it->set) <= work + rounding; ++it) {
-      const double apart = cut - pool.cut(it->set);
-      if (it->best >= entry.best || work - pool.work(it->set) + std::abs(apart) >= entry.best) continue;
-      if (pool.bytes(set) - pool.bytes(it->set) > memory || !pool.subset(it->set, set)) continue;
-      const double largest = std::max(it->best, pool.load(it->set, set));
+
+  /// Ends the chain with block s where that is better than the answer so far.
+  void finish(uint32_t s) {
+    const Entry last = extend(stages_[s - 1], DownSetPool::kFull, answer_.largest_load);
+    if (last.from == kNone) return;
+    answer_.found = true;
+    answer_.largest_load = last.best;
+    answer_.sets.clear();
+    Entry at = last;
+    for (uint32_t stage = s; stage > 1; --stage) {
+      at = stages_[stage - 1][at.from];
+      answer_.sets.push_back(at.set);
+    }
+    std::reverse(answer_.sets.begin(), answer_.sets.end());
+  }
+
+  /// A stage lists a set only when it reaches it with a smaller largest load than every earlier stage: fewer blocks and
+  /// no larger load are as good for whatever follows.
+  void extend_all(uint32_t s) {
+    const double limit = answer_.largest_load;
+    for (uint32_t set : by_work_) {
+      if (set == DownSetPool::kEmpty || set == DownSetPool::kFull) continue;
+      if (pool_.work(set) + pool_.cut(set) >= limit * s) continue;
+      if (total_ - pool_.work(set) + pool_.cut(set) >= limit * (devices_ - s)) continue;
+      const Entry entry = extend(stages_[s - 1], set, std::min(limit, reached_[set]));
+      if (entry.from == kNone) continue;
+      reached_[set] = entry.best;
+      stages_[s].push_back(entry);
+    }
+  }
+
+  /// The best way to `set` over the entries of the previous stage, which ascend by work; below `limit`, or none.
+  Entry extend(const std::vector<Entry>& previous, uint32_t set, double limit) const {
+    Entry entry{set, kNone, limit};
+    const double work = pool_.work(set), cut = pool_.cut(set);
+    const uint64_t memory = pool_.problem().memory_limit;
+    auto it = std::partition_point(previous.begin(), previous.end(),
+                                   [&](const Entry& e) { return work - pool_.work(e.set) >= limit; });
+    for (; it != previous.end() && pool_.work(it->set) <= work + rounding_; ++it) {
+      const double least = work - pool_.work(it->set) + std::abs(cut - pool_.cut(it->set));
+      if (it->best >= entry.best || least >= entry.best) continue;
+      if (pool_.bytes(set) - pool_.bytes(it->set) > memory || !pool_.subset(it->set, set)) continue;
+      const double largest = std::max(it->best, pool_.load(it->set, set));
       if (largest >= entry.best) continue;
       entry.best = largest;
       entry.from = static_cast<uint32_t>(it - previous.begin());
     }
     return entry;
-  };
-  for (uint32_t s = 1; s <= devices; ++s) {
-    const Entry last = extend(stage[s - 1], DownSetPool::kFull, answer.largest_load);
-    if (last.from != UINT32_MAX) {
-      answer.found = true;
-      answer.largest_load = last.best;
-      answer_stage = s;
-      answer_entry = last;
-    }
-    if (s == devices) break;
-    const double limit = answer.largest_load;
-    for (uint32_t set : by_work) {
-      if (set == DownSetPool::kEmpty || set == DownSetPool::kFull) continue;
-      if (pool.work(set) + pool.cut(set) >= limit * s) continue;
-      if (total - pool.work(set) + pool.cut(set) >= limit * (devices - s)) continue;
-      const Entry entry = extend(stage[s - 1], set, std::min(limit, reached[set]));
-      if (entry.from == UINT32_MAX) continue;
-      reached[set] = entry.best;
-      stage[s].push_back(entry);
-    }
   }
-  if (!answer.found) return answer;
-  Entry at = answer_entry;
-  for (uint32_t s = answer_stage; s > 1; --s) {
-    at = stage[s - 1][at.from];
-    answer.sets.push_back(at.set);
-  }
-  std::reverse(answer.sets.begin(), answer.sets.end());
-  return answer;
+
+  static constexpr uint32_t kNone = UINT32_MAX;
+  const DownSetPool& pool_;
+  uint32_t devices_;
+  double total_;
+  double rounding_;  // sums of one set differ by the order in which they were made
+  std::vector<uint32_t> by_work_;
+  std::vector<std::vector<Entry>> stages_;
+  std::vector<double> reached_;  // per set: the best of all stages so far
+  Chain answer_;
+};
+
+}  // namespace
+
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
+  return ChainSearch(pool, devices, bound).run();
 }
 
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain) {

@@ -49,14 +49,14 @@ class DownSetPool {
   std::vector<uint64_t> bits_, hash_;
   std::vector<double> work_, cut_;
   std::vector<uint64_t> bytes_;
-  std::vector<uint64_t> offset_;     // of each set's crossing values
-  std::vector<uint32_t> crossing_;   // ascending per set
+  std::vector<uint64_t> offset_;    // of each set's crossing values
+  std::vector<uint32_t> crossing_;  // ascending per set
   std::vector<uint64_t> unit_hash_;
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // looked up only, never walked
 };
 
-/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or plainly
-/// will be.
+/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or
+/// plainly will be.
 bool enumerate_down_sets(DownSetPool& pool, size_t limit);
 
 /// The best chain through a pool.

@@ -83,6 +83,30 @@ std::vector<uint32_t> components(const Csr& after, uint32_t& count) {
 
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 
+/// Fills `pins`, `cost` and `values` from a source's values; those with equal pins become one.
+void merge_values(SplitProblem& problem, const std::vector<SplitSource::Value>& values) {
+  std::map<std::vector<uint32_t>, double> merged;
+  for (const SplitSource::Value& value : values) {
+    std::vector<uint32_t> pins;
+    for (uint32_t reader : value.readers) pins.push_back(problem.unit_of[reader]);
+    std::sort(pins.begin(), pins.end());
+    pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
+    const uint32_t home = problem.unit_of[value.producer];
+    pins.erase(std::remove(pins.begin(), pins.end(), home), pins.end());
+    pins.insert(pins.begin(), home);
+    if (pins.size() > 1 && value.cost > 0) merged[std::move(pins)] += value.cost;
+  }
+  Pairs touches;
+  problem.pins.offsets.push_back(0);
+  for (const auto& [pins, cost] : merged) {
+    for (uint32_t unit : pins) touches.emplace_back(unit, static_cast<uint32_t>(problem.cost.size()));
+    problem.cost.push_back(cost);
+    problem.pins.items.insert(problem.pins.items.end(), pins.begin(), pins.end());
+    problem.pins.offsets.push_back(static_cast<uint32_t>(problem.pins.items.size()));
+  }
+  problem.values = csr_of(problem.units(), std::move(touches));
+}
+
 /// The problem whose units are the strongly connected components of the sets of `join` under `order`.
 SplitProblem condense(const std::vector<double>& work, const std::vector<uint64_t>& bytes, Union& join,
                       const Pairs& order, const std::vector<SplitSource::Value>& values, uint64_t memory_limit) {
@@ -121,26 +145,7 @@ SplitProblem condense(const std::vector<double>& work, const std::vector<uint64_
   problem.after = csr_of(units, std::move(after));
   problem.before = csr_of(units, std::move(before));
 
-  std::map<std::vector<uint32_t>, double> merged;
-  for (const SplitSource::Value& value : values) {
-    std::vector<uint32_t> pins;
-    for (uint32_t reader : value.readers) pins.push_back(problem.unit_of[reader]);
-    std::sort(pins.begin(), pins.end());
-    pins.erase(std::unique(pins.begin(), pins.end()), pins.end());
-    const uint32_t home = problem.unit_of[value.producer];
-    pins.erase(std::remove(pins.begin(), pins.end(), home), pins.end());
-    pins.insert(pins.begin(), home);
-    if (pins.size() > 1 && value.cost > 0) merged[std::move(pins)] += value.cost;
-  }
-  Pairs touches;
-  problem.pins.offsets.push_back(0);
-  for (const auto& [pins, cost] : merged) {
-    for (uint32_t unit : pins) touches.emplace_back(unit, static_cast<uint32_t>(problem.cost.size()));
-    problem.cost.push_back(cost);
-    problem.pins.items.insert(problem.pins.items.end(), pins.begin(), pins.end());
-    problem.pins.offsets.push_back(static_cast<uint32_t>(problem.pins.items.size()));
-  }
-  problem.values = csr_of(units, std::move(touches));
+  merge_values(problem, values);
   return problem;
 }
 
@@ -172,8 +177,8 @@ uint32_t fold_target(const SplitProblem& problem, uint32_t u) {
     for (uint32_t pin : pins) {
       // A value with a pin that is no neighbour in the order (a backward value) is left alone.
       if (pin == u) continue;
-      const bool neighbour = std::binary_search(before.begin(), before.end(), pin) ||
-                             std::binary_search(after.begin(), after.end(), pin);
+      const bool neighbour =
+          std::binary_search(before.begin(), before.end(), pin) || std::binary_search(after.begin(), after.end(), pin);
       if (!neighbour && (pins[0] == u || pin == pins[0])) return UINT32_MAX;
     }
     if (pins[0] == u) {
@@ -202,22 +207,27 @@ Result<SplitProblem> make_split_problem(const SplitSource& source) {
   double total = 0;
   for (size_t i = 0; i < source.work.size(); ++i) {
     if (!priced(source.work[i])) {
-      return error({}, "the time of node " + std::to_string(i) + " is " + std::to_string(source.work[i]) +
-                           "; a finite number >= 0 is allowed", "D3");
+      return error({},
+                   "the time of node " + std::to_string(i) + " is " + std::to_string(source.work[i]) +
+                       "; a finite number >= 0 is allowed",
+                   "D3");
     }
     total += source.work[i];
   }
   for (const SplitSource::Value& value : source.values) {
     if (!priced(value.cost)) {
-      return error({}, "the cost of the output of node " + std::to_string(value.producer) + " is " +
-                           std::to_string(value.cost) + "; a finite number >= 0 is allowed", "D3");
+      return error({},
+                   "the cost of the output of node " + std::to_string(value.producer) + " is " +
+                       std::to_string(value.cost) + "; a finite number >= 0 is allowed",
+                   "D3");
     }
     total += value.cost * (value.readers.size() + 1.0);
   }
   if (!std::isfinite(total)) return error({}, "the sum of all times and costs is not finite", "D3");
   Union join(source.work.size());
   std::map<uint32_t, uint32_t> first_of;
-  for (uint32_t i = 0; i < source.group.size(); ++i) join.join(first_of.try_emplace(source.group[i], i).first->second, i);
+  for (uint32_t i = 0; i < source.group.size(); ++i)
+    join.join(first_of.try_emplace(source.group[i], i).first->second, i);
   return condense(source.work, source.bytes, join, source.order, source.values, source.memory_limit);
 }
 

@@ -14,14 +14,14 @@ namespace rannc::partition {
 /// precedence goes to a lower device; the load of a device is the work of its units plus, for every value with pins on
 /// it and elsewhere, the value's cost once if the producer or any reader is there.
 struct SplitProblem {
-  std::vector<double> work;     ///< per unit
-  std::vector<uint64_t> bytes;  ///< per unit
-  std::vector<double> cost;     ///< per value, > 0
-  Csr pins;                     ///< per value: producer, then distinct readers; at least two
-  Csr values;                   ///< per unit: values it has a pin on
-  Csr before, after;            ///< per unit: distinct predecessors, successors, ascending
+  std::vector<double> work;            ///< per unit
+  std::vector<uint64_t> bytes;         ///< per unit
+  std::vector<double> cost;            ///< per value, > 0
+  Csr pins;                            ///< per value: producer, then distinct readers; at least two
+  Csr values;                          ///< per unit: values it has a pin on
+  Csr before, after;                   ///< per unit: distinct predecessors, successors, ascending
   uint64_t memory_limit = UINT64_MAX;  ///< bytes per device
-  std::vector<uint32_t> unit_of;  ///< per task or node of the source: its unit
+  std::vector<uint32_t> unit_of;       ///< per task or node of the source: its unit
 
   uint32_t units() const { return static_cast<uint32_t>(work.size()); }
   double total_work() const;
@@ -36,8 +36,8 @@ struct SplitSource {
   };
   std::vector<double> work;
   std::vector<uint64_t> bytes;
-  std::vector<uint32_t> group;  ///< per node: nodes of one group share a device (colour classes)
-  std::vector<Value> values;    ///< need not agree with the order: a backward value only costs
+  std::vector<uint32_t> group;                       ///< per node: nodes of one group share a device (colour classes)
+  std::vector<Value> values;                         ///< need not agree with the order: a backward value only costs
   std::vector<std::pair<uint32_t, uint32_t>> order;  ///< first's group not after second's
   uint64_t memory_limit = UINT64_MAX;
 };

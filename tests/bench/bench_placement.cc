@@ -80,7 +80,9 @@ int main(int argc, char** argv) {
   std::vector<uint32_t> devices;
   SplitOptions options;
   bool json = false;
-  app.add_option("folder", folder, "folder of .json placement inputs and .txt profiles")->required()->check(CLI::ExistingDirectory);
+  app.add_option("folder", folder, "folder of .json placement inputs and .txt profiles")
+      ->required()
+      ->check(CLI::ExistingDirectory);
   app.add_option("--devices", devices, "device counts, comma separated")->delimiter(',')->allow_extra_args(false);
   app.add_option("--seconds", options.seconds, "wall-clock limit of each case; 0 = none");
   app.add_flag("--exact", options.exact, "search until the gap is closed");

@@ -190,10 +190,11 @@ void local(DagBuilder& b, uint32_t n, Random& random) {
 }
 
 using Family = void (*)(DagBuilder&, uint32_t, Random&);
-const std::pair<const char*, Family> kFamilies[] = {
-    {"layered", layered}, {"series-parallel", series_parallel}, {"crossing", crossing}, {"butterfly", butterfly},
-    {"bert", bert},       {"moe", mixture},                     {"multi", multi},       {"grid", grid},
-    {"local", local}};
+const std::pair<const char*, Family> kFamilies[] = {{"layered", layered},   {"series-parallel", series_parallel},
+                                                    {"crossing", crossing}, {"butterfly", butterfly},
+                                                    {"bert", bert},         {"moe", mixture},
+                                                    {"multi", multi},       {"grid", grid},
+                                                    {"local", local}};
 
 }  // namespace
 

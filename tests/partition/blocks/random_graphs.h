@@ -27,7 +27,7 @@ class DagBuilder {
 enum class Weights { kUnit, kRandom };
 
 struct GraphSpec {
-  std::string family;  ///< layered | series-parallel | crossing | butterfly | bert | moe | multi | grid | local
+  std::string family;    ///< layered | series-parallel | crossing | butterfly | bert | moe | multi | grid | local
   uint32_t tasks = 100;  ///< about
   uint64_t seed = 1;
   Weights weights = Weights::kUnit;

@@ -1,4 +1,6 @@
 // RaNNC III.B step by step, and the hole that convexity of each pair leaves.
+#include "partition/blocks/rannc_blocks.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,7 +9,6 @@
 
 #include "partition/blocks/block_state.h"
 #include "partition/blocks/pair_matching.h"
-#include "partition/blocks/rannc_blocks.h"
 #include "tests/partition/blocks/random_graphs.h"
 
 namespace rannc::partition {

@@ -52,9 +52,13 @@ TEST(PipedreamText, NamesTheLineAndTheFault) {
   EXPECT_NE(fault(good + "\tnode1 -- node9\n").find("p.txt:4: error: the edge names 'node9'"), std::string::npos)
       << fault(good + "\tnode1 -- node9\n");
   EXPECT_NE(fault(good + "node1 -- x -- forward_compute_time=0, backward_compute_time=0, activation_size=0, "
-                         "parameter_size=0\n").find("'node1' is defined twice"), std::string::npos);
-  EXPECT_NE(fault("node1 -- x -- forward_compute_time=abc, backward_compute_time=0\n").find("'abc'"), std::string::npos);
-  EXPECT_NE(fault("node1 -- x -- forward_compute_time=1\n").find("'backward_compute_time' is missing"), std::string::npos);
+                         "parameter_size=0\n")
+                .find("'node1' is defined twice"),
+            std::string::npos);
+  EXPECT_NE(fault("node1 -- x -- forward_compute_time=abc, backward_compute_time=0\n").find("'abc'"),
+            std::string::npos);
+  EXPECT_NE(fault("node1 -- x -- forward_compute_time=1\n").find("'backward_compute_time' is missing"),
+            std::string::npos);
   EXPECT_NE(fault("hello\n").find("p.txt:1"), std::string::npos);
 }
 
@@ -85,10 +89,12 @@ TEST(PlacementJson, NamesTheFault) {
   EXPECT_NE(fault("{").find("not JSON"), std::string::npos);
   EXPECT_NE(fault("[]").find("not a JSON object"), std::string::npos);
   EXPECT_NE(fault(R"({"maxFPGAs": 2})").find("maxSizePerFPGA"), std::string::npos);
-  EXPECT_NE(fault(R"({"maxFPGAs": 2, "maxSizePerFPGA": 1, "nodes": [{"id": 3}], "edges": []})").find("'fpgaLatency' is missing"),
+  EXPECT_NE(fault(R"({"maxFPGAs": 2, "maxSizePerFPGA": 1, "nodes": [{"id": 3}], "edges": []})")
+                .find("'fpgaLatency' is missing"),
             std::string::npos);
   EXPECT_NE(fault(R"({"maxFPGAs": 2, "maxSizePerFPGA": 1, "nodes": [], "edges": [{"sourceId": 1, "destId": 2}]})")
-                .find("names no node"), std::string::npos);
+                .find("names no node"),
+            std::string::npos);
 }
 
 TEST(Formats, MutatedFilesNeverCrash) {

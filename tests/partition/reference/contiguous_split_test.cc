@@ -1,4 +1,6 @@
 // The contiguous split against enumeration, its bounds against optima, and the published instances.
+#include "partition/reference/contiguous_split.h"
+
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,7 +13,6 @@
 #include "partition/blocks/orders.h"
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/placement_json.h"
-#include "partition/reference/contiguous_split.h"
 #include "partition/reference/cut_bounds.h"
 #include "tests/partition/blocks/random_graphs.h"
 
@@ -114,7 +115,8 @@ TEST(CutBounds, NeverExceedTheOptimumAndOftenBeatTheSimpleBounds) {
 TEST(ContiguousSplit, HeuristicStaysNearTheExactAnswerWhereItMayNotEnumerate) {
   double worst = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
-    const Dag dag = testing::make_graph({seed % 2 ? "series-parallel" : "crossing", 60, seed, testing::Weights::kRandom});
+    const Dag dag =
+        testing::make_graph({seed % 2 ? "series-parallel" : "crossing", 60, seed, testing::Weights::kRandom});
     const auto problem = split_problem_of(dag);
     ASSERT_TRUE(problem.ok());
     SplitOptions options;
@@ -138,7 +140,8 @@ TEST(ContiguousSplit, NamesTheCauseOfWhatCannotBe) {
   source.group = {0, 1};
   source.memory_limit = 100;
   SplitOptions options;
-  EXPECT_NE(solve_split(*make_split_problem(source), options).reason.find("all units need 130 bytes"), std::string::npos);
+  EXPECT_NE(solve_split(*make_split_problem(source), options).reason.find("all units need 130 bytes"),
+            std::string::npos);
   options.devices = 2;
   EXPECT_TRUE(solve_split(*make_split_problem(source), options).device_of.has_value());
   source.bytes = {60, 101};
@@ -200,12 +203,12 @@ TEST(Published, PlacementOptimaAreFoundAndProven) {
   const auto data = data_folder();
   if (!data) GTEST_SKIP() << "no folder ../shared/data/placement";
   const std::tuple<const char*, uint32_t, double> optima[] = {
-      {"layer/bert24_inference", 6, 17.78990625},      {"layer/bert24_training", 6, 41.7458125},
-      {"layer/gnmt_inference", 6, 32.9106582},         {"layer/resnet50_inference", 6, 34.2228516},
-      {"layer/resnet50_training", 6, 80.4548867},      {"operator/bert_l-3_inference", 3, 27.9185677},
-      {"operator/bert_l-3_training", 3, 65.3031491},   {"operator/bert_l-6_inference", 3, 33.9891016},
-      {"operator/bert_l-6_training", 3, 79.5008574},   {"operator/resnet50_inference", 6, 128.0735111},
-      {"operator/resnet50_training", 6, 263.0352886},  {"layer/inceptionv3_inference", 6, 52.2016}};
+      {"layer/bert24_inference", 6, 17.78990625},     {"layer/bert24_training", 6, 41.7458125},
+      {"layer/gnmt_inference", 6, 32.9106582},        {"layer/resnet50_inference", 6, 34.2228516},
+      {"layer/resnet50_training", 6, 80.4548867},     {"operator/bert_l-3_inference", 3, 27.9185677},
+      {"operator/bert_l-3_training", 3, 65.3031491},  {"operator/bert_l-6_inference", 3, 33.9891016},
+      {"operator/bert_l-6_training", 3, 79.5008574},  {"operator/resnet50_inference", 6, 128.0735111},
+      {"operator/resnet50_training", 6, 263.0352886}, {"layer/inceptionv3_inference", 6, 52.2016}};
   for (const auto& [file, devices, optimum] : optima) {
     const auto input = read_placement(read_file(*data / "placement" / (std::string(file) + ".json")), file);
     ASSERT_TRUE(input.ok()) << input.diagnostic().str();
@@ -214,7 +217,8 @@ TEST(Published, PlacementOptimaAreFoundAndProven) {
     options.devices = devices;
     const SplitResult result = solve_split(*make_split_problem(input->source), options);
     // The list rounds to seven decimals, Inception-v3 to four.
-    EXPECT_NEAR(result.largest_load, optimum, std::string(file).find("inception") != std::string::npos ? 1e-4 : 1e-6) << file;
+    EXPECT_NEAR(result.largest_load, optimum, std::string(file).find("inception") != std::string::npos ? 1e-4 : 1e-6)
+        << file;
     EXPECT_LE(result.lower_bound, optimum + 1e-4) << file;
     EXPECT_LT(result.gap(), 1e-9) << file;
   }
@@ -224,9 +228,9 @@ TEST(Published, ProfilesReachTheKnownLoadsWithASmallGap) {
   const auto data = data_folder();
   if (!data) GTEST_SKIP() << "no folder ../shared/data/pipedream";
   const std::tuple<const char*, uint32_t, double, double> known[] = {
-      {"resnet101", 4, 114.726, 1e-3}, {"resnet101", 8, 70.0394, 1e-4},   {"resnet101", 16, 46.4998, 1e-4},
-      {"vgg16", 4, 286.445, 1e-3},     {"vgg16", 8, 274.639, 1e-3},       {"vgg16", 16, 274.639, 1e-3},
-      {"gnmt", 4, 26.6243, 1e-4},      {"gnmt", 8, 20.0177, 1e-4},        {"gnmt", 16, 20.0177, 1e-4},
+      {"resnet101", 4, 114.726, 1e-3},    {"resnet101", 8, 70.0394, 1e-4},    {"resnet101", 16, 46.4998, 1e-4},
+      {"vgg16", 4, 286.445, 1e-3},        {"vgg16", 8, 274.639, 1e-3},        {"vgg16", 16, 274.639, 1e-3},
+      {"gnmt", 4, 26.6243, 1e-4},         {"gnmt", 8, 20.0177, 1e-4},         {"gnmt", 16, 20.0177, 1e-4},
       {"inception_v3", 4, 204.501, 1e-3}, {"nasnetamobile", 4, 156.907, 1.57}};
   for (const auto& [file, devices, load, tolerance] : known) {
     const auto profile = read_pipedream(read_file(*data / "pipedream" / (std::string(file) + ".txt")), file);
