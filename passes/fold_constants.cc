@@ -22,13 +22,66 @@ bool all_constant(const ir::Contents& contents) {
   return std::all_of(contents.begin(), contents.end(), [](const Dim& dim) { return dim.is_constant(); });
 }
 
+// How a task whose single output is a known integer value is folded.
+enum class Known : uint8_t { kNo, kNumbers, kOneSize, kSizes };
+
+Known known_contents(const Graph& graph, TaskId task) {
+  const auto outputs = graph.outputs(task);
+  const ir::OpInfo& op = graph.op(task);
+  if (!op.known() || op.effect != ir::Effect::kPure || outputs.size() != 1) return Known::kNo;
+  const ValueType& type = graph.type(outputs[0]);
+  if (!type.contents) return Known::kNo;
+  if (all_constant(*type.contents)) return Known::kNumbers;
+  if (op.name == "core.full" || !ir::is_integer(type.dtype)) return Known::kNo;
+  if (type.contents->size() == 1) return Known::kOneSize;
+  return op.name == "core.shape" ? Known::kSizes : Known::kNo;
+}
+
+// Whether operand `i` of a task moves into the attribute of its name.
+bool becomes_attribute(const Graph& graph, TaskId task, size_t i) {
+  const std::vector<std::string>& names = graph.op(task).operand_attributes;
+  const ValueId input = graph.inputs(task)[i];
+  return i < names.size() && !names[i].empty() && input.valid() && graph.type(input).contents &&
+         !graph.attributes(task).has(names[i]);
+}
+
+// What is still read once contents are known: nothing is built for shape arithmetic that then vanishes.
+struct Liveness {
+  explicit Liveness(const Graph& graph) : task(graph.task_count()), value(graph.value_count()) {
+    for (const ValueId id : graph.inputs()) mark(id);
+    for (const ValueId id : graph.outputs()) mark(id);
+    for (const ir::LossTerm& term : graph.losses()) {
+      mark(term.numerator);
+      mark(term.labels);
+    }
+    for (uint32_t k = graph.task_count(); k-- > 0;) visit(graph, TaskId(k));
+  }
+
+  std::vector<bool> task, value;
+
+ private:
+  void mark(ValueId id) {
+    if (id.valid()) value[id.index()] = true;
+  }
+  void visit(const Graph& graph, TaskId id) {
+    bool needed = graph.op(id).effect == ir::Effect::kStatistics;
+    for (const ValueId output : graph.outputs(id)) needed = needed || value[output.index()];
+    task[id.index()] = needed;
+    if (!needed || known_contents(graph, id) != Known::kNo) return;
+    for (size_t i = 0; i < graph.inputs(id).size(); ++i) {
+      if (!becomes_attribute(graph, id, i)) mark(graph.inputs(id)[i]);
+    }
+  }
+};
+
 class Folder {
  public:
-  Folder(const Graph& from, const PassContext& context) : from_(from), context_(context), rewriter_(from) {}
+  Folder(const Graph& from, const PassContext& context)
+      : from_(from), context_(context), live_(from), rewriter_(from, live_.value) {}
 
   bool run() {
     for (const TaskId task : from_.tasks()) {
-      if (fold_contents(task) || fold_data(task)) {
+      if (!live_.task[task.index()] || fold_contents(task) || fold_data(task)) {
         changed_ = true;
       } else {
         copy(task);
@@ -39,31 +92,27 @@ class Folder {
   Graph finish() && { return std::move(rewriter_).finish(); }
 
  private:
-  // A task whose single output is a known integer value.
   bool fold_contents(TaskId task) {
-    const auto outputs = from_.outputs(task);
-    const ir::OpInfo& op = from_.op(task);
-    if (!op.known() || op.effect != ir::Effect::kPure || outputs.size() != 1) return false;
-    const ValueType& type = from_.type(outputs[0]);
-    if (!type.contents) return false;
-    const std::string name(from_.value(outputs[0]).name);
-    if (all_constant(*type.contents)) {
+    const Known known = known_contents(from_, task);
+    if (known == Known::kNo) return false;
+    const ValueId output = from_.outputs(task)[0];
+    const ValueType& type = from_.type(output);
+    const std::string name(from_.value(output).name);
+    if (known == Known::kSizes) {
+      fold_sizes(task, type, name);
+    } else if (known == Known::kOneSize) {
+      rewriter_.replace(output, full((*type.contents)[0], *type.shape, type.dtype, name, task));
+    } else {
       std::vector<int64_t> values;
       for (const Dim& dim : *type.contents) values.push_back(dim.constant());
-      std::vector<int64_t> shape(type.shape->size(), static_cast<int64_t>(values.size()));
-      rewriter_.replace(outputs[0], ir::add_constant(graph(), name, type.dtype, shape, std::span<const int64_t>(values)));
-      return true;
+      const std::vector<int64_t> shape(type.shape->size(), static_cast<int64_t>(values.size()));
+      rewriter_.replace(output, ir::add_constant(graph(), name, type.dtype, shape, std::span<const int64_t>(values)));
     }
-    if (op.name == "core.full" || !ir::is_integer(type.dtype)) return false;
-    if (type.contents->size() == 1) {
-      rewriter_.replace(outputs[0], full((*type.contents)[0], *type.shape, type.dtype, name, task));
-      return true;
-    }
-    return op.name == "core.shape" && fold_sizes(task, type, name);
+    return true;
   }
 
   // Several sizes at once: one number each, put together.
-  bool fold_sizes(TaskId task, const ValueType& type, const std::string& name) {
+  void fold_sizes(TaskId task, const ValueType& type, const std::string& name) {
     std::vector<ValueId> parts;
     for (const Dim& dim : *type.contents) {
       const int64_t number = dim.is_constant() ? dim.constant() : 0;
@@ -74,7 +123,6 @@ class Folder {
         graph().add_task(ir::core("concat"), parts, {{"axis", Dim(0)}}, std::vector<std::string>{name}, from_.location(task));
     finish_types(joined);
     rewriter_.replace(from_.outputs(task)[0], graph().outputs(joined)[0]);
-    return true;
   }
 
   ValueId full(const Dim& value, ir::Shape shape, ir::DType dtype, const std::string& name, TaskId task) {
@@ -89,56 +137,89 @@ class Folder {
     RANNC_CHECK(inferred.ok()) << inferred.diagnostic().str();
   }
 
+  // A task as it reads once operands of known contents have moved into attributes.
+  struct Reading {
+    std::vector<ValueId> operands;  // of the old graph; invalid where absent or moved
+    ir::Attributes attributes;
+    bool moved = false;
+  };
+
+  Reading reading(TaskId task) const {
+    const auto inputs = from_.inputs(task);
+    Reading found{{inputs.begin(), inputs.end()}, from_.attributes(task)};
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!becomes_attribute(from_, task, i)) continue;
+      const ValueType& type = from_.type(inputs[i]);
+      const std::string& name = from_.op(task).operand_attributes[i];
+      if (type.shape->empty()) {
+        found.attributes.set(name, (*type.contents)[0]);
+      } else {
+        found.attributes.set(name, ir::Shape(*type.contents));
+      }
+      found.operands[i] = ValueId();
+      found.moved = true;
+    }
+    if (!found.moved) return found;
+    while (!found.operands.empty() && !found.operands.back().valid()) found.operands.pop_back();
+    return found;
+  }
+
   // A task of constants whose result is worth storing.
   bool fold_data(TaskId task) {
     const ir::OpInfo& op = from_.op(task);
-    const auto inputs = from_.inputs(task);
-    if (!op.known() || op.effect != ir::Effect::kPure || inputs.empty()) return false;
+    if (!op.known() || op.effect != ir::Effect::kPure || !reads_constants_only(task)) return false;
+    const Reading read = reading(task);
+    if (read.operands.empty()) return false;
     int64_t available = 0, needed = 0;
     bool integers = true;
-    for (const ValueId input : inputs) {
+    for (const ValueId input : read.operands) {
       if (!input.valid()) continue;
-      const Graph::Value& value = graph().value(rewriter_.map(input));
-      const auto count = ir::static_count(value.type);
-      if (value.kind != ir::ValueKind::kConstant || !value.data.present() || !count) return false;
-      available += *count;
-      integers = integers && !ir::is_float(value.type.dtype);
+      const ValueType& type = graph().type(rewriter_.map(input));
+      available += ir::static_count(type).value_or(0);
+      integers = integers && !ir::is_float(type.dtype);
     }
+    std::vector<ValueType> types;
     for (const ValueId output : from_.outputs(task)) {
-      const auto count = ir::static_count(from_.type(output));
+      types.push_back(from_.type(output));
+      const auto count = ir::static_count(types.back());
       if (!count) return false;
       needed += *count;
-      integers = integers && !ir::is_float(from_.type(output).dtype);
+      integers = integers && !ir::is_float(types.back().dtype);
     }
     if (needed > std::max(available, kAlwaysFolded)) return false;
-    return evaluate(task, integers);
+    const std::vector<Tensor> results = evaluate(op, read, types, integers);
+    for (size_t i = 0; i < results.size(); ++i) store(from_.outputs(task)[i], results[i]);
+    return !results.empty();
   }
 
-  bool evaluate(TaskId task, bool integers) {
-    const ir::OpInfo& op = from_.op(task);
+  bool reads_constants_only(TaskId task) {
+    const auto inputs = from_.inputs(task);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!inputs[i].valid() || becomes_attribute(from_, task, i)) continue;
+      const Graph::Value& value = graph().value(rewriter_.map(inputs[i]));
+      if (value.kind != ir::ValueKind::kConstant || !value.data.present() || !ir::static_count(value.type)) return false;
+    }
+    return !inputs.empty();
+  }
+
+  // The results, or none where nobody can compute them.
+  std::vector<Tensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types,
+                               bool integers) {
     std::vector<Tensor> tensors;
-    for (const ValueId input : from_.inputs(task)) {
-      if (!input.valid()) {
-        tensors.emplace_back();
-        continue;
-      }
+    for (const ValueId input : read.operands) {
+      tensors.emplace_back();
+      if (!input.valid()) continue;
       const Graph::Value& value = graph().value(rewriter_.map(input));
-      tensors.push_back({value.type, value.data});
+      tensors.back() = {value.type, value.data};
     }
     std::vector<const Tensor*> operands;
-    for (size_t i = 0; i < tensors.size(); ++i) operands.push_back(from_.inputs(task)[i].valid() ? &tensors[i] : nullptr);
-    std::vector<Tensor> results;
-    std::vector<ValueType> types;
-    for (const ValueId output : from_.outputs(task)) types.push_back(from_.type(output));
+    for (size_t i = 0; i < tensors.size(); ++i) operands.push_back(read.operands[i].valid() ? &tensors[i] : nullptr);
     if (integers) {
-      if (auto found = evaluate_integers(op, operands, from_.attributes(task), types)) results = *std::move(found);
+      if (auto found = evaluate_integers(op, operands, read.attributes, types)) return *std::move(found);
     }
-    if (results.empty() && context_.evaluator) {
-      if (auto found = context_.evaluator->evaluate(op, operands, from_.attributes(task))) results = *std::move(found);
-    }
-    if (results.size() != types.size()) return false;
-    for (size_t i = 0; i < results.size(); ++i) store(from_.outputs(task)[i], results[i]);
-    return true;
+    if (!context_.evaluator) return {};
+    auto found = context_.evaluator->evaluate(op, operands, read.attributes);
+    return found && found->size() == types.size() ? *std::move(found) : std::vector<Tensor>{};
   }
 
   void store(ValueId old, const Tensor& result) {
@@ -152,30 +233,16 @@ class Folder {
 
   // Copies a task, with operands of known contents moved into attributes.
   void copy(TaskId old) {
-    const std::vector<std::string>& names = from_.op(old).operand_attributes;
-    std::vector<ValueId> operands;
-    for (const ValueId input : from_.inputs(old)) operands.push_back(rewriter_.map(input));
-    ir::Attributes attributes = from_.attributes(old);
-    bool moved = false;
-    for (size_t i = 0; i < operands.size() && i < names.size(); ++i) {
-      if (names[i].empty() || !operands[i].valid() || attributes.has(names[i])) continue;
-      const ValueType& type = from_.type(from_.inputs(old)[i]);
-      if (!type.contents) continue;
-      if (type.shape->empty()) {
-        attributes.set(names[i], (*type.contents)[0]);
-      } else {
-        attributes.set(names[i], ir::Shape(*type.contents));
-      }
-      operands[i] = ValueId();
-      moved = true;
-    }
-    if (!moved) {
+    bool moves = false;
+    for (size_t i = 0; i < from_.inputs(old).size(); ++i) moves = moves || becomes_attribute(from_, old, i);
+    if (!moves) {
       rewriter_.copy(old);
       return;
     }
     changed_ = true;
-    while (!operands.empty() && !operands.back().valid()) operands.pop_back();
-    rebuild(old, operands, std::move(attributes));
+    Reading read = reading(old);
+    for (ValueId& operand : read.operands) operand = rewriter_.map(operand);
+    rebuild(old, read.operands, std::move(read.attributes));
   }
 
   // The old task with other operands and attributes: same outputs, same types.
@@ -194,6 +261,7 @@ class Folder {
 
   const Graph& from_;
   const PassContext& context_;
+  const Liveness live_;
   ir::Rewriter rewriter_;
   bool changed_ = false;
 };

@@ -135,6 +135,19 @@ TEST_F(FoldConstantsTest, IntegerTensorsAreComputedHere) {
   EXPECT_THAT(data_of("spread"), ElementsAre(0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0));
 }
 
+// A constant rearranged by a shape that is computed: both fold, and the shape is not built.
+TEST_F(FoldConstantsTest, ConstantsRearrangedByKnownShapes) {
+  const ValueId table = integers("table", {2, 3}, {1, 2, 3, 4, 5, 6});
+  const ValueId length = graph_.add(core("shape"), {table}, {{"start", Dim(1)}});
+  const ValueId to = graph_.add(core("concat"), {length, integers("rest", {1}, {-1})}, {{"axis", Dim(0)}});
+  const ValueId turned = graph_.add(core("reshape"), {table, to}, {}, "turned");
+  graph_.add_output(graph_.add(core("slice"), {turned, integers("s", {1}, {-1}), integers("e", {1}, {9})}, {}, "last"));
+  EXPECT_TRUE(run());
+  EXPECT_TRUE(operators().empty());
+  EXPECT_THAT(data_of("last"), ElementsAre(5, 6));
+  EXPECT_FALSE(graph_.find("turned").valid());
+}
+
 TEST_F(FoldConstantsTest, LargeResultsStayTasks) {
   const ValueId one = integers("one", {1, 1}, {7});
   graph_.add_output(graph_.add(core("expand"), {one}, {{"shape", Shape{1000, 1000}}}));
