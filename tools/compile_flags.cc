@@ -1,6 +1,6 @@
 #include "tools/compile_flags.h"
 
-#include "partition/schedule/make_schedule.h"
+#include "partition/stages/registry.h"
 
 namespace rannc::tools {
 
@@ -33,8 +33,8 @@ void add_plan_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--recompute", options.recompute, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
-  app.add_option("--planner", options.planner, "stage planner")->check(CLI::IsMember(partition::planner_names()))->capture_default_str();
-  app.add_option("--schedule", options.schedule, "gpipe, 1f1b …")->capture_default_str();
+  app.add_option("--planner", options.planner, "stage planner")->check(CLI::IsMember(partition::stage_planner_names()))->capture_default_str();
+  app.add_option("--schedule", options.schedule, "gpipe, 1f1b …; default: the planner's choice");
   app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--block-partitioner", options.block_partitioner, "rannc, multilevel, order-dp, metis …")->capture_default_str();
   app.add_option("--seed", options.seed, "seed of random operators")->capture_default_str();

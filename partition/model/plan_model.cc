@@ -9,17 +9,14 @@
 #include <map>
 
 #include "ir/verify.h"
+#include "partition/stages/auto.h"
+#include "partition/stages/registry.h"
 
 namespace rannc::partition {
 
 namespace {
 
-using PlannerFactory = std::unique_ptr<StagePlanner> (*)();
-
-const std::map<std::string, PlannerFactory, std::less<>>& planners() {
-  static const std::map<std::string, PlannerFactory, std::less<>> kPlanners{{"rannc", rannc_planner}};
-  return kPlanners;
-}
+constexpr const char* kDefaultSchedule = "1f1b";
 
 // What the schedule holds in flight, as the planners model it.
 InFlight in_flight_of(const std::string& schedule) {
@@ -105,19 +102,17 @@ int64_t lower_bound_ns(const Model& model) {
 
 }  // namespace
 
-std::vector<std::string> planner_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, factory] : planners()) names.push_back(name);
-  return names;
-}
-
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms, const PlanOptions& options) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  const auto factory = planners().find(options.planner);
-  if (factory == planners().end()) {
-    return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(planner_names(), ", ")));
+  auto planner = make_planner(options.planner);
+  if (options.planner == "auto" && !options.schedule.empty()) {
+    AutoOptions searched;
+    searched.schedules = {options.schedule};
+    planner = auto_planner(std::move(searched));
   }
-  const auto planner = factory->second();
+  if (planner == nullptr) {
+    return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(stage_planner_names(), ", ")));
+  }
   RANNC_ASSIGN(ModelCosts costs, price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
 
   BlockModelOptions block_options;
@@ -143,7 +138,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   const Model model{graph, atoms, options, std::move(costs), std::move(blocks), std::move(problem)};
   PlannedModel planned;
   planned.stages = std::get<StagePlan>(std::move(chosen));
-  const PlanFacts facts = plan_facts(options, options.cluster, model.costs);
+  PlanFacts facts = plan_facts(options, options.cluster, model.costs);
+  if (facts.schedule.empty()) facts.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
   RANNC_ASSIGN(planned.plan, finish_plan(graph.clone(), atoms, model.blocks.partition.block_of, planned.stages, facts));
   planned.plan.lower_bound_ns = lower_bound_ns(model);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)

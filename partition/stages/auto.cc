@@ -74,6 +74,7 @@ class AutoSearch {
 
   /// Judges one plan as it is; true: it is the best so far.
   bool try_one(StagePlan plan, const std::string& from) {
+    if (!demanded(plan)) return false;
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
     if (left_ < actions) {
       stopped_ = true;
@@ -90,6 +91,12 @@ class AutoSearch {
     if (best_ && plan.objective >= best_->plan.objective * (1 - 1e-12)) return false;
     best_ = Entry{std::move(plan), from};
     return true;
+  }
+
+  /// Rivals may hand in plans with other micro-batches or another schedule than the user lists.
+  bool demanded(const StagePlan& plan) const {
+    const auto holds = [](const auto& list, const auto& item) { return std::find(list.begin(), list.end(), item) != list.end(); };
+    return (problem_.micro_batches.empty() || holds(counts_, plan.micro_batches)) && holds(options_.schedules, plan.schedule);
   }
 
   void keep_runner_up(const StagePlan& plan, const std::string& from) {
