@@ -130,9 +130,7 @@ Result<Cut> cut_of(const Shape& from, int64_t axis, const Dim& start, const Dim&
 
 // The cuts of the task: one per axis, from attributes or known operands.
 template <class GetList>
-Result<std::vector<Cut>> cuts_of(const Shape& from, const Attributes& attributes, bool axes_given, bool steps_given,
-                                 GetList&& list) {
-  (void)attributes;
+Result<std::vector<Cut>> cuts_of(const Shape& from, bool axes_given, bool steps_given, GetList&& list) {
   RANNC_ASSIGN(const Shape starts, list("starts", 1));
   RANNC_ASSIGN(const Shape ends, list("ends", 2));
   Shape axes, steps(starts.size(), Dim(1));
@@ -160,7 +158,7 @@ Result<std::vector<Cut>> cuts_of(const Shape& from, const Attributes& attributes
 Result<Types> infer_slice(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(from, call.attributes, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
+               cuts_of(from, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
                        [&](std::string_view name, size_t operand) { return list_argument(call, name, operand); }));
   Shape to = from;
   std::optional<Contents> contents = call.in(0).contents;
@@ -185,7 +183,7 @@ Result<std::string> lower_slice(const LowerCall& call) {
     return call.attributes.has(name) || (operand < call.input_types.size() && call.input_types[operand] != nullptr);
   };
   RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(from, call.attributes, given("axes", 3), given("steps", 4),
+               cuts_of(from, given("axes", 3), given("steps", 4),
                        [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
   const std::string& out = call.outputs[0];
   std::string text, value = call.inputs[0];
