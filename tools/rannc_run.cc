@@ -1,6 +1,6 @@
 // rannc-run: trains a bundle with the workers of this machine, or as one worker of a launcher.
-#include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -95,7 +95,8 @@ fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / f
 /// One process's part of a run.
 class Run {
  public:
-  Run(const Flags& flags, std::optional<tools::WorkerEnvironment> worker) : flags_(flags), worker_(std::move(worker)) {}
+  Run(const Flags& flags, std::optional<tools::WorkerEnvironment> worker, std::string command)
+      : flags_(flags), worker_(std::move(worker)), command_(std::move(command)) {}
 
   Result<void> run() {
     RANNC_TRY(open());
@@ -161,6 +162,7 @@ class Run {
     RANNC_ASSIGN(const auto planned, tools::planned_spans(plan));
     tools::RunFacts facts;
     facts.title = fmt::format("{} on {}", fs::path(flags_.bundle).stem().string(), data_->describe());
+    facts.command = command_;
     facts.losses = losses_;
     facts.first_step = first_step_;
     facts.seconds = seconds_;
@@ -200,6 +202,7 @@ class Run {
 
   const Flags& flags_;
   std::optional<tools::WorkerEnvironment> worker_;
+  std::string command_;
   runtime::TraceRecorder recorder_;
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
@@ -218,7 +221,7 @@ Result<void> train(const Flags& flags, const std::vector<std::string>& arguments
     return tools::launch_workers(tools::own_program(), arguments, static_cast<uint32_t>(bundle.plan.devices.size()), flags.threads);
   }
   runtime::set_threads(static_cast<int>(flags.threads));
-  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt).run();
+  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt, fmt::format("rannc-run {}", fmt::join(arguments, " "))).run();
 }
 
 void add_flags(CLI::App& app, Flags& flags) {

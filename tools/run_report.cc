@@ -82,9 +82,9 @@ std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices
     svg += fmt::format("<rect x='{:.2f}' y='{}' width='{:.2f}' height='{}' fill='{}'><title>{} {} to {}</title></rect>", x(span.start_ns),
                        span.device.index() * kRow + 2, width, kRow - 4, colour(span.action.kind), ir::to_string(span.action),
                        duration(span.start_ns), duration(span.end_ns));
-    if (width > 22) {
-      svg += fmt::format("<text class='in' x='{:.2f}' y='{}'>{}</text>", x(span.start_ns) + 3, span.device.index() * kRow + 17,
-                         ir::to_string(span.action));
+    const std::string label = ir::to_string(span.action);
+    if (width > 7 * static_cast<double>(label.size())) {
+      svg += fmt::format("<text class='in' x='{:.2f}' y='{}'>{}</text>", x(span.start_ns) + 3, span.device.index() * kRow + 17, label);
     }
   }
   return svg + fmt::format("<text x='{}' y='{}'>0</text><text x='{}' y='{}' text-anchor='end'>{}</text></svg>", kLeft, devices * kRow + 16,
@@ -202,7 +202,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
       "body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2em auto;padding:0 1em;color:#222}"
       "h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}svg text{font-size:11px;fill:#555}"
       "svg text.in{fill:#fff}table{border-collapse:collapse;width:100%;font-size:13px}td,th{border-bottom:1px solid #ddd;padding:4px 8px;"
-      "text-align:left;vertical-align:top;overflow-wrap:anywhere}.key span{padding:1px 8px;color:#fff;margin-right:6px}</style>";
+      "text-align:left;vertical-align:top;overflow-wrap:anywhere}th,td:nth-child(-n+3){white-space:nowrap}.key span{padding:1px 8px;color:#fff;margin-right:6px}</style>";
   page += "<h1>" + escaped(facts.title) + "</h1>";
   page += fmt::format("<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages, {} micro-batches, schedule {}, transport {}.</p>",
                       facts.losses.size(), facts.seconds, facts.samples_per_second,
