@@ -71,6 +71,15 @@ Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan)
   return {};
 }
 
+// What no search can mend, said before any planner begins one.
+std::optional<Infeasible> too_many_stages(const StageProblem& problem) {
+  const uint32_t most = std::min(problem.blocks, problem.cluster.size());
+  if (!problem.constraints.stages || *problem.constraints.stages <= most) return std::nullopt;
+  return Infeasible{fmt::format("{} stages are asked for; {} blocks on {} devices allow at most {}", *problem.constraints.stages,
+                                problem.blocks, problem.cluster.size(), most),
+                    0, "ask for fewer stages, or give more devices or more blocks"};
+}
+
 }  // namespace
 
 Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
@@ -91,6 +100,7 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
 
 Result<StageOutcome> StagePlanner::plan(const StageProblem& problem) const {
   RANNC_TRY(validate(problem));
+  if (auto hopeless = too_many_stages(problem)) return StageOutcome(std::move(*hopeless));
   StageProblem monotone = problem;
   for (TimeTable& table : monotone.times) table.make_monotone();
   StageOutcome outcome = search(monotone);

@@ -88,12 +88,6 @@ StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, con
 }
 
 Infeasible explain_infeasible(const StageProblem& problem, const std::vector<CoverFinder*>& finders, StageCount count) {
-  const StageConstraints& given = problem.constraints;
-  if (given.stages && *given.stages > std::min(problem.blocks, problem.cluster.size())) {
-    return {fmt::format("{} stages are asked for; {} blocks on {} devices allow at most {}", *given.stages,
-                        problem.blocks, problem.cluster.size(), std::min(problem.blocks, problem.cluster.size())),
-            0, "ask for fewer stages, or give more devices or more blocks"};
-  }
   if (finders.empty()) {
     return {fmt::format("no candidate micro-batch count divides {} samples", problem.mini_batch), 0,
             "allow 1 micro-batch, or a larger mini-batch"};
