@@ -25,14 +25,26 @@ struct Tape final : HeldState {
   uint64_t bytes() const override { return held_bytes; }
 };
 
+// TorchScript prints the program around the two lines that matter: the task, which codegen names in a comment above its
+// statement, and what went wrong, last.
+std::string essence(std::string text) {
+  constexpr std::string_view kStart = "The following operation failed in the TorchScript interpreter", kMark = "<--- HERE", kTask = "# #";
+  if (!text.starts_with(kStart)) return text;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  std::string reason = text.substr(text.rfind('\n') + 1);
+  const size_t task = text.rfind(kTask, text.rfind(kMark));
+  if (task == std::string::npos) return reason;
+  return fmt::format("{} at task {}", reason, text.substr(task + 2, text.find('\n', task) - task - 2));
+}
+
 template <class F>
 auto without_exceptions(F&& call) -> decltype(call()) {
   try {
     return call();
   } catch (const c10::Error& failure) {
-    return error(failure.what_without_backtrace());
+    return error(essence(failure.what_without_backtrace()));
   } catch (const std::exception& failure) {
-    return error(failure.what());
+    return error(essence(failure.what()));
   }
 }
 

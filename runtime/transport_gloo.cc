@@ -39,6 +39,14 @@ std::string describe(const MessageKey& key) {
   return fmt::format("the {} of route {}, micro-batch {} of step {}", what, key.route, key.micro_batch, key.step);
 }
 
+// What the store carries: all of a diagnostic but the word that whoever prints it puts before it.
+std::string spoken(const Diagnostic& reason) {
+  constexpr std::string_view kWord = "error: ";
+  std::string text = reason.str();
+  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
+  return text;
+}
+
 // The first line: what follows in LibTorch's messages is a stack trace.
 std::string first_line(const std::exception& failure) {
   const std::string text = failure.what();
@@ -88,14 +96,15 @@ class Watch {
       const std::lock_guard lock(mutex_);
       if (failure_) return;
     }
-    std::string text = reason.str();
+    const std::string own = spoken(reason);
+    std::string text = own;
     try {  // keeps what another process was faster to write
       const std::vector<uint8_t> bytes(text.begin(), text.end());
       const std::vector<uint8_t> kept = store_->compareSet(kAbortKey, std::vector<uint8_t>{}, bytes);
       text.assign(kept.begin(), kept.end());
     } catch (const std::exception&) {  // the store's process is gone: the others see that themselves
     }
-    set(text == reason.str() ? reason : error(text));
+    set(text == own ? reason : error(text));
   }
 
   /// Waits for `work`; an abort wakes it.
