@@ -6,7 +6,9 @@ import shutil
 import signal
 import struct
 import subprocess
+import sys
 import time
+import unittest
 
 import programs
 
@@ -152,6 +154,7 @@ class Batches(BadInputTest):
             self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)
             for part in parts:
                 self.assertIn(part, done.stderr)
+            self.assertNotIn("error: error: ", done.stderr)
             self.assertFalse((self.scratch / "run" / "report.html").exists())
 
     def setUp(self):
@@ -180,7 +183,7 @@ class Batches(BadInputTest):
         def change(tensors):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, 7, 4, 5, 6, 0))
 
-        self.refuse_batch(change, "7")
+        self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0")
 
     def test_fewer_samples_than_a_mini_batch(self):
         def change(tensors):
@@ -274,6 +277,16 @@ class Folders(BadInputTest):
         for text, part in [("{", "card.json"), ('{"loss": [{"kind": "nonsense"}]}', "nonsense"), ('{"loss": [7]}', "card.json")]:
             (folder / "card.json").write_text(text)
             self.refuse(DIAGNOSTICS, [part], "rannc-check", folder)
+
+
+class MakeCheckFolder(unittest.TestCase):
+    def test_missing_packages_are_named(self):
+        """-S and -E: no package but Python's own, whatever this machine has."""
+        script = programs.SOURCE / "tools" / "make-check-folder"
+        done = subprocess.run([sys.executable, "-S", "-E", script, "model.py:factory", "folder"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, DIAGNOSTICS)
+        self.assertIn("onnx", done.stderr)
+        self.assertIn("pip install torch onnx", done.stderr)
 
 
 class KilledWorkers(BadInputTest):
