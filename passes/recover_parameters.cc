@@ -87,7 +87,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   if (auto apart = take_apart(graph, restored)) {
     graph = *std::move(apart);
     outcome.changed = true;
-    context.remarks.push_back({{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
+    context.remarks.push_back(
+        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
   }
   const std::vector<Roles> roles = parameter_roles(graph);
   std::vector<ValueId> parameters;
@@ -100,8 +101,9 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     const bool decided = given != kinds_.end() || found.kind != ValueKind::kConstant;
     const ValueKind kind = given != kinds_.end() ? given->second : decided ? found.kind : judge(graph, value, votes);
     if (!decided && votes.statistics && votes.role >= Role::kState) {
-      context.remarks.push_back({{}, fmt::format("{} is used as a weight and as running statistics: taken for a {}",
-                                                 quoted(graph, value), ir::str(kind))});
+      context.remarks.push_back({{},
+                                 fmt::format("{} is used as a weight and as running statistics: taken for a {}",
+                                             quoted(graph, value), ir::str(kind))});
     }
     if (kind != found.kind) {
       graph.set_kind(value, kind);
@@ -112,12 +114,13 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     constants += kind == ValueKind::kConstant;
   }
 
-  context.remarks.push_back({{}, fmt::format("{} parameters, {} buffers, {} float constants", parameters.size(), buffers,
-                                             constants)});
+  context.remarks.push_back(
+      {{}, fmt::format("{} parameters, {} buffers, {} float constants", parameters.size(), buffers, constants)});
   for (const Tie& tie : find_ties(graph, parameters)) {
-    context.remarks.push_back({{}, fmt::format("parameters {} and {} have the same values{}: perhaps one parameter",
-                                               quoted(graph, tie.first), quoted(graph, tie.second),
-                                               tie.transposed ? ", transposed" : "")});
+    context.remarks.push_back(
+        {{},
+         fmt::format("parameters {} and {} have the same values{}: perhaps one parameter", quoted(graph, tie.first),
+                     quoted(graph, tie.second), tie.transposed ? ", transposed" : "")});
   }
   return outcome;
 }

@@ -20,8 +20,8 @@ Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesyste
                                     const ImportOptions& options) {
   const std::string file = path.string();
   if (bytes.size() > options.max_file_bytes) {
-    return error(Location{file}, fmt::format("the model has {} bytes, at most {} are read", bytes.size(),
-                                             options.max_file_bytes));
+    return error(Location{file},
+                 fmt::format("the model has {} bytes, at most {} are read", bytes.size(), options.max_file_bytes));
   }
   RANNC_ASSIGN(const std::string skeleton, note_data_ranges(bytes, file));
   ONNX_NAMESPACE::ModelProto model;

@@ -17,18 +17,18 @@ namespace rannc::frontend {
 struct ImportOptions {
   /// The symbol that counts samples. Absent: the one on axis 0 of the first input that has one.
   std::optional<std::string> batch_symbol;
-  /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that name
-  /// only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.
+  /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that
+  /// name only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.
   std::map<std::string, std::string> same_symbol;
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
 };
 
-/// The graph of an ONNX model of operator set 7 to 27: core operators only, types inferred, functions inlined. Every float
-/// and integer initializer is a constant (recover-parameters decides what is trained); tensors of more than 256 bytes stay
-/// in the file, or in the external files, all of which must lie in the model's folder.
-/// Value names are ONNX's; a location names the file and the node, or operator and first output of a node without a name.
-/// A diagnostic for anything the file gets wrong; operators without a translation are listed all at once.
+/// The graph of an ONNX model of operator set 7 to 27: core operators only, types inferred, functions inlined. Every
+/// float and integer initializer is a constant (recover-parameters decides what is trained); tensors of more than 256
+/// bytes stay in the file, or in the external files, all of which must lie in the model's folder. Value names are
+/// ONNX's; a location names the file and the node, or operator and first output of a node without a name. A diagnostic
+/// for anything the file gets wrong; operators without a translation are listed all at once.
 Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options = {});
 
 /// The same of a model whose bytes are at hand: they must be what `path` holds, for that is where data is read later.

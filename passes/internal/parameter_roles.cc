@@ -30,7 +30,7 @@ struct WeightPlace {
   uint32_t first, last;  ///< operands, inclusive
 };
 constexpr WeightPlace kWeightPlaces[] = {
-    {"core.linear", 1, 2},  {"core.conv", 1, 2},       {"core.conv_transpose", 1, 2}, {"core.layer_norm", 1, 2},
+    {"core.linear", 1, 2},   {"core.conv", 1, 2},       {"core.conv_transpose", 1, 2}, {"core.layer_norm", 1, 2},
     {"core.rms_norm", 1, 1}, {"core.batch_norm", 1, 2}, {"core.gather", 0, 0},
 };
 
@@ -49,12 +49,14 @@ bool is_one_of(std::string_view op, const std::array<std::string_view, n>& ops) 
 size_t extents(const Graph& graph, ValueId value) {
   const auto& shape = graph.type(value).shape;
   if (!shape) return 2;
-  return static_cast<size_t>(std::count_if(shape->begin(), shape->end(), [](const ir::Dim& d) { return !(d == ir::Dim(1)); }));
+  return static_cast<size_t>(
+      std::count_if(shape->begin(), shape->end(), [](const ir::Dim& d) { return !(d == ir::Dim(1)); }));
 }
 
 class RoleFinder {
  public:
-  explicit RoleFinder(const Graph& graph) : graph_(graph), varying_(varying_values(graph)), roles_(graph.value_count()) {}
+  explicit RoleFinder(const Graph& graph)
+      : graph_(graph), varying_(varying_values(graph)), roles_(graph.value_count()) {}
 
   /// Tasks stand in topological order, so a value's uses are all settled when it is reached from the back.
   std::vector<Roles> run() {
@@ -93,7 +95,8 @@ class RoleFinder {
         passed.role = std::max(passed.role, roles_[output.index()].role);
         passed.statistics = passed.statistics || roles_[output.index()].statistics;
       }
-      if ((op == "core.linear" || op == "core.matmul") && operand == 0) passed.role = std::min(passed.role, Role::kState);
+      if ((op == "core.linear" || op == "core.matmul") && operand == 0)
+        passed.role = std::min(passed.role, Role::kState);
       return passed;
     }
     return {varying_use(task, op, value)};
@@ -117,8 +120,9 @@ class RoleFinder {
 
   /// Frequencies of rotary positions: the product's sine and cosine are taken.
   bool leads_to_waves(TaskId task) const {
-    constexpr std::array<std::string_view, 8> kThrough = {"core.permute",  "core.concat",    "core.mul",     "core.cast",
-                                                          "core.identity", "core.unsqueeze", "core.reshape", "core.squeeze"};
+    constexpr std::array<std::string_view, 8> kThrough = {"core.permute", "core.concat",   "core.mul",
+                                                          "core.cast",    "core.identity", "core.unsqueeze",
+                                                          "core.reshape", "core.squeeze"};
     constexpr std::array<std::string_view, 2> kTo = {"core.sin", "core.cos"};
     return leads_to(task, kThrough, kTo);
   }

@@ -9,11 +9,11 @@ namespace rannc::passes {
 
 /// How the uses of a value vote, weakest first.
 enum class Role : uint8_t {
-  kNone,         ///< no use says anything
-  kConstant,     ///< a use where nothing trained stands
-  kState,        ///< starts a recurrence or is multiplied by a weight: a parameter unless it is one number repeated
-  kLikely,       ///< a parameter if it has more than one element and is no mask
-  kParameter,    ///< the place of a weight
+  kNone,       ///< no use says anything
+  kConstant,   ///< a use where nothing trained stands
+  kState,      ///< starts a recurrence or is multiplied by a weight: a parameter unless it is one number repeated
+  kLikely,     ///< a parameter if it has more than one element and is no mask
+  kParameter,  ///< the place of a weight
 };
 
 /// Votes over all uses.

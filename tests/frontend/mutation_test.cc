@@ -64,13 +64,27 @@ std::string mutate(const std::string& original, std::mt19937_64& random) {
     const size_t at = below(bytes.size());
     const size_t length = std::min(bytes.size() - at, 1 + below(40));
     switch (below(8)) {
-      case 0: bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8))); break;
-      case 1: bytes[at] = static_cast<char>(below(256)); break;
-      case 2: bytes[at] = static_cast<char>(0xff); break;
-      case 3: bytes.insert(at, std::string(9, static_cast<char>(0xff)) + '\x7f'); break;
-      case 4: bytes.erase(at, length); break;
-      case 5: bytes.insert(below(bytes.size()), bytes.substr(at, length)); break;
-      case 6: bytes[at] = original[below(original.size())]; break;
+      case 0:
+        bytes[at] = static_cast<char>(bytes[at] ^ (1 << below(8)));
+        break;
+      case 1:
+        bytes[at] = static_cast<char>(below(256));
+        break;
+      case 2:
+        bytes[at] = static_cast<char>(0xff);
+        break;
+      case 3:
+        bytes.insert(at, std::string(9, static_cast<char>(0xff)) + '\x7f');
+        break;
+      case 4:
+        bytes.erase(at, length);
+        break;
+      case 5:
+        bytes.insert(below(bytes.size()), bytes.substr(at, length));
+        break;
+      case 6:
+        bytes[at] = original[below(original.size())];
+        break;
       default:
         if (below(4) == 0) bytes.resize(at);
         break;

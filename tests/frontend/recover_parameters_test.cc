@@ -1,10 +1,11 @@
 // Which stored tensors of small models are trained, and why.
+#include "passes/recover_parameters.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/op.h"
 #include "ir/verify.h"
-#include "passes/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::passes {
@@ -35,8 +36,10 @@ Recovered recover(std::string_view text, std::map<std::string, ir::ValueKind> ki
 
 TEST(RecoverParameters, WeightsByTheirPlace) {
   const Recovered model = recover(
-      "agraph (float[batch, 2] x, int64[batch] i) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = {0, 0},"
-      " float[3, 2] table = {1, 2, 3, 4, 5, 6}, float[2] scale = {1, 1}, float[2, 2] m = {5, 6, 7, 8}, float half = {0.5}> {\n"
+      "agraph (float[batch, 2] x, int64[batch] i) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = "
+      "{0, 0},"
+      " float[3, 2] table = {1, 2, 3, 4, 5, 6}, float[2] scale = {1, 1}, float[2, 2] m = {5, 6, 7, 8}, float half = "
+      "{0.5}> {\n"
       "  e = Gather (table, i)\n  a = Gemm (x, w, b)\n  s = Add (a, e)\n  n = LayerNormalization (s, scale)\n"
       "  p = MatMul (n, m)\n  y = Mul (p, half)\n}");
   for (const char* const name : {"w", "b", "table", "scale", "m"}) EXPECT_EQ(model.kind(name), "parameter") << name;
@@ -54,7 +57,8 @@ TEST(RecoverParameters, OneNumberInAWeightsPlaceCounts) {
 
 TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
   const Recovered model = recover(
-      "agraph (float[batch, 2] x) => (float[batch, 3] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[3, 1] g = {1, 2, 3},"
+      "agraph (float[batch, 2] x) => (float[batch, 3] y) <float[3, 2] w = {1, 2, 3, 4, 5, 6}, float[3, 1] g = {1, 2, "
+      "3},"
       " double[3] b = {1, 2, 3}> {\n"
       "  v = Mul (w, g)\n  t = Transpose (v)\n  p = MatMul (x, t)\n  f = Cast <to = 1> (b)\n  y = Add (p, f)\n}");
   for (const char* const name : {"w", "g", "b"}) EXPECT_EQ(model.kind(name), "parameter") << name;
@@ -62,7 +66,8 @@ TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
 
 TEST(RecoverParameters, RunningStatisticsAreBuffers) {
   const Recovered model = recover(
-      "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = {0, 1},"
+      "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = "
+      "{0, 1},"
       " float[2] v = {1, 1}> { y = BatchNormalization <training_mode = 1> (x, s, b, m, v) }");
   EXPECT_EQ(model.kind("s"), "parameter");
   EXPECT_EQ(model.kind("b"), "parameter");
@@ -72,7 +77,8 @@ TEST(RecoverParameters, RunningStatisticsAreBuffers) {
 
 TEST(RecoverParameters, MasksAndAttentionBiasesAreConstants) {
   const Recovered model = recover(
-      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float[2, 2] bias = {1, 2, 3, 4}, float[2] mask = {0, -65504},"
+      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float[2, 2] bias = {1, 2, 3, 4}, float[2] mask = {0, "
+      "-65504},"
       " float[1, 2, 2] positions = {1, 2, 3, 4}> {\n"
       "  p = Add (x, positions)\n  q = MatMul (p, p)\n  s = Add (q, bias)\n  m = Add (s, mask)\n  y = Softmax (m)\n}");
   EXPECT_EQ(model.kind("positions"), "parameter");
@@ -82,7 +88,8 @@ TEST(RecoverParameters, MasksAndAttentionBiasesAreConstants) {
 
 TEST(RecoverParameters, RotaryTablesAreConstants) {
   const Recovered model = recover(
-      "agraph (float[batch, 2, 2] x, float[batch, 1, 2] t) => (float[batch, 2, 2] y) <float[1, 2, 2] table = {1, 2, 3, 4},"
+      "agraph (float[batch, 2, 2] x, float[batch, 1, 2] t) => (float[batch, 2, 2] y) <float[1, 2, 2] table = {1, 2, 3, "
+      "4},"
       " float[1, 2, 1] frequencies = {1, 2}, float[2] gain = {1, 2}> {\n"
       "  a = Mul (x, table)\n  f = MatMul (frequencies, t)\n  c = Cos (f)\n  b = Mul (a, c)\n  y = Mul (b, gain)\n}");
   EXPECT_EQ(model.kind("table"), "constant");
@@ -121,10 +128,12 @@ TEST(RecoverParameters, IdentitiesBetweenGeneratedNamesAreTies) {
 
 TEST(RecoverParameters, TiesAreReported) {
   const Recovered model = recover(
-      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] a = {1, 2, 3, 4}, float[2, 2] same = {1, 2, 3, 4},"
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] a = {1, 2, 3, 4}, float[2, 2] same = {1, 2, 3, "
+      "4},"
       " float[2, 2] turned = {1, 3, 2, 4}, float[2] zero = {0, 0}, float[2] also = {0, 0}> {\n"
       "  p = Gemm (x, a, zero)\n  q = Gemm (p, same, also)\n  y = MatMul (q, turned)\n}");
-  EXPECT_THAT(model.context.remarks, Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
+  EXPECT_THAT(model.context.remarks,
+              Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
   EXPECT_THAT(model.context.remarks,
               Contains(Field(&Note::message, HasSubstr("'a' and 'turned' have the same values, transposed"))));
   EXPECT_THAT(model.context.remarks, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
@@ -132,7 +141,8 @@ TEST(RecoverParameters, TiesAreReported) {
 
 TEST(RecoverParameters, OverridesAreTakenAtTheirWord) {
   const char* const text =
-      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float half = {0.5}, int64[1] n = {1}>"
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float half = {0.5}, int64[1] n "
+      "= {1}>"
       " { p = MatMul (x, w)\n y = Mul (p, half) }";
   const Recovered model = recover(text, {{"w", ir::ValueKind::kConstant}, {"half", ir::ValueKind::kParameter}});
   EXPECT_EQ(model.kind("w"), "constant");

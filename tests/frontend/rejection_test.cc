@@ -58,10 +58,12 @@ TEST(Rejection, FunctionsThatCallThemselves) {
 
 /// Twenty functions that call the next one ten times each: 10^20 nodes from a few hundred bytes.
 TEST(Rejection, FunctionsThatMultiply) {
-  std::string text = "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
-                     "agraph (float[N] x) => (float[N] y) { y = local.f0 (x) }\n";
+  std::string text =
+      "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
+      "agraph (float[N] x) => (float[N] y) { y = local.f0 (x) }\n";
   for (int level = 0; level < 20; ++level) {
-    text += "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> f" + std::to_string(level) + " (v0) => (v10) {\n";
+    text += "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> f" + std::to_string(level) +
+            " (v0) => (v10) {\n";
     for (int call = 0; call < 10; ++call) {
       const std::string callee = level == 19 ? "Relu" : "local.f" + std::to_string(level + 1);
       text += "  v" + std::to_string(call + 1) + " = " + callee + " (v" + std::to_string(call) + ")\n";
@@ -84,8 +86,8 @@ TEST(Rejection, ValuesReadBeforeTheyAreMade) {
 }
 
 TEST(Rejection, ValuesMadeTwice) {
-  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x)\n [again] y = Relu (x) }", 17), "again",
-                 "'y' is defined twice");
+  expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x)\n [again] y = Relu (x) }", 17),
+                 "again", "'y' is defined twice");
 }
 
 TEST(Rejection, OutputsThatCarryNothingHere) {
@@ -99,17 +101,17 @@ TEST(Rejection, OutputsThatCarryNothingHere) {
 TEST(Rejection, AttributesAgainstTheSchema) {
   expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axes = 1> (x) }", 17), "n",
                  "Unrecognized attribute: axes");
-  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axis = 1.5> (x) }", 17), "n",
-                 "not a valid Softmax");
+  expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Softmax <axis = 1.5> (x) }", 17),
+                 "n", "not a valid Softmax");
   expect_message(import_graph("agraph (float[N, 4] x) => (float[N, 4] y) { [n] y = Relu (x, x) }", 17), "n",
                  "not a valid Relu");
 }
 
 TEST(Rejection, TypesThatDoNotFit) {
-  expect_message(import_graph("agraph (float[N, 4] x, int64[N, 4] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17), "n",
-                 "f32");
-  expect_message(import_graph("agraph (float[N, 4] x, float[N, 3] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17), "n",
-                 "broadcast");
+  expect_message(import_graph("agraph (float[N, 4] x, int64[N, 4] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17),
+                 "n", "f32");
+  expect_message(import_graph("agraph (float[N, 4] x, float[N, 3] i) => (float[N, 4] y) { [n] y = Add (x, i) }", 17),
+                 "n", "broadcast");
 }
 
 TEST(Rejection, AxesOutsideOfTheRank) {

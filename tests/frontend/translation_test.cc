@@ -79,15 +79,15 @@ TEST(Translation, OtherNamesOfTheBatch) {
   ASSERT_TRUE(two.ok());
   EXPECT_EQ(ir::str(*two->type(two->inputs()[1]).shape), ir::str(*two->type(two->inputs()[0]).shape));
   // s1 is an axis of its own elsewhere, but the sum runs only if it equals s0.
-  const Imported added(
-      "agraph (float[b, s0] x, float[b, s1] z) => (float[b, s0] y) { y = Add (x, z) }", 17);
+  const Imported added("agraph (float[b, s0] x, float[b, s1] z) => (float[b, s0] y) { y = Add (x, z) }", 17);
   ASSERT_TRUE(added.ok());
   EXPECT_EQ(added.output(), "f32[b,s0]");
 }
 
 TEST(Translation, GemmBecomesLinearWhereItIsOne) {
-  const std::string head = "agraph (float[batch, 4] x) => (float[batch, 2] y) <float[2, 4] w = {1,2,3,4,5,6,7,8},"
-                           " float[4, 2] v = {1,2,3,4,5,6,7,8}, float[2] b = {1, 2}, float[1] c = {1}> ";
+  const std::string head =
+      "agraph (float[batch, 4] x) => (float[batch, 2] y) <float[2, 4] w = {1,2,3,4,5,6,7,8},"
+      " float[4, 2] v = {1,2,3,4,5,6,7,8}, float[2] b = {1, 2}, float[1] c = {1}> ";
   const Imported plain(head + "{ y = Gemm <transB = 1> (x, w, b) }", 17);
   EXPECT_THAT(plain.ops(), ElementsAre("linear"));
   EXPECT_EQ(plain.last().text("layout"), "oi");
@@ -113,12 +113,16 @@ TEST(Translation, AxesAsAttributeAndAsOperand) {
   }
   EXPECT_THAT(Imported("agraph (float[2, 3] x) => (float[1, 1] y) { y = ReduceMax (x) }", 17).last().integers("axes"),
               ElementsAre(0, 1));
-  EXPECT_THAT(Imported("agraph (float[2, 3] x) => (float[2, 3] y) { y = ReduceSum <noop_with_empty_axes = 1> (x) }", 17).ops(),
-              ElementsAre("identity"));
-  EXPECT_EQ(Imported("agraph (float[batch, 1, 4] x) => (float[batch, 4] y) { y = Squeeze <axes = [1]> (x) }", 11).output(),
-            "f32[batch,4]");
+  EXPECT_THAT(
+      Imported("agraph (float[2, 3] x) => (float[2, 3] y) { y = ReduceSum <noop_with_empty_axes = 1> (x) }", 17).ops(),
+      ElementsAre("identity"));
+  EXPECT_EQ(
+      Imported("agraph (float[batch, 1, 4] x) => (float[batch, 4] y) { y = Squeeze <axes = [1]> (x) }", 11).output(),
+      "f32[batch,4]");
   EXPECT_EQ(Imported("agraph (float[batch, 4] x) => (float[batch, 1, 4] y) "
-                     "{ a = Constant <value_ints = [-2]> ()\n y = Unsqueeze (x, a) }", 13).output(),
+                     "{ a = Constant <value_ints = [-2]> ()\n y = Unsqueeze (x, a) }",
+                     13)
+                .output(),
             "f32[batch,1,4]");
 }
 
@@ -145,18 +149,20 @@ TEST(Translation, ClipBoundsAsAttributesAndOperands) {
 }
 
 TEST(Translation, ReshapeKeepsZeroUnlessAllowed) {
-  const Imported kept("agraph (float[batch, 4] x) => (float[batch, 2, 2] y) <int64[3] s = {0, 2, -1}> { y = Reshape (x, s) }",
-                      17);
+  const Imported kept(
+      "agraph (float[batch, 4] x) => (float[batch, 2, 2] y) <int64[3] s = {0, 2, -1}> { y = Reshape (x, s) }", 17);
   EXPECT_EQ(kept.output(), "f32[batch,2,2]");
-  const Imported empty("agraph (float[0, 4] x) => (float[0, 7] y) <int64[2] s = {0, 7}> { y = Reshape <allowzero = 1> (x, s) }",
-                       17);
+  const Imported empty(
+      "agraph (float[0, 4] x) => (float[0, 7] y) <int64[2] s = {0, 7}> { y = Reshape <allowzero = 1> (x, s) }", 17);
   EXPECT_EQ(empty.output(), "f32[0,7]");
 }
 
 TEST(Translation, ShapeArithmeticFolds) {
   const Imported model(
-      "agraph (float[batch, 6, 4] x) => (float[batch, 6, 2, 2] y) <int64[1] two = {2}, int64 i = {0}, int64[1] zero = {0}> {\n"
-      "  s = Shape (x)\n  b = Gather <axis = 0> (s, i)\n  u = Unsqueeze (b, zero)\n  t = Shape <start = 1, end = 2> (x)\n"
+      "agraph (float[batch, 6, 4] x) => (float[batch, 6, 2, 2] y) <int64[1] two = {2}, int64 i = {0}, int64[1] zero = "
+      "{0}> {\n"
+      "  s = Shape (x)\n  b = Gather <axis = 0> (s, i)\n  u = Unsqueeze (b, zero)\n  t = Shape <start = 1, end = 2> "
+      "(x)\n"
       "  r = Concat <axis = 0> (u, t, two, two)\n  y = Reshape (x, r)\n}",
       17);
   EXPECT_EQ(model.output(), "f32[batch,6,2,2]");
@@ -176,12 +182,19 @@ TEST(Translation, SplitForms) {
 }
 
 TEST(Translation, SliceForms) {
-  EXPECT_EQ(Imported("agraph (float[batch, 9] x) => (float[batch, 3] y) { y = Slice <axes = [1], starts = [2], ends = [5]> (x) }",
-                     9).output(),
-            "f32[batch,3]");
-  EXPECT_EQ(Imported("agraph (float[batch, 9] x) => (float[batch, 4] y) <int64[1] s = {-2}, int64[1] e = {-9223372036854775807},"
-                     " int64[1] a = {-1}, int64[1] d = {-2}> { y = Slice (x, s, e, a, d) }", 17).output(),
-            "f32[batch,4]");
+  EXPECT_EQ(
+      Imported(
+          "agraph (float[batch, 9] x) => (float[batch, 3] y) { y = Slice <axes = [1], starts = [2], ends = [5]> (x) }",
+          9)
+          .output(),
+      "f32[batch,3]");
+  EXPECT_EQ(
+      Imported(
+          "agraph (float[batch, 9] x) => (float[batch, 4] y) <int64[1] s = {-2}, int64[1] e = {-9223372036854775807},"
+          " int64[1] a = {-1}, int64[1] d = {-2}> { y = Slice (x, s, e, a, d) }",
+          17)
+          .output(),
+      "f32[batch,4]");
 }
 
 TEST(Translation, DivisionOfIntegersTruncates) {
@@ -192,9 +205,11 @@ TEST(Translation, DivisionOfIntegersTruncates) {
 }
 
 TEST(Translation, BatchNormalizationMomentumIsTheOtherHalf) {
-  const std::string head = "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0},"
-                           " float[2] m = {0, 0}, float[2] v = {1, 1}> ";
-  const Imported on(head + "{ y, rm, rv = BatchNormalization <training_mode = 1, momentum = 0.75> (x, s, b, m, v) }", 15);
+  const std::string head =
+      "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0},"
+      " float[2] m = {0, 0}, float[2] v = {1, 1}> ";
+  const Imported on(head + "{ y, rm, rv = BatchNormalization <training_mode = 1, momentum = 0.75> (x, s, b, m, v) }",
+                    15);
   EXPECT_TRUE(on.last().flag("training"));
   EXPECT_EQ(on.last().number("momentum"), 0.25);
   const Imported off(head + "{ y = BatchNormalization (x, s, b, m, v) }", 15);
@@ -225,7 +240,8 @@ TEST(Translation, WindowsWithAutoPad) {
 
 TEST(Translation, ConvTransposeOfPatches) {
   const Imported model(
-      "agraph (float[batch, 2, 3, 4] x) => (float[batch, 1, 6, 8] y) <float[2, 1, 2, 2] w = {1,2,3,4,5,6,7,8}, float[1] b = {1}> "
+      "agraph (float[batch, 2, 3, 4] x) => (float[batch, 1, 6, 8] y) <float[2, 1, 2, 2] w = {1,2,3,4,5,6,7,8}, "
+      "float[1] b = {1}> "
       "{ y = ConvTranspose <strides = [2, 2]> (x, w, b) }",
       17);
   EXPECT_EQ(model.output(), "f32[batch,1,6,8]");
@@ -244,7 +260,8 @@ TEST(Translation, LocalFunctionsAreInlined) {
   const auto model = test::import_text(
       "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
       "agraph (float[batch, 4] x) => (float[batch, 4] y) { [outer] y = local.f <low = 0.5> (x) }\n"
-      "<domain: \"local\", opset_import: [\"\" : 10, \"local\" : 1]> f <low> (p, q) => (r) { m = Clip <min : float = @low> (p)\n"
+      "<domain: \"local\", opset_import: [\"\" : 10, \"local\" : 1]> f <low> (p, q) => (r) { m = Clip <min : float = "
+      "@low> (p)\n"
       " [g] r = local.g (m, q) }\n"
       "<domain: \"local\", opset_import: [\"\" : 17]> g (p, q) => (r) { r = Clip (p, q) }");
   ASSERT_TRUE(model.ok()) << model.diagnostic().str();
@@ -257,7 +274,8 @@ TEST(Translation, LocalFunctionsAreInlined) {
 }
 
 TEST(Translation, OperatorsThatOnnxDefinesByOthers) {
-  const Imported model("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = ThresholdedRelu <alpha = 2.0> (x) }", 22);
+  const Imported model("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = ThresholdedRelu <alpha = 2.0> (x) }",
+                       22);
   EXPECT_EQ(model.output(), "f32[batch,4]");
   EXPECT_THAT(model.ops(), testing::Contains("where"));
 }
@@ -273,7 +291,8 @@ TEST(Translation, LayerNormalizationWithStatisticsGoesByItsDefinition) {
 
 TEST(Translation, CrossEntropyIsASumOverACount) {
   const Imported model(
-      "agraph (float[batch, 5] x, int64[batch] t) => (float y) { y = SoftmaxCrossEntropyLoss <ignore_index = -100> (x, t) }",
+      "agraph (float[batch, 5] x, int64[batch] t) => (float y) { y = SoftmaxCrossEntropyLoss <ignore_index = -100> (x, "
+      "t) }",
       17);
   EXPECT_THAT(model.ops(), ElementsAre("cross_entropy_sum", "full", "ne", "cast", "sum", "div"));
   EXPECT_EQ(model.output(), "f32[]");
@@ -289,12 +308,13 @@ TEST(Translation, InitializersThatAreInputsToo) {
 }
 
 TEST(Translation, TypedFieldsOfEveryElementType) {
-  const std::vector<std::pair<std::string, uint64_t>> kTypes = {{"double", 8}, {"float", 4}, {"int8", 1},   {"int16", 2},
-                                                                {"int32", 4},  {"int64", 8}, {"uint8", 1},  {"uint16", 2},
-                                                                {"uint32", 4}, {"uint64", 8}, {"bool", 1}};
+  const std::vector<std::pair<std::string, uint64_t>> kTypes = {
+      {"double", 8}, {"float", 4},  {"int8", 1},   {"int16", 2},  {"int32", 4}, {"int64", 8},
+      {"uint8", 1},  {"uint16", 2}, {"uint32", 4}, {"uint64", 8}, {"bool", 1}};
   for (const auto& [type, size] : kTypes) {
-    const Imported model("agraph (" + type + "[2] x, bool[2] c) => (" + type + "[2] y) <" + type + "[2] w = {0, 1}> "
-                         "{ y = Where (c, x, w) }",
+    const Imported model("agraph (" + type + "[2] x, bool[2] c) => (" + type + "[2] y) <" + type +
+                             "[2] w = {0, 1}> "
+                             "{ y = Where (c, x, w) }",
                          17);
     ASSERT_TRUE(model.ok()) << type;
     const auto& data = model->value(model->find("w")).data;

@@ -16,14 +16,19 @@ enum class Message : uint8_t { kNone, kModel, kGraph, kNode, kAttribute, kFuncti
 /// The message in field `number` of `of`; field numbers of onnx.proto3, which never change.
 Message child(Message of, uint32_t number) {
   switch (of) {
-    case Message::kModel: return number == 7 ? Message::kGraph : number == 25 ? Message::kFunction : Message::kNone;
-    case Message::kGraph: return number == 1 ? Message::kNode : number == 5 ? Message::kInitializer : Message::kNone;
-    case Message::kNode: return number == 5 ? Message::kAttribute : Message::kNone;
+    case Message::kModel:
+      return number == 7 ? Message::kGraph : number == 25 ? Message::kFunction : Message::kNone;
+    case Message::kGraph:
+      return number == 1 ? Message::kNode : number == 5 ? Message::kInitializer : Message::kNone;
+    case Message::kNode:
+      return number == 5 ? Message::kAttribute : Message::kNone;
     case Message::kAttribute:
       if (number == 5 || number == 10) return Message::kAttributeTensor;
       return number == 6 || number == 11 ? Message::kGraph : Message::kNone;
-    case Message::kFunction: return number == 7 ? Message::kNode : number == 11 ? Message::kAttribute : Message::kNone;
-    default: return Message::kNone;
+    case Message::kFunction:
+      return number == 7 ? Message::kNode : number == 11 ? Message::kAttribute : Message::kNone;
+    default:
+      return Message::kNone;
   }
 }
 
@@ -89,15 +94,22 @@ class Rewriter {
     if (field.number == 0 || tag >> 32 != 0) return broken(at, "a field has no valid number");
     uint64_t length = 0;
     switch (field.wire) {
-      case 0: RANNC_TRY(varint(at, end)); return field;
-      case 1: length = 8; break;
+      case 0:
+        RANNC_TRY(varint(at, end));
+        return field;
+      case 1:
+        length = 8;
+        break;
       case 2: {
         RANNC_ASSIGN(length, varint(at, end));
         field.begin = at;
         break;
       }
-      case 5: length = 4; break;
-      default: return broken(at, "a field has an unknown encoding");
+      case 5:
+        length = 4;
+        break;
+      default:
+        return broken(at, "a field has an unknown encoding");
     }
     if (length > end - at) return broken(at, "the file or a message in it ends too early");
     at += length;

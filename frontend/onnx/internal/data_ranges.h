@@ -18,10 +18,10 @@ struct ByteRange {
   uint64_t offset = 0, length = 0;
 };
 
-/// A copy of a serialized ModelProto in which the `doc_string` of every tensor with more than kInlineBytes of `raw_data`
-/// holds the range of that data (see `byte_range`) and that of every other tensor is gone. Initializers lose the data
-/// itself; tensors of attributes keep it for the checker. Linear in the size; errors name the byte offset of what is
-/// truncated, overlong or nested too deep.
+/// A copy of a serialized ModelProto in which the `doc_string` of every tensor with more than kInlineBytes of
+/// `raw_data` holds the range of that data (see `byte_range`) and that of every other tensor is gone. Initializers lose
+/// the data itself; tensors of attributes keep it for the checker. Linear in the size; errors name the byte offset of
+/// what is truncated, overlong or nested too deep.
 Result<std::string> note_data_ranges(std::string_view model, const std::string& file);
 
 /// Reads what `note_data_ranges` wrote.

@@ -69,12 +69,12 @@ Result<ir::TensorData> ExternalData::locate(const ONNX_NAMESPACE::TensorProto& t
   }
   RANNC_ASSIGN(const File file, find(location, where));
   if (length != bytes) {
-    return error(where, fmt::format("external data in '{}': length {}, but type and shape need {} bytes", location, length,
-                                    bytes));
+    return error(where, fmt::format("external data in '{}': length {}, but type and shape need {} bytes", location,
+                                    length, bytes));
   }
   if (offset > file.size || length > file.size - offset) {
-    return error(where, fmt::format("external data in '{}': {} bytes at offset {}, but the file has {}", location, length,
-                                    offset, file.size));
+    return error(where, fmt::format("external data in '{}': {} bytes at offset {}, but the file has {}", location,
+                                    length, offset, file.size));
   }
   return ir::TensorData::in_file(file.path, offset, length);
 }

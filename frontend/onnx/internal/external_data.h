@@ -16,9 +16,9 @@ namespace rannc::frontend {
 class ExternalData {
  public:
   explicit ExternalData(const std::filesystem::path& model);
-  /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that leaves
-  /// the model's folder by a symbolic link, anything but a regular file, offset or length that is no non-negative
-  /// integer, a length other than `bytes`, a range beyond the file's end.
+  /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that
+  /// leaves the model's folder by a symbolic link, anything but a regular file, offset or length that is no
+  /// non-negative integer, a length other than `bytes`, a range beyond the file's end.
   Result<ir::TensorData> locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes, const Location& where);
 
  private:

@@ -30,7 +30,7 @@ struct Scope {
   const Opsets& opsets;
   std::string prefix;                                         ///< of nodes and values inside
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
-  std::unordered_map<std::string, ValueId> values;        ///< invalid: made by a node, but not supported
+  std::unordered_map<std::string, ValueId> values;            ///< invalid: made by a node, but not supported
   int depth = 0;
 };
 
@@ -69,7 +69,8 @@ NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& s
   NodeProto copy = node;
   for (const auto& [name, attribute] : schema.attributes()) {
     const auto& given = node.attribute();
-    const bool present = std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == name; });
+    const bool present =
+        std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == name; });
     if (!present && attribute.default_value.has_type()) *copy.add_attribute() = attribute.default_value;
   }
   return copy;
@@ -102,9 +103,7 @@ class Importer {
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
  private:
-  Location at(const Scope& scope, const NodeProto& node) const {
-    return {file_, 0, 0, scope.prefix + node_name(node)};
-  }
+  Location at(const Scope& scope, const NodeProto& node) const { return {file_, 0, 0, scope.prefix + node_name(node)}; }
 
   Result<void> define(Scope& scope, const std::string& name, ValueId value, const Location& where) {
     if (scope.values.emplace(name, value).second) return {};
@@ -113,7 +112,8 @@ class Importer {
 
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Location& where) const {
     const auto found = scope.values.find(name);
-    if (found == scope.values.end()) return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
+    if (found == scope.values.end())
+      return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
     if (!found->second.valid()) {
       return error(where, fmt::format("'{}' is read, but this output of its node is not supported", name));
     }
@@ -145,8 +145,8 @@ class Importer {
       const Location where{file_, 0, 0, proto.name()};
       if (proto.name().empty()) return error(where, "an initializer has no name");
       RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
-      const ValueId value = graph_.add_value(ir::ValueKind::kConstant, proto.name(), std::move(tensor.type),
-                                                 std::move(tensor.data));
+      const ValueId value =
+          graph_.add_value(ir::ValueKind::kConstant, proto.name(), std::move(tensor.type), std::move(tensor.data));
       RANNC_TRY(define(scope, proto.name(), value, where));
     }
     return {};
@@ -172,7 +172,7 @@ class Importer {
     }
     for (const std::string& output : node.output()) {
       const auto outside = scope.output_names.find(output);
-      wiring.output_names.push_back(output.empty()                         ? output
+      wiring.output_names.push_back(output.empty()                        ? output
                                     : outside == scope.output_names.end() ? scope.prefix + output
                                                                           : outside->second);
     }
@@ -279,9 +279,9 @@ class Importer {
     const Location where = at(scope, node);
     RANNC_ASSIGN(const Node::Wiring wiring, wire(scope, node));
     if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
-      return error(where, fmt::format("{} has {} operands and {} outputs, its function takes {} and makes {}",
-                                      node.op_type(), node.input_size(), node.output_size(), function.input_size(),
-                                      function.output_size()));
+      return error(where,
+                   fmt::format("{} has {} operands and {} outputs, its function takes {} and makes {}", node.op_type(),
+                               node.input_size(), node.output_size(), function.input_size(), function.output_size()));
     }
     Scope inner{opsets, where.node + "/", {}, {}, scope.depth + 1};
     for (int i = 0; i < function.input_size(); ++i) {

@@ -10,7 +10,8 @@
 namespace rannc::frontend {
 
 /// The graph of a model that went through `note_data_ranges`; `file` is the path of its file. Where an elementwise task
-/// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have meant.
+/// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have
+/// meant.
 Result<ir::Graph> import_model(const ONNX_NAMESPACE::ModelProto& model, const std::string& file,
                                const ImportOptions& options);
 

@@ -19,7 +19,8 @@ namespace {
 /// `text` with everything a symbol cannot hold replaced.
 std::string symbol_name(std::string_view text) {
   std::string name;
-  for (const char c : text) name.push_back(std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' ? c : '_');
+  for (const char c : text)
+    name.push_back(std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' ? c : '_');
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name[0] == '.') name.insert(0, "_");
   return name;
 }
@@ -74,7 +75,8 @@ class Reader {
     for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
       const auto& dim = tensor.shape().dim(axis);
       if (dim.has_dim_value() && dim.dim_value() < 0) {
-        return error(where, fmt::format("input '{}' has the extent {} on axis {}", input.name(), dim.dim_value(), axis));
+        return error(where,
+                     fmt::format("input '{}' has the extent {} on axis {}", input.name(), dim.dim_value(), axis));
       }
       type.shape->push_back(read_dim(dim, fmt::format("{}_d{}", input.name(), axis)));
     }
@@ -118,8 +120,8 @@ class Reader {
     return error(Location{file_}, fmt::format("no input has a dimension named '{}'", *options_.batch_symbol));
   }
 
-  /// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input, nor
-  /// on an input that has the batch elsewhere.
+  /// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input,
+  /// nor on an input that has the batch elsewhere.
   static std::set<std::string> other_batches(const InputTypes& inputs) {
     std::set<std::string> leading, elsewhere;
     for (const ir::ValueType& type : inputs.types) {

@@ -87,8 +87,8 @@ std::optional<double> Node::number(ValueId value) const {
   return std::nullopt;
 }
 
-std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> operands,
-                                   ir::Attributes attributes, std::span<const std::string> names) {
+std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                               std::span<const std::string> names) {
   if (!good()) return {};
   const ir::OpInfo& info = ir::core(op);
   RANNC_CHECK(operands.size() >= info.min_inputs && operands.size() <= info.max_inputs)
@@ -121,8 +121,8 @@ bool Node::is_zero(ValueId value) const {
 
 void Node::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
   constexpr std::array<std::string_view, 14> kBroadcasting = {
-      "core.add", "core.sub", "core.mul", "core.div", "core.where", "core.logical_and", "core.logical_or", "core.eq",
-      "core.ne",  "core.lt",  "core.le",  "core.gt",  "core.ge",    "core.maximum"};
+      "core.add", "core.sub", "core.mul", "core.div", "core.where", "core.logical_and", "core.logical_or",
+      "core.eq",  "core.ne",  "core.lt",  "core.le",  "core.gt",    "core.ge",          "core.maximum"};
   if (std::find(kBroadcasting.begin(), kBroadcasting.end(), op.name) == kBroadcasting.end()) return;
   for (const ValueId other : operands.subspan(1)) {
     const auto& a = type(operands[0]).shape;
@@ -171,8 +171,7 @@ void Node::results(std::string_view op, std::initializer_list<ValueId> operands,
 
 void Node::constant(Tensor tensor) {
   if (!good() || !wants(0)) return;
-  outputs_[0] =
-      graph_.add_value(ir::ValueKind::kConstant, names_[0], std::move(tensor.type), std::move(tensor.data));
+  outputs_[0] = graph_.add_value(ir::ValueKind::kConstant, names_[0], std::move(tensor.type), std::move(tensor.data));
 }
 
 ValueId Node::scalar(double value, ir::DType dtype) {

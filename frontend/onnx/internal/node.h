@@ -19,7 +19,8 @@ namespace rannc::frontend {
 using SymbolPair = std::pair<std::string, std::string>;
 
 /// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
-/// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is dropped.
+/// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is
+/// dropped.
 class Node {
  public:
   /// Where constants of attributes are read from.
@@ -28,7 +29,7 @@ class Node {
     ExternalData* external;
   };
   struct Wiring {
-    std::vector<ValueId> operands;      ///< invalid: absent
+    std::vector<ValueId> operands;          ///< invalid: absent
     std::vector<std::string> output_names;  ///< empty: not wanted
   };
   Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
@@ -114,7 +115,7 @@ class Node {
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
   void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
   std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
-                               std::span<const std::string> names);
+                           std::span<const std::string> names);
 
   ir::Graph& graph_;
   const ONNX_NAMESPACE::NodeProto& proto_;

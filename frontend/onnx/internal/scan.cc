@@ -111,8 +111,8 @@ Result<Opsets> read_opsets(const Proto& proto, const Location& where) {
   for (const auto& entry : proto.opset_import()) {
     const std::string domain = domain_of(entry.domain());
     if (domain.empty() && (entry.version() < kOldest || entry.version() > kNewest)) {
-      return error(where, fmt::format("the model uses operator set {}, supported are {} to {}", entry.version(), kOldest,
-                                      kNewest));
+      return error(where, fmt::format("the model uses operator set {}, supported are {} to {}", entry.version(),
+                                      kOldest, kNewest));
     }
     const int version = entry.version() > INT32_MAX || entry.version() < 0 ? 0 : static_cast<int>(entry.version());
     opsets[domain] = version;

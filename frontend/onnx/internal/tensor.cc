@@ -41,19 +41,30 @@ std::vector<std::byte> convert(const From& field) {
 /// The bytes of the typed field that ONNX prescribes for `dtype`.
 std::vector<std::byte> typed_field(const TensorProto& proto, ir::DType dtype) {
   switch (dtype) {
-    case ir::DType::kF32: return convert<float>(proto.float_data());
-    case ir::DType::kF64: return convert<double>(proto.double_data());
-    case ir::DType::kI64: return convert<int64_t>(proto.int64_data());
-    case ir::DType::kU64: return convert<uint64_t>(proto.uint64_data());
-    case ir::DType::kU32: return convert<uint32_t>(proto.uint64_data());
-    case ir::DType::kI32: return convert<int32_t>(proto.int32_data());
+    case ir::DType::kF32:
+      return convert<float>(proto.float_data());
+    case ir::DType::kF64:
+      return convert<double>(proto.double_data());
+    case ir::DType::kI64:
+      return convert<int64_t>(proto.int64_data());
+    case ir::DType::kU64:
+      return convert<uint64_t>(proto.uint64_data());
+    case ir::DType::kU32:
+      return convert<uint32_t>(proto.uint64_data());
+    case ir::DType::kI32:
+      return convert<int32_t>(proto.int32_data());
     case ir::DType::kF16:
     case ir::DType::kBF16:
-    case ir::DType::kU16: return convert<uint16_t>(proto.int32_data());
-    case ir::DType::kI16: return convert<int16_t>(proto.int32_data());
-    case ir::DType::kI8: return convert<int8_t>(proto.int32_data());
-    case ir::DType::kU8: return convert<uint8_t>(proto.int32_data());
-    case ir::DType::kBool: return convert<bool>(proto.int32_data());
+    case ir::DType::kU16:
+      return convert<uint16_t>(proto.int32_data());
+    case ir::DType::kI16:
+      return convert<int16_t>(proto.int32_data());
+    case ir::DType::kI8:
+      return convert<int8_t>(proto.int32_data());
+    case ir::DType::kU8:
+      return convert<uint8_t>(proto.int32_data());
+    case ir::DType::kBool:
+      return convert<bool>(proto.int32_data());
   }
   return {};
 }
@@ -80,8 +91,8 @@ Result<ir::TensorData> read_data(const TensorProto& proto, ir::DType dtype, uint
                                  ExternalData& external, const Location& where) {
   if (proto.data_location() == TensorProto::EXTERNAL) return external.locate(proto, bytes, where);
   const auto misfit = [&](uint64_t found) {
-    return error(where, fmt::format("tensor '{}' has {} bytes of data, its type and shape need {}", proto.name(), found,
-                                    bytes));
+    return error(
+        where, fmt::format("tensor '{}' has {} bytes of data, its type and shape need {}", proto.name(), found, bytes));
   };
   if (const auto range = byte_range(proto.doc_string())) {
     if (range->length != bytes) return misfit(range->length);

@@ -11,7 +11,8 @@
 
 namespace rannc::frontend {
 
-/// The element type of `TensorProto::DataType` number `type`; nothing for strings, complex numbers, 8- and 4-bit floats.
+/// The element type of `TensorProto::DataType` number `type`; nothing for strings, complex numbers, 8- and 4-bit
+/// floats.
 std::optional<ir::DType> element_type(int type);
 /// The inverse.
 int onnx_element_type(ir::DType dtype);

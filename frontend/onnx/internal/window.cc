@@ -42,7 +42,8 @@ std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> ke
     node.fail(node.op() + ": kernel, strides, dilations and pads do not fit the operand's rank");
     return std::nullopt;
   }
-  if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1) || !within(window.pads, 0)) {
+  if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1) ||
+      !within(window.pads, 0)) {
     node.fail(node.op() + ": kernel, strides and dilations must be positive and pads not negative");
     return std::nullopt;
   }

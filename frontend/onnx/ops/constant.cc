@@ -1,7 +1,8 @@
 /// Translates ONNX operators that make constants.
+#include "ir/constant.h"
+
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/constant.h"
 
 namespace rannc::frontend {
 

@@ -27,11 +27,13 @@ void conv_transpose(Node& node) {
   const auto window = read_window(node, x, kernel_of(node, weight));
   if (!window) return;
   const size_t n = window->kernel.size();
-  const bool patches = window->strides == window->kernel && window->dilations == std::vector<int64_t>(n, 1) &&
-                       window->pads == std::vector<int64_t>(2 * n, 0) && node.integer("group", 1) == 1 &&
-                       !node.has_attribute("output_shape") && n == 2 &&
-                       node.integers("output_padding") == std::vector<int64_t>(node.integers("output_padding").size(), 0);
-  if (!patches) return node.fail("ConvTranspose is supported in two dimensions with strides equal to the kernel, without pads");
+  const bool patches =
+      window->strides == window->kernel && window->dilations == std::vector<int64_t>(n, 1) &&
+      window->pads == std::vector<int64_t>(2 * n, 0) && node.integer("group", 1) == 1 &&
+      !node.has_attribute("output_shape") && n == 2 &&
+      node.integers("output_padding") == std::vector<int64_t>(node.integers("output_padding").size(), 0);
+  if (!patches)
+    return node.fail("ConvTranspose is supported in two dimensions with strides equal to the kernel, without pads");
   const ir::Shape s = *node.shape(x), w = *node.shape(weight);
   const ir::Dim out = w[1], kh = w[2], kw = w[3];
   const ValueId last = node.emit("permute", {x}, {{"dims", ir::Shape{0, 2, 3, 1}}});

@@ -96,9 +96,7 @@ void clip(Node& node) {
   node.result(high ? "minimum" : "maximum", {y, computed[high ? 1 : 0]});
 }
 
-void gelu(Node& node) {
-  node.result("gelu", {node.in(0)}, {{"approximate", node.text("approximate", "none")}});
-}
+void gelu(Node& node) { node.result("gelu", {node.in(0)}, {{"approximate", node.text("approximate", "none")}}); }
 void leaky_relu(Node& node) { node.result("leaky_relu", {node.in(0)}, {{"alpha", node.number("alpha", 0.01)}}); }
 void elu(Node& node) { node.result("elu", {node.in(0)}, {{"alpha", node.number("alpha", 1.0)}}); }
 

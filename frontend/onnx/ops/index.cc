@@ -60,7 +60,8 @@ void cumsum(Node& node) {
 
 void trilu(Node& node) {
   const auto diagonal = node.has(1) ? node.integers(node.in(1)) : std::vector<int64_t>{0};
-  if (!diagonal || diagonal->size() != 1) return node.fail("Trilu needs a diagonal that is known before the model runs");
+  if (!diagonal || diagonal->size() != 1)
+    return node.fail("Trilu needs a diagonal that is known before the model runs");
   node.result("trilu", {node.in(0)},
               {{"upper", node.integer("upper", 1) != 0}, {"diagonal", ir::Dim(diagonal->front())}});
 }
@@ -86,8 +87,8 @@ void one_hot(Node& node) {
       "range", {}, {{"start", ir::Dim(0)}, {"limit", size}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
   const ValueId hot = node.emit("eq", {column, node.emit("reshape", {counted}, {{"shape", positions}})});
   const auto element = [&](int64_t at) {
-    const ValueId one = node.emit("slice", {values},
-                                      {{"starts", ir::Shape{at}}, {"ends", ir::Shape{at + 1}}, {"axes", ir::Shape{0}}});
+    const ValueId one =
+        node.emit("slice", {values}, {{"starts", ir::Shape{at}}, {"ends", ir::Shape{at + 1}}, {"axes", ir::Shape{0}}});
     return node.emit("reshape", {one}, {{"shape", ir::Shape{}}});
   };
   const ValueId off = element(0), on = element(1);
@@ -95,12 +96,8 @@ void one_hot(Node& node) {
 }
 
 constexpr Translator kTable[] = {
-    {"CumSum", 11, 27, cumsum},
-    {"Gather", 7, 27, gather},
-    {"GatherElements", 11, 27, gather_elements},
-    {"GatherND", 11, 27, gather_nd},
-    {"OneHot", 9, 27, one_hot},
-    {"Range", 11, 27, range},
+    {"CumSum", 11, 27, cumsum},      {"Gather", 7, 27, gather},  {"GatherElements", 11, 27, gather_elements},
+    {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot}, {"Range", 11, 27, range},
     {"Trilu", 14, 27, trilu},
 };
 

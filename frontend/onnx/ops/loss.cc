@@ -9,8 +9,9 @@ namespace {
 /// ONNX ignores nothing unless told; no label is this number.
 constexpr int64_t kIgnoreNothing = INT64_MIN;
 
-/// Class weights, a second output and losses per sample are left to ONNX's definition. Cross entropy over axis 1, summed, or averaged over the labels that are not ignored: sum / count, so that
-/// attach-loss finds the mean and opens it.
+/// Class weights, a second output and losses per sample are left to ONNX's definition. Cross entropy over axis 1,
+/// summed, or averaged over the labels that are not ignored: sum / count, so that attach-loss finds the mean and opens
+/// it.
 void softmax_cross_entropy(Node& node) {
   const ValueId logits = node.in(0), labels = node.in(1);
   const std::string reduction = node.text("reduction", "mean");
@@ -19,8 +20,8 @@ void softmax_cross_entropy(Node& node) {
   const ir::Attributes attributes = {{"axis", ir::Dim(1)}, {"ignore_index", ir::Dim(ignored)}};
   if (reduction == "sum") return node.result("cross_entropy_sum", {logits, labels}, attributes);
   const ValueId sum = node.emit("cross_entropy_sum", {logits, labels}, attributes);
-  const ValueId mark = node.emit(
-      "full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(ignored)}, {"dtype", node.dtype(labels)}});
+  const ValueId mark =
+      node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(ignored)}, {"dtype", node.dtype(labels)}});
   const ValueId counted = node.emit("ne", {labels, mark});
   const ValueId ones = node.emit("cast", {counted}, {{"dtype", node.dtype(logits)}});
   node.result("div", {sum, node.emit("sum", {ones}, {{"keepdim", false}})});

@@ -8,8 +8,8 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Which precision the statistics are computed in (`stash_type`) is the runtime's choice. Where they are outputs, ONNX's
-/// definition makes them.
+/// Which precision the statistics are computed in (`stash_type`) is the runtime's choice. Where they are outputs,
+/// ONNX's definition makes them.
 void layer_norm(Node& node) {
   if (node.wants(1) || node.wants(2)) return node.use_definition();
   const ValueId x = node.in(0);
@@ -26,8 +26,7 @@ void rms_norm(Node& node) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
   const int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(from->size()));
-  node.result("rms_norm", {x, node.in(1)},
-              {{"axis", ir::Dim(axis)}, {"epsilon", node.number("epsilon", 1e-5f)}});
+  node.result("rms_norm", {x, node.in(1)}, {{"axis", ir::Dim(axis)}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
 /// Trains where it says so: by attribute since opset 14, by asking for the statistics before. ONNX's momentum weighs

@@ -10,8 +10,7 @@ constexpr int64_t kMostSteps = 4096;
 
 /// Elements [first, last) along `axis`.
 ValueId part(Node& node, ValueId x, int64_t axis, int64_t first, int64_t last) {
-  return node.emit("slice", {x},
-                   {{"starts", ir::Shape{first}}, {"ends", ir::Shape{last}}, {"axes", ir::Shape{axis}}});
+  return node.emit("slice", {x}, {{"starts", ir::Shape{first}}, {"ends", ir::Shape{last}}, {"axes", ir::Shape{axis}}});
 }
 
 /// Element `index` along axis 0, which goes.
@@ -36,7 +35,8 @@ class Lstm {
     std::vector<ValueId> operands = {node_.in(0), weight};
     if (node_.has(3)) {
       const ValueId both = at(node_, node_.in(3), direction);
-      operands.push_back(node_.emit("add", {part(node_, both, 0, 0, 4 * hidden_), part(node_, both, 0, 4 * hidden_, 8 * hidden_)}));
+      operands.push_back(
+          node_.emit("add", {part(node_, both, 0, 0, 4 * hidden_), part(node_, both, 0, 4 * hidden_, 8 * hidden_)}));
     }
     const ValueId projected = node_.emit("linear", operands, rows);
     State state = {initial(5, direction), initial(6, direction)};
@@ -88,7 +88,8 @@ ValueId stack(Node& node, const std::vector<ValueId>& values, int64_t axis) {
 /// The forms that PyTorch exports: standard activations, full sequences, time first.
 bool is_supported(Node& node) {
   const bool plain = !node.has_attribute("activations") && !node.has_attribute("clip") &&
-                     node.integer("input_forget", 0) == 0 && node.integer("layout", 0) == 0 && !node.has(4) && !node.has(7);
+                     node.integer("input_forget", 0) == 0 && node.integer("layout", 0) == 0 && !node.has(4) &&
+                     !node.has(7);
   if (!plain) node.fail("LSTM is supported with standard activations, full sequences and time first");
   return plain;
 }

@@ -9,7 +9,8 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Axes and `keepdim` of a reduction; nothing where it is a no-op (or failed). `since`: opset that made axes an operand.
+/// Axes and `keepdim` of a reduction; nothing where it is a no-op (or failed). `since`: opset that made axes an
+/// operand.
 std::optional<ir::Attributes> reduction(Node& node, int since) {
   const auto axes = node.axes(1, since);
   const ir::Shape* const from = node.shape(node.in(0));
@@ -78,7 +79,8 @@ void reduce_log_sum_exp(Node& node) {
 void arg_extreme(Node& node, ValueId x) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
-  if (node.integer("select_last_index", 0) != 0) return node.fail(node.op() + " with select_last_index is not supported");
+  if (node.integer("select_last_index", 0) != 0)
+    return node.fail(node.op() + " with select_last_index is not supported");
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
   node.result("argmax", {x}, {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}});
 }

@@ -237,7 +237,8 @@ void depth_to_space(Node& node) {
   const ir::Dim depth = floor_div(s[1], b * b);
   const bool crd = node.text("mode", "DCR") == "CRD";
   const ir::Shape parts = crd ? ir::Shape{s[0], depth, b, b, s[2], s[3]} : ir::Shape{s[0], b, b, depth, s[2], s[3]};
-  const std::vector<int64_t> order = crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
+  const std::vector<int64_t> order =
+      crd ? std::vector<int64_t>{0, 1, 4, 2, 5, 3} : std::vector<int64_t>{0, 3, 4, 1, 5, 2};
   const ValueId split = node.emit("reshape", {x}, {{"shape", parts}});
   const ValueId moved = node.emit("permute", {split}, {{"dims", list(order)}});
   node.result("reshape", {moved}, {{"shape", ir::Shape{s[0], depth, s[2] * b, s[3] * b}}});

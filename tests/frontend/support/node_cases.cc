@@ -20,7 +20,8 @@ DeclaredOutput declared(const ONNX_NAMESPACE::ValueInfoProto& output) {
   ir::ValueType type;
   type.dtype = *dtype;
   const auto& dims = tensor.shape().dim();
-  if (tensor.has_shape() && std::all_of(dims.begin(), dims.end(), [](const auto& dim) { return dim.has_dim_value(); })) {
+  if (tensor.has_shape() &&
+      std::all_of(dims.begin(), dims.end(), [](const auto& dim) { return dim.has_dim_value(); })) {
     type.shape.emplace();
     for (const auto& dim : dims) type.shape->emplace_back(dim.dim_value());
   }

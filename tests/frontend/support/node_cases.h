@@ -33,8 +33,8 @@ struct NodeCase {
 /// Folders of all cases in `folder`, by name; empty where it is absent.
 std::vector<std::filesystem::path> node_case_folders(const std::filesystem::path& folder);
 NodeCase read_node_case(const std::filesystem::path& folder);
-/// The first data set's inputs or outputs (`input`, `output`) with the model's names; those of other types than ours are
-/// left out.
+/// The first data set's inputs or outputs (`input`, `output`) with the model's names; those of other types than ours
+/// are left out.
 std::vector<NamedTensor> read_case_data(const NodeCase& found, const std::string& kind);
 
 /// The declared form of a type.
