@@ -18,6 +18,8 @@
 namespace rannc::partition {
 namespace {
 
+constexpr size_t kStarts = 8;  ///< structures from which the search climbs
+
 /// What a candidate is, so that the same one is judged once.
 std::string identity(const StagePlan& plan) {
   std::string text = fmt::format("{}|{}", plan.schedule, plan.micro_batches);
@@ -102,9 +104,19 @@ class AutoSearch {
   void keep_runner_up(const StagePlan& plan, const std::string& from) {
     auto& slot = best_of_[from];
     if (slot.stages.empty() || plan.objective < slot.objective) slot = plan;
-    good_.insert({plan.objective, identity(plan)});
-    plans_.emplace(identity(plan), plan);
-    if (good_.size() > 12) {
+    // One entry per structure, whatever its schedule, so that the starts of climbing differ.
+    StagePlan bare = plan;
+    bare.schedule.clear();
+    bare.warm_up.clear();
+    const std::string structure = identity(bare);
+    const auto known = plans_.find(structure);
+    if (known != plans_.end()) {
+      if (known->second.objective <= plan.objective) return;
+      good_.erase({known->second.objective, structure});
+    }
+    plans_[structure] = plan;
+    good_.insert({plan.objective, structure});
+    if (good_.size() > kStarts) {
       plans_.erase(std::prev(good_.end())->second);
       good_.erase(std::prev(good_.end()));
     }
@@ -132,21 +144,26 @@ class AutoSearch {
   /// The exact DP's answer for each stage count and micro-batch count.
   void seed() {
     const StageCount count = stage_count(problem_);
+    StageProblem without_values = problem_;
+    without_values.values.clear();
+    const RangeCosts silent(without_values);
     for (const uint64_t micro_batches : counts_) {
       for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 8)) {
-        seed_one(micro_batches, stages);
+        seed_one(micro_batches, stages, judge_.ranges());
+        // The simulation overlaps transfers with computation: cuts that balance computation alone are worth a start.
+        seed_one(micro_batches, stages, silent);
         if (stopped_) return;
       }
     }
   }
 
-  void seed_one(uint64_t micro_batches, uint32_t stages) {
+  void seed_one(uint64_t micro_batches, uint32_t stages, const RangeCosts& ranges) {
     const bool small = problem_.cluster.uniform() || problem_.cluster.size() > 128;
     for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
       StageProblem problem = problem_;
       problem.in_flight = discipline;
-      const auto finder = small ? uniform_cover(problem, judge_.ranges(), micro_batches)
-                                : positional_cover(problem, judge_.ranges(), micro_batches, problem.cluster.size(), 1);
+      const auto finder = small ? uniform_cover(problem, ranges, micro_batches)
+                                : positional_cover(problem, ranges, micro_batches, problem.cluster.size(), 1);
       const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {40});
       if (!answer) continue;
       StagePlan plan;
@@ -164,18 +181,23 @@ class AutoSearch {
     }
   }
 
-  /// Steepest of the first improvements, from each of the best plans.
+  /// First improvements from each of the best structures; each may spend an equal part of what is left.
   void climb(bool everything) {
     std::vector<StagePlan> starts;
-    for (const auto& [objective, id] : good_) starts.push_back(plans_.at(id));
-    for (size_t i = 0; i < starts.size() && !stopped_; ++i) {
+    for (const auto& [objective, structure] : good_) starts.push_back(plans_.at(structure));
+    for (size_t i = 0; i < starts.size(); ++i) {
       StagePlan current = starts[i];
+      floor_ = left_ - left_ / (starts.size() - i);
+      stopped_here_ = false;
       warm(current);
       if (everything) continue;
       bool moved = true;
-      while (moved && !stopped_) {
+      while (moved && !stopped_here_) {
         moved = any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
       }
+      stopped_ |= stopped_here_;
+      floor_ = 0;
+      stopped_here_ = false;
       warm(current);
     }
   }
@@ -205,9 +227,9 @@ class AutoSearch {
 
   bool charge(const StagePlan& plan) {
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < actions) stopped_ = true;
+    if (left_ < floor_ + actions) stopped_here_ = true;
     else left_ -= actions;
-    return !stopped_;
+    return !stopped_here_;
   }
 
   /// Tries warm-up depths by latency and memory, and uniformly deeper ones.
@@ -308,6 +330,8 @@ class AutoSearch {
   PlanJudge judge_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
+  uint64_t floor_ = 0;        ///< what the present start must leave to the others
+  bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;
   std::optional<Entry> best_;
   std::set<std::string> seen_;
