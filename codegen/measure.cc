@@ -13,6 +13,7 @@
 #include <chrono>
 #include <set>
 
+#include "codegen/torch_types.h"
 #include "ir/op.h"
 
 namespace rannc::codegen {
@@ -24,21 +25,6 @@ constexpr int kWarmUps = 2;
 constexpr int kLeastRuns = 5;
 constexpr int kMostRuns = 40;
 constexpr double kEnoughNs = 8e6;  // stop when the runs together took so long
-
-at::ScalarType scalar_type(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::kF16: return at::kHalf;
-    case ir::DType::kBF16: return at::kBFloat16;
-    case ir::DType::kF32: return at::kFloat;
-    case ir::DType::kF64: return at::kDouble;
-    case ir::DType::kI8: return at::kChar;
-    case ir::DType::kI16: return at::kShort;
-    case ir::DType::kI32: return at::kInt;
-    case ir::DType::kU8: return at::kByte;
-    case ir::DType::kBool: return at::kBool;
-    default: return at::kLong;
-  }
-}
 
 /// A task as a compiled function with its operands.
 class TaskProgram {
