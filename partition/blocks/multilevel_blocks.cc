@@ -134,7 +134,7 @@ class Search {
     }
     if (block_of.empty()) return {};
     BlockState state(graph, std::move(block_of), options_.blocks);
-    if (options_.refine) improve(hierarchy_.levels.size() - 1, state, 8);
+    if (options_.refine) improve(hierarchy_.levels.size() - 1, state, 4);
     const double cost = state.crossing_cost();
     return {std::move(state).take(), cost};
   }
@@ -190,7 +190,7 @@ class Search {
         for (uint32_t v = 0; v < graph.nodes(); ++v) finer[v] = block_of[hierarchy_.parent[level][v]];
         block_of = rebalance(graph, std::move(finer));
       }
-      if (options_.refine) block_of = cut_again(graph, std::move(block_of));
+      if (options_.refine && (cycle_ == 0 || level == 0)) block_of = cut_again(graph, std::move(block_of));
       BlockState state(graph, std::move(block_of), options_.blocks);
       if (options_.refine) improve(level, state, graph.nodes() <= kManyNodes ? 3 : 2);
       block_of = std::move(state).take();
