@@ -58,24 +58,37 @@ void store(std::vector<std::byte>& bytes, T value) {
 
 int64_t load_integer(DType dtype, const std::byte* at) {
   switch (dtype) {
-    case DType::kI8: return load<int8_t>(at);
-    case DType::kI16: return load<int16_t>(at);
-    case DType::kI32: return load<int32_t>(at);
-    case DType::kU8: return load<uint8_t>(at);
-    case DType::kU16: return load<uint16_t>(at);
-    case DType::kU32: return load<uint32_t>(at);
-    case DType::kBool: return load<uint8_t>(at) != 0;
-    default: return load<int64_t>(at);
+    case DType::kI8:
+      return load<int8_t>(at);
+    case DType::kI16:
+      return load<int16_t>(at);
+    case DType::kI32:
+      return load<int32_t>(at);
+    case DType::kU8:
+      return load<uint8_t>(at);
+    case DType::kU16:
+      return load<uint16_t>(at);
+    case DType::kU32:
+      return load<uint32_t>(at);
+    case DType::kBool:
+      return load<uint8_t>(at) != 0;
+    default:
+      return load<int64_t>(at);
   }
 }
 
 double load_number(DType dtype, const std::byte* at) {
   switch (dtype) {
-    case DType::kF16: return from_half(load<uint16_t>(at));
-    case DType::kBF16: return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
-    case DType::kF32: return load<float>(at);
-    case DType::kF64: return load<double>(at);
-    default: return static_cast<double>(load_integer(dtype, at));
+    case DType::kF16:
+      return from_half(load<uint16_t>(at));
+    case DType::kBF16:
+      return std::bit_cast<float>(static_cast<uint32_t>(load<uint16_t>(at)) << 16);
+    case DType::kF32:
+      return load<float>(at);
+    case DType::kF64:
+      return load<double>(at);
+    default:
+      return static_cast<double>(load_integer(dtype, at));
   }
 }
 
@@ -137,10 +150,17 @@ TensorData encode_integers(DType dtype, std::span<const int64_t> values) {
   bytes.reserve(values.size() * byte_size(dtype));
   for (const int64_t value : values) {
     switch (byte_size(dtype)) {
-      case 1: store(bytes, dtype == DType::kBool ? uint8_t{value != 0} : static_cast<uint8_t>(value)); break;
-      case 2: store(bytes, static_cast<uint16_t>(value)); break;
-      case 4: store(bytes, static_cast<uint32_t>(value)); break;
-      default: store(bytes, value);
+      case 1:
+        store(bytes, dtype == DType::kBool ? uint8_t{value != 0} : static_cast<uint8_t>(value));
+        break;
+      case 2:
+        store(bytes, static_cast<uint16_t>(value));
+        break;
+      case 4:
+        store(bytes, static_cast<uint32_t>(value));
+        break;
+      default:
+        store(bytes, value);
     }
   }
   return TensorData::in_memory(std::move(bytes));
@@ -152,10 +172,17 @@ TensorData encode_numbers(DType dtype, std::span<const double> values) {
   bytes.reserve(values.size() * byte_size(dtype));
   for (const double value : values) {
     switch (dtype) {
-      case DType::kF16: store(bytes, to_half(value)); break;
-      case DType::kBF16: store(bytes, to_bfloat(value)); break;
-      case DType::kF32: store(bytes, static_cast<float>(value)); break;
-      default: store(bytes, value);
+      case DType::kF16:
+        store(bytes, to_half(value));
+        break;
+      case DType::kBF16:
+        store(bytes, to_bfloat(value));
+        break;
+      case DType::kF32:
+        store(bytes, static_cast<float>(value));
+        break;
+      default:
+        store(bytes, value);
     }
   }
   return TensorData::in_memory(std::move(bytes));

@@ -10,9 +10,9 @@ namespace {
 
 std::vector<OpInfo> build_table() {
   std::vector<OpInfo> table;
-  for (const auto family : {ops::elementwise_ops, ops::shape_ops, ops::slice_ops, ops::index_ops, ops::create_ops,
-                            ops::reduce_ops, ops::linear_ops, ops::normalize_ops, ops::convolution_ops, ops::random_ops,
-                            ops::loss_ops}) {
+  for (const auto family :
+       {ops::elementwise_ops, ops::shape_ops, ops::slice_ops, ops::index_ops, ops::create_ops, ops::reduce_ops,
+        ops::linear_ops, ops::normalize_ops, ops::convolution_ops, ops::random_ops, ops::loss_ops}) {
     for (OpInfo& op : family()) table.push_back(std::move(op));
   }
   std::sort(table.begin(), table.end(), [](const OpInfo& a, const OpInfo& b) { return a.name < b.name; });

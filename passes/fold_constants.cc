@@ -116,18 +116,20 @@ class Folder {
     std::vector<ValueId> parts;
     for (const Dim& dim : *type.contents) {
       const int64_t number = dim.is_constant() ? dim.constant() : 0;
-      parts.push_back(dim.is_constant() ? ir::add_constant(graph(), name + ".size", type.dtype, {1}, std::span(&number, 1))
-                                        : full(dim, {Dim(1)}, type.dtype, name + ".size", task));
+      parts.push_back(dim.is_constant()
+                          ? ir::add_constant(graph(), name + ".size", type.dtype, {1}, std::span(&number, 1))
+                          : full(dim, {Dim(1)}, type.dtype, name + ".size", task));
     }
-    const TaskId joined =
-        graph().add_task(ir::core("concat"), parts, {{"axis", Dim(0)}}, std::vector<std::string>{name}, from_.location(task));
+    const TaskId joined = graph().add_task(ir::core("concat"), parts, {{"axis", Dim(0)}},
+                                           std::vector<std::string>{name}, from_.location(task));
     finish_types(joined);
     rewriter_.replace(from_.outputs(task)[0], graph().outputs(joined)[0]);
   }
 
   ValueId full(const Dim& value, ir::Shape shape, ir::DType dtype, const std::string& name, TaskId task) {
-    const ValueId made = graph().add(ir::core("full"), {}, {{"shape", std::move(shape)}, {"value", value}, {"dtype", dtype}},
-                                     name, from_.location(task));
+    const ValueId made =
+        graph().add(ir::core("full"), {}, {{"shape", std::move(shape)}, {"value", value}, {"dtype", dtype}}, name,
+                    from_.location(task));
     finish_types(graph().value(made).producer);
     return made;
   }
@@ -197,7 +199,8 @@ class Folder {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].valid() || becomes_attribute(from_, task, i)) continue;
       const Graph::Value& value = graph().value(rewriter_.map(inputs[i]));
-      if (value.kind != ir::ValueKind::kConstant || !value.data.present() || !ir::static_count(value.type)) return false;
+      if (value.kind != ir::ValueKind::kConstant || !value.data.present() || !ir::static_count(value.type))
+        return false;
     }
     return !inputs.empty();
   }
@@ -228,7 +231,8 @@ class Folder {
         << "folding %" << from_.value(old).name << " gave another type";
     ValueType constant = type;
     constant.contents = ir::constant_contents(type, result.data);
-    rewriter_.replace(old, graph().add_value(ir::ValueKind::kConstant, from_.value(old).name, std::move(constant), result.data));
+    rewriter_.replace(
+        old, graph().add_value(ir::ValueKind::kConstant, from_.value(old).name, std::move(constant), result.data));
   }
 
   // Copies a task, with operands of known contents moved into attributes.

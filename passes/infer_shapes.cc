@@ -105,7 +105,8 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
     RANNC_TRY(check_sample_index(graph, task));
     RANNC_TRY(check_no_sum_over_samples(graph, task));
     const auto outputs = graph.outputs(task);
-    for (size_t k = 0; k < outputs.size(); ++k) outcome.changed = outcome.changed || !(before[k] == graph.type(outputs[k]));
+    for (size_t k = 0; k < outputs.size(); ++k)
+      outcome.changed = outcome.changed || !(before[k] == graph.type(outputs[k]));
     ++i;
   }
   return outcome;

@@ -5,9 +5,9 @@
 
 namespace rannc::passes {
 
-/// Runs every task's type rule in order: element type, symbolic shape, place of the samples, contents of integer values.
-/// Integer constants get their contents first. Two different symbols that meet in one axis are one size under two
-/// names: the second is replaced by the first everywhere (the batch symbol wins), with a remark.
+/// Runs every task's type rule in order: element type, symbolic shape, place of the samples, contents of integer
+/// values. Integer constants get their contents first. Two different symbols that meet in one axis are one size under
+/// two names: the second is replaced by the first everywhere (the batch symbol wins), with a remark.
 ///
 /// Before: inputs, parameters, buffers and constants have types. After: so has every activation of a known operator.
 /// Stands first, since every later pass reads types. Linear in the graph, once more for each symbol replaced.

@@ -153,7 +153,8 @@ std::vector<int64_t> evaluate_view(Call& call) { return call.in[0].data; }
 
 std::vector<int64_t> read(const Call& call, const Sizes& strides, int64_t start = 0) {
   std::vector<int64_t> out;
-  for_each_index(call.out_shape, [&](const Sizes& index) { out.push_back(call.in[0].data[start + dot(index, strides)]); });
+  for_each_index(call.out_shape,
+                 [&](const Sizes& index) { out.push_back(call.in[0].data[start + dot(index, strides)]); });
   return out;
 }
 
@@ -311,15 +312,19 @@ std::vector<int64_t> evaluate_reduce(Call& call) {
     call.failed = true;
     return {};
   }
-  const int64_t start = product ? 1 : sum ? 0 : call.name == "amax" ? std::numeric_limits<int64_t>::min()
-                                                                    : std::numeric_limits<int64_t>::max();
+  const int64_t start = product               ? 1
+                        : sum                 ? 0
+                        : call.name == "amax" ? std::numeric_limits<int64_t>::min()
+                                              : std::numeric_limits<int64_t>::max();
   std::vector<int64_t> out(count_of(kept), start);
   size_t at = 0;
   for_each_index(x.shape, [&](const Sizes& index) {
     int64_t& into = out[dot(index, strides)];
     const int64_t value = x.data[at++];
-    into = sum ? wrap(u(into) + u(value)) : product ? wrap(u(into) * u(value))
-           : call.name == "amax" ? std::max(into, value) : std::min(into, value);
+    into = sum                   ? wrap(u(into) + u(value))
+           : product             ? wrap(u(into) * u(value))
+           : call.name == "amax" ? std::max(into, value)
+                                 : std::min(into, value);
   });
   return out;
 }

@@ -52,7 +52,8 @@ class Tracer {
     if (!values || values->empty()) return std::nullopt;
     const int64_t step = component < 0 ? 1 : value.type.shape->back().constant();
     int64_t low = INT64_MAX, high = INT64_MIN;
-    for (size_t i = static_cast<size_t>(std::max<int64_t>(component, 0)); i < values->size(); i += static_cast<size_t>(step)) {
+    for (size_t i = static_cast<size_t>(std::max<int64_t>(component, 0)); i < values->size();
+         i += static_cast<size_t>(step)) {
       low = std::min(low, (*values)[i]);
       high = std::max(high, (*values)[i]);
     }
@@ -65,7 +66,8 @@ class Tracer {
     if (name == "core.range") return range(task);
     if (name == "core.identity" || name == "core.cast" || name == "core.expand") return trace(in[0], component, depth);
     if (name == "core.concat" && component >= 0) return concat(task, component, depth);
-    if (name == "core.unsqueeze" || name == "core.reshape" || name == "core.squeeze") return view(task, component, depth);
+    if (name == "core.unsqueeze" || name == "core.reshape" || name == "core.squeeze")
+      return view(task, component, depth);
     if (name == "core.permute" && component < 0) return trace(in[0], component, depth);
     if (name != "core.add" && name != "core.sub" && name != "core.mul") return std::nullopt;
     const Found a = trace(in[0], component, depth), b = trace(in[1], component, depth);
@@ -161,10 +163,10 @@ Result<void> check_sample_index(const Graph& graph, TaskId task) {
       not_negative(inner - Dim(1) - index->high)) {
     return {};
   }
-  return error(graph.location(task),
-               std::string(name) + " picks samples along axis " + std::to_string(data.batch.axis) + " of " +
-                   ir::str(*data.shape) + " by %" + std::string(graph.value(in[1]).name) +
-                   ", which is not shown to hold each sample's own number");
+  return error(graph.location(task), std::string(name) + " picks samples along axis " +
+                                         std::to_string(data.batch.axis) + " of " + ir::str(*data.shape) + " by %" +
+                                         std::string(graph.value(in[1]).name) +
+                                         ", which is not shown to hold each sample's own number");
 }
 
 Result<void> check_no_sum_over_samples(const Graph& graph, TaskId task) {

@@ -10,8 +10,7 @@ namespace {
 
 Result<ir::TensorData> converted(const ir::ValueType& type, const ir::TensorData& data, ir::DType target) {
   if (!data.present()) return data;
-  RANNC_ASSIGN(const std::vector<double> numbers,
-               ir::decode_numbers(type, data, std::numeric_limits<int64_t>::max()));
+  RANNC_ASSIGN(const std::vector<double> numbers, ir::decode_numbers(type, data, std::numeric_limits<int64_t>::max()));
   return ir::encode_numbers(target, numbers);
 }
 

@@ -6,8 +6,7 @@ namespace rannc::ir::ops {
 void set_contents(ValueType& type, std::optional<Contents> contents) {
   if (!contents || is_float(type.dtype) || !type.shape || type.shape->size() > 1) return;
   const Dim count = element_count(*type.shape);
-  if (!(count == Dim(static_cast<int64_t>(contents->size()))) ||
-      contents->size() > static_cast<size_t>(kMaxContents)) {
+  if (!(count == Dim(static_cast<int64_t>(contents->size()))) || contents->size() > static_cast<size_t>(kMaxContents)) {
     return;
   }
   type.contents = std::move(contents);

@@ -31,7 +31,8 @@ Result<Window> window_of(const Attributes& attributes, std::vector<int64_t> kern
   window.begin.assign(pads.begin(), pads.begin() + n);
   window.end.assign(pads.begin() + n, pads.end());
   for (size_t i = 0; i < n; ++i) {
-    if (window.kernel[i] < 1 || window.strides[i] < 1 || window.dilations[i] < 1 || window.begin[i] < 0 || window.end[i] < 0) {
+    if (window.kernel[i] < 1 || window.strides[i] < 1 || window.dilations[i] < 1 || window.begin[i] < 0 ||
+        window.end[i] < 0) {
       return error("kernel, strides and dilations must be positive, pads not negative");
     }
   }
@@ -59,7 +60,8 @@ Result<Dim> positions(const Dim& extent, const Window& window, size_t i, bool ce
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
   const Shape& from = *call.in(0).shape;
   if (from.size() != window.rank() + 2) {
-    return error("operand 0 of shape " + str(from) + " does not fit " + std::to_string(window.rank()) + " spatial axes");
+    return error("operand 0 of shape " + str(from) + " does not fit " + std::to_string(window.rank()) +
+                 " spatial axes");
   }
   RANNC_TRY(samples_lead(call, 0));
   Shape to = {from[0], channels};
@@ -202,11 +204,33 @@ Result<std::string> lower_adaptive(const LowerCall& call) {
 
 std::vector<OpInfo> convolution_ops() {
   return {
-      {"core.conv", 2, 3, 1, {"strides", "pads", "dilations", "groups"}, Effect::kPure, infer_conv, conv_work, lower_conv},
-      {"core.max_pool", 1, 1, 1, {"kernel", "strides", "pads", "dilations", "ceil"}, Effect::kPure, infer_pool, pool_work,
+      {"core.conv",
+       2,
+       3,
+       1,
+       {"strides", "pads", "dilations", "groups"},
+       Effect::kPure,
+       infer_conv,
+       conv_work,
+       lower_conv},
+      {"core.max_pool",
+       1,
+       1,
+       1,
+       {"kernel", "strides", "pads", "dilations", "ceil"},
+       Effect::kPure,
+       infer_pool,
+       pool_work,
        lower_max_pool},
-      {"core.avg_pool", 1, 1, 1, {"kernel", "strides", "pads", "ceil", "count_include_pad"}, Effect::kPure, infer_pool,
-       pool_work, lower_avg_pool},
+      {"core.avg_pool",
+       1,
+       1,
+       1,
+       {"kernel", "strides", "pads", "ceil", "count_include_pad"},
+       Effect::kPure,
+       infer_pool,
+       pool_work,
+       lower_avg_pool},
       {"core.adaptive_avg_pool", 1, 1, 1, {"size"}, Effect::kPure, infer_adaptive, adaptive_work, lower_adaptive},
   };
 }

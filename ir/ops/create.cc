@@ -100,16 +100,25 @@ Result<Types> infer_full(const OpCall& call) {
 Result<std::string> lower_full(const LowerCall& call) {
   const ValueType& type = *call.output_types[0];
   const Attribute* value = call.attributes.find("value");
-  return assign(call, "full",
-                {torchscript(shape_of(type)), value ? number_attribute(*value, type.dtype) : number_attribute(0.0, type.dtype),
-                 "dtype=" + dtype_code(type.dtype)});
+  return assign(
+      call, "full",
+      {torchscript(shape_of(type)), value ? number_attribute(*value, type.dtype) : number_attribute(0.0, type.dtype),
+       "dtype=" + dtype_code(type.dtype)});
 }
 
 }  // namespace
 
 std::vector<OpInfo> create_ops() {
   return {
-      {"core.range", 0, 3, 1, {"start", "limit", "delta", "dtype"}, Effect::kPure, infer_range, nullptr, lower_range,
+      {"core.range",
+       0,
+       3,
+       1,
+       {"start", "limit", "delta", "dtype"},
+       Effect::kPure,
+       infer_range,
+       nullptr,
+       lower_range,
        {"start", "limit", "delta"}},
       {"core.full", 0, 1, 1, {"shape", "value", "dtype"}, Effect::kPure, infer_full, nullptr, lower_full, {"shape"}},
   };

@@ -227,8 +227,8 @@ Result<Types> infer_cast(const OpCall& call) {
 
 // Approximate operations per element of functions that cost more than an add.
 int64_t operations(std::string_view name) {
-  for (const std::string_view costly : {"exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "softplus", "silu", "gelu",
-                                        "pow", "elu"}) {
+  for (const std::string_view costly :
+       {"exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "softplus", "silu", "gelu", "pow", "elu"}) {
     if (name == costly) return 10;
   }
   return 1;
@@ -258,11 +258,12 @@ Result<std::string> lower_pow(const LowerCall& call) {
          ")\n";
 }
 Result<std::string> lower_gelu(const LowerCall& call) {
-  return assign(call, "gelu",
-                {call.inputs[0], "approximate=\"" + call.attributes.text("approximate", "none") + "\""});
+  return assign(call, "gelu", {call.inputs[0], "approximate=\"" + call.attributes.text("approximate", "none") + "\""});
 }
 // ATen's threshold of 20 would leave an error of 1e-9.
-Result<std::string> lower_softplus(const LowerCall& call) { return assign(call, "softplus", {call.inputs[0], "1", "40"}); }
+Result<std::string> lower_softplus(const LowerCall& call) {
+  return assign(call, "softplus", {call.inputs[0], "1", "40"});
+}
 Result<std::string> lower_leaky_relu(const LowerCall& call) {
   return assign(call, "leaky_relu", {call.inputs[0], number(call.attributes.number("alpha", 0.01))});
 }
@@ -275,7 +276,8 @@ Result<std::string> lower_clamp(const LowerCall& call) {
     const Attribute* value = call.attributes.find(name);
     return value ? number_attribute(*value, dtype) : std::string("None");
   };
-  if (!call.attributes.has("min") && !call.attributes.has("max")) return call.outputs[0] + " = " + call.inputs[0] + "\n";
+  if (!call.attributes.has("min") && !call.attributes.has("max"))
+    return call.outputs[0] + " = " + call.inputs[0] + "\n";
   return assign(call, "clamp", {call.inputs[0], bound("min"), bound("max")});
 }
 Result<std::string> lower_identity(const LowerCall& call) { return call.outputs[0] + " = " + call.inputs[0] + "\n"; }
@@ -285,8 +287,15 @@ Result<std::string> lower_cast(const LowerCall& call) {
 
 OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
            LowerRule lower = lower_same_name) {
-  return {"core." + std::string(name), operands, operands, 1,     std::move(attributes),
-          Effect::kPure,               infer,    elementwise_work, lower};
+  return {"core." + std::string(name),
+          operands,
+          operands,
+          1,
+          std::move(attributes),
+          Effect::kPure,
+          infer,
+          elementwise_work,
+          lower};
 }
 
 }  // namespace
@@ -308,13 +317,15 @@ std::vector<OpInfo> elementwise_ops() {
       row("where", 3, {}, infer_where),
       row("cast", 1, {"dtype"}, infer_cast, lower_cast),
   };
-  for (const char* name : {"add", "sub", "mul", "maximum", "minimum"}) table.push_back(row(name, 2, {}, infer_arithmetic));
+  for (const char* name : {"add", "sub", "mul", "maximum", "minimum"})
+    table.push_back(row(name, 2, {}, infer_arithmetic));
   for (const char* name : {"neg", "abs", "relu", "sign"}) table.push_back(row(name, 1, {}, infer_numeric));
-  for (const char* name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil", "sin",
-                           "cos", "silu", "hardswish", "hardsigmoid"}) {
+  for (const char* name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil",
+                           "sin", "cos", "silu", "hardswish", "hardsigmoid"}) {
     table.push_back(row(name, 1, {}, infer_float));
   }
-  for (const char* name : {"logical_and", "logical_or", "logical_xor"}) table.push_back(row(name, 2, {}, infer_logical));
+  for (const char* name : {"logical_and", "logical_or", "logical_xor"})
+    table.push_back(row(name, 2, {}, infer_logical));
   for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge"}) table.push_back(row(name, 2, {}, infer_comparison));
   return table;
 }

@@ -103,7 +103,8 @@ Result<Types> infer_gather_nd(const OpCall& call) {
                  str(data));
   }
   for (int64_t i = 0; i < batch_dims; ++i) {
-    if (!(data[i] == indices[i])) return error("axis " + std::to_string(i) + " differs: " + str(data) + ", " + str(indices));
+    if (!(data[i] == indices[i]))
+      return error("axis " + std::to_string(i) + " differs: " + str(data) + ", " + str(indices));
   }
   Shape to(indices.begin(), indices.end() - 1);
   to.insert(to.end(), data.begin() + picked_end, data.end());
@@ -175,8 +176,7 @@ Result<std::string> lower_gather_elements(const LowerCall& call) {
   const int64_t given = call.attributes.integer("axis");
   const int64_t axis = given < 0 ? given + static_cast<int64_t>(data.size()) : given;
   const std::string index = call.outputs[0] + "_index";
-  return from_start(call, 1, data[axis], index) +
-         assign(call, "gather", {call.inputs[0], std::to_string(axis), index});
+  return from_start(call, 1, data[axis], index) + assign(call, "gather", {call.inputs[0], std::to_string(axis), index});
 }
 
 // --- cumsum, trilu, one_hot

@@ -48,7 +48,8 @@ Result<Types> infer_matmul(const OpCall& call) {
   } else {
     layout = vector_a ? call.in(1).batch : call.in(0).batch;
     const int32_t contracted = static_cast<int32_t>(rank) - (vector_a ? 2 : 1);
-    if (layout.has_batch() && layout.axis == contracted) return error("matmul contracts over the samples of an operand");
+    if (layout.has_batch() && layout.axis == contracted)
+      return error("matmul contracts over the samples of an operand");
     if (vector_a && layout.axis > contracted) --layout.axis;
   }
   if (!vector_a) to.push_back(a[a.size() - 2]);
@@ -74,8 +75,8 @@ Result<Types> infer_linear(const OpCall& call) {
   if (shape.empty() || weight.size() != 2) return error("linear of " + str(shape) + " with weight " + str(weight));
   const Dim &out = weight[layout == "oi" ? 0 : 1], &in = weight[layout == "oi" ? 1 : 0];
   if (!(shape.back() == in)) {
-    return error("linear of " + str(shape) + " with weight " + str(weight) + " (" + layout + "): " + shape.back().str() +
-                 " features against " + in.str());
+    return error("linear of " + str(shape) + " with weight " + str(weight) + " (" + layout +
+                 "): " + shape.back().str() + " features against " + in.str());
   }
   if (call.has(2)) {
     RANNC_ASSIGN(const Shape bias, shape_of(call, 2));

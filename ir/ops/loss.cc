@@ -10,7 +10,8 @@ Result<Types> infer_cross_entropy(const OpCall& call) {
   RANNC_ASSIGN(const Shape logits, shape_of(call, 0));
   RANNC_ASSIGN(const Shape labels, shape_of(call, 1));
   if (!is_float(call.in(0).dtype)) return error("logits are " + std::string(str(call.in(0).dtype)));
-  if (!is_integer(call.in(1).dtype)) return error("labels are " + std::string(str(call.in(1).dtype)) + "; they must be integers");
+  if (!is_integer(call.in(1).dtype))
+    return error("labels are " + std::string(str(call.in(1).dtype)) + "; they must be integers");
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), logits.size()));
   RANNC_TRY(keep_samples_apart(call, 0, axis));
   Shape expected = logits;
@@ -70,8 +71,15 @@ Result<std::string> lower_mse(const LowerCall& call) {
 
 std::vector<OpInfo> loss_ops() {
   return {
-      {"core.cross_entropy_sum", 2, 2, 1, {"axis", "ignore_index"}, Effect::kPure, infer_cross_entropy,
-       cross_entropy_work, lower_cross_entropy},
+      {"core.cross_entropy_sum",
+       2,
+       2,
+       1,
+       {"axis", "ignore_index"},
+       Effect::kPure,
+       infer_cross_entropy,
+       cross_entropy_work,
+       lower_cross_entropy},
       {"core.mse_sum", 2, 2, 1, {}, Effect::kPure, infer_mse, mse_work, lower_mse},
   };
 }

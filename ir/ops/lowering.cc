@@ -9,8 +9,8 @@ namespace rannc::ir {
 
 namespace {
 
-// Rewrites canonical text of a Dim: `floor((a)/(b))` and `mod(a, b)` become Python's // and %, dots in names underscores;
-// max and min are TorchScript's own.
+// Rewrites canonical text of a Dim: `floor((a)/(b))` and `mod(a, b)` become Python's // and %, dots in names
+// underscores; max and min are TorchScript's own.
 class DimSpelling {
  public:
   explicit DimSpelling(std::string_view text) : text_(text) {}
@@ -39,7 +39,8 @@ class DimSpelling {
   }
   std::string word() {
     std::string out;
-    for (; at_ < text_.size() && (is_letter(text_[at_]) || std::isdigit(static_cast<unsigned char>(text_[at_]))); ++at_) {
+    for (; at_ < text_.size() && (is_letter(text_[at_]) || std::isdigit(static_cast<unsigned char>(text_[at_])));
+         ++at_) {
       out += text_[at_] == '.' ? '_' : text_[at_];
     }
     return out;
@@ -104,19 +105,32 @@ std::string number(double value) {
 
 std::string dtype_code(DType dtype) {
   switch (dtype) {
-    case DType::kU8: return "0";
-    case DType::kI8: return "1";
-    case DType::kI16: return "2";
-    case DType::kI32: return "3";
-    case DType::kI64: return "4";
-    case DType::kF16: return "5";
-    case DType::kF32: return "6";
-    case DType::kF64: return "7";
-    case DType::kBool: return "11";
-    case DType::kBF16: return "15";
-    case DType::kU16: return "27";
-    case DType::kU32: return "28";
-    case DType::kU64: return "29";
+    case DType::kU8:
+      return "0";
+    case DType::kI8:
+      return "1";
+    case DType::kI16:
+      return "2";
+    case DType::kI32:
+      return "3";
+    case DType::kI64:
+      return "4";
+    case DType::kF16:
+      return "5";
+    case DType::kF32:
+      return "6";
+    case DType::kF64:
+      return "7";
+    case DType::kBool:
+      return "11";
+    case DType::kBF16:
+      return "15";
+    case DType::kU16:
+      return "27";
+    case DType::kU32:
+      return "28";
+    case DType::kU64:
+      return "29";
   }
   RANNC_CHECK(false) << "unknown dtype";
   return {};

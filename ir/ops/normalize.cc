@@ -9,7 +9,8 @@ namespace {
 Result<int64_t> first_normalised(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
   RANNC_TRY(common_dtype(call, {0, 1, 2}));
-  if (!is_float(call.in(0).dtype)) return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
+  if (!is_float(call.in(0).dtype))
+    return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), shape.size()));
   for (size_t i = static_cast<size_t>(axis); i < shape.size(); ++i) {
     RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
@@ -44,13 +45,15 @@ std::string normalised_sizes(const LowerCall& call) {
 }
 
 Result<std::string> lower_layer_norm(const LowerCall& call) {
-  return assign(call, "layer_norm", {call.inputs[0], normalised_sizes(call), operand(call, 1), operand(call, 2),
-                                     number(call.attributes.number("epsilon", 1e-5))});
+  return assign(call, "layer_norm",
+                {call.inputs[0], normalised_sizes(call), operand(call, 1), operand(call, 2),
+                 number(call.attributes.number("epsilon", 1e-5))});
 }
 
 Result<std::string> lower_rms_norm(const LowerCall& call) {
-  return assign(call, "rms_norm", {call.inputs[0], normalised_sizes(call), operand(call, 1),
-                                   number(call.attributes.number("epsilon", 1e-5))});
+  return assign(
+      call, "rms_norm",
+      {call.inputs[0], normalised_sizes(call), operand(call, 1), number(call.attributes.number("epsilon", 1e-5))});
 }
 
 // --- batch_norm: one output, or three where the task also wants the batch's mean and unbiased variance
@@ -81,8 +84,9 @@ Result<std::string> lower_batch_norm(const LowerCall& call) {
   const std::string epsilon = number(call.attributes.number("epsilon", 1e-5));
   const std::string momentum = number(call.attributes.number("momentum", 0.1));
   const std::string mean = training ? "None" : call.inputs[3], variance = training ? "None" : call.inputs[4];
-  std::string text = assign(call, "batch_norm", {call.inputs[0], call.inputs[1], call.inputs[2], mean, variance,
-                                                 flag(training), momentum, epsilon, "False"});
+  std::string text = assign(
+      call, "batch_norm",
+      {call.inputs[0], call.inputs[1], call.inputs[2], mean, variance, flag(training), momentum, epsilon, "False"});
   if (call.outputs.size() < 3) return text;
   std::vector<int64_t> axes = {0};
   for (size_t i = 2; i < shape_of(*call.input_types[0]).size(); ++i) axes.push_back(static_cast<int64_t>(i));
@@ -97,7 +101,14 @@ std::vector<OpInfo> normalize_ops() {
   return {
       {"core.layer_norm", 1, 3, 1, {"axis", "epsilon"}, Effect::kPure, infer_norm, norm_work, lower_layer_norm},
       {"core.rms_norm", 1, 2, 1, {"axis", "epsilon"}, Effect::kPure, infer_norm, norm_work, lower_rms_norm},
-      {"core.batch_norm", 5, 5, 0, {"epsilon", "momentum", "training"}, Effect::kStatistics, infer_batch_norm, norm_work,
+      {"core.batch_norm",
+       5,
+       5,
+       0,
+       {"epsilon", "momentum", "training"},
+       Effect::kStatistics,
+       infer_batch_norm,
+       norm_work,
        lower_batch_norm},
   };
 }

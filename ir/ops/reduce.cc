@@ -111,8 +111,9 @@ Result<std::string> lower_reduce(const LowerCall& call) {
 }
 
 Result<std::string> lower_argmax(const LowerCall& call) {
-  return assign(call, "argmax", {call.inputs[0], std::to_string(call.attributes.integer("axis")),
-                                 flag(call.attributes.flag("keepdim"))});
+  return assign(
+      call, "argmax",
+      {call.inputs[0], std::to_string(call.attributes.integer("axis")), flag(call.attributes.flag("keepdim"))});
 }
 
 Result<std::string> lower_softmax(const LowerCall& call) {
@@ -124,13 +125,21 @@ Result<std::string> lower_softmax(const LowerCall& call) {
 std::vector<OpInfo> reduce_ops() {
   std::vector<OpInfo> table;
   for (const char* name : {"sum", "mean", "amax", "amin", "prod"}) {
-    table.push_back({std::string("core.") + name, 1, 1, 1, {"axes", "keepdim"}, Effect::kPure, infer_reduce,
-                     reduce_work, lower_reduce});
+    table.push_back({std::string("core.") + name,
+                     1,
+                     1,
+                     1,
+                     {"axes", "keepdim"},
+                     Effect::kPure,
+                     infer_reduce,
+                     reduce_work,
+                     lower_reduce});
   }
-  table.push_back({"core.argmax", 1, 1, 1, {"axis", "keepdim"}, Effect::kPure, infer_argmax, reduce_work, lower_argmax});
+  table.push_back(
+      {"core.argmax", 1, 1, 1, {"axis", "keepdim"}, Effect::kPure, infer_argmax, reduce_work, lower_argmax});
   for (const char* name : {"softmax", "log_softmax"}) {
-    table.push_back({std::string("core.") + name, 1, 1, 1, {"axis"}, Effect::kPure, infer_softmax, softmax_work,
-                     lower_softmax});
+    table.push_back(
+        {std::string("core.") + name, 1, 1, 1, {"axis"}, Effect::kPure, infer_softmax, softmax_work, lower_softmax});
   }
   return table;
 }

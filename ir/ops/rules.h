@@ -39,11 +39,12 @@ Result<Shape> shape_of(const OpCall& call, size_t operand);
 Result<int64_t> checked_axis(int64_t axis, size_t rank);
 /// The same for a list; sorted, without duplicates.
 Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank);
-/// Shape of a broadcast operation. Dimensions agree where equal or one of them is 1; a symbol against a number or another
-/// symbol is an error. `min(40, s)` against `s`, as a table cut to a length gives it, is undecidable: taken for `s`, since
-/// the model has no meaning beyond; so is every computed size that equals the other while sizes are small.
+/// Shape of a broadcast operation. Dimensions agree where equal or one of them is 1; a symbol against a number or
+/// another symbol is an error. `min(40, s)` against `s`, as a table cut to a length gives it, is undecidable: taken for
+/// `s`, since the model has no meaning beyond; so is every computed size that equals the other while sizes are small.
 Result<Shape> broadcast(const Shape& a, const Shape& b);
-/// Sign of an expression whose symbols are sizes (at least 1), judged at probes of small and large sizes: nothing where it varies.
+/// Sign of an expression whose symbols are sizes (at least 1), judged at probes of small and large sizes: nothing where
+/// it varies.
 std::optional<int> sign(const Dim& dim);
 /// Whether an expression is at most, or at least, 0 at all those probes.
 bool never_positive(const Dim& dim);

@@ -96,7 +96,8 @@ Result<Types> infer_expand(const OpCall& call) {
   ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
   if (call.in(0).contents && type.shape->size() == 1 && (*type.shape)[0].is_constant()) {
     const auto n = static_cast<size_t>(std::min<int64_t>((*type.shape)[0].constant(), kMaxContents + 1));
-    set_contents(type, call.in(0).contents->size() == 1 ? Contents(n, (*call.in(0).contents)[0]) : *call.in(0).contents);
+    set_contents(type,
+                 call.in(0).contents->size() == 1 ? Contents(n, (*call.in(0).contents)[0]) : *call.in(0).contents);
   } else {
     set_contents(type, call.in(0).contents);
   }
@@ -212,8 +213,8 @@ OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::s
            WorkRule work, LowerRule lower) {
   std::vector<std::string> operand_form;
   if (max == 2) operand_form = {"", attributes[0]};
-  return {"core." + std::string(name), min,   max,  1,     std::move(attributes), Effect::kPure,
-          infer,                       work, lower, std::move(operand_form)};
+  return {"core." + std::string(name), min, max, 1, std::move(attributes), Effect::kPure, infer, work, lower,
+          std::move(operand_form)};
 }
 
 }  // namespace

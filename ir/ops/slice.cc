@@ -168,7 +168,8 @@ Result<Types> infer_slice(const OpCall& call) {
     to[cut.axis] = cut.count;
     if (!contents || !cut.start.is_constant() || !cut.count.is_constant()) continue;
     Contents picked;
-    for (int64_t i = 0; i < cut.count.constant(); ++i) picked.push_back((*contents)[cut.start.constant() + i * cut.step]);
+    for (int64_t i = 0; i < cut.count.constant(); ++i)
+      picked.push_back((*contents)[cut.start.constant() + i * cut.step]);
     contents = std::move(picked);
   }
   ValueType type = make_type(call.in(0).dtype, std::move(to), call.in(0).batch);
@@ -248,7 +249,15 @@ std::vector<OpInfo> slice_ops() {
   return {
       {"core.concat", 1, kAny, 1, {"axis"}, Effect::kPure, infer_concat, nullptr, lower_concat},
       {"core.split", 1, 2, 0, {"axis", "sizes"}, Effect::kPure, infer_split, view_work, lower_split, {"", "sizes"}},
-      {"core.slice", 1, 5, 1, {"axes", "starts", "ends", "steps"}, Effect::kPure, infer_slice, view_work, lower_slice,
+      {"core.slice",
+       1,
+       5,
+       1,
+       {"axes", "starts", "ends", "steps"},
+       Effect::kPure,
+       infer_slice,
+       view_work,
+       lower_slice,
        {"", "starts", "ends", "axes", "steps"}},
       {"core.pad", 1, 2, 1, {"pads", "value", "mode"}, Effect::kPure, infer_pad, nullptr, lower_pad, {"", "pads"}},
   };
