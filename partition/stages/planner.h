@@ -30,7 +30,8 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan);
 /// Algorithms 1 and 2 of RaNNC (III.C), corrected: only V[0,0,0] = 0, exact for max t_f + max t_b, all stage counts,
 /// memory with the micro-batches in flight of the problem's discipline, uneven shares priced by the largest.
 /// Objective: (MB + S - 1) * (max t_f + max t_b). Exact; positions of devices are priced where the cluster is not
-/// uniform. Nodes per pipeline run over the divisors of the node count.
+/// uniform (up to 256 devices; beyond, equal nodes are priced by the links inside them, and the plan says so). Nodes per
+/// pipeline run over the divisors of the node count.
 std::unique_ptr<StagePlanner> rannc_planner();
 
 }  // namespace rannc::partition

@@ -43,6 +43,15 @@ std::vector<Shape> shapes_of(const Cluster& cluster) {
   return shapes;
 }
 
+constexpr uint32_t kPositions = 256;  ///< devices of an unequal cluster up to which positions are priced
+
+/// Too many devices to price each position, and all nodes alike: links count as those inside a node (RaNNC, footnote 3).
+bool priced_coarsely(const Cluster& cluster) {
+  if (cluster.uniform() || cluster.size() <= kPositions || !nodes_alike(cluster)) return false;
+  return std::all_of(cluster.devices.begin(), cluster.devices.end(),
+                     [&](const ClusterDevice& device) { return device.kind == cluster.devices.front().kind; });
+}
+
 class RanncPlanner final : public StagePlanner {
  public:
   std::string name() const override { return "rannc"; }
@@ -53,11 +62,13 @@ class RanncPlanner final : public StagePlanner {
     std::vector<std::unique_ptr<CoverFinder>> owned;
     std::vector<CoverFinder*> finders;
     std::vector<Shape> shapes;
-    for (const Shape& shape : shapes_of(problem.cluster)) {
+    const bool coarse = priced_coarsely(problem.cluster);
+    const bool uniform = coarse || problem.cluster.uniform();
+    for (const Shape& shape : coarse ? std::vector<Shape>{{problem.cluster.size(), 1}} : shapes_of(problem.cluster)) {
       // Replica counts that a user fixes are those of the whole plan.
       if (!problem.constraints.replicas.empty() && shape.copies > 1) continue;
       for (const uint64_t micro_batches : micro_batch_candidates(problem)) {
-        owned.push_back(problem.cluster.uniform()
+        owned.push_back(uniform
                             ? uniform_cover(problem, ranges, micro_batches)
                             : positional_cover(problem, ranges, micro_batches, shape.devices, shape.copies));
         finders.push_back(owned.back().get());
@@ -74,6 +85,10 @@ class RanncPlanner final : public StagePlanner {
     plan.objective = answer->objective;
     plan.lower_bound = answer->lower_bound;
     plan.bound_name = answer->lower_bound == answer->objective ? "exact" : "search stopped by its budget";
+    if (coarse) {
+      plan.bound_name += ", links priced as inside a node";
+      plan.notes.push_back("more than 256 devices: links between nodes are priced like those inside, exactness is given up");
+    }
     return plan;
   }
 };

@@ -19,6 +19,7 @@
 namespace rannc::partition {
 namespace {
 
+constexpr double kMostCells = 4e9;  ///< steps of Algorithm 1, all calls together
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// `profile(U, samples)` of the printed algorithm; the first kind of device stands for all.
@@ -170,8 +171,14 @@ class RanncPaperPlanner final : public StagePlanner {
     Profile profile(problem, ranges);
     const uint32_t nodes = static_cast<uint32_t>(problem.cluster.nodes.size());
     const uint32_t per_node = problem.cluster.size() / nodes;
+    double left = kMostCells;
     for (uint32_t n = 1; n <= nodes; n *= 2) {
       for (uint32_t s = per_node * (n - 1) + 1; s <= per_node * n; ++s) {
+        const double k = problem.blocks, d = per_node * n;
+        left -= s * k * k * d * d / 4 * std::log2(static_cast<double>(problem.mini_batch) + 2);
+        if (left < 0) {
+          return Infeasible{"Algorithm 1 as printed takes O(S k^2 D^2) steps: too many here", 0, "planner rannc"};
+        }
         const Best best = best_of(problem, profile, {s, per_node * n, problem.mini_batch, nodes / n, 1, false});
         if (best.estimate < kInfinity) return finish(problem, ranges, profile, best);
       }

@@ -100,6 +100,18 @@ TEST(RanncPlanner, MoreStagesThanBlocksAreInfeasible) {
   EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("3 stages are asked for"), std::string::npos);
 }
 
+// Thousands of devices on unequal links: planned, and the plan says that exactness was given up.
+TEST(RanncPlanner, LargeHierarchicalClustersArePricedCoarsely) {
+  StageProblem problem = chain(std::vector<double>(40, 1e6), std::vector<double>(40, 2e6), 1);
+  problem.cluster = make_cluster("big", {"d", 1ull << 40, 1e12, 1e12, 0}, 512, 8, {25e9, 5000}, {12e9, 10000});
+  problem.mini_batch = 8192;
+  problem.micro_batches = {4, 16, 64};
+  const auto outcome = rannc_planner()->plan(problem);
+  const auto& plan = std::get<StagePlan>(*outcome);
+  ASSERT_EQ(plan.notes.size(), 1u);
+  EXPECT_NE(plan.notes[0].find("exactness is given up"), std::string::npos);
+}
+
 TEST(RanncPlanner, SamePlanOnEveryRun) {
   std::mt19937_64 random(7);
   const StageProblem problem = testing::random_problem(random, {.most_blocks = 6, .skips = true});
