@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "partition/stages/explain.h"
+#include "partition/stages/registry.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -116,15 +118,9 @@ nlohmann::json summary_json(const PlannedModel& planned) {
 }
 
 std::string explain(const PlannedModel& planned) {
-  const partition::StagePlan& stages = planned.stages;
-  std::string text = fmt::format("planner {}: {} {:.0f}, lower bound {:.0f} by {} (gap {:.2f} %)\n", stages.planner,
-                                 stages.objective_name, stages.objective, stages.lower_bound, stages.bound_name, stages.gap() * 100);
-  if (!stages.bottleneck.empty()) text += fmt::format("  bottleneck: {}\n", stages.bottleneck);
-  for (const partition::RunnerUp& other : stages.runners_up) {
-    text += fmt::format("  runner-up {}: {:.0f}; {}\n", other.what, other.objective, other.why);
-  }
-  for (const std::string& note : stages.notes) text += fmt::format("  note: {}\n", note);
-  return text;
+  const auto planner = partition::make_planner(planned.stages.planner);
+  const auto remedies = planner ? partition::try_remedies(*planner, planned.problem) : std::vector<partition::Remedy>{};
+  return partition::explain(planned.stages, remedies);
 }
 
 }  // namespace rannc::tools

@@ -15,6 +15,7 @@ std::string summary_text(const partition::PlannedModel& planned);
 /// The same for scripts, with objective, lower bound and gap.
 nlohmann::json summary_json(const partition::PlannedModel& planned);
 /// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
+/// Plans anew under each remedy, so it takes as long as planning a few times more.
 std::string explain(const partition::PlannedModel& planned);
 
 }  // namespace rannc::tools

@@ -151,6 +151,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
         alternative(model, *planner, fmt::format("data parallel on {} devices", options.cluster.size()), options.cluster.size()));
   }
   planned.blocks = model.blocks;
+  planned.problem = model.problem;
   RANNC_TRY(ir::as_result(ir::verify(planned.plan)));
   return Outcome(std::move(planned));
 }

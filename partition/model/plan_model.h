@@ -39,6 +39,7 @@ struct Alternative {
 
 struct PlannedModel {
   ir::Plan plan;
+  StageProblem problem;  ///< what the stage planner was given
   StagePlan stages;
   BlockedModel blocks;
   Timeline timeline;
