@@ -2,6 +2,10 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <functional>
+#include <memory>
+
+#include "frontend/zoo/bert.h"
 #include "frontend/zoo/transformer.h"
 #include "tools/driver.h"
 
@@ -36,15 +40,41 @@ rannc::Result<void> write(const std::string& name, const CommonOptions& options,
   return {};
 }
 
-void add_gpt(CLI::App& app, CommonOptions& common, zoo::GptConfig& config) {
-  CLI::App* command = app.add_subcommand("gpt", "decoder-only language model, byte-level unless --vocabulary says otherwise");
+/// What is to be written once the command line is read.
+using Job = std::function<rannc::Result<void>()>;
+
+/// A subcommand whose `Config` gets its flags from `flags` and is written by `build`.
+template <class Config>
+void add_model(CLI::App& app, CommonOptions& common, Job& job, const std::string& name, const std::string& what,
+               rannc::Result<void> (*build)(zoo::OnnxWriter&, const Config&), void (*flags)(CLI::App&, Config&)) {
+  CLI::App* command = app.add_subcommand(name, what);
   add_common(*command, common);
-  command->add_option("--layers", config.layers, "number of layers")->capture_default_str();
-  command->add_option("--width", config.width, "hidden size")->capture_default_str();
-  command->add_option("--heads", config.heads, "attention heads")->capture_default_str();
-  command->add_option("--context", config.context, "tokens a sample has")->capture_default_str();
-  command->add_option("--vocabulary", config.vocabulary, "number of tokens")->capture_default_str();
-  command->add_flag("--tied", config.tied, "use the token embedding as output projection");
+  const auto config = std::make_shared<Config>();
+  flags(*command, *config);
+  command->callback([&common, &job, name, config, build] {
+    job = [&common, name, config, build] { return write(name, common, *config, build); };
+  });
+}
+
+void size(CLI::App& command, const std::string& flag, int64_t& value, const std::string& what) {
+  command.add_option(flag, value, what)->capture_default_str();
+}
+
+void gpt_flags(CLI::App& command, zoo::GptConfig& config) {
+  size(command, "--layers", config.layers, "number of layers");
+  size(command, "--width", config.width, "hidden size");
+  size(command, "--heads", config.heads, "attention heads");
+  size(command, "--context", config.context, "tokens a sample has");
+  size(command, "--vocabulary", config.vocabulary, "number of tokens");
+  command.add_flag("--tied", config.tied, "use the token embedding as output projection");
+}
+
+void bert_flags(CLI::App& command, zoo::BertConfig& config) {
+  size(command, "--layers", config.layers, "number of layers");
+  size(command, "--width", config.width, "hidden size");
+  size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width");
+  size(command, "--sequence", config.sequence, "tokens a sample has");
+  size(command, "--vocabulary", config.vocabulary, "number of tokens");
 }
 
 }  // namespace
@@ -53,9 +83,10 @@ int main(int argc, char** argv) {
   CLI::App app("Writes the papers' models as ONNX files.", "rannc-zoo");
   app.require_subcommand(1);
   CommonOptions common;
-  zoo::GptConfig gpt;
-  add_gpt(app, common, gpt);
-  return rannc::tools::run_tool(app, argc, argv, [&]() -> rannc::Result<void> {
-    return write("gpt", common, gpt, zoo::write_gpt);
-  });
+  Job job;
+  add_model<zoo::GptConfig>(app, common, job, "gpt", "decoder-only language model, byte-level unless told otherwise",
+                            zoo::write_gpt, gpt_flags);
+  add_model<zoo::BertConfig>(app, common, job, "bert", "BERT with both pre-training heads (RaNNC)", zoo::write_bert,
+                             bert_flags);
+  return rannc::tools::run_tool(app, argc, argv, [&job] { return job(); });
 }

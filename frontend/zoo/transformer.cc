@@ -3,24 +3,11 @@
 #include <cmath>
 #include <limits>
 
+#include "frontend/zoo/layers.h"
+
 namespace rannc::frontend::zoo {
 
 namespace {
-
-// y = x W + b, with W [in, out] as exporters write it for operands of rank 3.
-std::string projection(OnnxWriter& writer, std::string_view name, const std::string& x, int64_t in, int64_t out,
-                       float deviation) {
-  const auto scope = writer.scope(name);
-  const std::string product = writer.node("MatMul", {x, writer.weight("weight", {in, out}, normal(deviation))});
-  return writer.node("Add", {product, writer.weight("bias", {out}, constant(0))});
-}
-
-std::string layer_norm(OnnxWriter& writer, std::string_view name, const std::string& x, int64_t width) {
-  const auto scope = writer.scope(name);
-  return writer.node("LayerNormalization",
-                     {x, writer.weight("weight", {width}, constant(1)), writer.weight("bias", {width}, constant(0))},
-                     {{"axis", int64_t{-1}}, {"epsilon", 1e-5F}});
-}
 
 // [batch, context, width] -> [batch, heads, context, width / heads]
 std::string split_heads(OnnxWriter& writer, std::string_view name, const std::string& x, const GptConfig& config,

@@ -1,0 +1,27 @@
+/// BERT for pre-training, as the RaNNC paper enlarges it.
+#pragma once
+
+#include <cstdint>
+
+#include "frontend/zoo/onnx_writer.h"
+
+namespace rannc::frontend::zoo {
+
+/// An encoder with normalisation after each sublayer and exact GELU, the masked-language head (its projection is the
+/// word embedding) and the next-sentence head. RaNNC section IV-A scales layers and width: 24 x 1024 is BERT-Large,
+/// 256 x 2048 has 12.9 billion parameters. Without dropout.
+/// Inputs `input_ids`, `token_type_ids`, `attention_mask` (1: look, 0: padding): i64[batch, sequence].
+/// Outputs `logits`: f32[batch, sequence, vocabulary], `next_sentence`: f32[batch, 2].
+struct BertConfig {
+  int64_t layers = 24;
+  int64_t width = 1024;
+  int64_t heads = 0;  ///< 0: one per 64 of the width
+  int64_t sequence = 512;
+  int64_t vocabulary = 30522;
+  int64_t token_types = 2;
+};
+
+/// A diagnostic where the sizes do not fit together (width not a multiple of heads, zero layers …).
+Result<void> write_bert(OnnxWriter& writer, const BertConfig& config);
+
+}  // namespace rannc::frontend::zoo
