@@ -1,0 +1,77 @@
+// Writes torchgpipe's U-Net.
+#include "frontend/zoo/unet.h"
+
+#include "frontend/zoo/vision.h"
+
+namespace rannc::frontend::zoo {
+
+namespace {
+
+constexpr int64_t kLevels = 5;
+
+std::string instance_norm(OnnxWriter& writer, const std::string& x, int64_t channels) {
+  const auto scope = writer.scope("norm");
+  const auto count = static_cast<size_t>(channels);
+  const std::string ones = writer.floats("one", {channels}, std::vector<float>(count, 1.0F));
+  const std::string zeros = writer.floats("zero", {channels}, std::vector<float>(count, 0.0F));
+  return writer.node("InstanceNormalization", {x, ones, zeros}, {{"epsilon", 1e-5F}});
+}
+
+std::string block(OnnxWriter& writer, const std::string& x, int64_t in, int64_t out) {
+  const std::string y = instance_norm(writer, convolve(writer, "conv", x, square(in, out, 3)), out);
+  return writer.node("LeakyRelu", {y}, {{"alpha", 0.01F}});
+}
+
+// `count` blocks: in -> middle -> ... -> middle -> out
+std::string blocks(OnnxWriter& writer, std::string x, int64_t count, int64_t in, int64_t middle, int64_t out) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto scope = writer.scope("block." + std::to_string(i));
+    x = block(writer, x, i == 0 ? in : middle, i + 1 == count ? out : middle);
+  }
+  return x;
+}
+
+std::string twice_the_size(OnnxWriter& writer, const std::string& x) {
+  const std::string factors = writer.floats("factors", {4}, {1, 1, 2, 2});
+  return writer.node("Resize", {x, "", factors},
+                     {{"mode", std::string("nearest")},
+                      {"coordinate_transformation_mode", std::string("asymmetric")},
+                      {"nearest_mode", std::string("floor")}});
+}
+
+}  // namespace
+
+Result<void> write_unet(OnnxWriter& writer, const UNetConfig& config) {
+  if (config.blocks < 1 || config.channels < 2 || config.channels % 2 != 0) {
+    return error("a U-Net needs at least one block and an even number of channels");
+  }
+  if (config.image < 64 || config.image % 32 != 0) {
+    return error("the image size " + std::to_string(config.image) + " is not a multiple of 32 from 64 on");
+  }
+  std::string x = image_input(writer, config.image);
+  std::vector<std::string> skips;
+  int64_t channels = 3;
+  for (int64_t level = 0; level < kLevels; ++level) {
+    const auto scope = writer.scope("down." + std::to_string(level));
+    const int64_t out = config.channels << level;
+    skips.push_back(blocks(writer, x, config.blocks, channels, out, out));
+    x = pool(writer, "MaxPool", skips.back(), 2, 2, 0);
+    channels = out;
+  }
+  {
+    const auto scope = writer.scope("bottom");
+    x = blocks(writer, x, config.blocks, channels, 2 * channels, channels);
+  }
+  for (int64_t level = kLevels - 1; level >= 0; --level) {
+    const auto scope = writer.scope("up." + std::to_string(level));
+    const int64_t in = config.channels << level;  // of the skip and of what comes from below
+    const std::string both =
+        writer.node("Concat", {twice_the_size(writer, x), skips[static_cast<size_t>(level)]}, {{"axis", int64_t{1}}});
+    x = blocks(writer, both, config.blocks, 2 * in, in / 2, in / 2);
+  }
+  const std::string mask = convolve(writer, "segment", x, square(config.channels / 2, 1, 1));
+  writer.float_output(mask, "mask", {std::string("batch"), int64_t{1}, config.image, config.image});
+  return {};
+}
+
+}  // namespace rannc::frontend::zoo
