@@ -5,8 +5,13 @@
 #include <functional>
 #include <memory>
 
+#include "frontend/zoo/amoebanet.h"
 #include "frontend/zoo/bert.h"
+#include "frontend/zoo/gnmt.h"
+#include "frontend/zoo/resnet.h"
 #include "frontend/zoo/transformer.h"
+#include "frontend/zoo/unet.h"
+#include "frontend/zoo/vgg.h"
 #include "tools/driver.h"
 
 namespace {
@@ -77,6 +82,41 @@ void bert_flags(CLI::App& command, zoo::BertConfig& config) {
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
 }
 
+void resnet_flags(CLI::App& command, zoo::ResNetConfig& config) {
+  size(command, "--depth", config.depth, "50, 101 or 152");
+  size(command, "--width", config.width, "factor of all filter counts");
+  size(command, "--image", config.image, "height and width of an image");
+  size(command, "--classes", config.classes, "number of classes");
+  size(command, "--base", config.base, "channels of the stem before the factor");
+}
+
+void vgg_flags(CLI::App& command, zoo::VggConfig& config) {
+  size(command, "--image", config.image, "height and width of an image");
+  size(command, "--classes", config.classes, "number of classes");
+  size(command, "--base", config.base, "channels of the first group");
+  size(command, "--hidden", config.hidden, "width of the dense layers");
+}
+
+void unet_flags(CLI::App& command, zoo::UNetConfig& config) {
+  size(command, "--blocks", config.blocks, "B: convolutions per level");
+  size(command, "--channels", config.channels, "C: channels after the first convolution");
+  size(command, "--image", config.image, "height and width of an image");
+}
+
+void amoebanet_flags(CLI::App& command, zoo::AmoebaNetConfig& config) {
+  size(command, "--layers", config.layers, "L: normal cells");
+  size(command, "--filters", config.filters, "D");
+  size(command, "--image", config.image, "height and width of an image");
+  size(command, "--classes", config.classes, "number of classes");
+}
+
+void gnmt_flags(CLI::App& command, zoo::GnmtConfig& config) {
+  size(command, "--layers", config.layers, "LSTM layers of the encoder, and of the decoder");
+  size(command, "--width", config.width, "hidden size");
+  size(command, "--sequence", config.sequence, "tokens on each side");
+  size(command, "--vocabulary", config.vocabulary, "number of tokens");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -88,5 +128,12 @@ int main(int argc, char** argv) {
                             zoo::write_gpt, gpt_flags);
   add_model<zoo::BertConfig>(app, common, job, "bert", "BERT with both pre-training heads (RaNNC)", zoo::write_bert,
                              bert_flags);
+  add_model<zoo::ResNetConfig>(app, common, job, "resnet", "ResNet with a width factor (RaNNC)", zoo::write_resnet,
+                               resnet_flags);
+  add_model<zoo::VggConfig>(app, common, job, "vgg", "VGG-19 (DAPPLE)", zoo::write_vgg, vgg_flags);
+  add_model<zoo::UNetConfig>(app, common, job, "unet", "U-Net (B, C) (torchgpipe)", zoo::write_unet, unet_flags);
+  add_model<zoo::AmoebaNetConfig>(app, common, job, "amoebanet", "AmoebaNet-D (L, D) (GPipe, torchgpipe, DAPPLE)",
+                                  zoo::write_amoebanet, amoebanet_flags);
+  add_model<zoo::GnmtConfig>(app, common, job, "gnmt", "GNMT (DAPPLE)", zoo::write_gnmt, gnmt_flags);
   return rannc::tools::run_tool(app, argc, argv, [&job] { return job(); });
 }
