@@ -14,6 +14,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
+  app.add_flag("--without-weights", options.without_weights, "the files of the model's weights may be absent: to plan only");
   app.add_option("--print-after", options.passes.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", options.passes.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", options.time_passes, "say how long each pass takes");

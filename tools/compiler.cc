@@ -33,6 +33,7 @@ Result<ir::Graph> read_model(const CompileOptions& options) {
   }
   frontend::ImportOptions import;
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
+  import.missing_weights = options.without_weights;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   return frontend::import_onnx(options.model, import);
 }

@@ -23,6 +23,7 @@ struct CompileOptions {
   std::vector<std::string> same_symbol;    ///< `s53=s70`
   std::vector<std::string> assume;         ///< `sequence=128`
   std::vector<std::string> kinds;          ///< `name=parameter|buffer|constant`
+  bool without_weights = false;            ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 

@@ -20,6 +20,8 @@ struct ImportOptions {
   /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that
   /// name only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.
   std::map<std::string, std::string> same_symbol;
+  /// Whether an external file may be absent: its tensors have a type and no data, enough to plan a model with.
+  bool missing_weights = false;
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
 };

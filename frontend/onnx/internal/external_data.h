@@ -15,7 +15,8 @@ namespace rannc::frontend {
 /// The external files of one model. Nothing is opened for reading or allocated before all is checked.
 class ExternalData {
  public:
-  explicit ExternalData(const std::filesystem::path& model);
+  /// `may_be_missing`: a file that is not there is no error, its tensors have no data.
+  explicit ExternalData(const std::filesystem::path& model, bool may_be_missing = false);
   /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that
   /// leaves the model's folder by a symbolic link, anything but a regular file, offset or length that is no
   /// non-negative integer, a length other than `bytes`, a range beyond the file's end.
@@ -25,10 +26,12 @@ class ExternalData {
   struct File {
     std::string path;
     uint64_t size = 0;
+    bool missing = false;
   };
   Result<File> find(const std::string& location, const Location& where);
 
   std::filesystem::path folder_;
+  bool may_be_missing_;
   std::map<std::string, File> files_;  ///< by location, as found before
 };
 

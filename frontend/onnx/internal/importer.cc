@@ -79,7 +79,11 @@ NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& s
 class Importer {
  public:
   Importer(const ModelProto& model, const std::string& file, const ImportOptions& options)
-      : model_(model), file_(file), options_(options), external_(file), source_{file, &external_} {}
+      : model_(model),
+        file_(file),
+        options_(options),
+        external_(file, options.missing_weights),
+        source_{file, &external_} {}
 
   Result<ir::Graph> run() {
     if (!model_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
