@@ -29,7 +29,8 @@ constexpr double kEnoughNs = 8e6;  // stop when the runs together took so long
 /// A task as a compiled function with its operands.
 class TaskProgram {
  public:
-  TaskProgram(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient, const ir::Bindings& bindings)
+  TaskProgram(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
+              const ir::Bindings& bindings)
       : graph_(graph), task_(graph.task(task)), needs_gradient_(needs_gradient), bindings_(bindings) {}
 
   Result<void> build() {

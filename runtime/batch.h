@@ -21,7 +21,8 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
 /// The batch with float inputs converted to the model's float type: a file's fp32 samples feed an fp64 model.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
-/// The number that divides a loss term, counted from the whole mini-batch. Errors: the labels are missing, or none counts.
+/// The number that divides a loss term, counted from the whole mini-batch. Errors: the labels are missing, or none
+/// counts.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch);
 
 /// Samples of a batch. Keeps a reference.

@@ -32,7 +32,8 @@ Result<nlohmann::json> read_manifest(const std::string& folder) {
   nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
   if (!manifest.is_object()) return file_error(path, "is not a JSON object");
   if (manifest.value("version", 0) != kVersion) {
-    return file_error(path, fmt::format("has format version {}, this program reads {}", manifest.value("version", 0), kVersion));
+    return file_error(
+        path, fmt::format("has format version {}, this program reads {}", manifest.value("version", 0), kVersion));
   }
   return manifest;
 }

@@ -13,7 +13,7 @@ namespace rannc::runtime {
 
 /// Where a run stands.
 struct CheckpointState {
-  uint64_t step = 0;         ///< steps done
+  uint64_t step = 0;  ///< steps done
   uint64_t seed = 0;
   std::string model_digest;  ///< of the plan's model
   std::string optimizer;     ///< `adam` …

@@ -31,7 +31,8 @@ uint64_t mix(uint64_t x) {  // SplitMix64
 void collect(const fs::path& folder, std::vector<fs::path>& files) {
   std::vector<fs::path> entries;
   std::error_code failed;
-  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed)) entries.push_back(it->path());
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    entries.push_back(it->path());
   std::sort(entries.begin(), entries.end());
   for (const fs::path& entry : entries) {
     const std::string name = entry.filename().string();
@@ -79,13 +80,15 @@ class TextDataset : public Dataset {
 
 class SampleDataset : public Dataset {
  public:
-  SampleDataset(Batch all, uint64_t samples, uint64_t per_batch) : all_(std::move(all)), samples_(samples), per_batch_(per_batch) {}
+  SampleDataset(Batch all, uint64_t samples, uint64_t per_batch)
+      : all_(std::move(all)), samples_(samples), per_batch_(per_batch) {}
 
   Result<Batch> batch(uint64_t step) const override {
     const uint64_t first = (step % (samples_ / per_batch_)) * per_batch_;
     Batch batch;
     for (const auto& [name, value] : all_) {
-      batch.emplace(name, value->samples({0, 1, 1}, {static_cast<int64_t>(first), static_cast<int64_t>(first + per_batch_)}));
+      batch.emplace(name,
+                    value->samples({0, 1, 1}, {static_cast<int64_t>(first), static_cast<int64_t>(first + per_batch_)}));
     }
     return batch;
   }
@@ -104,7 +107,8 @@ Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
   for (const std::string& path : options.paths) {
     std::error_code failed;
     const auto status = fs::status(path, failed);
-    if (failed || !fs::exists(status)) return error({path, 0, 0, {}}, "cannot be read as training text: there is no such file or folder");
+    if (failed || !fs::exists(status))
+      return error({path, 0, 0, {}}, "cannot be read as training text: there is no such file or folder");
     if (fs::is_directory(status)) {
       collect(path, files);
     } else {

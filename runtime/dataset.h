@@ -22,19 +22,19 @@ class Dataset {
 
 /// Next-byte prediction over text files.
 struct TextOptions {
-  std::vector<std::string> paths;       ///< files, and folders searched for text files (hidden ones and builds left out)
-  std::string input = "tokens";         ///< i64[samples, length]: bytes at a random place
+  std::vector<std::string> paths;  ///< files, and folders searched for text files (hidden ones and builds left out)
+  std::string input = "tokens";    ///< i64[samples, length]: bytes at a random place
   std::string labels = "labels/targets";  ///< the same, one byte further on
-  uint64_t samples = 1;                 ///< of a mini-batch
-  uint64_t length = 1;                  ///< bytes of a sample
+  uint64_t samples = 1;                   ///< of a mini-batch
+  uint64_t length = 1;                    ///< bytes of a sample
   uint64_t seed = 0;
 };
 /// Reads all text into memory. Errors: a path that cannot be read, less text than one sample needs.
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options);
 
 /// The samples of a .safetensors file in order, mini-batch after mini-batch, from the start again at the end.
-/// `x/<input>` feeds the graph input of that name, `labels/<name>` the input `labels/<name>`; axis 0 counts samples. What
-/// is left below one mini-batch is never used; an error where that is all there is.
+/// `x/<input>` feeds the graph input of that name, `labels/<name>` the input `labels/<name>`; axis 0 counts samples.
+/// What is left below one mini-batch is never used; an error where that is all there is.
 Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, uint64_t samples_per_batch);
 
 /// Reads a whole .safetensors file as one batch, with the same names.

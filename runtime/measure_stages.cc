@@ -46,7 +46,8 @@ struct Runs {
   double total = 0;
 };
 
-Result<void> run_once(Program& program, const At& at, const Values& inputs, const Values& gradients, bool counted, Runs& runs) {
+Result<void> run_once(Program& program, const At& at, const Values& inputs, const Values& gradients, bool counted,
+                      Runs& runs) {
   Held saved, pending;
   auto start = Clock::now();
   RANNC_ASSIGN(const Values outputs, program.forward(at, inputs, saved));

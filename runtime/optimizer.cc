@@ -49,7 +49,8 @@ class StageOptimizer::Impl {
     }
     for (size_t i = 0; i < names.size(); ++i) {
       Values zeros;
-      for (const Value& parameter : program.parameters()) zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
+      for (const Value& parameter : program.parameters())
+        zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
       states.push_back(std::move(zeros));
     }
   }

@@ -20,12 +20,12 @@ Result<OptimizerKind> parse_optimizer(std::string_view name);
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
   double learning_rate = 0.01;
-  double momentum = 0;      ///< SGD
-  double weight_decay = 0;  ///< added to the gradient; AdamW: decoupled
+  double momentum = 0;                                ///< SGD
+  double weight_decay = 0;                            ///< added to the gradient; AdamW: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam
-  uint64_t warmup_steps = 0;  ///< the learning rate rises linearly over so many steps
-  uint64_t decay_steps = 0;   ///< then falls as a half cosine until this step; 0: stays
-  double decay_to = 0.1;      ///< to this fraction
+  uint64_t warmup_steps = 0;                          ///< the learning rate rises linearly over so many steps
+  uint64_t decay_steps = 0;                           ///< then falls as a half cosine until this step; 0: stays
+  double decay_to = 0.1;                              ///< to this fraction
   /// The learning rate of a step, counted from 0.
   double learning_rate_at(uint64_t step) const;
   /// Copies of the parameters that the optimizer keeps.

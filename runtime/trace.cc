@@ -35,13 +35,20 @@ json event(int process, DeviceId device, const ir::Action& action, double start_
 }
 
 // A send's arrow starts where it ends; the receive's ends where it ends.
-using Flow = std::tuple<uint64_t, bool, uint32_t, uint32_t, DeviceId, DeviceId>;  // step, activation, route, mb, from, to
+using Flow =
+    std::tuple<uint64_t, bool, uint32_t, uint32_t, DeviceId, DeviceId>;  // step, activation, route, mb, from, to
 
 Flow flow_of(const ActionRecord& record) {
   const ir::Action& action = record.action;
-  const bool activation = action.kind == ir::ActionKind::kSendActivation || action.kind == ir::ActionKind::kReceiveActivation;
+  const bool activation =
+      action.kind == ir::ActionKind::kSendActivation || action.kind == ir::ActionKind::kReceiveActivation;
   const bool send = ir::is_send(action.kind);
-  return {record.step, activation, action.route, action.micro_batch, send ? record.device : action.peer, send ? action.peer : record.device};
+  return {record.step,
+          activation,
+          action.route,
+          action.micro_batch,
+          send ? record.device : action.peer,
+          send ? action.peer : record.device};
 }
 
 void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& events) {
@@ -56,8 +63,14 @@ void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& e
     if (send == sends.end()) continue;
     const int id = next++;
     const auto arrow = [&](const char* phase, const ActionRecord& end) {
-      return json{{"ph", phase},  {"id", id}, {"name", "message"}, {"cat", "message"}, {"pid", kActual}, {"tid", end.device.index()},
-                  {"ts", static_cast<double>(end.end_ns - origin) / 1e3}, {"bp", "e"}};
+      return json{{"ph", phase},
+                  {"id", id},
+                  {"name", "message"},
+                  {"cat", "message"},
+                  {"pid", kActual},
+                  {"tid", end.device.index()},
+                  {"ts", static_cast<double>(end.end_ns - origin) / 1e3},
+                  {"bp", "e"}};
     };
     events.push_back(arrow("s", *send->second));
     events.push_back(arrow("f", record));
@@ -100,7 +113,8 @@ std::string chrome_trace(const ir::PipelineShape& shape, const std::vector<Actio
     last_step_start = new_step ? actual[i].start_ns : std::min(last_step_start, actual[i].start_ns);
   }
   for (const ActionRecord& record : actual) {
-    json entry = event(kActual, record.device, record.action, static_cast<double>(record.start_ns - origin), static_cast<double>(record.end_ns - origin));
+    json entry = event(kActual, record.device, record.action, static_cast<double>(record.start_ns - origin),
+                       static_cast<double>(record.end_ns - origin));
     entry["args"]["step"] = record.step;
     entry["args"]["waited_us"] = static_cast<double>(record.waited_ns) / 1e3;
     events.push_back(std::move(entry));
@@ -122,9 +136,9 @@ std::string print_records(const std::vector<ActionRecord>& records) {
   std::ostringstream text;
   for (const ActionRecord& record : records) {
     const ir::Action& action = record.action;
-    text << record.step << ' ' << record.device.index() << ' ' << static_cast<int>(action.kind) << ' ' << action.route << ' '
-         << action.stage.index() << ' ' << action.micro_batch << ' ' << action.peer.index() << ' ' << record.start_ns << ' '
-         << record.end_ns << ' ' << record.waited_ns << ' ' << record.live_bytes << '\n';
+    text << record.step << ' ' << record.device.index() << ' ' << static_cast<int>(action.kind) << ' ' << action.route
+         << ' ' << action.stage.index() << ' ' << action.micro_batch << ' ' << action.peer.index() << ' '
+         << record.start_ns << ' ' << record.end_ns << ' ' << record.waited_ns << ' ' << record.live_bytes << '\n';
   }
   return text.str();
 }

@@ -30,9 +30,9 @@ struct PlannedSpan {
   double start_ns = 0, end_ns = 0;
 };
 
-/// Chrome's trace format, which ui.perfetto.dev opens: process 0 `actual`, process 1 `planned`, a thread per device; one
-/// event per action with stage, micro-batch and what it waited; arrows from sends to receives; a counter of live bytes
-/// per device. The planned step stands beside the last recorded one.
+/// Chrome's trace format, which ui.perfetto.dev opens: process 0 `actual`, process 1 `planned`, a thread per device;
+/// one event per action with stage, micro-batch and what it waited; arrows from sends to receives; a counter of live
+/// bytes per device. The planned step stands beside the last recorded one.
 std::string chrome_trace(const ir::PipelineShape& shape, const std::vector<ActionRecord>& actual,
                          const std::vector<PlannedSpan>& planned);
 

@@ -23,7 +23,7 @@ enum class Mode { kTrain, kAccumulate, kEvaluate };
 struct Device {
   DeviceId id;
   std::shared_ptr<Transport> transport;
-  std::vector<std::unique_ptr<Program>> programs;          // by stage; null: elsewhere
+  std::vector<std::unique_ptr<Program>> programs;           // by stage; null: elsewhere
   std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
   std::unique_ptr<Executor> executor;
   std::unique_ptr<DeviceThread> thread;
@@ -73,7 +73,8 @@ class Trainer::Impl {
   Result<StepInput> prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, BatchFeed& feed, bool update);
   Result<double> loss_of(const std::vector<StepOutcome>& outcomes, const Batch& batch);
-  std::map<std::string, Value> gather_outputs(const std::vector<StepOutcome>& outcomes, const ir::Bindings& symbols) const;
+  std::map<std::string, Value> gather_outputs(const std::vector<StepOutcome>& outcomes,
+                                              const ir::Bindings& symbols) const;
   Result<double> clip_and_update();
   Result<void> for_each_device(const std::function<Result<void>(Device&)>& job);
   /// Sums over the processes of the run; the identity where one process holds all devices.
@@ -103,7 +104,8 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
     const auto& homes = plan().stages[s].devices;
     if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
     RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s)));
-    if (plan().training) device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
+    if (plan().training)
+      device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
   }
   device->executor = make_executor(*device);
   device->thread = std::make_unique<DeviceThread>();
@@ -112,7 +114,9 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
 }
 
 Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
-  const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) { return a.tasks == b.tasks && a.devices == b.devices; };
+  const auto same_cut = [](const ir::Stage& a, const ir::Stage& b) {
+    return a.tasks == b.tasks && a.devices == b.devices;
+  };
   if (!ir::equal(changed.graph, plan().graph) ||
       !std::equal(changed.stages.begin(), changed.stages.end(), plan().stages.begin(), plan().stages.end(), same_cut)) {
     return error("another schedule must keep the graph, the stages and their devices");
@@ -212,8 +216,8 @@ Result<StepInput> Trainer::Impl::prepare(Mode mode, const Batch& batch, const ir
       RANNC_ASSIGN(const double denominator, loss_denominator(plan(), term, batch));
       seed = term.weight / denominator;
     }
-    input.loss_seeds.push_back(
-        to_value(at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
+    input.loss_seeds.push_back(to_value(
+        at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
   }
   return input;
 }
@@ -224,12 +228,11 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
     StepInput own = input;
     own.feed = &feed;
     if (update) {
-      own.update = [&device, this](StageId stage, Program&) {
-        return device.optimizers[stage.index()]->update(step_);
-      };
+      own.update = [&device, this](StageId stage, Program&) { return device.optimizers[stage.index()]->update(step_); };
     }
     const auto index = static_cast<size_t>(
-        std::find_if(devices_.begin(), devices_.end(), [&](const auto& d) { return d.get() == &device; }) - devices_.begin());
+        std::find_if(devices_.begin(), devices_.end(), [&](const auto& d) { return d.get() == &device; }) -
+        devices_.begin());
     RANNC_ASSIGN(outcomes[index], device.executor->run(own));
     return {};
   }));
@@ -276,7 +279,8 @@ std::map<std::string, Value> Trainer::Impl::gather_outputs(const std::vector<Ste
     if (layout.has_batch()) {
       Values pieces;
       for (const OutputPart* part : parts) pieces.push_back(part->part);
-      const SampleAxis axis{layout.axis, layout.outer.evaluate(symbols).value_or(1), layout.inner.evaluate(symbols).value_or(1)};
+      const SampleAxis axis{layout.axis, layout.outer.evaluate(symbols).value_or(1),
+                            layout.inner.evaluate(symbols).value_or(1)};
       whole = pieces[0]->joined(pieces, axis);
     }
     gathered.emplace(plan().graph.value(value).name, whole);
@@ -309,7 +313,8 @@ Result<double> Trainer::Impl::clip_and_update() {
 }
 
 Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
-  if (mode != Mode::kEvaluate && !plan().training) return error("the bundle was compiled without a loss: it cannot be trained");
+  if (mode != Mode::kEvaluate && !plan().training)
+    return error("the bundle was compiled without a loss: it cannot be trained");
   RANNC_ASSIGN(const ir::Bindings symbols, bind_batch(plan(), batch, needed_));
   RANNC_ASSIGN(const StepInput input, prepare(mode, batch, symbols));
   BatchFeed feed(batch, symbols);
@@ -362,7 +367,7 @@ CheckpointTensors Trainer::Impl::tensors_of(Device& device) {
 
 Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
   if (failure_) return *failure_;
-  exchanges_ = 1U << 16;  // apart from those of the step that follows
+  exchanges_ = 1U << 16;                                // apart from those of the step that follows
   const auto agree = [this](bool ok) -> Result<bool> {  // how many processes failed so far is known to all
     RANNC_ASSIGN(const at::Tensor failures, sum_over_processes(at::full({1}, ok ? 0 : 1, at::kLong)));
     return failures.item<int64_t>() == 0;
@@ -377,15 +382,17 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
   if (all_written && leads) {
     std::vector<uint32_t> parts(plan().devices.size());
     for (uint32_t i = 0; i < parts.size(); ++i) parts[i] = i;
-    finished = finish_checkpoint(folder, parts,
-                                 {step_, options_.seed, plan().model_digest, std::string(str(options_.optimizer.kind)), data_state});
+    finished = finish_checkpoint(
+        folder, parts,
+        {step_, options_.seed, plan().model_digest, std::string(str(options_.optimizer.kind)), data_state});
   } else if (!all_written && leads) {
     discard_checkpoint(folder);
   }
   RANNC_ASSIGN(const bool all_finished, agree(finished.ok()));
   RANNC_TRY(written);
   RANNC_TRY(finished);
-  if (!all_written || !all_finished) return error("the checkpoint was given up because another worker could not write its part");
+  if (!all_written || !all_finished)
+    return error("the checkpoint was given up because another worker could not write its part");
   return {};
 }
 
@@ -397,8 +404,8 @@ Result<std::string> Trainer::Impl::load(const std::string& folder) {
                                                  state.model_digest, plan().model_digest));
   }
   if (state.optimizer != str(options_.optimizer.kind)) {
-    return error({folder, 0, 0, {}}, fmt::format("checkpoint was made with optimizer {}, this run uses {}", state.optimizer,
-                                                 str(options_.optimizer.kind)));
+    return error({folder, 0, 0, {}}, fmt::format("checkpoint was made with optimizer {}, this run uses {}",
+                                                 state.optimizer, str(options_.optimizer.kind)));
   }
   for (const auto& device : devices_) RANNC_TRY(read_checkpoint(folder, tensors_of(*device)));
   step_ = state.step;
@@ -422,7 +429,8 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
                                                       std::shared_ptr<Transport> transport) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
   if (transport->device().index() >= opened.plan.devices.size()) {
-    return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(), opened.plan.devices.size()));
+    return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(),
+                             opened.plan.devices.size()));
   }
   auto impl = std::make_unique<Impl>(std::move(opened), options);
   RANNC_TRY(impl->add_device(std::move(transport)));
@@ -438,7 +446,9 @@ Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::k
 Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }
 Result<StepResult> Trainer::evaluate(const Batch& batch) { return impl_->run(Mode::kEvaluate, batch); }
 Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
-Result<void> Trainer::save(const std::string& folder, const std::string& data_state) { return impl_->save(folder, data_state); }
+Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
+  return impl_->save(folder, data_state);
+}
 Result<std::string> Trainer::load(const std::string& folder) { return impl_->load(folder); }
 
 }  // namespace rannc::runtime

@@ -18,13 +18,13 @@ struct TrainerOptions {
   double clip_norm = 0;  ///< gradients are scaled down to this global norm; 0: never
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{60000};  ///< of a wait for another device
-  Observer* observer = nullptr;  ///< told of every action; called by several threads; not owned
+  Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
 };
 
 /// What a step found.
 struct StepResult {
-  double loss = 0;                    ///< weighted sum of the terms over the mini-batch
-  double gradient_norm = 0;           ///< only where gradients are clipped
+  double loss = 0;                       ///< weighted sum of the terms over the mini-batch
+  double gradient_norm = 0;              ///< only where gradients are clipped
   std::map<std::string, Value> outputs;  ///< graph outputs of the whole mini-batch; only where asked for
 };
 
@@ -57,8 +57,8 @@ class Trainer {
   /// Gradients of this process's parameters after `accumulate`, by name; a shared parameter appears once, at its owner.
   Result<std::map<std::string, Value>> gradients();
 
-  /// Writes a checkpoint folder: parameters, buffers and optimizer state by the model's names, and where training stands.
-  /// Written to a temporary sibling and renamed; `data_state` is given back by `load`.
+  /// Writes a checkpoint folder: parameters, buffers and optimizer state by the model's names, and where training
+  /// stands. Written to a temporary sibling and renamed; `data_state` is given back by `load`.
   Result<void> save(const std::string& folder, const std::string& data_state = {});
   /// Continues from a checkpoint, also of another plan of the same model; returns its `data_state`.
   Result<std::string> load(const std::string& folder);

@@ -1,8 +1,8 @@
 // Devices as processes over c10d's Gloo process groups.
 //
 // Messages between two processes keep the order in which they were sent (rule S5), so a counter per ordered pair is the
-// tag on both sides. An abort is a key in the store: every process watches it with a thread of its own, which wakes what
-// waits. A process that dies closes its connections, which ends its peers' waits as well.
+// tag on both sides. An abort is a key in the store: every process watches it with a thread of its own, which wakes
+// what waits. A process that dies closes its connections, which ends its peers' waits as well.
 #include "runtime/transport_gloo.h"
 
 #include <fmt/format.h>
@@ -69,7 +69,8 @@ Group make_group(const Store& store, const std::string& prefix, int rank, int si
   auto options = c10d::ProcessGroupGloo::Options::create(where.timeout);
   const std::string& address = where.interface_address.empty() ? where.host : where.interface_address;
   options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size, options);
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size,
+                                                     options);
 }
 
 /// Why the run ended, and what waits meanwhile.
@@ -120,8 +121,9 @@ class Watch {
       work->wait(timeout);
     } catch (const std::exception& failed) {
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-      result = error(waited >= timeout ? fmt::format("waited {} ms for {}", waited.count(), what)
-                                       : fmt::format("lost the connection while waiting for {}: {}", what, first_line(failed)));
+      result = error(waited >= timeout
+                         ? fmt::format("waited {} ms for {}", waited.count(), what)
+                         : fmt::format("lost the connection while waiting for {}: {}", what, first_line(failed)));
     }
     const std::lock_guard lock(mutex_);
     waiting_.erase(work.get());
@@ -226,7 +228,8 @@ class GlooTransport : public Transport {
       std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)))};
       Work work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
       return std::unique_ptr<Receipt>(new GlooReceipt(watch_, std::move(work), tensors[0],
-                                                      fmt::format("device {} to send {}", from.index(), describe(key)), where_.timeout));
+                                                      fmt::format("device {} to send {}", from.index(), describe(key)),
+                                                      where_.timeout));
     } catch (const std::exception& failed) {
       return lost(from, first_line(failed));
     }

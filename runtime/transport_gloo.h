@@ -12,9 +12,9 @@ namespace rannc::runtime {
 
 /// How a worker finds the others.
 struct Rendezvous {
-  std::string host = "127.0.0.1";       ///< where worker 0 serves the store; also the interface that data travels on
+  std::string host = "127.0.0.1";  ///< where worker 0 serves the store; also the interface that data travels on
   uint16_t port = 0;
-  uint32_t rank = 0;                    ///< this worker is device `rank`
+  uint32_t rank = 0;  ///< this worker is device `rank`
   uint32_t workers = 1;
   /// Of this machine's data connections; empty: the interface that reaches `host`.
   std::string interface_address;

@@ -5,39 +5,53 @@
 namespace rannc::tools {
 
 void add_model_flags(CLI::App& app, CompileOptions& options) {
-  app.add_option("--loss", options.loss,
-                 "training loss: cross_entropy, mse or in_graph with options, as cross_entropy(output=logits,labels=y); "
-                 "terms joined by +; none: for inference");
+  app.add_option(
+      "--loss", options.loss,
+      "training loss: cross_entropy, mse or in_graph with options, as cross_entropy(output=logits,labels=y); "
+      "terms joined by +; none: for inference");
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
   app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
-  app.add_flag("--without-weights", options.without_weights, "the files of the model's weights may be absent: to plan only");
+  app.add_flag("--without-weights", options.without_weights,
+               "the files of the model's weights may be absent: to plan only");
   app.add_option("--print-after", options.passes.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", options.passes.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", options.time_passes, "say how long each pass takes");
 }
 
 void add_plan_flags(CLI::App& app, CompileOptions& options) {
-  app.add_option("--cluster", options.cluster, "cluster file (TOML) or preset: local:N, dapple-a, rannc-4x8 …")->capture_default_str();
-  app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")->capture_default_str();
+  app.add_option("--cluster", options.cluster, "cluster file (TOML) or preset: local:N, dapple-a, rannc-4x8 …")
+      ->capture_default_str();
+  app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")
+      ->capture_default_str();
   app.add_option("--optimizer", options.optimizer, "sgd, adam or adamw: how much state it keeps")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
-  app.add_option("--mini-batch", options.mini_batch, "samples of a step")->check(CLI::Range(1U, 1U << 24))->capture_default_str();
-  app.add_option("--micro-batches", options.micro_batches, "candidate numbers of micro-batches")->delimiter(',')->check(CLI::PositiveNumber);
+  app.add_option("--mini-batch", options.mini_batch, "samples of a step")
+      ->check(CLI::Range(1U, 1U << 24))
+      ->capture_default_str();
+  app.add_option("--micro-batches", options.micro_batches, "candidate numbers of micro-batches")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber);
   app.add_option("--stages", options.stages, "exactly so many stages")->check(CLI::PositiveNumber);
   app.add_option("--max-stages", options.max_stages, "at most so many stages")->check(CLI::PositiveNumber);
-  app.add_option("--memory", options.memory_bytes, "limit of every device, such as 512MB")->transform(CLI::AsSizeValue(false));
+  app.add_option("--memory", options.memory_bytes, "limit of every device, such as 512MB")
+      ->transform(CLI::AsSizeValue(false));
   app.add_option("--recompute", options.recompute, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
-  app.add_option("--planner", options.planner, "stage planner")->check(CLI::IsMember(partition::stage_planner_names()))->capture_default_str();
+  app.add_option("--planner", options.planner, "stage planner")
+      ->check(CLI::IsMember(partition::stage_planner_names()))
+      ->capture_default_str();
   app.add_option("--schedule", options.schedule, "gpipe, 1f1b …; default: the planner's choice");
-  app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--block-partitioner", options.block_partitioner, "rannc, multilevel, order-dp, metis …")->capture_default_str();
+  app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--block-partitioner", options.block_partitioner, "rannc, multilevel, order-dp, metis …")
+      ->capture_default_str();
   app.add_option("--seed", options.seed, "seed of random operators")->capture_default_str();
 }
 

@@ -172,7 +172,8 @@ Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const 
   const auto& infeasible = std::get<partition::Infeasible>(outcome);
   Diagnostic failure = error("there is no plan: " + infeasible.reason);
   if (infeasible.missing_bytes > 0) {
-    failure.notes.push_back({{}, fmt::format("the best that was found misses the memory limit by {}", bytes(infeasible.missing_bytes))});
+    failure.notes.push_back(
+        {{}, fmt::format("the best that was found misses the memory limit by {}", bytes(infeasible.missing_bytes))});
   }
   if (!infeasible.help.empty()) failure.notes.push_back({{}, "what would help: " + infeasible.help});
   return failure;

@@ -16,28 +16,28 @@ namespace rannc::tools {
 
 /// Flags in the spelling of `rannc-compile`.
 struct CompileOptions {
-  std::string model;                 ///< .onnx, or a graph in text (.rir)
-  std::string loss;                  ///< of `passes::parse_losses`; empty: for inference
-  std::string dtype;                 ///< `float32`, `float64`; empty: as the file has it
-  std::string batch_symbol;          ///< empty: found by the frontend
-  std::vector<std::string> same_symbol;    ///< `s53=s70`
-  std::vector<std::string> assume;         ///< `sequence=128`
-  std::vector<std::string> kinds;          ///< `name=parameter|buffer|constant`
-  bool without_weights = false;            ///< weight files may be absent: enough to plan, not to train
+  std::string model;                     ///< .onnx, or a graph in text (.rir)
+  std::string loss;                      ///< of `passes::parse_losses`; empty: for inference
+  std::string dtype;                     ///< `float32`, `float64`; empty: as the file has it
+  std::string batch_symbol;              ///< empty: found by the frontend
+  std::vector<std::string> same_symbol;  ///< `s53=s70`
+  std::vector<std::string> assume;       ///< `sequence=128`
+  std::vector<std::string> kinds;        ///< `name=parameter|buffer|constant`
+  bool without_weights = false;          ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 
-  std::string cluster = "local:2";   ///< preset or TOML file
-  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database's file
+  std::string cluster = "local:2";  ///< preset or TOML file
+  std::string costs = "measured";   ///< `measured`, `analytic`, or a profile database's file
   std::string optimizer = "adam";
-  double momentum = 0;               ///< SGD: whether it keeps a state
+  double momentum = 0;  ///< SGD: whether it keeps a state
   uint32_t mini_batch = 32;
   std::vector<uint64_t> micro_batches;
   std::optional<uint32_t> stages, max_stages;
   std::optional<uint64_t> memory_bytes;
-  std::string recompute = "auto";    ///< `auto`, `always`, `never`
+  std::string recompute = "auto";  ///< `auto`, `always`, `never`
   std::string planner = "auto";
-  std::string schedule;              ///< empty: the planner's choice
+  std::string schedule;  ///< empty: the planner's choice
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;
   uint64_t seed = 0;
@@ -47,9 +47,9 @@ struct CompileOptions {
 struct PreparedModel {
   ir::Graph graph;
   ir::Atoms atoms;
-  std::vector<Note> remarks;   ///< what the user should know
+  std::vector<Note> remarks;  ///< what the user should know
   passes::RunReport report;
-  std::string digest;          ///< of the model file
+  std::string digest;  ///< of the model file
 };
 
 /// Where printed graphs and progress go; either may be empty.

@@ -38,7 +38,8 @@ double received_bytes(const ir::Plan& plan, size_t stage) {
   double total = 0;
   for (const ir::Route& route : plan.routes) {
     if (route.to.index() != stage) continue;
-    total += static_cast<double>(route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+    total += static_cast<double>(
+        route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
   }
   return total;
 }
@@ -47,12 +48,14 @@ double received_bytes(const ir::Plan& plan, size_t stage) {
 
 std::string print_blocks(const PlannedModel& planned) {
   const auto& metrics = planned.blocks.metrics;
-  std::string text = fmt::format("// {} atoms in {} blocks; crossing values {}\n", planned.blocks.partition.block_of.size(),
-                                 planned.blocks.partition.count, metrics.crossing_values);
+  std::string text =
+      fmt::format("// {} atoms in {} blocks; crossing values {}\n", planned.blocks.partition.block_of.size(),
+                  planned.blocks.partition.count, metrics.crossing_values);
   for (uint32_t block = 0; block < planned.blocks.partition.count; ++block) {
     const partition::BlockLoad& load = metrics.blocks[block];
-    text += fmt::format("block @b{} atoms {} work_ns {:.0f} resident_bytes {} stashed_bytes {} in_ns {:.0f} out_ns {:.0f} tasks [",
-                        block, load.tasks, load.work, load.resident_bytes, load.stashed_bytes, load.in, load.out);
+    text += fmt::format(
+        "block @b{} atoms {} work_ns {:.0f} resident_bytes {} stashed_bytes {} in_ns {:.0f} out_ns {:.0f} tasks [",
+        block, load.tasks, load.work, load.resident_bytes, load.stashed_bytes, load.in, load.out);
     const char* separator = "";
     for (size_t atom = 0; atom < planned.blocks.partition.block_of.size(); ++atom) {
       if (planned.blocks.partition.block_of[atom] != block) continue;
@@ -66,24 +69,27 @@ std::string print_blocks(const PlannedModel& planned) {
 
 std::string summary_text(const PlannedModel& planned) {
   const ir::Plan& plan = planned.plan;
-  std::string text = fmt::format("{} tasks, {} atoms, {} blocks; {} stages, {} micro-batches of {}, schedule {}\n",
-                                 plan.graph.task_count(), plan.atoms.tasks.size(), planned.blocks.partition.count,
-                                 plan.stages.size(), plan.micro_batches.size(), plan.micro_batches.front(), plan.schedule.name);
+  std::string text =
+      fmt::format("{} tasks, {} atoms, {} blocks; {} stages, {} micro-batches of {}, schedule {}\n",
+                  plan.graph.task_count(), plan.atoms.tasks.size(), planned.blocks.partition.count, plan.stages.size(),
+                  plan.micro_batches.size(), plan.micro_batches.front(), plan.schedule.name);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const ir::StageTime* time = time_of(plan, s);
     const std::vector<std::string> names = device_names(plan, plan.stages[s]);
-    text += fmt::format("  stage {}: {} tasks on {}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n", s,
-                        plan.stages[s].tasks.size(), fmt::join(names, ", "), plan.stages[s].recompute ? ", recompute" : "",
-                        duration(time ? static_cast<double>(time->forward_ns) : 0),
-                        duration(time ? static_cast<double>(time->backward_ns) : 0),
-                        bytes(static_cast<double>(fixed_bytes(plan, s))), bytes(received_bytes(plan, s)));
+    text += fmt::format(
+        "  stage {}: {} tasks on {}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n", s,
+        plan.stages[s].tasks.size(), fmt::join(names, ", "), plan.stages[s].recompute ? ", recompute" : "",
+        duration(time ? static_cast<double>(time->forward_ns) : 0),
+        duration(time ? static_cast<double>(time->backward_ns) : 0), bytes(static_cast<double>(fixed_bytes(plan, s))),
+        bytes(received_bytes(plan, s)));
   }
   text += fmt::format("predicted step {} (bubble {:.0f} %); no plan is faster than {} (gap {:.1f} %)\n",
                       duration(static_cast<double>(plan.step_ns)), planned.timeline.bubble * 100,
                       duration(static_cast<double>(plan.lower_bound_ns)), gap(plan) * 100);
   for (const partition::Alternative& other : planned.alternatives) {
     text += fmt::format("  {} would take {}\n", other.what,
-                        other.step_ns > 0 ? duration(static_cast<double>(other.step_ns)) + " (" + other.remark + ")" : "no step: " + other.remark);
+                        other.step_ns > 0 ? duration(static_cast<double>(other.step_ns)) + " (" + other.remark + ")"
+                                          : "no step: " + other.remark);
   }
   return text;
 }

@@ -47,7 +47,8 @@ class SignalGuard {
   }
 
  private:
-  struct sigaction old_interrupt_ {}, old_terminate_ {};
+  struct sigaction old_interrupt_ {
+  }, old_terminate_{};
 };
 
 // A port that was free a moment ago. Another program may take it first; joining then fails with its number.
@@ -57,7 +58,8 @@ Result<uint16_t> free_port() {
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  const bool found = socket_number >= 0 && bind(socket_number, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+  const bool found = socket_number >= 0 &&
+                     bind(socket_number, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
                      getsockname(socket_number, reinterpret_cast<sockaddr*>(&address), &size) == 0;
   if (socket_number >= 0) close(socket_number);
   if (!found) return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
@@ -93,7 +95,8 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
 }
 
 std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status)) return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status))
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
@@ -127,11 +130,13 @@ class Crew {
 
 Result<uint64_t> integer_variable(const char* name, uint64_t limit) {
   const char* text = std::getenv(name);
-  if (text == nullptr) return error({{}, 0, 0, name}, "environment variable is not set, though others of its launcher are");
+  if (text == nullptr)
+    return error({{}, 0, 0, name}, "environment variable is not set, though others of its launcher are");
   uint64_t value = 0;
   const auto [end, status] = std::from_chars(text, text + std::strlen(text), value);
   if (status != std::errc() || *end != '\0' || value > limit) {
-    return error({{}, 0, 0, name}, fmt::format("environment variable is '{}', expected an integer up to {}", text, limit));
+    return error({{}, 0, 0, name},
+                 fmt::format("environment variable is '{}', expected an integer up to {}", text, limit));
   }
   return value;
 }
@@ -150,7 +155,8 @@ constexpr LauncherNames kLaunchers[] = {
 
 }  // namespace
 
-Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers, uint32_t threads) {
+Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
+                            uint32_t threads) {
   RANNC_ASSIGN(const uint16_t port, free_port());
   const SignalGuard signals;
   Crew crew;
@@ -165,7 +171,8 @@ Result<void> launch_workers(const std::string& program, const std::vector<std::s
     if (g_signal != 0 && !first) first = error(fmt::format("stopped by signal {} ({})", g_signal, strsignal(g_signal)));
     while (const auto ended = crew.reap()) {
       const auto [rank, status] = *ended;
-      if (status != 0 && !first) first = error(fmt::format("worker {} {}; the others were stopped", rank, how_it_ended(status)));
+      if (status != 0 && !first)
+        first = error(fmt::format("worker {} {}; the others were stopped", rank, how_it_ended(status)));
     }
     if (first && !deadline) {
       // Workers tell each other why: those that hear of it end by themselves.
@@ -192,12 +199,14 @@ Result<std::optional<WorkerEnvironment>> read_worker_environment() {
     worker.local_rank = static_cast<uint32_t>(local);
     if (found) {
       if (found->rank == worker.rank && found->workers == worker.workers) continue;
-      return error(fmt::format("the environment says worker {} of {} by {} and worker {} of {} by {}: unset one of them", found->rank,
-                               found->workers, from, worker.rank, worker.workers, launcher.name));
+      return error(
+          fmt::format("the environment says worker {} of {} by {} and worker {} of {} by {}: unset one of them",
+                      found->rank, found->workers, from, worker.rank, worker.workers, launcher.name));
     }
     from = launcher.name;
     const char* address = std::getenv("MASTER_ADDR");
-    if (address == nullptr) return error({{}, 0, 0, "MASTER_ADDR"}, "environment variable is not set: workers need a place to meet");
+    if (address == nullptr)
+      return error({{}, 0, 0, "MASTER_ADDR"}, "environment variable is not set: workers need a place to meet");
     worker.master_address = address;
     RANNC_ASSIGN(const uint64_t port, integer_variable("MASTER_PORT", UINT16_MAX));
     worker.master_port = static_cast<uint16_t>(port);

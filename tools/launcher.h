@@ -13,9 +13,10 @@ namespace rannc::tools {
 /// Runs `program arguments…` `workers` times with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR,
 /// MASTER_PORT as torchrun sets them, OMP_NUM_THREADS = `threads` and OMP_WAIT_POLICY=passive. Workers share this
 /// process's standard streams. The first to fail ends the others: SIGTERM, and SIGKILL after a grace of seconds. SIGINT
-/// and SIGTERM to this process are passed on. Returns when all are gone; an error names the first failing worker and how
-/// it ended. No child is left behind, also when this process is killed.
-Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers, uint32_t threads);
+/// and SIGTERM to this process are passed on. Returns when all are gone; an error names the first failing worker and
+/// how it ended. No child is left behind, also when this process is killed.
+Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
+                            uint32_t threads);
 
 /// What a worker finds in its environment.
 struct WorkerEnvironment {

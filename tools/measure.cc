@@ -37,7 +37,8 @@ std::vector<uint64_t> measured_sizes(uint64_t mini_batch) {
 
 std::string environment_name() { return fmt::format("{}, {}, 1 thread", processor(), codegen::library_version()); }
 
-Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph, const partition::PlanOptions& plan,
+Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph,
+                                                                  const partition::PlanOptions& plan,
                                                                   const std::function<void(const std::string&)>& step) {
   const std::vector<bool> gradient = ir::needs_gradient(graph);
   const std::vector<uint64_t> sizes = measured_sizes(plan.mini_batch);
@@ -53,7 +54,8 @@ Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Grap
       ir::Bindings bindings = plan.assume;
       if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
       RANNC_ASSIGN(const codegen::TaskTimes times, codegen::measure_task(graph, task, gradient, bindings));
-      RANNC_ASSIGN(const partition::TaskFacts facts, partition::task_facts(graph, task, gradient, samples, plan.assume));
+      RANNC_ASSIGN(const partition::TaskFacts facts,
+                   partition::task_facts(graph, task, gradient, samples, plan.assume));
       partition::TaskCost cost;
       cost.forward_ns = cost.recompute_ns = times.forward_ns;
       // The tape takes both gradients at once; parted here by what has to be computed.

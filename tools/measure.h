@@ -15,7 +15,8 @@ std::string environment_name();
 
 /// Runs every structurally different task of the graph, forward and backward, at several micro-batch sizes, one thread,
 /// and returns the prices. `step` hears `measuring 3 of 41`. Links of the cluster are taken as described.
-Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph, const partition::PlanOptions& plan,
+Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph,
+                                                                  const partition::PlanOptions& plan,
                                                                   const std::function<void(const std::string&)>& step);
 
 }  // namespace rannc::tools

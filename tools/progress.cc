@@ -16,7 +16,9 @@ std::string clock_text(double seconds) {
   return fmt::format("{}:{:02}", whole / 60, whole % 60);
 }
 
-std::string count_text(double count) { return count >= 10000 ? fmt::format("{:.1f}k", count / 1000) : fmt::format("{:.0f}", count); }
+std::string count_text(double count) {
+  return count >= 10000 ? fmt::format("{:.1f}k", count / 1000) : fmt::format("{:.0f}", count);
+}
 
 }  // namespace
 
@@ -35,7 +37,8 @@ void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t sample
   if (terminal_) {
     constexpr uint64_t kWidth = 24;
     const std::string bar(done * kWidth / std::max<uint64_t>(1, steps_), '#');
-    fmt::print("\r\033[K[{:<{}}] step {}/{}  loss {:.4f}  {}  {} left", bar, kWidth, done, steps_, loss, speed, clock_text(left));
+    fmt::print("\r\033[K[{:<{}}] step {}/{}  loss {:.4f}  {}  {} left", bar, kWidth, done, steps_, loss, speed,
+               clock_text(left));
     std::fflush(stdout);
   } else if (done == steps_ || done == first_ + 1 || done % std::max<uint64_t>(1, steps_ / 20) == 0) {
     fmt::print("step {}/{}  loss {:.4f}  {}  {} left\n", done, steps_, loss, speed, clock_text(left));

@@ -47,7 +47,8 @@ struct Variant {
   uint32_t stages = 1;
   partition::Reschedule change;
   std::string str() const {
-    return fmt::format("stages {} micro-batches {} {} recompute {}", stages, change.micro_batches, change.schedule, change.recompute ? "always" : "never");
+    return fmt::format("stages {} micro-batches {} {} recompute {}", stages, change.micro_batches, change.schedule,
+                       change.recompute ? "always" : "never");
   }
 };
 
@@ -89,13 +90,15 @@ Result<std::vector<std::string>> assumed_sizes(const rannc::ir::Graph& graph, co
     if (entry == nullptr || !shape || shape->size() != entry->spec.shape.size()) continue;
     for (size_t i = 0; i < shape->size(); ++i) {
       const rannc::ir::Dim& dim = (*shape)[i];
-      if (dim.is_symbol() && dim.symbol_name() != graph.batch_symbol()) sizes.push_back(fmt::format("{}={}", dim.symbol_name(), entry->spec.shape[i]));
+      if (dim.is_symbol() && dim.symbol_name() != graph.batch_symbol())
+        sizes.push_back(fmt::format("{}={}", dim.symbol_name(), entry->spec.shape[i]));
     }
   }
   return sizes;
 }
 
-Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder, const std::string& scratch, size_t index) {
+Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder, const std::string& scratch,
+                            size_t index) {
   tools::CompileOptions options;
   options.model = folder.model;
   options.loss = folder.loss;
@@ -115,14 +118,17 @@ Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder
     plan.constraints.replicas.assign(stages, 1);
     RANNC_ASSIGN(const partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
-      return rannc::error({folder.path, 0, 0, {}}, fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", stages, share * 100));
+      return rannc::error(
+          {folder.path, 0, 0, {}},
+          fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", stages, share * 100));
     }
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, stages)));
   }
   return {};
 }
 
-Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const rannc::ir::Plan& base, const Variant& variant, const runtime::Batch& batch) {
+Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const rannc::ir::Plan& base, const Variant& variant,
+                                      const runtime::Batch& batch) {
   RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(base, variant.change));
   const bool training = plan.training;
   RANNC_TRY(trainer.reschedule(std::move(plan)));
@@ -136,15 +142,20 @@ Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const rannc::ir
   return own;
 }
 
-json to_json(const tools::WorstError& worst) { return {{"relative", worst.relative}, {"of_limit", worst.of_limit}, {"at", worst.at}}; }
+json to_json(const tools::WorstError& worst) {
+  return {{"relative", worst.relative}, {"of_limit", worst.of_limit}, {"at", worst.at}};
+}
 json to_json(const tools::CheckResult& result) {
-  return {{"outputs", to_json(result.outputs)}, {"loss", to_json(result.loss)}, {"gradients", to_json(result.gradients)},
-          {"compared_gradients", result.compared_gradients}, {"failures", result.failures}};
+  return {{"outputs", to_json(result.outputs)},
+          {"loss", to_json(result.loss)},
+          {"gradients", to_json(result.gradients)},
+          {"compared_gradients", result.compared_gradients},
+          {"failures", result.failures}};
 }
 tools::WorstError worst_from(const json& entry) { return {entry.at("relative"), entry.at("of_limit"), entry.at("at")}; }
 tools::CheckResult result_from(const json& entry) {
-  return {worst_from(entry.at("outputs")), worst_from(entry.at("loss")), worst_from(entry.at("gradients")), entry.at("compared_gradients"),
-          entry.at("failures")};
+  return {worst_from(entry.at("outputs")), worst_from(entry.at("loss")), worst_from(entry.at("gradients")),
+          entry.at("compared_gradients"), entry.at("failures")};
 }
 
 /// Runs all variants of one folder in this process, or this process's device of them.
@@ -169,11 +180,12 @@ class FolderRun {
   }
 
  private:
-  Result<void> run_stages(uint32_t stages, const std::shared_ptr<runtime::Transport>& transport, const runtime::Batch& raw,
-                          std::vector<tools::CheckResult>& results) {
+  Result<void> run_stages(uint32_t stages, const std::shared_ptr<runtime::Transport>& transport,
+                          const runtime::Batch& raw, std::vector<tools::CheckResult>& results) {
     const std::string path = bundle_path(scratch_, index_, stages);
     runtime::TrainerOptions options;
-    RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport) : runtime::Trainer::open(path, options));
+    RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
+                                         : runtime::Trainer::open(path, options));
     RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
     const rannc::ir::Plan& base = bundle.plan;
     runtime::Batch batch = runtime::to_model_types(base, raw);
@@ -191,12 +203,17 @@ class FolderRun {
   size_t index_;
 };
 
-fs::path part_file(const std::string& scratch, uint32_t rank) { return fs::path(scratch) / fmt::format("part-{}.json", rank); }
+fs::path part_file(const std::string& scratch, uint32_t rank) {
+  return fs::path(scratch) / fmt::format("part-{}.json", rank);
+}
 
 // A worker's whole life: every folder, every variant, then its results as a file.
-Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder>& folders, const tools::WorkerEnvironment& worker) {
-  RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
-               runtime::join_gloo({worker.master_address, worker.master_port, worker.rank, worker.workers, {}, std::chrono::seconds(60)}));
+Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder>& folders,
+                        const tools::WorkerEnvironment& worker) {
+  RANNC_ASSIGN(
+      std::shared_ptr<runtime::Transport> transport,
+      runtime::join_gloo(
+          {worker.master_address, worker.master_port, worker.rank, worker.workers, {}, std::chrono::seconds(60)}));
   json all = json::array();
   for (size_t i = 0; i < folders.size(); ++i) {
     RANNC_ASSIGN(const auto results, FolderRun(flags, folders[i], flags.workers, i).run(transport));
@@ -204,12 +221,15 @@ Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder
   }
   std::ofstream file(part_file(flags.workers, worker.rank));
   file << all.dump();
-  if (!file.flush()) return rannc::error({part_file(flags.workers, worker.rank).string(), 0, 0, {}}, "cannot be written");
+  if (!file.flush())
+    return rannc::error({part_file(flags.workers, worker.rank).string(), 0, 0, {}}, "cannot be written");
   return {};
 }
 
 // Names that no worker had are found when their numbers are put together.
-Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<tools::CheckFolder>& folders, const std::string& scratch) {
+Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
+                                                      const std::vector<tools::CheckFolder>& folders,
+                                                      const std::string& scratch) {
   const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
   for (const tools::CheckFolder& folder : folders) arguments.push_back(folder.path);
@@ -239,7 +259,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
     for (const uint32_t stages : flags.stages) {
       for (size_t i = 0; i < variants(flags, stages).size(); ++i, ++next) {
         if (!folder.loss.empty() && merged[next].compared_gradients < expected) {
-          merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}", merged[next].compared_gradients, expected));
+          merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
+                                                      merged[next].compared_gradients, expected));
         }
       }
     }
@@ -252,21 +273,28 @@ class Printer {
  public:
   explicit Printer(bool as_json) : json_(as_json) {}
 
-  void line(const std::string& folder, const Variant& variant, const std::string& transport, const tools::CheckResult& result) {
+  void line(const std::string& folder, const Variant& variant, const std::string& transport,
+            const tools::CheckResult& result) {
     ++cases_;
     failed_ += result.failures.empty() ? 0 : 1;
     if (json_) {
       json entry = to_json(result);
-      entry.update({{"folder", folder}, {"stages", variant.stages}, {"micro_batches", variant.change.micro_batches},
-                    {"schedule", variant.change.schedule}, {"recompute", variant.change.recompute}, {"transport", transport},
+      entry.update({{"folder", folder},
+                    {"stages", variant.stages},
+                    {"micro_batches", variant.change.micro_batches},
+                    {"schedule", variant.change.schedule},
+                    {"recompute", variant.change.recompute},
+                    {"transport", transport},
                     {"ok", result.failures.empty()}});
       fmt::print("{}\n", entry.dump());
       return;
     }
-    fmt::print("{} {} {} {}: output {:.1e}, loss {:.1e}, {} gradients {:.1e}", result.failures.empty() ? "ok  " : "FAIL", folder, variant.str(),
-               transport, result.outputs.relative, result.loss.relative, result.compared_gradients, result.gradients.relative);
+    fmt::print("{} {} {} {}: output {:.1e}, loss {:.1e}, {} gradients {:.1e}",
+               result.failures.empty() ? "ok  " : "FAIL", folder, variant.str(), transport, result.outputs.relative,
+               result.loss.relative, result.compared_gradients, result.gradients.relative);
     fmt::print("{}\n", result.gradients.at.empty() ? "" : " (worst: " + result.gradients.at + ")");
-    for (size_t i = 0; i < std::min<size_t>(result.failures.size(), 5); ++i) fmt::print("     {}\n", result.failures[i]);
+    for (size_t i = 0; i < std::min<size_t>(result.failures.size(), 5); ++i)
+      fmt::print("     {}\n", result.failures[i]);
     if (result.failures.size() > 5) fmt::print("     and {} more\n", result.failures.size() - 5);
   }
 
@@ -320,16 +348,35 @@ Result<void> check(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Runs one step of a model without update, and compares outputs, loss and every gradient with reference numbers.", "rannc-check");
+  CLI::App app(
+      "Runs one step of a model without update, and compares outputs, loss and every gradient with reference numbers.",
+      "rannc-check");
   Flags flags;
-  app.add_option("folder", flags.folders, "folders with model.onnx, batch.safetensors, reference.safetensors, card.json")->required();
-  app.add_option("--stages", flags.stages, "numbers of stages")->delimiter(',')->check(CLI::Range(1U, 64U))->capture_default_str();
-  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches")->delimiter(',')->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("folder", flags.folders,
+                 "folders with model.onnx, batch.safetensors, reference.safetensors, card.json")
+      ->required();
+  app.add_option("--stages", flags.stages, "numbers of stages")
+      ->delimiter(',')
+      ->check(CLI::Range(1U, 64U))
+      ->capture_default_str();
+  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
-  app.add_option("--recompute", flags.recompute, "never, always")->delimiter(',')->check(CLI::IsMember({"never", "always"}))->capture_default_str();
-  app.add_option("--transport", flags.transports, "local: threads; gloo: a process per stage")->delimiter(',')->check(CLI::IsMember({"local", "gloo"}))->capture_default_str();
-  app.add_option("--dtype", flags.dtype, "float64 or float32")->check(CLI::IsMember({"float64", "float32"}))->capture_default_str();
-  app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")->check(CLI::Range(0.0, 1.0));
+  app.add_option("--recompute", flags.recompute, "never, always")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"never", "always"}))
+      ->capture_default_str();
+  app.add_option("--transport", flags.transports, "local: threads; gloo: a process per stage")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"local", "gloo"}))
+      ->capture_default_str();
+  app.add_option("--dtype", flags.dtype, "float64 or float32")
+      ->check(CLI::IsMember({"float64", "float32"}))
+      ->capture_default_str();
+  app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
+      ->check(CLI::Range(0.0, 1.0));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
   app.add_option("--workers", flags.workers)->group("");
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {

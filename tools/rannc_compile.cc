@@ -103,7 +103,8 @@ int main(int argc, char** argv) {
   app.add_option("--emit", flags.emit, "stop and print: graph, atoms, blocks, plan or schedule")
       ->check(CLI::IsMember({"graph", "atoms", "blocks", "plan", "schedule", "bundle"}))
       ->capture_default_str();
-  app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")->check(CLI::IsMember({"json"}));
+  app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
+      ->check(CLI::IsMember({"json"}));
   app.add_flag("--explain", flags.explain, "say why this plan, and why others lost");
   app.add_flag("--replace", flags.replace, "write over a bundle that is there");
   app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages for the predicted step time");

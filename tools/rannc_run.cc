@@ -8,9 +8,9 @@
 #include <fstream>
 #include <sstream>
 
+#include "runtime/checkpoint.h"
 #include "runtime/dataset.h"
 #include "runtime/threads.h"
-#include "runtime/checkpoint.h"
 #include "runtime/trace.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
@@ -54,7 +54,8 @@ Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const ra
   for (const rannc::ValueId id : plan.graph.inputs()) {
     const std::string name(plan.graph.value(id).name);
     const auto& type = plan.graph.type(id);
-    if (type.dtype != rannc::ir::DType::kI64 || !type.shape || type.shape->size() != 2 || !(*type.shape)[1].is_constant()) {
+    if (type.dtype != rannc::ir::DType::kI64 || !type.shape || type.shape->size() != 2 ||
+        !(*type.shape)[1].is_constant()) {
       return rannc::error(fmt::format("--text: input '{}' is no list of tokens per sample; give --data instead", name));
     }
     options.length = static_cast<uint64_t>((*type.shape)[1].constant());
@@ -69,7 +70,8 @@ Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const ra
 uint64_t tokens_per_step(const rannc::ir::Plan& plan) {
   for (const rannc::ValueId id : plan.graph.inputs()) {
     const auto& type = plan.graph.type(id);
-    if (type.shape && type.shape->size() == 2 && type.dtype == rannc::ir::DType::kI64 && (*type.shape)[1].is_constant()) {
+    if (type.shape && type.shape->size() == 2 && type.dtype == rannc::ir::DType::kI64 &&
+        (*type.shape)[1].is_constant()) {
       return static_cast<uint64_t>((*type.shape)[1].constant()) * plan.mini_batch;
     }
   }
@@ -109,7 +111,8 @@ class Run {
       losses_.push_back(result.loss);
       progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       if (leads && log_.is_open()) log_ << fmt::format("{} {:a}\n", step, result.loss) << std::flush;
-      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps) RANNC_TRY(save(step + 1));
+      if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
+        RANNC_TRY(save(step + 1));
     }
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     progress.end();
@@ -122,7 +125,10 @@ class Run {
     options.observer = &recorder_;
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
-      RANNC_ASSIGN(auto transport, runtime::join_gloo({worker_->master_address, worker_->master_port, worker_->rank, worker_->workers, {}, options.timeout}));
+      RANNC_ASSIGN(
+          auto transport,
+          runtime::join_gloo(
+              {worker_->master_address, worker_->master_port, worker_->rank, worker_->workers, {}, options.timeout}));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
@@ -134,7 +140,9 @@ class Run {
     if (failed) return rannc::error({folder_.string(), 0, 0, {}}, "cannot be created: " + failed.message());
     if (flags_.resume) {
       const std::string latest = runtime::latest_checkpoint((folder_ / "checkpoints").string());
-      if (latest.empty()) return rannc::error({(folder_ / "checkpoints").string(), 0, 0, {}}, "--resume: there is no finished checkpoint");
+      if (latest.empty())
+        return rannc::error({(folder_ / "checkpoints").string(), 0, 0, {}},
+                            "--resume: there is no finished checkpoint");
       RANNC_ASSIGN(const std::string ignored, trainer_->load(latest));
     }
     first_step_ = trainer_->steps_done();
@@ -146,7 +154,9 @@ class Run {
     return {};
   }
 
-  Result<void> save(uint64_t step) { return trainer_->save((folder_ / "checkpoints" / fmt::format("step-{}", step)).string()); }
+  Result<void> save(uint64_t step) {
+    return trainer_->save((folder_ / "checkpoints" / fmt::format("step-{}", step)).string());
+  }
 
   // Records are on disk before the last checkpoint, which all workers make together: then the first can read them.
   Result<void> finish(bool leads) {
@@ -170,13 +180,16 @@ class Run {
     const double steps = static_cast<double>(losses_.size());
     facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
     facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tokens_per_step(plan)) / seconds_ : 0;
-    RANNC_TRY(write_text(folder_ / "trace.json", runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
+    RANNC_TRY(
+        write_text(folder_ / "trace.json", runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
     RANNC_TRY(write_text(folder_ / "report.html", tools::run_report(plan, facts, records, planned)));
     const double measured = tools::measured_step_ns(records);
     if (!losses_.empty()) {
-      fmt::print("loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {:.0f} tokens/s, step measured {:.1f} ms, predicted {:.1f} ms\n",
-                 losses_.front(), losses_.back(), losses_.size(), seconds_, facts.tokens_per_second, measured / 1e6,
-                 static_cast<double>(plan.step_ns) / 1e6);
+      fmt::print(
+          "loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {:.0f} tokens/s, step measured {:.1f} ms, predicted {:.1f} "
+          "ms\n",
+          losses_.front(), losses_.back(), losses_.size(), seconds_, facts.tokens_per_second, measured / 1e6,
+          static_cast<double>(plan.step_ns) / 1e6);
     }
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
     return {};
@@ -218,15 +231,19 @@ Result<void> train(const Flags& flags, const std::vector<std::string>& arguments
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
   if (flags.transport == "gloo" && !worker) {
     RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(flags.bundle));  // errors once, not per worker
-    return tools::launch_workers(tools::own_program(), arguments, static_cast<uint32_t>(bundle.plan.devices.size()), flags.threads);
+    return tools::launch_workers(tools::own_program(), arguments, static_cast<uint32_t>(bundle.plan.devices.size()),
+                                 flags.threads);
   }
   runtime::set_threads(static_cast<int>(flags.threads));
-  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt, fmt::format("rannc-run {}", fmt::join(arguments, " "))).run();
+  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt,
+             fmt::format("rannc-run {}", fmt::join(arguments, " ")))
+      .run();
 }
 
 void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("bundle", flags.bundle, "bundle written by rannc-compile")->required();
-  app.add_option("-o,--output", flags.output, "folder for checkpoints, trace and report (default: the bundle's name with .run)");
+  app.add_option("-o,--output", flags.output,
+                 "folder for checkpoints, trace and report (default: the bundle's name with .run)");
   app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
   app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
   app.add_option("--steps", flags.steps, "steps in all, those before a resume included")->capture_default_str();
@@ -234,19 +251,27 @@ void add_flags(CLI::App& app, Flags& flags) {
       ->check(CLI::IsMember({"local", "gloo"}))
       ->capture_default_str();
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw")->check(CLI::IsMember({"sgd", "adam", "adamw"}))->capture_default_str();
+  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw")
+      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
+      ->capture_default_str();
   runtime::OptimizerOptions& optimizer = flags.trainer.optimizer;
   optimizer.learning_rate = 1e-3;
   app.add_option("--learning-rate", optimizer.learning_rate)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--momentum", optimizer.momentum, "of sgd")->capture_default_str();
   app.add_option("--weight-decay", optimizer.weight_decay)->capture_default_str();
-  app.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the learning rate rises")->capture_default_str();
-  app.add_option("--decay-steps", optimizer.decay_steps, "step at which it has fallen to a tenth; 0: stays")->capture_default_str();
-  app.add_option("--clip-norm", flags.trainer.clip_norm, "largest global norm of the gradient; 0: any")->capture_default_str();
+  app.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the learning rate rises")
+      ->capture_default_str();
+  app.add_option("--decay-steps", optimizer.decay_steps, "step at which it has fallen to a tenth; 0: stays")
+      ->capture_default_str();
+  app.add_option("--clip-norm", flags.trainer.clip_norm, "largest global norm of the gradient; 0: any")
+      ->capture_default_str();
   app.add_option("--seed", flags.trainer.seed, "of data and random operators")->capture_default_str();
-  app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")->capture_default_str();
+  app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
+      ->capture_default_str();
   app.add_flag("--resume", flags.resume, "go on from the latest checkpoint in the output folder");
-  app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   app.add_option("--loss-log", flags.loss_log, "file for a line per step: number and loss as a hexadecimal float");
 }
 

@@ -1,7 +1,7 @@
 // rannc-zoo: writes the models of the papers as ONNX files.
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
 

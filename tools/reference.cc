@@ -23,7 +23,8 @@ constexpr double kFp64 = 1e-10, kFp64Floor = 1e-8;
 // fp32: twice what fp32 itself is off, and 1e-6 of the tensor, or of a thousandth of all gradients.
 constexpr double kFp32Scale = 2, kFp32 = 1e-6, kFp32Floor = 1e-3;
 
-Result<std::vector<double>> read_numbers(const runtime::SafetensorsFile& file, const runtime::SafetensorsFile::Entry& entry) {
+Result<std::vector<double>> read_numbers(const runtime::SafetensorsFile& file,
+                                         const runtime::SafetensorsFile::Entry& entry) {
   RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
   std::vector<double> numbers;
   const auto convert = [&]<class T>(T) {
@@ -35,11 +36,21 @@ Result<std::vector<double>> read_numbers(const runtime::SafetensorsFile& file, c
     }
   };
   switch (entry.spec.dtype) {
-    case ir::DType::kF64: convert(double{}); break;
-    case ir::DType::kF32: convert(float{}); break;
-    case ir::DType::kI64: convert(int64_t{}); break;
-    case ir::DType::kI32: convert(int32_t{}); break;
-    default: return error({file.path(), 0, 0, entry.name}, "a reference number has type " + std::string(ir::str(entry.spec.dtype)));
+    case ir::DType::kF64:
+      convert(double{});
+      break;
+    case ir::DType::kF32:
+      convert(float{});
+      break;
+    case ir::DType::kI64:
+      convert(int64_t{});
+      break;
+    case ir::DType::kI32:
+      convert(int32_t{});
+      break;
+    default:
+      return error({file.path(), 0, 0, entry.name},
+                   "a reference number has type " + std::string(ir::str(entry.spec.dtype)));
   }
   return numbers;
 }
@@ -64,7 +75,8 @@ std::optional<Key> parse_key(const std::string& text) {
 }
 
 Result<void> read_references(CheckFolder& folder) {
-  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open((fs::path(folder.path) / "reference.safetensors").string()));
+  RANNC_ASSIGN(const auto file,
+               runtime::SafetensorsFile::open((fs::path(folder.path) / "reference.safetensors").string()));
   for (const auto& entry : file.entries()) {
     const auto key = parse_key(entry.name);
     if (!key || (!key->part.empty() && key->part != "norm" && key->part != "at64")) continue;
@@ -92,7 +104,8 @@ Result<std::string> loss_term(const json& term, const std::string& path) {
   if (term.contains("output")) options.push_back("output=" + term["output"].get<std::string>());
   if (term.contains("labels") && kind != "in_graph") options.push_back("labels=" + term["labels"].get<std::string>());
   if (term.contains("class_axis")) options.push_back(fmt::format("axis={}", term["class_axis"].get<int64_t>()));
-  if (term.contains("ignore_index") && !term["ignore_index"].is_null()) options.push_back(fmt::format("ignore_index={}", term["ignore_index"].get<int64_t>()));
+  if (term.contains("ignore_index") && !term["ignore_index"].is_null())
+    options.push_back(fmt::format("ignore_index={}", term["ignore_index"].get<int64_t>()));
   if (term.contains("weight")) options.push_back(fmt::format("weight={}", term["weight"].get<double>()));
   std::string list;
   for (const std::string& option : options) list += (list.empty() ? "" : ",") + option;
@@ -186,7 +199,8 @@ class Judge {
   }
 
  private:
-  static const ReferenceTensor* find(const std::map<Tag, std::map<std::string, ReferenceTensor>>& all, const Tag& tag, const std::string& name) {
+  static const ReferenceTensor* find(const std::map<Tag, std::map<std::string, ReferenceTensor>>& all, const Tag& tag,
+                                     const std::string& name) {
     const auto of_tag = all.find(tag);
     if (of_tag == all.end()) return nullptr;
     const auto found = of_tag->second.find(name);
@@ -212,11 +226,13 @@ class Judge {
               const ReferenceTensor* single, WorstError& worst) {
     const auto entries = kept_entries(own, reference);
     if (!entries) {
-      result_.failures.push_back(fmt::format("{}: has {} entries, the reference has {}", what, own.size(), reference.values.size()));
+      result_.failures.push_back(
+          fmt::format("{}: has {} entries, the reference has {}", what, own.size(), reference.values.size()));
       return;
     }
     const double size = norm(reference.values);
-    judge(what, distance(*entries, reference.values), size, floor, single ? distance(single->values, reference.values) : 0, worst);
+    judge(what, distance(*entries, reference.values), size, floor,
+          single ? distance(single->values, reference.values) : 0, worst);
     if (!reference.norm) return;
     const double single_norm = single && single->norm ? std::abs(*single->norm - *reference.norm) : 0;
     judge(what + " (norm)", std::abs(norm(own) - *reference.norm), *reference.norm, floor, single_norm, worst);
@@ -227,7 +243,8 @@ class Judge {
     const double limit = fp64_ ? kFp64 * scale : kFp32Scale * single_off + kFp32 * scale;
     const double part = std::isfinite(off) ? off / limit : std::numeric_limits<double>::infinity();
     if (!(part <= worst.of_limit) || worst.at.empty()) worst = {off / scale, part, what};
-    if (!(part <= 1)) result_.failures.push_back(fmt::format("{}: off by {:.3g} of {:.3g}, allowed {:.3g}", what, off, size, limit));
+    if (!(part <= 1))
+      result_.failures.push_back(fmt::format("{}: off by {:.3g} of {:.3g}, allowed {:.3g}", what, off, size, limit));
   }
 
   const CheckFolder& folder_;
@@ -243,7 +260,10 @@ Result<CheckFolder> read_check_folder(const std::string& path) {
   folder.path = path;
   folder.model = (fs::path(path) / "model.onnx").string();
   folder.batch = (fs::path(path) / "batch.safetensors").string();
-  if (!fs::exists(folder.model)) return error({folder.model, 0, 0, {}}, "there is no such file: a folder to check holds model.onnx, batch.safetensors, reference.safetensors and card.json");
+  if (!fs::exists(folder.model))
+    return error({folder.model, 0, 0, {}},
+                 "there is no such file: a folder to check holds model.onnx, batch.safetensors, reference.safetensors "
+                 "and card.json");
   RANNC_TRY(read_card(folder));
   RANNC_TRY(read_sample_count(folder));
   RANNC_TRY(read_references(folder));
@@ -278,7 +298,8 @@ CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64,
   const Tag tag = fp64 ? "file64" : "f64";
   const auto outputs = folder.outputs.find(tag);
   for (const auto& [name, values] : own.outputs) {
-    if (outputs == folder.outputs.end() || !outputs->second.contains(name)) continue;  // graph outputs that nobody named
+    if (outputs == folder.outputs.end() || !outputs->second.contains(name))
+      continue;  // graph outputs that nobody named
     judge.output(name, values, outputs->second.at(name));
   }
   if (complete && outputs != folder.outputs.end()) {

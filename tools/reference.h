@@ -14,8 +14,8 @@ namespace rannc::tools {
 
 /// A reference tensor: whole, or its Euclidean norm and some of its entries.
 struct ReferenceTensor {
-  std::vector<double> values;   ///< all entries, or those at i * size / k, i < k
-  std::optional<double> norm;   ///< present where only some entries are kept: of the whole tensor
+  std::vector<double> values;  ///< all entries, or those at i * size / k, i < k
+  std::optional<double> norm;  ///< present where only some entries are kept: of the whole tensor
   bool whole() const { return !norm.has_value(); }
 };
 
@@ -25,10 +25,10 @@ using Tag = std::string;
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
-  std::string model;               ///< model.onnx
-  std::string batch;               ///< batch.safetensors
-  uint32_t samples = 0;            ///< of the mini-batch
-  std::string loss;                ///< spelling of `passes::parse_losses`; empty: outputs only
+  std::string model;                   ///< model.onnx
+  std::string batch;                   ///< batch.safetensors
+  uint32_t samples = 0;                ///< of the mini-batch
+  std::string loss;                    ///< spelling of `passes::parse_losses`; empty: outputs only
   std::set<std::string> loss_outputs;  ///< outputs that are the loss: reported as such
   std::set<std::string> constants;     ///< float initializers that are no parameters
   std::map<Tag, double> losses;

@@ -11,11 +11,11 @@ namespace rannc::tools {
 
 /// What is reported of a run.
 struct RunFacts {
-  std::string title;             ///< model and data, one line
-  std::string command;           ///< that made the run
-  std::vector<double> losses;    ///< of steps `first_step`, `first_step` + 1 …
+  std::string title;           ///< model and data, one line
+  std::string command;         ///< that made the run
+  std::vector<double> losses;  ///< of steps `first_step`, `first_step` + 1 …
   uint64_t first_step = 0;
-  double seconds = 0;            ///< of all steps
+  double seconds = 0;  ///< of all steps
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0: samples have no length
   std::string transport;

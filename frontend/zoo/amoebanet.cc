@@ -111,9 +111,8 @@ std::string older_state(OnnxWriter& writer, const Feature& older, bool last_halv
 }
 
 Feature write_cell(OnnxWriter& writer, const Cell& cell, const Feature& last, const Feature& older, int64_t channels) {
-  std::vector<std::string> states = {
-      relu_conv_norm(writer, "last", last.value, square(last.channels, channels, 1)),
-      older_state(writer, older, last.halved, channels)};
+  std::vector<std::string> states = {relu_conv_norm(writer, "last", last.value, square(last.channels, channels, 1)),
+                                     older_state(writer, older, last.halved, channels)};
   for (size_t sum = 0; sum < cell.sums.size(); ++sum) {
     std::vector<std::string> terms;
     for (size_t side = 0; side < 2; ++side) {

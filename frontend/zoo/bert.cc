@@ -54,7 +54,8 @@ std::string attention(OnnxWriter& writer, const std::string& x, const BertConfig
   const std::string scores =
       writer.node("Mul", {writer.node("MatMul", {query, key}), writer.floats("scale", {}, {scale})});
   const std::string weights = writer.node("Softmax", {writer.node("Add", {scores, mask})}, {{"axis", int64_t{-1}}});
-  const std::string mixed = writer.node("Transpose", {writer.node("MatMul", {weights, value})}, {{"perm", kHeadsFirst}});
+  const std::string mixed =
+      writer.node("Transpose", {writer.node("MatMul", {weights, value})}, {{"perm", kHeadsFirst}});
   const std::string merged =
       writer.node("Reshape", {mixed, writer.integers("shape", {0, config.sequence, config.width})});
   return projection(writer, "output", merged, config.width, config.width, kDeviation);
@@ -66,8 +67,7 @@ std::string feed_forward(OnnxWriter& writer, const std::string& x, const BertCon
   return projection(writer, "down", writer.node("Gelu", {hidden}), 4 * config.width, config.width, kDeviation);
 }
 
-std::string encoder_layer(OnnxWriter& writer, const std::string& x, const BertConfig& config,
-                          const std::string& mask) {
+std::string encoder_layer(OnnxWriter& writer, const std::string& x, const BertConfig& config, const std::string& mask) {
   const std::string attended = writer.node("Add", {attention(writer, x, config, mask), x});
   const std::string middle = layer_norm(writer, "norm1", attended, config.width, kEpsilon);
   const std::string sum = writer.node("Add", {feed_forward(writer, middle, config), middle});
@@ -89,7 +89,8 @@ void next_sentence_head(OnnxWriter& writer, const std::string& x, const BertConf
   const auto scope = writer.scope("next_sentence");
   const std::string first = writer.node("Gather", {x, writer.integers("first", {0})}, {{"axis", int64_t{1}}});
   const std::string flat = writer.node("Reshape", {first, writer.integers("shape", {0, config.width})});
-  const std::string pooled = writer.node("Tanh", {linear(writer, "pool", flat, config.width, config.width, kDeviation)});
+  const std::string pooled =
+      writer.node("Tanh", {linear(writer, "pool", flat, config.width, config.width, kDeviation)});
   const std::string scores = linear(writer, "classifier", pooled, config.width, 2, kDeviation);
   writer.float_output(scores, "next_sentence", {std::string("batch"), int64_t{2}});
 }
@@ -100,8 +101,8 @@ Result<BertConfig> checked(BertConfig config) {
     return error("a BERT needs at least one layer and positive sizes");
   }
   if (config.heads < 1 || config.width % config.heads != 0) {
-    return error("the width " + std::to_string(config.width) + " does not divide into " +
-                 std::to_string(config.heads) + " heads");
+    return error("the width " + std::to_string(config.width) + " does not divide into " + std::to_string(config.heads) +
+                 " heads");
   }
   return config;
 }

@@ -19,8 +19,7 @@ std::string transpose(OnnxWriter& writer, const std::string& x, const std::vecto
 std::string embedded(OnnxWriter& writer, std::string_view side, const GnmtConfig& config) {
   const std::string tokens = writer.integer_input(std::string(side), {std::string("batch"), config.sequence});
   const auto scope = writer.scope(side);
-  const std::string table =
-      writer.weight("embedding.weight", {config.vocabulary, config.width}, normal(kDeviation));
+  const std::string table = writer.weight("embedding.weight", {config.vocabulary, config.width}, normal(kDeviation));
   return transpose(writer, writer.node("Gather", {table, tokens}), {1, 0, 2});
 }
 
@@ -71,8 +70,7 @@ std::string attention(OnnxWriter& writer, const std::string& queries, const std:
   const std::string pairs = writer.node("Add", {writer.node("Unsqueeze", {query, writer.integers("query.axes", {2})}),
                                                 writer.node("Unsqueeze", {key, writer.integers("key.axes", {1})})});
   const std::string biased = writer.node("Add", {pairs, writer.weight("bias", {width}, constant(0))});
-  const std::string scores =
-      writer.node("MatMul", {writer.node("Tanh", {biased}), normalized_vector(writer, width)});
+  const std::string scores = writer.node("MatMul", {writer.node("Tanh", {biased}), normalized_vector(writer, width)});
   const std::string flat = writer.node("Squeeze", {scores, writer.integers("score.axes", {3})});
   const std::string weights = writer.node("Softmax", {flat}, {{"axis", int64_t{-1}}});
   return transpose(writer, writer.node("MatMul", {weights, values}), {1, 0, 2});

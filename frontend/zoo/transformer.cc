@@ -26,11 +26,13 @@ std::string causal_attention(OnnxWriter& writer, const std::string& x, const Gpt
   const std::string key = split_heads(writer, "key", parts[1], config, {0, 2, 3, 1});
   const std::string value = split_heads(writer, "value", parts[2], config, {0, 2, 1, 3});
   const float scale = 1.0F / std::sqrt(static_cast<float>(config.width / config.heads));
-  const std::string scaled = writer.node("Mul", {writer.node("MatMul", {query, key}), writer.floats("scale", {}, {scale})});
+  const std::string scaled =
+      writer.node("Mul", {writer.node("MatMul", {query, key}), writer.floats("scale", {}, {scale})});
   const std::string weights = writer.node("Softmax", {writer.node("Add", {scaled, mask})}, {{"axis", int64_t{-1}}});
   const std::string mixed =
       writer.node("Transpose", {writer.node("MatMul", {weights, value})}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
-  const std::string merged = writer.node("Reshape", {mixed, writer.integers("shape", {0, config.context, config.width})});
+  const std::string merged =
+      writer.node("Reshape", {mixed, writer.integers("shape", {0, config.context, config.width})});
   const float deviation = 0.02F / std::sqrt(2.0F * static_cast<float>(config.layers));
   return projection(writer, "output", merged, config.width, config.width, deviation);
 }
@@ -67,7 +69,8 @@ Result<void> write_gpt(OnnxWriter& writer, const GptConfig& config) {
   const std::string tokens = writer.integer_input("tokens", {std::string("batch"), config.context});
   const std::string embedding =
       writer.weight("token_embedding.weight", {config.vocabulary, config.width}, normal(0.02F));
-  const std::string positions = writer.weight("position_embedding.weight", {config.context, config.width}, normal(0.01F));
+  const std::string positions =
+      writer.weight("position_embedding.weight", {config.context, config.width}, normal(0.01F));
   const std::string mask = causal_mask(writer, config.context);
   std::string x = writer.node("Add", {writer.node("Gather", {embedding, tokens}, {{"axis", int64_t{0}}}), positions});
   for (int64_t layer = 0; layer < config.layers; ++layer) {

@@ -11,8 +11,8 @@
 namespace rannc::frontend::zoo {
 
 struct Convolution {
-  int64_t in = 0, out = 0;                ///< channels
-  std::array<int64_t, 2> kernel = {1, 1}; ///< height, width; odd: the borders are padded by half of it
+  int64_t in = 0, out = 0;                 ///< channels
+  std::array<int64_t, 2> kernel = {1, 1};  ///< height, width; odd: the borders are padded by half of it
   std::array<int64_t, 2> stride = {1, 1};
   bool bias = false;
 };

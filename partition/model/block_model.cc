@@ -73,7 +73,8 @@ Result<Dag> atom_dag(const ir::Graph& graph, const ir::Atoms& atoms, const Model
         parameters += line->fixed;
       }
       const TaskId producer = graph.value(input).producer;
-      if (producer.valid() && atoms.constant[producer.index()]) dag.forward[atom] += costs.of(0, size, producer).forward_ns;
+      if (producer.valid() && atoms.constant[producer.index()])
+        dag.forward[atom] += costs.of(0, size, producer).forward_ns;
     }
     dag.resident_bytes[atom] = static_cast<uint64_t>(parameters * (2 + optimizer_factor));
   }
@@ -101,7 +102,8 @@ Result<Dag> atom_dag(const ir::Graph& graph, const ir::Atoms& atoms, const Model
 
 Result<std::variant<BlockedModel, Infeasible>> block_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                            const ModelCosts& costs, const Cluster& cluster,
-                                                           const ir::Bindings& assume, const BlockModelOptions& options) {
+                                                           const ir::Bindings& assume,
+                                                           const BlockModelOptions& options) {
   const auto at = std::lower_bound(costs.sizes.begin(), costs.sizes.end(), options.reference_samples);
   const size_t size = std::min(static_cast<size_t>(at - costs.sizes.begin()), costs.sizes.size() - 1);
   RANNC_ASSIGN(const Dag dag, atom_dag(graph, atoms, costs, size, cluster, assume, options.optimizer_factor));
@@ -110,11 +112,13 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ir::Graph& grap
   block_options.blocks = std::min(options.blocks, dag.tasks());
   for (const DeviceKind& kind : cluster.kinds) {  // no block larger than the largest device
     const uint64_t limit = kind.memory_bytes == 0 ? std::numeric_limits<uint64_t>::max() : kind.memory_bytes;
-    block_options.memory_limit_bytes = &kind == cluster.kinds.data() ? limit : std::max(block_options.memory_limit_bytes, limit);
+    block_options.memory_limit_bytes =
+        &kind == cluster.kinds.data() ? limit : std::max(block_options.memory_limit_bytes, limit);
   }
   RANNC_ASSIGN(BlockOutcome outcome, partitioner->partition(dag, block_options));
   if (!outcome.partition) {
-    return std::variant<BlockedModel, Infeasible>(Infeasible{outcome.reason, 0, "devices with more memory, or a smaller micro-batch"});
+    return std::variant<BlockedModel, Infeasible>(
+        Infeasible{outcome.reason, 0, "devices with more memory, or a smaller micro-batch"});
   }
   BlockedModel blocked;
   blocked.metrics = measure(dag, outcome.partition->block_of, outcome.partition->count);
@@ -125,7 +129,8 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ir::Graph& grap
 namespace {
 
 // Every task of each block, constant ones cloned into all blocks that need them.
-std::vector<std::vector<TaskId>> tasks_of_blocks(const ir::Graph& graph, const ir::Atoms& atoms, const BlockPartition& blocks) {
+std::vector<std::vector<TaskId>> tasks_of_blocks(const ir::Graph& graph, const ir::Atoms& atoms,
+                                                 const BlockPartition& blocks) {
   std::vector<std::vector<TaskId>> tasks(blocks.count);
   for (size_t atom = 0; atom < atoms.tasks.size(); ++atom) tasks[blocks.block_of[atom]].push_back(atoms.tasks[atom]);
   const bool any_constant = std::find(atoms.constant.begin(), atoms.constant.end(), true) != atoms.constant.end();
@@ -146,7 +151,10 @@ Result<void> add_crossing_values(const ir::Graph& graph, const ir::Atoms& atoms,
       if (readers.empty()) continue;
       const auto line = byte_line(graph, output, assume);
       if (!line) return unknown_size(graph, output);
-      problem.values.push_back({blocks.block_of[atom], {readers.begin(), readers.end()}, line->per_sample, line->fixed,
+      problem.values.push_back({blocks.block_of[atom],
+                                {readers.begin(), readers.end()},
+                                line->per_sample,
+                                line->fixed,
                                 gradient[output.index()]});
     }
   }
@@ -188,7 +196,8 @@ Result<StageProblem> stage_problem(const ir::Graph& graph, const ir::Atoms& atom
     for (const TaskId task : tasks[block]) {
       const TaskCost& cost = costs.of(0, sizes - 1, task);
       problem.stashed_bytes_per_sample[block] += cost.saved_bytes / largest;
-      problem.temporary_bytes_per_sample[block] = std::max(problem.temporary_bytes_per_sample[block], cost.temporary_bytes / largest);
+      problem.temporary_bytes_per_sample[block] =
+          std::max(problem.temporary_bytes_per_sample[block], cost.temporary_bytes / largest);
       for (const ValueId input : graph.inputs(task)) {
         if (!input.valid() || graph.value(input).producer.valid() || !seen.insert(input).second) continue;
         if (graph.value(input).kind == ir::ValueKind::kInput) continue;

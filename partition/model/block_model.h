@@ -19,9 +19,9 @@ Result<Dag> atom_dag(const ir::Graph& graph, const ir::Atoms& atoms, const Model
 
 /// What block cutting is told.
 struct BlockModelOptions {
-  uint32_t blocks = 32;                ///< k (RaNNC IV.A); fewer where the model has fewer atoms
-  std::string partitioner = "rannc";   ///< of `block_partitioner_names`
-  uint64_t reference_samples = 1;      ///< micro-batch size at which blocks are balanced
+  uint32_t blocks = 32;               ///< k (RaNNC IV.A); fewer where the model has fewer atoms
+  std::string partitioner = "rannc";  ///< of `block_partitioner_names`
+  uint64_t reference_samples = 1;     ///< micro-batch size at which blocks are balanced
   double optimizer_factor = 2;
 };
 
@@ -32,10 +32,11 @@ struct BlockedModel {
 };
 Result<std::variant<BlockedModel, Infeasible>> block_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                            const ModelCosts& costs, const Cluster& cluster,
-                                                           const ir::Bindings& assume, const BlockModelOptions& options);
+                                                           const ir::Bindings& assume,
+                                                           const BlockModelOptions& options);
 
-/// Fills everything of a stage problem that follows from the model: times, bytes, crossing values, names. The caller adds
-/// cluster, mini-batch and demands.
+/// Fills everything of a stage problem that follows from the model: times, bytes, crossing values, names. The caller
+/// adds cluster, mini-batch and demands.
 Result<StageProblem> stage_problem(const ir::Graph& graph, const ir::Atoms& atoms, const ModelCosts& costs,
                                    const BlockPartition& blocks, const ir::Bindings& assume);
 

@@ -34,8 +34,10 @@ ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, 
     });
   };
   time.forward_ns = static_cast<int64_t>(sum([](const TaskCost& cost) { return cost.forward_ns; }));
-  time.backward_ns = facts.training ? static_cast<int64_t>(sum([](const TaskCost& cost) { return cost.backward_ns(); })) : 0;
-  time.stashed_bytes = facts.training ? static_cast<uint64_t>(sum([](const TaskCost& cost) { return cost.saved_bytes; })) : 0;
+  time.backward_ns =
+      facts.training ? static_cast<int64_t>(sum([](const TaskCost& cost) { return cost.backward_ns(); })) : 0;
+  time.stashed_bytes =
+      facts.training ? static_cast<uint64_t>(sum([](const TaskCost& cost) { return cost.saved_bytes; })) : 0;
   return time;
 }
 
@@ -78,7 +80,8 @@ void assign_tasks(ir::Plan& plan, const std::vector<uint32_t>& block_of_atom, co
 }
 
 // Warm-up depths by latency need times by stage; all other schedules ignore them.
-ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const Cluster& cluster, const std::string& name) {
+ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const Cluster& cluster,
+                           const std::string& name) {
   ScheduleSpec spec;
   spec.name = name;
   spec.warmup = stages.warm_up;
@@ -90,7 +93,8 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
     double bytes = 0;
     for (const ir::Route& route : plan.routes) {
       if (route.to.index() != s) continue;
-      bytes += static_cast<double>(route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+      bytes += static_cast<double>(
+          route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
     }
     spec.times.hop.push_back(from == to ? 0 : cluster.link(from, to).transfer_ns(bytes));
   }
@@ -136,11 +140,13 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
     const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
     for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
     const uint32_t kind = facts.cluster->devices[stages.stages[s].devices.front().index()].kind;
-    for (const uint32_t samples : sizes) plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kind));
+    for (const uint32_t samples : sizes)
+      plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kind));
   }
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, schedule_spec(plan, stages, *facts.cluster, facts.schedule)));
+  RANNC_ASSIGN(const ir::Schedule rows,
+               make_schedule(shape, schedule_spec(plan, stages, *facts.cluster, facts.schedule)));
   RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
   RANNC_TRY(predict(plan, *facts.cluster));
   return plan;
@@ -204,7 +210,8 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
   for (const ir::PlanDevice& device : plan.devices) in_cluster.push_back(device_named(cluster, device.name));
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const double bytes = static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
+    const double bytes =
+        static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
     std::vector<DeviceId> members;
     for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
     std::sort(members.begin(), members.end());
@@ -221,7 +228,8 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
     }
     const double n = static_cast<double>(members.size());
     const std::vector<DeviceId> group(members.begin(), members.end());
-    costs.shared.push_back(n > 1 ? cluster.slowest_link(group).transfer_ns(2 * (n - 1) / n * static_cast<double>(shared.bytes)) : 0);
+    costs.shared.push_back(
+        n > 1 ? cluster.slowest_link(group).transfer_ns(2 * (n - 1) / n * static_cast<double>(shared.bytes)) : 0);
   }
   costs.link = [in_cluster, &cluster](DeviceId from, DeviceId to) {
     const Link& link = cluster.link(in_cluster[from.index()], in_cluster[to.index()]);
@@ -235,7 +243,8 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster)));
   plan.predictions.clear();
   for (const DeviceTimeline& device : timeline.devices) {
-    plan.predictions.push_back({static_cast<int64_t>(device.busy), static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes))});
+    plan.predictions.push_back(
+        {static_cast<int64_t>(device.busy), static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes))});
   }
   plan.step_ns = static_cast<int64_t>(timeline.makespan);
   return timeline;

@@ -35,8 +35,8 @@ struct Reschedule {
   std::string schedule = "1f1b";
   bool recompute = false;  ///< of every stage
 };
-/// The plan under another schedule: micro-batches, rows, recompute; predictions are dropped, as its prices are for other
-/// sizes.
+/// The plan under another schedule: micro-batches, rows, recompute; predictions are dropped, as its prices are for
+/// other sizes.
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
 
 /// Times of the stages alone, from a plan's own `stage_times`: all that is known where the cluster is not at hand.

@@ -32,8 +32,9 @@ Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir
   dim.collect_symbols(symbols);
   for (const std::string& symbol : symbols) {
     if (!bindings.contains(symbol)) {
-      return error(graph.location(task), fmt::format("the size {} depends on the symbol '{}': say what to plan for, by --assume {}=<number>",
-                                                     dim.str(), symbol, symbol));
+      return error(graph.location(task),
+                   fmt::format("the size {} depends on the symbol '{}': say what to plan for, by --assume {}=<number>",
+                               dim.str(), symbol, symbol));
     }
   }
   return error(graph.location(task), fmt::format("the size {} is out of range", dim.str()));
@@ -46,9 +47,9 @@ ir::Dim bytes_of(const ir::ValueType& type) {
 // Views and sums need nothing of the forward pass to go back.
 bool keeps_nothing(const std::string& op) {
   static const std::set<std::string, std::less<>> kNames{
-      "core.reshape", "core.permute", "core.expand",   "core.split", "core.slice", "core.concat", "core.unsqueeze",
-      "core.squeeze", "core.identity", "core.add",      "core.sub",   "core.neg",   "core.cast",   "core.sum",
-      "core.mean",    "core.tile",     "core.pad"};
+      "core.reshape",   "core.permute", "core.expand",   "core.split", "core.slice", "core.concat",
+      "core.unsqueeze", "core.squeeze", "core.identity", "core.add",   "core.sub",   "core.neg",
+      "core.cast",      "core.sum",     "core.mean",     "core.tile",  "core.pad"};
   return kNames.contains(op);
 }
 
@@ -56,7 +57,8 @@ bool keeps_nothing(const std::string& op) {
 
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
   std::string key = graph.op(task).name;
-  for (const auto& [name, value] : graph.attributes(task)) key += fmt::format(" {}={}", name, std::visit(AttributeText{}, value));
+  for (const auto& [name, value] : graph.attributes(task))
+    key += fmt::format(" {}={}", name, std::visit(AttributeText{}, value));
   for (const ValueId input : graph.inputs(task)) {
     if (!input.valid()) {
       key += " -";
@@ -64,7 +66,8 @@ std::string structural_key(const ir::Graph& graph, TaskId task, const std::vecto
     }
     const ir::Graph::Value& value = graph.value(input);
     const char* role = value.kind == ir::ValueKind::kParameter ? "p" : needs_gradient[input.index()] ? "g" : "c";
-    key += fmt::format(" {}:{}{}", role, ir::str(value.type.dtype), value.type.shape ? ir::str(*value.type.shape) : "?");
+    key +=
+        fmt::format(" {}:{}{}", role, ir::str(value.type.dtype), value.type.shape ? ir::str(*value.type.shape) : "?");
   }
   return key;
 }
@@ -113,7 +116,8 @@ Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, c
   const std::vector<bool> gradient = ir::needs_gradient(graph);
   std::unordered_map<std::string, uint32_t> entries;
   for (const TaskId task : graph.tasks()) {
-    const auto [entry, fresh] = entries.emplace(structural_key(graph, task, gradient), static_cast<uint32_t>(entries.size()));
+    const auto [entry, fresh] =
+        entries.emplace(structural_key(graph, task, gradient), static_cast<uint32_t>(entries.size()));
     model.entry_of.push_back(entry->second);
     if (!fresh) continue;
     for (size_t size = 0; size < model.sizes.size(); ++size) {

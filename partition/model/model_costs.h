@@ -21,11 +21,13 @@ std::string structural_key(const ir::Graph& graph, TaskId task, const std::vecto
 
 /// Costs of all tasks, stored once per structural key.
 struct ModelCosts {
-  std::vector<uint64_t> sizes;                  ///< samples, ascending from 1
-  std::vector<uint32_t> entry_of;               ///< per task: its structural key
+  std::vector<uint64_t> sizes;     ///< samples, ascending from 1
+  std::vector<uint32_t> entry_of;  ///< per task: its structural key
   /// [device kind][size][entry]
   std::vector<std::vector<std::vector<TaskCost>>> costs;
-  const TaskCost& of(uint32_t kind, size_t size, TaskId task) const { return costs[kind][size][entry_of[task.index()]]; }
+  const TaskCost& of(uint32_t kind, size_t size, TaskId task) const {
+    return costs[kind][size][entry_of[task.index()]];
+  }
 };
 
 /// Prices every task of a graph on every device kind of a cluster; a key is priced once.

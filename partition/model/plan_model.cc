@@ -102,7 +102,8 @@ int64_t lower_bound_ns(const Model& model) {
 
 }  // namespace
 
-Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms, const PlanOptions& options) {
+Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
+                                                          const PlanOptions& options) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
   auto planner = make_planner(options.planner);
   if (options.planner == "auto" && !options.schedule.empty()) {
@@ -113,7 +114,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   if (planner == nullptr) {
     return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(stage_planner_names(), ", ")));
   }
-  RANNC_ASSIGN(ModelCosts costs, price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
+  RANNC_ASSIGN(ModelCosts costs,
+               price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
 
   BlockModelOptions block_options;
   block_options.blocks = options.blocks;
@@ -139,7 +141,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   PlannedModel planned;
   planned.stages = std::get<StagePlan>(std::move(chosen));
   PlanFacts facts = plan_facts(options, options.cluster, model.costs);
-  if (facts.schedule.empty()) facts.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
+  if (facts.schedule.empty())
+    facts.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
   RANNC_ASSIGN(planned.plan, finish_plan(graph.clone(), atoms, model.blocks.partition.block_of, planned.stages, facts));
   planned.plan.lower_bound_ns = lower_bound_ns(model);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)
@@ -147,8 +150,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
   planned.alternatives.push_back(alternative(model, *planner, "one device", 1));
   if (options.cluster.size() > 1) {
-    planned.alternatives.push_back(
-        alternative(model, *planner, fmt::format("data parallel on {} devices", options.cluster.size()), options.cluster.size()));
+    planned.alternatives.push_back(alternative(
+        model, *planner, fmt::format("data parallel on {} devices", options.cluster.size()), options.cluster.size()));
   }
   planned.blocks = model.blocks;
   planned.problem = model.problem;

@@ -20,8 +20,8 @@ struct Row {
 };
 
 TEST(ZooAmoebaNet, PapersTables) {
-  for (const Row& row : {Row{18, 208, 82}, Row{18, 416, 318}, Row{18, 544, 542}, Row{36, 544, 1050},
-                         Row{36, 512, 933}}) {
+  for (const Row& row :
+       {Row{18, 208, 82}, Row{18, 416, 318}, Row{18, 544, 542}, Row{36, 544, 1050}, Row{36, 512, 933}}) {
     const uint64_t parameters = test::parameters_of(test::model(sized(row.layers, row.filters), write_amoebanet));
     EXPECT_NEAR(static_cast<double>(parameters) / 1e6 / row.millions, 1, 0.007)
         << "(" << row.layers << ", " << row.filters << ")";

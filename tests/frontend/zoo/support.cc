@@ -18,9 +18,8 @@ namespace {
 
 /// A folder of this test that goes with the object.
 struct Folder {
-  fs::path path = fs::temp_directory_path() /
-                  ("rannc-zoo-" + std::to_string(::getpid()) + "-" +
-                   testing::UnitTest::GetInstance()->current_test_info()->name());
+  fs::path path = fs::temp_directory_path() / ("rannc-zoo-" + std::to_string(::getpid()) + "-" +
+                                               testing::UnitTest::GetInstance()->current_test_info()->name());
   Folder() { fs::create_directories(path); }
   ~Folder() {
     std::error_code ignored;

@@ -20,8 +20,8 @@ struct Row {
 };
 
 TEST(ZooUNet, TorchgpipeTable) {
-  for (const Row& row : {Row{6, 72, 362.2, 0.1}, Row{11, 128, 2210, 10}, Row{24, 128, 4990, 10},
-                         Row{24, 160, 7800, 10}, Row{48, 160, 15820, 10}}) {
+  for (const Row& row : {Row{6, 72, 362.2, 0.1}, Row{11, 128, 2210, 10}, Row{24, 128, 4990, 10}, Row{24, 160, 7800, 10},
+                         Row{48, 160, 15820, 10}}) {
     const uint64_t parameters = test::parameters_of(test::model(sized(row.blocks, row.channels), write_unet));
     EXPECT_NEAR(static_cast<double>(parameters) / 1e6, row.millions, row.digit / 2)
         << "(" << row.blocks << ", " << row.channels << ")";

@@ -9,7 +9,7 @@ namespace {
 TEST(ZooVgg, PublishedCount) {
   const uint64_t parameters = test::parameters_of(test::model(VggConfig(), write_vgg));
   EXPECT_EQ(parameters, 143'667'240U);
-  EXPECT_EQ(parameters >> 20, 137U);               // DAPPLE table 1 counts in 2^20
+  EXPECT_EQ(parameters >> 20, 137U);                  // DAPPLE table 1 counts in 2^20
   EXPECT_EQ(parameters * sizeof(float) >> 20, 548U);  // and gives this size in section 6
 }
 
