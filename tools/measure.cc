@@ -62,6 +62,8 @@ Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Grap
       const bool both = facts.parameter_bytes > 0 && facts.needs_input_gradient;
       cost.weight_gradient_ns = facts.parameter_bytes > 0 ? times.backward_ns * (both ? 0.5 : 1) : 0;
       cost.input_gradient_ns = times.backward_ns - cost.weight_gradient_ns;
+      // Adding to the accumulators, once a micro-batch: reads the gradient and the sum, writes the sum.
+      cost.weight_gradient_ns += 3 * facts.parameter_bytes * 1e9 / plan.cluster.kinds.front().bytes_per_second;
       cost.saved_bytes = facts.saved_bytes;
       database.add(environment, key, samples, cost);
     }
