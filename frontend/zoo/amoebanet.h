@@ -9,7 +9,7 @@ namespace rannc::frontend::zoo {
 
 /// AmoebaNet-D (L, D): a stem with two reduction cells, then three runs of `layers / 3` normal cells with reduction
 /// cells in between. Every cell combines the outputs of the two cells before it. Sizes are GPipe's: (18, 208) has 82 M,
-/// (36, 544) 1.05 B parameters; DAPPLE's AmoebaNet-36 is (36, 512).
+/// (36, 544) 1.05 B parameters. DAPPLE's AmoebaNet-36 fits (36, 512) by its count of 933 M; the paper does not name D.
 /// Input `image`: f32[batch, 3, image, image]. Output `logits`: f32[batch, classes].
 struct AmoebaNetConfig {
   int64_t layers = 18;    ///< L: normal cells, a multiple of 3

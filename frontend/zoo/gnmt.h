@@ -9,7 +9,8 @@ namespace rannc::frontend::zoo {
 
 /// An encoder and a decoder of LSTM layers with one normalised additive attention between the decoder's first layer
 /// and the others, which all see its context; the encoder's first layer reads both ways; residuals from the third layer
-/// on. With 8 + 8 layers of 1024 and the 36548 tokens of WMT16 this is GNMT-16 of DAPPLE table 1 (291 M parameters).
+/// on. With 8 + 8 layers of 1024 and 36548 tokens it has the 291 M parameters of GNMT-16 in DAPPLE's Table 1; the paper
+/// does not say its vocabulary or attention, so this variant is chosen by that count.
 /// Layers are ONNX LSTM nodes over whole sequences, as in training with the reference translation as input.
 /// Inputs `source`, `target`: i64[batch, sequence]. Output `logits`: f32[batch, sequence, vocabulary].
 struct GnmtConfig {
