@@ -13,10 +13,6 @@ namespace {
 using nlohmann::json;
 constexpr int kActual = 0, kPlanned = 1;
 
-bool earlier(const ActionRecord& a, const ActionRecord& b) {
-  return std::tuple(a.step, a.device, a.start_ns, a.end_ns) < std::tuple(b.step, b.device, b.start_ns, b.end_ns);
-}
-
 json metadata(const char* what, int process, int thread, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
 }
@@ -91,8 +87,14 @@ void TraceRecorder::finished(const ActionRecord& record) {
 std::vector<ActionRecord> TraceRecorder::records() const {
   const std::lock_guard lock(mutex_);
   std::vector<ActionRecord> sorted = records_;
-  std::sort(sorted.begin(), sorted.end(), earlier);
+  sort_records(sorted);
   return sorted;
+}
+
+void sort_records(std::vector<ActionRecord>& records) {
+  std::sort(records.begin(), records.end(), [](const ActionRecord& a, const ActionRecord& b) {
+    return std::tuple(a.step, a.device, a.start_ns, a.end_ns) < std::tuple(b.step, b.device, b.start_ns, b.end_ns);
+  });
 }
 
 std::string chrome_trace(const ir::PipelineShape& shape, const std::vector<ActionRecord>& actual,

@@ -36,6 +36,9 @@ struct PlannedSpan {
 std::string chrome_trace(const ir::PipelineShape& shape, const std::vector<ActionRecord>& actual,
                          const std::vector<PlannedSpan>& planned);
 
+/// By step, device and start.
+void sort_records(std::vector<ActionRecord>& records);
+
 /// One line a record, and back: how worker processes hand their part to the first.
 std::string print_records(const std::vector<ActionRecord>& records);
 Result<std::vector<ActionRecord>> parse_records(const std::string& text, const std::string& file);

@@ -70,9 +70,11 @@ class Trainer::Impl {
   }
   bool whole() const { return devices_.size() == plan().devices.size(); }
   Result<StepResult> attempt(Mode mode, const Batch& batch);
-  Result<StepInput> prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const;
+  /// Per loss term; 0 where the term is computed by another process.
+  Result<std::vector<double>> denominators(const Batch& batch) const;
+  StepInput prepare(Mode mode, const std::vector<double>& denominators, const ir::Bindings& symbols) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, BatchFeed& feed, bool update);
-  Result<double> loss_of(const std::vector<StepOutcome>& outcomes, const Batch& batch);
+  Result<double> loss_of(const std::vector<StepOutcome>& outcomes, const std::vector<double>& denominators);
   std::map<std::string, Value> gather_outputs(const std::vector<StepOutcome>& outcomes,
                                               const ir::Bindings& symbols) const;
   Result<double> clip_and_update();
@@ -198,7 +200,21 @@ Result<at::Tensor> Trainer::Impl::sum_over_processes(at::Tensor values) {
   return to_tensor((*sums)[0]);
 }
 
-Result<StepInput> Trainer::Impl::prepare(Mode mode, const Batch& batch, const ir::Bindings& symbols) const {
+Result<std::vector<double>> Trainer::Impl::denominators(const Batch& batch) const {
+  std::vector<double> found(pipeline_.losses.size(), 0);
+  for (size_t t = 0; t < found.size(); ++t) {
+    const bool here = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
+      return device->programs[pipeline_.losses[t].stage.index()] != nullptr;
+    });
+    if (here) {
+      RANNC_ASSIGN(found[t], loss_denominator(plan(), plan().graph.losses()[t], batch));
+    }
+  }
+  return found;
+}
+
+StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominators,
+                                 const ir::Bindings& symbols) const {
   StepInput input;
   input.step = step_;
   input.seed = options_.seed;
@@ -208,14 +224,7 @@ Result<StepInput> Trainer::Impl::prepare(Mode mode, const Batch& batch, const ir
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     const ir::LossTerm& term = plan().graph.losses()[t];
-    const bool here = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
-      return device->programs[pipeline_.losses[t].stage.index()] != nullptr;
-    });
-    double seed = 0;
-    if (here) {
-      RANNC_ASSIGN(const double denominator, loss_denominator(plan(), term, batch));
-      seed = term.weight / denominator;
-    }
+    const double seed = denominators[t] == 0 ? 0 : term.weight / denominators[t];
     input.loss_seeds.push_back(to_value(
         at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
   }
@@ -239,7 +248,8 @@ Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& inp
   return outcomes;
 }
 
-Result<double> Trainer::Impl::loss_of(const std::vector<StepOutcome>& outcomes, const Batch& batch) {
+Result<double> Trainer::Impl::loss_of(const std::vector<StepOutcome>& outcomes,
+                                      const std::vector<double>& denominators) {
   double loss = 0;
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     double sum = 0;
@@ -251,10 +261,7 @@ Result<double> Trainer::Impl::loss_of(const std::vector<StepOutcome>& outcomes, 
         found = true;
       }
     }
-    if (!found) continue;
-    const ir::LossTerm& term = plan().graph.losses()[t];
-    RANNC_ASSIGN(const double denominator, loss_denominator(plan(), term, batch));
-    loss += term.weight * sum / denominator;
+    if (found) loss += plan().graph.losses()[t].weight * sum / denominators[t];
   }
   if (whole()) return loss;
   RANNC_ASSIGN(const at::Tensor total, sum_over_processes(at::scalar_tensor(loss, at::kDouble).reshape({1})));
@@ -316,13 +323,14 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   if (mode != Mode::kEvaluate && !plan().training)
     return error("the bundle was compiled without a loss: it cannot be trained");
   RANNC_ASSIGN(const ir::Bindings symbols, bind_batch(plan(), batch, needed_));
-  RANNC_ASSIGN(const StepInput input, prepare(mode, batch, symbols));
+  RANNC_ASSIGN(const std::vector<double> denominators, this->denominators(batch));
+  const StepInput input = prepare(mode, denominators, symbols);
   BatchFeed feed(batch, symbols);
   exchanges_ = 0;
   const bool clip = mode == Mode::kTrain && options_.clip_norm > 0;
   RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, feed, mode == Mode::kTrain && !clip));
   StepResult result;
-  RANNC_ASSIGN(result.loss, loss_of(outcomes, batch));
+  RANNC_ASSIGN(result.loss, loss_of(outcomes, denominators));
   if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
     return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }

@@ -127,9 +127,8 @@ Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder
   return {};
 }
 
-Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const rannc::ir::Plan& base, const Variant& variant,
-                                      const runtime::Batch& batch) {
-  RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(base, variant.change));
+Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const Variant& variant, const runtime::Batch& batch) {
+  RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(trainer.plan(), variant.change));
   const bool training = plan.training;
   RANNC_TRY(trainer.reschedule(std::move(plan)));
   RANNC_ASSIGN(const runtime::StepResult step, training ? trainer.accumulate(batch) : trainer.evaluate(batch));
@@ -186,12 +185,11 @@ class FolderRun {
     runtime::TrainerOptions options;
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
-    RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
-    const rannc::ir::Plan& base = bundle.plan;
-    runtime::Batch batch = runtime::to_model_types(base, raw);
-    if (!base.training) std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
+    runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
+    if (!trainer->plan().training)
+      std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, stages)) {
-      RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, base, variant, batch));
+      RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch));
       results.push_back(tools::compare(folder_, own, flags_.dtype == "float64", !transport));
     }
     return {};

@@ -207,9 +207,7 @@ class Run {
       std::error_code ignored;
       fs::remove(path, ignored);
     }
-    std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) {
-      return std::tuple(a.step, a.device, a.start_ns, a.end_ns) < std::tuple(b.step, b.device, b.start_ns, b.end_ns);
-    });
+    runtime::sort_records(all);
     return all;
   }
 

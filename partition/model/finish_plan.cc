@@ -148,7 +148,6 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
   RANNC_ASSIGN(const ir::Schedule rows,
                make_schedule(shape, schedule_spec(plan, stages, *facts.cluster, facts.schedule)));
   RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
-  RANNC_TRY(predict(plan, *facts.cluster));
   return plan;
 }
 

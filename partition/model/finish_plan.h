@@ -25,7 +25,7 @@ struct PlanFacts {
 };
 
 /// Takes the graph over. Only devices that have a stage appear in the plan, renumbered in the cluster's order.
-/// The schedule is lowered. A diagnostic where the schedule cannot serve the stages.
+/// The schedule is lowered; predictions are left to `predict`. A diagnostic where the schedule cannot serve the stages.
 Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector<uint32_t>& block_of_atom,
                              const StagePlan& stages, const PlanFacts& facts);
 

@@ -67,11 +67,13 @@ Alternative alternative(const Model& model, const StagePlanner& planner, const s
     facts.schedule = "gpipe";
     auto plan = finish_plan(model.graph.clone(), model.atoms, model.blocks.partition.block_of,
                             std::get<StagePlan>(*outcome), facts);
-    if (plan.ok()) {
+    if (!plan.ok()) {
+      entry.remark = plan.diagnostic().message;
+    } else if (const auto timeline = predict(*plan, problem.cluster); !timeline.ok()) {
+      entry.remark = timeline.diagnostic().message;
+    } else {
       entry.step_ns = plan->step_ns;
       entry.remark = fmt::format("{} micro-batches", plan->micro_batches.size());
-    } else {
-      entry.remark = plan.diagnostic().message;
     }
   }
   return entry;
@@ -144,10 +146,10 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   if (facts.schedule.empty())
     facts.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
   RANNC_ASSIGN(planned.plan, finish_plan(graph.clone(), atoms, model.blocks.partition.block_of, planned.stages, facts));
+  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
   planned.plan.lower_bound_ns = lower_bound_ns(model);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)
       << "bound " << planned.plan.lower_bound_ns << " ns above the simulated " << planned.plan.step_ns << " ns";
-  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
   planned.alternatives.push_back(alternative(model, *planner, "one device", 1));
   if (options.cluster.size() > 1) {
     planned.alternatives.push_back(alternative(
