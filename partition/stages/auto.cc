@@ -39,8 +39,8 @@ std::string describe(const StagePlan& plan) {
 
 class AutoSearch {
  public:
-  AutoSearch(const StageProblem& problem, const AutoOptions& options)
-      : problem_(problem), options_(options), judge_(problem), counts_(micro_batch_candidates(problem)),
+  AutoSearch(const StageProblem& problem, const AutoOptions& options, std::stop_token stop)
+      : problem_(problem), options_(options), stop_(std::move(stop)), judge_(problem), counts_(micro_batch_candidates(problem)),
         left_(options.simulated_actions) {}
 
   StageOutcome run() {
@@ -78,7 +78,7 @@ class AutoSearch {
   bool try_one(StagePlan plan, const std::string& from) {
     if (!demanded(plan)) return false;
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < actions) {
+    if (left_ < actions || (best_ && interrupted())) {
       stopped_ = true;
       return false;
     }
@@ -122,14 +122,17 @@ class AutoSearch {
     }
   }
 
+  bool interrupted() const { return stop_.stop_requested(); }
+
   void invite_rivals() {
     for (const std::string& name : rival_names()) {
+      if (best_ && interrupted()) return;
       for (const InFlight discipline : {InFlight::kAll, InFlight::kOneFOneB}) {
         // Only RaNNC's DP plans for a discipline; the others choose their schedule themselves.
         if (discipline == InFlight::kAll && !name.starts_with("rannc")) continue;
         StageProblem problem = problem_;
         problem.in_flight = discipline;
-        const auto outcome = make_planner(name)->plan(problem);
+        const auto outcome = make_planner(name)->plan(problem, stop_);
         RANNC_CHECK(outcome.ok()) << outcome.diagnostic().str();
         if (const auto* plan = std::get_if<StagePlan>(&*outcome)) {
           try_one(*plan, name);
@@ -227,7 +230,7 @@ class AutoSearch {
 
   bool charge(const StagePlan& plan) {
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < floor_ + actions) stopped_here_ = true;
+    if (left_ < floor_ + actions || interrupted()) stopped_here_ = true;
     else left_ -= actions;
     return !stopped_here_;
   }
@@ -312,7 +315,11 @@ class AutoSearch {
     }
     plan.bottleneck = bottleneck_of(plan);
     plan.notes.push_back("found by " + best_->from);
-    if (stopped_) plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
+    if (interrupted()) {
+      plan.notes.push_back("the search was interrupted: this is the best plan so far; another run may find another");
+    } else if (stopped_) {
+      plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
+    }
     for (const auto& [from, other] : best_of_) {
       if (identity(other) == identity(plan)) continue;
       plan.runners_up.push_back({from + ": " + describe(other), other.objective,
@@ -327,6 +334,7 @@ class AutoSearch {
 
   const StageProblem& problem_;
   const AutoOptions& options_;
+  std::stop_token stop_;
   PlanJudge judge_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
@@ -348,7 +356,9 @@ class AutoPlanner final : public StagePlanner {
   std::string name() const override { return "auto"; }
 
  private:
-  StageOutcome search(const StageProblem& problem) const override { return AutoSearch(problem, options_).run(); }
+  StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
+    return AutoSearch(problem, options_, std::move(stop)).run();
+  }
   AutoOptions options_;
 };
 

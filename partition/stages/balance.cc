@@ -143,7 +143,7 @@ class GpipePlanner final : public StagePlanner {
   }
 
  private:
-  StageOutcome search(const StageProblem& problem) const override {
+  StageOutcome search(const StageProblem& problem, std::stop_token /*stop*/) const override {
     // Blocks that no cut may part are balanced as one.
     std::vector<uint32_t> starts;
     for (uint32_t b = 0; b < problem.blocks; ++b) {

@@ -271,7 +271,7 @@ class DapplePlanner final : public StagePlanner {
   std::string name() const override { return "dapple"; }
 
  private:
-  StageOutcome search(const StageProblem& problem) const override {
+  StageOutcome search(const StageProblem& problem, std::stop_token /*stop*/) const override {
     if (problem.blocks > 128 || problem.cluster.size() > 64) {
       return Infeasible{"the search over device sets takes at most 128 blocks and 64 devices", 0, "planner rannc or auto"};
     }

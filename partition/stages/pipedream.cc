@@ -149,7 +149,7 @@ class PipedreamPlanner final : public StagePlanner {
   std::string name() const override { return "pipedream"; }
 
  private:
-  StageOutcome search(const StageProblem& problem) const override {
+  StageOutcome search(const StageProblem& problem, std::stop_token /*stop*/) const override {
     PlanJudge judge(problem);
     std::optional<StagePlan> best;
     std::string why = "no plan on all devices";

@@ -56,6 +56,13 @@ Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan
                                       given.replicas[s]));
     }
   }
+  for (const StagePin& pin : given.pins) {
+    const PlannedStage& stage = plan.stages[pin.stage];
+    if (pin.block < stage.first || pin.block >= stage.end) {
+      return broken("P4", fmt::format("block {} is pinned to stage {}, which holds blocks {} to {}", pin.block, pin.stage,
+                                      stage.first, stage.end - 1));
+    }
+  }
   return {};
 }
 
@@ -98,14 +105,18 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
   return memory_suffices(problem, plan);
 }
 
-Result<StageOutcome> StagePlanner::plan(const StageProblem& problem) const {
+Result<StageOutcome> StagePlanner::plan(const StageProblem& problem, std::stop_token stop) const {
   RANNC_TRY(validate(problem));
   if (auto hopeless = too_many_stages(problem)) return StageOutcome(std::move(*hopeless));
   StageProblem monotone = problem;
   for (TimeTable& table : monotone.times) table.make_monotone();
-  StageOutcome outcome = search(monotone);
+  StageOutcome outcome = search(monotone, std::move(stop));
   if (auto* found = std::get_if<StagePlan>(&outcome)) {
     found->planner = name();
+    if (const Result<void> kept = constraints_hold(monotone, *found); !kept.ok()) {
+      return StageOutcome(Infeasible{"planner " + name() + " has no plan that keeps the constraints: " + kept.diagnostic().message,
+                                     0, "planner rannc or auto"});
+    }
     const Result<void> verified = verify_plan(monotone, *found);
     RANNC_CHECK(verified.ok()) << name() << ": " << verified.diagnostic().str();
   }

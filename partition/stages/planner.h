@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -16,11 +17,12 @@ class StagePlanner {
   virtual std::string name() const = 0;
 
   /// Validates the problem, searches, and verifies what was found. A problem that nobody can price is a diagnostic;
-  /// one without a solution is an `Infeasible`. Same problem, same answer, on every run.
-  Result<StageOutcome> plan(const StageProblem& problem) const;
+  /// one without a solution is an `Infeasible`. Same problem, same answer, on every run that is not stopped. Once `stop`
+  /// is requested the search ends soon with the best plan so far; its notes say so, and its bound still holds.
+  Result<StageOutcome> plan(const StageProblem& problem, std::stop_token stop = {}) const;
 
  private:
-  virtual StageOutcome search(const StageProblem& problem) const = 0;
+  virtual StageOutcome search(const StageProblem& problem, std::stop_token stop) const = 0;
 };
 
 /// Checks a finished plan: P1 stages cover all blocks once, in order; P2 devices exist and serve one stage each;

@@ -81,6 +81,20 @@ Result<void> constraints_are_sane(const StageProblem& problem) {
   for (const uint32_t count : given.replicas) {
     if (count == 0) return broken("T5", "a stage is given 0 replicas");
   }
+  if (!given.pins.empty() && !given.stages) return broken("T5", "a block is pinned to a stage; the number of stages must be fixed");
+  for (size_t i = 0; i < given.pins.size(); ++i) {
+    const auto& [block, stage] = given.pins[i];
+    if (block >= problem.blocks || stage >= *given.stages) {
+      return broken("T5", fmt::format("block {} is pinned to stage {} of {} blocks and {} stages", block, stage,
+                                      problem.blocks, *given.stages));
+    }
+    if (i == 0) continue;
+    const auto& [before, earlier] = given.pins[i - 1];
+    if (before >= block || earlier > stage) {
+      return broken("T5", fmt::format("block {} is pinned to stage {} and block {} to stage {}: stages follow the blocks",
+                                      before, earlier, block, stage));
+    }
+  }
   return {};
 }
 
@@ -131,6 +145,9 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));
   if (!(std::isfinite(problem.optimizer_factor) && problem.optimizer_factor >= 0)) {
     return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
+  }
+  if (problem.time_limit_ns && !(*problem.time_limit_ns > 0)) {
+    return broken("T2", fmt::format("the time limit of a step is {} ns", *problem.time_limit_ns));
   }
   RANNC_TRY(values_are_sane(problem));
   return constraints_are_sane(problem);

@@ -49,12 +49,26 @@ uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batche
 
 enum class RecomputeRule : uint8_t { kNever, kAlways, kChoose };
 
+/// What a plan is judged by.
+enum class Objective : uint8_t {
+  kStepTime,     ///< simulated time of a mini-batch, ns
+  kPeriod,       ///< time of a mini-batch when the pipeline is always full, ns: throughput (Beaumont 3)
+  kLargestLoad,  ///< the busiest device: its work and every message in or out, of a mini-batch, ns
+  kPeakMemory,   ///< bytes of the fullest device, among plans within `StageProblem::time_limit_ns`
+};
+
+/// A block that must lie in a stage, counted from 0.
+struct StagePin {
+  uint32_t block = 0, stage = 0;
+};
+
 /// What a user may demand; an empty field demands nothing.
 struct StageConstraints {
   std::optional<uint32_t> stages;          ///< exactly so many
   std::optional<uint32_t> max_stages;
   std::vector<uint32_t> forbidden_cuts;    ///< c: blocks c-1 and c share a stage; ascending
   std::vector<uint32_t> replicas;          ///< per stage, in order; needs `stages`
+  std::vector<StagePin> pins;              ///< ascending blocks, stages that do not descend; needs `stages`
   std::optional<uint64_t> memory_bytes;    ///< per device, lowers the cluster's own limit
 };
 
@@ -70,6 +84,8 @@ struct StageProblem {
   Cluster cluster;
   uint64_t mini_batch = 1;                         ///< samples of a step
   std::vector<uint64_t> micro_batches;             ///< candidate counts, ascending; empty: powers of two up to mini_batch
+  Objective objective = Objective::kStepTime;      ///< of `auto`, `exact` and every judgement; others have their own
+  std::optional<double> time_limit_ns;             ///< a step must not take longer
   InFlight in_flight = InFlight::kAll;
   RecomputeRule recompute = RecomputeRule::kNever;
   StageConstraints constraints;

@@ -57,7 +57,7 @@ class RanncPlanner final : public StagePlanner {
   std::string name() const override { return "rannc"; }
 
  private:
-  StageOutcome search(const StageProblem& problem) const override {
+  StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
     const RangeCosts ranges(problem);
     std::vector<std::unique_ptr<CoverFinder>> owned;
     std::vector<CoverFinder*> finders;
@@ -76,7 +76,7 @@ class RanncPlanner final : public StagePlanner {
       }
     }
     const StageCount count = stage_count(problem);
-    const auto answer = minimise_fill_drain(finders, count);
+    const auto answer = minimise_fill_drain(finders, count, {.stop = std::move(stop)});
     if (!answer) return explain_infeasible(problem, finders, count);
     const Shape& shape = shapes[answer->finder];
     StagePlan plan = finish_plan(problem, ranges, answer->cover, finders[answer->finder]->micro_batches(),
@@ -85,6 +85,7 @@ class RanncPlanner final : public StagePlanner {
     plan.objective = answer->objective;
     plan.lower_bound = answer->lower_bound;
     plan.bound_name = answer->lower_bound == answer->objective ? "exact" : "search stopped by its budget";
+    if (answer->lower_bound < answer->objective) plan.notes.push_back("the search was stopped; exactness is given up");
     if (coarse) {
       plan.bound_name += ", links priced as inside a node";
       plan.notes.push_back("more than 256 devices: links between nodes are priced like those inside, exactness is given up");

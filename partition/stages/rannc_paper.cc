@@ -166,7 +166,7 @@ class RanncPaperPlanner final : public StagePlanner {
     double estimate = kInfinity;
   };
 
-  StageOutcome search(const StageProblem& problem) const override {
+  StageOutcome search(const StageProblem& problem, std::stop_token /*stop*/) const override {
     const RangeCosts ranges(problem);
     Profile profile(problem, ranges);
     const uint32_t nodes = static_cast<uint32_t>(problem.cluster.nodes.size());

@@ -3,6 +3,7 @@
 #include "partition/stages/auto.h"
 #include "partition/stages/balance.h"
 #include "partition/stages/dapple.h"
+#include "partition/stages/dapple_released.h"
 #include "partition/stages/pipedream.h"
 #include "partition/stages/rannc_paper.h"
 
@@ -23,6 +24,7 @@ constexpr Entry kPlanners[] = {
     {"rannc-paper", [] { return rannc_paper_planner(); }, false},
     {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, true},
     {"dapple", [] { return dapple_planner(); }, true},
+    {"dapple-released", [] { return dapple_released_planner(); }, true},
     {"pipedream", [] { return pipedream_planner(); }, true},
     {"gpipe", [] { return gpipe_planner(); }, true},
     {"gpipe-size", [] { return gpipe_planner(BalanceBy::kSize); }, true},

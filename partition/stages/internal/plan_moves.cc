@@ -137,7 +137,10 @@ bool keeps_constraints(const StageProblem& problem, const StagePlan& plan) {
     if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first)) return false;
     if (!given.replicas.empty() && given.replicas[s] != plan.stages[s].devices.size()) return false;
   }
-  return true;
+  return std::all_of(given.pins.begin(), given.pins.end(), [&](const StagePin& pin) {
+    const PlannedStage& stage = plan.stages[pin.stage];
+    return stage.first <= pin.block && pin.block < stage.end;
+  });
 }
 
 void lay_consecutively(StagePlan& plan) {

@@ -137,6 +137,7 @@ class PositionalCover final : public CoverFinder {
               std::vector<uint64_t>& mask) {
     uint32_t valid_to = 0;  // the mask holds for stages up to here
     for (uint32_t s = first; s <= last; ++s) {
+      if (!ranges_.stage_allowed(a, b, s)) continue;
       if (!fixed_.empty() || s > valid_to) valid_to = build_mask(p, s, farthest, mask);
       const uint64_t* rest = bits(s - 1, b);
       for (size_t w = 0; w < words_; ++w) {
@@ -179,7 +180,7 @@ class PositionalCover final : public CoverFinder {
   CoveredStage step(uint32_t a, uint32_t p, uint32_t s) {
     const uint32_t k = ranges_.blocks();
     for (uint32_t b = a + 1; b <= k; ++b) {
-      if (b < k && !ranges_.cut_allowed(b)) continue;
+      if ((b < k && !ranges_.cut_allowed(b)) || !ranges_.stage_allowed(a, b, s)) continue;
       for (uint32_t q = p + 1; q <= devices_; ++q) {
         const uint32_t group = class_of(p, q);
         if (group == UINT32_MAX) break;

@@ -98,6 +98,19 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   }
   cut_allowed_.assign(k + 1, 1);
   for (const uint32_t cut : problem.constraints.forbidden_cuts) cut_allowed_[cut] = 0;
+  const auto& pins = problem.constraints.pins;
+  if (pins.empty()) return;
+  stages_ = *problem.constraints.stages;
+  pins_.resize(k + 1);
+  size_t next = pins.size();
+  for (uint32_t b = k; b-- > 0;) {
+    pins_[b] = pins_[b + 1];
+    if (next == 0 || pins[next - 1].block != b) continue;
+    --next;
+    const PinnedStages& after = pins_[b + 1];
+    const bool other = after.next_block != UINT32_MAX && after.stage != pins[next].stage;
+    pins_[b] = {b, pins[next].stage, other ? after.next_block : after.next_other};
+  }
 }
 
 }  // namespace rannc::partition

@@ -32,6 +32,13 @@ class RangeCosts {
   /// The largest temporary of one block.
   double temporary_per_sample(uint32_t a, uint32_t b) const { return temporary_.empty() ? 0 : temporary_[index(a, b)]; }
   bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
+  bool has_pins() const { return !pins_.empty(); }
+  /// Whether the stage of the blocks [a, b) may be the one that is `from_end` stages from the end (1 = the last).
+  bool stage_allowed(uint32_t a, uint32_t b, uint32_t from_end) const {
+    if (pins_.empty()) return true;
+    const PinnedStages& pins = pins_[a];
+    return pins.next_block >= b || (stages_ - from_end == pins.stage && pins.next_other >= b);
+  }
 
  private:
   size_t index(uint32_t a, uint32_t b) const { return static_cast<size_t>(a) * (blocks_ + 1) + b; }
@@ -40,6 +47,12 @@ class RangeCosts {
   std::vector<Affine> received_, returned_, sent_;
   std::vector<double> parameters_, resident_, stashed_, temporary_;
   std::vector<char> cut_allowed_;
+  /// Of the first pinned block from some block on, and where the next block of another stage lies.
+  struct PinnedStages {
+    uint32_t next_block = UINT32_MAX, stage = 0, next_other = UINT32_MAX;
+  };
+  std::vector<PinnedStages> pins_;  ///< by block; empty: nothing is pinned
+  uint32_t stages_ = 0;
 };
 
 }  // namespace rannc::partition

@@ -27,7 +27,8 @@ struct Box {
 
 class Search {
  public:
-  Search(const std::vector<CoverFinder*>& finders, SearchBudget budget) : finders_(finders), queries_(budget.queries) {}
+  Search(const std::vector<CoverFinder*>& finders, const SearchBudget& budget)
+      : finders_(finders), queries_(budget.queries), stop_(budget.stop) {}
 
   std::optional<ThresholdAnswer> run(StageCount count) {
     for (size_t f = 0; f < finders_.size(); ++f) {
@@ -37,6 +38,7 @@ class Search {
     while (!open_.empty()) {
       const Box box = *open_.begin();
       if (top() <= 0 || box.bound >= top() * (1 - 2 * kStep) || queries_ == 0) break;
+      if (best_ && stop_.stop_requested()) break;
       open_.erase(open_.begin());
       ask(box);
     }
@@ -108,6 +110,7 @@ class Search {
 
   const std::vector<CoverFinder*>& finders_;
   uint64_t queries_;
+  std::stop_token stop_;
   std::set<Box> open_;
   std::optional<ThresholdAnswer> best_;
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <vector>
 
 #include "partition/stages/internal/cover.h"
@@ -22,6 +23,7 @@ struct ThresholdAnswer {
 
 struct SearchBudget {
   uint64_t queries = 1'000'000;  ///< of `CoverFinder::find`, all finders together
+  std::stop_token stop = {};      ///< heeded once there is a first cover
 };
 
 /// The best cover over all finders (each with its micro-batch count), or nothing where no cover exists.

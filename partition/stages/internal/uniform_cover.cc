@@ -96,6 +96,7 @@ class UniformCover final : public CoverFinder {
     if (first > last) return true;
     if (!fixed_.empty()) return relax_fixed(a, b, recompute, first, last);
     uint32_t from_end = first;
+    const bool pinned = ranges_.has_pins();
     for (size_t i = share; from_end <= last; ++i) {
       i = first_that_fits(a, b, recompute, i, from_end);
       if (i == prices_.shares().size() || prices_.shares()[i].replicas > devices_) break;
@@ -104,6 +105,7 @@ class UniformCover final : public CoverFinder {
       const Count* from = row(b);
       const Count more = static_cast<Count>(prices_.shares()[i].replicas);
       for (uint32_t s = from_end; s <= reach; ++s) {
+        if (pinned && !ranges_.stage_allowed(a, b, s)) continue;
         const Count sum = static_cast<Count>(from[s - 1] + more);
         to[s] = sum < to[s] ? sum : to[s];
       }
@@ -131,7 +133,7 @@ class UniformCover final : public CoverFinder {
   bool relax_fixed(uint32_t a, uint32_t b, bool recompute, uint32_t first, uint32_t last) {
     for (uint32_t s = first; s <= std::min<uint32_t>(last, static_cast<uint32_t>(fixed_.size())); ++s) {
       const uint32_t replicas = fixed_[fixed_.size() - s];
-      if (replicas > devices_ || !fits(a, b, recompute, replicas, s)) continue;
+      if (replicas > devices_ || !ranges_.stage_allowed(a, b, s) || !fits(a, b, recompute, replicas, s)) continue;
       const uint32_t sum = row(b)[s - 1] + replicas;
       row(a)[s] = static_cast<Count>(std::min<uint32_t>(row(a)[s], sum));
     }
@@ -163,7 +165,7 @@ class UniformCover final : public CoverFinder {
     const uint32_t k = ranges_.blocks();
     for (uint32_t b = a + 1; b <= k; ++b) {
       const uint32_t rest = row(b)[s - 1], here = row(a)[s];
-      if (rest >= here || (b < k && !ranges_.cut_allowed(b))) continue;
+      if (rest >= here || (b < k && !ranges_.cut_allowed(b)) || !ranges_.stage_allowed(a, b, s)) continue;
       for (const bool recompute : choices_) {
         if (!fits(a, b, recompute, here - rest, s)) continue;
         const size_t share = prices_.share_of(here - rest);

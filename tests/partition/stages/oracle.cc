@@ -56,6 +56,9 @@ class Oracle {
     const auto& given = p_.constraints;
     if (given.max_stages && stages_.size() > *given.max_stages) return;
     if (given.stages && stages_.size() != *given.stages) return;
+    for (const StagePin& pin : given.pins) {
+      if (pin.block < stages_[pin.stage].first || pin.block >= stages_[pin.stage].end) return;
+    }
     const uint64_t samples = (p_.mini_batch + micro_batches_ - 1) / micro_batches_;
     for (size_t s = 0; s < stages_.size(); ++s) {
       OracleStage& stage = stages_[s];

@@ -88,6 +88,12 @@ StageProblem random_problem(std::mt19937_64& random, const RandomOptions& option
     problem.constraints.forbidden_cuts.push_back(static_cast<uint32_t>(pick(random, 1, problem.blocks - 1)));
   }
   if (pick(random, 0, 5) == 0) problem.constraints.max_stages = static_cast<uint32_t>(pick(random, 1, 4));
+  if (pick(random, 0, 7) == 0) {
+    const uint32_t stages = static_cast<uint32_t>(pick(random, 1, std::min({problem.blocks, problem.cluster.size(), 3u})));
+    const uint32_t block = static_cast<uint32_t>(pick(random, 0, problem.blocks - 1));
+    problem.constraints.stages = stages;
+    problem.constraints.pins = {{block, static_cast<uint32_t>(pick(random, 0, stages - 1))}};
+  }
   return problem;
 }
 
