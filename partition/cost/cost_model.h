@@ -10,16 +10,17 @@
 
 namespace rannc::partition {
 
-/// Times and bytes of one task for one number of samples. An engine that has only F and B fills I + W = B.
+/// Times and bytes of one task for one number of samples. Without a `together_ns` B is I + W.
 struct TaskCost {
   double forward_ns = 0;
   double input_gradient_ns = 0;
   double weight_gradient_ns = 0;
-  double recompute_ns = 0;       ///< of the forward pass again; usually `forward_ns`
-  double saved_bytes = 0;        ///< kept from F to I and W
-  double pending_bytes = 0;      ///< kept from I to W
-  double temporary_bytes = 0;    ///< live only while it runs
-  double backward_ns() const { return input_gradient_ns + weight_gradient_ns; }
+  double recompute_ns = 0;     ///< of the forward pass again; usually `forward_ns`
+  double saved_bytes = 0;      ///< kept from F to I and W
+  double pending_bytes = 0;    ///< kept from I to W
+  double temporary_bytes = 0;  ///< live only while it runs
+  double together_ns = 0;      ///< of I and W in one pass, where that was priced: they share work and a start
+  double backward_ns() const { return together_ns > 0 ? together_ns : input_gradient_ns + weight_gradient_ns; }
   bool operator==(const TaskCost&) const = default;
 };
 
@@ -28,11 +29,11 @@ struct TaskFacts {
   /// Structure: operator, attributes, dtypes, and shapes with the batch as a symbol. Equal tasks have equal keys; names
   /// of tasks and values are no part of it.
   std::string key;
-  std::string what;              ///< for messages: operator and name
-  double flops = 0;              ///< of the forward pass at these samples
-  double traffic_bytes = 0;      ///< read and written by the forward pass
-  double parameter_bytes = 0;    ///< trained; 0: no weight gradient
-  double saved_bytes = 0;        ///< activations that its backward pass reads
+  std::string what;            ///< for messages: operator and name
+  double flops = 0;            ///< of the forward pass at these samples
+  double traffic_bytes = 0;    ///< read and written by the forward pass
+  double parameter_bytes = 0;  ///< trained; 0: no weight gradient
+  double saved_bytes = 0;      ///< activations that its backward pass reads
   bool needs_input_gradient = true;
 };
 

@@ -1,149 +1,101 @@
 #include "partition/cost/profile_database.h"
 
+#include <fmt/format.h>
 #include <xxhash.h>
 
-#include <charconv>
-#include <cmath>
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <sstream>
-
-#include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace rannc::partition {
 namespace {
 
-using Json = nlohmann::json;
-
-struct Field {
-  const char* name;
-  double TaskCost::*member;
-  bool may_be_negative;
-};
-constexpr Field kFields[] = {
-    {"forward_ns", &TaskCost::forward_ns, false},
-    {"input_gradient_ns", &TaskCost::input_gradient_ns, false},
-    {"weight_gradient_ns", &TaskCost::weight_gradient_ns, false},
-    {"recompute_ns", &TaskCost::recompute_ns, false},
-    {"saved_bytes", &TaskCost::saved_bytes, false},
-    {"pending_bytes", &TaskCost::pending_bytes, true},
-    {"temporary_bytes", &TaskCost::temporary_bytes, false},
-};
-
-Diagnostic at(const std::string& file, std::string node, std::string message) {
-  return error(Location{file, 0, 0, std::move(node)}, std::move(message));
+template <class Outer>
+auto find_entry(const Outer& outer, const std::string& environment, const std::string& key) {
+  const auto keys = outer.find(environment);
+  using Entry = typename Outer::mapped_type::mapped_type;
+  if (keys == outer.end()) return static_cast<const Entry*>(nullptr);
+  const auto entry = keys->second.find(key);
+  return entry == keys->second.end() ? nullptr : &entry->second;
 }
 
-Result<TaskCost> read_cost(const Json& json, const std::string& file, const std::string& key) {
-  if (!json.is_object()) return at(file, key, "a measurement must be an object");
-  TaskCost cost;
-  for (const auto& [name, value] : json.items()) {
-    const Field* field = nullptr;
-    for (const Field& known : kFields) {
-      if (name == known.name) field = &known;
-    }
-    if (field == nullptr) return at(file, key, fmt::format("unknown quantity '{}'", name));
-    if (!value.is_number()) return at(file, key, fmt::format("'{}' must be a number", name));
-    const double number = value.get<double>();
-    if (!std::isfinite(number) || (number < 0 && !field->may_be_negative)) {
-      return at(file, key, fmt::format("'{}' is {}, allowed is a finite number >= 0", name, number));
-    }
-    cost.*field->member = number;
-  }
-  return cost;
+template <class Outer>
+size_t count_entries(const Outer& outer, const std::string& environment) {
+  const auto keys = outer.find(environment);
+  return keys == outer.end() ? 0 : keys->second.size();
 }
 
-Result<uint64_t> read_samples(const std::string& text, const std::string& file, const std::string& key) {
-  uint64_t samples = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), samples);
-  if (failure != std::errc() || end != text.data() + text.size() || samples == 0) {
-    return at(file, key, fmt::format("'{}' is not a number of samples", text));
-  }
-  return samples;
+template <class Outer>
+void copy_environment(const Outer& from, const std::string& environment, Outer& to) {
+  const auto keys = from.find(environment);
+  if (keys != from.end()) to.insert(*keys);
 }
 
-Result<SizeCurve> read_curve(const Json& json, const std::string& file, const std::string& key) {
-  if (!json.is_object() || json.empty()) return at(file, key, "an entry maps numbers of samples to measurements");
-  SizeCurve curve;
-  for (const auto& [text, value] : json.items()) {
-    RANNC_ASSIGN(const uint64_t samples, read_samples(text, file, key));
-    RANNC_ASSIGN(curve[samples], read_cost(value, file, key));
-  }
-  return curve;
+// What lies outside is no measurement of one and the same work.
+constexpr double kMostFusion = 100;
+
+double ratio(double measured, double summed) {
+  return measured > 0 && summed > 0 ? std::clamp(measured / summed, 1 / kMostFusion, kMostFusion) : 1;
+}
+
+// Linear between two sample counts, constant beyond them.
+Fusion at_samples(const std::map<uint64_t, Fusion>& curve, uint64_t samples) {
+  if (curve.empty()) return {};
+  const auto high = curve.lower_bound(samples);
+  if (high == curve.end()) return curve.rbegin()->second;
+  if (high == curve.begin() || high->first == samples) return high->second;
+  const auto low = std::prev(high);
+  const double w = static_cast<double>(samples - low->first) / static_cast<double>(high->first - low->first);
+  const auto mix = [&](double Fusion::*part) { return (1 - w) * low->second.*part + w * high->second.*part; };
+  return {mix(&Fusion::forward), mix(&Fusion::backward), mix(&Fusion::saved)};
 }
 
 class Measured final : public CostModel {
  public:
   Measured(ProfileDatabase database, std::string environment, std::shared_ptr<const CostModel> fallback)
-      : database_(std::move(database)), environment_(std::move(environment)), fallback_(std::move(fallback)) {}
+      : database_(std::move(database)),
+        environment_(std::move(environment)),
+        fallback_(std::move(fallback)),
+        fusion_(database_.fusion(environment_)) {}
 
   Result<TaskCost> price(const TaskFacts& facts, uint64_t samples, const DeviceKind& device) const override {
-    if (const SizeCurve* curve = database_.find(environment_, facts.key)) return at_samples(*curve, samples);
+    if (const SizeCurve* curve = database_.find(environment_, facts.key)) {
+      return fused(partition::at_samples(*curve, samples), at_samples(fusion_, samples));
+    }
     if (fallback_ != nullptr) return fallback_->price(facts, samples, device);
-    return error(fmt::format("{} was never measured in environment '{}' (key '{}')", facts.what, environment_, facts.key));
+    return error(
+        fmt::format("{} was never measured in environment '{}' (key '{}')", facts.what, environment_, facts.key));
   }
 
   std::string fingerprint() const override { return database_.fingerprint(environment_); }
 
  private:
+  static TaskCost fused(TaskCost cost, const Fusion& fusion) {
+    cost.forward_ns *= fusion.forward;
+    cost.recompute_ns *= fusion.forward;
+    cost.input_gradient_ns *= fusion.backward;
+    cost.weight_gradient_ns *= fusion.backward;
+    cost.together_ns *= fusion.backward;
+    cost.saved_bytes *= fusion.saved;
+    return cost;
+  }
+
   ProfileDatabase database_;
   std::string environment_;
   std::shared_ptr<const CostModel> fallback_;
+  std::map<uint64_t, Fusion> fusion_;
 };
 
 }  // namespace
 
-Result<ProfileDatabase> ProfileDatabase::parse(std::string_view text, const std::string& file) {
-  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (root.is_discarded()) return at(file, "", "not a complete JSON document");
-  if (!root.is_object() || !root.contains("rannc_profile")) return at(file, "", "not a profile database of rannc");
-  const Json& version = root["rannc_profile"];
-  if (!version.is_number_integer() || version.get<int64_t>() != kVersion) {
-    return at(file, "rannc_profile", fmt::format("version {} of the format, this program reads {}", version.dump(), kVersion));
-  }
-  ProfileDatabase database;
-  const Json environments = root.value("environments", Json::object());
-  if (!environments.is_object()) return at(file, "environments", "must be an object");
-  for (const auto& [name, facts] : environments.items()) {
-    if (!facts.is_object()) return at(file, name, "an environment must be an object");
-    for (const auto& [fact, value] : facts.items()) {
-      database.environments_[name][fact] = value.is_string() ? value.get<std::string>() : value.dump();
-    }
-  }
-  const Json entries = root.value("entries", Json::object());
-  if (!entries.is_object()) return at(file, "entries", "must be an object");
-  for (const auto& [environment, keys] : entries.items()) {
-    if (!keys.is_object()) return at(file, environment, "must map keys to measurements");
-    for (const auto& [key, curve] : keys.items()) {
-      RANNC_ASSIGN(database.entries_[environment][key], read_curve(curve, file, key));
-    }
-  }
-  return database;
-}
-
 Result<ProfileDatabase> ProfileDatabase::read(const std::string& path) {
   std::ifstream stream(path, std::ios::binary);
-  if (!stream) return at(path, "", "cannot read the profile database");
   std::ostringstream text;
-  text << stream.rdbuf();
+  if (!stream || !(text << stream.rdbuf())) return error({path, 0, 0, {}}, "cannot read the profile database");
   return parse(text.str(), path);
-}
-
-std::string ProfileDatabase::print() const {
-  Json root = {{"rannc_profile", kVersion}, {"environments", environments_}, {"entries", Json::object()}};
-  for (const auto& [environment, keys] : entries_) {
-    Json& target = root["entries"][environment] = Json::object();
-    for (const auto& [key, curve] : keys) {
-      for (const auto& [samples, cost] : curve) {
-        Json& measurement = target[key][std::to_string(samples)] = Json::object();
-        for (const Field& field : kFields) {
-          if (cost.*field.member != 0) measurement[field.name] = cost.*field.member;
-        }
-      }
-    }
-  }
-  return root.dump(1) + "\n";
 }
 
 Result<void> ProfileDatabase::write(const std::string& path) const {
@@ -153,7 +105,7 @@ Result<void> ProfileDatabase::write(const std::string& path) const {
   stream.close();
   if (!stream || std::rename(temporary.c_str(), path.c_str()) != 0) {
     std::remove(temporary.c_str());
-    return at(path, "", "cannot write the profile database");
+    return error({path, 0, 0, {}}, "cannot write the profile database");
   }
   return {};
 }
@@ -162,27 +114,83 @@ void ProfileDatabase::describe(const std::string& environment, std::map<std::str
   environments_[environment] = std::move(facts);
 }
 
+std::vector<std::string> ProfileDatabase::environments() const {
+  std::set<std::string> names;
+  const auto collect = [&names](const auto& section) {
+    for (const auto& [name, members] : section) names.insert(name);
+  };
+  collect(environments_);
+  collect(tasks_);
+  collect(blocks_);
+  collect(exchanges_);
+  return {names.begin(), names.end()};
+}
+
 void ProfileDatabase::add(const std::string& environment, const std::string& key, uint64_t samples,
                           const TaskCost& cost) {
-  entries_[environment][key][samples] = cost;
+  tasks_[environment][key][samples] = cost;
+}
+
+void ProfileDatabase::set(const std::string& environment, const std::string& key, SizeCurve curve) {
+  RANNC_CHECK(!curve.empty()) << "an entry without a measurement";
+  tasks_[environment][key] = std::move(curve);
 }
 
 const SizeCurve* ProfileDatabase::find(const std::string& environment, const std::string& key) const {
-  const auto keys = entries_.find(environment);
-  if (keys == entries_.end()) return nullptr;
-  const auto curve = keys->second.find(key);
-  return curve == keys->second.end() ? nullptr : &curve->second;
+  return find_entry(tasks_, environment, key);
 }
 
-size_t ProfileDatabase::entries(const std::string& environment) const {
-  const auto keys = entries_.find(environment);
-  return keys == entries_.end() ? 0 : keys->second.size();
+size_t ProfileDatabase::entries(const std::string& environment) const { return count_entries(tasks_, environment); }
+
+void ProfileDatabase::add_block(const std::string& environment, const std::string& key, uint64_t samples,
+                                const BlockCost& cost) {
+  blocks_[environment][key][samples] = cost;
+}
+
+const BlockCurve* ProfileDatabase::find_block(const std::string& environment, const std::string& key) const {
+  return find_entry(blocks_, environment, key);
+}
+
+size_t ProfileDatabase::blocks(const std::string& environment) const { return count_entries(blocks_, environment); }
+
+std::map<uint64_t, Fusion> ProfileDatabase::fusion(const std::string& environment) const {
+  std::map<uint64_t, BlockCost> totals;
+  const auto keys = blocks_.find(environment);
+  if (keys == blocks_.end()) return {};
+  for (const auto& [key, curve] : keys->second) {
+    for (const auto& [samples, cost] : curve) {
+      BlockCost& total = totals[samples];
+      const auto add = [](TaskCost& to, const TaskCost& from) {
+        to.forward_ns += from.forward_ns;
+        to.together_ns += from.backward_ns();
+        to.saved_bytes += from.saved_bytes;
+      };
+      add(total.measured, cost.measured);
+      add(total.summed, cost.summed);
+    }
+  }
+  std::map<uint64_t, Fusion> learnt;
+  for (const auto& [samples, total] : totals) {
+    learnt[samples] = {ratio(total.measured.forward_ns, total.summed.forward_ns),
+                       ratio(total.measured.together_ns, total.summed.together_ns),
+                       ratio(total.measured.saved_bytes, total.summed.saved_bytes)};
+  }
+  return learnt;
+}
+
+void ProfileDatabase::add_exchange(const std::string& environment, const std::string& name, ExchangeTable table) {
+  RANNC_CHECK(!table.empty()) << "an exchange without a measurement";
+  exchanges_[environment][name] = std::move(table);
+}
+
+const ExchangeTable* ProfileDatabase::find_exchange(const std::string& environment, const std::string& name) const {
+  return find_entry(exchanges_, environment, name);
 }
 
 std::string ProfileDatabase::fingerprint(const std::string& environment) const {
   ProfileDatabase part;
-  const auto keys = entries_.find(environment);
-  if (keys != entries_.end()) part.entries_.insert(*keys);
+  copy_environment(tasks_, environment, part.tasks_);
+  copy_environment(blocks_, environment, part.blocks_);
   const std::string text = part.print();
   return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
 }

@@ -15,4 +15,8 @@ using SizeCurve = std::map<uint64_t, TaskCost>;
 /// entry; below the smallest likewise the proportion. Time is far from linear over the whole range, hence the curve.
 TaskCost at_samples(const SizeCurve& curve, uint64_t samples);
 
+/// Times that never fall with the number of samples, as close to the curve's as can be in squares (pool adjacent
+/// violators): more samples are never less work, so a fall is noise of the measurement. Bytes stay.
+void make_monotone(SizeCurve& curve);
+
 }  // namespace rannc::partition

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "partition/cost/analytic.h"
+#include "partition/cost/exchange_table.h"
 #include "partition/cost/profile_database.h"
 #include "partition/cost/table.h"
 
@@ -49,6 +50,9 @@ ProfileDatabase sample_database() {
     database.add("cpu-1", "core.linear f32[B,4]x[4,4]", samples, {10 * n, 11 * n, 12 * n, 10 * n, 16 * n, -8 * n, 3});
   }
   database.add("cpu-1", "core.relu f32[B,4]", 1, {.forward_ns = 1.5});
+  const TaskCost summed{.forward_ns = 10, .input_gradient_ns = 8, .weight_gradient_ns = 12, .saved_bytes = 100};
+  database.add_block("cpu-2", "2b1c", 4, {{.forward_ns = 8, .saved_bytes = 50, .together_ns = 30}, summed});
+  database.add_exchange("cpu-1", "gloo.message", {{2, {{1024, 60000.5}, {1 << 20, 900000}}}});
   return database;
 }
 
@@ -77,25 +81,173 @@ TEST(MeasuredCosts, FallBackOnlyWhereNothingWasMeasured) {
   EXPECT_FALSE(strict->price({"core.exp f32[B]", "exp"}, 4, kDevice).ok());
 }
 
-TEST(ProfileDatabase, RejectsForeignNewerAndDamagedFiles) {
-  const std::pair<const char*, const char*> cases[] = {
-      {"", "not a complete JSON"},
-      {"{\"rannc_profile\": 1, \"entr", "not a complete JSON"},
-      {"[]", "not a profile database"},
-      {"{\"rannc_profile\": 2}", "version 2"},
-      {R"({"rannc_profile":1,"entries":{"e":{"k":{"0":{}}}}})", "'0' is not a number of samples"},
-      {R"({"rannc_profile":1,"entries":{"e":{"k":{"1":{"forward_ns":-1}}}}})", "'forward_ns' is -1"},
-      {R"({"rannc_profile":1,"entries":{"e":{"k":{"1":{"forward":1}}}}})", "unknown quantity 'forward'"},
-      {R"({"rannc_profile":1,"entries":{"e":{"k":3}}})", "maps numbers of samples"},
-      {R"({"rannc_profile":1,"entries":7})", "must be an object"},
-      {R"({"rannc_profile":1,"environments":7})", "must be an object"},
-  };
-  for (const auto& [text, message] : cases) {
-    const auto result = ProfileDatabase::parse(text, "p.json");
-    ASSERT_FALSE(result.ok()) << text;
-    EXPECT_EQ(result.diagnostic().where.file, "p.json");
-    EXPECT_NE(result.diagnostic().message.find(message), std::string::npos) << result.diagnostic().str();
+// An otherwise empty database with one section.
+std::string with(const std::string& section, const std::string& contents) {
+  std::string text = R"({"rannc_profile":2)";
+  for (const std::string name : {"environments", "tasks", "blocks", "exchanges"}) {
+    text += ",\"" + name + "\":" + (name == section ? contents : "{}");
   }
+  return text + "}";
+}
+
+struct Refused {
+  std::string text, message, place;
+};
+
+void expect_refused(const Refused& refused) {
+  const auto result = ProfileDatabase::parse(refused.text, "p.json");
+  ASSERT_FALSE(result.ok()) << refused.text;
+  EXPECT_EQ(result.diagnostic().where.file, "p.json");
+  EXPECT_EQ(result.diagnostic().where.node, refused.place) << result.diagnostic().str();
+  EXPECT_NE(result.diagnostic().message.find(refused.message), std::string::npos) << result.diagnostic().str();
+}
+
+TEST(ProfileDatabase, RejectsForeignOlderAndNewerFiles) {
+  expect_refused({"[]", "not a profile database", ""});
+  expect_refused({R"({"rannc_profile":"2"})", "must be an integer", "rannc_profile"});
+  expect_refused(
+      {R"({"rannc_profile":1,"entries":{}})", "version 1 of the format, this program reads 2", "rannc_profile"});
+  expect_refused({R"({"rannc_profile":3})", "version 3", "rannc_profile"});
+  expect_refused({R"({"rannc_profile":2,"entries":{}})", "unknown section", "entries"});
+  expect_refused({R"({"rannc_profile":2})", "is missing", "environments"});
+}
+
+TEST(ProfileDatabase, RejectsWhatIsNoMeasurementAndSaysWhere) {
+  expect_refused({with("tasks", "7"), "must be an object", "tasks"});
+  expect_refused({with("environments", R"({"e":{"device":7}})"), "must be a text", "environments/e/device"});
+  expect_refused({with("tasks", R"({"e":{"k":3}})"), "maps numbers of samples", "tasks/e/k"});
+  for (const char* samples : {"0", "-1", "01", "1e2", "", "99999999999"}) {
+    expect_refused({with("tasks", std::string(R"({"e":{"k":{")") + samples + R"(":{}}}})"),
+                    "is not a number of samples", "tasks/e/k"});
+  }
+  expect_refused({with("tasks", R"({"e":{"k":{"1":{"forward_ns":-1}}}})"), "is -1", "tasks/e/k/1/forward_ns"});
+  expect_refused({with("tasks", R"({"e":{"k":{"1":{"forward_ns":1e30}}}})"), "is 1e+30", "tasks/e/k/1/forward_ns"});
+  expect_refused(
+      {with("tasks", R"({"e":{"k":{"1":{"forward_ns":null}}}})"), "must be a number", "tasks/e/k/1/forward_ns"});
+  expect_refused({with("tasks", R"({"e":{"k":{"1":{"forward":1}}}})"), "unknown quantity 'forward'", "tasks/e/k/1"});
+  expect_refused({with("blocks", R"({"e":{"k":{"1":{"measured":{}}}}})"), "'summed'", "blocks/e/k/1"});
+  expect_refused({with("exchanges", R"({"e":{"x":{"1":{"8":1}}}})"), "is not a number of devices", "exchanges/e/x"});
+  expect_refused({with("exchanges", R"({"e":{"x":{"2":{"8":-1}}}})"), "is -1", "exchanges/e/x/2/8"});
+}
+
+TEST(ProfileDatabase, RejectsMembersThatOccurTwice) {
+  expect_refused({with("tasks", R"({"e":{"k":{"1":{}},"j":{"1":{}},"k":{"1":{}}}})"), "occurs twice", "tasks/e/k"});
+  expect_refused({with("tasks", R"({"e":{"k":{"1":{"forward_ns":1,"forward_ns":2}}}})"), "occurs twice",
+                  "tasks/e/k/1/forward_ns"});
+  EXPECT_TRUE(ProfileDatabase::parse(with("tasks", R"({"e":{"k":{"1":{}}},"f":{"k":{"1":{}}}})"), "p.json").ok());
+}
+
+TEST(ProfileDatabase, EveryTruncationIsRefusedWithALine) {
+  const std::string whole = sample_database().print();
+  const size_t end = whole.find_last_of('}');
+  for (size_t size = 0; size <= end; ++size) {
+    const auto result = ProfileDatabase::parse(std::string_view(whole).substr(0, size), "p.json");
+    ASSERT_FALSE(result.ok()) << size;
+    EXPECT_GT(result.diagnostic().where.line, 0u) << size;
+  }
+  const auto nan = ProfileDatabase::parse("{\n \"rannc_profile\": NaN}", "p.json");
+  EXPECT_EQ(nan.diagnostic().where.line, 2u);
+  EXPECT_NE(nan.diagnostic().message.find("not JSON"), std::string::npos);
+  EXPECT_FALSE(ProfileDatabase::parse("{\"rannc_profile\": 1e999}", "p.json").ok());
+}
+
+TEST(ProfileDatabase, BytesDoNotDependOnTheOrderOfMeasuring) {
+  ProfileDatabase forward, backward;
+  std::mt19937_64 random(7);
+  std::vector<std::pair<std::string, TaskCost>> entries;
+  for (int i = 0; i < 50; ++i) {
+    entries.push_back({"key" + std::to_string(random()), {.forward_ns = static_cast<double>(random() >> 11) / 3}});
+  }
+  for (const auto& [key, cost] : entries) forward.add("e", key, 2, cost);
+  for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry)
+    backward.add("e", entry->first, 2, entry->second);
+  EXPECT_EQ(forward.print(), backward.print());
+  const ProfileDatabase again = ProfileDatabase::parse(forward.print(), "p.json").value();
+  EXPECT_EQ(again, forward);
+  EXPECT_EQ(again.print(), forward.print());
+}
+
+TEST(ProfileDatabase, LearnsFromBlocksWhatRunningTogetherMakesOfSums) {
+  const ProfileDatabase database = sample_database();
+  EXPECT_EQ(database.fusion("cpu-2").at(4), (Fusion{0.8, 1.5, 0.5}));
+  EXPECT_TRUE(database.fusion("cpu-1").empty());
+}
+
+TEST(MeasuredCosts, MultiplySumsByWhatBlocksTeach) {
+  ProfileDatabase database = sample_database();
+  database.add("cpu-2", "core.linear", 4,
+               {.forward_ns = 10, .input_gradient_ns = 20, .saved_bytes = 40, .together_ns = 18});
+  database.add_block("cpu-2", "77aa", 8, {{.forward_ns = 4, .together_ns = 9}, {.forward_ns = 10, .together_ns = 6}});
+  const auto model = measured_costs(std::move(database), "cpu-2", nullptr);
+  const TaskCost at_four = model->price({"core.linear", ""}, 4, kDevice).value();
+  EXPECT_DOUBLE_EQ(at_four.forward_ns, 8);
+  EXPECT_DOUBLE_EQ(at_four.backward_ns(), 27);
+  EXPECT_DOUBLE_EQ(at_four.input_gradient_ns, 30);
+  EXPECT_DOUBLE_EQ(at_four.saved_bytes, 20);
+  EXPECT_DOUBLE_EQ(model->price({"core.linear", ""}, 8, kDevice)->forward_ns, 2 * 10 * 0.4);
+  EXPECT_DOUBLE_EQ(model->price({"core.linear", ""}, 6, kDevice)->forward_ns, 1.5 * 10 * 0.6);
+}
+
+TEST(SizeCurve, MonotoneTimesPoolWhatFalls) {
+  SizeCurve curve{{1, {.forward_ns = 5, .saved_bytes = 9}},
+                  {2, {.forward_ns = 3, .saved_bytes = 8}},
+                  {4, {.forward_ns = 7}},
+                  {8, {.forward_ns = 6.5}},
+                  {16, {.forward_ns = 3.3}}};
+  make_monotone(curve);
+  EXPECT_DOUBLE_EQ(curve[1].forward_ns, 4);
+  EXPECT_DOUBLE_EQ(curve[2].forward_ns, 4);
+  for (const uint64_t samples : {4, 8, 16}) EXPECT_DOUBLE_EQ(curve[samples].forward_ns, 5.6);
+  EXPECT_DOUBLE_EQ(curve[2].saved_bytes, 8);
+  const SizeCurve once = curve;
+  make_monotone(curve);
+  EXPECT_EQ(curve, once);
+}
+
+TEST(ExchangeTable, IsLinearBetweenMeasurements) {
+  const TimeByBytes times{{100, 1000}, {200, 1400}, {400, 1600}};
+  EXPECT_DOUBLE_EQ(time_at(times, 150), 1200);
+  EXPECT_DOUBLE_EQ(time_at(times, 50), 800);
+  EXPECT_DOUBLE_EQ(time_at(times, 800), 2000);
+  EXPECT_DOUBLE_EQ(time_at(times, 0), 0);
+  const ExchangeTable table{{2, times}, {4, {{100, 3000}, {200, 3400}}}};
+  EXPECT_DOUBLE_EQ(exchange_ns(table, 1, 100), 0);
+  EXPECT_DOUBLE_EQ(exchange_ns(table, 2, 200), 1400);
+  EXPECT_DOUBLE_EQ(exchange_ns(table, 3, 100), 2000);
+  EXPECT_DOUBLE_EQ(exchange_ns(table, 7, 100), 6000);
+}
+
+TEST(FitLink, FindsTheLineThatMadeTheTimes) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 200; ++i) {
+    const Link link{1e6 * static_cast<double>(1 + random() % 100000), static_cast<double>(random() % 100000)};
+    TimeByBytes times;
+    for (uint64_t bytes = 1024; bytes <= 1 << 25; bytes *= 8)
+      times[bytes] = link.transfer_ns(static_cast<double>(bytes));
+    const Link fitted = fit_link(times);
+    EXPECT_NEAR(fitted.bytes_per_second / link.bytes_per_second, 1, 1e-6) << i;
+    EXPECT_NEAR(fitted.latency_ns, link.latency_ns, 1e-3 + 1e-6 * link.latency_ns) << i;
+  }
+}
+
+TEST(FitLink, IsALinkWhateverTheTimes) {
+  const Link flat = fit_link({{1024, 9000}, {1 << 20, 9000}, {1 << 25, 8000}});
+  EXPECT_DOUBLE_EQ(flat.bytes_per_second, 1e15);
+  EXPECT_NEAR(flat.latency_ns, 8600, 300);
+  const Link origin = fit_link({{1000, 10}, {1000000, 1000000}});  // a line through these has a negative latency
+  EXPECT_EQ(origin.latency_ns, 0);
+  EXPECT_GT(origin.bytes_per_second, 0);
+  EXPECT_GT(fit_link({{1000, 0}}).bytes_per_second, 0);
+}
+
+TEST(FitLink, AllReducesLimitTheBandwidth) {
+  const ExchangeTable messages{{2, {{1000, 2000}, {1000000, 2000}}}};
+  const ExchangeTable sums{{4, {{1000, 3000}, {1001000, 1003000}}}};
+  const Link link = fit_link(&messages, &sums);
+  EXPECT_NEAR(link.latency_ns, 2000, 1);
+  EXPECT_NEAR(link.bytes_per_second, 1.5e9, 1);
+  EXPECT_NEAR(fit_link(nullptr, &sums).latency_ns, 2000, 1);
+  EXPECT_NEAR(fit_link(&messages, nullptr).bytes_per_second, 1e15, 1);
 }
 
 TEST(ProfileDatabase, MutatedFilesNeverCrash) {
@@ -105,11 +257,17 @@ TEST(ProfileDatabase, MutatedFilesNeverCrash) {
     std::string text = original;
     for (uint64_t edits = 1 + random() % 3; edits > 0; --edits) {
       const size_t at = random() % text.size();
-      if (random() % 2 == 0) text[at] = static_cast<char>(random() % 128);
-      else text.erase(at, 1 + random() % 5);
+      if (random() % 2 == 0)
+        text[at] = static_cast<char>(random() % 128);
+      else
+        text.erase(at, 1 + random() % 5);
     }
     const auto result = ProfileDatabase::parse(text, "mutated");
-    EXPECT_TRUE(!result.ok() || !result->print().empty());
+    if (!result.ok()) {
+      EXPECT_EQ(result.diagnostic().where.file, "mutated");
+      continue;
+    }
+    EXPECT_EQ(ProfileDatabase::parse(result->print(), "again").value(), *result);
   }
 }
 
