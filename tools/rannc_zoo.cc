@@ -80,6 +80,8 @@ void bert_flags(CLI::App& command, zoo::BertConfig& config) {
   size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width");
   size(command, "--sequence", config.sequence, "tokens a sample has");
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
+  command.add_flag("--unfused", config.unfused, "write normalisation, GELU and softmax out in primitive operators");
+  command.add_option("--dropout", config.dropout, "ratio that is dropped in training")->capture_default_str();
 }
 
 void resnet_flags(CLI::App& command, zoo::ResNetConfig& config) {

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "frontend/zoo/layers.h"
+#include "frontend/zoo/primitives.h"
 
 namespace rannc::frontend::zoo {
 
@@ -12,6 +13,19 @@ namespace {
 constexpr float kDeviation = 0.02F;
 constexpr float kEpsilon = 1e-12F;
 const std::vector<int64_t> kHeadsFirst = {0, 2, 1, 3};
+
+std::string normalized(OnnxWriter& writer, std::string_view name, const std::string& x, const BertConfig& config) {
+  return config.unfused ? layer_norm_written_out(writer, name, x, config.width, kEpsilon)
+                        : layer_norm(writer, name, x, config.width, kEpsilon);
+}
+
+std::string gelu(OnnxWriter& writer, const std::string& x, const BertConfig& config) {
+  return config.unfused ? gelu_written_out(writer, x) : writer.node("Gelu", {x});
+}
+
+std::string softmax(OnnxWriter& writer, const std::string& x, const BertConfig& config) {
+  return config.unfused ? softmax_written_out(writer, x) : writer.node("Softmax", {x}, {{"axis", int64_t{-1}}});
+}
 
 std::string embeddings(OnnxWriter& writer, const BertConfig& config, const std::string& words) {
   const std::vector<InputDim> dims = {std::string("batch"), config.sequence};
@@ -22,7 +36,7 @@ std::string embeddings(OnnxWriter& writer, const BertConfig& config, const std::
   const std::string kinds = writer.weight("type.weight", {config.token_types, config.width}, normal(kDeviation));
   const std::string placed = writer.node("Add", {writer.node("Gather", {words, ids}), positions});
   const std::string sum = writer.node("Add", {placed, writer.node("Gather", {kinds, types})});
-  return layer_norm(writer, "norm", sum, config.width, kEpsilon);
+  return dropout(writer, normalized(writer, "norm", sum, config), config.dropout);
 }
 
 // [batch, 1, 1, sequence]: 0 where a position may be looked at, -10000 where it is padding.
@@ -53,32 +67,35 @@ std::string attention(OnnxWriter& writer, const std::string& x, const BertConfig
   const float scale = 1.0F / std::sqrt(static_cast<float>(config.width / config.heads));
   const std::string scores =
       writer.node("Mul", {writer.node("MatMul", {query, key}), writer.floats("scale", {}, {scale})});
-  const std::string weights = writer.node("Softmax", {writer.node("Add", {scores, mask})}, {{"axis", int64_t{-1}}});
+  const std::string weights =
+      dropout(writer, softmax(writer, writer.node("Add", {scores, mask}), config), config.dropout);
   const std::string mixed =
       writer.node("Transpose", {writer.node("MatMul", {weights, value})}, {{"perm", kHeadsFirst}});
   const std::string merged =
       writer.node("Reshape", {mixed, writer.integers("shape", {0, config.sequence, config.width})});
-  return projection(writer, "output", merged, config.width, config.width, kDeviation);
+  return dropout(writer, projection(writer, "output", merged, config.width, config.width, kDeviation), config.dropout);
 }
 
 std::string feed_forward(OnnxWriter& writer, const std::string& x, const BertConfig& config) {
   const auto scope = writer.scope("mlp");
   const std::string hidden = projection(writer, "up", x, config.width, 4 * config.width, kDeviation);
-  return projection(writer, "down", writer.node("Gelu", {hidden}), 4 * config.width, config.width, kDeviation);
+  const std::string down =
+      projection(writer, "down", gelu(writer, hidden, config), 4 * config.width, config.width, kDeviation);
+  return dropout(writer, down, config.dropout);
 }
 
 std::string encoder_layer(OnnxWriter& writer, const std::string& x, const BertConfig& config, const std::string& mask) {
   const std::string attended = writer.node("Add", {attention(writer, x, config, mask), x});
-  const std::string middle = layer_norm(writer, "norm1", attended, config.width, kEpsilon);
+  const std::string middle = normalized(writer, "norm1", attended, config);
   const std::string sum = writer.node("Add", {feed_forward(writer, middle, config), middle});
-  return layer_norm(writer, "norm2", sum, config.width, kEpsilon);
+  return normalized(writer, "norm2", sum, config);
 }
 
 void masked_language_head(OnnxWriter& writer, const std::string& x, const BertConfig& config,
                           const std::string& words) {
   const auto scope = writer.scope("masked_language");
   const std::string dense = projection(writer, "dense", x, config.width, config.width, kDeviation);
-  const std::string hidden = layer_norm(writer, "norm", writer.node("Gelu", {dense}), config.width, kEpsilon);
+  const std::string hidden = normalized(writer, "norm", gelu(writer, dense, config), config);
   const std::string head = writer.node("Transpose", {words}, {{"perm", std::vector<int64_t>{1, 0}}});
   const std::string bias = writer.weight("bias", {config.vocabulary}, constant(0));
   const std::string logits = writer.node("Add", {writer.node("MatMul", {hidden, head}), bias});
@@ -100,6 +117,7 @@ Result<BertConfig> checked(BertConfig config) {
   if (config.layers < 1 || config.width < 1 || config.sequence < 1 || config.vocabulary < 1 || config.token_types < 1) {
     return error("a BERT needs at least one layer and positive sizes");
   }
+  if (!(config.dropout >= 0 && config.dropout < 1)) return error("a dropout ratio lies in [0, 1)");
   if (config.heads < 1 || config.width % config.heads != 0) {
     return error("the width " + std::to_string(config.width) + " does not divide into " + std::to_string(config.heads) +
                  " heads");

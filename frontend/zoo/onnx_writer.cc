@@ -120,10 +120,15 @@ std::string OnnxWriter::weight(std::string_view name, const std::vector<int64_t>
   return tensor->name();
 }
 
+std::string OnnxWriter::unique(std::string name) {
+  if (const int count = model_->name_counts[name]++; count > 0) name += "_" + std::to_string(count);
+  return name;
+}
+
 std::string OnnxWriter::floats(std::string_view name, const std::vector<int64_t>& dims,
                                const std::vector<float>& values) {
   auto* tensor = model_->proto.mutable_graph()->add_initializer();
-  tensor->set_name(scoped(name));
+  tensor->set_name(unique(scoped(name)));
   tensor->set_data_type(ONNX_NAMESPACE::TensorProto::FLOAT);
   for (const int64_t dim : dims) tensor->add_dims(dim);
   tensor->set_raw_data(values.data(), values.size() * sizeof(float));
@@ -132,10 +137,18 @@ std::string OnnxWriter::floats(std::string_view name, const std::vector<int64_t>
 
 std::string OnnxWriter::integers(std::string_view name, const std::vector<int64_t>& values) {
   auto* tensor = model_->proto.mutable_graph()->add_initializer();
-  tensor->set_name(scoped(name));
+  tensor->set_name(unique(scoped(name)));
   tensor->set_data_type(ONNX_NAMESPACE::TensorProto::INT64);
   tensor->add_dims(static_cast<int64_t>(values.size()));
   tensor->set_raw_data(values.data(), values.size() * sizeof(int64_t));
+  return tensor->name();
+}
+
+std::string OnnxWriter::boolean(std::string_view name, bool value) {
+  auto* tensor = model_->proto.mutable_graph()->add_initializer();
+  tensor->set_name(unique(scoped(name)));
+  tensor->set_data_type(ONNX_NAMESPACE::TensorProto::BOOL);
+  tensor->set_raw_data(std::string(1, value ? '\1' : '\0'));
   return tensor->name();
 }
 
@@ -147,8 +160,7 @@ std::string OnnxWriter::node(std::string_view type, const std::vector<std::strin
 std::vector<std::string> OnnxWriter::node_outputs(std::string_view type, const std::vector<std::string>& inputs,
                                                   size_t outputs, const std::vector<NamedAttribute>& attributes) {
   auto* node = model_->proto.mutable_graph()->add_node();
-  std::string name = scoped(type);
-  if (const int count = model_->name_counts[name]++; count > 0) name += "_" + std::to_string(count);
+  const std::string name = unique(scoped(type));
   node->set_name(name);
   node->set_op_type(std::string(type));
   for (const std::string& input : inputs) node->add_input(input);

@@ -43,7 +43,8 @@ struct WriterOptions {
   uint64_t seed = 0;
 };
 
-/// Every node gets a unique name under the scope in force (`layer.3/attention/MatMul`), every output the node's name.
+/// Every node and every constant gets a unique name under the scope in force (`layer.3.attention.MatMul_1`), every output
+/// the node's name; the names of weights must be unique as they are given.
 /// Weights are normal numbers of a generator keyed by (seed, name): the same model has the same bytes everywhere.
 class OnnxWriter {
  public:
@@ -74,6 +75,8 @@ class OnnxWriter {
   std::string floats(std::string_view name, const std::vector<int64_t>& dims, const std::vector<float>& values);
   /// An integer list, as shape operands want it.
   std::string integers(std::string_view name, const std::vector<int64_t>& values);
+  /// A stored truth value.
+  std::string boolean(std::string_view name, bool value);
   /// One output; empty operand names are absent operands.
   std::string node(std::string_view type, const std::vector<std::string>& inputs,
                    const std::vector<NamedAttribute>& attributes = {});
@@ -89,6 +92,7 @@ class OnnxWriter {
  private:
   struct Model;
   std::string scoped(std::string_view name) const { return prefix_ + std::string(name); }
+  std::string unique(std::string name);
   std::unique_ptr<Model> model_;
   WriterOptions options_;
   std::string prefix_;

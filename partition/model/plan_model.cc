@@ -5,16 +5,31 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
-#include <map>
+#include <ctime>
 
 #include "ir/verify.h"
+#include "partition/model/value_bytes.h"
 #include "partition/stages/auto.h"
+#include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::partition {
 
 namespace {
+
+// CPU time since it was last asked.
+class Lap {
+ public:
+  int64_t ns() {
+    const std::clock_t now = std::clock();
+    const double passed = static_cast<double>(now - last_) / CLOCKS_PER_SEC;
+    last_ = now;
+    return static_cast<int64_t>(passed * 1e9);
+  }
+
+ private:
+  std::clock_t last_ = std::clock();
+};
 
 constexpr const char* kDefaultSchedule = "1f1b";
 
@@ -39,67 +54,157 @@ PlanFacts plan_facts(const PlanOptions& options, const Cluster& cluster, const M
   return facts;
 }
 
-/// The parts that all candidates of one model share.
+/// What is known of a model before stages are chosen.
 struct Model {
-  const ir::Graph& graph;
-  const ir::Atoms& atoms;
   const PlanOptions& options;
-  ModelCosts costs;
+  const ModelFacts& facts;
   BlockedModel blocks;
   StageProblem problem;
 };
 
-// One more plan of the same model under other constraints, on the first `devices` devices.
-Alternative alternative(const Model& model, const StagePlanner& planner, const std::string& what, uint32_t devices) {
-  StageProblem problem = model.problem;
-  problem.cluster = model.options.cluster.first(devices);
-  problem.constraints = {};
-  problem.constraints.stages = 1;
-  problem.constraints.replicas = {devices};
-  auto outcome = planner.plan(problem);
+// All blocks in one stage on the first `devices` devices, under the best micro-batch count and recompute choice.
+Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std::string& what, uint32_t devices) {
   Alternative entry{what, 0, {}};
-  if (!outcome.ok()) {
-    entry.remark = outcome.diagnostic().message;
-  } else if (const auto* infeasible = std::get_if<Infeasible>(&*outcome)) {
-    entry.remark = infeasible->reason;
-  } else {
-    PlanFacts facts = plan_facts(model.options, problem.cluster, model.costs);
-    facts.schedule = "gpipe";
-    auto plan = finish_plan(model.graph.clone(), model.atoms, model.blocks.partition.block_of,
-                            std::get<StagePlan>(*outcome), facts);
-    if (!plan.ok()) {
-      entry.remark = plan.diagnostic().message;
-    } else if (const auto timeline = predict(*plan, problem.cluster); !timeline.ok()) {
-      entry.remark = timeline.diagnostic().message;
-    } else {
-      entry.step_ns = plan->step_ns;
-      entry.remark = fmt::format("{} micro-batches", plan->micro_batches.size());
+  for (const uint64_t count : micro_batch_candidates(problem)) {
+    for (const bool recompute : {false, true}) {
+      if (problem.recompute == (recompute ? RecomputeRule::kNever : RecomputeRule::kAlways)) continue;
+      StagePlan plan;
+      plan.micro_batches = count;
+      plan.schedule = kDefaultSchedule;
+      plan.stages = {{0, problem.blocks, {}, recompute}};
+      for (uint32_t d = 0; d < devices; ++d) plan.stages[0].devices.push_back(DeviceId(d));
+      std::string why;
+      const auto step = judge.judge(plan, &why);
+      if (!step) {
+        if (entry.step_ns == 0) entry.remark = why;
+      } else if (entry.step_ns == 0 || *step < static_cast<double>(entry.step_ns)) {
+        entry.step_ns = static_cast<int64_t>(*step);
+        entry.remark = fmt::format("{} micro-batches{}", count, recompute ? ", recompute" : "");
+      }
     }
   }
   return entry;
 }
 
+std::vector<Alternative> alternatives(const StageProblem& problem) {
+  PlanJudge judge(problem);
+  std::vector<Alternative> found = {alternative(problem, judge, "one device", 1)};
+  if (const uint32_t all = problem.cluster.size(); all > 1)
+    found.push_back(alternative(problem, judge, fmt::format("data parallel on {} devices", all), all));
+  return found;
+}
+
 // No plan can beat all devices working without pause at each sample's cheapest price, nor one micro-batch's way
 // through the heaviest task.
-int64_t lower_bound_ns(const Model& model) {
+int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
   double cheapest = 0;
   double heaviest = 0;
-  for (const TaskId task : model.graph.tasks()) {
+  for (const TaskId task : facts.graph.tasks()) {
     double per_sample = std::numeric_limits<double>::infinity();
     double shortest = std::numeric_limits<double>::infinity();
-    for (size_t kind = 0; kind < model.costs.costs.size(); ++kind) {
-      for (size_t size = 0; size < model.costs.sizes.size(); ++size) {
-        const TaskCost& cost = model.costs.of(static_cast<uint32_t>(kind), size, task);
-        const double time = cost.forward_ns + (model.options.training ? cost.backward_ns() : 0);
-        per_sample = std::min(per_sample, time / static_cast<double>(model.costs.sizes[size]));
+    for (size_t kind = 0; kind < facts.costs.costs.size(); ++kind) {
+      for (size_t size = 0; size < facts.costs.sizes.size(); ++size) {
+        const TaskCost& cost = facts.costs.of(static_cast<uint32_t>(kind), size, task);
+        const double time = cost.forward_ns + (facts.training ? cost.backward_ns() : 0);
+        per_sample = std::min(per_sample, time / static_cast<double>(facts.costs.sizes[size]));
         shortest = std::min(shortest, time);
       }
     }
-    if (!model.atoms.constant[task.index()]) cheapest += per_sample;
+    if (!facts.atoms.constant[task.index()]) cheapest += per_sample;
     heaviest = std::max(heaviest, shortest);
   }
-  const double shared = cheapest * model.options.mini_batch / model.options.cluster.size();
+  const double shared = cheapest * options.mini_batch / options.cluster.size();
   return static_cast<int64_t>(std::floor(std::max(shared, heaviest)));
+}
+
+// What no cut can change: every parameter with its copies lies on some device.
+std::optional<Infeasible> exceeds_all_memory(const PlanOptions& options, const ModelFacts& facts) {
+  double needed = 0, offered = 0;
+  for (const ValueId value : facts.graph.values()) {
+    if (facts.graph.value(value).kind != ir::ValueKind::kParameter) continue;
+    const auto line = byte_line(facts.graph, value, facts.assume);
+    needed += line.ok() ? line->fixed * facts.copies() : 0;
+  }
+  for (uint32_t d = 0; d < options.cluster.size(); ++d) {
+    const uint64_t own = options.cluster.kind_of(DeviceId(d)).memory_bytes;
+    offered += static_cast<double>(std::min(own, options.constraints.memory_bytes.value_or(own)));
+  }
+  if (needed <= offered) return std::nullopt;
+  return Infeasible{fmt::format("parameters{} take {:.1f} GB, the {} devices together hold {:.1f} GB",
+                                facts.training ? ", gradients and optimizer state" : "", needed / 1e9,
+                                options.cluster.size(), offered / 1e9),
+                    needed - offered, "more devices, devices with more memory, an optimizer with less state"};
+}
+
+AtomSamples atom_samples(const PlanOptions& options) {
+  uint64_t most = 1;
+  for (const uint64_t count : options.micro_batches) most = std::max(most, count);
+  if (options.micro_batches.empty()) most = options.mini_batch;
+  const uint64_t parts = std::max<uint64_t>(1, std::min<uint64_t>(most, options.mini_batch) * options.cluster.size());
+  return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
+}
+
+using Cut = std::variant<Model, Infeasible>;
+
+Result<Cut> cut(const PlanOptions& options, const ModelFacts& facts, uint32_t blocks) {
+  BlockModelOptions wanted;
+  wanted.blocks = blocks;
+  wanted.partitioner = options.block_partitioner;
+  wanted.samples = atom_samples(options);
+  wanted.memory_bytes = options.constraints.memory_bytes;
+  RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
+  if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Cut(std::move(*infeasible));
+  Model model{options, facts, std::get<BlockedModel>(std::move(blocked)), {}};
+  RANNC_ASSIGN(model.problem, stage_problem(facts, model.blocks.partition));
+  model.problem.cluster = options.cluster;
+  model.problem.mini_batch = options.mini_batch;
+  model.problem.micro_batches = options.micro_batches;
+  model.problem.in_flight = in_flight_of(options.schedule);
+  model.problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
+  model.problem.constraints = options.constraints;
+  return Cut(std::move(model));
+}
+
+std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
+  if (options.planner != "auto" || options.schedule.empty()) return make_planner(options.planner);
+  AutoOptions searched;
+  searched.schedules = {options.schedule};
+  return auto_planner(std::move(searched));
+}
+
+constexpr uint32_t kMostBlocks = 256;  // that are tried where fewer leave no plan
+
+// Blocks and stages. Coarse blocks may leave no plan within memory where finer ones do: then k is doubled.
+Result<std::variant<PlannedModel, Infeasible>> choose(const StagePlanner& planner, const PlanOptions& options,
+                                                      const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  PlannedModel planned;
+  std::optional<Infeasible> closest;
+  for (uint32_t blocks = options.blocks;; blocks *= 2) {
+    Lap lap;
+    RANNC_ASSIGN(Cut made, cut(options, facts, blocks));
+    planned.times.blocks += lap.ns();
+    if (auto* infeasible = std::get_if<Infeasible>(&made)) return Outcome(closest.value_or(std::move(*infeasible)));
+    Model& model = std::get<Model>(made);
+    RANNC_ASSIGN(StageOutcome outcome, planner.plan(model.problem));
+    planned.times.stages += lap.ns();
+    const uint32_t count = model.blocks.partition.count;
+    if (auto* infeasible = std::get_if<Infeasible>(&outcome)) {
+      if (!closest || infeasible->missing_bytes < closest->missing_bytes) closest = std::move(*infeasible);
+      blocks = std::max(blocks, count);
+      if (closest->missing_bytes <= 0 || blocks > kMostBlocks / 2 || count == facts.atoms.tasks.size())
+        return Outcome(std::move(*closest));
+      continue;
+    }
+    if (!model.blocks.remark.empty()) planned.remarks.push_back(model.blocks.remark);
+    if (closest)
+      planned.remarks.push_back(
+          fmt::format("{} blocks leave no plan within memory: {} are cut", options.blocks, count));
+    planned.stages = std::get<StagePlan>(std::move(outcome));
+    planned.blocks = std::move(model.blocks);
+    planned.problem = std::move(model.problem);
+    return Outcome(std::move(planned));
+  }
 }
 
 }  // namespace
@@ -107,57 +212,37 @@ int64_t lower_bound_ns(const Model& model) {
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                           const PlanOptions& options) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  auto planner = make_planner(options.planner);
-  if (options.planner == "auto" && !options.schedule.empty()) {
-    AutoOptions searched;
-    searched.schedules = {options.schedule};
-    planner = auto_planner(std::move(searched));
-  }
+  const auto planner = planner_of(options);
   if (planner == nullptr) {
     return error(fmt::format("planner '{}' is not one of {}", options.planner, fmt::join(stage_planner_names(), ", ")));
   }
-  RANNC_ASSIGN(ModelCosts costs,
+  Lap lap;
+  RANNC_ASSIGN(const ModelCosts costs,
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
+  const ModelFacts facts{
+      graph, atoms, costs, options.assume, options.training, static_cast<double>(options.optimizer_states)};
+  const int64_t price = lap.ns();
+  if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
+  RANNC_ASSIGN(Outcome chosen, choose(*planner, options, facts));
+  if (std::holds_alternative<Infeasible>(chosen)) return chosen;
+  PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
+  planned.times.price = price;
 
-  BlockModelOptions block_options;
-  block_options.blocks = options.blocks;
-  block_options.partitioner = options.block_partitioner;
-  block_options.reference_samples = std::max<uint64_t>(1, options.mini_batch / 8);
-  block_options.optimizer_factor = options.optimizer_states;
-  RANNC_ASSIGN(auto blocked, block_model(graph, atoms, costs, options.cluster, options.assume, block_options));
-  if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Outcome(std::move(*infeasible));
-  BlockedModel blocks = std::get<BlockedModel>(std::move(blocked));
-
-  RANNC_ASSIGN(StageProblem problem, stage_problem(graph, atoms, costs, blocks.partition, options.assume));
-  problem.cluster = options.cluster;
-  problem.mini_batch = options.mini_batch;
-  problem.micro_batches = options.micro_batches;
-  problem.optimizer_factor = options.optimizer_states;
-  problem.in_flight = in_flight_of(options.schedule);
-  problem.recompute = options.recompute;
-  problem.constraints = options.constraints;
-  RANNC_ASSIGN(StageOutcome chosen, planner->plan(problem));
-  if (auto* infeasible = std::get_if<Infeasible>(&chosen)) return Outcome(std::move(*infeasible));
-
-  const Model model{graph, atoms, options, std::move(costs), std::move(blocks), std::move(problem)};
-  PlannedModel planned;
-  planned.stages = std::get<StagePlan>(std::move(chosen));
-  PlanFacts facts = plan_facts(options, options.cluster, model.costs);
-  if (facts.schedule.empty())
-    facts.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
-  RANNC_ASSIGN(planned.plan, finish_plan(graph.clone(), atoms, model.blocks.partition.block_of, planned.stages, facts));
+  lap.ns();
+  PlanFacts wanted = plan_facts(options, options.cluster, costs);
+  if (wanted.schedule.empty())
+    wanted.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
+  RANNC_ASSIGN(planned.plan,
+               finish_plan(graph.clone(), atoms, planned.blocks.partition.block_of, planned.stages, wanted));
+  planned.times.schedule = lap.ns();
   RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
-  planned.plan.lower_bound_ns = lower_bound_ns(model);
+  planned.alternatives = alternatives(planned.problem);
+  planned.times.simulate = lap.ns();
+  planned.plan.lower_bound_ns = lower_bound_ns(options, facts);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)
       << "bound " << planned.plan.lower_bound_ns << " ns above the simulated " << planned.plan.step_ns << " ns";
-  planned.alternatives.push_back(alternative(model, *planner, "one device", 1));
-  if (options.cluster.size() > 1) {
-    planned.alternatives.push_back(alternative(
-        model, *planner, fmt::format("data parallel on {} devices", options.cluster.size()), options.cluster.size()));
-  }
-  planned.blocks = model.blocks;
-  planned.problem = model.problem;
   RANNC_TRY(ir::as_result(ir::verify(planned.plan)));
+  planned.times.verify = lap.ns();
   return Outcome(std::move(planned));
 }
 

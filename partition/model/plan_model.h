@@ -8,6 +8,7 @@
 
 #include "partition/model/block_model.h"
 #include "partition/model/finish_plan.h"
+#include "partition/model/stage_problem.h"
 #include "partition/stages/planner.h"
 
 namespace rannc::partition {
@@ -37,6 +38,16 @@ struct Alternative {
   std::string remark;
 };
 
+/// How long the parts of planning took: CPU time of the process, ns.
+struct PlanTimes {
+  int64_t price = 0;     ///< cost model
+  int64_t blocks = 0;    ///< atoms to blocks
+  int64_t stages = 0;    ///< blocks to stages
+  int64_t schedule = 0;  ///< routes, prices of stages, rows of actions
+  int64_t simulate = 0;  ///< the finished plan and the alternatives
+  int64_t verify = 0;
+};
+
 struct PlannedModel {
   ir::Plan plan;
   StageProblem problem;  ///< what the stage planner was given
@@ -44,9 +55,12 @@ struct PlannedModel {
   BlockedModel blocks;
   Timeline timeline;
   std::vector<Alternative> alternatives;
+  std::vector<std::string> remarks;  ///< where a demand was not met to the letter
+  PlanTimes times;
 };
 
-/// Prices, cuts into blocks, chooses stages, schedules and simulates. The result verifies (rules P and S).
+/// Prices, cuts into blocks, chooses stages, schedules and simulates. The result verifies (rules P and S). Where blocks
+/// are too coarse for the devices' memory, finer ones are tried before the answer is `Infeasible`.
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                           const PlanOptions& options);
 

@@ -1,0 +1,23 @@
+/// What cost models, blocks and stages are told of one model.
+#pragma once
+
+#include "ir/atoms.h"
+#include "ir/graph.h"
+#include "partition/model/model_costs.h"
+
+namespace rannc::partition {
+
+/// A model with its prices, and what it is planned for. Refers to what the caller owns.
+struct ModelFacts {
+  const ir::Graph& graph;
+  const ir::Atoms& atoms;
+  const ModelCosts& costs;
+  const ir::Bindings& assume;   ///< values of symbols other than the batch
+  bool training = true;         ///< false: no backward pass, gradients, optimizer state or stash
+  double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters
+
+  /// Copies of a parameter that a device holds: itself, its gradient, optimizer state.
+  double copies() const { return training ? 2 + optimizer_factor : 1; }
+};
+
+}  // namespace rannc::partition

@@ -1,0 +1,49 @@
+#include "partition/model/value_bytes.h"
+
+#include <fmt/format.h>
+
+namespace rannc::partition {
+
+namespace {
+
+// Of the shapes that most values have: numbers, one of them perhaps the batch. Nothing for any other.
+std::optional<ByteLine> plain_line(const ir::Shape& shape, const std::string& batch, double element_bytes) {
+  double product = element_bytes;
+  bool batched = false;
+  for (const ir::Dim& dim : shape) {
+    if (dim.is_constant()) {
+      product *= static_cast<double>(dim.constant());
+    } else if (!batched && dim.is_symbol() && dim.symbol_name() == batch) {
+      batched = true;
+    } else {
+      return std::nullopt;
+    }
+  }
+  return batched ? ByteLine{product, 0} : ByteLine{0, product};
+}
+
+Diagnostic unknown_size(const ir::Graph& graph, ValueId value) {
+  return error(fmt::format("the size of value '{}' is not known: {}", graph.value(value).name,
+                           graph.type(value).shape ? ir::str(*graph.type(value).shape) : "it has no shape"));
+}
+
+}  // namespace
+
+Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bindings& assume) {
+  const ir::ValueType& type = graph.type(value);
+  if (!type.shape) return ByteLine{};
+  const auto element_bytes = static_cast<int64_t>(ir::byte_size(type.dtype));
+  if (const auto plain = plain_line(*type.shape, graph.batch_symbol(), static_cast<double>(element_bytes)))
+    return *plain;
+  const ir::Dim count = ir::element_count(*type.shape) * ir::Dim(element_bytes);
+  ir::Bindings bindings = assume;
+  bindings[graph.batch_symbol()] = 1;
+  const auto one = count.evaluate(bindings);
+  bindings[graph.batch_symbol()] = 2;
+  const auto two = count.evaluate(bindings);
+  if (!one || !two) return unknown_size(graph, value);
+  const double slope = static_cast<double>(*two - *one);
+  return ByteLine{slope, static_cast<double>(*one) - slope};
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,20 @@
+/// How large the values of a graph are.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+
+namespace rannc::partition {
+
+/// Bytes that grow with the samples: `per_sample * samples + fixed`.
+struct ByteLine {
+  double per_sample = 0, fixed = 0;
+  double at(double samples) const { return per_sample * samples + fixed; }
+};
+
+/// The line through the sizes at one and two samples; 0 for a value without a shape. `assume` binds symbols other than
+/// the batch; a diagnostic names the value whose symbols have no number.
+Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bindings& assume);
+
+}  // namespace rannc::partition
