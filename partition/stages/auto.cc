@@ -90,7 +90,7 @@ class AutoSearch {
       return false;
     }
     keep_runner_up(plan, from);
-    if (best_ && plan.objective >= best_->plan.objective * (1 - 1e-12)) return false;
+    if (best_ && !better(plan, best_->plan)) return false;
     best_ = Entry{std::move(plan), from};
     return true;
   }
@@ -207,7 +207,7 @@ class AutoSearch {
 
   /// Whether `next` beats `current` under its schedule or another; then it replaces it.
   bool improves(StagePlan next, StagePlan& current) {
-    bool better = false;
+    bool improved = false;
     StagePlan winner = current;
     for (const std::string& schedule : options_.schedules) {
       if (schedule == "warmup") continue;
@@ -215,17 +215,17 @@ class AutoSearch {
       next.warm_up.clear();
       if (!charge(next)) return false;
       StagePlan judged = next;
-      if (judge_.judge(judged) && judged.objective < winner.objective * (1 - 1e-9)) {
+      if (judge_.judge(judged) && better(judged, winner)) {
         winner = judged;
-        better = true;
+        improved = true;
       }
       if (next.stages.size() == 1) break;
     }
-    if (better) {
+    if (improved) {
       current = winner;
-      if (!best_ || winner.objective < best_->plan.objective * (1 - 1e-12)) best_ = Entry{winner, "own search"};
+      if (!best_ || better(winner, best_->plan)) best_ = Entry{winner, "own search"};
     }
-    return better;
+    return improved;
   }
 
   bool charge(const StagePlan& plan) {
@@ -252,9 +252,9 @@ class AutoSearch {
       next.schedule = "warmup";
       next.warm_up = warmup_by_latency(times);
       for (uint32_t& depth : next.warm_up) depth = std::min<uint32_t>(depth + extra, most);
-      if (!charge(next) || !judge_.judge(next) || next.objective >= plan.objective * (1 - 1e-9)) continue;
+      if (!charge(next) || !judge_.judge(next) || !better(next, plan)) continue;
       plan = next;
-      if (!best_ || next.objective < best_->plan.objective * (1 - 1e-12)) best_ = Entry{next, "own search"};
+      if (!best_ || better(next, best_->plan)) best_ = Entry{next, "own search"};
     }
   }
 
@@ -287,7 +287,7 @@ class AutoSearch {
          {place(problem_.cluster, traffic, replicas), improve_placement(problem_.cluster, traffic, current)}) {
       StagePlan next = best_->plan;
       for (size_t s = 0; s < devices.size(); ++s) next.stages[s].devices = devices[s];
-      if (judge_.judge(next) && next.objective < best_->plan.objective * (1 - 1e-9)) best_->plan = next;
+      if (judge_.judge(next) && better(next, best_->plan)) best_->plan = next;
     }
   }
 
@@ -308,7 +308,7 @@ class AutoSearch {
 
   StagePlan finish(bool everything) {
     StagePlan plan = best_->plan;
-    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name), plan.objective);
+    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name, plan.objective), plan.objective);
     if (everything && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";

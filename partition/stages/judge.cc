@@ -1,12 +1,14 @@
 #include "partition/stages/judge.h"
 
-#include <algorithm>
-#include <limits>
-
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
+#include "partition/stages/bounds.h"
 #include "partition/stages/internal/finish.h"
 
 namespace rannc::partition {
@@ -14,47 +16,67 @@ namespace {
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-/// The slowest link over which a replica of `from` sends samples to one of `to`.
-Link slowest_between(const Cluster& cluster, const std::vector<DeviceId>& from, const std::vector<DeviceId>& to) {
-  Link slowest{std::numeric_limits<double>::infinity(), 0};
-  const size_t n = from.size(), m = to.size();
-  for (size_t i = 0, j = 0; i < n && j < m;) {
-    const Link& link = cluster.link(from[i], to[j]);
-    slowest.bytes_per_second = std::min(slowest.bytes_per_second, link.bytes_per_second);
-    slowest.latency_ns = std::max(slowest.latency_ns, link.latency_ns);
-    // Sample ranges end at (i + 1) / n and (j + 1) / m of the micro-batch.
-    const size_t left = (i + 1) * m, right = (j + 1) * n;
-    i += left <= right;
-    j += right <= left;
-  }
-  return slowest;
-}
+/// What the messages between two stages cost when every replica holds its share of a micro-batch.
+class Ports {
+ public:
+  explicit Ports(const Cluster& cluster) : cluster_(cluster) {}
 
-/// The longest way of one micro-batch: forward along values to some block, back along the values that have a gradient.
-double longest_way(const StageProblem& problem, std::vector<double> forward, std::vector<double> backward) {
-  std::vector<std::vector<const BlockValue*>> made(problem.blocks);
-  for (const BlockValue& value : problem.values) made[value.producer].push_back(&value);
-  std::vector<double> there(problem.blocks, 0), back(problem.blocks, 0);  // before the block itself
-  double longest = 0;
-  for (uint32_t b = 0; b < problem.blocks; ++b) {
-    const double reached = there[b] + forward[b], left = back[b] + backward[b];
-    longest = std::max(longest, reached + left);
-    for (const BlockValue* value : made[b]) {
-      for (const uint32_t reader : value->readers) {
-        there[reader] = std::max(there[reader], reached);
-        if (value->gradient) back[reader] = std::max(back[reader], left);
+  /// The largest latency, and per byte of the whole micro-batch the time of the busiest port.
+  LinkCost between(const std::vector<DeviceId>& from, const std::vector<DeviceId>& to, uint64_t samples) {
+    LinkCost cost;
+    busy_.clear();
+    const auto count = static_cast<int64_t>(samples);
+    for (size_t i = 0, j = 0; i < from.size() && j < to.size();) {
+      const ir::SampleRange sent = ir::replica_samples(count, i, from.size());
+      const ir::SampleRange read = ir::replica_samples(count, j, to.size());
+      const int64_t shared = std::min(sent.last, read.last) - std::max(sent.first, read.first);
+      if (shared > 0) {
+        const Link& link = cluster_.link(from[i], to[j]);
+        cost.latency = std::max(cost.latency, link.latency_ns);
+        occupy(from[i], to[j], static_cast<double>(shared) * 1e9 / link.bytes_per_second);
       }
+      const bool next_sender = sent.last <= read.last, next_reader = read.last <= sent.last;
+      i += next_sender;
+      j += next_reader;
     }
+    for (const auto& [port, time] : busy_) cost.per_byte = std::max(cost.per_byte, time);
+    cost.per_byte /= static_cast<double>(samples);
+    return cost;
   }
-  return longest;
-}
 
-std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend) {
-  std::vector<double> sums(rows[0].size() + 1, 0);
-  for (size_t b = 0; b + 1 < sums.size(); ++b) {
+ private:
+  struct Port {
+    bool of_node = false, out = false;
+    uint32_t index = 0;
+    auto operator<=>(const Port&) const = default;
+  };
+
+  void occupy(DeviceId from, DeviceId to, double time) {
+    busy_[{false, true, from.index()}] += time;
+    busy_[{false, false, to.index()}] += time;
+    const NodeId here = cluster_.devices[from.index()].node, there = cluster_.devices[to.index()].node;
+    if (here == there) return;
+    busy_[{true, true, here.index()}] += time;
+    busy_[{true, false, there.index()}] += time;
+  }
+
+  const Cluster& cluster_;
+  std::map<Port, double> busy_;
+};
+
+std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,
+                            uint32_t blocks) {
+  std::vector<double> sums(blocks + 1, 0);
+  if (rows.empty()) return sums;
+  for (size_t b = 0; b < blocks; ++b) {
     sums[b + 1] = sums[b] + blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
   }
   return sums;
+}
+
+/// One way of a route, per micro-batch.
+double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t samples) {
+  return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
 }
 
 }  // namespace
@@ -63,20 +85,46 @@ struct PlanJudge::Run {
   ir::PipelineShape shape;
   ScheduleCosts costs;
   std::vector<LinkCost> links;  ///< [from stage * stages + to stage]
+  std::vector<double> steps;    ///< optimizer, by stage, ns
   uint64_t largest = 0;         ///< samples of the largest micro-batch
 };
 
-PlanJudge::PlanJudge(const StageProblem& problem)
-    : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)) {}
+PlanJudge::PlanJudge(const StageProblem& problem) : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)) {}
 
 PlanJudge::~PlanJudge() = default;
 
+const std::vector<std::string>& judged_schedules() {
+  static const std::vector<std::string> names{"1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2"};
+  return names;
+}
+
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage) {
-  const uint64_t all = plan.micro_batches, from_end = plan.stages.size() - stage;
+  const uint64_t all = plan.micro_batches, stages = plan.stages.size(), from_end = stages - stage;
   if (plan.schedule == "1f1b") return std::min(all, from_end);
   if (plan.schedule == "dapple-b") return std::min(all, 2 * from_end - 1);
+  if (plan.schedule == "zb-h1") return std::min(all, stages);
+  if (plan.schedule == "zb-h2") return std::min(all, 2 * stages - 1);
   if (plan.schedule == "warmup" && stage < plan.warm_up.size()) return std::min<uint64_t>(all, plan.warm_up[stage]);
   return all;
+}
+
+std::string_view objective_name(Objective objective) {
+  switch (objective) {
+    case Objective::kStepTime:
+      return "simulated time of a mini-batch, ns";
+    case Objective::kPeriod:
+      return "time of a mini-batch in a pipeline that is always full, ns";
+    case Objective::kLargestLoad:
+      return "work and messages of the busiest device in a mini-batch, ns";
+    case Objective::kPeakMemory:
+      return "bytes on the fullest device";
+  }
+  return "";
+}
+
+bool better(const StagePlan& a, const StagePlan& b) {
+  if (a.objective < b.objective * (1 - 1e-9)) return true;
+  return a.objective <= b.objective && a.step_ns < b.step_ns * (1 - 1e-9);
 }
 
 const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
@@ -84,8 +132,9 @@ const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
   if (fresh) {
     for (const TimeTable& table : problem_.times) {
       const TimeTable::Blend blend = table.blend(samples);
-      entry->second.forward.push_back(blended(table.forward, blend));
-      entry->second.backward.push_back(blended(table.backward, blend));
+      entry->second.forward.push_back(blended(table.forward, blend, problem_.blocks));
+      entry->second.backward.push_back(blended(table.backward, blend, problem_.blocks));
+      entry->second.weight.push_back(blended(table.weight_gradient, blend, problem_.blocks));
     }
   }
   return entry->second;
@@ -112,10 +161,10 @@ bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
       ComputeTimes time;
       for (size_t kind = 0; kind < kinds.size(); ++kind) {
         if (!kinds[kind]) continue;
-        const double forward = at.forward[kind][stage.end] - at.forward[kind][stage.first];
-        const double backward = at.backward[kind][stage.end] - at.backward[kind][stage.first];
-        time.forward = std::max(time.forward, forward);
-        time.input_gradient = std::max(time.input_gradient, backward);
+        const auto part = [&](const auto& sums) { return sums[kind][stage.end] - sums[kind][stage.first]; };
+        time.forward = std::max(time.forward, part(at.forward));
+        time.weight_gradient = std::max(time.weight_gradient, part(at.weight));
+        time.input_gradient = std::max(time.input_gradient, part(at.backward) - part(at.weight));
       }
       time.recompute = time.forward;
       times.push_back(time);
@@ -132,8 +181,9 @@ bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
       return false;
     }
     stage.forward_ns = times[0].forward;
-    stage.backward_ns = times[0].input_gradient + (stage.recompute ? times[0].recompute : 0);
+    stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
     stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->parameters(a, b), stage.devices);
+    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), stage.devices));
   }
   return true;
 }
@@ -162,19 +212,72 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
     }
   }
   run.links.resize(stages * stages);
+  Ports ports(problem_.cluster);
   for (const auto& [ends, crossing] : crossings) {
     const auto& [from, to] = ends;
     const auto &sender = plan.stages[from].devices, &receiver = plan.stages[to].devices;
-    const Link link = slowest_between(problem_.cluster, sender, receiver);
-    const double share = static_cast<double>(ceil_div(run.largest, std::min(sender.size(), receiver.size()))) / largest;
-    run.links[from * stages + to] = run.links[to * stages + from] = {link.latency_ns, share * 1e9 / link.bytes_per_second};
+    run.links[from * stages + to] = ports.between(sender, receiver, run.largest);
+    run.links[to * stages + from] = ports.between(receiver, sender, run.largest);
     for (const bool gradient : {true, false}) {
       if (!crossing.any[gradient]) continue;
       // Whole bytes there, at least one: even an empty value makes its reader wait.
-      const double whole = std::clamp(crossing.bytes[gradient], 1.0, 9e15 / largest);
+      const double whole = std::clamp(std::ceil(crossing.bytes[gradient]), 1.0, 9e15 / largest);
       run.shape.routes.push_back({StageId(from), StageId(to), static_cast<int64_t>(whole), gradient});
     }
   }
+}
+
+double PlanJudge::simulated(const StagePlan& plan, Run& run) const {
+  const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
+  run.costs.link = [&run, stages](DeviceId from, DeviceId to) { return run.links[from.index() * stages + to.index()]; };
+  ScheduleSpec spec;
+  spec.name = plan.schedule;
+  spec.warmup = plan.warm_up;
+  const auto schedule = make_schedule(run.shape, spec);
+  RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
+  SimulationOptions options;
+  options.memory = options.spans = false;
+  options.contention = stages > 1;
+  const auto timeline = simulate(run.shape, *schedule, run.costs, options);
+  RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
+  double step = 0;
+  for (uint32_t s = 0; s < stages; ++s) {
+    step = std::max(step, timeline->devices[s].last + plan.stages[s].all_reduce_ns + run.steps[s]);
+  }
+  return step;
+}
+
+double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
+  if (problem_.objective == Objective::kStepTime) return plan.step_ns;
+  const size_t stages = plan.stages.size();
+  std::vector<double> out(stages, 0), in(stages, 0);
+  for (const ir::RouteShape& route : run.shape.routes) {
+    const size_t from = route.producer.index(), to = route.consumer.index();
+    const double there = one_way_ns(route, run.links[from * stages + to], run.largest);
+    out[from] += there;
+    in[to] += there;
+    if (!route.gradient) continue;
+    const double back = one_way_ns(route, run.links[to * stages + from], run.largest);
+    out[to] += back;
+    in[from] += back;
+  }
+  const double count = static_cast<double>(plan.micro_batches);
+  double largest = 0;
+  for (size_t s = 0; s < stages; ++s) {
+    const PlannedStage& stage = plan.stages[s];
+    const double work = count * (stage.forward_ns + stage.backward_ns) + stage.all_reduce_ns + run.steps[s];
+    switch (problem_.objective) {
+      case Objective::kPeakMemory:
+        largest = std::max(largest, stage.peak_bytes);
+        break;
+      case Objective::kLargestLoad:
+        largest = std::max(largest, work + count * (out[s] + in[s]));
+        break;
+      default:
+        largest = std::max({largest, work, count * out[s], count * in[s]});
+    }
+  }
+  return largest;
 }
 
 std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why) {
@@ -190,71 +293,29 @@ std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why) {
   if (more != 0) {
     run.costs.size_class.assign(count, 1);
     for (uint64_t i = 0; i < count; ++i) {
-      if (i < more) run.costs.size_class[i] = 0;
-      else --run.shape.micro_batches[i];
+      if (i < more)
+        run.costs.size_class[i] = 0;
+      else
+        --run.shape.micro_batches[i];
     }
   }
   for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
   add_routes(plan, run);
-  run.costs.link = [&run, stages](DeviceId from, DeviceId to) { return run.links[from.index() * stages + to.index()]; };
-  ScheduleSpec spec;
-  spec.name = plan.schedule;
-  spec.warmup = plan.warm_up;
-  const auto schedule = make_schedule(run.shape, spec);
-  RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
-  SimulationOptions options;
-  options.memory = options.spans = false;
-  const auto timeline = simulate(run.shape, *schedule, run.costs, options);
-  RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
-  double step = 0;
-  for (uint32_t s = 0; s < stages; ++s) {
-    step = std::max(step, timeline->devices[s].last + plan.stages[s].all_reduce_ns);
+  plan.step_ns = simulated(plan, run);
+  if (problem_.time_limit_ns && plan.step_ns > *problem_.time_limit_ns) {
+    if (why)
+      *why = fmt::format("a step takes {:.3f} ms of {:.3f} ms", plan.step_ns / 1e6, *problem_.time_limit_ns / 1e6);
+    return std::nullopt;
   }
-  plan.objective_name = "simulated time of a mini-batch, ns";
-  plan.objective = step;
-  return step;
+  plan.objective_name = objective_name(problem_.objective);
+  plan.objective = objective(plan, run);
+  return plan.objective;
 }
 
-double PlanJudge::lower_bound(std::string* name) const {
-  double best = std::numeric_limits<double>::infinity();
-  for (const uint64_t count : micro_batch_candidates(problem_)) {
-    const uint64_t samples = problem_.mini_batch / count;  // the smallest micro-batch
-    double work = 0, heaviest = 0;
-    std::vector<double> forward, backward;  // of each block on its cheapest share
-    for (uint32_t b = 0; b < problem_.blocks; ++b) {
-      double spread = std::numeric_limits<double>::infinity(), alone = spread, there = spread, back = spread;
-      for (uint64_t replicas = 1; replicas <= std::min<uint64_t>(samples, problem_.cluster.size());) {
-        const uint64_t share = ceil_div(samples, replicas);
-        for (const TimeTable& table : problem_.times) {
-          const TimeTable::Blend blend = table.blend(share);
-          const auto at = [&](const auto& rows) {
-            return blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
-          };
-          const double time = at(table.forward) + at(table.backward);
-          there = std::min(there, at(table.forward));
-          back = std::min(back, at(table.backward));
-          spread = std::min(spread, time * static_cast<double>(replicas));
-          alone = std::min(alone, time);
-        }
-        if (share == 1) break;
-        replicas = ceil_div(samples, share - 1);
-      }
-      work += spread;
-      heaviest = std::max(heaviest, alone);
-      forward.push_back(there);
-      backward.push_back(back);
-    }
-    const double way = longest_way(problem_, std::move(forward), std::move(backward));
-    const double m = static_cast<double>(count);
-    const std::pair<double, const char*> terms[] = {{m * work / problem_.cluster.size(), "work over all devices"},
-                                                    {m * heaviest, "heaviest block"},
-                                                    {way, "one micro-batch through all blocks"}};
-    const auto most = *std::max_element(std::begin(terms), std::end(terms));
-    if (most.first >= best) continue;
-    best = most.first;
-    if (name) *name = most.second;
-  }
-  return best * (1 - 1e-9);
+double PlanJudge::lower_bound(std::string* name, double enough) const {
+  Bound bound = partition::lower_bound(problem_, *ranges_, enough);
+  if (name) *name = std::move(bound.argument);
+  return bound.value;
 }
 
 }  // namespace rannc::partition

@@ -4,6 +4,8 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "partition/stages/plan.h"
@@ -16,35 +18,39 @@ class RangeCosts;
 /// Simulates plans of one problem. All planners are compared by it, so hybrid, straight and data-parallel plans compete
 /// on equal terms. Keeps a reference to the problem; not for several threads at once.
 ///
-/// A stage with replicas is simulated as one device that works as long as its slowest replica; a message takes the time
-/// of the larger of the producer's and the consumer's share over the slowest link between two replicas that share
-/// samples. An all-reduce starts when the stage's last backward pass ends.
+/// A stage with replicas is simulated as one device that works as long as its slowest replica. Messages wait for the
+/// ports of their stages, one at a time in each direction; a message takes as long as the busiest port on its way,
+/// where a node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends; the
+/// optimizer follows it.
 class PlanJudge {
  public:
   explicit PlanJudge(const StageProblem& problem);
   ~PlanJudge();
 
-  /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (`gpipe`, `1f1b`, `dapple-b`,
-  /// `warmup` with `warm_up`), sets objective to the simulated ns of a mini-batch and returns it. Nothing: some stage
-  /// does not fit its devices, or a replica would have no sample; then `why` says so where it is given.
+  /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (`judged_schedules`; `warmup`
+  /// with `warm_up`), `step_ns` and the problem's objective, and returns the objective. Nothing: some stage does not
+  /// fit its devices, a replica would have no sample, or the step exceeds the time limit; then `why` says so where it
+  /// is given.
   std::optional<double> judge(StagePlan& plan, std::string* why = nullptr);
 
-  /// No plan of the problem takes less simulated time: work over all devices, the heaviest block once per micro-batch,
-  /// or the way of one micro-batch through all blocks. `name` becomes the active one.
-  double lower_bound(std::string* name = nullptr) const;
+  /// No plan of the problem has a smaller objective; `name` becomes the argument that says so. `enough`: a bound so
+  /// high proves all that is asked; no time is spent on a higher one.
+  double lower_bound(std::string* name = nullptr, double enough = 0) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
   uint64_t judged() const { return judged_; }
 
  private:
   struct Sums {
-    std::vector<std::vector<double>> forward, backward;  ///< per kind, prefix sums over blocks
+    std::vector<std::vector<double>> forward, backward, weight;  ///< per kind, prefix sums over blocks
   };
   struct Run;
 
   const Sums& sums(uint64_t samples);
   bool price(StagePlan& plan, Run& run, std::string* why);
   void add_routes(const StagePlan& plan, Run& run) const;
+  double simulated(const StagePlan& plan, Run& run) const;
+  double objective(const StagePlan& plan, const Run& run) const;
 
   const StageProblem& problem_;
   std::unique_ptr<RangeCosts> ranges_;
@@ -52,7 +58,16 @@ class PlanJudge {
   uint64_t judged_ = 0;
 };
 
+/// Schedules that plans are judged under; the zero-bubble ones gain where weight gradients are priced apart.
+const std::vector<std::string>& judged_schedules();
+
 /// Micro-batches that stage s of the plan holds at once under its schedule.
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage);
+
+/// `simulated time of a mini-batch, ns` and the like.
+std::string_view objective_name(Objective objective);
+
+/// Whether `a` has the smaller objective, or an equal one (to 1e-9) and the shorter step.
+bool better(const StagePlan& a, const StagePlan& b);
 
 }  // namespace rannc::partition

@@ -38,6 +38,7 @@ struct StagePlan {
   std::vector<uint32_t> warm_up;     ///< per stage; empty: the schedule's own
   std::string objective_name;        ///< what `objective` and `lower_bound` measure
   double objective = 0;
+  double step_ns = 0;                ///< simulated time of a mini-batch, whatever the objective; 0: not simulated
   double lower_bound = 0;            ///< no plan of this problem has a smaller objective
   std::string bound_name;            ///< which argument gives the bound: `exact`, `work`, `heaviest block` …
   std::string bottleneck;            ///< one sentence

@@ -28,6 +28,10 @@ Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, c
 }
 
 Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
+  if (!table.weight_gradient.empty() && table.weight_gradient.size() != table.sizes.size()) {
+    return broken("T1", fmt::format("a time table has {} sizes and {} rows of weight gradients", table.sizes.size(),
+                                    table.weight_gradient.size()));
+  }
   if (table.sizes.empty() || table.forward.size() != table.sizes.size() || table.backward.size() != table.sizes.size()) {
     return broken("T1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
                                     table.sizes.size(), table.forward.size(), table.backward.size()));
@@ -38,6 +42,13 @@ Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
     }
     RANNC_TRY(costs_are_sane(table.forward[i], blocks, "the forward time", false));
     RANNC_TRY(costs_are_sane(table.backward[i], blocks, "the backward time", false));
+    if (table.weight_gradient.empty()) continue;
+    RANNC_TRY(costs_are_sane(table.weight_gradient[i], blocks, "the weight gradient's time", false));
+    for (uint32_t b = 0; b < blocks; ++b) {
+      if (table.weight_gradient[i][b] <= table.backward[i][b]) continue;
+      return broken("T2", fmt::format("the weight gradient of block {} takes {} ns of a backward pass of {} ns", b,
+                                      table.weight_gradient[i][b], table.backward[i][b]));
+    }
   }
   return {};
 }
@@ -101,9 +112,10 @@ Result<void> constraints_are_sane(const StageProblem& problem) {
 }  // namespace
 
 void TimeTable::make_monotone() {
-  for (size_t i = 1; i < sizes.size(); ++i) {
-    for (size_t b = 0; b < forward[i].size(); ++b) forward[i][b] = std::max(forward[i][b], forward[i - 1][b]);
-    for (size_t b = 0; b < backward[i].size(); ++b) backward[i][b] = std::max(backward[i][b], backward[i - 1][b]);
+  for (auto* rows : {&forward, &backward, &weight_gradient}) {
+    for (size_t i = 1; i < rows->size(); ++i) {
+      for (size_t b = 0; b < (*rows)[i].size(); ++b) (*rows)[i][b] = std::max((*rows)[i][b], (*rows)[i - 1][b]);
+    }
   }
 }
 
@@ -126,6 +138,8 @@ uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batche
       return std::min<uint64_t>(from_end, micro_batches);
     case InFlight::kTwice:
       return std::min<uint64_t>(2ull * from_end - 1, micro_batches);
+    case InFlight::kOne:
+      return 1;
   }
   return micro_batches;
 }

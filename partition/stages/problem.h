@@ -17,6 +17,9 @@ struct TimeTable {
   std::vector<uint64_t> sizes;                 ///< samples, strictly ascending, from 1, at least one
   std::vector<std::vector<double>> forward;    ///< [size][block], ns
   std::vector<std::vector<double>> backward;   ///< [size][block], ns
+  /// [size][block], ns: the part of `backward` that makes weight gradients alone, which zero-bubble schedules put off.
+  /// Empty: not parted, all of it counts as input gradient.
+  std::vector<std::vector<double>> weight_gradient;
 
   /// Replaces each time by the largest among the sizes up to its own, so that a smaller share is never dearer.
   void make_monotone();
@@ -42,6 +45,7 @@ enum class InFlight : uint8_t {
   kAll,       ///< fill and drain (GPipe): every micro-batch
   kOneFOneB,  ///< 1F1B, DAPPLE's P_A: as many as stages from here to the end
   kTwice,     ///< DAPPLE's P_B: twice that minus one
+  kOne,       ///< one: less is impossible, so what does not fit then fits under no schedule
 };
 
 /// Micro-batches that the stage `from_end` (1 = the last) holds.

@@ -60,6 +60,12 @@ double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std:
   return all_reduce_ns(bytes, ascending.size(), problem.cluster.slowest_link(ascending));
 }
 
+double optimizer_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices) {
+  double rate = kInfinity;
+  for (const DeviceId device : devices) rate = std::min(rate, problem.cluster.kind_of(device).bytes_per_second);
+  return bytes * (3 + 2 * problem.optimizer_factor) * 1e9 / rate;
+}
+
 StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover, uint64_t micro_batches,
                       uint32_t devices, uint32_t copies) {
   const StagePrices prices(problem, ranges, micro_batches, devices, copies);

@@ -97,6 +97,7 @@ double StagePrices::least_step_ns(uint32_t devices) const {
 uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const {
   const double standing = standing_bytes(a, b, share, recompute), each = bytes_in_flight(a, b, share, recompute);
   if (standing + each > memory) return 0;
+  if (discipline_ == InFlight::kOne) return UINT32_MAX;
   const double all = static_cast<double>(micro_batches_);
   if (standing + each * all <= memory) return UINT32_MAX;
   if (discipline_ == InFlight::kAll) return 0;

@@ -1,0 +1,26 @@
+/// What no plan of a problem can beat.
+#pragma once
+
+#include <string>
+
+#include "partition/stages/internal/range_costs.h"
+#include "partition/stages/problem.h"
+
+namespace rannc::partition {
+
+struct Bound {
+  double value = 0;
+  std::string argument;  ///< `work over all devices`, `stages of a pipeline` …
+};
+
+/// A lower bound on the problem's objective over all plans of `PlanJudge`: every cut, replica count, micro-batch count,
+/// recompute choice, placement and synchronous schedule. Bounds are below by a relative 1e-9 against rounding.
+///
+/// The strongest argument relaxes a plan to its stages: stage s cannot start before one micro-batch has passed the
+/// stages before it, works through all micro-batches on the best devices and links of the cluster, and then either
+/// reduces its gradients or waits for the last gradient to pass the stages before it. The least T for which stages on
+/// the given number of devices exist is found by dynamic programming over (blocks, devices), exactly, by bisection over
+/// T. `enough`: a bound of this value proves all that is asked; 0: as high as can be.
+Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double enough = 0);
+
+}  // namespace rannc::partition
