@@ -13,19 +13,40 @@ struct LatencyStage {
   double forward = 0, backward = 0, all_reduce = 0;
 };
 
+/// How long before the pivot's last backward pass ends a stage s behind it has been done.
+enum class EndingCredit : uint8_t {
+  kPrinted,  ///< the backward passes from the pivot to s, as Formula 1 has it: too generous
+  kBetween,  ///< those strictly between the two, what is true when the pivot begins its last one
+};
+
 /// Algorithm 1: the stage with the least bubbles. Stages include hops.
 size_t pivot_stage(const std::vector<LatencyStage>& stages, uint64_t micro_batches);
 
-/// Formulas 1 and 2 as printed: warm-up to the pivot, steady phase of the pivot, ending with all-reduces. The credit for
-/// stages behind the pivot is generous as printed, and bubbles inside the pivot are left out.
-double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_batches);
+/// Formulas 1 and 2: warm-up to the pivot, steady phase of the pivot, ending with all-reduces. Bubbles inside the pivot
+/// are left out.
+double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_batches,
+                        EndingCredit credit = EndingCredit::kPrinted);
+
+/// By what a plan is chosen among micro-batch counts.
+enum class DappleChoice : uint8_t {
+  kSimulated,  ///< of the plans with the least L of every count, the least simulated time under P_A or P_B
+  kLatency,    ///< the least L of all; P_A or P_B by simulation
+};
+
+struct DappleOptions {
+  EndingCredit credit = EndingCredit::kPrinted;
+  DappleChoice choice = DappleChoice::kSimulated;
+};
 
 /// Formulas 3-5 over device sets: a memoized search that parts the last stage again and again, giving the front part
 /// devices by Fresh, Append and Scatter First in every mix; per (blocks planned, devices used) it keeps the two best
-/// prefixes by latency L, since L is not decomposable. The first stage may have any device count, later ones powers of
-/// two, whole machines, or all but one or two of what is left; beyond 49 blocks 48 cuts are tried. Pure data parallelism is priced beside it. For each
-/// micro-batch count the least L that fits memory under early backward scheduling stands for it; the least simulated
-/// time among the counts wins and is the objective; L stands in the notes.
-std::unique_ptr<StagePlanner> dapple_planner();
+/// prefixes by latency L, since L is not decomposable. The rest that can still be parted counts as shared equally by
+/// the free devices, whole samples or not. Pure data parallelism is priced beside it. Plans fit memory under early
+/// backward scheduling, with recompute where nothing fits without and the problem lets choose. A hop runs at the rate
+/// of the slowest link between the two stages. The objective is the simulated time; L stands in the notes.
+///
+/// Complete for its policies up to about 16 devices and 120 cuts; beyond, fewer device counts and cuts are tried and
+/// the notes say so.
+std::unique_ptr<StagePlanner> dapple_planner(DappleOptions options = {});
 
 }  // namespace rannc::partition
