@@ -74,6 +74,45 @@ double BlockState::gain(uint32_t node, uint32_t target) const {
   return gain;
 }
 
+BlockState::Readers BlockState::readers_at(uint32_t net, uint32_t source, RankWindow window, uint32_t except) const {
+  Readers found;
+  if (large(net)) {
+    const uint32_t* row = &counts_[static_cast<size_t>(table_[net]) * blocks_];
+    const uint32_t own = except != UINT32_MAX ? 1 : 0;
+    return {row[source] - own, row[window.low] - (source == window.low ? own : 0),
+            row[window.high] - (source == window.high ? own : 0)};
+  }
+  for (uint32_t reader : graph_.readers(net)) {
+    if (reader == except) continue;
+    const uint32_t block = block_of_[reader];
+    found.source += block == source;
+    found.low += block == window.low;
+    found.high += block == window.high;
+  }
+  return found;
+}
+
+EdgeMoves BlockState::edge_moves(uint32_t node) const {
+  EdgeMoves moves{window(node)};
+  const uint32_t source = block_of_[node];
+  const RankWindow& window = moves.window;
+  if (window.low == window.high) return moves;
+  for (uint32_t e : graph_.inputs.row(node)) {
+    const Readers others = readers_at(e, source, window, node);
+    const uint32_t home = block_of_[graph_.producer(e)];
+    const double saved = home != source && others.source == 0 ? graph_.cost[e] : 0;
+    moves.low_gain += saved - (home != window.low && others.low == 0 ? graph_.cost[e] : 0);
+    moves.high_gain += saved - (home != window.high && others.high == 0 ? graph_.cost[e] : 0);
+  }
+  for (uint32_t e : graph_.outputs.row(node)) {
+    const Readers readers = readers_at(e, source, window, UINT32_MAX);
+    const double paid = readers.source > 0 ? graph_.cost[e] : 0;
+    moves.low_gain += (readers.low > 0 ? graph_.cost[e] : 0) - paid;
+    moves.high_gain += (readers.high > 0 ? graph_.cost[e] : 0) - paid;
+  }
+  return moves;
+}
+
 void BlockState::move(uint32_t node, uint32_t target) {
   const uint32_t source = block_of_[node];
   block_of_[node] = target;

@@ -14,6 +14,13 @@ struct RankWindow {
   uint32_t high = 0;
 };
 
+/// The two moves of a node that the refinement looks at.
+struct EdgeMoves {
+  RankWindow window;
+  double low_gain = 0;   ///< fall of the crossing cost by moving to `window.low`
+  double high_gain = 0;  ///< by moving to `window.high`
+};
+
 /// Block of every node, with the loads of the blocks and the gains of moves.
 ///
 /// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v): then every edge still goes from a rank to
@@ -34,6 +41,8 @@ class BlockState {
   RankWindow window(uint32_t node) const;
   /// Fall of the crossing cost (each value once per receiving block) when `node` moves to `target`.
   double gain(uint32_t node, uint32_t target) const;
+  /// `window` with `gain` at both of its ends, in one pass over the pins.
+  EdgeMoves edge_moves(uint32_t node) const;
   /// Moves; the caller has checked the window.
   void move(uint32_t node, uint32_t target);
   double crossing_cost() const;
@@ -42,6 +51,11 @@ class BlockState {
 
  private:
   bool large(uint32_t net) const { return table_[net] != kNoTable; }
+  /// Readers of a net per block that matters to a move, `except` left out.
+  struct Readers {
+    uint32_t source = 0, low = 0, high = 0;
+  };
+  Readers readers_at(uint32_t net, uint32_t source, RankWindow window, uint32_t except) const;
   uint32_t readers_in(uint32_t net, uint32_t block, uint32_t except) const;
 
   static constexpr uint32_t kNoTable = UINT32_MAX;

@@ -25,9 +25,19 @@ namespace {
 
 constexpr uint32_t kNodesPerBlock = 50;
 constexpr uint32_t kLeastNodes = 3'000;
-constexpr uint32_t kManyNodes = 300'000;    // levels beyond it get the cheaper steps only
-constexpr double kGrowth = 4;               // a cluster of one level holds at most so much mean work
-constexpr size_t kPinsForCycles = 600'000;  // pins worked on in all cycles after the first together
+constexpr uint32_t kDives = 4;
+constexpr uint32_t kAttempts = 5;
+constexpr uint64_t kFixedSteps = 4'000'000;
+constexpr uint64_t kStepsPerNode = 250;
+constexpr uint32_t kDeepNodesPerBlock = 16;
+constexpr uint32_t kLeastDeepNodes = 300;
+constexpr size_t kPolished = 2;           // candidates that are refined, the cheapest
+constexpr uint32_t kMostBisected = 32;    // blocks
+constexpr double kHopeless = 1.02;        // diving ends where it costs so many times the best
+constexpr double kWorthwhile = 0.998;     // a cycle that leaves more of the cost is the last
+constexpr uint32_t kManyNodes = 300'000;  // levels beyond it get the cheaper steps only
+constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
+constexpr uint32_t kCycles = 3;
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                       OrderKind::kDepthFirst};
@@ -38,46 +48,117 @@ class Search {
       : options_(options), report_(options.recorder, tasks) {
     hierarchy_.levels.push_back(std::move(graph));
     for (double work : hierarchy_.levels.front().work) total_ += work;
+    limit_ = work_limit(hierarchy_.levels.front(), options_.blocks, options_.imbalance);
+    budget_ = kFixedSteps + kStepsPerNode * hierarchy_.levels.front().nodes();
   }
 
   /// Block of every node of level 0; empty where no order can be cut within the limits.
   std::vector<uint32_t> run() {
-    coarsen({});
-    std::vector<uint32_t> best = cut_coarsest();
-    if (best.empty()) return best;
-    best = uncoarsen(std::move(best));
-    if (!options_.refine) return best;
-    const LevelGraph& finest = hierarchy_.levels.front();
-    double best_cost = BlockState(finest, best, options_.blocks).crossing_cost();
-    const size_t cycles = std::min<size_t>(kPinsForCycles / (finest.pins.items.size() + 1), 3);
-    for (cycle_ = 1; cycle_ <= cycles; ++cycle_) {
-      hierarchy_.levels.resize(1);
-      hierarchy_.parent.clear();
-      std::vector<uint32_t> blocks = uncoarsen(coarsen(best));
-      const double cost = BlockState(hierarchy_.levels.front(), blocks, options_.blocks).crossing_cost();
-      if (cost < best_cost) {
-        best_cost = cost;
-        best = std::move(blocks);
-      }
+    std::vector<uint32_t> best = attempt();
+    if (best.empty() || !options_.refine) return best;
+    double best_cost = cycles(best);
+    const uint64_t first = spent_;
+    for (attempt_ = 1; attempt_ < kAttempts && spent_ + first <= budget_; ++attempt_) {
+      std::vector<uint32_t> blocks = attempt();
+      if (cost_of(hierarchy_.levels.front(), blocks) > kHopeless * best_cost) continue;
+      const double cost = cycles(blocks);
+      if (cost >= best_cost) continue;
+      best_cost = cost;
+      best = std::move(blocks);
     }
     return best;
   }
 
  private:
-  /// Builds the hierarchy; returns `block_of` (of level 0, may be empty) on its coarsest level.
-  std::vector<uint32_t> coarsen(std::vector<uint32_t> block_of) {
-    const uint32_t target = std::max(kLeastNodes, kNodesPerBlock * options_.blocks);
-    for (uint32_t failures = 0, turn = cycle_; failures < 2 && hierarchy_.levels.back().nodes() > target; ++turn) {
+  /// Steps 1 to 3 from the start.
+  std::vector<uint32_t> attempt() {
+    truncate(0);
+    coarsen({}, kLeastNodes, kNodesPerBlock);
+    std::vector<uint32_t> blocks = cut_coarsest();
+    if (options_.refine) blocks = dive(std::move(blocks));
+    return blocks.empty() ? blocks : uncoarsen(std::move(blocks), 0);
+  }
+
+  /// Step 4; returns the cost.
+  double cycles(std::vector<uint32_t>& best) {
+    double best_cost = cost_of(hierarchy_.levels.front(), best);
+    for (cycle_ = 1; cycle_ <= kCycles && spent_ < budget_; ++cycle_) {
+      truncate(0);
+      std::vector<uint32_t> blocks = uncoarsen(coarsen(best, kLeastNodes, kNodesPerBlock), 0);
+      const double cost = cost_of(hierarchy_.levels.front(), blocks);
+      const bool last = cost > kWorthwhile * best_cost;
+      if (cost < best_cost) {
+        best_cost = cost;
+        best = std::move(blocks);
+      }
+      if (last) break;
+    }
+    cycle_ = 0;
+    return best_cost;
+  }
+
+  size_t pins(size_t level) const { return hierarchy_.levels[level].pins.items.size(); }
+
+  /// Leaves the levels up to `last`.
+  void truncate(size_t last) {
+    hierarchy_.levels.resize(last + 1);
+    hierarchy_.parent.resize(last);
+  }
+
+  double cost_of(const LevelGraph& graph, const std::vector<uint32_t>& block_of) const {
+    return block_of.empty() ? std::numeric_limits<double>::infinity()
+                            : BlockState(graph, block_of, options_.blocks).crossing_cost();
+  }
+
+  /// Solves the coarsest level several times by coarsening it further, each time in another way, then by bisection;
+  /// returns the cheapest answer, `best` among them. The hierarchy is left as it was.
+  std::vector<uint32_t> dive(std::vector<uint32_t> best) {
+    const size_t base = hierarchy_.levels.size() - 1;
+    double best_cost = cost_of(hierarchy_.levels[base], best);
+    bool hopeless = false;
+    for (dive_ = 1; dive_ <= kDives && !hopeless && spent_ < budget_ / 3; ++dive_) {
+      coarsen({}, kLeastDeepNodes, kDeepNodesPerBlock);
+      if (hierarchy_.levels.size() == base + 1) break;
+      std::vector<uint32_t> blocks = cut_coarsest();
+      if (!blocks.empty()) blocks = uncoarsen(std::move(blocks), base);
+      truncate(base);
+      hopeless = !keep_cheaper(best, best_cost, std::move(blocks));
+    }
+    dive_ = 0;
+    if (hopeless || spent_ >= budget_ / 3 || options_.blocks > kMostBisected) return best;
+    Candidate halves = candidate(std::size(kAllOrders));
+    polish(halves);
+    keep_cheaper(best, best_cost, std::move(halves.block_of));
+    return best;
+  }
+
+  /// Replaces `best` (of the coarsest level) where `other` is cheaper; false where it is hopelessly dearer.
+  bool keep_cheaper(std::vector<uint32_t>& best, double& best_cost, std::vector<uint32_t> other) const {
+    const double cost = cost_of(hierarchy_.levels.back(), other);
+    if (cost < best_cost) {
+      best_cost = cost;
+      best = std::move(other);
+    }
+    return cost <= best_cost * kHopeless;
+  }
+
+  /// Adds levels; returns `block_of` (of the coarsest level so far, may be empty) on the new coarsest level.
+  std::vector<uint32_t> coarsen(std::vector<uint32_t> block_of, uint32_t least_nodes, uint32_t nodes_per_block) {
+    const uint32_t target = std::max(least_nodes, nodes_per_block * options_.blocks);
+    for (uint32_t failures = 0, turn = attempt_ + cycle_ + dive_;
+         failures < 2 && hierarchy_.levels.back().nodes() > target; ++turn) {
       const LevelGraph& graph = hierarchy_.levels.back();
       const size_t level = hierarchy_.levels.size() - 1;
       std::function<void(const std::vector<uint32_t>&)> moved;
       if (report_.active()) {
         moved = [&](const std::vector<uint32_t>& rank) { report_.report(BlockStep::kMerge, hierarchy_, level, rank); };
       }
-      const ClusterLimits limits{std::min(total_ / (8.0 * options_.blocks), kGrowth * total_ / graph.nodes()),
-                                 options_.memory_limit_bytes};
+      const double mean = total_ / options_.blocks;
+      const double heaviest = dive_ > 0 ? mean / 8 : std::min(mean / 8, limit_ - mean);
+      const ClusterLimits limits{std::min(heaviest, kGrowth * total_ / graph.nodes()), options_.memory_limit_bytes};
       std::vector<uint32_t> order = order_nodes(graph, kLevelOrders[turn % std::size(kLevelOrders)]);
       if (!block_of.empty()) order = sorted_by_block(order, block_of);
+      spent_ += 8 * pins(level);
       uint32_t groups = 0;
       std::vector<uint32_t> group_of = cluster_by_rank(graph, order, block_of, limits, target, groups, moved);
       if (groups > graph.nodes() - graph.nodes() / 16) {
@@ -106,13 +187,27 @@ class Search {
     return sorted;
   }
 
-  double limit(const LevelGraph& graph) const { return work_limit(graph, options_.blocks, options_.imbalance); }
+  /// The cut of `order` within the balance of level 0, or within what this level's heaviest node makes possible.
+  std::optional<std::vector<uint32_t>> cut(const LevelGraph& graph, std::span<const uint32_t> order) {
+    auto block_of = cut_order(graph, order, {options_.blocks, limit_, options_.memory_limit_bytes});
+    spent_ += 4 * graph.pins.items.size();
+    const double looser = work_limit(graph, options_.blocks, options_.imbalance);
+    if (block_of || looser <= limit_) return block_of;
+    return cut_order(graph, order, {options_.blocks, looser, options_.memory_limit_bytes});
+  }
+
+  double largest_work(const BlockState& state) const {
+    double largest = 0;
+    for (uint32_t b = 0; b < options_.blocks; ++b) largest = std::max(largest, state.work(b));
+    return largest;
+  }
 
   void improve(size_t level, BlockState& state, uint32_t passes) {
     const LevelGraph& graph = hierarchy_.levels[level];
     std::function<void()> moved;
     if (report_.active()) moved = [&] { report_.report(BlockStep::kMove, hierarchy_, level, state.block_of()); };
-    refine(graph, state, {limit(graph), options_.memory_limit_bytes, passes}, moved);
+    const RefineLimits limits{std::max(limit_, largest_work(state)), options_.memory_limit_bytes, passes};
+    spent_ += 4 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
   }
 
   struct Candidate {
@@ -120,50 +215,57 @@ class Search {
     double cost = std::numeric_limits<double>::infinity();
   };
 
-  /// The `index`-th way to cut the coarsest graph, refined: one per order, then recursive bisection.
+  /// The `index`-th way to cut the coarsest graph: one per order, then recursive bisection, in dives only.
   Candidate candidate(size_t index) {
     const LevelGraph& graph = hierarchy_.levels.back();
-    const double work = limit(graph);
-    std::vector<uint32_t> block_of;
+    Candidate out;
     if (index < std::size(kAllOrders)) {
-      auto cut =
-          cut_order(graph, order_nodes(graph, kAllOrders[index]), {options_.blocks, work, options_.memory_limit_bytes});
-      if (cut) block_of = *std::move(cut);
+      if (auto cuts = cut(graph, order_nodes(graph, kAllOrders[index]))) out.block_of = *std::move(cuts);
     } else {
-      block_of = bisect_recursively(graph, options_.blocks, work, options_.memory_limit_bytes);
+      out.block_of = bisect_recursively(graph, options_.blocks, limit_, options_.memory_limit_bytes);
     }
-    if (block_of.empty()) return {};
-    BlockState state(graph, std::move(block_of), options_.blocks);
-    if (options_.refine) improve(hierarchy_.levels.size() - 1, state, 4);
-    const double cost = state.crossing_cost();
-    return {std::move(state).take(), cost};
+    out.cost = cost_of(graph, out.block_of);
+    return out;
   }
 
-  std::vector<uint32_t> cut_coarsest() {
-    std::vector<Candidate> candidates(std::size(kAllOrders) + 1);
+  void polish(Candidate& candidate) {
+    if (candidate.block_of.empty() || !options_.refine) return;
+    BlockState state(hierarchy_.levels.back(), std::move(candidate.block_of), options_.blocks);
+    improve(hierarchy_.levels.size() - 1, state, 4);
+    candidate.cost = state.crossing_cost();
+    candidate.block_of = std::move(state).take();
+  }
+
+  /// Calls f(0) … f(count-1), on several threads where that is asked for; a recorder need not be thread-safe.
+  void for_all(size_t count, const std::function<void(size_t)>& f) const {
     std::atomic<size_t> next = 0;
     auto work = [&] {
-      for (size_t i = next++; i < candidates.size(); i = next++) candidates[i] = candidate(i);
+      for (size_t i = next++; i < count; i = next++) f(i);
     };
     std::vector<std::jthread> helpers;
-    // A recorder need not be thread-safe.
     for (uint32_t t = 1; t < options_.threads && !report_.active(); ++t) helpers.emplace_back(work);
     work();
-    helpers.clear();
-    // The first of the cheapest, whichever thread made it.
-    auto best = std::min_element(candidates.begin(), candidates.end(),
-                                 [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; });
-    return std::move(best->block_of);
+  }
+
+  /// The first of the cheapest, whichever thread made it.
+  std::vector<uint32_t> cut_coarsest() {
+    const bool bisects = dive_ > 0 && options_.blocks <= kMostBisected;
+    std::vector<Candidate> candidates(std::size(kAllOrders) + (bisects ? 1 : 0));
+    auto cheaper = [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; };
+    for_all(candidates.size(), [&](size_t i) { candidates[i] = candidate(i); });
+    std::stable_sort(candidates.begin(), candidates.end(), cheaper);
+    candidates.resize(kPolished);
+    for_all(candidates.size(), [&](size_t i) { polish(candidates[i]); });
+    return std::move(std::min_element(candidates.begin(), candidates.end(), cheaper)->block_of);
   }
 
   /// Cuts the order (block, id) again when some block is beyond this level's limit.
   std::vector<uint32_t> rebalance(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     std::vector<double> work(options_.blocks, 0);
     for (uint32_t v = 0; v < graph.nodes(); ++v) work[block_of[v]] += graph.work[v];
-    if (*std::max_element(work.begin(), work.end()) <= limit(graph)) return block_of;
-    const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, OrderKind::kGiven), block_of);
-    auto cut = cut_order(graph, order, {options_.blocks, limit(graph), options_.memory_limit_bytes});
-    return cut ? *std::move(cut) : block_of;
+    if (*std::max_element(work.begin(), work.end()) <= limit_) return block_of;
+    auto cuts = cut(graph, sorted_by_block(order_nodes(graph, OrderKind::kGiven), block_of));
+    return cuts ? *std::move(cuts) : block_of;
   }
 
   /// Moves the cuts of the order (block, place in another order) where that is cheaper.
@@ -172,25 +274,27 @@ class Search {
     constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
     for (OrderKind kind : std::span(kinds).first(cycle_ == 0 && graph.nodes() <= kManyNodes ? 3 : 2)) {
       const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, kind), block_of);
-      auto cut = cut_order(graph, order, {options_.blocks, limit(graph), options_.memory_limit_bytes});
-      if (!cut) continue;
-      const double other = BlockState(graph, *cut, options_.blocks).crossing_cost();
+      auto cuts = cut(graph, order);
+      if (!cuts) continue;
+      const double other = BlockState(graph, *cuts, options_.blocks).crossing_cost();
       if (other >= cost) continue;
       cost = other;
-      block_of = *std::move(cut);
+      block_of = *std::move(cuts);
     }
     return block_of;
   }
 
-  std::vector<uint32_t> uncoarsen(std::vector<uint32_t> block_of) {
-    for (size_t level = hierarchy_.levels.size(); level-- > 0;) {
+  /// Takes blocks of the coarsest level down to level `last`, refined on every level.
+  std::vector<uint32_t> uncoarsen(std::vector<uint32_t> block_of, size_t last) {
+    for (size_t level = hierarchy_.levels.size(); level-- > last;) {
       const LevelGraph& graph = hierarchy_.levels[level];
       if (level < hierarchy_.parent.size()) {
         std::vector<uint32_t> finer(graph.nodes());
         for (uint32_t v = 0; v < graph.nodes(); ++v) finer[v] = block_of[hierarchy_.parent[level][v]];
         block_of = rebalance(graph, std::move(finer));
       }
-      if (options_.refine && (cycle_ == 0 || level == 0)) block_of = cut_again(graph, std::move(block_of));
+      if (options_.refine && ((cycle_ == 0 && dive_ == 0) || level == last))
+        block_of = cut_again(graph, std::move(block_of));
       BlockState state(graph, std::move(block_of), options_.blocks);
       if (options_.refine) improve(level, state, graph.nodes() <= kManyNodes ? 3 : 2);
       block_of = std::move(state).take();
@@ -202,7 +306,12 @@ class Search {
   StepReporter report_;
   Hierarchy hierarchy_;
   double total_ = 0;
+  double limit_ = 0;     // of a block's work on level 0
+  uint64_t budget_ = 0;  // steps after which nothing more is begun
+  uint32_t attempt_ = 0;
   uint32_t cycle_ = 0;
+  uint32_t dive_ = 0;
+  std::atomic<uint64_t> spent_ = 0;  // steps, a measure of time that does not depend on the machine
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ namespace {
 constexpr OrderKind kOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                  OrderKind::kLeastLive};
 
+constexpr size_t kRefined = 2;  // of the orders, the cheapest
+
 /// The nodes in `members` (ascending) with the values among them.
 LevelGraph induced(const LevelGraph& graph, const std::vector<uint32_t>& members, std::vector<uint32_t>& local) {
   LevelGraph part;
@@ -46,6 +48,12 @@ LevelGraph induced(const LevelGraph& graph, const std::vector<uint32_t>& members
   index_nodes(part);
   return part;
 }
+
+/// One cut of one order.
+struct Half {
+  std::vector<uint32_t> block_of;  // 0 or 1 per node
+  double price = 0;                // cost of the values that cross; huge where a half is too heavy
+};
 
 class Bisection {
  public:
@@ -81,12 +89,17 @@ class Bisection {
       const double mean = total * part_blocks / blocks;
       return std::max(mean * slack, mean + heaviest / 2);
     };
-    const RefineLimits limits{share(low_blocks), UINT64_MAX, 4, share(blocks - low_blocks)};
+    const RefineLimits limits{share(low_blocks), UINT64_MAX, 2, share(blocks - low_blocks)};
+    std::vector<Half> halves;
+    for (OrderKind kind : kOrders) {
+      halves.push_back(cut_once(part, order_nodes(part, kind), limits, total, low_blocks, blocks));
+    }
+    std::stable_sort(halves.begin(), halves.end(), [](const Half& a, const Half& b) { return a.price < b.price; });
+    halves.resize(kRefined);
     std::vector<uint32_t> best;
     double best_cost = std::numeric_limits<double>::infinity();
-    for (OrderKind kind : kOrders) {
-      std::vector<uint32_t> half = cut_once(part, order_nodes(part, kind), limits, total, low_blocks, blocks);
-      BlockState state(part, std::move(half), 2);
+    for (Half& half : halves) {
+      BlockState state(part, std::move(half.block_of), 2);
       refine(part, state, limits, {});
       const double cost = state.crossing_cost();
       if (cost >= best_cost || state.size(0) < low_blocks || state.size(1) < blocks - low_blocks) continue;
@@ -97,9 +110,8 @@ class Bisection {
   }
 
   /// The cheapest place within both limits, or the one nearest the target where none is.
-  static std::vector<uint32_t> cut_once(const LevelGraph& part, const std::vector<uint32_t>& order,
-                                        const RefineLimits& limits, double total, uint32_t low_blocks,
-                                        uint32_t blocks) {
+  static Half cut_once(const LevelGraph& part, const std::vector<uint32_t>& order, const RefineLimits& limits,
+                       double total, uint32_t low_blocks, uint32_t blocks) {
     const std::vector<double> live = live_costs(part, order);
     const double target = total * low_blocks / blocks;
     double prefix = 0, best_price = std::numeric_limits<double>::infinity();
@@ -114,8 +126,8 @@ class Bisection {
       best_price = price;
       best = place;
     }
-    std::vector<uint32_t> half(order.size(), 1);
-    for (size_t i = 0; i < best; ++i) half[order[i]] = 0;
+    Half half{std::vector<uint32_t>(order.size(), 1), best_price};
+    for (size_t i = 0; i < best; ++i) half.block_of[order[i]] = 0;
     return half;
   }
 

@@ -31,7 +31,9 @@ class Pass {
         limits_(limits),
         moved_(moved),
         stamp_(graph.nodes(), 0),
-        locked_(graph.nodes(), false) {}
+        locked_(graph.nodes(), false) {
+    for (uint32_t e = 0; e < graph.nets() && !large_nets_; ++e) large_nets_ = large(e);
+  }
 
   double run() {
     enqueue_boundary();
@@ -64,6 +66,8 @@ class Pass {
     return best;
   }
 
+  uint64_t evaluations() const { return evaluations_; }
+
  private:
   void apply(uint32_t node, uint32_t target) {
     state_.move(node, target);
@@ -95,33 +99,42 @@ class Pass {
 
   /// Entries go stale without a new stamp only through large nets, whose pins are not refreshed.
   bool still_true(const Move& move) const {
-    const RankWindow window = state_.window(move.node);
-    return (move.target == window.low || move.target == window.high) &&
-           state_.gain(move.node, move.target) >= move.gain;
+    if (!large_nets_ || !has_large_net(move.node)) return true;
+    const EdgeMoves moves = state_.edge_moves(move.node);
+    return (move.target == moves.window.low && moves.low_gain >= move.gain) ||
+           (move.target == moves.window.high && moves.high_gain >= move.gain);
+  }
+
+  bool large(uint32_t net) const { return graph_.pins.row(net).size() > kMaxUpdatedPins; }
+
+  bool has_large_net(uint32_t node) const {
+    const auto inputs = graph_.inputs.row(node), outputs = graph_.outputs.row(node);
+    auto is_large = [this](uint32_t net) { return large(net); };
+    return std::any_of(inputs.begin(), inputs.end(), is_large) || std::any_of(outputs.begin(), outputs.end(), is_large);
   }
 
   void enqueue(uint32_t node) {
     ++stamp_[node];
-    const RankWindow window = state_.window(node);
-    if (window.low == window.high) return;
+    ++evaluations_;
+    const EdgeMoves moves = state_.edge_moves(node);
+    if (moves.window.low == moves.window.high) return;
     const uint32_t source = state_.block(node);
     Move best{0, node, UINT32_MAX, stamp_[node]};
-    auto consider = [&](uint32_t target) {
+    auto consider = [&](uint32_t target, double gain) {
       if (target == source || !fits(node, target)) return;
-      const double gain = state_.gain(node, target);
       if (best.target == UINT32_MAX || gain > best.gain) {
         best.gain = gain;
         best.target = target;
       }
     };
-    if (!graph_.inputs.row(node).empty()) consider(window.low);
-    if (!graph_.outputs.row(node).empty()) consider(window.high);
+    if (!graph_.inputs.row(node).empty()) consider(moves.window.low, moves.low_gain);
+    if (!graph_.outputs.row(node).empty()) consider(moves.window.high, moves.high_gain);
     if (best.target != UINT32_MAX) queue_.push(best);
   }
 
   void refresh_neighbours(uint32_t node) {
     auto refresh = [&](uint32_t net) {
-      if (graph_.pins.row(net).size() > kMaxUpdatedPins) return;
+      if (large(net)) return;
       for (uint32_t pin : graph_.pins.row(net)) {
         if (!locked_[pin]) enqueue(pin);
       }
@@ -137,17 +150,21 @@ class Pass {
   std::priority_queue<Move, std::vector<Move>, WorseMove> queue_;
   std::vector<uint32_t> stamp_;
   std::vector<bool> locked_;
-  std::vector<Move> done_;  // `target` is where the node came from
+  uint64_t evaluations_ = 0;
+  bool large_nets_ = false;  // some net is not refreshed
+  std::vector<Move> done_;   // `target` is where the node came from
 };
 
 }  // namespace
 
-double refine(const LevelGraph& graph, BlockState& state, const RefineLimits& limits,
-              const std::function<void()>& moved) {
-  double total = 0;
-  for (uint32_t pass = 0; pass < limits.passes; ++pass) {
-    const double gain = Pass(graph, state, limits, moved).run();
-    total += gain;
+Refined refine(const LevelGraph& graph, BlockState& state, const RefineLimits& limits,
+               const std::function<void()>& moved) {
+  Refined total;
+  for (uint32_t i = 0; i < limits.passes; ++i) {
+    Pass pass(graph, state, limits, moved);
+    const double gain = pass.run();
+    total.gain += gain;
+    total.evaluations += pass.evaluations();
     if (gain <= 0) break;
   }
   return total;
