@@ -8,6 +8,7 @@
 #include "partition/placement/place.h"
 #include "partition/schedule/periodic.h"
 #include "partition/stages/balance.h"
+#include "partition/stages/bounds.h"
 #include "partition/stages/internal/every_plan.h"
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
@@ -151,6 +152,7 @@ class AutoSearch {
     without_values.values.clear();
     const RangeCosts silent(without_values);
     for (const uint64_t micro_batches : counts_) {
+      for (const auto& outline : promising_stages(problem_, judge_.ranges(), micro_batches)) sketch(outline, micro_batches);
       for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 8)) {
         seed_one(micro_batches, stages, judge_.ranges());
         // The simulation overlaps transfers with computation: cuts that balance computation alone are worth a start.
@@ -158,6 +160,26 @@ class AutoSearch {
         if (stopped_) return;
       }
     }
+  }
+
+  /// Judges stages laid out one behind the other, with recompute where they do not fit otherwise.
+  void sketch(const std::vector<StageOutline>& outline, uint64_t micro_batches) {
+    StagePlan plan;
+    plan.micro_batches = micro_batches;
+    uint32_t device = 0;
+    for (const StageOutline& from : outline) {
+      PlannedStage stage;
+      stage.first = from.first;
+      stage.end = from.end;
+      stage.recompute = problem_.recompute == RecomputeRule::kAlways;
+      for (uint32_t r = 0; r < from.replicas; ++r) stage.devices.push_back(DeviceId(device++));
+      plan.stages.push_back(std::move(stage));
+    }
+    if (device > problem_.cluster.size() || !keeps_constraints(problem_, plan)) return;
+    consider(plan, "own search");
+    if (problem_.recompute != RecomputeRule::kChoose) return;
+    for (PlannedStage& stage : plan.stages) stage.recompute = true;
+    consider(plan, "own search");
   }
 
   void seed_one(uint64_t micro_batches, uint32_t stages, const RangeCosts& ranges) {
@@ -357,7 +379,13 @@ class AutoPlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
-    return AutoSearch(problem, options_, std::move(stop)).run();
+    const bool puts_off = std::any_of(options_.schedules.begin(), options_.schedules.end(),
+                                      [](const std::string& name) { return name.starts_with("zb-"); });
+    if (puts_off) return AutoSearch(problem, options_, std::move(stop)).run();
+    // No schedule parts a backward pass: the bound need not allow for one that does.
+    StageProblem whole = problem;
+    for (TimeTable& table : whole.times) table.weight_gradient.clear();
+    return AutoSearch(whole, options_, std::move(stop)).run();
   }
   AutoOptions options_;
 };

@@ -106,7 +106,23 @@ class Bisection {
   /// The highest value below `ceiling` (a relative kPrecision short) that stages of `count` micro-batches cannot meet;
   /// `ceiling` itself where they cannot even meet that, `floor` where they can meet it.
   double raise(uint64_t count, double floor, double ceiling) const {
+    return raise(StageFloor(problem_, ranges_, links_, count), floor, ceiling);
+  }
+
+  std::vector<std::vector<StageOutline>> outlines(uint64_t count) const {
     const StageFloor stages(problem_, ranges_, links_, count);
+    std::vector<std::vector<StageOutline>> found;
+    const double least = raise(stages, 1, kInfinity);
+    if (least == kInfinity) return found;
+    for (const double slack : {1 + 2 * kPrecision, 1.03, 1.15}) {
+      auto next = stages.stages(limits(least * slack));
+      if (!next.empty() && (found.empty() || !(next == found.back()))) found.push_back(std::move(next));
+    }
+    return found;
+  }
+
+ private:
+  double raise(const StageFloor& stages, double floor, double ceiling) const {
     if (!stages.possible(limits(kInfinity))) return ceiling;
     double low = std::max(floor, 1.0), high = ceiling;
     if (stages.possible(limits(low))) return floor;
@@ -122,7 +138,6 @@ class Bisection {
     return low;
   }
 
- private:
   StageFloor::Limits limits(double value) const {
     const double step = problem_.time_limit_ns.value_or(kInfinity);
     if (problem_.objective == Objective::kPeakMemory) return {kInfinity, step, value};
@@ -135,6 +150,12 @@ class Bisection {
 };
 
 }  // namespace
+
+std::vector<std::vector<StageOutline>> promising_stages(const StageProblem& problem, const RangeCosts& ranges,
+                                                        uint64_t micro_batches) {
+  const Bisection stages(problem, ranges);
+  return stages.affordable() ? stages.outlines(micro_batches) : std::vector<std::vector<StageOutline>>();
+}
 
 Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double enough) {
   std::vector<std::pair<Bound, uint64_t>> counts;

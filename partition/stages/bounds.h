@@ -2,8 +2,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
-#include "partition/stages/internal/range_costs.h"
+#include "partition/stages/internal/stage_floor.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition {
@@ -22,5 +23,11 @@ struct Bound {
 /// the given number of devices exist is found by dynamic programming over (blocks, devices), exactly, by bisection over
 /// T. `enough`: a bound of this value proves all that is asked; 0: as high as can be.
 Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double enough = 0);
+
+/// Stages that meet the strongest argument's bound for `micro_batches`, and a few that are somewhat slower but shorter:
+/// where to begin a search. Replica counts may exceed what the cluster has by rounding. Empty where the problem is too
+/// large for that argument.
+std::vector<std::vector<StageOutline>> promising_stages(const StageProblem& problem, const RangeCosts& ranges,
+                                                        uint64_t micro_batches);
 
 }  // namespace rannc::partition

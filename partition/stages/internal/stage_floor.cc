@@ -167,14 +167,16 @@ bool StageFloor::within(const Entry& entry, const Limits& limits) const {
   return true;
 }
 
-bool StageFloor::possible(const Limits& limits) const {
+bool StageFloor::search(const Limits& limits, std::vector<uint32_t>* last) const {
   const bool step = problem_.objective == Objective::kStepTime;
   const double limit = step ? std::min(limits.time_ns, limits.step_ns) : limits.step_ns;
   const uint32_t k = problem_.blocks, columns = units_ + 1;
   // Least time before a stage at block a on all units so far: there and back, and there alone.
   std::vector<double> both(static_cast<size_t>(k + 1) * columns, kInfinity), there(both);
   both[0] = there[0] = 0;
-  for (const Entry& entry : entries_) {
+  if (last != nullptr) last->assign(both.size(), UINT32_MAX);
+  for (uint32_t e = 0; e < entries_.size(); ++e) {
+    const Entry& entry = entries_[e];
     if (entry.work + entry.tail > limit || entry.port > limit || !within(entry, limits)) continue;
     const bool follows = entry.first > 0 && follows_[entry.first], returns = follows && returns_[entry.first];
     const double *from = both.data() + static_cast<size_t>(entry.first) * columns,
@@ -188,12 +190,33 @@ bool StageFloor::possible(const Limits& limits) const {
       if (around + entry.chain > limit || ahead + entry.work + entry.tail > limit) continue;
       if (follows && from_there[d] + entry.joined + entry.forward + entry.backward > limit) continue;
       const uint32_t at = d + entry.units;
-      to[at] = std::min(to[at], around + entry.forward + entry.backward);
+      const double passed = around + entry.forward + entry.backward;
+      if (passed < to[at]) {
+        to[at] = passed;
+        if (last != nullptr) (*last)[static_cast<size_t>(entry.end) * columns + at] = e;
+      }
       to_there[at] = std::min(to_there[at], ahead + entry.forward);
     }
   }
-  const double* last = both.data() + static_cast<size_t>(k) * columns;
-  return std::any_of(last, last + columns, [](double time) { return time < kInfinity; });
+  const double* end = both.data() + static_cast<size_t>(k) * columns;
+  return std::any_of(end, end + columns, [](double time) { return time < kInfinity; });
+}
+
+std::vector<StageOutline> StageFloor::stages(const Limits& limits) const {
+  std::vector<uint32_t> last;
+  if (!search(limits, &last)) return {};
+  const uint32_t columns = units_ + 1;
+  std::vector<StageOutline> stages;
+  uint32_t block = problem_.blocks, units = 0;
+  while (last[static_cast<size_t>(block) * columns + units] == UINT32_MAX) ++units;
+  while (block > 0) {
+    const Entry& entry = entries_[last[static_cast<size_t>(block) * columns + units]];
+    stages.push_back({entry.first, entry.end, std::max(1u, entry.units * unit_)});
+    block = entry.first;
+    units -= entry.units;
+  }
+  std::reverse(stages.begin(), stages.end());
+  return stages;
 }
 
 }  // namespace rannc::partition

@@ -20,6 +20,12 @@ class BestLinks {
   uint64_t largest_node_ = 1;
 };
 
+/// Blocks [first, end) on so many devices.
+struct StageOutline {
+  uint32_t first = 0, end = 0, replicas = 1;
+  bool operator==(const StageOutline&) const = default;
+};
+
 /// For one micro-batch count: every range of blocks on every number of devices, priced by the best kind of device, the
 /// best link and one micro-batch in flight.
 class StageFloor {
@@ -33,7 +39,9 @@ class StageFloor {
     double memory_bytes = 0;  ///< of each device; infinity: the devices' own
   };
   /// Whether stages exist that meet the limits. O(blocks^2 * devices * replica counts).
-  bool possible(const Limits& limits) const;
+  bool possible(const Limits& limits) const { return search(limits, nullptr); }
+  /// Such stages, in order, with the least time of one micro-batch through all of them; empty: there are none.
+  std::vector<StageOutline> stages(const Limits& limits) const;
 
  private:
   /// Blocks [first, end) on `units` devices. Times in ns; a mini-batch where nothing else is said.
@@ -50,6 +58,8 @@ class StageFloor {
   };
   void add(uint32_t a, uint32_t b, uint64_t least, uint64_t most);
   bool within(const Entry& entry, const Limits& limits) const;
+  /// `last`, where given: by (block, units), the entry that ends there.
+  bool search(const Limits& limits, std::vector<uint32_t>* last) const;
 
   const StageProblem& problem_;
   const RangeCosts& ranges_;

@@ -1,6 +1,7 @@
 // The planner that chooses on the simulated timeline.
 #include "partition/stages/auto.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "partition/stages/explain.h"
@@ -77,6 +78,151 @@ TEST(AutoPlanner, EqualsExhaustiveSearchOnDagsUnderTightMemory) {
 }
 TEST(AutoPlanner, EqualsExhaustiveSearchOnUnequalClusters) {
   compare(3, 700, {.most_blocks = 4, .most_devices = 4, .unequal = true, .skips = true});
+}
+
+/// Four equal blocks in a chain, two devices on a link of 1 byte/ns, 10 ns latency.
+StageProblem four_blocks() {
+  StageProblem problem;
+  problem.blocks = 4;
+  problem.times.push_back({{1}, {{100, 100, 100, 100}}, {{200, 200, 200, 200}}, {}});
+  problem.parameter_bytes = {10, 10, 10, 10};
+  problem.stashed_bytes_per_sample = {50, 50, 50, 50};
+  for (uint32_t b = 0; b < 3; ++b) problem.values.push_back({b, {b + 1}, 40, 0, true});
+  problem.cluster = make_cluster("two", {"d", 1ull << 40, 1e12, 1e15, 0}, 1, 2, {1e9, 10}, {1e9, 10});
+  problem.mini_batch = 8;
+  problem.micro_batches = {8};
+  problem.constraints.stages = 2;
+  return problem;
+}
+
+TEST(AutoPlanner, ObjectivesAreWhatTheirNamesSay) {
+  StageProblem problem = four_blocks();
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = "1f1b";
+  plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
+  // Parameters take less than 1e-3 ns of the optimizer's time.
+  problem.objective = Objective::kPeriod;
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * 600, 0.01);
+  problem.objective = Objective::kLargestLoad;
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * (600 + 2 * (10 + 40)), 0.01);
+  problem.objective = Objective::kPeakMemory;
+  // Stage 0: parameters, gradient, two states; two micro-batches in flight; the message out and its gradient.
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 10 * 4 + 2 * 100 + 2 * 40, 0.01);
+  problem.objective = Objective::kStepTime;
+  const double step = *PlanJudge(problem).judge(plan);
+  // Fill and drain of equal stages, and the messages that 1F1B waits for.
+  EXPECT_GE(step, 9 * 600 + 2 * 50);
+  EXPECT_LE(step, 9 * 600 + 16 * 50);
+}
+
+// A link that takes longer than the stages holds the pipeline up: its messages follow each other.
+TEST(AutoPlanner, MessagesShareTheirPort) {
+  StageProblem problem = four_blocks();
+  for (BlockValue& value : problem.values) value.bytes_per_sample = 2000;
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = "gpipe";
+  plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
+  const double step = *PlanJudge(problem).judge(plan);
+  EXPECT_NEAR(step, 200 + 8 * 2000 + 10 + 200 + 8 * 400 + 2000 + 10 + 400, 8 * 2000 - 8 * 400 + 1);
+  EXPECT_GE(step, 200 + 8 * 2000 + 200 + 400 + 2000 + 400);
+}
+
+// Two replicas that send to another node share its port.
+TEST(AutoPlanner, ReplicasOfANodeShareItsPort) {
+  StageProblem problem = four_blocks();
+  problem.cluster = make_cluster("four", {"d", 1ull << 40, 1e12, 1e15, 0}, 2, 2, {1e12, 0}, {1e9, 0});
+  problem.micro_batches = {1};
+  problem.mini_batch = 2;
+  for (BlockValue& value : problem.values) value.bytes_per_sample = 1000;
+  StagePlan plan;
+  plan.schedule = "gpipe";
+  plan.stages = {{0, 2, {DeviceId(0), DeviceId(1)}}, {2, 4, {DeviceId(2), DeviceId(3)}}};
+  problem.parameter_bytes = {0, 0, 0, 0};
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 200 + 2 * 400 + 2 * 2000, 0.01);
+}
+
+TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
+  AutoOptions everything, moves;
+  everything.rivals = moves.rivals = AutoOptions::Rivals::kExcluded;
+  everything.placement = moves.placement = AutoOptions::Placement::kKeep;
+  everything.schedules = moves.schedules = {"1f1b", "gpipe"};
+  everything.exhaustive_plans = 100000;
+  moves.exhaustive_plans = 0;
+  for (const Objective objective : {Objective::kPeriod, Objective::kLargestLoad, Objective::kPeakMemory}) {
+    int feasible = 0, reached = 0;
+    for (int i = 0; i < 250; ++i) {
+      SCOPED_TRACE(fmt::format("{}, instance {}", objective_name(objective), i));
+      std::mt19937_64 random(static_cast<uint64_t>(i) + 31337);
+      StageProblem problem = testing::random_problem(
+          random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 3 == 1, .tight = i % 3 == 2, .skips = true});
+      if (problem.micro_batches.size() > 2) problem.micro_batches.resize(2);
+      problem.objective = objective;
+      const auto outcome = auto_planner(everything)->plan(problem);
+      const auto least = least_simulated(problem, everything.schedules);
+      const auto* plan = std::get_if<StagePlan>(&*outcome);
+      ASSERT_EQ(plan != nullptr, least.has_value());
+      if (plan == nullptr) continue;
+      ++feasible;
+      ASSERT_NEAR(plan->objective, *least, 1e-9 * std::max(1.0, *least));
+      ASSERT_LE(PlanJudge(problem).lower_bound(), *least * (1 + 1e-9));
+      const auto climbed = auto_planner(moves)->plan(problem);
+      const auto* found = std::get_if<StagePlan>(&*climbed);
+      reached += found != nullptr && found->objective <= *least * (1 + 1e-9);
+    }
+    EXPECT_GE(feasible, 150);
+    EXPECT_GE(reached * 10, feasible * 8) << objective_name(objective);
+  }
+}
+
+TEST(AutoPlanner, LeastMemoryWithinATime) {
+  StageProblem problem = four_blocks();
+  problem.constraints = {};
+  const auto fastest = std::get<StagePlan>(*auto_planner()->plan(problem));
+  problem.objective = Objective::kPeakMemory;
+  problem.recompute = RecomputeRule::kChoose;
+  double before = 0;
+  for (const double slack : {4.0, 1.5, 1.05, 1.0}) {
+    problem.time_limit_ns = fastest.objective * slack;
+    const auto outcome = auto_planner()->plan(problem);
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    ASSERT_NE(plan, nullptr) << slack;
+    EXPECT_LE(plan->step_ns, *problem.time_limit_ns);
+    EXPECT_GE(plan->objective, before * (1 - 1e-9));
+    before = plan->objective;
+  }
+  problem.time_limit_ns = fastest.lower_bound * 0.9;
+  const auto outcome = auto_planner()->plan(problem);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(*outcome));
+  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("a step takes"), std::string::npos);
+}
+
+TEST(AutoPlanner, PutsWeightGradientsOffWhereThatIsAllowed) {
+  StageProblem problem = four_blocks();
+  problem.times[0].weight_gradient = {{100, 100, 100, 100}};
+  AutoOptions options;
+  const auto whole = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  options.schedules.push_back("zb-h1");
+  options.schedules.push_back("zb-h2");
+  const auto parted = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  EXPECT_TRUE(parted.schedule.starts_with("zb-")) << parted.schedule;
+  EXPECT_LT(parted.objective, whole.objective);
+  EXPECT_LE(parted.lower_bound, parted.objective);
+}
+
+TEST(AutoPlanner, StoppedSearchesAnswerWithAPlanAndABound) {
+  std::mt19937_64 random(99);
+  StageProblem problem = testing::random_problem(random, {.most_blocks = 14, .most_devices = 9, .skips = true});
+  std::stop_source source;
+  source.request_stop();
+  const auto outcome = auto_planner()->plan(problem, source.get_token());
+  const auto& plan = std::get<StagePlan>(*outcome);
+  EXPECT_LE(plan.lower_bound, plan.objective);
+  EXPECT_NE(std::find_if(plan.notes.begin(), plan.notes.end(),
+                         [](const std::string& note) { return note.find("interrupted") != std::string::npos; }),
+            plan.notes.end());
+  EXPECT_GE(plan.objective, std::get<StagePlan>(*auto_planner()->plan(problem)).objective);
 }
 
 // Whatever another planner finds, under its own schedule, auto is at least as good.
