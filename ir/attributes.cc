@@ -1,6 +1,7 @@
 #include "ir/attributes.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace rannc::ir {
 
@@ -13,7 +14,30 @@ const T* typed(const Attributes& attributes, std::string_view name) {
   RANNC_CHECK(value != nullptr) << "attribute " << name << " has another type";
   return value;
 }
+
+struct HashOf {
+  size_t operator()(bool value) const { return value ? 1 : 0; }
+  size_t operator()(const Dim& value) const { return value.hash(); }
+  size_t operator()(double value) const { return std::bit_cast<uint64_t>(value); }
+  size_t operator()(const std::string& value) const { return std::hash<std::string>()(value); }
+  size_t operator()(DType value) const { return static_cast<size_t>(value); }
+  size_t operator()(const Shape& value) const { return hash_of(value); }
+  size_t operator()(const std::vector<double>& values) const {
+    size_t hash = values.size();
+    for (const double value : values) hash = combine(hash, (*this)(value));
+    return hash;
+  }
+};
 }  // namespace
+
+size_t Attributes::hash() const {
+  size_t hash = entries_.size();
+  for (const auto& [name, value] : entries_) {
+    hash = combine(hash, std::hash<std::string>()(name));
+    hash = combine(hash, combine(value.index(), std::visit(HashOf{}, value)));
+  }
+  return hash;
+}
 
 void Attributes::set(std::string_view name, Attribute value) {
   const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,

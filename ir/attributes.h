@@ -43,6 +43,8 @@ class Attributes {
   std::vector<int64_t> integers(std::string_view name) const;
 
   bool operator==(const Attributes&) const = default;
+  /// Tells apart numbers that are equal, but printed otherwise: 0 and -0.
+  size_t hash() const;
 
  private:
   std::vector<std::pair<std::string, Attribute>> entries_;

@@ -30,7 +30,8 @@ struct Term {
 };
 
 constexpr int64_t kOverflow = std::numeric_limits<int64_t>::max();
-constexpr size_t kMaxTerms = 4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
+constexpr size_t kMaxTerms =
+    4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
 
 // Saturates: sizes beyond 2^63 are rejected where they are evaluated.
 int64_t saturating_mul(int64_t a, int64_t b) {
@@ -88,10 +89,14 @@ std::string text_of(const std::vector<Term>& terms) {
 
 const char* function_name(FactorKind kind) {
   switch (kind) {
-    case FactorKind::kMod: return "mod";
-    case FactorKind::kMax: return "max";
-    case FactorKind::kMin: return "min";
-    default: return "floor";
+    case FactorKind::kMod:
+      return "mod";
+    case FactorKind::kMax:
+      return "max";
+    case FactorKind::kMin:
+      return "min";
+    default:
+      return "floor";
   }
 }
 
@@ -120,19 +125,27 @@ std::optional<int64_t> apply(FactorKind kind, int64_t a, int64_t b) {
     return std::nullopt;
   }
   switch (kind) {
-    case FactorKind::kFloor: return floor_quotient(a, b);
-    case FactorKind::kMod: return a - floor_quotient(a, b) * b;
-    case FactorKind::kMax: return std::max(a, b);
-    default: return std::min(a, b);
+    case FactorKind::kFloor:
+      return floor_quotient(a, b);
+    case FactorKind::kMod:
+      return a - floor_quotient(a, b) * b;
+    case FactorKind::kMax:
+      return std::max(a, b);
+    default:
+      return std::min(a, b);
   }
 }
 
 Dim rebuild(FactorKind kind, const Dim& a, const Dim& b) {
   switch (kind) {
-    case FactorKind::kFloor: return floor_div(a, b);
-    case FactorKind::kMod: return mod(a, b);
-    case FactorKind::kMax: return max(a, b);
-    default: return min(a, b);
+    case FactorKind::kFloor:
+      return floor_div(a, b);
+    case FactorKind::kMod:
+      return mod(a, b);
+    case FactorKind::kMax:
+      return max(a, b);
+    default:
+      return min(a, b);
   }
 }
 
@@ -195,6 +208,8 @@ const std::string& Dim::symbol_name() const {
 
 std::string Dim::str() const { return expr_ ? expr_->text : std::to_string(value_); }
 
+size_t Dim::expr_hash() const { return std::hash<std::string>()(expr_->text); }
+
 Result<Dim> Dim::parse(std::string_view text) { return parse_dim(text); }
 
 std::optional<int64_t> Dim::evaluate(const Bindings& bindings) const {
@@ -253,8 +268,8 @@ bool Dim::uses(std::string_view symbol) const {
   if (!expr_) return false;
   for (const Term& term : expr_->terms) {
     for (const Factor& factor : term.factors) {
-      const bool found = factor.kind == FactorKind::kSymbol ? factor.text == symbol
-                                                            : factor.a.uses(symbol) || factor.b.uses(symbol);
+      const bool found =
+          factor.kind == FactorKind::kSymbol ? factor.text == symbol : factor.a.uses(symbol) || factor.b.uses(symbol);
       if (found) return true;
     }
   }

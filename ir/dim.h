@@ -44,6 +44,8 @@ class Dim {
   Dim substitute(std::string_view symbol, const Dim& by) const;
   void collect_symbols(std::set<std::string>& into) const;
   bool uses(std::string_view symbol) const;
+  /// Equal dimensions have equal hashes, in one run of the program.
+  size_t hash() const { return expr_ ? expr_hash() : static_cast<size_t>(value_) * 0x9e3779b97f4a7c15ULL; }
 
   friend Dim operator+(const Dim& a, const Dim& b);
   friend Dim operator-(const Dim& a, const Dim& b);
@@ -57,6 +59,7 @@ class Dim {
   struct Expr;
 
  private:
+  size_t expr_hash() const;
   explicit Dim(std::shared_ptr<const Expr> expr) : expr_(std::move(expr)) {}
   friend struct DimBuilder;
   int64_t value_ = 0;

@@ -4,73 +4,71 @@
 
 namespace rannc::ir {
 
-namespace {
-const Attributes& no_attributes() {
-  static const Attributes none;
-  return none;
-}
-}  // namespace
-
 std::string_view str(ValueKind kind) {
   switch (kind) {
-    case ValueKind::kInput: return "input";
-    case ValueKind::kParameter: return "parameter";
-    case ValueKind::kBuffer: return "buffer";
-    case ValueKind::kConstant: return "constant";
-    case ValueKind::kActivation: return "activation";
+    case ValueKind::kInput:
+      return "input";
+    case ValueKind::kParameter:
+      return "parameter";
+    case ValueKind::kBuffer:
+      return "buffer";
+    case ValueKind::kConstant:
+      return "constant";
+    case ValueKind::kActivation:
+      return "activation";
   }
   return "";
 }
 
-uint32_t Graph::intern(std::string_view text) {
-  strings_.emplace_back(text);
-  const auto [entry, added] = string_ids_.try_emplace(strings_.back(), static_cast<uint32_t>(strings_.size() - 1));
-  if (!added) strings_.pop_back();
-  return entry->second;
+void Graph::set_batch_symbol(std::string name) {
+  batch_symbol_ = std::move(name);
+  answers_ = {};
 }
 
-std::string_view Graph::unique_name(std::string_view wanted) {
-  const auto id = ValueId::from(values_.size());
-  const std::string stem = wanted.empty() ? "v" + std::to_string(values_.size()) : std::string(wanted);
-  const std::string_view first = strings_[intern(stem)];
-  if (value_names_.try_emplace(first, id).second) return first;
-  uint32_t& suffix = name_suffixes_[first];
+namespace {
+uint32_t hash_of_name(std::string_view name) { return mixed(std::hash<std::string_view>()(name)); }
+}  // namespace
+
+ValueId Graph::find(std::string_view name, uint32_t hash) const {
+  const uint32_t found = value_names_.find(hash, [&](uint32_t value) { return values_[value].name == name; });
+  return found == HashIndex::kNone ? ValueId() : ValueId(found);
+}
+
+ValueId Graph::find(std::string_view name) const { return find(name, hash_of_name(name)); }
+
+// Gives the value that comes next the name, or the name with a suffix where it is taken. `wanted` is kept by `texts_`.
+void Graph::name_value(ValueRecord& value, std::string_view wanted, uint32_t hash) {
+  const auto number = static_cast<uint32_t>(values_.size());
+  if (find(wanted, hash).valid()) return name_otherwise(value, wanted);
+  value.name = wanted;
+  value.name_hash = hash;
+  value_names_.insert(hash, number);
+}
+
+void Graph::name_otherwise(ValueRecord& value, std::string_view taken) {
+  uint32_t& suffix = name_suffixes_[taken];
   while (true) {
-    const std::string_view candidate = strings_[intern(stem + "." + std::to_string(++suffix))];
-    if (value_names_.try_emplace(candidate, id).second) return candidate;
+    const std::string candidate = std::string(taken) + "." + std::to_string(++suffix);
+    const uint32_t hash = hash_of_name(candidate);
+    if (!find(candidate, hash).valid()) return name_value(value, texts_.keep(candidate), hash);
   }
 }
 
-ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data) {
-  const auto id = ValueId::from(values_.size());
-  const std::string_view unique = unique_name(name);
-  values_.push_back({unique, kind, {}, 0, std::move(type), std::move(data)});
+ValueId Graph::push_value(const ValueRecord& value) {
+  values_.push_back(value);
   first_use_.push_back(kNone);
   last_use_.push_back(kNone);
-  return id;
+  return ValueId::from(values_.size() - 1);
 }
 
-TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
-                       std::span<const std::string> output_names, Location location) {
+TaskId Graph::push_task(TaskRecord task, std::span<const ValueId> inputs) {
   const auto id = TaskId::from(tasks_.size());
-  TaskRecord record{};
-  record.op = &op;
-  record.first_input = static_cast<uint32_t>(slots_.size());
-  record.first_output = static_cast<uint32_t>(output_ids_.size());
-  record.input_count = static_cast<uint32_t>(inputs.size());
-  record.output_count = static_cast<uint32_t>(output_names.size());
-  if (!attributes.empty()) record.attributes = std::make_shared<const Attributes>(std::move(attributes));
-  record.file = location.file.empty() ? kNone : intern(location.file);
-  record.node = kNone;
-  if (!location.node.empty()) {  // seldom repeated: looking for an equal one costs more than it saves
-    record.node = static_cast<uint32_t>(strings_.size());
-    strings_.push_back(std::move(location.node));
-  }
-  record.line = location.line;
-  record.column = location.column;
+  task.first_input = static_cast<uint32_t>(slots_.size());
+  task.input_count = static_cast<uint32_t>(inputs.size());
+  task.first_output = static_cast<uint32_t>(output_ids_.size());
   for (const ValueId input : inputs) {
     const auto slot = static_cast<uint32_t>(slots_.size());
-    slots_.push_back({input, id.index(), kNone});
+    slots_.push_back({id.index(), kNone});
     operand_ids_.push_back(input);
     if (!input.valid()) continue;
     RANNC_CHECK(input.index() < values_.size()) << "operand does not exist";
@@ -78,34 +76,114 @@ TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attrib
     (last == kNone ? first_use_[input.index()] : slots_[last].next) = slot;
     last = slot;
   }
-  tasks_.push_back(std::move(record));
-  for (const std::string& name : output_names) {
-    const ValueId output = add_value(ValueKind::kActivation, name, {});
+  tasks_.push_back(task);
+  return id;
+}
+
+ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data) {
+  ValueRecord value{};
+  value.kind = kind;
+  value.type = types_.number(std::move(type));
+  value.data = kNone;
+  if (data.present()) {
+    value.data = static_cast<uint32_t>(data_.size());
+    data_.push_back(std::move(data));
+  }
+  const std::string_view wanted = name.empty() ? texts_.keep("v" + std::to_string(values_.size())) : texts_.keep(name);
+  name_value(value, wanted, hash_of_name(wanted));
+  return push_value(value);
+}
+
+TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
+                       std::span<const std::string> output_names, const Location& location) {
+  TaskRecord record{};
+  record.op = &op;
+  record.output_count = static_cast<uint32_t>(output_names.size());
+  record.attributes = attributes_.number(std::move(attributes));
+  // Tasks of one file follow each other.
+  const bool same_file = !tasks_.empty() && tasks_.back().file == location.file;
+  record.file = same_file ? tasks_.back().file : texts_.keep(location.file);
+  record.node = texts_.keep(location.node);
+  record.line = location.line;
+  record.column = location.column;
+  const TaskId id = push_task(record, inputs);
+  for (uint32_t i = 0; i < record.output_count; ++i) {
+    const ValueId output = add_value(ValueKind::kActivation, output_names[i], {});
     values_.back().producer = id;
-    values_.back().output_index = static_cast<uint32_t>(output_ids_.size()) - tasks_.back().first_output;
+    values_.back().output_index = i;
+    output_ids_.push_back(output);
+  }
+  return id;
+}
+
+// A graph without tasks and values that has the tables of this one, so that numbers and texts of this are also its own.
+Graph Graph::without_content() const {
+  Graph empty;
+  empty.name_ = name_;
+  empty.batch_symbol_ = batch_symbol_;
+  empty.texts_ = texts_;
+  empty.types_ = types_;
+  empty.attributes_ = attributes_;
+  empty.foreign_ops_ = foreign_ops_;
+  empty.answers_ = answers_;
+  return empty;
+}
+
+// Copies from a graph whose `without_content` this began as.
+ValueId Graph::copy_value(const Graph& from, ValueId value) {
+  ValueRecord record = from.values_[value.index()];
+  record.producer = TaskId();
+  record.output_index = 0;
+  if (record.data != kNone) {
+    data_.push_back(from.data_[record.data]);
+    record.data = static_cast<uint32_t>(data_.size() - 1);
+  }
+  name_value(record, record.name, record.name_hash);
+  return push_value(record);
+}
+
+TaskId Graph::copy_task(const Graph& from, TaskId task, std::span<const ValueId> inputs) {
+  const TaskId id = push_task(from.tasks_[task.index()], inputs);
+  const std::span<const ValueId> outputs = from.outputs(task);
+  for (uint32_t i = 0; i < outputs.size(); ++i) {
+    const ValueId output = copy_value(from, outputs[i]);
+    values_.back().kind = ValueKind::kActivation;
+    values_.back().producer = id;
+    values_.back().output_index = i;
     output_ids_.push_back(output);
   }
   return id;
 }
 
 ValueId Graph::add(const OpInfo& op, std::initializer_list<ValueId> inputs, Attributes attributes, std::string name,
-                   Location location) {
+                   const Location& location) {
   const std::string names[] = {std::move(name)};
   const std::vector<ValueId> operands(inputs);
-  return outputs(add_task(op, operands, std::move(attributes), names, std::move(location)))[0];
+  return outputs(add_task(op, operands, std::move(attributes), names, location))[0];
 }
 
-void Graph::set_type(ValueId value, ValueType type) { values_[value.index()].type = std::move(type); }
+void Graph::set_type(ValueId value, ValueType type) { values_[value.index()].type = types_.number(std::move(type)); }
 void Graph::set_kind(ValueId value, ValueKind kind) { values_[value.index()].kind = kind; }
-void Graph::set_data(ValueId value, TensorData data) { values_[value.index()].data = std::move(data); }
+void Graph::set_data(ValueId value, TensorData data) {
+  uint32_t& at = values_[value.index()].data;
+  if (at == kNone) {
+    at = static_cast<uint32_t>(data_.size());
+    data_.emplace_back();
+  }
+  data_[at] = std::move(data);
+}
 void Graph::set_attributes(TaskId task, Attributes attributes) {
-  tasks_[task.index()].attributes =
-      attributes.empty() ? nullptr : std::make_shared<const Attributes>(std::move(attributes));
+  tasks_[task.index()].attributes = attributes_.number(std::move(attributes));
 }
 
-Graph::Task Graph::task(TaskId id) const {
-  return {&op(id), inputs(id), outputs(id), attributes(id), location(id)};
+Graph::Value Graph::value(ValueId id) const {
+  static const TensorData no_data;
+  const ValueRecord& record = values_[id.index()];
+  return {record.name,         record.kind,         record.producer,
+          record.output_index, types_[record.type], record.data == kNone ? no_data : data_[record.data]};
 }
+
+Graph::Task Graph::task(TaskId id) const { return {&op(id), inputs(id), outputs(id), attributes(id), location(id)}; }
 
 std::span<const ValueId> Graph::inputs(TaskId id) const {
   const TaskRecord& record = tasks_[id.index()];
@@ -117,30 +195,17 @@ std::span<const ValueId> Graph::outputs(TaskId id) const {
   return {output_ids_.data() + record.first_output, record.output_count};
 }
 
-const Attributes& Graph::attributes(TaskId id) const {
-  const auto& attributes = tasks_[id.index()].attributes;
-  return attributes ? *attributes : no_attributes();
-}
+const Attributes& Graph::attributes(TaskId id) const { return attributes_[tasks_[id.index()].attributes]; }
 
 Location Graph::location(TaskId id) const {
   const TaskRecord& record = tasks_[id.index()];
-  Location location;
-  if (record.file != kNone) location.file = strings_[record.file];
-  if (record.node != kNone) location.node = strings_[record.node];
-  location.line = record.line;
-  location.column = record.column;
-  return location;
+  return {std::string(record.file), record.line, record.column, std::string(record.node)};
 }
 
 std::vector<Graph::Use> Graph::uses(ValueId id) const {
   std::vector<Use> found;
   for_each_use(id, [&](Use use) { found.push_back(use); });
   return found;
-}
-
-ValueId Graph::find(std::string_view name) const {
-  const auto found = value_names_.find(name);
-  return found == value_names_.end() ? ValueId() : found->second;
 }
 
 const OpInfo& Graph::foreign_op(std::string_view name) {
@@ -153,41 +218,6 @@ const OpInfo& Graph::foreign_op(std::string_view name) {
   op->outputs = 0;
   foreign_ops_.push_back(op);
   return *foreign_ops_.back();
-}
-
-Graph Graph::clone() const {
-  Graph copy;
-  copy.name_ = name_;
-  copy.batch_symbol_ = batch_symbol_;
-  copy.tasks_ = tasks_;
-  copy.values_ = values_;
-  copy.slots_ = slots_;
-  copy.operand_ids_ = operand_ids_;
-  copy.output_ids_ = output_ids_;
-  copy.first_use_ = first_use_;
-  copy.last_use_ = last_use_;
-  copy.inputs_ = inputs_;
-  copy.outputs_ = outputs_;
-  copy.losses_ = losses_;
-  copy.foreign_ops_ = foreign_ops_;
-  // Names are views of strings, so those of the copy must point into its own.
-  copy.strings_ = strings_;
-  copy.string_ids_.reserve(string_ids_.size());
-  copy.value_names_.reserve(values_.size());
-  for (uint32_t i = 0; i < strings_.size(); ++i) {
-    const std::string_view text = copy.strings_[i];
-    const auto interned = string_ids_.find(text);
-    if (interned == string_ids_.end() || interned->second != i) continue;
-    copy.string_ids_.emplace(text, i);
-    if (const auto value = value_names_.find(text); value != value_names_.end()) {
-      copy.value_names_.emplace(text, value->second);
-      copy.values_[value->second.index()].name = text;
-    }
-    if (const auto suffix = name_suffixes_.find(text); suffix != name_suffixes_.end()) {
-      copy.name_suffixes_.emplace(text, suffix->second);
-    }
-  }
-  return copy;
 }
 
 bool equal(const Graph& a, const Graph& b) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -12,13 +11,15 @@
 
 #include "ir/attributes.h"
 #include "ir/ids.h"
+#include "ir/tables.h"
 #include "ir/type.h"
 
 namespace rannc::ir {
 
 struct OpInfo;
 
-/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; activation: made by a task.
+/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; activation: made by a
+/// task.
 enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kActivation };
 std::string_view str(ValueKind kind);
 
@@ -26,10 +27,10 @@ std::string_view str(ValueKind kind);
 /// denominator is counted from the labels of the whole mini-batch before the step.
 struct LossTerm {
   enum class Denominator : uint8_t {
-    kOne,            ///< the numerator is the loss: a sum
-    kElements,       ///< number of elements of `labels`
-    kNotIgnored,     ///< number of elements of `labels` that differ from `ignore_index`
-    kSamples,        ///< number of samples
+    kOne,         ///< the numerator is the loss: a sum
+    kElements,    ///< number of elements of `labels`
+    kNotIgnored,  ///< number of elements of `labels` that differ from `ignore_index`
+    kSamples,     ///< number of samples
   };
   ValueId numerator;  ///< scalar (rank 0) activation of one micro-batch
   double weight = 1;
@@ -39,22 +40,23 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
-/// Bipartite graph of tasks and values. Append-only: tasks stand in topological order, ids never change, and a pass that
-/// drops or reorders builds a new graph (`ir/rewriter.h`). Names are unique within tasks' outputs and interned.
-/// Not thread-safe for writing; any number of readers.
+/// Bipartite graph of tasks and values. Append-only: tasks stand in topological order, ids never change, and a pass
+/// that drops or reorders builds a new graph (`ir/rewriter.h`). Names are unique. Types and attributes that are equal
+/// are kept once; references to them stay valid as long as the graph. Not thread-safe for writing; any number of
+/// readers.
 class Graph {
  public:
   struct Value {
     std::string_view name;
-    ValueKind kind = ValueKind::kActivation;
-    TaskId producer;              ///< invalid unless an activation
-    uint32_t output_index = 0;    ///< position among the producer's outputs
-    ValueType type;
-    TensorData data;              ///< of parameters, buffers and constants
+    ValueKind kind;
+    TaskId producer;        ///< invalid unless an activation
+    uint32_t output_index;  ///< position among the producer's outputs
+    const ValueType& type;
+    const TensorData& data;  ///< of parameters, buffers and constants; until data of any value is set
   };
   struct Task {
-    const OpInfo* op = nullptr;   ///< never null; of the registry, or of this graph for operators unknown to it
-    std::span<const ValueId> inputs;   ///< an invalid id is an absent optional operand
+    const OpInfo* op = nullptr;       ///< never null; of the registry, or of this graph for operators unknown to it
+    std::span<const ValueId> inputs;  ///< an invalid id is an absent optional operand
     std::span<const ValueId> outputs;
     const Attributes& attributes;
     Location location;
@@ -67,9 +69,8 @@ class Graph {
   Graph() = default;
   Graph(Graph&&) = default;
   Graph& operator=(Graph&&) = default;
-  Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
-  Graph clone() const;
+  Graph clone() const { return *this; }
 
   // --- building
   /// A value no task makes. A name that is taken gets a suffix `.1`, `.2` …
@@ -77,11 +78,11 @@ class Graph {
   /// Appends a task with `output_names.size()` fresh activations (types unknown until a shape rule sets them; an empty
   /// name gets `v<number>`). Operands must exist already: that keeps the order topological.
   TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
-                  std::span<const std::string> output_names, Location location = {});
+                  std::span<const std::string> output_names, const Location& location = {});
   /// Convenience for one output; returns it.
   ValueId add(const OpInfo& op, std::initializer_list<ValueId> inputs, Attributes attributes = {},
-              std::string name = {}, Location location = {});
-  void add_input(ValueId value) { inputs_.push_back(value); }      ///< order of the model's signature
+              std::string name = {}, const Location& location = {});
+  void add_input(ValueId value) { inputs_.push_back(value); }  ///< order of the model's signature
   void add_output(ValueId value) { outputs_.push_back(value); }
   void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
   void add_loss(LossTerm term) { losses_.push_back(term); }
@@ -93,7 +94,7 @@ class Graph {
   void set_data(ValueId value, TensorData data);
   void set_attributes(TaskId task, Attributes attributes);
   /// Symbol that counts the samples of a micro-batch; empty where the model has no batch.
-  void set_batch_symbol(std::string name) { batch_symbol_ = std::move(name); }
+  void set_batch_symbol(std::string name);
   void set_name(std::string name) { name_ = std::move(name); }
 
   // --- reading
@@ -107,8 +108,14 @@ class Graph {
   std::span<const ValueId> outputs(TaskId id) const;
   const Attributes& attributes(TaskId id) const;
   Location location(TaskId id) const;
-  const Value& value(ValueId id) const { return values_[id.index()]; }
-  const ValueType& type(ValueId id) const { return values_[id.index()].type; }
+  Value value(ValueId id) const;
+  ValueKind kind(ValueId id) const { return values_[id.index()].kind; }
+  TaskId producer(ValueId id) const { return values_[id.index()].producer; }
+  const ValueType& type(ValueId id) const { return types_[values_[id.index()].type]; }
+  /// Dense numbers of types and of attributes: equal within this graph exactly where these are equal.
+  uint32_t type_number(ValueId id) const { return values_[id.index()].type; }
+  uint32_t attributes_number(TaskId id) const { return tasks_[id.index()].attributes; }
+  uint32_t type_count() const { return types_.size(); }
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<LossTerm>& losses() const { return losses_; }
@@ -145,38 +152,64 @@ class Graph {
   const OpInfo& foreign_op(std::string_view name);
 
  private:
+  friend class Rewriter;
+  friend Result<void> infer_types(Graph& graph, TaskId task);
+
   static constexpr uint32_t kNone = UINT32_MAX;
   struct TaskRecord {
     const OpInfo* op;
+    std::string_view file, node;  // empty: unknown
+    uint32_t line, column;
     uint32_t first_input, first_output;
     uint32_t input_count, output_count;
-    std::shared_ptr<const Attributes> attributes;  ///< null: none
-    uint32_t file, node;                           ///< names; kNone: unknown
-    uint32_t line, column;
+    uint32_t attributes;
   };
-  struct Slot {  ///< one operand; chained per value in the order of tasks
-    ValueId value;
+  struct ValueRecord {
+    std::string_view name;
+    uint32_t name_hash;
+    uint32_t type;
+    uint32_t data;  // kNone: none
+    TaskId producer;
+    uint32_t output_index;
+    ValueKind kind;
+  };
+  struct Slot {  // one operand; chained per value in the order of tasks
     uint32_t task;
     uint32_t next;
   };
-  uint32_t intern(std::string_view text);
-  std::string_view unique_name(std::string_view wanted);
+  /// What a type rule said of each question: operator, attributes, numbers of the operands' types.
+  struct RuleAnswers {
+    std::vector<uint32_t> key;
+    std::unordered_map<std::vector<uint32_t>, std::vector<uint32_t>, HashOfNumbers> known;
+  };
+  Graph(const Graph&) = default;
+  Graph without_content() const;
+  ValueId find(std::string_view name, uint32_t hash) const;
+  void name_value(ValueRecord& value, std::string_view wanted, uint32_t hash);
+  void name_otherwise(ValueRecord& value, std::string_view taken);
+  ValueId push_value(const ValueRecord& value);
+  TaskId push_task(TaskRecord task, std::span<const ValueId> inputs);
+  ValueId copy_value(const Graph& from, ValueId value);
+  TaskId copy_task(const Graph& from, TaskId task, std::span<const ValueId> inputs);
 
   std::string name_;
   std::string batch_symbol_;
   std::vector<TaskRecord> tasks_;
-  std::vector<Value> values_;
+  std::vector<ValueRecord> values_;
   std::vector<Slot> slots_;
-  std::vector<ValueId> operand_ids_;  ///< parallel to slots_, so that operands are a span of ids
+  std::vector<ValueId> operand_ids_;  // parallel to slots_, so that operands are a span of ids
   std::vector<ValueId> output_ids_;
-  std::vector<uint32_t> first_use_, last_use_;  ///< per value
+  std::vector<uint32_t> first_use_, last_use_;  // per value
   std::vector<ValueId> inputs_, outputs_;
   std::vector<LossTerm> losses_;
-  std::deque<std::string> strings_;
-  std::unordered_map<std::string_view, uint32_t> string_ids_;
-  std::unordered_map<std::string_view, ValueId> value_names_;
-  std::unordered_map<std::string_view, uint32_t> name_suffixes_;  ///< last suffix given to a name that was taken
+  Texts texts_;
+  HashIndex value_names_;
+  std::unordered_map<std::string_view, uint32_t> name_suffixes_;  // last suffix given to a name that was taken
+  Interned<ValueType> types_;
+  Interned<Attributes> attributes_;
+  std::vector<TensorData> data_;
   std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
+  RuleAnswers answers_;
 };
 
 /// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs and losses, id by id.

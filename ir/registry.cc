@@ -33,6 +33,16 @@ std::vector<const ValueType*> operand_types(const Graph& graph, TaskId task) {
   return types;
 }
 
+// All that a type rule sees, but for the batch symbol.
+void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
+  const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
+  key.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(uint64_t{op} >> 32), graph.attributes_number(task),
+              static_cast<uint32_t>(graph.outputs(task).size())});
+  for (const ValueId input : graph.inputs(task)) {
+    key.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
+  }
+}
+
 // Arity as the registry declares it.
 Result<void> check_call(const OpCall& call) {
   const OpInfo& op = call.op;
@@ -86,14 +96,24 @@ Work work_of(const Graph& graph, TaskId task) {
 Result<void> infer_types(Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   if (!op.known()) return {};
-  const std::vector<const ValueType*> inputs = operand_types(graph, task);
   const std::span<const ValueId> outputs = graph.outputs(task);
+  Graph::RuleAnswers& answers = graph.answers_;
+  ask(graph, task, answers.key);
+  if (const auto known = answers.known.find(answers.key); known != answers.known.end()) {
+    for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];
+    return {};
+  }
+  const std::vector<const ValueType*> inputs = operand_types(graph, task);
   const OpCall call{op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size())};
   if (auto checked = check_call(call); !checked) return located(checked.diagnostic(), graph, task);
   auto types = op.infer(call);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
-  for (size_t i = 0; i < outputs.size(); ++i) graph.set_type(outputs[i], std::move((*types)[i]));
+  std::vector<uint32_t>& answer = answers.known[answers.key];
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    graph.set_type(outputs[i], std::move((*types)[i]));
+    answer.push_back(graph.type_number(outputs[i]));
+  }
   return {};
 }
 

@@ -8,14 +8,13 @@ namespace rannc::ir {
 
 Rewriter::Rewriter(const Graph& from) : Rewriter(from, std::vector<bool>(from.value_count(), true)) {}
 
-Rewriter::Rewriter(const Graph& from, const std::vector<bool>& keep) : from_(from), map_(from.value_count()) {
-  to_.set_name(from.name());
-  to_.set_batch_symbol(from.batch_symbol());
+Rewriter::Rewriter(const Graph& from, const std::vector<bool>& keep)
+    : from_(from), to_(from.without_content()), map_(from.value_count()) {
+  to_.values_.reserve(from.values_.size());
+  to_.tasks_.reserve(from.tasks_.size());
+  to_.value_names_.reserve(from.values_.size());
   for (const ValueId id : from.values()) {
-    const Graph::Value& value = from.value(id);
-    if (keep[id.index()] && !value.producer.valid()) {
-      map_[id.index()] = to_.add_value(value.kind, value.name, value.type, value.data);
-    }
+    if (keep[id.index()] && !from.value(id).producer.valid()) map_[id.index()] = to_.copy_value(from, id);
   }
 }
 
@@ -30,17 +29,11 @@ bool Rewriter::mapped(ValueId old) const { return map_[old.index()].valid(); }
 void Rewriter::replace(ValueId old, ValueId by) { map_[old.index()] = by; }
 
 TaskId Rewriter::copy(TaskId old) {
-  std::vector<ValueId> operands;
-  for (const ValueId input : from_.inputs(old)) operands.push_back(map(input));
-  std::vector<std::string> names;
-  for (const ValueId output : from_.outputs(old)) names.emplace_back(from_.value(output).name);
-  const OpInfo& op = from_.op(old);
-  const OpInfo& target = op.known() ? op : to_.foreign_op(op.name);
-  const TaskId task = to_.add_task(target, operands, from_.attributes(old), names, from_.location(old));
-  for (size_t i = 0; i < names.size(); ++i) {
-    const ValueId output = to_.outputs(task)[i];
-    to_.set_type(output, from_.type(from_.outputs(old)[i]));
-    map_[from_.outputs(old)[i].index()] = output;
+  operands_.clear();
+  for (const ValueId input : from_.inputs(old)) operands_.push_back(map(input));
+  const TaskId task = to_.copy_task(from_, old, operands_);
+  for (const ValueId output : from_.outputs(old)) {
+    map_[output.index()] = to_.outputs(task)[from_.value(output).output_index];
   }
   return task;
 }
@@ -89,7 +82,9 @@ Liveness find_live(const Graph& graph) {
 
 bool remove_dead(Graph& graph) {
   const Liveness live = find_live(graph);
-  const auto all = [](const std::vector<bool>& bits) { return std::find(bits.begin(), bits.end(), false) == bits.end(); };
+  const auto all = [](const std::vector<bool>& bits) {
+    return std::find(bits.begin(), bits.end(), false) == bits.end();
+  };
   if (all(live.task) && all(live.value)) return false;
   Rewriter rewriter(graph, live.value);
   for (const TaskId task : graph.tasks()) {

@@ -8,8 +8,8 @@
 namespace rannc::ir {
 
 /// Copies values and tasks of `from` into a new graph under a value map. Values that no task makes are copied at
-/// construction, in id order, with names, types and data. A pass walks the old tasks in order and for each either calls `copy(task)` or maps the old
-/// outputs to values it built itself.
+/// construction, in id order, with names, types and data. A pass walks the old tasks in order and for each either calls
+/// `copy(task)` or maps the old outputs to values it built itself.
 class Rewriter {
  public:
   explicit Rewriter(const Graph& from);
@@ -29,6 +29,7 @@ class Rewriter {
   const Graph& from_;
   Graph to_;
   std::vector<ValueId> map_;
+  std::vector<ValueId> operands_;  // of the task that is copied
 };
 
 /// A copy without tasks whose outputs reach no graph output, loss numerator or statistics, and without unread

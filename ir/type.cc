@@ -39,6 +39,19 @@ uint32_t byte_size(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].byt
 bool is_float(DType dtype) { return dtype <= DType::kF64; }
 bool is_integer(DType dtype) { return dtype > DType::kF64 && dtype != DType::kBool; }
 
+size_t hash_of(const std::vector<Dim>& dims) {
+  size_t hash = dims.size();
+  for (const Dim& dim : dims) hash = combine(hash, dim.hash());
+  return hash;
+}
+
+size_t ValueType::hash() const {
+  size_t hash = static_cast<size_t>(dtype);
+  hash = combine(hash, shape ? hash_of(*shape) : ~size_t{0});
+  hash = combine(hash, combine(static_cast<size_t>(batch.axis), combine(batch.outer.hash(), batch.inner.hash())));
+  return combine(hash, contents ? hash_of(*contents) : ~size_t{0});
+}
+
 TensorData TensorData::in_memory(std::vector<std::byte> bytes) {
   TensorData data;
   data.memory_ = std::make_shared<const std::vector<std::byte>>(std::move(bytes));
@@ -56,8 +69,8 @@ TensorData TensorData::in_file(std::string path, uint64_t offset, uint64_t lengt
 Result<std::vector<std::byte>> TensorData::read() const {
   if (memory_) return *memory_;
   const auto fail = [this](const std::string& what) {
-    return error({path_, 0, 0, {}}, what + " (bytes " + std::to_string(offset_) + " to " +
-                                        std::to_string(offset_ + length_) + ")");
+    return error({path_, 0, 0, {}},
+                 what + " (bytes " + std::to_string(offset_) + " to " + std::to_string(offset_ + length_) + ")");
   };
   if (path_.empty()) return error("the tensor has no stored bytes: the model was written without weights");
   std::ifstream file(path_, std::ios::binary);

@@ -64,6 +64,19 @@ class TensorData {
   uint64_t length_ = 0;
 };
 
+/// `seed` and `hash` as one hash.
+inline size_t combine(size_t seed, size_t hash) { return (seed ^ hash) * 0xff51afd7ed558ccdULL + (seed >> 29); }
+/// Of the numbers in order, for keys of unordered containers.
+struct HashOfNumbers {
+  size_t operator()(const std::vector<uint32_t>& numbers) const {
+    size_t hash = numbers.size();
+    for (const uint32_t number : numbers) hash = combine(hash, number);
+    return hash;
+  }
+};
+/// Of the dimensions in order.
+size_t hash_of(const std::vector<Dim>& dims);
+
 /// What a shape rule says of one value. `shape` is absent where the rank is unknown.
 struct ValueType {
   DType dtype = DType::kF32;
@@ -71,6 +84,7 @@ struct ValueType {
   BatchLayout batch;
   std::optional<Contents> contents;
   bool operator==(const ValueType&) const = default;
+  size_t hash() const;  ///< of all of it
 };
 
 }  // namespace rannc::ir

@@ -19,6 +19,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <unordered_set>
 
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
@@ -36,7 +37,7 @@ bool is_symbol_name(std::string_view name) {
 
 class GraphVerifier {
  public:
-  explicit GraphVerifier(const Graph& graph) : graph_(graph) {
+  explicit GraphVerifier(const Graph& graph) : graph_(graph), type_holds_(graph.type_count()) {
     if (!graph.batch_symbol().empty()) batch_ = Dim::symbol(graph.batch_symbol());
   }
 
@@ -73,9 +74,18 @@ class GraphVerifier {
     }
     kind(id);
     if (graph_.value(id).data.present()) data(id);
+    facts_of_type(id);
+  }
+
+  // Values of one type obey alike.
+  void facts_of_type(ValueId id) {
+    uint8_t& holds = type_holds_[graph_.type_number(id)];
+    if (holds != 0) return;
+    const size_t before = found_.size();
     layout(id);
     if (graph_.type(id).contents) contents(id);
     collect_symbols(id);
+    holds = found_.size() == before ? 1 : 0;
   }
 
   void kind(ValueId id) {
@@ -170,8 +180,25 @@ class GraphVerifier {
   // --- tasks
 
   void task(TaskId id) {
-    const bool fits = operands(id) && arity(id) && attributes(id);
+    if (!operands(id)) return;
+    ask(id);
+    if (tasks_that_hold_.contains(question_)) return;
+    const size_t before = found_.size();
+    const bool fits = arity(id) && attributes(id);
     if (fits && graph_.op(id).known()) types(id);
+    if (found_.size() == before) tasks_that_hold_.insert(question_);
+  }
+
+  // All that the rules of a task see once its operands exist: tasks that ask alike obey alike.
+  void ask(TaskId id) {
+    const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph_.op(id))};
+    const auto outputs = graph_.outputs(id);
+    question_.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(op >> 32), graph_.attributes_number(id),
+                      static_cast<uint32_t>(outputs.size())});
+    for (const ValueId output : outputs) question_.push_back(graph_.type_number(output));
+    for (const ValueId input : graph_.inputs(id)) {
+      question_.push_back(input.valid() ? graph_.type_number(input) : UINT32_MAX);
+    }
   }
 
   bool operands(TaskId id) {
@@ -321,6 +348,9 @@ class GraphVerifier {
   std::optional<Dim> batch_;
   std::map<std::string, ValueId> symbols_;  // each with the first value that uses it
   std::vector<const ValueType*> operand_types_;
+  std::vector<uint8_t> type_holds_;  // per type, whether it was found to
+  std::vector<uint32_t> question_;
+  std::unordered_set<std::vector<uint32_t>, HashOfNumbers> tasks_that_hold_;
   std::vector<Diagnostic> found_;
 };
 

@@ -88,11 +88,11 @@ bool fill_contents(Graph& graph) {
 
 Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
   Outcome outcome{fill_contents(graph)};
-  std::vector<ValueType> before;
+  std::vector<uint32_t> before;  // numbers of the outputs' types
   for (uint32_t i = 0; i < graph.task_count();) {
     const TaskId task(i);
     before.clear();
-    for (const ValueId output : graph.outputs(task)) before.push_back(graph.type(output));
+    for (const ValueId output : graph.outputs(task)) before.push_back(graph.type_number(output));
     if (auto inferred = ir::infer_types(graph, task); !inferred) {
       const auto change = renaming_at(graph, task);
       if (!change) return inferred.diagnostic();
@@ -106,7 +106,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
     RANNC_TRY(check_no_sum_over_samples(graph, task));
     const auto outputs = graph.outputs(task);
     for (size_t k = 0; k < outputs.size(); ++k)
-      outcome.changed = outcome.changed || !(before[k] == graph.type(outputs[k]));
+      outcome.changed = outcome.changed || before[k] != graph.type_number(outputs[k]);
     ++i;
   }
   return outcome;

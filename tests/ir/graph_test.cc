@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <random>
 
 #include "ir/op.h"
@@ -22,6 +23,75 @@ TEST(Graph, CloneEqualsItsOriginal) {
     EXPECT_TRUE(equal(graph, copy));
     EXPECT_TRUE(verify(copy).empty());
   }
+}
+
+TEST(Graph, CopiesGoTheirOwnWays) {
+  const ValueType type{DType::kF32, Shape{Dim::symbol("b"), 4}, {}, {}};
+  Graph copy;
+  {
+    Graph graph;
+    for (int i = 0; i < 1000; ++i) graph.add_value(ValueKind::kConstant, "first" + std::to_string(i), type);
+    copy = graph.clone();
+    graph.add_value(ValueKind::kConstant, "only in the original", {});
+    copy.add_value(ValueKind::kConstant, "only in the copy", {DType::kI64, Shape{7}, {}, {}});
+    EXPECT_FALSE(graph.find("only in the copy").valid());
+    EXPECT_EQ(graph.value(graph.find("only in the original")).name, "only in the original");
+    EXPECT_EQ(graph.type(graph.find("only in the original")), ValueType());
+  }
+  EXPECT_FALSE(copy.find("only in the original").valid());
+  EXPECT_EQ(copy.type(copy.find("only in the copy")).shape, Shape{7});
+  for (int i = 0; i < 1000; ++i) {
+    const ValueId id = copy.find("first" + std::to_string(i));
+    ASSERT_EQ(id, ValueId::from(static_cast<size_t>(i)));
+    EXPECT_EQ(copy.type(id), type);
+  }
+}
+
+TEST(Graph, TypesAndAttributesHaveEqualNumbersExactlyWhereTheyAreEqual) {
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = testing::random_graph({.seed = seed});
+    for (const ValueId a : graph.values()) {
+      EXPECT_LT(graph.type_number(a), graph.type_count());
+      for (const ValueId b : graph.values()) {
+        EXPECT_EQ(graph.type_number(a) == graph.type_number(b), graph.type(a) == graph.type(b));
+      }
+    }
+    for (const TaskId a : graph.tasks()) {
+      for (const TaskId b : graph.tasks()) {
+        EXPECT_EQ(graph.attributes_number(a) == graph.attributes_number(b), graph.attributes(a) == graph.attributes(b));
+      }
+    }
+  }
+}
+
+TEST(Graph, NumbersThatPrintOtherwiseStayApart) {
+  Graph graph;
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", {DType::kF32, Shape{4}, {}, {}});
+  graph.add_input(x);
+  const ValueId a = graph.add(core("leaky_relu"), {x}, {{"alpha", 0.0}}, "a");
+  const ValueId b = graph.add(core("leaky_relu"), {x}, {{"alpha", -0.0}}, "b");
+  EXPECT_FALSE(std::signbit(graph.attributes(graph.producer(a)).number("alpha")));
+  EXPECT_TRUE(std::signbit(graph.attributes(graph.producer(b)).number("alpha")));
+}
+
+// What a rule has answered once holds for that question alone.
+TEST(Graph, TypesFollowTheirOperandsAndTheBatch) {
+  Graph graph;
+  graph.set_batch_symbol("b");
+  ValueType type{DType::kF32, Shape{Dim::symbol("b"), 4}, {}, {}};
+  type.batch.axis = 0;
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", type);
+  const ValueId y = graph.add(core("relu"), {x}, {}, "y");
+  ASSERT_TRUE(infer_types(graph, graph.producer(y)).ok());
+  EXPECT_EQ(graph.type(y), type);
+  type.shape = Shape{Dim::symbol("b"), 8};
+  graph.set_type(x, type);
+  ASSERT_TRUE(infer_types(graph, graph.producer(y)).ok());
+  EXPECT_EQ(graph.type(y), type);
+  graph.set_type(x, {DType::kF64, Shape{3}, {}, {}});
+  ASSERT_TRUE(infer_types(graph, graph.producer(y)).ok());
+  EXPECT_EQ(graph.type(y).dtype, DType::kF64);
 }
 
 TEST(Graph, UsesAreThoseOfTheOperands) {

@@ -36,6 +36,18 @@ TEST(VerifyGraph, HoldsForAGoodGraph) {
   EXPECT_TRUE(found.empty()) << found[0].str();
 }
 
+TEST(VerifyGraph, EveryBreachIsNamedHoweverOftenItIsTheSame) {
+  const std::string text = kHead +
+                           "input %a: f32[2,4] samples 0\ninput %b: f32[2,4] samples 0\n"
+                           "#0 %y: f32[5,4] = core.relu(%w)\n#1 %z: f32[5,4] = core.relu(%w)\n"
+                           "inputs [%x, %a, %b]\n";
+  std::string broken;
+  for (const Diagnostic& found : verify(parse_graph(text, "t.rir").value())) {
+    broken += found.rule + " " + found.message.substr(0, found.message.find(':')) + "; ";
+  }
+  EXPECT_EQ(broken, "G10 samples of %a; G10 samples of %b; G8 task #0; G8 task #1; ");
+}
+
 TEST(VerifyGraph, G1_NameTwice) { expect_broken(kHead + "input %x: f32[4]\n" + kTail, "G1", "%x"); }
 
 TEST(VerifyGraph, G2_ReadBeforeDefined) {
