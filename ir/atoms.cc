@@ -9,7 +9,7 @@ std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms,
   std::vector<bool> taken(graph.task_count());
   for (const TaskId task : tasks) taken[task.index()] = true;
   const auto take_producer = [&](ValueId value) {
-    const TaskId producer = value.valid() ? graph.value(value).producer : TaskId();
+    const TaskId producer = value.valid() ? graph.producer(value) : TaskId();
     if (!producer.valid() || taken[producer.index()] || !atoms.constant[producer.index()]) return;
     taken[producer.index()] = true;
     closed.push_back(producer);

@@ -37,6 +37,11 @@ Dependencies::Dependencies(const PipelineShape& shape) : shape_(shape) {
   std::vector<uint32_t> stages;
   fill_rows(shape.devices, on, stage_offsets_, stages);
   for (uint32_t s : stages) stages_.push_back(StageId(s));
+  replicas_.resize(stages_.size());
+  std::vector<uint32_t> next(stage_offsets_.begin(), stage_offsets_.end() - 1);
+  for (const StageShape& stage : shape.stages) {
+    for (uint32_t r = 0; r < stage.devices.size(); ++r) replicas_[next[stage.devices[r].index()]++] = r;
+  }
 }
 
 std::span<const StageId> Dependencies::stages_on(DeviceId device) const {
@@ -45,9 +50,9 @@ std::span<const StageId> Dependencies::stages_on(DeviceId device) const {
 }
 
 int Dependencies::replica(StageId stage, DeviceId device) const {
-  const auto& devices = shape_.stages[stage.index()].devices;
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i] == device) return static_cast<int>(i);
+  if (device.index() + 1 >= stage_offsets_.size()) return -1;
+  for (uint32_t i = stage_offsets_[device.index()]; i < stage_offsets_[device.index() + 1]; ++i) {
+    if (stages_[i] == stage) return static_cast<int>(replicas_[i]);
   }
   return -1;
 }
@@ -59,9 +64,11 @@ std::span<const uint32_t> Dependencies::groups_of(StageId stage) const { return 
 std::vector<DeviceId> Dependencies::members(const Action& action) const {
   if (action.kind == ActionKind::kAllReduce) return shape_.stages[action.stage.index()].devices;
   std::vector<DeviceId> members;
+  std::vector<bool> listed(shape_.devices);
   for (StageId stage : shape_.shared[action.route].stages) {
     for (DeviceId device : shape_.stages[stage.index()].devices) {
-      if (std::find(members.begin(), members.end(), device) == members.end()) members.push_back(device);
+      if (!listed[device.index()]) members.push_back(device);
+      listed[device.index()] = true;
     }
   }
   return members;

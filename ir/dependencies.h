@@ -83,7 +83,8 @@ class Dependencies {
   const PipelineShape& shape_;
   Rows into_, from_, groups_;
   std::vector<uint32_t> stage_offsets_;
-  std::vector<StageId> stages_;  ///< by device
+  std::vector<StageId> stages_;     ///< by device
+  std::vector<uint32_t> replicas_;  ///< beside stages_
 };
 
 /// `Dependencies(shape).each(…)` as a list, for single questions.

@@ -88,9 +88,10 @@ class Lowering {
       const uint32_t d = worklist.back();
       worklist.pop_back();
       listed[d] = false;
-      if (!advance(d)) continue;
-      for (StageId stage : dependencies_.stages_on(DeviceId(d))) {
-        each_neighbour(stage, [&](DeviceId peer) {
+      const uint32_t first = next_[d];
+      advance(d);
+      for (uint32_t i = first; i < next_[d]; ++i) {
+        each_reader(DeviceId(d), source_.rows[d][i], [&](DeviceId peer) {
           if (listed[peer.index()]) return;
           listed[peer.index()] = true;
           worklist.push_back(peer.index());
@@ -99,20 +100,24 @@ class Lowering {
     }
   }
 
+  /// Calls `visit` for the devices that may have waited for the action.
   template <class Visit>
-  void each_neighbour(StageId stage, Visit&& visit) const {
-    for (uint32_t route : dependencies_.routes_into(stage)) {
-      for (DeviceId device : shape_.stages[shape_.routes[route].producer.index()].devices) visit(device);
-    }
-    for (uint32_t route : dependencies_.routes_from(stage)) {
-      for (DeviceId device : shape_.stages[shape_.routes[route].consumer.index()].devices) visit(device);
+  void each_reader(DeviceId device, const Action& action, Visit&& visit) const {
+    const auto to_peer = [&](const Message& m) { visit(m.peer); };
+    if (action.kind == ActionKind::kForward) {
+      for (uint32_t route : dependencies_.routes_from(action.stage)) {
+        dependencies_.each_outgoing(route, action.micro_batch, device, to_peer);
+      }
+    } else if (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient) {
+      for (uint32_t route : dependencies_.routes_into(action.stage)) {
+        dependencies_.each_incoming(route, action.micro_batch, device, to_peer);
+      }
     }
   }
 
-  bool advance(uint32_t d) {
+  void advance(uint32_t d) {
     const DeviceId device(d);
     const auto& row = source_.rows[d];
-    const uint32_t before = next_[d];
     for (; next_[d] < row.size(); ++next_[d]) {
       const Action& action = row[next_[d]];
       const uint32_t inputs = ready(device, action);
@@ -131,7 +136,6 @@ class Lowering {
             end;
       }
     }
-    return next_[d] != before;
   }
 
   Diagnostic stuck(uint32_t d) const {

@@ -1,7 +1,9 @@
 #include "ir/plan.h"
 
 #include <algorithm>
-#include <set>
+#include <optional>
+#include <unordered_map>
+#include <utility>
 
 #include "ir/op.h"
 
@@ -28,7 +30,7 @@ std::vector<StageId> stage_of_tasks(const Plan& plan) {
 
 std::vector<bool> needs_gradient(const Graph& graph) {
   std::vector<bool> needed(graph.value_count());
-  for (const ValueId id : graph.values()) needed[id.index()] = graph.value(id).kind == ValueKind::kParameter;
+  for (const ValueId id : graph.values()) needed[id.index()] = graph.kind(id) == ValueKind::kParameter;
   for (const TaskId task : graph.tasks()) {
     bool upstream = false;
     for (const ValueId input : graph.inputs(task)) upstream = upstream || (input.valid() && needed[input.index()]);
@@ -45,65 +47,107 @@ Dim byte_count(const ValueType& type) {
   return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
 }
 
-// Stages that read each value of interest, in the order of tasks within stages.
-std::set<StageId> reading_stages(const Plan& plan, const std::vector<std::vector<StageId>>& stages_of, ValueId value) {
-  std::set<StageId> readers;
-  plan.graph.for_each_use(value, [&](Graph::Use use) {
-    const auto& holders = stages_of[use.task.index()];
-    readers.insert(holders.begin(), holders.end());
-  });
-  return readers;
-}
-
 // Largest integer number of bytes per sample that covers every micro-batch of the plan.
 int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   int64_t most = 0;
+  uint32_t before = 0;
   for (const uint32_t samples : plan.micro_batches) {
+    if (samples == before || samples == 0) continue;
+    before = samples;
     const auto value = bytes.evaluate({{plan.graph.batch_symbol(), samples}});
-    if (value && samples != 0) most = std::max(most, *value / samples + (*value % samples != 0 ? 1 : 0));
+    if (value) most = std::max(most, *value / samples + (*value % samples != 0 ? 1 : 0));
   }
   return most;
 }
 
-int64_t parameter_bytes(const Plan& plan, const Stage& stage) {
-  std::set<ValueId> seen;
-  int64_t bytes = 0;
-  for (const TaskId task : stage.tasks) {
-    for (const ValueId input : plan.graph.inputs(task)) {
-      if (!input.valid() || plan.graph.value(input).kind != ValueKind::kParameter || !seen.insert(input).second) continue;
-      bytes += byte_count(plan.graph.type(input)).evaluate({}).value_or(0);
+// Bytes of the parameters that each stage reads.
+std::vector<int64_t> parameter_bytes(const Plan& plan) {
+  const Graph& graph = plan.graph;
+  std::vector<std::optional<int64_t>> of_type(graph.type_count());
+  std::vector<StageId> counted(graph.value_count());  // the last stage in which a value was counted
+  std::vector<int64_t> bytes(plan.stages.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const TaskId task : plan.stages[s].tasks) {
+      for (const ValueId input : graph.inputs(task)) {
+        if (!input.valid() || graph.kind(input) != ValueKind::kParameter) continue;
+        if (std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s)) continue;
+        std::optional<int64_t>& known = of_type[graph.type_number(input)];
+        if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
+        bytes[s] += *known;
+      }
     }
   }
   return bytes;
 }
 
-}  // namespace
-
-void derive_routes(Plan& plan) {
-  plan.routes.clear();
-  plan.shared.clear();
-  const std::vector<StageId> stage_of = stage_of_tasks(plan);
-  const std::vector<bool> gradient = needs_gradient(plan.graph);
-  std::vector<std::vector<StageId>> stages_of(plan.graph.task_count());
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    for (const TaskId task : plan.stages[s].tasks) stages_of[task.index()].push_back(StageId::from(s));
-  }
-  for (const ValueId value : plan.graph.values()) {
-    const Graph::Value& facts = plan.graph.value(value);
-    if (facts.kind == ValueKind::kParameter) {
-      const std::set<StageId> readers = reading_stages(plan, stages_of, value);
-      if (readers.size() > 1) plan.shared.push_back({value, *readers.begin(), {std::next(readers.begin()), readers.end()}});
-      continue;
-    }
-    if (!facts.producer.valid()) continue;
-    const StageId from = stage_of[facts.producer.index()];
-    if (!from.valid()) continue;  // made by a constant task, which every reading stage holds itself
-    for (const StageId to : reading_stages(plan, stages_of, value)) {
-      if (to != from) {
-        plan.routes.push_back({value, from, to, byte_count(facts.type), plan.training && gradient[value.index()]});
+// Finds the stages that read a value.
+class Readers {
+ public:
+  Readers(const Plan& plan, const std::vector<StageId>& stage_of) : graph_(plan.graph), stage_of_(stage_of) {
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      for (const TaskId task : plan.stages[s].tasks) {
+        if (!stage_of[task.index()].valid()) clones_[task].push_back(StageId::from(s));
       }
     }
   }
+
+  // Ascending; valid until the next call.
+  const std::vector<StageId>& of(ValueId value) {
+    found_.clear();
+    graph_.for_each_use(value, [&](Graph::Use use) {
+      const StageId stage = stage_of_[use.task.index()];
+      if (stage.valid()) return add(stage);
+      const auto clones = clones_.find(use.task);
+      if (clones != clones_.end())
+        std::for_each(clones->second.begin(), clones->second.end(), [&](StageId s) { add(s); });
+    });
+    std::sort(found_.begin(), found_.end());
+    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
+    return found_;
+  }
+
+ private:
+  void add(StageId stage) {
+    if (found_.empty() || found_.back() != stage) found_.push_back(stage);
+  }
+
+  const Graph& graph_;
+  const std::vector<StageId>& stage_of_;
+  std::unordered_map<TaskId, std::vector<StageId>> clones_;  // stages of the constant tasks
+  std::vector<StageId> found_;
+};
+
+}  // namespace
+
+Crossings crossings(const Plan& plan) {
+  Crossings found;
+  const Graph& graph = plan.graph;
+  const std::vector<StageId> stage_of = stage_of_tasks(plan);
+  const std::vector<bool> gradient = needs_gradient(graph);
+  Readers readers(plan, stage_of);
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) == ValueKind::kParameter) {
+      const std::vector<StageId>& stages = readers.of(value);
+      if (stages.size() > 1) found.shared.push_back({value, stages.front(), {stages.begin() + 1, stages.end()}});
+      continue;
+    }
+    const TaskId producer = graph.producer(value);
+    if (!producer.valid()) continue;
+    const StageId from = stage_of[producer.index()];
+    if (!from.valid()) continue;  // made by a constant task, which every reading stage holds itself
+    for (const StageId to : readers.of(value)) {
+      if (to == from) continue;
+      const bool returns = plan.training && gradient[value.index()];
+      found.routes.push_back({value, from, to, byte_count(graph.type(value)), returns});
+    }
+  }
+  return found;
+}
+
+void derive_routes(Plan& plan) {
+  Crossings found = crossings(plan);
+  plan.routes = std::move(found.routes);
+  plan.shared = std::move(found.shared);
 }
 
 PipelineShape pipeline_shape(const Plan& plan) {
@@ -112,11 +156,13 @@ PipelineShape pipeline_shape(const Plan& plan) {
   shape.devices = static_cast<uint32_t>(plan.devices.size());
   shape.training = plan.training;
   for (const PlanDevice& device : plan.devices) shape.memory_bytes.push_back(static_cast<int64_t>(device.memory_bytes));
-  for (const Stage& stage : plan.stages) {
+  const std::vector<int64_t> trained = parameter_bytes(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
     StageShape entry;
     entry.devices = stage.devices;
     entry.recompute = stage.recompute;
-    entry.fixed_bytes = parameter_bytes(plan, stage) * (plan.training ? 2 + plan.optimizer_states : 1);
+    entry.fixed_bytes = trained[s] * (plan.training ? 2 + plan.optimizer_states : 1);
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {
@@ -143,11 +189,11 @@ PipelineShape pipeline_shape(const Plan& plan) {
 bool equal(const Plan& a, const Plan& b) {
   return equal(a.graph, b.graph) && a.atoms == b.atoms && a.block_of == b.block_of && a.stages == b.stages &&
          a.routes == b.routes && a.shared == b.shared && a.devices == b.devices && a.mini_batch == b.mini_batch &&
-         a.optimizer_states == b.optimizer_states && a.training == b.training &&
-         a.micro_batches == b.micro_batches && a.schedule == b.schedule && a.predictions == b.predictions &&
-         a.stage_times == b.stage_times && a.step_ns == b.step_ns && a.lower_bound_ns == b.lower_bound_ns &&
-         a.planner == b.planner && a.seed == b.seed && a.model_digest == b.model_digest &&
-         a.cluster_digest == b.cluster_digest && a.profile_digest == b.profile_digest;
+         a.optimizer_states == b.optimizer_states && a.training == b.training && a.micro_batches == b.micro_batches &&
+         a.schedule == b.schedule && a.predictions == b.predictions && a.stage_times == b.stage_times &&
+         a.step_ns == b.step_ns && a.lower_bound_ns == b.lower_bound_ns && a.planner == b.planner && a.seed == b.seed &&
+         a.model_digest == b.model_digest && a.cluster_digest == b.cluster_digest &&
+         a.profile_digest == b.profile_digest;
 }
 
 }  // namespace rannc::ir

@@ -80,9 +80,9 @@ struct Plan {
   Schedule schedule;
   std::vector<Prediction> predictions;  ///< per device
   std::vector<StageTime> stage_times;
-  int64_t step_ns = 0;          ///< simulated time of a mini-batch
-  int64_t lower_bound_ns = 0;   ///< no plan for this graph, cluster and costs can be faster
-  std::string planner;          ///< which planner made it
+  int64_t step_ns = 0;         ///< simulated time of a mini-batch
+  int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and costs can be faster
+  std::string planner;         ///< which planner made it
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).
   std::string model_digest, cluster_digest, profile_digest;
@@ -91,8 +91,17 @@ struct Plan {
 /// Sizes that `mini_batch` samples split into, larger ones first, none empty: min(count, mini_batch) micro-batches.
 std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count);
 
-/// Fills `routes` and `shared` from the stages' tasks: a value is routed to every other stage that reads it. A gradient
-/// comes back where the value is a float and a parameter lies upstream of it.
+/// What stages hand to each other and hold together.
+struct Crossings {
+  std::vector<Route> routes;
+  std::vector<SharedParameter> shared;
+};
+
+/// Follows from graph, atoms, stages and `training` of a plan alone: a value is routed to every other stage that reads
+/// it. A gradient comes back where the value is a float and a parameter lies upstream of it.
+Crossings crossings(const Plan& plan);
+
+/// Fills `routes` and `shared` with the plan's crossings.
 void derive_routes(Plan& plan);
 
 /// Per task the stage that holds its atom; invalid for constant tasks, which may be in several.

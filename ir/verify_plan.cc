@@ -38,6 +38,7 @@ class PlanVerifier {
     if (!found_.empty()) return std::move(found_);  // what follows indexes by task, stage and device
     constants();
     order();
+    crossings_ = crossings(plan_);
     routes();
     shared();
     blocks();
@@ -118,22 +119,25 @@ class PlanVerifier {
         add("P2", graph_.location(task), "task #{} is in no stage", task.index());
       }
     }
+    std::vector<bool> own(plan_.stages.size());
+    for (const StageId stage : holder) {
+      if (stage.valid()) own[stage.index()] = true;
+    }
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      if (std::find(holder.begin(), holder.end(), StageId::from(s)) == holder.end()) {
+      if (!own[s]) {
         add("P2", {}, "stage @s{} holds no task of its own", s);
       }
     }
   }
 
   void constants() {
-    std::vector<bool> held_anywhere(graph_.task_count());
+    std::vector<StageId> held(graph_.task_count());  // the last stage so far that holds the task
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
-      std::vector<bool> held(graph_.task_count());
-      for (const TaskId task : plan_.stages[s].tasks) held[task.index()] = held_anywhere[task.index()] = true;
+      for (const TaskId task : plan_.stages[s].tasks) held[task.index()] = StageId::from(s);
       for (const TaskId task : plan_.stages[s].tasks) {
         for (const ValueId input : graph_.inputs(task)) {
-          const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
-          if (!producer.valid() || !constant(producer) || held[producer.index()]) continue;
+          const TaskId producer = input.valid() ? graph_.producer(input) : TaskId();
+          if (!producer.valid() || !constant(producer) || held[producer.index()] == StageId::from(s)) continue;
           add("P3", graph_.location(task), "stage @s{} reads %{} in task #{}, but holds no clone of constant task #{}",
               s, name(input), task.index(), producer.index());
         }
@@ -141,7 +145,7 @@ class PlanVerifier {
     }
     for (const ValueId output : graph_.outputs()) {
       const TaskId producer = graph_.value(output).producer;
-      if (producer.valid() && !held_anywhere[producer.index()]) {
+      if (producer.valid() && !held[producer.index()].valid()) {
         add("P3", graph_.location(producer), "output %{} is made by constant task #{}, which no stage holds",
             name(output), producer.index());
       }
@@ -153,7 +157,7 @@ class PlanVerifier {
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       for (const TaskId task : plan_.stages[s].tasks) {
         for (const ValueId input : graph_.inputs(task)) {
-          const TaskId producer = input.valid() ? graph_.value(input).producer : TaskId();
+          const TaskId producer = input.valid() ? graph_.producer(input) : TaskId();
           if (!producer.valid() || constant(producer) || stage_of[producer.index()].index() <= s) continue;
           Diagnostic fault = error(graph_.location(task),
                                    fmt::format("stage @s{} reads %{} in task #{} from the later stage @s{}", s,
@@ -173,20 +177,8 @@ class PlanVerifier {
                        route.gradient ? " with its gradient" : "");
   }
 
-  // What derive_routes says of the stages of this plan; nothing but stages, graph and marks is read.
-  void derive() {
-    if (derived_) return;
-    derived_.emplace();
-    derived_->graph = graph_.clone();
-    derived_->atoms = plan_.atoms;
-    derived_->stages = plan_.stages;
-    derived_->training = plan_.training;
-    derive_routes(*derived_);
-  }
-
   void routes() {
-    derive();
-    const auto& needed = derived_->routes;
+    const auto& needed = crossings_.routes;
     for (size_t r = 0; r < std::max(needed.size(), plan_.routes.size()); ++r) {
       if (r >= plan_.routes.size()) return add("P5", {}, "route {} is missing: {}", r, describe(needed[r]));
       if (r >= needed.size()) return add("P5", {}, "route {} is not needed: {}", r, describe(plan_.routes[r]));
@@ -197,16 +189,15 @@ class PlanVerifier {
   }
 
   void shared() {
-    derive();
-    for (const SharedParameter& needed : derived_->shared) {
+    for (const SharedParameter& needed : crossings_.shared) {
       if (std::find(plan_.shared.begin(), plan_.shared.end(), needed) == plan_.shared.end()) {
         add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so",
             name(needed.parameter), needed.others.size() + 1, needed.owner.index());
       }
     }
-    if (found_.empty() && plan_.shared != derived_->shared) {
+    if (found_.empty() && plan_.shared != crossings_.shared) {
       add("P6", {}, "{} shared parameters are listed; {} are read by several stages", plan_.shared.size(),
-          derived_->shared.size());
+          crossings_.shared.size());
     }
   }
 
@@ -322,7 +313,7 @@ class PlanVerifier {
 
   const Plan& plan_;
   const Graph& graph_;
-  std::optional<Plan> derived_;
+  Crossings crossings_;  // what the stages need
   std::vector<Diagnostic> found_;
 };
 

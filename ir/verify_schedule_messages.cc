@@ -90,14 +90,8 @@ class ProgressRule : ScheduleRules {
     const auto current = [&](uint32_t d) -> const Action* {
       return next[d] < schedule_.rows[d].size() ? &schedule_.rows[d][next[d]] : nullptr;
     };
-    const auto join = [&](const Action& action, const std::vector<DeviceId>& members) {
-      for (DeviceId member : members) {
-        const Action* other = current(member.index());
-        if (!other || other->kind != action.kind || other->route != action.route) return false;
-        if (action.kind == ActionKind::kAllReduce && other->stage != action.stage) return false;
-      }
-      return true;
-    };
+    std::vector<size_t> arrived(facts_.members.size(), 0);  // by collective: members that wait in it
+    std::vector<bool> waits(shape_.devices, false);
     while (!worklist.empty()) {
       const uint32_t d = worklist.back();
       worklist.pop_back();
@@ -109,9 +103,12 @@ class ProgressRule : ScheduleRules {
           ++next[peer];
           worklist.push_back(peer);
         } else if (is_collective(action->kind)) {
-          const auto members = dependencies_.members(*action);
-          if (!join(*action, members)) break;
-          for (DeviceId member : members) {
+          const size_t collective = facts_.collective(*action);
+          if (!waits[d]) ++arrived[collective];
+          waits[d] = true;
+          if (arrived[collective] < facts_.members[collective].size()) break;
+          for (DeviceId member : facts_.members[collective]) {
+            waits[member.index()] = false;
             if (member.index() == d) continue;
             ++next[member.index()];
             worklist.push_back(member.index());

@@ -32,9 +32,7 @@ class ReductionRules : ScheduleRules {
   // S12
   void check_shared() {
     for (uint32_t g = 0; g < shape_.shared.size(); ++g) {
-      Action any = stage_action(ActionKind::kReduceShared, {});
-      any.route = g;
-      for (DeviceId device : dependencies_.members(any)) check_shared(g, device);
+      for (DeviceId device : facts_.members[shape_.stages.size() + g]) check_shared(g, device);
     }
   }
 
@@ -65,16 +63,21 @@ class ReductionRules : ScheduleRules {
 
  private:
   void check_collective_order() {
-    using Key = std::pair<bool, uint32_t>;                                         // shared?, stage or group
-    std::map<std::vector<DeviceId>, std::map<uint32_t, std::vector<Key>>> orders;  // members -> device -> collectives
+    std::map<std::vector<DeviceId>, size_t> groups;  // members -> number
+    std::vector<size_t> group_of;                    // by collective
+    for (std::vector<DeviceId> members : facts_.members) {
+      std::sort(members.begin(), members.end());
+      group_of.push_back(groups.try_emplace(std::move(members), groups.size()).first->second);
+    }
+    std::vector<std::map<uint32_t, std::vector<size_t>>> orders(groups.size());  // group -> device -> collectives
     each_action([&](DeviceId device, uint32_t, const Action& action) {
       if (!is_collective(action.kind)) return;
-      const bool shared = action.kind == ActionKind::kReduceShared;
-      auto members = dependencies_.members(action);
-      std::sort(members.begin(), members.end());
-      orders[members][device.index()].push_back({shared, shared ? uint32_t{action.route} : action.stage.index()});
+      const size_t collective = facts_.collective(action);
+      orders[group_of[collective]][device.index()].push_back(collective);
     });
-    for (const auto& [members, by_device] : orders) {
+    for (const auto& [members, group] : groups) {
+      const auto& by_device = orders[group];
+      if (by_device.empty()) continue;
       const auto& [first_device, first] = *by_device.begin();
       for (const auto& [device, order] : by_device) {
         if (order == first || order.size() != first.size()) continue;  // unequal counts are reported by S9 or S12

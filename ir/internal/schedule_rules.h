@@ -16,13 +16,28 @@ namespace rannc::ir {
 /// Made once per verification; keeps references to shape and schedule.
 struct ScheduleFacts {
   ScheduleFacts(const PipelineShape& the_shape, const Schedule& the_schedule, size_t the_limit)
-      : shape(the_shape), schedule(the_schedule), limit(the_limit), dependencies(the_shape), index(the_schedule) {}
+      : shape(the_shape), schedule(the_schedule), limit(the_limit), dependencies(the_shape), index(the_schedule) {
+    for (uint32_t s = 0; s < shape.stages.size(); ++s) {
+      members.push_back(dependencies.members(stage_action(ActionKind::kAllReduce, StageId(s))));
+    }
+    for (uint32_t g = 0; g < shape.shared.size(); ++g) {
+      Action any = stage_action(ActionKind::kReduceShared, {});
+      any.route = g;
+      members.push_back(dependencies.members(any));
+    }
+  }
+
+  /// Dense number of the collective that an AR or RS is part of; equal on all members.
+  size_t collective(const Action& action) const {
+    return action.kind == ActionKind::kReduceShared ? shape.stages.size() + action.route : action.stage.index();
+  }
 
   const PipelineShape& shape;
   const Schedule& schedule;
   const size_t limit;  ///< breaches to report
   const Dependencies dependencies;
   const ScheduleIndex index;
+  std::vector<std::vector<DeviceId>> members;  ///< by collective
   std::vector<Diagnostic> found;
 };
 
