@@ -44,6 +44,18 @@ ir::Dim bytes_of(const ir::ValueType& type) {
   return type.shape ? ir::element_count(*type.shape) * ir::Dim(ir::byte_size(type.dtype)) : ir::Dim(0);
 }
 
+// What `structural_key` spells out, as numbers of one graph: equal numbers have equal keys.
+void structural_numbers(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
+                        std::vector<uint32_t>& numbers) {
+  const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph.op(task))};
+  numbers.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(op >> 32), graph.attributes_number(task)});
+  for (const ValueId input : graph.inputs(task)) {
+    const bool trained = input.valid() && graph.kind(input) == ir::ValueKind::kParameter;
+    numbers.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
+    numbers.push_back(trained ? 2 : input.valid() && needs_gradient[input.index()] ? 1 : 0);
+  }
+}
+
 // Views and sums need nothing of the forward pass to go back.
 bool keeps_nothing(const std::string& op) {
   static const std::set<std::string, std::less<>> kNames{
@@ -114,10 +126,19 @@ Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, c
   model.sizes = std::move(sizes);
   model.costs.assign(cluster.kinds.size(), std::vector<std::vector<TaskCost>>(model.sizes.size()));
   const std::vector<bool> gradient = ir::needs_gradient(graph);
+  std::unordered_map<std::vector<uint32_t>, uint32_t, ir::HashOfNumbers> seen;
   std::unordered_map<std::string, uint32_t> entries;
+  std::vector<uint32_t> numbers;
+  model.entry_of.reserve(graph.task_count());
   for (const TaskId task : graph.tasks()) {
+    structural_numbers(graph, task, gradient, numbers);
+    if (const auto known = seen.find(numbers); known != seen.end()) {
+      model.entry_of.push_back(known->second);
+      continue;
+    }
     const auto [entry, fresh] =
         entries.emplace(structural_key(graph, task, gradient), static_cast<uint32_t>(entries.size()));
+    seen.emplace(numbers, entry->second);
     model.entry_of.push_back(entry->second);
     if (!fresh) continue;
     for (size_t size = 0; size < model.sizes.size(); ++size) {
