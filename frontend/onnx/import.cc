@@ -1,6 +1,7 @@
 #include "frontend/onnx/import.h"
 
 #include <fmt/format.h>
+#include <google/protobuf/arena.h>
 
 #include <limits>
 
@@ -23,8 +24,10 @@ Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesyste
     return error(Location{file},
                  fmt::format("the model has {} bytes, at most {} are read", bytes.size(), options.max_file_bytes));
   }
-  RANNC_ASSIGN(const std::string skeleton, note_data_ranges(bytes, file));
-  ONNX_NAMESPACE::ModelProto model;
+  RANNC_ASSIGN(const std::optional<std::string> changed, note_data_ranges(bytes, file));
+  const std::string_view skeleton = changed ? std::string_view(*changed) : bytes;
+  google::protobuf::Arena arena;  // millions of small messages are then freed at once
+  auto& model = *google::protobuf::Arena::CreateMessage<ONNX_NAMESPACE::ModelProto>(&arena);
   if (skeleton.size() > static_cast<size_t>(std::numeric_limits<int>::max()) ||
       !model.ParseFromArray(skeleton.data(), static_cast<int>(skeleton.size()))) {
     return error(Location{file}, "not an ONNX model: Protocol Buffers cannot parse it");

@@ -38,6 +38,24 @@ class Rewriter {
  public:
   Rewriter(std::string_view model, const std::string& file) : model_(model), file_(file) {}
 
+  /// Whether rewriting changes anything in the message at [begin, end) of the model; the same errors as `message`.
+  Result<bool> changes(Message kind, size_t begin, size_t end, int depth) const {
+    if (depth > kMaxDepth) return broken(begin, "messages are nested too deep");
+    const bool tensor = kind == Message::kInitializer || kind == Message::kAttributeTensor;
+    bool found = false;
+    for (size_t at = begin; at < end;) {
+      RANNC_ASSIGN(const Field field, next_field(at, end));
+      const Message inner = field.wire == 2 ? child(kind, field.number) : Message::kNone;
+      if (inner != Message::kNone) {
+        RANNC_ASSIGN(const bool below, changes(inner, field.begin, at, depth + 1));
+        found = found || below;
+      }
+      const bool large = field.number == kRawData && at - field.begin > kInlineBytes;
+      found = found || (tensor && (field.number == kDocString || large));
+    }
+    return found;
+  }
+
   /// Rewrites the fields of a message that lies at [begin, end) of the model, appending to `out`.
   Result<void> message(Message kind, size_t begin, size_t end, int depth, std::string& out) {
     if (depth > kMaxDepth) return broken(begin, "messages are nested too deep");
@@ -135,10 +153,13 @@ class Rewriter {
 
 }  // namespace
 
-Result<std::string> note_data_ranges(std::string_view model, const std::string& file) {
+Result<std::optional<std::string>> note_data_ranges(std::string_view model, const std::string& file) {
+  Rewriter rewriter(model, file);
+  RANNC_ASSIGN(const bool changes, rewriter.changes(Message::kModel, 0, model.size(), 0));
+  if (!changes) return std::optional<std::string>();
   std::string out;
-  RANNC_TRY(Rewriter(model, file).message(Message::kModel, 0, model.size(), 0, out));
-  return out;
+  RANNC_TRY(rewriter.message(Message::kModel, 0, model.size(), 0, out));
+  return std::optional(std::move(out));
 }
 
 std::optional<ByteRange> byte_range(std::string_view doc_string) {

@@ -29,8 +29,8 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 ExternalData::ExternalData(const fs::path& model, bool may_be_missing)
     : folder_(model.has_parent_path() ? model.parent_path() : fs::path(".")), may_be_missing_(may_be_missing) {}
 
-Result<ExternalData::File> ExternalData::find(const std::string& location, const Location& where) {
-  if (const auto found = files_.find(location); found != files_.end()) return found->second;
+Result<const ExternalData::File*> ExternalData::find(const std::string& location, const Location& where) {
+  if (const auto found = files_.find(location); found != files_.end()) return &found->second;
   const auto refuse = [&](std::string_view why) {
     return error(where, fmt::format("external data in '{}': {}", location, why));
   };
@@ -46,14 +46,14 @@ Result<ExternalData::File> ExternalData::find(const std::string& location, const
   if (failed) return refuse(fmt::format("the model's folder: {}", failed.message()));
   const fs::path path = fs::canonical(folder / relative, failed);
   if (may_be_missing_ && failed == std::errc::no_such_file_or_directory) {
-    return files_.emplace(location, File{{}, 0, true}).first->second;
+    return &files_.emplace(location, File{{}, 0, true}).first->second;
   }
   if (failed) return refuse(failed.message());
   if (!is_inside(path, folder)) return refuse("a symbolic link leads out of the model's folder");
   if (!fs::is_regular_file(path, failed)) return refuse("not a regular file");
   const auto size = fs::file_size(path, failed);
   if (failed) return refuse(failed.message());
-  return files_.emplace(location, File{(folder_ / relative).lexically_normal().string(), size, false}).first->second;
+  return &files_.emplace(location, File{(folder_ / relative).lexically_normal().string(), size, false}).first->second;
 }
 
 Result<ir::TensorData> ExternalData::locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes,
@@ -70,7 +70,8 @@ Result<ir::TensorData> ExternalData::locate(const ONNX_NAMESPACE::TensorProto& t
       RANNC_ASSIGN(length, unsigned_integer("length", entry.value(), where));
     }
   }
-  RANNC_ASSIGN(const File file, find(location, where));
+  RANNC_ASSIGN(const File* const found, find(location, where));
+  const File& file = *found;
   if (length != bytes) {
     return error(where, fmt::format("external data in '{}': length {}, but type and shape need {} bytes", location,
                                     length, bytes));

@@ -28,7 +28,7 @@ class ExternalData {
     uint64_t size = 0;
     bool missing = false;
   };
-  Result<File> find(const std::string& location, const Location& where);
+  Result<const File*> find(const std::string& location, const Location& where);
 
   std::filesystem::path folder_;
   bool may_be_missing_;

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/names.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/scan.h"
 #include "frontend/onnx/internal/translators.h"
@@ -25,13 +27,40 @@ using ONNX_NAMESPACE::ValueInfoProto;
 
 namespace {
 
+/// What ONNX's checker is told of the operator sets of a body.
+ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets) {
+  ONNX_NAMESPACE::checker::CheckerContext context;
+  context.set_ir_version(static_cast<int>(ONNX_NAMESPACE::Version::IR_VERSION));
+  std::unordered_map<std::string, int> imports(opsets.begin(), opsets.end());
+  if (const auto standard = imports.find(""); standard != imports.end()) imports["ai.onnx"] = standard->second;
+  context.set_opset_imports(std::move(imports));
+  return context;
+}
+
 /// The names of one body: the model's graph, or one call of a function.
 struct Scope {
+  Scope(const Opsets& opsets, std::string prefix, int depth)
+      : opsets(opsets), checker(checker_context(opsets)), prefix(std::move(prefix)), depth(depth) {}
+
   const Opsets& opsets;
+  const ONNX_NAMESPACE::checker::CheckerContext checker;
   std::string prefix;                                         ///< of nodes and values inside
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
-  std::unordered_map<std::string, ValueId> values;            ///< invalid: made by a node, but not supported
+  Names values;
+  std::deque<std::string> kept;  ///< names of values, where no message of the model keeps them
   int depth = 0;
+};
+
+/// A node, or a name, of the model; spelt out only for a message.
+struct Place {
+  const std::string& file;
+  std::string_view prefix;  ///< of a node's name
+  const NodeProto* node = nullptr;
+  std::string_view name;
+
+  operator Location() const {  // NOLINT: a place is a location
+    return {file, 0, 0, node ? std::string(prefix) + node_name(*node) : std::string(name)};
+  }
 };
 
 constexpr int kMaxDepth = 100;
@@ -94,7 +123,8 @@ class Importer {
     RANNC_ASSIGN(const Opsets opsets, read_opsets(model_, Location{file_}));
     RANNC_ASSIGN(functions_, Functions::read(model_, file_));
     RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
-    Scope scope{opsets, "", {}, {}, 0};
+    Scope scope(opsets, "", 0);
+    scope.values.reserve(static_cast<size_t>(model_.graph().node_size() + model_.graph().initializer_size()));
     graph_.set_name(model_.graph().name());
     RANNC_TRY(add_inputs(scope));
     RANNC_TRY(add_initializers(scope));
@@ -107,27 +137,31 @@ class Importer {
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
  private:
-  Location at(const Scope& scope, const NodeProto& node) const { return {file_, 0, 0, scope.prefix + node_name(node)}; }
+  Place at(const Scope& scope, const NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
+  Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
 
-  Result<void> define(Scope& scope, const std::string& name, ValueId value, const Location& where) {
-    if (scope.values.emplace(name, value).second) return {};
+  Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where) {
+    const bool kept = scope.depth == 0;  // the nodes of a function's body are copies
+    if (scope.values.add(kept ? name : scope.kept.emplace_back(name), value)) return {};
     return error(where, fmt::format("'{}' is defined twice", name));
   }
 
-  Result<ValueId> look_up(const Scope& scope, const std::string& name, const Location& where) const {
-    const auto found = scope.values.find(name);
-    if (found == scope.values.end())
-      return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
-    if (!found->second.valid()) {
+  Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where) const {
+    const ValueId* const found = scope.values.find(name);
+    if (found == nullptr) return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
+    if (!found->valid()) {
       return error(where, fmt::format("'{}' is read, but this output of its node is not supported", name));
     }
-    return found->second;
+    return *found;
   }
 
   /// Up to version 3 of the format initializers are inputs too, with a default nobody overrides.
   Result<void> add_inputs(Scope& scope) {
-    std::unordered_set<std::string_view> initialized;
-    for (const TensorProto& tensor : model_.graph().initializer()) initialized.insert(tensor.name());
+    std::unordered_set<std::string_view> listed, initialized;
+    for (const ValueInfoProto& input : model_.graph().input()) listed.insert(input.name());
+    for (const TensorProto& tensor : model_.graph().initializer()) {
+      if (listed.contains(tensor.name())) initialized.insert(tensor.name());
+    }
     std::vector<const ValueInfoProto*> inputs;
     for (const ValueInfoProto& input : model_.graph().input()) {
       if (!initialized.contains(input.name())) inputs.push_back(&input);
@@ -139,26 +173,27 @@ class Importer {
       if (name.empty()) return error(Location{file_}, fmt::format("input {} has no name", i));
       const ValueId value = graph_.add_value(ir::ValueKind::kInput, name, std::move(types.types[i]));
       graph_.add_input(value);
-      RANNC_TRY(define(scope, name, value, Location{file_, 0, 0, name}));
+      RANNC_TRY(define(scope, name, value, at(name)));
     }
     return {};
   }
 
   Result<void> add_initializers(Scope& scope) {
+    Location where{file_, 0, 0, {}};
     for (const TensorProto& proto : model_.graph().initializer()) {
-      const Location where{file_, 0, 0, proto.name()};
+      where.node = proto.name();
       if (proto.name().empty()) return error(where, "an initializer has no name");
       RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
       const ValueId value =
           graph_.add_value(ir::ValueKind::kConstant, proto.name(), std::move(tensor.type), std::move(tensor.data));
-      RANNC_TRY(define(scope, proto.name(), value, where));
+      RANNC_TRY(define(scope, proto.name(), value, at(proto.name())));
     }
     return {};
   }
 
   Result<void> add_outputs(const Scope& scope) {
     for (const ValueInfoProto& output : model_.graph().output()) {
-      RANNC_ASSIGN(const ValueId value, look_up(scope, output.name(), Location{file_, 0, 0, output.name()}));
+      RANNC_ASSIGN(const ValueId value, look_up(scope, output.name(), at(output.name())));
       graph_.add_output(value);
     }
     if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");
@@ -195,7 +230,7 @@ class Importer {
     if (scope.depth > kMaxDepth) return error(at(scope, node), "functions are nested too deep");
     if (const FunctionProto* const function = functions_.find(node)) {
       RANNC_ASSIGN(const Opsets opsets, read_opsets(*function, at(scope, node)));
-      return call(scope, node, *function, opsets);
+      return call(scope, node, node, *function, opsets);
     }
     const auto opset = scope.opsets.find(domain_of(node.domain()));
     if (opset == scope.opsets.end()) {
@@ -216,13 +251,8 @@ class Importer {
 
   /// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands.
   Result<void> check_node(const Scope& scope, const NodeProto& node) const {
-    ONNX_NAMESPACE::checker::CheckerContext context;
-    context.set_ir_version(static_cast<int>(ONNX_NAMESPACE::Version::IR_VERSION));
-    std::unordered_map<std::string, int> imports(scope.opsets.begin(), scope.opsets.end());
-    if (const auto standard = imports.find(""); standard != imports.end()) imports["ai.onnx"] = standard->second;
-    context.set_opset_imports(std::move(imports));
     try {
-      ONNX_NAMESPACE::checker::check_node(node, context, ONNX_NAMESPACE::checker::LexicalScopeContext());
+      ONNX_NAMESPACE::checker::check_node(node, scope.checker, {});
     } catch (const std::exception& failure) {
       const std::string_view what = failure.what();
       return error(at(scope, node), fmt::format("not a valid {}: {}", node.op_type(), what.substr(0, what.find('\n'))));
@@ -254,7 +284,7 @@ class Importer {
     for (const auto& entry : body.opset_import()) {
       if (domain_of(entry.domain()).empty()) opsets[""] = static_cast<int>(entry.version());
     }
-    return call(scope, with_defaults(node, *schema), body, opsets);
+    return call(scope, node, with_defaults(node, *schema), body, opsets);
   }
 
   Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope, const NodeProto& node) const {
@@ -278,29 +308,30 @@ class Importer {
     return types;
   }
 
-  /// Translates the body of a function in a scope of its own.
-  Result<void> call(Scope& scope, const NodeProto& node, const FunctionProto& function, const Opsets& opsets) {
-    const Location where = at(scope, node);
+  /// Translates the body of a function in a scope of its own, with the attributes of `completed`.
+  Result<void> call(Scope& scope, const NodeProto& node, const NodeProto& completed, const FunctionProto& function,
+                    const Opsets& opsets) {
+    const Place where = at(scope, node);
     RANNC_ASSIGN(const Node::Wiring wiring, wire(scope, node));
     if (node.input_size() > function.input_size() || node.output_size() > function.output_size()) {
       return error(where,
                    fmt::format("{} has {} operands and {} outputs, its function takes {} and makes {}", node.op_type(),
                                node.input_size(), node.output_size(), function.input_size(), function.output_size()));
     }
-    Scope inner{opsets, where.node + "/", {}, {}, scope.depth + 1};
+    Scope inner(opsets, scope.prefix + node_name(node) + "/", scope.depth + 1);
     for (int i = 0; i < function.input_size(); ++i) {
       const auto index = static_cast<size_t>(i);
       const ValueId given = index < wiring.operands.size() ? wiring.operands[index] : ValueId();
       if (given.valid()) {
         RANNC_TRY(define(inner, function.input(i), given, where));
       } else {
-        absent_.insert(where.node + "/" + function.input(i));
+        absent_.insert(inner.prefix + function.input(i));
       }
     }
     for (int i = 0; i < node.output_size(); ++i) {
       inner.output_names.emplace(function.output(i), wiring.output_names[static_cast<size_t>(i)]);
     }
-    const Arguments arguments = arguments_of(function, node);
+    const Arguments arguments = arguments_of(function, completed);
     for (const NodeProto& part : function.node()) {
       RANNC_TRY(add_node(inner, without_absent(inner, substitute_attributes(part, arguments))));
     }

@@ -134,6 +134,7 @@ Result<Functions> Functions::read(const ModelProto& model, const std::string& fi
 }
 
 const FunctionProto* Functions::find(const NodeProto& node) const {
+  if (functions_.empty()) return nullptr;
   const auto found = functions_.find(identity(node.domain(), node.op_type(), node.overload()));
   return found == functions_.end() ? nullptr : found->second;
 }

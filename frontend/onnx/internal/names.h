@@ -1,0 +1,45 @@
+/// The values that the nodes of one body may read, by name.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "ir/ids.h"
+#include "ir/tables.h"
+
+namespace rannc::frontend {
+
+/// Values by name; the names' characters are kept by others. An invalid value: made by a node, but not supported.
+class Names {
+ public:
+  void reserve(size_t names) {
+    entries_.reserve(names);
+    index_.reserve(names);
+  }
+  /// False where the name is there already.
+  bool add(std::string_view name, ValueId value) {
+    const uint32_t hash = hash_of(name);
+    if (find(name, hash) != ir::HashIndex::kNone) return false;
+    index_.insert(hash, static_cast<uint32_t>(entries_.size()));
+    entries_.emplace_back(name, value);
+    return true;
+  }
+  /// Null: no such name.
+  const ValueId* find(std::string_view name) const {
+    const uint32_t found = find(name, hash_of(name));
+    return found == ir::HashIndex::kNone ? nullptr : &entries_[found].second;
+  }
+
+ private:
+  static uint32_t hash_of(std::string_view name) { return ir::mixed(std::hash<std::string_view>()(name)); }
+  uint32_t find(std::string_view name, uint32_t hash) const {
+    return index_.find(hash, [&](uint32_t entry) { return entries_[entry].first == name; });
+  }
+
+  std::vector<std::pair<std::string_view, ValueId>> entries_;
+  ir::HashIndex index_;
+};
+
+}  // namespace rannc::frontend
