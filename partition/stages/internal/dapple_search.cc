@@ -119,8 +119,7 @@ class Search {
       head_.push_back(one->hop);
     }
     std::reverse(head_.begin(), head_.end());
-    double passed = 0;
-    for (const LatencyStage& time : head_) passed += time.forward + time.backward;
+    const double passed = head_.empty() ? 0 : head_.front().forward + head_.front().backward;
     const auto& demanded = given.replicas;
     for (const DeviceSetGraph::Pick& pick : graph_.picks(prefix.set)) {
       const Priced& on = groups_[pick.group];
@@ -140,7 +139,7 @@ class Search {
       next.end = cuts_[at];
       if (ranges_.resident(next.first, next.end) > on.memory) break;
       next.stage = compute(next.first, next.end, on);
-      // L is at least the way to a stage plus its steady phase, whichever stage is the pivot.
+      // L is at least the steady phase of any stage plus the first stage once, whichever is the pivot.
       if (passed + steady * (next.stage.forward + next.stage.backward) > worst_) break;
       times_ = head_;
       if (!first) {
