@@ -67,6 +67,7 @@ class Reader {
     input_.source.work.push_back(work);
     input_.source.bytes.push_back(static_cast<uint64_t>(std::llround(size)));
     value_of_.push_back(UINT32_MAX);
+    input_.names.push_back(who);
     return {};
   }
 

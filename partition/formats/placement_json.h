@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "partition/reference/split_problem.h"
 
@@ -10,7 +11,8 @@ namespace rannc::partition {
 
 struct PlacementInput {
   SplitSource source;
-  uint32_t devices = 1;  ///< maxFPGAs
+  uint32_t devices = 1;            ///< maxFPGAs
+  std::vector<std::string> names;  ///< per node: its id, as the file writes it
 };
 
 /// Reads `nodes` (`fpgaLatency`, `size`, `colorClass`, `isBackwardNode`), `edges` (`cost`, equal for the edges of one

@@ -7,25 +7,26 @@ namespace {
 
 std::string milliseconds(double ns) { return fmt::format("{:.3f} ms", ns / 1e6); }
 
-std::string stage_line(size_t index, const PlannedStage& stage) {
+std::string stage_line(size_t index, const PlannedStage& stage, const std::vector<std::string>& block_names) {
   const std::string devices = stage.devices.size() == 1
                                   ? fmt::format("device {}", stage.devices[0].index())
                                   : fmt::format("{} devices from {}", stage.devices.size(), stage.devices[0].index());
-  return fmt::format("  stage {}: blocks {}-{} on {}, forward {}, backward {}, all-reduce {}, peak {:.2f} GB{}\n", index,
-                     stage.first, stage.end - 1, devices, milliseconds(stage.forward_ns),
-                     milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns), stage.peak_bytes / 1e9,
-                     stage.recompute ? ", recomputes" : "");
+  return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}, peak {:.2f} GB\n", index,
+                     block_range(stage.first, stage.end, block_names), devices, stage.recompute ? ", recomputes" : "",
+                     milliseconds(stage.forward_ns), milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns),
+                     stage.peak_bytes / 1e9);
 }
 
-std::string remedy_lines(const std::vector<Remedy>& remedies, double objective) {
+std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view name, double objective) {
   std::string text;
   for (const Remedy& remedy : remedies) {
     if (remedy.objective <= 0) {
       text += fmt::format("  {}: still no plan\n", remedy.what);
     } else if (objective > 0) {
-      text += fmt::format("  {}: {:+.1f} %\n", remedy.what, 100 * (remedy.objective / objective - 1));
+      text += fmt::format("  {}: {} ({:+.1f} %)\n", remedy.what, quantity(name, remedy.objective),
+                          100 * (remedy.objective / objective - 1));
     } else {
-      text += fmt::format("  {}: a plan of {}\n", remedy.what, milliseconds(remedy.objective));
+      text += fmt::format("  {}: a plan of {}\n", remedy.what, quantity(name, remedy.objective));
     }
   }
   return text.empty() ? text : "what would help:\n" + text;
@@ -66,27 +67,46 @@ std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem
   return remedies;
 }
 
-std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies) {
+std::string quantity(std::string_view objective_name, double value) {
+  if (objective_name.find("bytes") != std::string_view::npos) return fmt::format("{:.3f} GB", value / 1e9);
+  return milliseconds(value);
+}
+
+std::string block_range(uint32_t first, uint32_t end, const std::vector<std::string>& block_names) {
+  const std::string numbers =
+      end == first + 1 ? fmt::format("block {}", first) : fmt::format("blocks {}-{}", first, end - 1);
+  if (end > block_names.size()) return numbers;
+  if (end == first + 1) return fmt::format("{} ({})", numbers, block_names[first]);
+  return fmt::format("{} ({} … {})", numbers, block_names[first], block_names[end - 1]);
+}
+
+std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies,
+                    const std::vector<std::string>& block_names) {
   std::string text = fmt::format("plan by {}: {} stages {}, {} micro-batches, schedule {}\n", plan.planner,
                                  plan.stages.size(), brief(plan), plan.micro_batches, plan.schedule);
-  for (size_t s = 0; s < plan.stages.size(); ++s) text += stage_line(s, plan.stages[s]);
-  text += fmt::format("{}: {}\n", plan.objective_name, milliseconds(plan.objective));
-  text += fmt::format("lower bound {} ({}), gap {:.2f} %\n", milliseconds(plan.lower_bound), plan.bound_name,
-                      100 * plan.gap());
+  for (size_t s = 0; s < plan.stages.size(); ++s) text += stage_line(s, plan.stages[s], block_names);
+  text += fmt::format("{}: {}\n", plan.objective_name, quantity(plan.objective_name, plan.objective));
+  if (plan.lower_bound > 0) {
+    text += fmt::format("lower bound {} ({}), gap {:.2f} %\n", quantity(plan.objective_name, plan.lower_bound),
+                        plan.bound_name, 100 * plan.gap());
+  } else {
+    text += "no lower bound: this planner gives none\n";
+  }
   text += "bottleneck: " + plan.bottleneck + "\n";
   for (const std::string& note : plan.notes) text += "note: " + note + "\n";
   for (const RunnerUp& other : plan.runners_up) {
-    text += other.objective > 0 ? fmt::format("lost: {}, {}: {}\n", other.what, milliseconds(other.objective), other.why)
+    text += other.objective > 0 ? fmt::format("lost: {}, {}: {}\n", other.what,
+                                              quantity(plan.objective_name, other.objective), other.why)
                                 : fmt::format("no plan: {}: {}\n", other.what, other.why);
   }
-  return text + remedy_lines(remedies, plan.objective);
+  return text + remedy_lines(remedies, plan.objective_name, plan.objective);
 }
 
-std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies) {
+std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies, std::string_view objective_name) {
   std::string text = "no plan: " + none.reason + "\n";
   if (none.missing_bytes > 0) text += fmt::format("missing: {:.0f} bytes on the fullest device\n", none.missing_bytes);
   text += "may help: " + none.help + "\n";
-  return text + remedy_lines(remedies, 0);
+  return text + remedy_lines(remedies, objective_name, 0);
 }
 
 }  // namespace rannc::partition

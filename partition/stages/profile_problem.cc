@@ -1,10 +1,11 @@
 #include "partition/stages/profile_problem.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <set>
-
-#include <fmt/format.h>
 
 namespace rannc::partition {
 namespace {
@@ -18,7 +19,23 @@ uint64_t number_of(const ProfileNode& node) {
   return number;
 }
 
-Result<std::vector<uint32_t>> order_of(const PipedreamProfile& profile) {
+/// A cycle among the nodes that wait for others for ever, as `a -> b -> a`.
+std::string cycle_among(const PipedreamProfile& profile, const std::vector<uint32_t>& missing) {
+  std::vector<uint32_t> before(missing.size(), UINT32_MAX);  // of each waiting node, one that it waits for
+  for (const auto& [from, to] : profile.edges) {
+    if (missing[from] > 0) before[to] = from;
+  }
+  const auto stuck = std::find_if(missing.begin(), missing.end(), [](uint32_t count) { return count > 0; });
+  auto node = static_cast<uint32_t>(stuck - missing.begin());
+  for (size_t steps = 0; steps < missing.size(); ++steps) node = before[node];
+  std::string text = profile.nodes[node].name;
+  for (uint32_t at = before[node];; at = before[at]) {
+    text.insert(0, profile.nodes[at].name + " -> ");
+    if (at == node) return text;
+  }
+}
+
+Result<std::vector<uint32_t>> order_of_all(const PipedreamProfile& profile) {
   std::vector<uint32_t> missing(profile.nodes.size(), 0), order;
   std::vector<std::vector<uint32_t>> readers(profile.nodes.size());
   for (const auto& [from, to] : profile.edges) {
@@ -38,19 +55,37 @@ Result<std::vector<uint32_t>> order_of(const PipedreamProfile& profile) {
     }
   }
   if (order.size() == profile.nodes.size()) return order;
-  const auto stuck = std::find_if(missing.begin(), missing.end(), [](uint32_t count) { return count > 0; });
-  return error(fmt::format("the profile has a cycle through or before '{}'",
-                           profile.nodes[static_cast<size_t>(stuck - missing.begin())].name));
+  return error({}, "the profile has a cycle: " + cycle_among(profile, missing), "D5");
+}
+
+Result<void> node_is_priced(const ProfileNode& node) {
+  const std::pair<const char*, double> costs[] = {{"forward_compute_time", node.forward_ms},
+                                                  {"backward_compute_time", node.backward_ms},
+                                                  {"activation_size", node.activation_sum()},
+                                                  {"parameter_size", node.parameter_bytes}};
+  for (const auto& [field, cost] : costs) {
+    if (std::isfinite(cost) && cost >= 0) continue;
+    return error({},
+                 fmt::format("node '{}' ({}): {} is {}, allowed is a finite number >= 0", node.name, node.description,
+                             field, cost),
+                 "T2");
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Cluster& cluster,
-                                     const ProfileProblemOptions& options) {
-  RANNC_ASSIGN(std::vector<uint32_t> order, order_of(profile));
-  if (!options.keep_input) {
+Result<std::vector<uint32_t>> profile_order(const PipedreamProfile& profile, bool keep_input) {
+  RANNC_ASSIGN(std::vector<uint32_t> order, order_of_all(profile));
+  if (!keep_input) {
     std::erase_if(order, [&](uint32_t node) { return profile.nodes[node].description.starts_with("Input"); });
   }
+  return order;
+}
+
+Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Cluster& cluster,
+                                     const ProfileProblemOptions& options) {
+  RANNC_ASSIGN(const std::vector<uint32_t> order, profile_order(profile, options.keep_input));
   StageProblem problem;
   problem.blocks = static_cast<uint32_t>(order.size());
   problem.cluster = cluster;
@@ -65,6 +100,7 @@ Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Clus
   const double samples = static_cast<double>(options.profile_batch);
   for (uint32_t b = 0; b < problem.blocks; ++b) {
     const ProfileNode& node = profile.nodes[order[b]];
+    RANNC_TRY(node_is_priced(node));
     block_of[order[b]] = b;
     table.forward[0].push_back(node.forward_ms * 1e6);
     table.backward[0].push_back(node.backward_ms * 1e6);
