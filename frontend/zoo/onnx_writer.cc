@@ -181,6 +181,11 @@ std::vector<std::string> OnnxWriter::node_outputs(std::string_view type, const s
     } else if (const auto* text = std::get_if<std::string>(&attribute.value)) {
       out->set_type(ONNX_NAMESPACE::AttributeProto::STRING);
       out->set_s(*text);
+    } else if (const auto* one = std::get_if<OneNumber>(&attribute.value)) {
+      out->set_type(ONNX_NAMESPACE::AttributeProto::TENSOR);
+      out->mutable_t()->set_data_type(ONNX_NAMESPACE::TensorProto::FLOAT);
+      out->mutable_t()->add_dims(1);
+      out->mutable_t()->add_float_data(one->value);
     } else {
       out->set_type(ONNX_NAMESPACE::AttributeProto::INTS);
       for (const int64_t item : std::get<std::vector<int64_t>>(attribute.value)) out->add_ints(item);

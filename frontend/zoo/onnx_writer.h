@@ -17,7 +17,12 @@ namespace rannc::frontend::zoo {
 /// A dimension of a graph input: a number or the name of a symbol.
 using InputDim = std::variant<int64_t, std::string>;
 
-using NodeAttribute = std::variant<int64_t, float, std::string, std::vector<int64_t>>;
+/// An attribute that is a float tensor of one element.
+struct OneNumber {
+  float value = 0;
+};
+
+using NodeAttribute = std::variant<int64_t, float, std::string, std::vector<int64_t>, OneNumber>;
 struct NamedAttribute {
   std::string name;
   NodeAttribute value;
@@ -43,9 +48,9 @@ struct WriterOptions {
   uint64_t seed = 0;
 };
 
-/// Every node and every constant gets a unique name under the scope in force (`layer.3.attention.MatMul_1`), every output
-/// the node's name; the names of weights must be unique as they are given.
-/// Weights are normal numbers of a generator keyed by (seed, name): the same model has the same bytes everywhere.
+/// Every node and every constant gets a unique name under the scope in force (`layer.3.attention.MatMul_1`), every
+/// output the node's name; the names of weights must be unique as they are given. Weights are normal numbers of a
+/// generator keyed by (seed, name): the same model has the same bytes everywhere.
 class OnnxWriter {
  public:
   OnnxWriter(std::string model_name, WriterOptions options);

@@ -9,11 +9,12 @@ namespace {
 
 constexpr int64_t kLevels = 5;
 
+// Ones and zeros are made, not stored: stored ones would pass for scales that are trained.
 std::string instance_norm(OnnxWriter& writer, const std::string& x, int64_t channels) {
   const auto scope = writer.scope("norm");
-  const auto count = static_cast<size_t>(channels);
-  const std::string ones = writer.floats("one", {channels}, std::vector<float>(count, 1.0F));
-  const std::string zeros = writer.floats("zero", {channels}, std::vector<float>(count, 0.0F));
+  const std::string shape = writer.integers("shape", {channels});
+  const std::string ones = writer.node("ConstantOfShape", {shape}, {{"value", OneNumber{1}}});
+  const std::string zeros = writer.node("ConstantOfShape", {shape}, {{"value", OneNumber{0}}});
   return writer.node("InstanceNormalization", {x, ones, zeros}, {{"epsilon", 1e-5F}});
 }
 

@@ -22,23 +22,25 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
   return blend.low_weight * time(blend.low) + blend.high_weight * time(blend.high);
 }
 
-ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts, uint32_t kind) {
-  ir::StageTime time;
-  time.stage = stage;
-  time.samples = samples;
-  const auto sum = [&](auto&& part) {
-    return at_samples(facts.costs->sizes, samples, [&](size_t size) {
-      double total = 0;
-      for (const TaskId task : plan.stages[stage.index()].tasks) total += part(facts.costs->of(kind, size, task));
-      return total;
-    });
-  };
-  time.forward_ns = static_cast<int64_t>(sum([](const TaskCost& cost) { return cost.forward_ns; }));
-  time.backward_ns =
-      facts.training ? static_cast<int64_t>(sum([](const TaskCost& cost) { return cost.backward_ns(); })) : 0;
-  time.stashed_bytes =
-      facts.training ? static_cast<uint64_t>(sum([](const TaskCost& cost) { return cost.saved_bytes; })) : 0;
-  return time;
+// On the slowest of the stage's kinds of device.
+ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
+                         const std::set<uint32_t>& kinds) {
+  double forward = 0, backward = 0, stashed = 0;
+  for (const uint32_t kind : kinds) {
+    const auto sum = [&](auto&& part) {
+      return at_samples(facts.costs->sizes, samples, [&](size_t size) {
+        double total = 0;
+        for (const TaskId task : plan.stages[stage.index()].tasks) total += part(facts.costs->of(kind, size, task));
+        return total;
+      });
+    };
+    forward = std::max(forward, sum([](const TaskCost& cost) { return cost.forward_ns; }));
+    if (!facts.training) continue;
+    backward = std::max(backward, sum([](const TaskCost& cost) { return cost.backward_ns(); }));
+    stashed = std::max(stashed, sum([](const TaskCost& cost) { return cost.saved_bytes; }));
+  }
+  return {stage, samples, static_cast<int64_t>(forward), static_cast<int64_t>(backward),
+          static_cast<uint64_t>(stashed)};
 }
 
 // Devices in use, in the cluster's order; renumbers the stages.
@@ -101,14 +103,6 @@ ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const 
   return spec;
 }
 
-DeviceId device_named(const Cluster& cluster, const std::string& name) {
-  for (size_t i = 0; i < cluster.devices.size(); ++i) {
-    if (cluster.devices[i].name == name) return DeviceId::from(i);
-  }
-  RANNC_CHECK(false) << "plan's device " << name << " is not in the cluster";
-  return {};
-}
-
 }  // namespace
 
 std::string cluster_digest(const Cluster& cluster) {
@@ -139,14 +133,17 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
     std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
     const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
     for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
-    const uint32_t kind = facts.cluster->devices[stages.stages[s].devices.front().index()].kind;
+    std::set<uint32_t> kinds;
+    for (const DeviceId device : stages.stages[s].devices) kinds.insert(facts.cluster->devices[device.index()].kind);
     for (const uint32_t samples : sizes)
-      plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kind));
+      plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kinds));
   }
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  RANNC_ASSIGN(const ir::Schedule rows,
-               make_schedule(shape, schedule_spec(plan, stages, *facts.cluster, facts.schedule)));
+  ScheduleSpec spec = schedule_spec(plan, stages, *facts.cluster, facts.schedule);
+  spec.table = facts.schedule_table;
+  spec.table_file = facts.schedule_file;
+  RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
   RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
   return plan;
 }
@@ -176,77 +173,6 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
   RANNC_ASSIGN(changed.schedule, ir::lower_schedule(shape, rows));
   return changed;
-}
-
-ScheduleCosts compute_costs(const ir::Plan& plan) {
-  ScheduleCosts costs;
-  std::vector<uint32_t> distinct;  // micro-batch sizes, larger first
-  for (const uint32_t samples : plan.micro_batches) {
-    if (distinct.empty() || distinct.back() != samples) distinct.push_back(samples);
-    costs.size_class.push_back(static_cast<uint32_t>(distinct.size() - 1));
-  }
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    std::vector<ComputeTimes> times;
-    const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
-    for (const uint32_t samples : distinct) {
-      const uint32_t share = (samples + replicas - 1) / replicas;
-      ComputeTimes entry;
-      for (const ir::StageTime& time : plan.stage_times) {
-        if (time.stage.index() != s || time.samples != share) continue;
-        entry.forward = entry.recompute = static_cast<double>(time.forward_ns);
-        entry.input_gradient = static_cast<double>(time.backward_ns);
-      }
-      times.push_back(entry);
-    }
-    costs.compute.push_back(std::move(times));
-  }
-  return costs;
-}
-
-ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
-  ScheduleCosts costs = compute_costs(plan);
-  std::vector<DeviceId> in_cluster;
-  for (const ir::PlanDevice& device : plan.devices) in_cluster.push_back(device_named(cluster, device.name));
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const double bytes =
-        static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
-    std::vector<DeviceId> members;
-    for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
-    std::sort(members.begin(), members.end());
-    const double n = static_cast<double>(members.size());
-    costs.all_reduce.push_back(n > 1 ? cluster.slowest_link(members).transfer_ns(2 * (n - 1) / n * bytes) : 0);
-    const DeviceKind& kind = cluster.kind_of(members.front());
-    // Reads and writes parameter and states, reads the gradient.
-    costs.step.push_back(bytes * (3 + 2 * plan.optimizer_states) * 1e9 / kind.bytes_per_second);
-  }
-  for (const ir::SharedShape& shared : shape.shared) {
-    std::set<DeviceId> members;
-    for (const StageId stage : shared.stages) {
-      for (const DeviceId home : plan.stages[stage.index()].devices) members.insert(in_cluster[home.index()]);
-    }
-    const double n = static_cast<double>(members.size());
-    const std::vector<DeviceId> group(members.begin(), members.end());
-    costs.shared.push_back(
-        n > 1 ? cluster.slowest_link(group).transfer_ns(2 * (n - 1) / n * static_cast<double>(shared.bytes)) : 0);
-  }
-  costs.link = [in_cluster, &cluster](DeviceId from, DeviceId to) {
-    const Link& link = cluster.link(in_cluster[from.index()], in_cluster[to.index()]);
-    return LinkCost{link.latency_ns, 1e9 / link.bytes_per_second};
-  };
-  return costs;
-}
-
-Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster)));
-  plan.predictions.clear();
-  for (const DeviceTimeline& device : timeline.devices) {
-    plan.predictions.push_back(
-        {static_cast<int64_t>(device.busy), static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes))});
-  }
-  plan.step_ns = static_cast<int64_t>(timeline.makespan);
-  return timeline;
 }
 
 }  // namespace rannc::partition

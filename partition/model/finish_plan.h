@@ -20,6 +20,7 @@ struct PlanFacts {
   uint32_t optimizer_states = 0;
   bool training = true;
   std::string schedule = "1f1b";
+  std::string schedule_table, schedule_file;  ///< of the schedule `table`: its text, and its name in messages
   uint64_t seed = 0;
   std::string model_digest, profile_digest;
 };

@@ -28,14 +28,20 @@ void add_times(const ModelFacts& model, const std::vector<std::vector<TaskId>>& 
     TimeTable table;
     table.sizes = model.costs.sizes;
     table.forward.assign(sizes, std::vector<double>(tasks.size(), 0));
-    table.backward = table.forward;
+    table.backward = table.weight_gradient = table.forward;
     for (size_t size = 0; size < sizes; ++size) {
       for (size_t block = 0; block < tasks.size(); ++block) {
         for (const TaskId task : tasks[block]) {
           const TaskCost& cost = of_kind[size][model.costs.entry_of[task.index()]];
           table.forward[size][block] += cost.forward_ns;
-          if (model.training) table.backward[size][block] += cost.backward_ns();
+          if (!model.training) continue;
+          const double parts = cost.input_gradient_ns + cost.weight_gradient_ns;
+          table.backward[size][block] += cost.backward_ns();
+          // Where both passes were priced together they share work: each has its part of it.
+          if (parts > 0) table.weight_gradient[size][block] += cost.backward_ns() * cost.weight_gradient_ns / parts;
         }
+        double& weight = table.weight_gradient[size][block];
+        weight = std::min(weight, table.backward[size][block]);  // the division may round up
       }
     }
     table.make_monotone();

@@ -271,7 +271,7 @@ std::string text(const nlohmann::ordered_json& line) {
 struct Flags {
   std::string folder, models;
   std::vector<uint32_t> devices{8, 32};
-  std::vector<std::string> planners{"rannc", "rannc-paper", "auto"};
+  std::vector<std::string> planners{"rannc", "rannc-paper", "rannc-anchored", "auto"};
   std::vector<uint32_t> blocks{32};
   uint32_t most_atoms = 400;
   double seconds = 600;

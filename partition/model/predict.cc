@@ -1,0 +1,128 @@
+// Times of a finished plan: what its actions and messages cost, and how its schedule runs.
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "partition/model/finish_plan.h"
+
+namespace rannc::partition {
+
+namespace {
+
+constexpr size_t kContendedActions = 2'000'000;  // beyond, messages do not wait for each other
+
+size_t actions(const ir::Schedule& schedule) {
+  size_t count = 0;
+  for (const auto& row : schedule.rows) count += row.size();
+  return count;
+}
+
+// A ring all-reduce as the stage planners price it: 2 (n - 1) steps of a part of the bytes each.
+double ring_ns(double bytes, double n, const Link& link) {
+  return 2 * (n - 1) * (link.latency_ns + bytes / n * 1e9 / link.bytes_per_second);
+}
+
+// What a message occupies: the sender's way out, the receiver's way in, and between nodes those of the nodes.
+std::vector<uint32_t> ports(const Cluster& cluster, DeviceId from, DeviceId to) {
+  std::vector<uint32_t> used = {2 * from.index(), 2 * to.index() + 1};
+  const NodeId here = cluster.devices[from.index()].node, there = cluster.devices[to.index()].node;
+  if (here == there) return used;
+  const uint32_t nodes = 2 * cluster.size();
+  used.push_back(nodes + 2 * here.index());
+  used.push_back(nodes + 2 * there.index() + 1);
+  return used;
+}
+
+// Of each of the plan's devices, the one of its name in the cluster.
+std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
+  std::map<std::string_view, DeviceId> named;
+  for (size_t i = 0; i < cluster.devices.size(); ++i) named.emplace(cluster.devices[i].name, DeviceId::from(i));
+  std::vector<DeviceId> found;
+  for (const ir::PlanDevice& device : plan.devices) {
+    const auto at = named.find(device.name);
+    RANNC_CHECK(at != named.end()) << "plan's device " << device.name << " is not in the cluster";
+    found.push_back(at->second);
+  }
+  return found;
+}
+
+}  // namespace
+
+ScheduleCosts compute_costs(const ir::Plan& plan) {
+  ScheduleCosts costs;
+  std::vector<uint32_t> distinct;  // micro-batch sizes, larger first
+  for (const uint32_t samples : plan.micro_batches) {
+    if (distinct.empty() || distinct.back() != samples) distinct.push_back(samples);
+    costs.size_class.push_back(static_cast<uint32_t>(distinct.size() - 1));
+  }
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    std::vector<ComputeTimes> times;
+    const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
+    for (const uint32_t samples : distinct) {
+      const uint32_t share = (samples + replicas - 1) / replicas;
+      ComputeTimes entry;
+      for (const ir::StageTime& time : plan.stage_times) {
+        if (time.stage.index() != s || time.samples != share) continue;
+        entry.forward = entry.recompute = static_cast<double>(time.forward_ns);
+        entry.input_gradient = static_cast<double>(time.backward_ns);
+      }
+      times.push_back(entry);
+    }
+    costs.compute.push_back(std::move(times));
+  }
+  return costs;
+}
+
+ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
+  ScheduleCosts costs = compute_costs(plan);
+  const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const double bytes =
+        static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
+    std::vector<DeviceId> members;
+    for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
+    std::sort(members.begin(), members.end());
+    const double n = static_cast<double>(members.size());
+    costs.all_reduce.push_back(n > 1 ? ring_ns(bytes, n, cluster.slowest_link(members)) : 0);
+    double rate = std::numeric_limits<double>::infinity();
+    for (const DeviceId member : members) rate = std::min(rate, cluster.kind_of(member).bytes_per_second);
+    // Reads and writes parameter and states, reads the gradient.
+    costs.step.push_back(plan.training ? bytes * (3 + 2 * plan.optimizer_states) * 1e9 / rate : 0);
+  }
+  for (const ir::SharedShape& shared : shape.shared) {
+    std::set<DeviceId> members;
+    for (const StageId stage : shared.stages) {
+      for (const DeviceId home : plan.stages[stage.index()].devices) members.insert(in_cluster[home.index()]);
+    }
+    const double n = static_cast<double>(members.size());
+    const std::vector<DeviceId> group(members.begin(), members.end());
+    costs.shared.push_back(n > 1 ? ring_ns(static_cast<double>(shared.bytes), n, cluster.slowest_link(group)) : 0);
+  }
+  costs.link = [in_cluster, &cluster](DeviceId from, DeviceId to) {
+    const Link& link = cluster.link(in_cluster[from.index()], in_cluster[to.index()]);
+    return LinkCost{link.latency_ns, 1e9 / link.bytes_per_second};
+  };
+  costs.resources = [in_cluster, &cluster](DeviceId from, DeviceId to) {
+    return ports(cluster, in_cluster[from.index()], in_cluster[to.index()]);
+  };
+  return costs;
+}
+
+Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  SimulationOptions options;
+  options.contention = actions(plan.schedule) <= kContendedActions;
+  RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster), options));
+  plan.predictions.clear();
+  for (const DeviceTimeline& device : timeline.devices) {
+    plan.predictions.push_back(
+        {static_cast<int64_t>(device.busy), static_cast<uint64_t>(std::max<int64_t>(0, device.peak_bytes))});
+  }
+  plan.step_ns = static_cast<int64_t>(timeline.makespan);
+  return timeline;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,83 @@
+// What a plan counts as memory, and what it does where memory is short.
+#include <cmath>
+
+#include "tests/partition/model/planned_models.h"
+
+namespace rannc::test {
+namespace {
+
+constexpr double kParameterBytes = 4;
+
+// One device and one sample: all that differs is the optimizer's state.
+TEST(PlanMemory, OptimizerStateCounts) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:1", 1);
+  const double parameters = static_cast<double>(model.elements(ir::ValueKind::kParameter));
+  options.optimizer_states = 0;
+  const double without = static_cast<double>(fullest(planned(model, options).plan));
+  for (const uint32_t states : {1U, 2U}) {
+    options.optimizer_states = states;
+    const double with = static_cast<double>(fullest(planned(model, options).plan));
+    EXPECT_DOUBLE_EQ(with - without, states * parameters * kParameterBytes);
+  }
+}
+
+// The same two stages fill and drain 8 micro-batches: recomputing stages hold their inputs instead of their stash.
+TEST(PlanMemory, RecomputeTradesTimeForMemory) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:2", 8);
+  options.micro_batches = {8};
+  options.constraints.stages = 2;
+  options.schedule = "gpipe";
+  options.recompute = partition::RecomputeRule::kNever;
+  const auto kept = planned(model, options).plan;
+  options.recompute = partition::RecomputeRule::kAlways;
+  const auto again = planned(model, options).plan;
+  EXPECT_LT(fullest(again), fullest(kept));
+  EXPECT_GT(again.step_ns, kept.step_ns);
+}
+
+// Inference holds weights once and keeps nothing for a backward pass.
+TEST(PlanMemory, InferenceHoldsWeightsOnce) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:1", 1);
+  options.training = false;
+  const auto plan = planned(model, options);
+  EXPECT_EQ(fullest(plan.plan), model.elements(ir::ValueKind::kParameter) * 4);
+  EXPECT_EQ(plan.stages.stages[0].backward_ns, 0);
+}
+
+// Two blocks hold half of the model each, which no device holds: more are cut, and a remark says so.
+TEST(PlanMemory, MoreBlocksAreCutWhereTheAskedDoNotFit) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:8", 64);
+  options.blocks = 2;
+  options.constraints.memory_bytes =
+      static_cast<uint64_t>(static_cast<double>(model.elements(ir::ValueKind::kParameter)) * kParameterBytes * 4 / 2.5);
+  const auto plan = planned(model, options);
+  EXPECT_GT(plan.blocks.partition.count, 2U);
+  ASSERT_EQ(plan.remarks.size(), 1U);
+  EXPECT_EQ(plan.remarks[0].find("2 blocks"), 0U) << plan.remarks[0];
+}
+
+TEST(PlanMemory, AModelLargerThanAllDevicesIsRefusedByItsSum) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:2", 8);
+  options.constraints.memory_bytes = 1 << 18;
+  const auto refusal = refused(model, options);
+  EXPECT_NE(refusal.reason.find("the 2 devices together hold"), std::string::npos) << refusal.reason;
+  const double needed = static_cast<double>(model.elements(ir::ValueKind::kParameter)) * kParameterBytes * 4;
+  EXPECT_NEAR(refusal.missing_bytes, needed - 2 * (1 << 18), 1);
+}
+
+TEST(PlanMemory, ATaskThatFitsNoDeviceIsNamed) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:64", 8);
+  options.constraints.memory_bytes = 1 << 17;
+  const auto refusal = refused(model, options);
+  EXPECT_NE(refusal.reason.find("alone needs"), std::string::npos) << refusal.reason;
+  EXPECT_GT(refusal.missing_bytes, 0);
+}
+
+}  // namespace
+}  // namespace rannc::test

@@ -1,0 +1,127 @@
+// The papers' models at their sizes: parameters are recovered, and there is a plan for the papers' clusters.
+#include "frontend/zoo/amoebanet.h"
+#include "frontend/zoo/bert.h"
+#include "frontend/zoo/resnet.h"
+#include "frontend/zoo/unet.h"
+#include "ir/op.h"
+#include "tests/partition/model/planned_models.h"
+
+namespace rannc::test {
+namespace {
+
+namespace zoo = frontend::zoo;
+
+const char* const kBertLoss = "cross_entropy(output=logits)+cross_entropy(output=next_sentence)";
+
+zoo::BertConfig bert(int64_t layers, int64_t width) {
+  zoo::BertConfig config;
+  config.layers = layers;
+  config.width = width;
+  return config;
+}
+
+zoo::BertConfig unfused_bert(int64_t layers, int64_t width) {
+  zoo::BertConfig config = bert(layers, width);
+  config.unfused = true;
+  config.dropout = 0.1F;
+  return config;
+}
+
+Build resnet(int64_t depth) {
+  zoo::ResNetConfig config;
+  config.depth = depth;
+  config.width = 8;
+  return model(config, zoo::write_resnet);
+}
+
+void expect_within_memory(const partition::PlannedModel& planned) {
+  ASSERT_FALSE(planned.plan.devices.empty());
+  EXPECT_LE(fullest(planned.plan), planned.plan.devices.front().memory_bytes);
+  EXPECT_GT(planned.plan.step_ns, 0);
+  EXPECT_LE(planned.plan.lower_bound_ns, planned.plan.step_ns);
+}
+
+// What is trained after the passes is what the zoo counts: neither statistics nor scalars nor masks are among it.
+TEST(ZooPlans, ParametersAreRecovered) {
+  zoo::UNetConfig unet;
+  zoo::AmoebaNetConfig amoebanet;
+  const std::pair<Build, const char*> models[] = {
+      {model(bert(2, 128), zoo::write_bert), kBertLoss},
+      {model(unfused_bert(2, 128), zoo::write_bert), kBertLoss},
+      {resnet(50), "cross_entropy(output=logits)"},
+      {model(unet, zoo::write_unet), "mse(output=mask)"},
+      {model(amoebanet, zoo::write_amoebanet), "cross_entropy(output=logits)"},
+  };
+  for (const auto& [build, loss] : models)
+    EXPECT_EQ(prepared(build, loss).elements(ir::ValueKind::kParameter), parameters_of(build));
+}
+
+// A mean and a variance per channel that has a scale and a shift.
+TEST(ZooPlans, RunningStatisticsAreBuffers) {
+  const Prepared model = prepared(resnet(50), "cross_entropy(output=logits)");
+  uint64_t scales = 0;
+  for (const TaskId task : model.graph.tasks()) {
+    if (model.graph.op(task).name == "core.batch_norm")
+      scales +=
+          static_cast<uint64_t>(ir::element_count(*model.graph.type(model.graph.inputs(task)[1]).shape).constant());
+  }
+  EXPECT_GT(scales, 0U);
+  EXPECT_EQ(model.elements(ir::ValueKind::kBuffer), 2 * scales);
+}
+
+// Written out, an encoder layer has 54 operators instead of 30, and three dropouts.
+TEST(ZooPlans, UnfusedLayersHaveTheirOperators) {
+  const auto atoms = [](const zoo::BertConfig& config) {
+    return static_cast<int64_t>(prepared(model(config, zoo::write_bert), kBertLoss).atoms.tasks.size());
+  };
+  EXPECT_EQ(atoms(bert(3, 64)) - atoms(bert(2, 64)), 30);
+  EXPECT_EQ(atoms(unfused_bert(3, 64)) - atoms(unfused_bert(2, 64)), 57);
+}
+
+TEST(ZooPlans, LargestBertOnFourNodes) {
+  const Prepared model = prepared(test::model(bert(256, 2048), zoo::write_bert), kBertLoss);
+  EXPECT_EQ(model.elements(ir::ValueKind::kParameter) / 100'000'000, 129U);
+  const auto plan = planned(model, options_for("rannc-4x8", 256));
+  expect_within_memory(plan);
+  EXPECT_EQ(plan.blocks.partition.count, 32U);
+  EXPECT_TRUE(plan.remarks.empty());
+}
+
+TEST(ZooPlans, UnfusedBertOnFourNodes) {
+  const Prepared model = prepared(test::model(unfused_bert(256, 2048), zoo::write_bert), kBertLoss);
+  EXPECT_GT(model.atoms.tasks.size(), 14'000U);
+  expect_within_memory(planned(model, options_for("rannc-4x8", 256)));
+}
+
+TEST(ZooPlans, WidestResNetOnOneNode) {
+  const Prepared model = prepared(resnet(152), "cross_entropy(output=logits)");
+  EXPECT_EQ((model.elements(ir::ValueKind::kParameter) + 50'000'000) / 100'000'000, 37U);
+  auto options = options_for("rannc-1x8", 128);
+  options.optimizer_states = 1;
+  expect_within_memory(planned(model, options));
+}
+
+// torchgpipe's largest, with its 8 bytes a parameter (section 4.2.2), batch 32.
+TEST(ZooPlans, LargestUNetOnOneNode) {
+  zoo::UNetConfig config;
+  config.blocks = 48;
+  config.channels = 160;
+  const Prepared model = prepared(test::model(config, zoo::write_unet), "mse(output=mask)");
+  EXPECT_EQ(model.elements(ir::ValueKind::kParameter) / 10'000'000, 1582U);
+  auto options = options_for("rannc-1x8", 32);
+  options.optimizer_states = 0;
+  expect_within_memory(planned(model, options));
+}
+
+TEST(ZooPlans, LargestAmoebaNetOnOneNode) {
+  zoo::AmoebaNetConfig config;
+  config.layers = 36;
+  config.filters = 544;
+  const Prepared model = prepared(test::model(config, zoo::write_amoebanet), "cross_entropy(output=logits)");
+  auto options = options_for("rannc-1x8", 128);
+  options.optimizer_states = 0;
+  expect_within_memory(planned(model, options));
+}
+
+}  // namespace
+}  // namespace rannc::test
