@@ -42,7 +42,7 @@ class DapplePlanner final : public StagePlanner {
         options.credit = options_.credit;
         options.recompute = recompute;
         const auto found = dapple_search(problem, judge.ranges(), graph, links, cuts.at, micro_batches, options);
-        if (choose(found, judge, best)) break;
+        if (choose(problem, found, judge, best)) break;
       }
     }
     if (!best.plan)
@@ -64,20 +64,24 @@ class DapplePlanner final : public StagePlanner {
   };
 
   /// Compares the plans of one micro-batch count with the best so far; false: none of them can run.
-  bool choose(const std::multimap<double, StagePlan>& found, PlanJudge& judge, Best& best) const {
+  bool choose(const StageProblem& problem, const std::multimap<double, StagePlan>& found, PlanJudge& judge,
+              Best& best) const {
+    const bool by_latency = options_.choice == DappleChoice::kLatency,
+               by_step = problem.objective == Objective::kStepTime;
     bool any = false;
     for (const auto& [latency, candidate] : found) {
-      const bool by_latency = options_.choice == DappleChoice::kLatency;
+      // What L puts behind a time already simulated, which is rarely below L, is not simulated.
+      if (!by_latency && by_step && best.plan && best.plan->step_ns <= latency) return true;
       if (by_latency && (any || (best.plan && best.latency <= latency))) break;
       std::optional<StagePlan> faster;
       for (const char* policy : {"1f1b", "dapple-b"}) {
         StagePlan plan = candidate;
         plan.schedule = policy;
-        if (judge.judge(plan, &best.why) && (!faster || plan.objective < faster->objective)) faster = std::move(plan);
+        if (judge.judge(plan, &best.why) && (!faster || better(plan, *faster))) faster = std::move(plan);
       }
       if (!faster) continue;
       any = true;
-      if (best.plan && !by_latency && faster->objective >= best.plan->objective) continue;
+      if (best.plan && !by_latency && !better(*faster, *best.plan)) continue;
       best.latency = latency;
       best.plan = std::move(faster);
     }
