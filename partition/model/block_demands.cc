@@ -58,4 +58,10 @@ Result<void> add_demands(const AtomDemands& demands, const std::vector<uint32_t>
   return add_pins(demands, block_of_atom, name, constraints);
 }
 
+std::string task_name(const ir::Graph& graph, TaskId task) {
+  const ir::Graph::Task found = graph.task(task);
+  if (!found.location.node.empty()) return found.location.node;
+  return found.outputs.empty() ? "#" + std::to_string(task.index()) : std::string(graph.value(found.outputs[0]).name);
+}
+
 }  // namespace rannc::partition

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/graph.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition {
@@ -28,5 +29,8 @@ struct AtomDemands {
 /// pinned to an earlier stage. `name` is for messages.
 Result<void> add_demands(const AtomDemands& demands, const std::vector<uint32_t>& block_of_atom,
                          const std::function<std::string(uint32_t atom)>& name, StageConstraints& constraints);
+
+/// What a person calls a task: the model's node it comes from, else its first output.
+std::string task_name(const ir::Graph& graph, TaskId task);
 
 }  // namespace rannc::partition

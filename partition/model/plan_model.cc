@@ -9,7 +9,6 @@
 
 #include "ir/verify.h"
 #include "partition/model/value_bytes.h"
-#include "partition/stages/auto.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 
@@ -48,6 +47,8 @@ PlanFacts plan_facts(const PlanOptions& options, const Cluster& cluster, const M
   facts.optimizer_states = options.optimizer_states;
   facts.training = options.training;
   facts.schedule = options.schedule;
+  facts.schedule_table = options.schedule_table;
+  facts.schedule_file = options.schedule_file;
   facts.seed = options.seed;
   facts.model_digest = options.model_digest;
   facts.profile_digest = options.costs->fingerprint();
@@ -74,11 +75,11 @@ Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std
       plan.stages = {{0, problem.blocks, {}, recompute}};
       for (uint32_t d = 0; d < devices; ++d) plan.stages[0].devices.push_back(DeviceId(d));
       std::string why;
-      const auto step = judge.judge(plan, &why);
-      if (!step) {
+      const bool fits = judge.judge(plan, &why).has_value();
+      if (!fits) {
         if (entry.step_ns == 0) entry.remark = why;
-      } else if (entry.step_ns == 0 || *step < static_cast<double>(entry.step_ns)) {
-        entry.step_ns = static_cast<int64_t>(*step);
+      } else if (entry.step_ns == 0 || plan.step_ns < static_cast<double>(entry.step_ns)) {
+        entry.step_ns = static_cast<int64_t>(plan.step_ns);
         entry.remark = fmt::format("{} micro-batches{}", count, recompute ? ", recompute" : "");
       }
     }
@@ -162,13 +163,17 @@ Result<Cut> cut(const PlanOptions& options, const ModelFacts& facts, uint32_t bl
   model.problem.in_flight = in_flight_of(options.schedule);
   model.problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
   model.problem.constraints = options.constraints;
+  model.problem.objective = options.objective;
+  model.problem.time_limit_ns = options.time_limit_ns;
+  const auto name = [&](uint32_t atom) { return task_name(facts.graph, facts.atoms.tasks[atom]); };
+  RANNC_TRY(add_demands(options.demands, model.blocks.partition.block_of, name, model.problem.constraints));
   return Cut(std::move(model));
 }
 
 std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
-  if (options.planner != "auto" || options.schedule.empty()) return make_planner(options.planner);
-  AutoOptions searched;
-  searched.schedules = {options.schedule};
+  if (options.planner != "auto") return make_planner(options.planner);
+  AutoOptions searched = options.search;
+  if (!options.schedule.empty() && options.schedule != "table") searched.schedules = {options.schedule};
   return auto_planner(std::move(searched));
 }
 
@@ -186,7 +191,7 @@ Result<std::variant<PlannedModel, Infeasible>> choose(const StagePlanner& planne
     planned.times.blocks += lap.ns();
     if (auto* infeasible = std::get_if<Infeasible>(&made)) return Outcome(closest.value_or(std::move(*infeasible)));
     Model& model = std::get<Model>(made);
-    RANNC_ASSIGN(StageOutcome outcome, planner.plan(model.problem));
+    RANNC_ASSIGN(StageOutcome outcome, planner.plan(model.problem, options.stop));
     planned.times.stages += lap.ns();
     const uint32_t count = model.blocks.partition.count;
     if (auto* infeasible = std::get_if<Infeasible>(&outcome)) {

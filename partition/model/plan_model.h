@@ -2,13 +2,17 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "partition/model/block_demands.h"
 #include "partition/model/block_model.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/stage_problem.h"
+#include "partition/stages/auto.h"
 #include "partition/stages/planner.h"
 
 namespace rannc::partition {
@@ -22,9 +26,16 @@ struct PlanOptions {
   uint32_t blocks = 32;
   std::string block_partitioner = "rannc";
   std::string planner = "auto";  ///< of `stage_planner_names`
+  AutoOptions search;            ///< of planner auto
   std::string schedule;          ///< empty: the planner's choice, 1f1b for those that choose none
+  std::string schedule_table;    ///< text of the schedule `table`
+  std::string schedule_file;     ///< its name in messages
+  Objective objective = Objective::kStepTime;
+  std::optional<double> time_limit_ns;  ///< a step must not take longer
   RecomputeRule recompute = RecomputeRule::kChoose;
   StageConstraints constraints;
+  AtomDemands demands;   ///< become constraints once blocks are known
+  std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   uint32_t optimizer_states = 0;
   bool training = true;
   uint64_t seed = 0;

@@ -96,7 +96,8 @@ class Solver {
   bool gap_left() const { return result_.lower_bound < result_.largest_load * kImprove; }
 
   bool out_of_time() {
-    if (options_.seconds <= 0) return false;
+    if (options_.stop.stop_requested()) result_.timed_out = true;
+    if (options_.seconds <= 0) return result_.timed_out;
     const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
     if (spent.count() > options_.seconds) result_.timed_out = true;
     return result_.timed_out;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ struct SplitOptions {
   bool exact = false;              ///< search until optimality is proven, or `max_down_sets`, or `seconds`
   size_t max_down_sets = 250'000;  ///< of the complete enumeration; exact mode takes 2,000,000
   double seconds = 0;              ///< wall-clock limit; 0 = none. Gives up determinism where it strikes
+  std::stop_token stop = {};       ///< ends the search before its next step, like the limit
 };
 
 struct SplitResult {

@@ -5,7 +5,9 @@
 namespace rannc::partition {
 namespace {
 
-std::string milliseconds(double ns) { return fmt::format("{:.3f} ms", ns / 1e6); }
+std::string milliseconds(double ns) {
+  return ns < 1e18 ? fmt::format("{:.3f} ms", ns / 1e6) : fmt::format("{:.4g} ms", ns / 1e6);
+}
 
 std::string stage_line(size_t index, const PlannedStage& stage, const std::vector<std::string>& block_names) {
   const std::string devices = stage.devices.size() == 1

@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <set>
 
 namespace rannc::partition {
 namespace {
+
+/// No measured cost is larger, and sums over a million nodes and samples of such ones are still finite.
+constexpr double kMostCost = 1e60;
 
 /// The number at the end of a node's name, for ties.
 uint64_t number_of(const ProfileNode& node) {
@@ -64,10 +66,10 @@ Result<void> node_is_priced(const ProfileNode& node) {
                                                   {"activation_size", node.activation_sum()},
                                                   {"parameter_size", node.parameter_bytes}};
   for (const auto& [field, cost] : costs) {
-    if (std::isfinite(cost) && cost >= 0) continue;
+    if (cost >= 0 && cost <= kMostCost) continue;
     return error({},
-                 fmt::format("node '{}' ({}): {} is {}, allowed is a finite number >= 0", node.name, node.description,
-                             field, cost),
+                 fmt::format("node '{}' ({}): {} is {:g}, allowed is 0 to {:g}", node.name, node.description, field,
+                             cost, kMostCost),
                  "T2");
   }
   return {};
