@@ -1,9 +1,9 @@
 #include "partition/stages/auto.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
-
-#include <fmt/format.h>
 
 #include "partition/placement/place.h"
 #include "partition/schedule/periodic.h"
@@ -35,13 +35,18 @@ std::string identity(const StagePlan& plan) {
 std::string describe(const StagePlan& plan) {
   return fmt::format("{} ({} micro-batches, {}{})", brief(plan), plan.micro_batches, plan.schedule,
                      std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& s) { return s.recompute; })
-                         ? ", recompute" : "");
+                         ? ", recompute"
+                         : "");
 }
 
 class AutoSearch {
  public:
   AutoSearch(const StageProblem& problem, const AutoOptions& options, std::stop_token stop)
-      : problem_(problem), options_(options), stop_(std::move(stop)), judge_(problem), counts_(micro_batch_candidates(problem)),
+      : problem_(problem),
+        options_(options),
+        stop_(std::move(stop)),
+        judge_(problem),
+        counts_(micro_batch_candidates(problem)),
         left_(options.simulated_actions) {}
 
   StageOutcome run() {
@@ -98,8 +103,11 @@ class AutoSearch {
 
   /// Rivals may hand in plans with other micro-batches or another schedule than the user lists.
   bool demanded(const StagePlan& plan) const {
-    const auto holds = [](const auto& list, const auto& item) { return std::find(list.begin(), list.end(), item) != list.end(); };
-    return (problem_.micro_batches.empty() || holds(counts_, plan.micro_batches)) && holds(options_.schedules, plan.schedule);
+    const auto holds = [](const auto& list, const auto& item) {
+      return std::find(list.begin(), list.end(), item) != list.end();
+    };
+    return (problem_.micro_batches.empty() || holds(counts_, plan.micro_batches)) &&
+           holds(options_.schedules, plan.schedule);
   }
 
   void keep_runner_up(const StagePlan& plan, const std::string& from) {
@@ -128,6 +136,11 @@ class AutoSearch {
   void invite_rivals() {
     for (const std::string& name : rival_names()) {
       if (best_ && interrupted()) return;
+      if (!within_reach(name, problem_)) {
+        refusals_[name] = fmt::format("not asked: {} blocks on {} devices would take it too long", problem_.blocks,
+                                      problem_.cluster.size());
+        continue;
+      }
       for (const InFlight discipline : {InFlight::kAll, InFlight::kOneFOneB}) {
         // Only RaNNC's DP plans for a discipline; the others choose their schedule themselves.
         if (discipline == InFlight::kAll && !name.starts_with("rannc")) continue;
@@ -152,8 +165,9 @@ class AutoSearch {
     without_values.values.clear();
     const RangeCosts silent(without_values);
     for (const uint64_t micro_batches : counts_) {
-      for (const auto& outline : promising_stages(problem_, judge_.ranges(), micro_batches)) sketch(outline, micro_batches);
-      for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 8)) {
+      for (const auto& outline : promising_stages(problem_, judge_.ranges(), micro_batches))
+        sketch(outline, micro_batches);
+      for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 2)) {
         seed_one(micro_batches, stages, judge_.ranges());
         // The simulation overlaps transfers with computation: cuts that balance computation alone are worth a start.
         seed_one(micro_batches, stages, silent);
@@ -183,13 +197,12 @@ class AutoSearch {
   }
 
   void seed_one(uint64_t micro_batches, uint32_t stages, const RangeCosts& ranges) {
-    const bool small = problem_.cluster.uniform() || problem_.cluster.size() > 128;
     for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
       StageProblem problem = problem_;
       problem.in_flight = discipline;
-      const auto finder = small ? uniform_cover(problem, ranges, micro_batches)
-                                : positional_cover(problem, ranges, micro_batches, problem.cluster.size(), 1);
-      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {40});
+      // Links between nodes count as those inside: the simulation and the moves mend what that hides.
+      const auto finder = uniform_cover(problem, ranges, micro_batches);
+      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {16});
       if (!answer) continue;
       StagePlan plan;
       plan.micro_batches = micro_batches;
@@ -218,7 +231,8 @@ class AutoSearch {
       if (everything) continue;
       bool moved = true;
       while (moved && !stopped_here_) {
-        moved = any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
+        moved =
+            any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
       }
       stopped_ |= stopped_here_;
       floor_ = 0;
@@ -252,14 +266,18 @@ class AutoSearch {
 
   bool charge(const StagePlan& plan) {
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < floor_ + actions || interrupted()) stopped_here_ = true;
-    else left_ -= actions;
+    if (left_ < floor_ + actions || interrupted())
+      stopped_here_ = true;
+    else
+      left_ -= actions;
     return !stopped_here_;
   }
 
   /// Tries warm-up depths by latency and memory, and uniformly deeper ones.
   void warm(StagePlan& plan) {
-    if (plan.stages.size() < 2 || std::find(options_.schedules.begin(), options_.schedules.end(), "warmup") == options_.schedules.end()) return;
+    if (plan.stages.size() < 2 ||
+        std::find(options_.schedules.begin(), options_.schedules.end(), "warmup") == options_.schedules.end())
+      return;
     const size_t stages = plan.stages.size();
     ChainTimes times;
     for (size_t s = 0; s < stages; ++s) {
@@ -344,9 +362,9 @@ class AutoSearch {
     }
     for (const auto& [from, other] : best_of_) {
       if (identity(other) == identity(plan)) continue;
-      plan.runners_up.push_back({from + ": " + describe(other), other.objective,
-                                 fmt::format("{:.1f} % slower; {}", 100 * (other.objective / plan.objective - 1),
-                                             bottleneck_of(other))});
+      plan.runners_up.push_back(
+          {from + ": " + describe(other), other.objective,
+           fmt::format("{:.1f} % slower; {}", 100 * (other.objective / plan.objective - 1), bottleneck_of(other))});
     }
     for (const auto& [from, reason] : refusals_) {
       if (!best_of_.contains(from)) plan.runners_up.push_back({from, 0, reason});
@@ -360,7 +378,7 @@ class AutoSearch {
   PlanJudge judge_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
-  uint64_t floor_ = 0;        ///< what the present start must leave to the others
+  uint64_t floor_ = 0;         ///< what the present start must leave to the others
   bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;
   std::optional<Entry> best_;

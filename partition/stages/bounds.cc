@@ -12,7 +12,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSafe = 1 - 1e-9;   ///< sums round
 constexpr double kPrecision = 1e-3;  ///< relative, of a bisected bound
-constexpr double kMostWork = 2e8;    ///< steps of a query of StageFloor beyond which it is not asked
+constexpr double kCoarse = 2e-2;     ///< likewise where stages alone are asked for
+constexpr double kMostSteps = 1e8;   ///< of a query of StageFloor, beyond which it is not asked
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -97,24 +98,20 @@ class Bisection {
   Bisection(const StageProblem& problem, const RangeCosts& ranges)
       : problem_(problem), ranges_(ranges), links_(problem.cluster) {}
 
-  bool affordable() const {
-    const double k = problem_.blocks, devices = std::min(256u, problem_.cluster.size());
-    const double replicas = std::min<double>(devices, 16 + 17 * std::log(std::max(1.0, devices / 16.0)));
-    return k * k / 2 * replicas * devices <= kMostWork;
-  }
+  bool affordable() const { return StageFloor::steps(problem_) <= kMostSteps; }
 
   /// The highest value below `ceiling` (a relative kPrecision short) that stages of `count` micro-batches cannot meet;
   /// `ceiling` itself where they cannot even meet that, `floor` where they can meet it.
   double raise(uint64_t count, double floor, double ceiling) const {
-    return raise(StageFloor(problem_, ranges_, links_, count), floor, ceiling);
+    return raise(StageFloor(problem_, ranges_, links_, count), floor, ceiling, kPrecision);
   }
 
   std::vector<std::vector<StageOutline>> outlines(uint64_t count) const {
     const StageFloor stages(problem_, ranges_, links_, count);
     std::vector<std::vector<StageOutline>> found;
-    const double least = raise(stages, 1, kInfinity);
+    const double least = raise(stages, 1, kInfinity, kCoarse);
     if (least == kInfinity) return found;
-    for (const double slack : {1 + 2 * kPrecision, 1.03, 1.15}) {
+    for (const double slack : {1 + kCoarse, 1.15}) {
       auto next = stages.stages(limits(least * slack));
       if (!next.empty() && (found.empty() || !(next == found.back()))) found.push_back(std::move(next));
     }
@@ -122,7 +119,7 @@ class Bisection {
   }
 
  private:
-  double raise(const StageFloor& stages, double floor, double ceiling) const {
+  double raise(const StageFloor& stages, double floor, double ceiling, double precision) const {
     if (!stages.possible(limits(kInfinity))) return ceiling;
     double low = std::max(floor, 1.0), high = ceiling;
     if (stages.possible(limits(low))) return floor;
@@ -131,7 +128,7 @@ class Bisection {
     } else if (!stages.possible(limits(high * kSafe))) {
       return ceiling;
     }
-    while (high > low * (1 + kPrecision)) {
+    while (high > low * (1 + precision)) {
       const double middle = std::sqrt(low * high);
       (stages.possible(limits(middle)) ? high : low) = middle;
     }

@@ -17,8 +17,8 @@ class StagePlanner {
   virtual std::string name() const = 0;
 
   /// Validates the problem, searches, and verifies what was found. A problem that nobody can price is a diagnostic;
-  /// one without a solution is an `Infeasible`. Same problem, same answer, on every run that is not stopped. Once `stop`
-  /// is requested the search ends soon with the best plan so far; its notes say so, and its bound still holds.
+  /// one without a solution is an `Infeasible`. Same problem, same answer, on every run that is not stopped. Once
+  /// `stop` is requested the search ends soon with the best plan so far; its notes say so, and its bound still holds.
   Result<StageOutcome> plan(const StageProblem& problem, std::stop_token stop = {}) const;
 
  private:
@@ -32,8 +32,8 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan);
 /// Algorithms 1 and 2 of RaNNC (III.C), corrected: only V[0,0,0] = 0, exact for max t_f + max t_b, all stage counts,
 /// memory with the micro-batches in flight of the problem's discipline, uneven shares priced by the largest.
 /// Objective: (MB + S - 1) * (max t_f + max t_b). Exact; positions of devices are priced where the cluster is not
-/// uniform (up to 256 devices; beyond, equal nodes are priced by the links inside them, and the plan says so). Nodes per
-/// pipeline run over the divisors of the node count.
+/// uniform (while blocks x devices stay below 4,000; beyond, equal nodes are priced by the links inside them, and the
+/// plan says so). Nodes per pipeline run over the divisors of the node count.
 std::unique_ptr<StagePlanner> rannc_planner();
 
 }  // namespace rannc::partition

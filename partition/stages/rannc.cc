@@ -4,9 +4,9 @@
 //
 // Algorithm 2 runs n over nodes per pipeline and copies the pipeline N/n times. On a uniform cluster n = N alone is
 // complete: a copied pipeline is the same plan with every replica count multiplied.
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/threshold_search.h"
@@ -43,11 +43,14 @@ std::vector<Shape> shapes_of(const Cluster& cluster) {
   return shapes;
 }
 
-constexpr uint32_t kPositions = 256;  ///< devices of an unequal cluster up to which positions are priced
+/// Steps of one query over all positions, (blocks * devices)^2 / 4, up to which positions are priced.
+constexpr double kPositions = 4e6;
 
-/// Too many devices to price each position, and all nodes alike: links count as those inside a node (RaNNC, footnote 3).
-bool priced_coarsely(const Cluster& cluster) {
-  if (cluster.uniform() || cluster.size() <= kPositions || !nodes_alike(cluster)) return false;
+/// Too much to price each position, and all nodes alike: links count as those inside a node (RaNNC, footnote 3).
+bool priced_coarsely(const StageProblem& problem) {
+  const Cluster& cluster = problem.cluster;
+  const double side = static_cast<double>(problem.blocks) * cluster.size();
+  if (cluster.uniform() || side * side / 4 <= kPositions || !nodes_alike(cluster)) return false;
   return std::all_of(cluster.devices.begin(), cluster.devices.end(),
                      [&](const ClusterDevice& device) { return device.kind == cluster.devices.front().kind; });
 }
@@ -62,15 +65,14 @@ class RanncPlanner final : public StagePlanner {
     std::vector<std::unique_ptr<CoverFinder>> owned;
     std::vector<CoverFinder*> finders;
     std::vector<Shape> shapes;
-    const bool coarse = priced_coarsely(problem.cluster);
+    const bool coarse = priced_coarsely(problem);
     const bool uniform = coarse || problem.cluster.uniform();
     for (const Shape& shape : coarse ? std::vector<Shape>{{problem.cluster.size(), 1}} : shapes_of(problem.cluster)) {
       // Replica counts that a user fixes are those of the whole plan.
       if (!problem.constraints.replicas.empty() && shape.copies > 1) continue;
       for (const uint64_t micro_batches : micro_batch_candidates(problem)) {
-        owned.push_back(uniform
-                            ? uniform_cover(problem, ranges, micro_batches)
-                            : positional_cover(problem, ranges, micro_batches, shape.devices, shape.copies));
+        owned.push_back(uniform ? uniform_cover(problem, ranges, micro_batches)
+                                : positional_cover(problem, ranges, micro_batches, shape.devices, shape.copies));
         finders.push_back(owned.back().get());
         shapes.push_back(shape);
       }
@@ -88,7 +90,9 @@ class RanncPlanner final : public StagePlanner {
     if (answer->lower_bound < answer->objective) plan.notes.push_back("the search was stopped; exactness is given up");
     if (coarse) {
       plan.bound_name += ", links priced as inside a node";
-      plan.notes.push_back("more than 256 devices: links between nodes are priced like those inside, exactness is given up");
+      plan.notes.push_back(fmt::format(
+          "{} blocks on {} devices: links between nodes are priced like those inside, exactness is given up",
+          problem.blocks, problem.cluster.size()));
     }
     return plan;
   }

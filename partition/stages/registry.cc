@@ -1,5 +1,8 @@
 #include "partition/stages/registry.h"
 
+#include <algorithm>
+#include <limits>
+
 #include "partition/stages/auto.h"
 #include "partition/stages/balance.h"
 #include "partition/stages/dapple.h"
@@ -15,21 +18,23 @@ using Factory = std::unique_ptr<StagePlanner> (*)();
 struct Entry {
   const char* name;
   Factory make;
-  bool rival;
+  double reach;  ///< blocks * devices up to which `auto` asks it, so that a search stays within seconds; 0: never
 };
 
+constexpr double kAnySize = std::numeric_limits<double>::infinity();
+
 constexpr Entry kPlanners[] = {
-    {"auto", [] { return auto_planner(); }, false},
-    {"rannc", [] { return rannc_planner(); }, true},
-    {"rannc-paper", [] { return rannc_paper_planner(); }, false},
-    {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, true},
-    {"dapple", [] { return dapple_planner(); }, true},
-    {"dapple-released", [] { return dapple_released_planner(); }, true},
-    {"pipedream", [] { return pipedream_planner(); }, true},
-    {"gpipe", [] { return gpipe_planner(); }, true},
-    {"gpipe-size", [] { return gpipe_planner(BalanceBy::kSize); }, true},
-    {"gpipe-exact", [] { return gpipe_planner(BalanceBy::kTime, BalanceMethod::kExact); }, true},
-    {"gpipe-size-exact", [] { return gpipe_planner(BalanceBy::kSize, BalanceMethod::kExact); }, true},
+    {"auto", [] { return auto_planner(); }, 0},
+    {"rannc", [] { return rannc_planner(); }, kAnySize},
+    {"rannc-paper", [] { return rannc_paper_planner(); }, 0},
+    {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, 16384},
+    {"dapple", [] { return dapple_planner(); }, 2048},
+    {"dapple-released", [] { return dapple_released_planner(); }, 4096},
+    {"pipedream", [] { return pipedream_planner(); }, 16384},
+    {"gpipe", [] { return gpipe_planner(); }, kAnySize},
+    {"gpipe-size", [] { return gpipe_planner(BalanceBy::kSize); }, kAnySize},
+    {"gpipe-exact", [] { return gpipe_planner(BalanceBy::kTime, BalanceMethod::kExact); }, kAnySize},
+    {"gpipe-size-exact", [] { return gpipe_planner(BalanceBy::kSize, BalanceMethod::kExact); }, kAnySize},
 };
 
 }  // namespace
@@ -43,9 +48,15 @@ std::vector<std::string> stage_planner_names() {
 std::vector<std::string> rival_names() {
   std::vector<std::string> names;
   for (const Entry& entry : kPlanners) {
-    if (entry.rival) names.push_back(entry.name);
+    if (entry.reach > 0) names.push_back(entry.name);
   }
   return names;
+}
+
+bool within_reach(std::string_view name, const StageProblem& problem) {
+  const double size = static_cast<double>(problem.blocks) * problem.cluster.size();
+  return std::any_of(std::begin(kPlanners), std::end(kPlanners),
+                     [&](const Entry& entry) { return name == entry.name && size <= entry.reach; });
 }
 
 std::unique_ptr<StagePlanner> make_planner(std::string_view name) {

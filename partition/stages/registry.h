@@ -16,6 +16,9 @@ std::vector<std::string> stage_planner_names();
 /// Those that hand candidates to `auto`.
 std::vector<std::string> rival_names();
 
+/// Whether `auto` asks that rival on a problem of this size.
+bool within_reach(std::string_view name, const StageProblem& problem);
+
 /// The planner of that name, or null.
 std::unique_ptr<StagePlanner> make_planner(std::string_view name);
 

@@ -10,8 +10,9 @@ namespace rannc::partition {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr uint32_t kUnits = 256;         ///< devices are counted in as many units at most
-constexpr double kReplicaStep = 1.0625;  ///< beyond 16, replica counts up to this factor apart count as one
+constexpr uint32_t kOneByOne = 16;      ///< replica counts up to here are told apart
+constexpr double kReplicaStep = 1.125;  ///< beyond, those up to this factor apart count as one
+constexpr double kSteps = 8e6;          ///< of a query, as far as counting devices in larger units can help
 
 Link faster(const Link& a, const Link& b) {
   return {std::max(a.bytes_per_second, b.bytes_per_second), std::min(a.latency_ns, b.latency_ns)};
@@ -32,6 +33,19 @@ StageProblem timed(const StageProblem& problem, uint64_t samples, bool inputs_al
     }
   }
   return part;
+}
+
+double replica_counts(uint32_t devices) {
+  return std::min<double>(devices,
+                          kOneByOne + std::log(std::max(1.0, devices / double{kOneByOne})) / std::log(kReplicaStep));
+}
+
+/// Devices that count as one, so that a query stays within kSteps.
+uint32_t device_unit(const StageProblem& problem) {
+  const uint32_t devices = problem.cluster.size();
+  const double ranges = 0.5 * problem.blocks * problem.blocks * replica_counts(devices);
+  const double units = std::clamp(kSteps / ranges, 16.0, 256.0);
+  return static_cast<uint32_t>(std::ceil(devices / units));
 }
 
 uint32_t devices_of(const StageProblem& problem) { return problem.cluster.size(); }
@@ -56,6 +70,11 @@ size_t share_at(const StagePrices& prices, uint64_t replicas) {
 }
 
 }  // namespace
+
+double StageFloor::steps(const StageProblem& problem) {
+  const uint32_t devices = problem.cluster.size();
+  return 0.5 * problem.blocks * problem.blocks * replica_counts(devices) * std::ceil(devices / device_unit(problem));
+}
 
 BestLinks::BestLinks(const Cluster& cluster) {
   bool some = false, between = false;
@@ -89,7 +108,7 @@ StageFloor::StageFloor(const StageProblem& problem, const RangeCosts& ranges, co
       follows_(problem.blocks, 0),
       returns_(problem.blocks, 0) {
   const uint32_t devices = problem.cluster.size(), k = problem.blocks;
-  unit_ = (devices + kUnits - 1) / kUnits;
+  unit_ = device_unit(problem);
   units_ = (devices + unit_ - 1) / unit_;
   for (uint32_t d = 0; d < devices; ++d) memory_ = std::max(memory_, memory_of(problem, DeviceId(d)));
   for (const DeviceKind& kind : problem.cluster.kinds) rate_ = std::max(rate_, kind.bytes_per_second);
@@ -110,7 +129,7 @@ StageFloor::StageFloor(const StageProblem& problem, const RangeCosts& ranges, co
     for (uint32_t b = a + 1; b <= k; ++b) {
       if (b < k && !ranges.cut_allowed(b)) continue;
       for (uint64_t from = 1, to; from <= most; from = to + 1) {
-        to = from < 16 ? from : std::min(most, static_cast<uint64_t>(static_cast<double>(from) * kReplicaStep));
+        to = from < kOneByOne ? from : std::min(most, static_cast<uint64_t>(static_cast<double>(from) * kReplicaStep));
         add(a, b, from, to);
       }
     }

@@ -32,6 +32,9 @@ class StageFloor {
  public:
   StageFloor(const StageProblem& problem, const RangeCosts& ranges, const BestLinks& links, uint64_t micro_batches);
 
+  /// How long a query takes, in steps of a few ns.
+  static double steps(const StageProblem& problem);
+
   /// What must hold for the stages of a pipeline.
   struct Limits {
     double time_ns = 0;       ///< of the objective, see `possible`
