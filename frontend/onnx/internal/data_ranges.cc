@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "frontend/onnx/internal/wire.h"
+
 namespace rannc::frontend {
 
 namespace {
@@ -36,16 +38,16 @@ constexpr uint32_t kRawData = 9, kDocString = 12;
 
 class Rewriter {
  public:
-  Rewriter(std::string_view model, const std::string& file) : model_(model), file_(file) {}
+  explicit Rewriter(const WireReader& reader) : reader_(reader) {}
 
   /// Whether rewriting changes anything in the message at [begin, end) of the model; the same errors as `message`.
   Result<bool> changes(Message kind, size_t begin, size_t end, int depth) const {
-    if (depth > kMaxDepth) return broken(begin, "messages are nested too deep");
+    if (depth > kMaxDepth) return reader_.broken(begin, "messages are nested too deep");
     const bool tensor = kind == Message::kInitializer || kind == Message::kAttributeTensor;
     bool found = false;
     for (size_t at = begin; at < end;) {
-      RANNC_ASSIGN(const Field field, next_field(at, end));
-      const Message inner = field.wire == 2 ? child(kind, field.number) : Message::kNone;
+      RANNC_ASSIGN(const WireReader::Field field, reader_.next_field(at, end));
+      const Message inner = field.wire == WireReader::kLengthDelimited ? child(kind, field.number) : Message::kNone;
       if (inner != Message::kNone) {
         RANNC_ASSIGN(const bool below, changes(inner, field.begin, at, depth + 1));
         found = found || below;
@@ -58,13 +60,13 @@ class Rewriter {
 
   /// Rewrites the fields of a message that lies at [begin, end) of the model, appending to `out`.
   Result<void> message(Message kind, size_t begin, size_t end, int depth, std::string& out) {
-    if (depth > kMaxDepth) return broken(begin, "messages are nested too deep");
+    if (depth > kMaxDepth) return reader_.broken(begin, "messages are nested too deep");
     const bool tensor = kind == Message::kInitializer || kind == Message::kAttributeTensor;
     std::optional<ByteRange> data;
     for (size_t at = begin; at < end;) {
       const size_t start = at;
-      RANNC_ASSIGN(const Field field, next_field(at, end));
-      const Message inner = field.wire == 2 ? child(kind, field.number) : Message::kNone;
+      RANNC_ASSIGN(const WireReader::Field field, reader_.next_field(at, end));
+      const Message inner = field.wire == WireReader::kLengthDelimited ? child(kind, field.number) : Message::kNone;
       if (inner != Message::kNone) {
         std::string body;
         RANNC_TRY(message(inner, field.begin, at, depth + 1, body));
@@ -72,89 +74,26 @@ class Rewriter {
         continue;
       }
       if (tensor && field.number == kDocString) continue;
-      if (tensor && field.number == kRawData && field.wire == 2) {
+      if (tensor && field.number == kRawData && field.wire == WireReader::kLengthDelimited) {
         data.reset();
         if (at - field.begin > kInlineBytes) data = ByteRange{field.begin, at - field.begin};
         if (data && kind == Message::kInitializer) continue;
       }
-      out.append(model_.substr(start, at - start));
+      out.append(reader_.bytes().substr(start, at - start));
     }
     if (data) append_field(kDocString, fmt::format("{}:{}", data->offset, data->length), out);
     return {};
   }
 
  private:
-  struct Field {
-    uint32_t number = 0;
-    uint32_t wire = 0;
-    size_t begin = 0;  ///< of the value; for length-delimited fields after the length
-  };
-
-  Diagnostic broken(size_t at, std::string_view what) const {
-    return error(Location{file_}, fmt::format("not an ONNX model: {} at byte {}", what, at));
-  }
-
-  Result<uint64_t> varint(size_t& at, size_t end) const {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 70; shift += 7) {
-      if (at >= end) return broken(at, "the file or a message in it ends too early");
-      const auto byte = static_cast<uint8_t>(model_[at++]);
-      value |= static_cast<uint64_t>(byte & 0x7f) << (shift < 64 ? shift : 63);
-      if ((byte & 0x80) == 0) return value;
-    }
-    return broken(at, "a number is too long");
-  }
-
-  /// Reads tag and length and moves `at` behind the field.
-  Result<Field> next_field(size_t& at, size_t end) const {
-    RANNC_ASSIGN(const uint64_t tag, varint(at, end));
-    Field field{static_cast<uint32_t>(tag >> 3), static_cast<uint32_t>(tag & 7), at};
-    if (field.number == 0 || tag >> 32 != 0) return broken(at, "a field has no valid number");
-    uint64_t length = 0;
-    switch (field.wire) {
-      case 0:
-        RANNC_TRY(varint(at, end));
-        return field;
-      case 1:
-        length = 8;
-        break;
-      case 2: {
-        RANNC_ASSIGN(length, varint(at, end));
-        field.begin = at;
-        break;
-      }
-      case 5:
-        length = 4;
-        break;
-      default:
-        return broken(at, "a field has an unknown encoding");
-    }
-    if (length > end - at) return broken(at, "the file or a message in it ends too early");
-    at += length;
-    return field;
-  }
-
-  static void append_varint(uint64_t value, std::string& out) {
-    while (value >= 0x80) {
-      out.push_back(static_cast<char>(value | 0x80));
-      value >>= 7;
-    }
-    out.push_back(static_cast<char>(value));
-  }
-  static void append_field(uint32_t number, std::string_view body, std::string& out) {
-    append_varint(static_cast<uint64_t>(number) << 3 | 2, out);
-    append_varint(body.size(), out);
-    out.append(body);
-  }
-
-  std::string_view model_;
-  const std::string& file_;
+  const WireReader& reader_;
 };
 
 }  // namespace
 
 Result<std::optional<std::string>> note_data_ranges(std::string_view model, const std::string& file) {
-  Rewriter rewriter(model, file);
+  const WireReader reader(model, file);
+  Rewriter rewriter(reader);
   RANNC_ASSIGN(const bool changes, rewriter.changes(Message::kModel, 0, model.size(), 0));
   if (!changes) return std::optional<std::string>();
   std::string out;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -47,7 +46,6 @@ struct Scope {
   std::string prefix;                                         ///< of nodes and values inside
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
   Names values;
-  std::deque<std::string> kept;  ///< names of values, where no message of the model keeps them
   int depth = 0;
 };
 
@@ -107,29 +105,33 @@ NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& s
 
 class Importer {
  public:
-  Importer(const ModelProto& model, const std::string& file, const ImportOptions& options)
+  Importer(const ModelFile& model, const std::string& file, const ImportOptions& options)
       : model_(model),
+        head_(model.head()),
         file_(file),
         options_(options),
         external_(file, options.missing_weights),
         source_{file, &external_} {}
 
   Result<ir::Graph> run() {
-    if (!model_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
-    if (model_.graph().sparse_initializer_size() > 0) {
-      return error(Location{file_, 0, 0, model_.graph().sparse_initializer(0).values().name()},
+    if (!head_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
+    if (head_.graph().sparse_initializer_size() > 0) {
+      return error(Location{file_, 0, 0, head_.graph().sparse_initializer(0).values().name()},
                    "sparse initializers are not supported");
     }
-    RANNC_ASSIGN(const Opsets opsets, read_opsets(model_, Location{file_}));
-    RANNC_ASSIGN(functions_, Functions::read(model_, file_));
+    RANNC_ASSIGN(const Opsets opsets, read_opsets(head_, Location{file_}));
+    RANNC_ASSIGN(functions_, Functions::read(head_, file_));
+    // Without functions a look at all operators is needed only where one of them is not translated.
+    if (functions_.empty() && model_.node_count() <= options_.max_nodes) {
+      const auto translated = translate(opsets);
+      if (!translated.ok()) {
+        RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+        return translated.diagnostic();
+      }
+      return std::move(graph_);
+    }
     RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
-    Scope scope(opsets, "", 0);
-    scope.values.reserve(static_cast<size_t>(model_.graph().node_size() + model_.graph().initializer_size()));
-    graph_.set_name(model_.graph().name());
-    RANNC_TRY(add_inputs(scope));
-    RANNC_TRY(add_initializers(scope));
-    for (const NodeProto& node : model_.graph().node()) RANNC_TRY(add_node(scope, node));
-    RANNC_TRY(add_outputs(scope));
+    RANNC_TRY(translate(opsets));
     return std::move(graph_);
   }
 
@@ -137,12 +139,21 @@ class Importer {
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
  private:
+  Result<void> translate(const Opsets& opsets) {
+    Scope scope(opsets, "", 0);
+    scope.values.reserve(model_.node_count() + model_.initializer_count());
+    graph_.set_name(head_.graph().name());
+    RANNC_TRY(add_inputs(scope));
+    RANNC_TRY(add_initializers(scope));
+    RANNC_TRY(model_.each_node([&](const NodeProto& node) { return add_node(scope, node); }));
+    return add_outputs(scope);
+  }
+
   Place at(const Scope& scope, const NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
   Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
 
   Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where) {
-    const bool kept = scope.depth == 0;  // the nodes of a function's body are copies
-    if (scope.values.add(kept ? name : scope.kept.emplace_back(name), value)) return {};
+    if (scope.values.add(name, value)) return {};
     return error(where, fmt::format("'{}' is defined twice", name));
   }
 
@@ -158,12 +169,15 @@ class Importer {
   /// Up to version 3 of the format initializers are inputs too, with a default nobody overrides.
   Result<void> add_inputs(Scope& scope) {
     std::unordered_set<std::string_view> listed, initialized;
-    for (const ValueInfoProto& input : model_.graph().input()) listed.insert(input.name());
-    for (const TensorProto& tensor : model_.graph().initializer()) {
-      if (listed.contains(tensor.name())) initialized.insert(tensor.name());
+    for (const ValueInfoProto& input : head_.graph().input()) listed.insert(input.name());
+    if (!listed.empty()) {
+      RANNC_TRY(model_.each_initializer([&](const TensorProto& tensor) -> Result<void> {
+        if (const auto name = listed.find(tensor.name()); name != listed.end()) initialized.insert(*name);
+        return {};
+      }));
     }
     std::vector<const ValueInfoProto*> inputs;
-    for (const ValueInfoProto& input : model_.graph().input()) {
+    for (const ValueInfoProto& input : head_.graph().input()) {
       if (!initialized.contains(input.name())) inputs.push_back(&input);
     }
     RANNC_ASSIGN(InputTypes types, read_input_types(inputs, options_, file_));
@@ -180,19 +194,18 @@ class Importer {
 
   Result<void> add_initializers(Scope& scope) {
     Location where{file_, 0, 0, {}};
-    for (const TensorProto& proto : model_.graph().initializer()) {
+    return model_.each_initializer([&](const TensorProto& proto) -> Result<void> {
       where.node = proto.name();
       if (proto.name().empty()) return error(where, "an initializer has no name");
       RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
       const ValueId value =
           graph_.add_value(ir::ValueKind::kConstant, proto.name(), std::move(tensor.type), std::move(tensor.data));
-      RANNC_TRY(define(scope, proto.name(), value, at(proto.name())));
-    }
-    return {};
+      return define(scope, proto.name(), value, at(proto.name()));
+    });
   }
 
   Result<void> add_outputs(const Scope& scope) {
-    for (const ValueInfoProto& output : model_.graph().output()) {
+    for (const ValueInfoProto& output : head_.graph().output()) {
       RANNC_ASSIGN(const ValueId value, look_up(scope, output.name(), at(output.name())));
       graph_.add_output(value);
     }
@@ -354,7 +367,8 @@ class Importer {
     return node;
   }
 
-  const ModelProto& model_;
+  const ModelFile& model_;
+  const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
   ExternalData external_;
@@ -367,7 +381,7 @@ class Importer {
 
 }  // namespace
 
-Result<ir::Graph> import_model(const ModelProto& model, const std::string& file, const ImportOptions& options) {
+Result<ir::Graph> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {

@@ -1,18 +1,17 @@
-/// Turns a parsed model into a task graph.
+/// Turns a model into a task graph.
 #pragma once
 
 #include <string>
 
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/model_file.h"
 #include "ir/graph.h"
-#include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {
 
 /// The graph of a model that went through `note_data_ranges`; `file` is the path of its file. Where an elementwise task
 /// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have
 /// meant.
-Result<ir::Graph> import_model(const ONNX_NAMESPACE::ModelProto& model, const std::string& file,
-                               const ImportOptions& options);
+Result<ir::Graph> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options);
 
 }  // namespace rannc::frontend

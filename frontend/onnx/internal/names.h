@@ -11,7 +11,7 @@
 
 namespace rannc::frontend {
 
-/// Values by name; the names' characters are kept by others. An invalid value: made by a node, but not supported.
+/// Values by name. An invalid value: made by a node, but not supported.
 class Names {
  public:
   void reserve(size_t names) {
@@ -23,7 +23,7 @@ class Names {
     const uint32_t hash = hash_of(name);
     if (find(name, hash) != ir::HashIndex::kNone) return false;
     index_.insert(hash, static_cast<uint32_t>(entries_.size()));
-    entries_.emplace_back(name, value);
+    entries_.emplace_back(texts_.keep(name), value);
     return true;
   }
   /// Null: no such name.
@@ -39,6 +39,7 @@ class Names {
   }
 
   std::vector<std::pair<std::string_view, ValueId>> entries_;
+  ir::Texts texts_;
   ir::HashIndex index_;
 };
 

@@ -34,23 +34,17 @@ class Scan {
   Scan(const Functions& functions, uint64_t max_nodes, const std::string& file)
       : functions_(functions), max_nodes_(max_nodes), file_(file) {}
 
-  /// Number of nodes after inlining; collects unknown operators on the way.
-  template <class Body>
-  Result<uint64_t> count(const Body& body, const Opsets& opsets, const std::string& prefix) {
-    uint64_t nodes = 0;
-    for (const NodeProto& node : body.node()) {
-      uint64_t made = 1;
-      if (const FunctionProto* const function = functions_.find(node)) {
-        RANNC_ASSIGN(made, count_function(*function, node, prefix));
-      } else {
-        note_unknown(node, opsets, prefix);
-      }
-      nodes += made;
-      if (nodes > max_nodes_) {
-        return error(Location{file_}, fmt::format("the model has more than {} nodes after inlining", max_nodes_));
-      }
+  /// Adds the number of nodes that `node` becomes by inlining; collects unknown operators on the way.
+  Result<void> count(const NodeProto& node, const Opsets& opsets, const std::string& prefix, uint64_t& nodes) {
+    uint64_t made = 1;
+    if (const FunctionProto* const function = functions_.find(node)) {
+      RANNC_ASSIGN(made, count_function(*function, node, prefix));
+    } else {
+      note_unknown(node, opsets, prefix);
     }
-    return nodes;
+    nodes += made;
+    if (nodes <= max_nodes_) return {};
+    return error(Location{file_}, fmt::format("the model has more than {} nodes after inlining", max_nodes_));
   }
 
   Result<void> unknown_operators() const {
@@ -80,7 +74,8 @@ class Scan {
       return error(Location{file_, 0, 0, name}, fmt::format("function '{}' calls itself", function.name()));
     }
     RANNC_ASSIGN(const Opsets opsets, read_opsets(function, Location{file_, 0, 0, name}));
-    RANNC_ASSIGN(const uint64_t nodes, count(function, opsets, name + "/"));
+    uint64_t nodes = 0;
+    for (const NodeProto& node : function.node()) RANNC_TRY(count(node, opsets, name + "/", nodes));
     open_.erase(&function);
     sizes_.emplace(&function, nodes);
     return nodes;
@@ -139,10 +134,11 @@ const FunctionProto* Functions::find(const NodeProto& node) const {
   return found == functions_.end() ? nullptr : found->second;
 }
 
-Result<void> check_operators(const ModelProto& model, const Functions& functions, const Opsets& opsets,
+Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
                              uint64_t max_nodes, const std::string& file) {
   Scan scan(functions, max_nodes, file);
-  RANNC_TRY(scan.count(model.graph(), opsets, ""));
+  uint64_t nodes = 0;
+  RANNC_TRY(model.each_node([&](const NodeProto& node) { return scan.count(node, opsets, "", nodes); }));
   return scan.unknown_operators();
 }
 

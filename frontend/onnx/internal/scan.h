@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "frontend/onnx/internal/model_file.h"
 #include "ir/diagnostic.h"
 #include "onnx/onnx_pb.h"
 
@@ -25,6 +26,7 @@ class Functions {
  public:
   /// An error where two functions have the same identity.
   static Result<Functions> read(const ONNX_NAMESPACE::ModelProto& model, const std::string& file);
+  bool empty() const { return functions_.empty(); }
   /// The function a node calls, or null.
   const ONNX_NAMESPACE::FunctionProto* find(const ONNX_NAMESPACE::NodeProto& node) const;
 
@@ -34,7 +36,7 @@ class Functions {
 
 /// One error that lists every operator without a translation, each with the nodes that use it; an error for functions
 /// that call themselves or make more than `max_nodes` nodes.
-Result<void> check_operators(const ONNX_NAMESPACE::ModelProto& model, const Functions& functions, const Opsets& opsets,
+Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
                              uint64_t max_nodes, const std::string& file);
 
 /// A node's name, or its operator and first output where it has none.

@@ -1,0 +1,52 @@
+// Parts a model into its head and the parts of its graph.
+#include "frontend/onnx/internal/model_file.h"
+
+#include <limits>
+
+#include "frontend/onnx/internal/wire.h"
+
+namespace rannc::frontend {
+
+namespace {
+constexpr uint32_t kGraph = 7, kNode = 1, kInitializer = 5;  // field numbers of onnx.proto, which never change
+}
+
+Result<ModelFile> ModelFile::read(std::string_view bytes, const std::string& file) {
+  ModelFile model;
+  model.file_ = file;
+  std::string head;
+  const WireReader reader(bytes, file);
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t start = at;
+    RANNC_ASSIGN(const WireReader::Field field, reader.next_field(at, bytes.size()));
+    if (field.number != kGraph || field.wire != WireReader::kLengthDelimited) {
+      head.append(bytes.substr(start, at - start));
+      continue;
+    }
+    std::string graph;
+    for (size_t inner = field.begin; inner < at;) {
+      const size_t begin = inner;
+      RANNC_ASSIGN(const WireReader::Field part, reader.next_field(inner, at));
+      const bool whole = part.wire == WireReader::kLengthDelimited;
+      if (whole && (part.number == kNode || part.number == kInitializer)) {
+        auto& parts = part.number == kNode ? model.nodes_ : model.initializers_;
+        parts.push_back(bytes.substr(part.begin, inner - part.begin));
+      } else {
+        graph.append(bytes.substr(begin, inner - begin));
+      }
+    }
+    append_field(kGraph, graph, head);
+  }
+  RANNC_TRY(model.parse(head, model.head_));
+  return model;
+}
+
+Result<void> ModelFile::parse(std::string_view part, google::protobuf::MessageLite& message) const {
+  if (part.size() <= static_cast<size_t>(std::numeric_limits<int>::max()) &&
+      message.ParseFromArray(part.data(), static_cast<int>(part.size()))) {
+    return {};
+  }
+  return error(Location{file_, 0, 0, {}}, "not an ONNX model: Protocol Buffers cannot parse it");
+}
+
+}  // namespace rannc::frontend

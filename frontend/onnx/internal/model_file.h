@@ -1,0 +1,52 @@
+/// A serialized model, of which nodes and initializers are parsed one at a time.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// Parsed whole, a model of a million nodes takes a gigabyte and as long as all that follows.
+class ModelFile {
+ public:
+  /// `bytes` must outlive the file; `file` is for messages.
+  static Result<ModelFile> read(std::string_view bytes, const std::string& file);
+
+  /// The model without the nodes and initializers of its graph.
+  const ONNX_NAMESPACE::ModelProto& head() const { return head_; }
+  size_t node_count() const { return nodes_.size(); }
+  size_t initializer_count() const { return initializers_.size(); }
+
+  /// Calls `visit(const NodeProto&)`, which is gone afterwards, for each node of the graph up to the first failure.
+  template <class Visit>
+  Result<void> each_node(Visit&& visit) const {
+    return each<ONNX_NAMESPACE::NodeProto>(nodes_, visit);
+  }
+  /// Likewise `visit(const TensorProto&)` for each initializer.
+  template <class Visit>
+  Result<void> each_initializer(Visit&& visit) const {
+    return each<ONNX_NAMESPACE::TensorProto>(initializers_, visit);
+  }
+
+ private:
+  template <class Proto, class Visit>
+  Result<void> each(const std::vector<std::string_view>& parts, Visit&& visit) const {
+    Proto message;
+    for (const std::string_view part : parts) {
+      RANNC_TRY(parse(part, message));
+      RANNC_TRY(visit(static_cast<const Proto&>(message)));
+    }
+    return {};
+  }
+  Result<void> parse(std::string_view part, google::protobuf::MessageLite& message) const;
+
+  std::string file_;
+  ONNX_NAMESPACE::ModelProto head_;
+  std::vector<std::string_view> nodes_, initializers_;
+};
+
+}  // namespace rannc::frontend
