@@ -1,5 +1,5 @@
 // Rules of a graph:
-//   G1   names of values are unique, none is empty
+//   G1   names of values are unique, none is empty: `Graph` sees to it, and the parser says where a text breaks it
 //   G2   every operand exists and is defined before the task that reads it
 //   G3   a task has the operands and outputs that its operator asks for
 //   G4   attributes are the operator's, each of its type
@@ -67,11 +67,6 @@ class GraphVerifier {
   // --- values
 
   void value(ValueId id) {
-    if (name(id).empty()) {
-      add(where(id), fmt::format("value {} has no name", id.index()), "G1");
-    } else if (graph_.find(name(id)) != id) {
-      add(where(id), fmt::format("two values are called %{}", name(id)), "G1");
-    }
     kind(id);
     if (graph_.value(id).data.present()) data(id);
     facts_of_type(id);
