@@ -1,7 +1,11 @@
-/// Quantities as people read them.
+/// Quantities as people read and write them.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
+
+#include "ir/diagnostic.h"
 
 namespace rannc::tools {
 
@@ -9,5 +13,11 @@ namespace rannc::tools {
 std::string duration(double ns);
 /// `12.3 KiB`, `12.3 MiB`, `1.23 GiB`.
 std::string bytes(double count);
+
+/// Nanoseconds of `120ms`, `2s`, `1.5 us`, `1 min`. A unit is needed; positive, at most a year.
+Result<double> parse_duration(std::string_view text);
+/// Bytes of `16GiB`, `512MB`, `1.5 G`, `4096`: K, M, G, T are powers of 1024, with or without B or iB. Positive, whole,
+/// below 2^60.
+Result<uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace rannc::tools

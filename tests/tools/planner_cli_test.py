@@ -1,0 +1,325 @@
+"""What a user may demand of a plan is what he gets: of published profiles, of placement graphs, and of models."""
+import json
+import pathlib
+import re
+import signal
+import subprocess
+import time
+
+import profiles
+import programs
+
+KEYS = {"planner", "objective_name", "objective", "lower_bound", "bound", "gap", "seconds", "exact", "stages", "micro_batches", "schedule",
+        "runners_up", "warnings"}
+STAGE_KEYS = {"blocks", "devices", "forward_ns", "backward_ns", "all_reduce_ns", "peak_bytes", "recompute"}
+INTERRUPTED = 130
+MLP = programs.DATA / "small_mlp" / "model.onnx"
+MLP_LOSS = "cross_entropy(output=logits,labels=y,ignore_index=-100)"
+SPLIT_TOLERANCE = 1e-6  # of the published optima, which are rounded
+
+
+class PlannerTest(programs.ProgramTest):
+    def write(self, name, text):
+        path = self.scratch / name
+        path.write_text(text)
+        return path
+
+    def setUp(self):
+        super().setUp()
+        self.profile = self.write("chain-pbs-4.txt", profiles.chain(10))
+
+    def compile(self, *flags, file=None, base=("--cluster", "dapple-b", "--devices", 4, "--mini-batch", 32)):
+        return self.succeed("rannc-compile", file or self.profile, *base, *flags)
+
+    def summary(self, *flags, **options):
+        done = self.compile("--summary=json", *flags, **options)
+        lines = done.stdout.splitlines()
+        self.assertEqual(len(lines), 1, done.stdout)
+        return json.loads(lines[0])
+
+    def stages(self, *flags, **options):
+        return [tuple(stage["blocks"]) for stage in self.summary(*flags, **options)["stages"]]
+
+
+class Profiles(PlannerTest):
+    def test_summary(self):
+        found = self.summary()
+        self.assertLessEqual(KEYS, set(found))
+        for stage in found["stages"]:
+            self.assertLessEqual(STAGE_KEYS, set(stage))
+        self.assertGreater(found["lower_bound"], 0)
+        self.assertLessEqual(found["lower_bound"], found["objective"] * (1 + 1e-9))
+        self.assertAlmostEqual(found["gap"], found["objective"] / found["lower_bound"] - 1)
+        self.assertEqual(found["exact"], found["gap"] < 1e-9)
+        self.assertEqual([stage["blocks"][0] for stage in found["stages"][1:]], [stage["blocks"][1] for stage in found["stages"][:-1]])
+        self.assertEqual((found["stages"][0]["blocks"][0], found["stages"][-1]["blocks"][1]), (0, 10))
+        for other in found["runners_up"]:
+            self.assertLessEqual({"what", "objective", "why"}, set(other))
+
+    def test_text_says_bound_and_gap(self):
+        self.assertRegex(self.compile().stdout, r"no plan is below [0-9.]+ ms \(.+\): gap [0-9.]+ %")
+
+    def test_every_planner(self):
+        for planner in ("auto", "rannc", "dapple", "pipedream", "gpipe", "gpipe-exact"):
+            with self.subTest(planner=planner):
+                found = self.summary("--planner", planner)
+                self.assertEqual(found["planner"], planner)
+                self.assertGreater(found["step_ns"], 0)
+
+    def test_same_bytes(self):
+        runs = []
+        for run in range(2):
+            path = self.scratch / f"plan{run}.json"
+            done = self.compile("-o", path, "--summary=json")
+            runs.append((path.read_bytes(), re.sub(r'"seconds":[^,]+', "", done.stdout)))
+        self.assertEqual(runs[0], runs[1])
+        self.assertNotIn(b"seconds", runs[0][0])
+
+    def test_plan_file_is_what_emit_prints(self):
+        path = self.scratch / "plan.json"
+        self.compile("-o", path)
+        self.assertEqual(path.read_text(), self.compile("--emit=plan").stdout)
+        self.refuse(1, ["exists already", "--replace"], "rannc-compile", self.profile, "-o", path)
+        self.compile("-o", path, "--replace")
+
+    def test_staged_profile_is_read_again(self):
+        staged = self.scratch / "staged-pbs-4.txt"
+        stages = self.stages("-o", staged, "--stages", 3)
+        numbers = [int(number) for number in re.findall(r"^node\d+ -- .* -- stage_id=(\d+)$", staged.read_text(), re.MULTILINE)]
+        expected = [0] + [number for number, (first, end) in enumerate(stages) for _ in range(first, end)]
+        self.assertEqual(numbers, expected, "the input and every layer")
+        self.assertEqual(self.stages("--stages", 3, file=staged), stages)
+
+    def test_blocks_and_schedule(self):
+        blocks = self.compile("--emit=blocks").stdout
+        self.assertEqual(blocks.count("\nblock @b"), 10)
+        self.assertIn("Layer_5", blocks)
+        rows = self.compile("--emit=schedule", "--stages", 2, "--micro-batches", 4, "--schedule", "1f1b").stdout
+        self.assertIn("schedule 1f1b", rows)
+        self.assertRegex(rows, r"d1: F1\.0 B1\.0 F1\.1 B1\.1")
+
+    def test_profile_batch(self):
+        step = self.summary()["step_ns"]
+        other = self.write("chain.txt", self.profile.read_text())
+        self.assertAlmostEqual(self.summary("--profile-batch", 4, file=other)["step_ns"], step)
+        self.assertGreater(self.summary(file=other)["step_ns"], step, "measured at 1, it is four times as slow")
+
+    def test_disconnected_graph_is_told(self):
+        text = profiles.chain(6) + profiles.node(20, "Lonely")
+        found = self.compile("--summary=json", file=self.write("parts.txt", text))
+        self.assertIn("falls into 2 parts", found.stderr)
+        self.assertIn("node20", json.loads(found.stdout)["warnings"][0])
+
+    def test_explain(self):
+        text = self.compile("--explain").stdout
+        for part in ("bottleneck: stage", "lower bound", "gap", "lost: ", "what would help:", "twice the memory: ", "links twice as fast: ",
+                     "one more device: ", "Layer_"):
+            self.assertIn(part, text)
+        self.assertRegex(text, r"one more device: [0-9.]+ ms \([+-][0-9.]+ %\)")
+
+
+class Demands(PlannerTest):
+    def test_stages_replicas_and_devices(self):
+        self.assertEqual(len(self.stages("--stages", 3)), 3)
+        self.assertLessEqual(len(self.stages("--max-stages", 2)), 2)
+        found = self.summary("--replicas", "2,1,1")
+        self.assertEqual([len(stage["devices"]) for stage in found["stages"]], [2, 1, 1])
+        used = {device for stage in self.summary("--devices", 2, base=("--cluster", "dapple-b"))["stages"] for device in stage["devices"]}
+        self.assertLessEqual(len(used), 2)
+
+    def test_pins(self):
+        first, second = self.stages("--stages", 2, "--pin", "node9=0")
+        self.assertGreater(first[1], 7, "node9 is block 7")
+        first, second = self.stages("--stages", 2, "--pin", "Layer_3=1")
+        self.assertLessEqual(second[0], 1)
+        first, second, third = self.stages("--stages", 3, "--pin", "Layer_1?=2")
+        self.assertLessEqual(third[0], 8, "Layer_10 is block 8")
+
+    def test_together(self):
+        for stages in (2, 3):
+            for first, end in self.stages("--stages", stages, "--together", "node4,node8")[:-1]:
+                self.assertFalse(2 < end <= 6, f"a cut after block {end - 1} parts node4 and node8")
+
+    def test_micro_batches_and_schedule(self):
+        self.assertIn(self.summary("--micro-batches", "2,4")["micro_batches"], (2, 4))
+        for schedule in ("gpipe", "1f1b", "dapple-b"):
+            self.assertEqual(self.summary("--stages", 2, "--schedule", schedule)["schedule"], schedule)
+        self.assertIn(self.summary("--stages", 2, "--schedule", "gpipe,1f1b")["schedule"], ("gpipe", "1f1b"))
+
+    def test_memory_and_recompute(self):
+        free = max(stage["peak_bytes"] for stage in self.summary()["stages"])
+        limit = int(free * 0.8)
+        self.assertLessEqual(max(stage["peak_bytes"] for stage in self.summary("--memory", limit)["stages"]), limit)
+        self.assertTrue(all(stage["recompute"] for stage in self.summary("--recompute", "always")["stages"]))
+        self.assertFalse(any(stage["recompute"] for stage in self.summary("--recompute", "never")["stages"]))
+
+    def test_objectives(self):
+        plans = {objective: self.summary("--objective", objective) for objective in ("step", "period", "load", "memory")}
+        self.assertEqual(len({plan["objective_name"] for plan in plans.values()}), 4)
+        peaks = {objective: max(stage["peak_bytes"] for stage in plan["stages"]) for objective, plan in plans.items()}
+        self.assertEqual(plans["memory"]["objective"], peaks["memory"])
+        for objective, plan in plans.items():
+            self.assertLessEqual(plan["lower_bound"], plan["objective"] * (1 + 1e-9))
+            self.assertGreaterEqual(plan["step_ns"], plans["step"]["step_ns"] * (1 - 1e-9), objective)
+            self.assertGreaterEqual(peaks[objective], peaks["memory"] * (1 - 1e-9), objective)
+
+    def test_memory_under_a_step_limit(self):
+        fastest = self.summary()["step_ns"]
+        limit = fastest * 1.3
+        found = self.summary("--objective", "memory", "--step-limit", f"{limit:.0f}ns")
+        self.assertLessEqual(found["step_ns"], limit)
+        self.refuse(1, ["there is no plan", "the fastest plan"], "rannc-compile", self.profile, "--cluster", "dapple-b", "--devices", 4,
+                    "--mini-batch", 32, "--step-limit", f"{fastest / 100:.0f}ns")
+
+    def test_budget_that_ends_is_told(self):
+        large = self.write("large-pbs-4.txt", profiles.chain(60))
+        base = ("--cluster", "dapple-b", "--devices", 8, "--mini-batch", 32, "--search-budget", 50)
+        done = self.compile("--summary=json", file=large, base=base)
+        self.assertTrue(json.loads(done.stdout)["warnings"])
+        self.assertIn("warning: ", done.stderr)
+
+    def test_time_limit_is_told(self):
+        done = self.compile("--summary=json", "--time-limit", "50ms")
+        self.assertIn("warning: ", done.stderr)
+        self.assertTrue(any("--time-limit" in warning for warning in json.loads(done.stdout)["warnings"]))
+
+
+class Interrupts(PlannerTest):
+    """Ctrl-C while the search runs, which it would for hours."""
+
+    def start(self, output):
+        large = self.write("large-pbs-4.txt", profiles.chain(120))
+        command = [programs.program("rannc-compile"), large, "--cluster", "dapple-a", "--mini-batch", "1024", "--search-budget", str(10**12),
+                   "-o", output, "--summary=json"]
+        running = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        limit = time.monotonic() + programs.HANG_SECONDS
+        while running.poll() is None and time.monotonic() < limit and not self.catches(running.pid):
+            time.sleep(0.001)
+        return running
+
+    @staticmethod
+    def catches(pid):
+        """Whether the process handles SIGINT by now: the search has begun."""
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return int(re.search(r"SigCgt:\s*(\w+)", status).group(1), 16) >> (signal.SIGINT - 1) & 1
+
+    def finish(self, running):
+        try:
+            return running.communicate(timeout=programs.HANG_SECONDS)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            self.fail("the search does not stop")
+
+    def test_once_goes_on_with_the_best_plan_so_far(self):
+        output = self.scratch / "plan.json"
+        running = self.start(output)
+        running.send_signal(signal.SIGINT)
+        text, errors = self.finish(running)
+        self.assertEqual(running.returncode, 0, errors)
+        found = json.loads(text)
+        self.assertLessEqual(found["lower_bound"], found["objective"] * (1 + 1e-9))
+        self.assertIsNotNone(found["gap"])
+        self.assertTrue(any("interrupted" in warning for warning in found["warnings"]), found["warnings"])
+        self.assertIn("interrupted", errors)
+        self.assertTrue(json.loads(output.read_text())["stages"])
+
+    def test_twice_gives_up(self):
+        codes = set()
+        for attempt in range(20):
+            output = self.scratch / f"plan{attempt}.json"
+            running = self.start(output)
+            running.send_signal(signal.SIGINT)
+            running.send_signal(signal.SIGINT)
+            self.finish(running)
+            codes.add(running.returncode)
+            # Both signals may arrive as one.
+            self.assertIn(running.returncode, (0, INTERRUPTED))
+            self.assertEqual(output.exists(), running.returncode == 0)
+            self.assertFalse(list(self.scratch.glob("*.partial-*")))
+            if INTERRUPTED in codes:
+                return
+        self.fail(f"never ended with {INTERRUPTED}: {codes}")
+
+
+class Placements(PlannerTest):
+    def split(self, file, *flags):
+        return json.loads(self.succeed("rannc-compile", file, "--summary=json", *flags).stdout)
+
+    def test_chain(self):
+        file = self.write("graph.json", profiles.placement([4, 3, 2, 1]))
+        found = self.split(file)
+        self.assertLessEqual(KEYS - {"micro_batches", "schedule"}, set(found))
+        self.assertAlmostEqual(found["objective"], 6.5, msg="4 | 3 2 1 with one message of 0.5")
+        self.assertTrue(found["exact"])
+        self.assertAlmostEqual(self.split(file, "--devices", 1)["objective"], 10)
+        self.assertAlmostEqual(self.split(file, "--devices", 4)["objective"], 4.5)
+
+    def test_file_of_the_split(self):
+        file = self.write("graph.json", profiles.placement([4, 3, 2, 1]))
+        self.split(file, "-o", self.scratch / "split.json")
+        split = json.loads((self.scratch / "split.json").read_text())
+        self.assertEqual([(entry["id"], entry["device"]) for entry in split["nodes"]], [(0, 0), (1, 1), (2, 1), (3, 1)])
+        self.assertEqual(self.succeed("rannc-compile", file, "--emit=plan").stdout, (self.scratch / "split.json").read_text())
+
+    def test_explain(self):
+        text = self.succeed("rannc-compile", self.write("graph.json", profiles.placement([4, 3, 2, 1])), "--explain").stdout
+        for part in ("bottleneck: device 1", "one more device: ", "links twice as fast: ", "twice the memory: ", "gap"):
+            self.assertIn(part, text)
+
+    def test_published_optima(self):
+        models = programs.shared_models()
+        if models is None:
+            self.skipTest("the shared folder is absent")
+        folder = models.parent / "placement"
+        for name, optimum in [("layer/bert24_training", 41.7458125), ("layer/resnet50_inference", 34.2228516), ("operator/resnet50_training", 263.0352886)]:
+            found = self.split(folder / f"{name}.json")
+            self.assertAlmostEqual(found["objective"], optimum, delta=SPLIT_TOLERANCE * optimum)
+            self.assertTrue(found["exact"], name)
+
+
+class Models(PlannerTest):
+    FLAGS = ("--cluster", "local:2", "--mini-batch", 8, "--micro-batches", 2, "--loss", MLP_LOSS, "--costs", "analytic")
+
+    def model(self, *flags):
+        return self.succeed("rannc-compile", MLP, *self.FLAGS, *flags)
+
+    def test_summary(self):
+        found = json.loads(self.model("--emit=plan", "--summary=json", "--stages", 2).stdout.splitlines()[-1])
+        self.assertLessEqual(KEYS, set(found))
+        self.assertEqual(found["micro_batches"], 2)
+        self.assertGreater(found["stages"][0]["tasks"], 0)
+        self.assertGreaterEqual(found["step_ns"], found["step_lower_bound_ns"])
+
+    def test_schedule_by_hand(self):
+        table = self.write("table.txt", "# a fill and a drain\nd0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 F1.1 B1.0 B1.1\n")
+        flags = ("--stages", 2, "--emit=schedule", "--schedule", "table", "--schedule-file", table)
+        rows = self.model(*flags).stdout
+        self.assertLess(rows.index("F1.1"), rows.index("B1.0"))
+        table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 Q1.1 B1.0 B1.1\n")
+        self.refuse(1, ["table.txt:2"], "rannc-compile", MLP, *self.FLAGS, *flags)
+        table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 B1.0 F1.1\n")
+        self.refuse(1, ["B1.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
+
+    def test_pin_and_together_by_name(self):
+        graph = self.model("--emit=graph").stdout
+        names = re.findall(r"^\s*%([\w./:]+)[^=\n]*= (?:[\w.]+\.)?matmul|^\s*%([\w./:]+)[^=\n]*= [\w.]*(?:linear|gemm)", graph, re.MULTILINE)
+        names = [first or second for first, second in names]
+        self.assertGreaterEqual(len(names), 2, graph)
+        plan = self.model("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64, "--pin", f"{names[-1]}=0").stdout
+        self.assertLessEqual(KEYS, set(json.loads(plan.splitlines()[-1])))
+        self.refuse(1, ["no task is called 'absent'"], "rannc-compile", MLP, *self.FLAGS, "--stages", 2, "--pin", "absent=0")
+        self.model("--emit=plan", "--stages", 2, "--blocks", 64, "--together", f"{names[0]},{names[1]}")
+
+    def test_objective_and_limit(self):
+        for objective in ("period", "load", "memory"):
+            found = json.loads(self.model("--emit=plan", "--summary=json", "--objective", objective).stdout.splitlines()[-1])
+            self.assertLessEqual(found["lower_bound"], found["objective"] * (1 + 1e-9), objective)
+
+    def test_explain(self):
+        text = self.model("--emit=plan", "--explain", "--stages", 2).stdout
+        for part in ("bottleneck: stage", "what would help:", "one more device: "):
+            self.assertIn(part, text)
+
+
+if __name__ == "__main__":
+    programs.main()
