@@ -1,25 +1,41 @@
-/// Times a task on this machine, forward and backward.
+/// Times tasks on this machine, forward and backward.
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "ir/graph.h"
 
 namespace rannc::codegen {
 
-struct TaskTimes {
+/// Medians. Where no gradient flows, the backward numbers are 0.
+struct RunTimes {
   double forward_ns = 0;
-  double backward_ns = 0;  ///< 0 where nothing upstream is trained
+  double input_gradient_ns = 0;   ///< gradients of operands alone; only of a single task
+  double weight_gradient_ns = 0;  ///< gradients of parameters alone, added to their sums; only of a single task
+  double backward_ns = 0;         ///< both in one pass, as the tape takes them, with the additions
+  double held_bytes = 0;          ///< kept from forward to backward: by the tape, and results that a gradient comes to
+  /// The larger of what the forward pass allocates and frees again, and of what the backward pass needs on top of what
+  /// is held: gradients on their way.
+  double temporary_bytes = 0;
 };
 
-/// Lowers the task alone, runs it on random operands of the shapes that `bindings` give, and returns medians. Indices
-/// are drawn within range. `needs_gradient` is `ir::needs_gradient` of the graph. Uses the threads LibTorch is set to.
-/// Errors: the task cannot be lowered, a symbol is unbound, or LibTorch refuses the operands; with the task's location.
-Result<TaskTimes> measure_task(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
-                               const ir::Bindings& bindings);
+/// At least `repeat` runs of each are counted, more of short ones.
+struct RunOptions {
+  uint32_t repeat = 5;
+};
 
-/// LibTorch's version and the processor, for the name of a profile's environment.
+/// Lowers the tasks (ascending) as one program, as a stage's is, runs it on random operands of the shapes that
+/// `bindings` give and returns medians. `needs_gradient` is `ir::needs_gradient` of the graph. Uses the threads
+/// LibTorch is set to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be
+/// lowered, a symbol is unbound, or LibTorch refuses the operands; with the first task's place.
+Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks,
+                               const std::vector<bool>& needs_gradient, const ir::Bindings& bindings,
+                               const RunOptions& options = {});
+
+/// LibTorch's version, for the name of a profile's environment.
 std::string library_version();
 
 }  // namespace rannc::codegen

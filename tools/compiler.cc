@@ -78,6 +78,13 @@ Result<partition::Cluster> open_cluster(const std::string& name) {
   return partition::preset_cluster(name);
 }
 
+uint32_t optimizer_states(const CompileOptions& options) {
+  if (options.optimizer == "sgd") return options.momentum != 0 ? 1 : 0;
+  return 2;
+}
+
+}  // namespace
+
 Result<ir::Bindings> assumptions(const CompileOptions& options) {
   ir::Bindings bindings;
   RANNC_ASSIGN(const auto given, pairs(options.assume, "--assume"));
@@ -91,13 +98,6 @@ Result<ir::Bindings> assumptions(const CompileOptions& options) {
   }
   return bindings;
 }
-
-uint32_t optimizer_states(const CompileOptions& options) {
-  if (options.optimizer == "sgd") return options.momentum != 0 ? 1 : 0;
-  return 2;
-}
-
-}  // namespace
 
 Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag) {
   std::map<std::string, std::string> found;
@@ -161,7 +161,8 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
     RANNC_ASSIGN(plan.costs, measure_model(model.graph, plan, progress.step));
   } else {
     RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(options.costs));
-    plan.costs = partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs());
+    if (options.cluster.starts_with("local:")) use_measured_links(database, plan.cluster);
+    plan.costs = database_costs(model.graph, std::move(database), options.costs, progress.remark);
   }
   return plan;
 }

@@ -55,7 +55,8 @@ struct PreparedModel {
 /// Where printed graphs and progress go; either may be empty.
 struct CompileProgress {
   passes::PassManager::Show show_pass;
-  std::function<void(const std::string&)> step;  ///< `measuring 23 of 41`
+  std::function<void(const std::string&)> step;    ///< `measuring 23 of 41`
+  std::function<void(const std::string&)> remark;  ///< what the user should know of the costs
 };
 
 /// Reads and prepares a model. On a failure that is ours the reproducer is written beside the working folder's
@@ -68,6 +69,9 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
 
 /// Both and the planner. An infeasible problem is a diagnostic here, with what is missing and what would help.
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options);
+
+/// The values of `--assume`.
+Result<ir::Bindings> assumptions(const CompileOptions& options);
 
 /// `a=b` pairs of a flag; an error names the flag and the text.
 Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>& texts, const std::string& flag);

@@ -51,21 +51,6 @@ class SignalGuard {
   }, old_terminate_{};
 };
 
-// A port that was free a moment ago. Another program may take it first; joining then fails with its number.
-Result<uint16_t> free_port() {
-  const int socket_number = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool found = socket_number >= 0 &&
-                     bind(socket_number, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                     getsockname(socket_number, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (socket_number >= 0) close(socket_number);
-  if (!found) return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
-  return ntohs(address.sin_port);
-}
-
 using Environment = std::map<std::string, std::string>;
 
 Environment worker_variables(uint32_t rank, uint32_t workers, uint16_t port, uint32_t threads) {
@@ -154,6 +139,20 @@ constexpr LauncherNames kLaunchers[] = {
 };
 
 }  // namespace
+
+Result<uint16_t> free_port() {
+  const int socket_number = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  const bool found = socket_number >= 0 &&
+                     bind(socket_number, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
+                     getsockname(socket_number, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  if (socket_number >= 0) close(socket_number);
+  if (!found) return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
+  return ntohs(address.sin_port);
+}
 
 Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
                             uint32_t threads) {

@@ -18,6 +18,10 @@ namespace rannc::tools {
 Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
                             uint32_t threads);
 
+/// A port of 127.0.0.1 that was free a moment ago. Another program may take it first; joining then fails with its
+/// number.
+Result<uint16_t> free_port();
+
 /// What a worker finds in its environment.
 struct WorkerEnvironment {
   uint32_t rank = 0, workers = 1, local_rank = 0;

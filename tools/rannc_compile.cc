@@ -40,6 +40,7 @@ tools::CompileProgress progress() {
   progress.show_pass = [](std::string_view pass, const std::string& text) {
     fmt::print("// after {}\n{}\n", pass, text);
   };
+  progress.remark = [](const std::string& text) { fmt::print(stderr, "remark: {}\n", text); };
   if (isatty(STDERR_FILENO) != 0) {
     progress.step = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
   }

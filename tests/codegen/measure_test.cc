@@ -1,0 +1,89 @@
+// What is measured of tasks and of runs of tasks. No test here knows how long anything takes.
+#include "codegen/measure.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "ir/plan.h"
+#include "tests/runtime/toy_graphs.h"
+
+namespace rannc::codegen {
+namespace {
+
+constexpr int64_t kSamples = 8;
+
+struct Measured {
+  explicit Measured(ir::Graph made) : graph(std::move(made)), gradient(ir::needs_gradient(graph)) {}
+
+  Result<RunTimes> run(uint32_t first, uint32_t last) const {
+    std::vector<TaskId> tasks;
+    for (uint32_t task = first; task <= last; ++task) tasks.push_back(TaskId(task));
+    return measure_tasks(graph, tasks, gradient, {{graph.batch_symbol(), kSamples}}, {.repeat = 1});
+  }
+  RunTimes task(uint32_t index) const { return run(index, index).value(); }
+  double output_bytes(uint32_t task) const {
+    const ir::ValueType& type = graph.type(graph.outputs(TaskId(task))[0]);
+    return static_cast<double>(ir::byte_size(type.dtype) *
+                               *ir::element_count(*type.shape).evaluate({{graph.batch_symbol(), kSamples}}));
+  }
+
+  ir::Graph graph;
+  std::vector<bool> gradient;
+};
+
+TEST(MeasureTasks, PartsInputFromWeightGradients) {
+  const Measured model(testing::skip_and_tie(ir::DType::kF32));
+  const RunTimes first = model.task(0);  // a linear layer on the model's input
+  EXPECT_GT(first.forward_ns, 0);
+  EXPECT_EQ(first.input_gradient_ns, 0);
+  EXPECT_EQ(first.weight_gradient_ns, first.backward_ns);
+  EXPECT_GT(first.backward_ns, 0);
+  const RunTimes relu = model.task(1);
+  EXPECT_EQ(relu.weight_gradient_ns, 0);
+  EXPECT_EQ(relu.input_gradient_ns, relu.backward_ns);
+  EXPECT_GT(relu.backward_ns, 0);
+  const RunTimes inner = model.task(2);
+  EXPECT_GT(inner.input_gradient_ns, 0);
+  EXPECT_GT(inner.weight_gradient_ns, 0);
+  EXPECT_GT(inner.backward_ns, 0);
+}
+
+TEST(MeasureTasks, CountsWhatTheTapeHolds) {
+  const Measured model(testing::skip_and_tie(ir::DType::kF32));
+  // relu keeps its result and lets go of what it was made of; gelu keeps what it reads, and its result is awaited.
+  EXPECT_EQ(model.run(0, 1)->held_bytes, model.output_bytes(1));
+  EXPECT_EQ(model.run(4, 5)->held_bytes, model.output_bytes(4) + model.output_bytes(5));
+  EXPECT_GE(model.run(0, 8)->temporary_bytes, model.output_bytes(5));
+}
+
+TEST(MeasureTasks, RunsWholeModels) {
+  for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF64}) {
+    for (const auto& make :
+         {testing::skip_and_tie, testing::token_model, testing::dropout_model, testing::norm_model}) {
+      const Measured model(make(dtype));
+      const auto tasks = static_cast<uint32_t>(model.graph.task_count());
+      for (uint32_t task = 0; task < tasks; ++task) {
+        const auto times = model.run(task, task);
+        ASSERT_TRUE(times.ok()) << times.diagnostic().str();
+        EXPECT_GT(times->forward_ns, 0);
+      }
+      const auto whole = model.run(0, tasks - 1);
+      ASSERT_TRUE(whole.ok()) << whole.diagnostic().str();
+      EXPECT_GT(whole->backward_ns, 0);
+      EXPECT_GT(whole->held_bytes, 0);
+    }
+  }
+}
+
+TEST(MeasureTasks, NamesTheSizeItDoesNotKnow) {
+  const Measured model(testing::skip_and_tie(ir::DType::kF32));
+  const TaskId first(0);
+  const auto times = measure_tasks(model.graph, {&first, 1}, model.gradient, {});
+  ASSERT_FALSE(times.ok());
+  EXPECT_THAT(times.diagnostic().message, ::testing::HasSubstr(model.graph.batch_symbol()));
+}
+
+}  // namespace
+}  // namespace rannc::codegen
