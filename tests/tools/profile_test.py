@@ -56,7 +56,7 @@ class ProfileTest(programs.ProgramTest):
             self.assertLessEqual(curve.keys(), new["tasks"][environment][key].keys())
 
     def test_gradients_are_measured_apart_and_times_do_not_fall(self):
-        self.profile("p.json", self.gpt(2), LOSS, "--sizes", "1,2,8", "--repeat", "3", "--blocks", "2")
+        self.profile("p.json", self.gpt(4), LOSS, "--sizes", "1,2,8", "--repeat", "3", "--blocks", "2")
         database = self.read("p.json")
         environment = self.the_environment("p.json")
         products = [curve for key, curve in database["tasks"][environment].items()
