@@ -7,6 +7,7 @@
 #include "partition/stages/balance.h"
 #include "partition/stages/dapple.h"
 #include "partition/stages/dapple_released.h"
+#include "partition/stages/exact.h"
 #include "partition/stages/pipedream.h"
 #include "partition/stages/rannc_paper.h"
 
@@ -25,6 +26,7 @@ constexpr double kAnySize = std::numeric_limits<double>::infinity();
 
 constexpr Entry kPlanners[] = {
     {"auto", [] { return auto_planner(); }, 0},
+    {"exact", [] { return exact_planner(); }, 0},
     {"rannc", [] { return rannc_planner(); }, kAnySize},
     {"rannc-paper", [] { return rannc_paper_planner(); }, 0},
     {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, 16384},

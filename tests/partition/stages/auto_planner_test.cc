@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "partition/stages/exact.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
@@ -174,6 +175,25 @@ TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
     EXPECT_GE(feasible, 150);
     EXPECT_GE(reached * 10, feasible * 8) << objective_name(objective);
   }
+}
+
+TEST(ExactPlanner, TriesAllPlansOrSaysThatThereAreTooMany) {
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE("instance " + std::to_string(i));
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 2024);
+    const StageProblem problem = testing::random_problem(random, {.most_blocks = 4, .most_devices = 3, .skips = true});
+    const auto outcome = exact_planner()->plan(problem);
+    const auto least = least_simulated(problem, {"1f1b", "dapple-b", "gpipe"});
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    ASSERT_EQ(plan != nullptr, least.has_value());
+    if (plan == nullptr) continue;
+    EXPECT_EQ(plan->planner, "exact");
+    EXPECT_LE(plan->objective, *least * (1 + 1e-9));
+    EXPECT_EQ(plan->lower_bound, plan->objective) << plan->schedule;
+  }
+  StageProblem wide = four_blocks();
+  const auto refused = exact_planner(2)->plan(wide);
+  EXPECT_NE(std::get<Infeasible>(*refused).reason.find("more than 2 plans"), std::string::npos);
 }
 
 TEST(AutoPlanner, LeastMemoryWithinATime) {
