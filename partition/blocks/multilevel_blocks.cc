@@ -1,14 +1,18 @@
 // Multilevel acyclic partitioning over ranks, in cycles.
 //
-//   1 coarsen by rank clustering, another order on every level, until about kNodesPerBlock * k nodes are left
-//   2 cut several orders of the coarsest graph by interval DP, refine each, keep the cheapest
+//   1 coarsen by rank clustering, another order on every level, until about kNodesPerBlock * k nodes are left, no
+//     cluster heavier than the slack of a block
+//   2 cut several orders of the coarsest graph by interval DP, and bisect it; refine the cheapest, keep the best;
+//     dive: do the same on still coarser graphs and come back, as long as that is not hopeless
 //   3 uncoarsen: cut again where the finer level can be balanced better, refine by value gains
-//   4 as long as it pays and the graph is small enough: coarsen again inside the blocks, and go on from 3
+//   4 as long as it pays: coarsen again inside the blocks, and go on from 3
+//   5 as long as steps are left: start again from 1 with other orders
 // O(pins log nodes) a cycle while levels shrink geometrically. Not optimal: a heuristic throughout.
 #include "partition/blocks/multilevel_blocks.h"
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <limits>
 #include <numeric>
 #include <thread>
@@ -27,12 +31,11 @@ constexpr uint32_t kNodesPerBlock = 50;
 constexpr uint32_t kLeastNodes = 3'000;
 constexpr uint32_t kDives = 4;
 constexpr uint32_t kAttempts = 5;
-constexpr uint64_t kFixedSteps = 4'000'000;
+constexpr uint64_t kFixedSteps = 6'000'000;
 constexpr uint64_t kStepsPerNode = 250;
 constexpr uint32_t kDeepNodesPerBlock = 16;
 constexpr uint32_t kLeastDeepNodes = 300;
 constexpr size_t kPolished = 2;           // candidates that are refined, the cheapest
-constexpr uint32_t kMostBisected = 32;    // blocks
 constexpr double kHopeless = 1.02;        // diving ends where it costs so many times the best
 constexpr double kWorthwhile = 0.998;     // a cycle that leaves more of the cost is the last
 constexpr uint32_t kManyNodes = 300'000;  // levels beyond it get the cheaper steps only
@@ -49,7 +52,7 @@ class Search {
     hierarchy_.levels.push_back(std::move(graph));
     for (double work : hierarchy_.levels.front().work) total_ += work;
     limit_ = work_limit(hierarchy_.levels.front(), options_.blocks, options_.imbalance);
-    budget_ = kFixedSteps + kStepsPerNode * hierarchy_.levels.front().nodes();
+    budget_ = kFixedSteps + kStepsPerNode * std::min(hierarchy_.levels.front().nodes(), kManyNodes);
   }
 
   /// Block of every node of level 0; empty where no order can be cut within the limits.
@@ -110,8 +113,8 @@ class Search {
                             : BlockState(graph, block_of, options_.blocks).crossing_cost();
   }
 
-  /// Solves the coarsest level several times by coarsening it further, each time in another way, then by bisection;
-  /// returns the cheapest answer, `best` among them. The hierarchy is left as it was.
+  /// Solves the coarsest level several times by coarsening it further, each time in another way; returns the cheapest
+  /// answer, `best` among them. The hierarchy is left as it was.
   std::vector<uint32_t> dive(std::vector<uint32_t> best) {
     const size_t base = hierarchy_.levels.size() - 1;
     double best_cost = cost_of(hierarchy_.levels[base], best);
@@ -125,10 +128,6 @@ class Search {
       hopeless = !keep_cheaper(best, best_cost, std::move(blocks));
     }
     dive_ = 0;
-    if (hopeless || spent_ >= budget_ / 3 || options_.blocks > kMostBisected) return best;
-    Candidate halves = candidate(std::size(kAllOrders));
-    polish(halves);
-    keep_cheaper(best, best_cost, std::move(halves.block_of));
     return best;
   }
 
@@ -144,7 +143,9 @@ class Search {
 
   /// Adds levels; returns `block_of` (of the coarsest level so far, may be empty) on the new coarsest level.
   std::vector<uint32_t> coarsen(std::vector<uint32_t> block_of, uint32_t least_nodes, uint32_t nodes_per_block) {
-    const uint32_t target = std::max(least_nodes, nodes_per_block * options_.blocks);
+    uint32_t target = std::max(least_nodes, nodes_per_block * options_.blocks);
+    const uint32_t now = hierarchy_.levels.back().nodes();
+    if (hierarchy_.levels.size() == 1) target = std::min(target, now - now / 3);
     for (uint32_t failures = 0, turn = attempt_ + cycle_ + dive_;
          failures < 2 && hierarchy_.levels.back().nodes() > target; ++turn) {
       const LevelGraph& graph = hierarchy_.levels.back();
@@ -161,7 +162,7 @@ class Search {
       spent_ += 8 * pins(level);
       uint32_t groups = 0;
       std::vector<uint32_t> group_of = cluster_by_rank(graph, order, block_of, limits, target, groups, moved);
-      if (groups > graph.nodes() - graph.nodes() / 16) {
+      if (groups + std::max(1u, graph.nodes() / 16) > graph.nodes()) {
         ++failures;
         continue;
       }
@@ -189,11 +190,14 @@ class Search {
 
   /// The cut of `order` within the balance of level 0, or within what this level's heaviest node makes possible.
   std::optional<std::vector<uint32_t>> cut(const LevelGraph& graph, std::span<const uint32_t> order) {
-    auto block_of = cut_order(graph, order, {options_.blocks, limit_, options_.memory_limit_bytes});
-    spent_ += 4 * graph.pins.items.size();
     const double looser = work_limit(graph, options_.blocks, options_.imbalance);
-    if (block_of || looser <= limit_) return block_of;
-    return cut_order(graph, order, {options_.blocks, looser, options_.memory_limit_bytes});
+    for (double work : {limit_, looser}) {
+      const double slack = std::max(0.0, 1 - total_ / (options_.blocks * work + 1e-300));
+      spent_ += 4 * graph.pins.items.size() + static_cast<uint64_t>(slack * graph.nodes() * options_.blocks);
+      auto block_of = cut_order(graph, order, {options_.blocks, work, options_.memory_limit_bytes});
+      if (block_of || looser <= limit_) return block_of;
+    }
+    return std::nullopt;
   }
 
   double largest_work(const BlockState& state) const {
@@ -215,15 +219,24 @@ class Search {
     double cost = std::numeric_limits<double>::infinity();
   };
 
-  /// The `index`-th way to cut the coarsest graph: one per order, then recursive bisection, in dives only.
-  Candidate candidate(size_t index) {
+  Candidate cut_of(OrderKind kind) {
     const LevelGraph& graph = hierarchy_.levels.back();
     Candidate out;
-    if (index < std::size(kAllOrders)) {
-      if (auto cuts = cut(graph, order_nodes(graph, kAllOrders[index]))) out.block_of = *std::move(cuts);
-    } else {
-      out.block_of = bisect_recursively(graph, options_.blocks, limit_, options_.memory_limit_bytes);
-    }
+    if (auto cuts = cut(graph, order_nodes(graph, kind))) out.block_of = *std::move(cuts);
+    out.cost = cost_of(graph, out.block_of);
+    return out;
+  }
+
+  uint64_t bisection_steps() const { return 16 * pins(hierarchy_.levels.size() - 1) * std::bit_width(options_.blocks); }
+
+  bool can_bisect() const { return bisection_steps() < budget_ / 4; }
+
+  Candidate bisection() {
+    const LevelGraph& graph = hierarchy_.levels.back();
+    Candidate out;
+    spent_ += bisection_steps();
+    out.block_of = bisect_recursively(graph, options_.blocks, limit_);
+    if (!out.block_of.empty()) out.block_of = rebalance(graph, std::move(out.block_of));
     out.cost = cost_of(graph, out.block_of);
     return out;
   }
@@ -247,14 +260,17 @@ class Search {
     work();
   }
 
-  /// The first of the cheapest, whichever thread made it.
+  /// Blocks of the coarsest graph: the first of the cheapest, whichever thread made it. Orders are cut on coarsened
+  /// graphs only; on level 0 that would be the rival `order-dp`.
   std::vector<uint32_t> cut_coarsest() {
-    const bool bisects = dive_ > 0 && options_.blocks <= kMostBisected;
-    std::vector<Candidate> candidates(std::size(kAllOrders) + (bisects ? 1 : 0));
+    const bool orders = hierarchy_.levels.size() > 1;
+    const bool bisects = !orders || can_bisect();
+    const size_t cuts = orders ? std::size(kAllOrders) : 0;
+    std::vector<Candidate> candidates(cuts + (bisects ? 1 : 0));
     auto cheaper = [](const Candidate& a, const Candidate& b) { return a.cost < b.cost; };
-    for_all(candidates.size(), [&](size_t i) { candidates[i] = candidate(i); });
+    for_all(candidates.size(), [&](size_t i) { candidates[i] = i < cuts ? cut_of(kAllOrders[i]) : bisection(); });
     std::stable_sort(candidates.begin(), candidates.end(), cheaper);
-    candidates.resize(kPolished);
+    candidates.resize(std::min(candidates.size(), kPolished));
     for_all(candidates.size(), [&](size_t i) { polish(candidates[i]); });
     return std::move(std::min_element(candidates.begin(), candidates.end(), cheaper)->block_of);
   }

@@ -138,18 +138,12 @@ class Bisection {
 
 }  // namespace
 
-std::vector<uint32_t> bisect_recursively(const LevelGraph& graph, uint32_t blocks, double work_limit,
-                                         uint64_t memory_limit) {
+std::vector<uint32_t> bisect_recursively(const LevelGraph& graph, uint32_t blocks, double work_limit) {
   Bisection bisection(graph, work_limit);
   std::vector<uint32_t> all(graph.nodes());
   std::iota(all.begin(), all.end(), 0);
   if (!bisection.split(all, 0, blocks)) return {};
-  std::vector<uint32_t> block_of = std::move(bisection).take();
-  const BlockState state(graph, block_of, blocks);
-  for (uint32_t b = 0; b < blocks; ++b) {
-    if (state.work(b) > work_limit || state.memory(b) > memory_limit) return {};
-  }
-  return block_of;
+  return std::move(bisection).take();
 }
 
 }  // namespace rannc::partition

@@ -129,7 +129,7 @@ Result<Comparison> compare(const Dag& dag, const std::vector<std::string>& names
   for (size_t i = 1; i < names.size(); ++i) {
     RANNC_ASSIGN(Measured rival, run(dag, names[i], blocks, kImbalance, 1));
     double cost = out.own.cost;
-    if (rival.imbalance > out.own.imbalance + kImbalance) {
+    if (rival.imbalance > std::max(kImbalance, out.own.imbalance) * kRounding) {
       RANNC_ASSIGN(const Measured looser, run(dag, names.front(), blocks, rival.imbalance, 1));
       cost = std::min(cost, looser.cost);
     }
