@@ -1,7 +1,5 @@
 #include "tools/compile_flags.h"
 
-#include "partition/stages/registry.h"
-
 namespace rannc::tools {
 
 void add_model_flags(CLI::App& app, CompileOptions& options) {
@@ -23,30 +21,9 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
 }
 
 void add_plan_flags(CLI::App& app, CompileOptions& options) {
-  app.add_option("--cluster", options.cluster, "cluster file (TOML) or preset: local:N, dapple-a, rannc-4x8 …")
-      ->capture_default_str();
+  add_demand_flags(app, options);
   app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")
       ->capture_default_str();
-  app.add_option("--optimizer", options.optimizer, "sgd, adam or adamw: how much state it keeps")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
-  app.add_option("--mini-batch", options.mini_batch, "samples of a step")
-      ->check(CLI::Range(1U, 1U << 24))
-      ->capture_default_str();
-  app.add_option("--micro-batches", options.micro_batches, "candidate numbers of micro-batches")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber);
-  app.add_option("--stages", options.stages, "exactly so many stages")->check(CLI::PositiveNumber);
-  app.add_option("--max-stages", options.max_stages, "at most so many stages")->check(CLI::PositiveNumber);
-  app.add_option("--memory", options.memory_bytes, "limit of every device, such as 512MB")
-      ->transform(CLI::AsSizeValue(false));
-  app.add_option("--recompute", options.recompute, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->capture_default_str();
-  app.add_option("--planner", options.planner, "stage planner")
-      ->check(CLI::IsMember(partition::stage_planner_names()))
-      ->capture_default_str();
-  app.add_option("--schedule", options.schedule, "gpipe, 1f1b …; default: the planner's choice");
   app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -14,8 +14,8 @@
 #include "partition/cost/profile_database.h"
 #include "runtime/bundle.h"
 #include "tools/measure.h"
+#include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
-#include "tools/units.h"
 
 namespace rannc::tools {
 
@@ -72,15 +72,16 @@ Diagnostic with_reproducer(Diagnostic failure, const passes::RunReport& report) 
   return std::move(failure).note(fmt::format("this is a defect of rannc; {} repeats it", path));
 }
 
-Result<partition::Cluster> open_cluster(const std::string& name) {
-  const std::string extension = fs::path(name).extension();
-  if (extension == ".toml" || name.find('/') != std::string::npos) return partition::read_cluster(name);
-  return partition::preset_cluster(name);
-}
-
-uint32_t optimizer_states(const CompileOptions& options) {
-  if (options.optimizer == "sgd") return options.momentum != 0 ? 1 : 0;
-  return 2;
+// Nodes of the model's file, and values that tasks make.
+std::vector<AtomName> task_names(const PreparedModel& model) {
+  std::vector<AtomName> names;
+  for (size_t atom = 0; atom < model.atoms.tasks.size(); ++atom) {
+    const ir::Graph::Task task = model.graph.task(model.atoms.tasks[atom]);
+    const auto id = static_cast<uint32_t>(atom);
+    if (!task.location.node.empty()) names.push_back({task.location.node, id});
+    for (const ValueId output : task.outputs) names.push_back({std::string(model.graph.value(output).name), id});
+  }
+  return names;
 }
 
 }  // namespace
@@ -131,30 +132,28 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
 Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
                                             const CompileProgress& progress) {
   partition::PlanOptions plan;
-  RANNC_ASSIGN(plan.cluster, open_cluster(options.cluster));
+  RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
   RANNC_ASSIGN(plan.assume, assumptions(options));
   plan.mini_batch = options.mini_batch;
   plan.micro_batches = options.micro_batches;
   plan.blocks = options.blocks;
   plan.block_partitioner = options.block_partitioner;
   plan.planner = options.planner;
-  plan.schedule = options.schedule;
-  plan.constraints.stages = options.stages;
-  plan.constraints.max_stages = options.max_stages;
-  plan.constraints.memory_bytes = options.memory_bytes;
+  plan.search = demanded_search(options);
+  if (options.schedules.size() == 1) plan.schedule = options.schedules.front();
+  if (plan.schedule == "table") {
+    RANNC_ASSIGN(plan.schedule_table, schedule_table(options));
+    plan.schedule_file = options.schedule_file;
+  }
+  plan.objective = demanded_objective(options);
+  plan.time_limit_ns = options.step_limit_ns;
+  plan.constraints = demanded_constraints(options);
+  RANNC_ASSIGN(plan.demands, named_demands(options, task_names(model)));
+  plan.recompute = demanded_recompute(options);
   plan.optimizer_states = optimizer_states(options);
   plan.training = !model.graph.losses().empty();
   plan.seed = options.seed;
   plan.model_digest = model.digest;
-  if (options.recompute == "always") {
-    plan.recompute = partition::RecomputeRule::kAlways;
-  } else if (options.recompute == "never") {
-    plan.recompute = partition::RecomputeRule::kNever;
-  } else if (options.recompute == "auto") {
-    plan.recompute = partition::RecomputeRule::kChoose;
-  } else {
-    return error(fmt::format("--recompute {}: expected auto, always or never", options.recompute));
-  }
   if (options.costs == "analytic") {
     plan.costs = partition::analytic_costs();
   } else if (options.costs == "measured") {
@@ -170,14 +169,7 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {
   RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, options));
   if (auto* planned = std::get_if<partition::PlannedModel>(&outcome)) return std::move(*planned);
-  const auto& infeasible = std::get<partition::Infeasible>(outcome);
-  Diagnostic failure = error("there is no plan: " + infeasible.reason);
-  if (infeasible.missing_bytes > 0) {
-    failure.notes.push_back(
-        {{}, fmt::format("the best that was found misses the memory limit by {}", bytes(infeasible.missing_bytes))});
-  }
-  if (!infeasible.help.empty()) failure.notes.push_back({{}, "what would help: " + infeasible.help});
-  return failure;
+  return no_plan(std::get<partition::Infeasible>(outcome));
 }
 
 }  // namespace rannc::tools

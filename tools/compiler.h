@@ -11,11 +11,12 @@
 #include "partition/model/plan_model.h"
 #include "passes/manager.h"
 #include "passes/pipeline.h"
+#include "tools/demands.h"
 
 namespace rannc::tools {
 
-/// Flags in the spelling of `rannc-compile`.
-struct CompileOptions {
+/// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
+struct CompileOptions : PlanDemands {
   std::string model;                     ///< .onnx, or a graph in text (.rir)
   std::string loss;                      ///< of `passes::parse_losses`; empty: for inference
   std::string dtype;                     ///< `float32`, `float64`; empty: as the file has it
@@ -27,17 +28,7 @@ struct CompileOptions {
   passes::ManagerOptions passes;
   bool time_passes = false;
 
-  std::string cluster = "local:2";  ///< preset or TOML file
-  std::string costs = "measured";   ///< `measured`, `analytic`, or a profile database's file
-  std::string optimizer = "adam";
-  double momentum = 0;  ///< SGD: whether it keeps a state
-  uint32_t mini_batch = 32;
-  std::vector<uint64_t> micro_batches;
-  std::optional<uint32_t> stages, max_stages;
-  std::optional<uint64_t> memory_bytes;
-  std::string recompute = "auto";  ///< `auto`, `always`, `never`
-  std::string planner = "auto";
-  std::string schedule;  ///< empty: the planner's choice
+  std::string costs = "measured";  ///< `measured`, `analytic`, or a profile database's file
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;
   uint64_t seed = 0;

@@ -34,6 +34,16 @@ double gap(const ir::Plan& plan) {
   return plan.lower_bound_ns > 0 ? static_cast<double>(plan.step_ns) / static_cast<double>(plan.lower_bound_ns) - 1 : 0;
 }
 
+// What a person may know a block by: its first task.
+std::vector<std::string> block_names(const PlannedModel& planned) {
+  std::vector<std::string> names(planned.blocks.partition.count);
+  for (size_t atom = planned.plan.atoms.tasks.size(); atom > 0; --atom) {
+    names[planned.blocks.partition.block_of[atom - 1]] =
+        partition::task_name(planned.plan.graph, planned.plan.atoms.tasks[atom - 1]);
+  }
+  return names;
+}
+
 double received_bytes(const ir::Plan& plan, size_t stage) {
   double total = 0;
   for (const ir::Route& route : plan.routes) {
@@ -94,39 +104,29 @@ std::string summary_text(const PlannedModel& planned) {
   return text;
 }
 
-nlohmann::json summary_json(const PlannedModel& planned) {
+nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchReport& report) {
   const ir::Plan& plan = planned.plan;
-  nlohmann::json stages = nlohmann::json::array();
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const ir::StageTime* time = time_of(plan, s);
-    stages.push_back({{"tasks", plan.stages[s].tasks.size()},
-                      {"devices", device_names(plan, plan.stages[s])},
-                      {"recompute", plan.stages[s].recompute},
-                      {"forward_ns", time ? time->forward_ns : 0},
-                      {"backward_ns", time ? time->backward_ns : 0}});
-  }
-  nlohmann::json alternatives = nlohmann::json::array();
+  nlohmann::ordered_json json = stage_plan_json(planned.problem, planned.stages, report);
+  json["micro_batches"] = plan.micro_batches.size();
+  json["schedule"] = plan.schedule.name;
+  json["step_ns"] = plan.step_ns;
+  json["step_lower_bound_ns"] = plan.lower_bound_ns;
+  json["bubble"] = planned.timeline.bubble;
+  json["blocks"] = planned.blocks.partition.count;
+  json["atoms"] = plan.atoms.tasks.size();
+  for (size_t s = 0; s < plan.stages.size(); ++s) json["stages"][s]["tasks"] = plan.stages[s].tasks.size();
+  auto& others = json["alternatives"] = nlohmann::ordered_json::array();
   for (const partition::Alternative& other : planned.alternatives) {
-    alternatives.push_back({{"what", other.what}, {"step_ns", other.step_ns}, {"remark", other.remark}});
+    others.push_back({{"what", other.what}, {"step_ns", other.step_ns}, {"remark", other.remark}});
   }
-  return {{"planner", plan.planner},
-          {"stages", stages},
-          {"mini_batch", plan.mini_batch},
-          {"micro_batches", plan.micro_batches},
-          {"schedule", plan.schedule.name},
-          {"objective_ns", plan.step_ns},
-          {"lower_bound_ns", plan.lower_bound_ns},
-          {"gap", gap(plan)},
-          {"bubble", planned.timeline.bubble},
-          {"blocks", planned.blocks.partition.count},
-          {"atoms", plan.atoms.tasks.size()},
-          {"alternatives", alternatives}};
+  return json;
 }
 
-std::string explain(const PlannedModel& planned) {
-  const auto planner = partition::make_planner(planned.stages.planner);
+std::string explain(const PlannedModel& planned, const partition::PlanOptions& options) {
+  const auto planner =
+      options.planner == "auto" ? partition::auto_planner(options.search) : partition::make_planner(options.planner);
   const auto remedies = planner ? partition::try_remedies(*planner, planned.problem) : std::vector<partition::Remedy>{};
-  return partition::explain(planned.stages, remedies);
+  return partition::explain(planned.stages, remedies, block_names(planned));
 }
 
 }  // namespace rannc::tools

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "partition/model/plan_model.h"
+#include "tools/stage_report.h"
 
 namespace rannc::tools {
 
@@ -12,10 +13,12 @@ namespace rannc::tools {
 std::string print_blocks(const partition::PlannedModel& planned);
 /// A line per stage, then the predicted step beside one device and data parallelism.
 std::string summary_text(const partition::PlannedModel& planned);
-/// The same for scripts, with objective, lower bound and gap.
-nlohmann::json summary_json(const partition::PlannedModel& planned);
+/// The same for scripts, with objective, lower bound and gap as `stage_plan_json` has them. `step_ns` is the predicted
+/// step of the whole plan, `step_lower_bound_ns` what no plan of the model can beat.
+nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, const SearchReport& report);
 /// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
 /// Plans anew under each remedy, so it takes as long as planning a few times more.
-std::string explain(const partition::PlannedModel& planned);
+/// `options` are those of the plan.
+std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options);
 
 }  // namespace rannc::tools

@@ -1,7 +1,8 @@
-// rannc-compile: plans a model for a cluster and writes a bundle.
+// rannc-compile: plans a model for a cluster and writes a bundle; plans published profiles.
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -12,7 +13,10 @@
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/explain.h"
+#include "tools/profile_command.h"
 #include "tools/refine.h"
+#include "tools/stage_report.h"
+#include "tools/stop.h"
 
 namespace {
 
@@ -28,7 +32,60 @@ struct Flags {
   bool explain = false;
   bool replace = false;
   bool refine = true;
+  std::optional<uint64_t> profile_batch;
+  bool exact = false;
 };
+
+// Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
+constexpr const char* kModelFlags[] = {"--loss",   "--dtype",         "--batch-symbol",     "--same-symbol",
+                                       "--assume", "--kind",          "--without-weights",  "--print-after",
+                                       "--costs",  "--print-changed", "--time-passes",      "--blocks",
+                                       "--seed",   "--refine",        "--block-partitioner"};
+constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
+// All that a placement graph heeds; the file says the rest.
+constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
+                                       "--devices", "--memory", "--time-limit", "--exact",   "--help"};
+
+tools::ProfileCommand profile_command(const Flags& flags) {
+  tools::ProfileCommand command;
+  command.request = {flags.compile.model, flags.profile_batch, flags.compile};
+  command.exact = flags.exact;
+  command.emit = flags.emit == "bundle" ? "" : flags.emit;
+  command.summary = flags.summary;
+  command.output = flags.output;
+  command.explain = flags.explain;
+  command.replace = flags.replace;
+  return command;
+}
+
+// What the flags contradict, without a look at any file. [usage]
+void check(const CLI::App& app, Flags& flags) {
+  const bool profile = tools::is_profile(flags.compile.model);
+  const bool split = profile && std::filesystem::path(flags.compile.model).extension() == ".json";
+  const auto refuse = [&](const std::string& flag, const char* what) {
+    if (app.get_option(flag)->count() == 0) return;
+    throw CLI::ValidationError(fmt::format("{}: {} is {}", flag, flags.compile.model, what));
+  };
+  if (profile) {
+    for (const char* flag : kModelFlags) refuse(flag, "a profile, no model");
+    if (app.get_option("--emit")->count() > 0 && flags.emit == "bundle")
+      refuse("--emit", "a profile: it has no bundle");
+  } else {
+    for (const char* flag : kProfileFlags) refuse(flag, "no profile");
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    const bool heeded = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
+                                    [&](const char* flag) { return option->check_name(flag); });
+    if (split && !heeded) refuse(option->get_name(), "a placement graph, which says this itself");
+  }
+  if (const auto checked = tools::check_demands(flags.compile); !checked.ok()) {
+    throw CLI::ValidationError(checked.diagnostic().message);
+  }
+  if (!profile) return;
+  if (const auto checked = tools::check_profile_command(profile_command(flags)); !checked.ok()) {
+    throw CLI::ValidationError(checked.diagnostic().message);
+  }
+}
 
 std::string default_output(const std::string& model) {
   return std::filesystem::path(model).replace_extension(".rannc").string();
@@ -72,7 +129,21 @@ Result<void> compile(const Flags& flags) {
   auto options = tools::plan_options(flags.compile, model, watcher);
   end_progress();
   if (!options.ok()) return options.diagnostic();
-  RANNC_ASSIGN(PlannedModel planned, tools::plan_prepared(model, *options));
+  tools::SearchStop stop(flags.compile.time_limit_ns);
+  options->stop = stop.token();
+  auto outcome = tools::plan_prepared(model, *options);
+  tools::SearchReport report{stop.seconds(), {}};
+  const std::string ended = stop.end();
+  if (!outcome.ok()) {
+    rannc::Diagnostic failure = outcome.diagnostic();
+    const bool of_schedule = failure.rule.starts_with("S") && failure.where.file.empty();
+    if (of_schedule && !options->schedule_file.empty()) failure.where.file = options->schedule_file;
+    return failure;
+  }
+  PlannedModel planned = *std::move(outcome);
+  report.warnings = tools::warnings_of(planned.stages);
+  if (!ended.empty()) report.warnings.push_back(ended);
+  tools::print_warnings(report.warnings);
   if (flags.emit == "blocks") {
     fmt::print("{}", tools::print_blocks(planned));
     return {};
@@ -85,11 +156,11 @@ Result<void> compile(const Flags& flags) {
   if (flags.emit == "plan") fmt::print("{}", rannc::ir::print(planned.plan));
   if (flags.emit == "schedule") fmt::print("{}", rannc::ir::print_schedule(planned.plan.schedule));
   if (flags.summary == "json") {
-    fmt::print("{}\n", tools::summary_json(planned).dump());
+    fmt::print("{}\n", tools::summary_json(planned, report).dump());
   } else if (flags.emit == "bundle") {
     fmt::print("{}", tools::summary_text(planned));
   }
-  if (flags.explain) fmt::print("{}", tools::explain(planned));
+  if (flags.explain) fmt::print("{}", tools::explain(planned, *options));
   if (flags.emit == "bundle" && flags.summary != "json") fmt::print("wrote {}\n", output);
   return {};
 }
@@ -97,10 +168,15 @@ Result<void> compile(const Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Plans a model for a cluster and writes a bundle that rannc-run trains.", "rannc-compile");
+  CLI::App app("Plans a model for a cluster and writes a bundle that rannc-run trains, or plans a published profile.",
+               "rannc-compile");
   Flags flags;
-  app.add_option("model", flags.compile.model, "ONNX file, or a graph as text (.rir)")->required();
-  app.add_option("-o,--output", flags.output, "bundle to write (default: the model's name with .rannc)");
+  app.add_option("model", flags.compile.model,
+                 "ONNX file, a graph as text (.rir), a profile of PipeDream (.txt) or a placement graph (.json)")
+      ->required();
+  app.add_option(
+      "-o,--output", flags.output,
+      "bundle to write (default: the model's name with .rannc); of a profile: plan (.json) or staged profile (.txt)");
   app.add_option("--emit", flags.emit, "stop and print: graph, atoms, blocks, plan or schedule")
       ->check(CLI::IsMember({"graph", "atoms", "blocks", "plan", "schedule", "bundle"}))
       ->capture_default_str();
@@ -109,9 +185,14 @@ int main(int argc, char** argv) {
   app.add_flag("--explain", flags.explain, "say why this plan, and why others lost");
   app.add_flag("--replace", flags.replace, "write over a bundle that is there");
   app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages for the predicted step time");
+  app.add_option("--profile-batch", flags.profile_batch, "samples at which a profile was measured (default: its pbs-N)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
   tools::add_model_flags(app, flags.compile);
   tools::add_plan_flags(app, flags.compile);
+  app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
     rannc::runtime::set_threads(1);
     return compile(flags);
   });

@@ -45,7 +45,7 @@ PROFILES = [
     ("", ["no blocks"]),
     ("hello\n", ["profile.txt:1"]),
     (profiles.node(1, "Input", 0, 0, 1, 0), ["no blocks"]),
-    (profiles.chain(3) + "\tnode4 -- node2\n", ["a cycle", "node2 -> node3 -> node4 -> node2", "D5"]),
+    (profiles.chain(3) + "\tnode4 -- node2\n", ["a cycle", "node4 -> node2 -> node3 -> node4", "D5"]),
     (profiles.chain(3) + "\tnode3 -- node3\n", ["a cycle", "node3 -> node3"]),
     (profiles.chain(3) + "\tnode3 -- node9\n", ["profile.txt:8", "node9"]),
     (profiles.chain(3) + profiles.node(3), ["profile.txt:8", "'node3' is defined twice"]),
@@ -138,7 +138,7 @@ CLUSTERS = [
 
 # Changes of a good placement graph.
 PLACEMENTS = [
-    ({"nodes": [{"id": 0, "fpgaLatency": -1, "size": 1}]}, ["D3"]),
+    ({"nodes": [{"id": 0, "fpgaLatency": -1, "size": 1}], "edges": []}, ["D3"]),
     ({"nodes": [{"id": 0, "fpgaLatency": "1ms", "size": 1}], "edges": []}, ["fpgaLatency"]),
     ({"nodes": [{"id": 0, "fpgaLatency": 1, "size": -1}], "edges": []}, ["'0'", "size"]),
     ({"nodes": [{"id": 0, "fpgaLatency": 1, "size": 1}, {"id": 0, "fpgaLatency": 1, "size": 1}], "edges": []}, ["twice"]),

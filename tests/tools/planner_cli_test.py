@@ -193,15 +193,16 @@ class Interrupts(PlannerTest):
                    "-o", output, "--summary=json"]
         running = subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         limit = time.monotonic() + programs.HANG_SECONDS
-        while running.poll() is None and time.monotonic() < limit and not self.catches(running.pid):
+        # Once it handles the signal the search has begun.
+        while running.poll() is None and time.monotonic() < limit and not self.status(running.pid, "SigCgt"):
             time.sleep(0.001)
         return running
 
     @staticmethod
-    def catches(pid):
-        """Whether the process handles SIGINT by now: the search has begun."""
-        status = pathlib.Path(f"/proc/{pid}/status").read_text()
-        return int(re.search(r"SigCgt:\s*(\w+)", status).group(1), 16) >> (signal.SIGINT - 1) & 1
+    def status(pid, field):
+        """Whether SIGINT is in that set of the process's signals."""
+        text = pathlib.Path(f"/proc/{pid}/status").read_text()
+        return bool(int(re.search(rf"{field}:\s*(\w+)", text).group(1), 16) >> (signal.SIGINT - 1) & 1)
 
     def finish(self, running):
         try:
@@ -229,12 +230,16 @@ class Interrupts(PlannerTest):
             output = self.scratch / f"plan{attempt}.json"
             running = self.start(output)
             running.send_signal(signal.SIGINT)
+            while running.poll() is None and self.status(running.pid, "ShdPnd"):
+                pass  # a second one beside one that waits would be lost
             running.send_signal(signal.SIGINT)
             self.finish(running)
             codes.add(running.returncode)
-            # Both signals may arrive as one.
-            self.assertIn(running.returncode, (0, INTERRUPTED))
-            self.assertEqual(output.exists(), running.returncode == 0)
+            # The search may have ended between the two; then the second ends the program while it writes, or not at all.
+            self.assertIn(running.returncode, (0, INTERRUPTED, -signal.SIGINT))
+            if output.exists():
+                self.assertTrue(json.loads(output.read_text())["stages"], "whole or absent")
+            self.assertTrue(output.exists() or running.returncode != 0)
             self.assertFalse(list(self.scratch.glob("*.partial-*")))
             if INTERRUPTED in codes:
                 return
@@ -296,19 +301,17 @@ class Models(PlannerTest):
         rows = self.model(*flags).stdout
         self.assertLess(rows.index("F1.1"), rows.index("B1.0"))
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 Q1.1 B1.0 B1.1\n")
-        self.refuse(1, ["table.txt:2"], "rannc-compile", MLP, *self.FLAGS, *flags)
+        self.refuse(1, ["table.txt:2", "Q1.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
         table.write_text("d0: F0.0 F0.1 B0.0 B0.1\nd1: F1.0 B1.0 F1.1\n")
-        self.refuse(1, ["B1.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
+        self.refuse(1, ["table.txt", "S6", "B0.1"], "rannc-compile", MLP, *self.FLAGS, *flags)
 
     def test_pin_and_together_by_name(self):
-        graph = self.model("--emit=graph").stdout
-        names = re.findall(r"^\s*%([\w./:]+)[^=\n]*= (?:[\w.]+\.)?matmul|^\s*%([\w./:]+)[^=\n]*= [\w.]*(?:linear|gemm)", graph, re.MULTILINE)
-        names = [first or second for first, second in names]
-        self.assertGreaterEqual(len(names), 2, graph)
-        plan = self.model("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64, "--pin", f"{names[-1]}=0").stdout
-        self.assertLessEqual(KEYS, set(json.loads(plan.splitlines()[-1])))
+        flags = ("--emit=plan", "--summary=json", "--stages", 2, "--blocks", 64)
+        tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--pin", "node_relu=1").stdout.splitlines()[-1])["stages"]]
+        self.assertEqual(tasks[0], 1, "only the first layer's product comes before its relu")
         self.refuse(1, ["no task is called 'absent'"], "rannc-compile", MLP, *self.FLAGS, "--stages", 2, "--pin", "absent=0")
-        self.model("--emit=plan", "--stages", 2, "--blocks", 64, "--together", f"{names[0]},{names[1]}")
+        tasks = [stage["tasks"] for stage in json.loads(self.model(*flags, "--together", "node_relu,node_*_3").stdout.splitlines()[-1])["stages"]]
+        self.assertIn(1, tasks, "what is left is the first task or the last")
 
     def test_objective_and_limit(self):
         for objective in ("period", "load", "memory"):
