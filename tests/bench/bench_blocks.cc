@@ -22,6 +22,8 @@
 #include <sstream>
 
 #include "partition/blocks/block_partitioner.h"
+#include "partition/blocks/crossing_bound.h"
+#include "partition/blocks/interval_cut.h"
 #include "partition/formats/pipedream_text.h"
 #include "tests/partition/blocks/random_graphs.h"
 
@@ -126,6 +128,9 @@ struct Comparison {
 Result<Comparison> compare(const Dag& dag, const std::vector<std::string>& names, uint32_t blocks) {
   Comparison out;
   RANNC_ASSIGN(out.own, run(dag, names.front(), blocks, kImbalance, 3));
+  RANNC_ASSIGN(const std::vector<uint32_t> order, topological_order(dag));
+  const LevelGraph graph = level_zero(dag, order, 1);
+  out.lower_bound = crossing_bound(graph, blocks, work_limit(graph, blocks, kImbalance));
   for (size_t i = 1; i < names.size(); ++i) {
     RANNC_ASSIGN(Measured rival, run(dag, names[i], blocks, kImbalance, 1));
     double cost = out.own.cost;
