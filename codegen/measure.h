@@ -10,7 +10,7 @@
 
 namespace rannc::codegen {
 
-/// Medians. Where no gradient flows, the backward numbers are 0.
+/// Lower quartiles of the runs that count. Where no gradient flows, the backward numbers are 0.
 struct RunTimes {
   double forward_ns = 0;
   double input_gradient_ns = 0;   ///< gradients of operands alone; only of a single task
@@ -28,7 +28,7 @@ struct RunOptions {
 };
 
 /// Lowers the tasks (ascending) as one program, as a stage's is, runs it on random operands of the shapes that
-/// `bindings` give and returns medians. `needs_gradient` is `ir::needs_gradient` of the graph. Uses the threads
+/// `bindings` give and says what it takes. `needs_gradient` is `ir::needs_gradient` of the graph. Uses the threads
 /// LibTorch is set to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be
 /// lowered, a symbol is unbound, or LibTorch refuses the operands; with the first task's place.
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks,
