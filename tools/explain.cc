@@ -122,10 +122,11 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   return json;
 }
 
-std::string explain(const PlannedModel& planned, const partition::PlanOptions& options) {
+std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report) {
   const auto planner =
       options.planner == "auto" ? partition::auto_planner(options.search) : partition::make_planner(options.planner);
-  const auto remedies = planner ? partition::try_remedies(*planner, planned.problem) : std::vector<partition::Remedy>{};
+  const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
+                                                   : std::vector<partition::Remedy>{};
   return partition::explain(planned.stages, remedies, block_names(planned));
 }
 

@@ -18,7 +18,8 @@ std::string summary_text(const partition::PlannedModel& planned);
 nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, const SearchReport& report);
 /// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
 /// Plans anew under each remedy, so it takes as long as planning a few times more.
-/// `options` are those of the plan.
-std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options);
+/// `options` are those of the plan. After a search that was stopped no remedies are tried.
+std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options,
+                    const SearchReport& report);
 
 }  // namespace rannc::tools

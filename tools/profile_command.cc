@@ -129,7 +129,9 @@ Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, c
   }
   if (command.explain) {
     const auto planner = demanded_planner(request.demands);
-    fmt::print("{}", partition::explain(plan, partition::try_remedies(*planner, task.problem), task.block_names));
+    const auto remedies =
+        report.stopped ? std::vector<partition::Remedy>{} : partition::try_remedies(*planner, task.problem);
+    fmt::print("{}", partition::explain(plan, remedies, task.block_names));
   }
   if (!command.output.empty() && command.summary != "json" && command.emit.empty()) {
     fmt::print("wrote {}\n", command.output);
@@ -142,7 +144,7 @@ Result<void> run_pipedream(const ProfileCommand& command, const std::string& tex
   RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
   SearchStop stop(request.demands.time_limit_ns);
   auto outcome = plan_profile(task, request.demands, stop.token());
-  SearchReport report{stop.seconds(), task.warnings};
+  SearchReport report{stop.seconds(), task.warnings, stop.stopped()};
   const std::string ended = stop.end();
   if (!outcome.ok()) {
     Diagnostic failure = outcome.diagnostic();

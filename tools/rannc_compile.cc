@@ -132,7 +132,7 @@ Result<void> compile(const Flags& flags) {
   tools::SearchStop stop(flags.compile.time_limit_ns);
   options->stop = stop.token();
   auto outcome = tools::plan_prepared(model, *options);
-  tools::SearchReport report{stop.seconds(), {}};
+  tools::SearchReport report{stop.seconds(), {}, stop.stopped()};
   const std::string ended = stop.end();
   if (!outcome.ok()) {
     rannc::Diagnostic failure = outcome.diagnostic();
@@ -160,7 +160,7 @@ Result<void> compile(const Flags& flags) {
   } else if (flags.emit == "bundle") {
     fmt::print("{}", tools::summary_text(planned));
   }
-  if (flags.explain) fmt::print("{}", tools::explain(planned, *options));
+  if (flags.explain) fmt::print("{}", tools::explain(planned, *options, report));
   if (flags.emit == "bundle" && flags.summary != "json") fmt::print("wrote {}\n", output);
   return {};
 }

@@ -14,6 +14,7 @@ namespace rannc::tools {
 struct SearchReport {
   double seconds = 0;                 ///< wall clock
   std::vector<std::string> warnings;  ///< where exactness or determinism was given up
+  bool stopped = false;               ///< by a limit or a signal: nothing else is planned after it
 };
 
 /// Those of a plan's notes that tell of exactness given up; not what merely describes the plan.

@@ -19,6 +19,8 @@ class SearchStop {
   SearchStop& operator=(const SearchStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
+  /// Whether a signal or the limit has ended the search.
+  bool stopped() const { return source_.stop_requested(); }
   /// Wall-clock time since the start.
   double seconds() const;
   /// The search is over: returns what the user must know of its determinism, or an empty text. Signals are left alone

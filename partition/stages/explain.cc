@@ -9,14 +9,24 @@ std::string milliseconds(double ns) {
   return ns < 1e18 ? fmt::format("{:.3f} ms", ns / 1e6) : fmt::format("{:.4g} ms", ns / 1e6);
 }
 
+std::string amount(double bytes) {
+  return bytes < 1e9 ? fmt::format("{:.3f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
+}
+
+/// Long descriptions would hide the rest of a line.
+std::string shortened(const std::string& name) {
+  constexpr size_t kMost = 40;
+  return name.size() <= kMost ? name : name.substr(0, kMost) + "…";
+}
+
 std::string stage_line(size_t index, const PlannedStage& stage, const std::vector<std::string>& block_names) {
   const std::string devices = stage.devices.size() == 1
                                   ? fmt::format("device {}", stage.devices[0].index())
                                   : fmt::format("{} devices from {}", stage.devices.size(), stage.devices[0].index());
-  return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}, peak {:.2f} GB\n", index,
+  return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}, peak {}\n", index,
                      block_range(stage.first, stage.end, block_names), devices, stage.recompute ? ", recomputes" : "",
                      milliseconds(stage.forward_ns), milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns),
-                     stage.peak_bytes / 1e9);
+                     amount(stage.peak_bytes));
 }
 
 std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view name, double objective) {
@@ -70,7 +80,7 @@ std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem
 }
 
 std::string quantity(std::string_view objective_name, double value) {
-  if (objective_name.find("bytes") != std::string_view::npos) return fmt::format("{:.3f} GB", value / 1e9);
+  if (objective_name.find("bytes") != std::string_view::npos) return amount(value);
   return milliseconds(value);
 }
 
@@ -78,8 +88,8 @@ std::string block_range(uint32_t first, uint32_t end, const std::vector<std::str
   const std::string numbers =
       end == first + 1 ? fmt::format("block {}", first) : fmt::format("blocks {}-{}", first, end - 1);
   if (end > block_names.size()) return numbers;
-  if (end == first + 1) return fmt::format("{} ({})", numbers, block_names[first]);
-  return fmt::format("{} ({} … {})", numbers, block_names[first], block_names[end - 1]);
+  if (end == first + 1) return fmt::format("{} ({})", numbers, shortened(block_names[first]));
+  return fmt::format("{} ({} … {})", numbers, shortened(block_names[first]), shortened(block_names[end - 1]));
 }
 
 std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies,
