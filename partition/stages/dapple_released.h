@@ -67,9 +67,9 @@ double released_data_parallel(const CutStates& states, const ReleasedOptions& op
 double released_data_parallel_overlapped(const CutStates& states, const ReleasedOptions& options,
                                          const ReleasedMemory& memory);
 
-/// The program's choice on a block chain; it is run for the micro-batch size of every candidate count. The structures
-/// it returns, data parallelism among them, are timed for every count, since the program's own counts share single
-/// samples among replicas. `links`: the cluster's own rates when absent.
+/// The program on a block chain, run for the micro-batch size of every candidate count. Its best structure that fits,
+/// and data parallelism, are timed for every count under P_A and P_B, since the program's own counts share single
+/// samples among replicas; the least simulated time wins. `links`: the cluster's own rates when absent.
 std::unique_ptr<StagePlanner> dapple_released_planner(std::optional<ReleasedLinks> links = std::nullopt);
 
 }  // namespace rannc::partition

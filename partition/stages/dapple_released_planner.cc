@@ -16,6 +16,7 @@ namespace {
 
 /// Cuts times pairs of devices that the two-stage search may look at.
 constexpr double kMostPairs = 2e7;
+constexpr const char* kDataParallel = "data parallel";
 
 class DappleReleasedPlanner final : public StagePlanner {
  public:
@@ -38,15 +39,18 @@ class DappleReleasedPlanner final : public StagePlanner {
     std::string why = "no plan keeps the constraints", note;
     for (const uint64_t count : counts) {
       if (best && stop.stop_requested()) break;
+      // The best structure that can run, and data parallelism: which of the two wins hangs on a memory estimate.
+      bool hybrid = false;
       for (const ReleasedPlan& choice : choices(problem, states, count)) {
+        const bool parallel = choice.kind == kDataParallel;
+        if (hybrid && !parallel) continue;
         const auto [entry, fresh] = timed.try_emplace(choice.stages);
         if (fresh) entry->second = fastest(problem, choice, counts, judge, why);
         if (!entry->second) continue;
-        if (!best || entry->second->objective < best->objective) {
-          best = entry->second;
-          note = fmt::format("speedup {:.3f} by the released program's estimate ({})", choice.speedup, choice.kind);
-        }
-        break;
+        hybrid = hybrid || !parallel;
+        if (best && !better(*entry->second, *best)) continue;
+        best = entry->second;
+        note = fmt::format("speedup {:.3f} by the released program's estimate ({})", choice.speedup, choice.kind);
       }
     }
     if (!best) return Infeasible{"no plan of the released program fits: " + why, 0, "planner rannc or auto"};
@@ -83,7 +87,7 @@ class DappleReleasedPlanner final : public StagePlanner {
     memory.activation_per_sample = std::max(1.0, std::accumulate(stashed.begin(), stashed.end(), 0.0));
     std::vector<uint32_t> all(problem.cluster.size());
     std::iota(all.begin(), all.end(), 0);
-    ReleasedPlan parallel{"data parallel",
+    ReleasedPlan parallel{kDataParallel,
                           {{0, states.size(), std::move(all)}},
                           count,
                           released_data_parallel_overlapped(states, options, memory)};
@@ -93,23 +97,25 @@ class DappleReleasedPlanner final : public StagePlanner {
     return plans;
   }
 
-  /// The structure under the micro-batch count that suits it best by simulation.
+  /// The structure under the micro-batch count and warm-up policy that suit it best by simulation.
   static std::optional<StagePlan> fastest(const StageProblem& problem, const ReleasedPlan& choice,
                                           const std::vector<uint64_t>& counts, PlanJudge& judge, std::string& why) {
+    StagePlan plan;
+    for (const ReleasedStage& from : choice.stages) {
+      PlannedStage& stage = plan.stages.emplace_back();
+      stage.first = from.from;
+      stage.end = from.to;
+      for (const uint32_t device : from.devices) stage.devices.push_back(DeviceId(device));
+      stage.recompute = problem.recompute == RecomputeRule::kAlways;
+    }
+    if (!keeps_constraints(problem, plan)) return std::nullopt;
     std::optional<StagePlan> best;
     for (const uint64_t count : counts) {
-      StagePlan plan;
-      plan.micro_batches = count;
-      plan.schedule = "1f1b";
-      for (const ReleasedStage& from : choice.stages) {
-        PlannedStage& stage = plan.stages.emplace_back();
-        stage.first = from.from;
-        stage.end = from.to;
-        for (const uint32_t device : from.devices) stage.devices.push_back(DeviceId(device));
-        stage.recompute = problem.recompute == RecomputeRule::kAlways;
+      for (const char* policy : {"1f1b", "dapple-b"}) {
+        plan.micro_batches = count;
+        plan.schedule = policy;
+        if (judge.judge(plan, &why) && (!best || better(plan, *best))) best = plan;
       }
-      if (!keeps_constraints(problem, plan) || !judge.judge(plan, &why)) continue;
-      if (!best || plan.objective < best->objective) best = std::move(plan);
     }
     return best;
   }
