@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
@@ -19,12 +20,12 @@ uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 /// What the messages between two stages cost when every replica holds its share of a micro-batch.
 class Ports {
  public:
-  explicit Ports(const Cluster& cluster) : cluster_(cluster) {}
+  explicit Ports(const Cluster& cluster)
+      : cluster_(cluster), busy_(2 * (cluster.devices.size() + cluster.nodes.size()), 0) {}
 
   /// The largest latency, and per byte of the whole micro-batch the time of the busiest port.
   LinkCost between(const std::vector<DeviceId>& from, const std::vector<DeviceId>& to, uint64_t samples) {
     LinkCost cost;
-    busy_.clear();
     const auto count = static_cast<int64_t>(samples);
     for (size_t i = 0, j = 0; i < from.size() && j < to.size();) {
       const ir::SampleRange sent = ir::replica_samples(count, i, from.size());
@@ -39,29 +40,30 @@ class Ports {
       i += next_sender;
       j += next_reader;
     }
-    for (const auto& [port, time] : busy_) cost.per_byte = std::max(cost.per_byte, time);
+    for (const size_t port : used_) cost.per_byte = std::max(cost.per_byte, std::exchange(busy_[port], 0));
+    used_.clear();
     cost.per_byte /= static_cast<double>(samples);
     return cost;
   }
 
  private:
-  struct Port {
-    bool of_node = false, out = false;
-    uint32_t index = 0;
-    auto operator<=>(const Port&) const = default;
-  };
-
   void occupy(DeviceId from, DeviceId to, double time) {
-    busy_[{false, true, from.index()}] += time;
-    busy_[{false, false, to.index()}] += time;
+    add(2 * size_t{from.index()}, time);
+    add(2 * size_t{to.index()} + 1, time);
     const NodeId here = cluster_.devices[from.index()].node, there = cluster_.devices[to.index()].node;
     if (here == there) return;
-    busy_[{true, true, here.index()}] += time;
-    busy_[{true, false, there.index()}] += time;
+    add(2 * (cluster_.devices.size() + here.index()), time);
+    add(2 * (cluster_.devices.size() + there.index()) + 1, time);
+  }
+
+  void add(size_t port, double time) {
+    if (busy_[port] == 0) used_.push_back(port);
+    busy_[port] += time;
   }
 
   const Cluster& cluster_;
-  std::map<Port, double> busy_;
+  std::vector<double> busy_;  // by port: ways out and in of devices, then of nodes; zero between calls
+  std::vector<size_t> used_;
 };
 
 std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,
