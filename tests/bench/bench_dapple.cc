@@ -193,26 +193,33 @@ const std::vector<Published>& published() {
   return rows;
 }
 
-/// The paper's plan under its best micro-batch count and warm-up policy; a straight one is balanced exactly.
-Answer papers_plan(const Published& row, StageProblem problem) {
-  Answer answer;
-  if (row.replicas.empty()) {
-    if (std::string(row.paper) != "straight") {
-      answer.why = "of another model";
-      return answer;
-    }
-    problem.constraints.stages = problem.cluster.size();
-    return ask(*make_planner("gpipe-exact"), problem);
+/// Stages of the paper's plan; a straight one is balanced exactly. Empty: the row is of another model.
+std::vector<PlannedStage> papers_stages(const Published& row, const StageProblem& problem) {
+  std::vector<PlannedStage> stages;
+  if (std::string(row.paper) == "straight") {
+    StageProblem straight = problem;
+    straight.constraints.stages = problem.cluster.size();
+    const Answer balanced = ask(*make_planner("gpipe-exact"), straight);
+    if (balanced.plan) stages = balanced.plan->stages;
   }
-  PlanJudge judge(problem);
-  StagePlan plan;
   uint32_t device = 0;
   for (size_t s = 0; s < row.replicas.size(); ++s) {
-    PlannedStage& stage = plan.stages.emplace_back();
+    PlannedStage& stage = stages.emplace_back();
     stage.first = s == 0 ? 0 : row.cuts[s - 1];
     stage.end = s < row.cuts.size() ? row.cuts[s] : problem.blocks;
     for (uint32_t r = 0; r < row.replicas[s]; ++r) stage.devices.push_back(DeviceId(device++));
   }
+  return stages;
+}
+
+/// The paper's plan under its best micro-batch count and warm-up policy.
+Answer papers_plan(const Published& row, const StageProblem& problem) {
+  Answer answer;
+  answer.why = "of another model";
+  StagePlan plan;
+  plan.stages = papers_stages(row, problem);
+  if (plan.stages.empty()) return answer;
+  PlanJudge judge(problem);
   for (const uint64_t count : micro_batch_candidates(problem)) {
     for (const char* schedule : {"1f1b", "dapple-b"}) {
       for (const bool recompute : {false, true}) {
@@ -339,6 +346,7 @@ int main(int argc, char** argv) {
   const auto percent = [&](double sum) { return 100 * (std::exp(sum / std::max(1, totals.rivalled)) - 1); };
   if (!json) {
     if (!no_tables && !late()) tables(*profiles);
+    if (totals.cases == 0) return 0;
     fmt::print(
         "{} cases ({} infeasible{}): auto never worse on {}, mean gain over the best rival {:.2f} %; its own search "
         "alone as "
