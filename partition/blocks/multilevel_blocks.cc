@@ -85,7 +85,8 @@ class Search {
   /// Step 4; returns the cost.
   double cycles(std::vector<uint32_t>& best) {
     double best_cost = cost_of(hierarchy_.levels.front(), best);
-    for (cycle_ = 1; cycle_ <= kCycles && spent_ < budget_; ++cycle_) {
+    const uint32_t least = hierarchy_.levels.front().nodes() <= kManyNodes ? 1 : 0;
+    for (cycle_ = 1; cycle_ <= kCycles && (cycle_ <= least || spent_ < budget_); ++cycle_) {
       truncate(0);
       std::vector<uint32_t> blocks = uncoarsen(coarsen(best, kLeastNodes, kNodesPerBlock), 0);
       const double cost = cost_of(hierarchy_.levels.front(), blocks);
@@ -119,7 +120,7 @@ class Search {
     const size_t base = hierarchy_.levels.size() - 1;
     double best_cost = cost_of(hierarchy_.levels[base], best);
     bool hopeless = false;
-    for (dive_ = 1; dive_ <= kDives && !hopeless && spent_ < budget_ / 3; ++dive_) {
+    for (dive_ = 1; dive_ <= kDives && !hopeless && spent_ < budget_ / 4; ++dive_) {
       coarsen({}, kLeastDeepNodes, kDeepNodesPerBlock);
       if (hierarchy_.levels.size() == base + 1) break;
       std::vector<uint32_t> blocks = cut_coarsest();
@@ -211,7 +212,7 @@ class Search {
     std::function<void()> moved;
     if (report_.active()) moved = [&] { report_.report(BlockStep::kMove, hierarchy_, level, state.block_of()); };
     const RefineLimits limits{std::max(limit_, largest_work(state)), options_.memory_limit_bytes, passes};
-    spent_ += 4 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
+    spent_ += 3 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
   }
 
   struct Candidate {
