@@ -110,6 +110,10 @@ Result<void> check_schedules(const PlanDemands& demands) {
     return error(
         fmt::format("--schedule {}: planner auto lays out stages for {} alone", schedule, fmt::join(judged, ", ")));
   }
+  if (demands.planner == "auto" && demands.schedules == std::vector<std::string>{"warmup"}) {
+    return error(
+        "--schedule warmup: planner auto deepens the warm-up of another schedule; name that too, as 1f1b,warmup");
+  }
   if (demands.planner != "auto" && demands.schedules.size() > 1) {
     return error(fmt::format("--schedule {}: planner {} chooses none; name one, or take planner auto",
                              fmt::join(demands.schedules, ","), demands.planner));

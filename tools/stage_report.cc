@@ -34,6 +34,9 @@ std::vector<std::string> warnings_of(const StagePlan& plan) {
     const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ");
     if (!describes) warnings.push_back(note);
   }
+  if (plan.lower_bound > 0 && !is_exact(plan)) {
+    warnings.push_back(fmt::format("not proved optimal: the bound leaves {:.2f} %", 100 * plan.gap()));
+  }
   return warnings;
 }
 

@@ -17,7 +17,8 @@ struct SearchReport {
   bool stopped = false;               ///< by a limit or a signal: nothing else is planned after it
 };
 
-/// Those of a plan's notes that tell of exactness given up; not what merely describes the plan.
+/// Those of a plan's notes that tell of exactness given up, not what merely describes the plan; the gap where one is
+/// left.
 std::vector<std::string> warnings_of(const partition::StagePlan& plan);
 
 /// Whether the plan's objective equals its lower bound.

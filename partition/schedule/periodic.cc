@@ -210,6 +210,10 @@ Result<Pattern> one_f_one_b_star(const ChainTimes& times, double period) {
   return pattern;
 }
 
+/// Parts of one transfer. Each makes the warm-up one deeper at most, and no schedule has so many micro-batches to
+/// begin.
+constexpr double kMostPieces = 1 << 16;
+
 std::vector<uint32_t> warmup_by_latency(const ChainTimes& times, std::span<const uint32_t> most) {
   const size_t p = times.forward.size();
   double period = 0;
@@ -219,8 +223,9 @@ std::vector<uint32_t> warmup_by_latency(const ChainTimes& times, std::span<const
   for (size_t s = 0; s < p; ++s) {
     if (s > 0 && !times.hop.empty() && period > 0) {
       const double both_ways = 2 * times.hop[s - 1];
-      const auto pieces = static_cast<size_t>(std::ceil(both_ways / period - 1e-9));
-      loads.insert(loads.end(), pieces, both_ways / static_cast<double>(std::max<size_t>(pieces, 1)));
+      const auto pieces = static_cast<size_t>(std::min(std::ceil(both_ways / period - 1e-9), kMostPieces));
+      const double piece = both_ways / static_cast<double>(std::max<size_t>(pieces, 1));
+      loads.insert(loads.end(), pieces, std::min(piece, period));
     }
     place.push_back(loads.size());
     loads.push_back(times.forward[s] + times.backward[s]);

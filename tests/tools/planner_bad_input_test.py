@@ -101,6 +101,7 @@ DEMANDS = [
     (["--search-budget", 0], USAGE, ["--search-budget", "0"]),
     (["--schedule", "waltz"], USAGE, ["'waltz'", "gpipe, 1f1b"]),
     (["--schedule", "gpipe,waltz"], USAGE, ["'waltz'"]),
+    (["--schedule", "warmup"], USAGE, ["--schedule warmup", "1f1b,warmup"]),
     (["--schedule", "zb-v"], USAGE, ["zb-v", "1f1b"]),
     (["--schedule", "gpipe,1f1b", "--planner", "gpipe"], USAGE, ["planner gpipe", "name one"]),
     (["--schedule", "table"], USAGE, ["--schedule-file"]),

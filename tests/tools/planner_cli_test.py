@@ -51,6 +51,7 @@ class Profiles(PlannerTest):
         self.assertLessEqual(found["lower_bound"], found["objective"] * (1 + 1e-9))
         self.assertAlmostEqual(found["gap"], found["objective"] / found["lower_bound"] - 1)
         self.assertEqual(found["exact"], found["gap"] < 1e-9)
+        self.assertEqual(found["exact"], not any("not proved optimal" in warning for warning in found["warnings"]))
         self.assertEqual([stage["blocks"][0] for stage in found["stages"][1:]], [stage["blocks"][1] for stage in found["stages"][:-1]])
         self.assertEqual((found["stages"][0]["blocks"][0], found["stages"][-1]["blocks"][1]), (0, 10))
         for other in found["runners_up"]:
