@@ -16,7 +16,11 @@ class Analytic final : public CostModel {
     cost.forward_ns = pass_ns + device.launch_ns;
     cost.recompute_ns = cost.forward_ns;
     if (facts.needs_input_gradient) cost.input_gradient_ns = options_.input_gradient * pass_ns + device.launch_ns;
-    if (facts.parameter_bytes > 0) cost.weight_gradient_ns = options_.weight_gradient * pass_ns + device.launch_ns;
+    if (facts.parameter_bytes > 0) {
+      // Adding to the accumulated gradient, once a micro-batch: reads both, writes the sum.
+      const double accumulation_ns = 3 * facts.parameter_bytes * 1e9 / device.bytes_per_second;
+      cost.weight_gradient_ns = options_.weight_gradient * pass_ns + accumulation_ns + device.launch_ns;
+    }
     cost.saved_bytes = facts.saved_bytes;
     cost.pending_bytes = facts.parameter_bytes > 0 ? facts.saved_bytes : 0;
     return cost;

@@ -273,10 +273,15 @@ struct Flags {
   std::vector<uint32_t> devices{8, 32};
   std::vector<std::string> planners{"rannc", "rannc-paper", "rannc-anchored", "auto"};
   std::vector<uint32_t> blocks{32};
-  uint32_t most_atoms = 400;
+  uint32_t most_atoms = 1000;
   double seconds = 600;
   bool json = false;
 };
+
+// `auto` invites planners whose searches grow faster with the blocks than the DP of `rannc`.
+size_t most_atoms(const Flags& flags, const std::string& planner) {
+  return planner == "auto" ? flags.most_atoms / 5 : flags.most_atoms;
+}
 
 Result<void> measure(const Flags& flags, const fs::path& folder) {
   for (const Case& model : cases()) {
@@ -284,10 +289,10 @@ Result<void> measure(const Flags& flags, const fs::path& folder) {
     const fs::path file = folder / (model.name + ".onnx");
     RANNC_TRY(write_if_missing(file, model));
     RANNC_ASSIGN(const Prepared prepared, prepare(file, model));
-    std::vector<uint32_t> blocks = flags.blocks;
-    if (prepared.atoms.tasks.size() <= flags.most_atoms) blocks.push_back(kWithoutBlocks);
     for (const uint32_t devices : flags.devices) {
       for (const std::string& planner : flags.planners) {
+        std::vector<uint32_t> blocks = flags.blocks;
+        if (prepared.atoms.tasks.size() <= most_atoms(flags, planner)) blocks.push_back(kWithoutBlocks);
         for (const uint32_t count : blocks) {
           if (static_cast<double>(std::clock()) / CLOCKS_PER_SEC > flags.seconds) return {};
           RANNC_ASSIGN(const auto line, run({&model, &prepared, devices, planner, count}));
@@ -311,7 +316,8 @@ int main(int argc, char** argv) {
   app.add_option("--devices", flags.devices, "8: rannc-1x8, 32: rannc-4x8, N: flat:N")->delimiter(',');
   app.add_option("--planners", flags.planners, "stage planners")->delimiter(',');
   app.add_option("--blocks", flags.blocks, "numbers of blocks")->delimiter(',');
-  app.add_option("--most-atoms", flags.most_atoms, "models up to so many atoms are also planned without blocks");
+  app.add_option("--most-atoms", flags.most_atoms,
+                 "models up to so many atoms are also planned without blocks; by auto, a fifth");
   app.add_option("--seconds", flags.seconds, "start no further plan after so many CPU seconds");
   app.add_flag("--json", flags.json, "one object a line");
   CLI11_PARSE(app, argc, argv);

@@ -44,7 +44,22 @@ TEST(ZooBert, FrontendReadsIt) {
   test::expect_readable(test::model(config, write_bert));
 }
 
+TEST(ZooBert, WrittenOutItHasTheSameWeights) {
+  BertConfig config = sized(2, 64);
+  const uint64_t fused = test::parameters_of(test::model(config, write_bert));
+  config.unfused = true;
+  config.dropout = 0.1F;
+  EXPECT_EQ(test::parameters_of(test::model(config, write_bert)), fused);
+  config.heads = 2;
+  config.sequence = 8;
+  config.vocabulary = 11;
+  test::expect_readable(test::model(config, write_bert));
+}
+
 TEST(ZooBert, RefusesSizesThatDoNotFit) {
+  BertConfig all = sized(1, 64);
+  all.dropout = 1;
+  test::expect_refused(test::model(all, write_bert), "dropout ratio");
   test::expect_refused(test::model(sized(0, 64), write_bert), "at least one layer");
   BertConfig uneven = sized(1, 64);
   uneven.heads = 5;

@@ -18,7 +18,8 @@ TEST(AnalyticCosts, TakeTheLargerOfWorkAndTraffic) {
   TaskFacts facts{"k", "matmul", 2e9, 1e6, 4096, 1000, true};
   const TaskCost compute = model->price(facts, 1, kDevice).value();
   EXPECT_DOUBLE_EQ(compute.forward_ns, 2e6 + 500);
-  EXPECT_DOUBLE_EQ(compute.backward_ns(), 2 * (2e6 + 500));
+  EXPECT_DOUBLE_EQ(compute.input_gradient_ns, 2e6 + 500);
+  EXPECT_DOUBLE_EQ(compute.weight_gradient_ns, 2e6 + 3 * 4096 * 1e9 / 1e11 + 500);  // and the sum of gradients
   facts.traffic_bytes = 1e9;
   facts.parameter_bytes = 0;
   const TaskCost traffic = model->price(facts, 1, kDevice).value();

@@ -20,7 +20,8 @@ namespace zoo = frontend::zoo;
 // messages, no more than this is left.
 constexpr double kTimeTolerance = 0.03;
 constexpr double kMemoryTolerance = 0.04;
-// Where skips cross nodes the judge holds the sender's port as long as its node's, so that it may be this much slower.
+// Between nodes the judge holds the port of the sending stage as long as that of its node, which several devices share:
+// what else the stage sends waits longer than it will, and the judge is by so much the slower one.
 constexpr double kNodePortTolerance = 0.2;
 
 using partition::RecomputeRule;
@@ -40,11 +41,9 @@ const Setting kSettings[] = {
     {"rannc-4x8", 256, 1, "1f1b", RecomputeRule::kNever}, {"dapple-b", 128, 3, "1f1b", RecomputeRule::kNever},
 };
 
-// Whether a value skips a stage and leaves its node.
-bool skips_across_nodes(const ir::Plan& plan, const partition::Cluster& cluster) {
-  return cluster.nodes.size() > 1 && std::any_of(plan.routes.begin(), plan.routes.end(), [](const ir::Route& route) {
-           return route.to.index() > route.from.index() + 1;
-         });
+// Whether stages may send to other nodes.
+bool may_cross_nodes(const ir::Plan& plan, const partition::Cluster& cluster) {
+  return cluster.nodes.size() > 1 && plan.stages.size() > 1;
 }
 
 std::string brief(const Setting& setting) {
@@ -68,7 +67,7 @@ void expect_agreement(const Prepared& model, const Setting& setting) {
   ASSERT_TRUE(step) << why;
   const double ratio = *step / static_cast<double>(plan.plan.step_ns);
   EXPECT_GE(ratio, 1 - kTimeTolerance);
-  EXPECT_LE(ratio, 1 + (skips_across_nodes(plan.plan, options.cluster) ? kNodePortTolerance : kTimeTolerance));
+  EXPECT_LE(ratio, 1 + (may_cross_nodes(plan.plan, options.cluster) ? kNodePortTolerance : kTimeTolerance));
   double peak = 0;
   for (const auto& stage : judged.stages) peak = std::max(peak, stage.peak_bytes);
   EXPECT_NEAR(peak / static_cast<double>(fullest(plan.plan)), 1, kMemoryTolerance);
