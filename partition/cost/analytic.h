@@ -13,9 +13,9 @@ struct AnalyticOptions {
   double weight_gradient = 1;  ///< of W, where the task has parameters
 };
 
-/// time = max(flops / rate, traffic / bandwidth) + launch, per pass; W also adds to the accumulated gradient, which makes
-/// many small micro-batches dearer than few large ones. Never fails.
-/// Limit: no caches, no fusion; sums of tasks overestimate a fused stage (RaNNC IV.C).
+/// time = max(flops / rate, traffic / bandwidth) + launch, per pass; W also adds to the accumulated gradient, which
+/// makes many small micro-batches dearer than few large ones. Never fails. Limit: no caches, no fusion; sums of tasks
+/// overestimate a fused stage (RaNNC IV.C).
 std::unique_ptr<CostModel> analytic_costs(AnalyticOptions options = {});
 
 }  // namespace rannc::partition
