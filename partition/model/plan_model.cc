@@ -30,8 +30,6 @@ class Lap {
   std::clock_t last_ = std::clock();
 };
 
-constexpr const char* kDefaultSchedule = "1f1b";
-
 // What the schedule holds in flight, as the planners model it.
 InFlight in_flight_of(const std::string& schedule) {
   if (schedule == "gpipe") return InFlight::kAll;
@@ -71,7 +69,7 @@ Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std
       if (problem.recompute == (recompute ? RecomputeRule::kNever : RecomputeRule::kAlways)) continue;
       StagePlan plan;
       plan.micro_batches = count;
-      plan.schedule = kDefaultSchedule;
+      plan.schedule = "1f1b";
       plan.stages = {{0, problem.blocks, {}, recompute}};
       for (uint32_t d = 0; d < devices; ++d) plan.stages[0].devices.push_back(DeviceId(d));
       std::string why;
@@ -235,8 +233,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
 
   lap.ns();
   PlanFacts wanted = plan_facts(options, options.cluster, costs);
-  if (wanted.schedule.empty())
-    wanted.schedule = planned.stages.planner == "auto" ? planned.stages.schedule : kDefaultSchedule;
+  if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
   RANNC_ASSIGN(planned.plan,
                finish_plan(graph.clone(), atoms, planned.blocks.partition.block_of, planned.stages, wanted));
   planned.times.schedule = lap.ns();
