@@ -5,6 +5,7 @@
 #include "partition/blocks/refine.h"
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 
 namespace rannc::partition {
@@ -44,15 +45,16 @@ class Pass {
       const Move move = queue_.top();
       queue_.pop();
       if (locked_[move.node] || stamp_[move.node] != move.stamp || !fits(move.node, move.target)) continue;
-      if (!still_true(move)) {
+      const std::optional<double> gain = gain_now(move);
+      if (!gain) {
         enqueue(move.node);
         continue;
       }
       const uint32_t source = state_.block(move.node);
       apply(move.node, move.target);
-      done_.push_back({move.gain, move.node, source, 0});
+      done_.push_back({*gain, move.node, source, 0});
       locked_[move.node] = true;
-      total += move.gain;
+      total += *gain;
       if (total > best + 1e-9 * std::abs(best)) {
         best = total;
         best_length = done_.size();
@@ -97,12 +99,14 @@ class Pass {
     }
   }
 
-  /// Entries go stale without a new stamp only through large nets, whose pins are not refreshed.
-  bool still_true(const Move& move) const {
-    if (!large_nets_ || !has_large_net(move.node)) return true;
+  /// The gain of an entry as things are; nothing where it is no longer that good or legal. Entries go stale without a
+  /// new stamp only through large nets, whose pins are not refreshed.
+  std::optional<double> gain_now(const Move& move) const {
+    if (!large_nets_ || !has_large_net(move.node)) return move.gain;
     const EdgeMoves moves = state_.edge_moves(move.node);
-    return (move.target == moves.window.low && moves.low_gain >= move.gain) ||
-           (move.target == moves.window.high && moves.high_gain >= move.gain);
+    if (move.target == moves.window.low && moves.low_gain >= move.gain) return moves.low_gain;
+    if (move.target == moves.window.high && moves.high_gain >= move.gain) return moves.high_gain;
+    return std::nullopt;
   }
 
   bool large(uint32_t net) const { return graph_.pins.row(net).size() > kMaxUpdatedPins; }

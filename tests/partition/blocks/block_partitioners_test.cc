@@ -76,6 +76,21 @@ TEST_P(EveryPartitioner, KeepsTheQuotientAcyclicAtEveryStepAndGivesExactlyKConve
   }
 }
 
+TEST_P(EveryPartitioner, GivesExactlyKForEveryKUpToTheNumberOfTasks) {
+  for (const std::string& family : testing::graph_families()) {
+    const Dag dag = testing::make_graph({family, 24, 3, Weights::kRandom});
+    for (uint32_t k = 1; k <= std::min(dag.tasks(), 40u); ++k) {
+      SCOPED_TRACE(family + " k " + std::to_string(k));
+      BlockOptions options;
+      options.blocks = k;
+      const auto outcome = partitioner_->partition(dag, options);
+      ASSERT_TRUE(outcome.ok() && outcome->partition);
+      ASSERT_EQ(outcome->partition->count, k);
+      ASSERT_TRUE(check_partition(dag, *outcome->partition, UINT64_MAX, 1).ok()) << "a block is empty or out of order";
+    }
+  }
+}
+
 TEST_P(EveryPartitioner, RespectsMemoryOrSaysWhyNot) {
   uint32_t found = 0, refused = 0;
   for (uint64_t seed = 1; seed <= 200; ++seed) {
