@@ -19,7 +19,9 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kStarts = 8;  ///< structures from which the search climbs
+constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
+constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
+constexpr size_t kStarts = 12;         ///< plans from which the search climbs
 
 /// What a candidate is, so that the same one is judged once.
 std::string identity(const StagePlan& plan) {
@@ -113,22 +115,9 @@ class AutoSearch {
   void keep_runner_up(const StagePlan& plan, const std::string& from) {
     auto& slot = best_of_[from];
     if (slot.stages.empty() || plan.objective < slot.objective) slot = plan;
-    // One entry per structure, whatever its schedule, so that the starts of climbing differ.
-    StagePlan bare = plan;
-    bare.schedule.clear();
-    bare.warm_up.clear();
-    const std::string structure = identity(bare);
-    const auto known = plans_.find(structure);
-    if (known != plans_.end()) {
-      if (known->second.objective <= plan.objective) return;
-      good_.erase({known->second.objective, structure});
-    }
-    plans_[structure] = plan;
-    good_.insert({plan.objective, structure});
-    if (good_.size() > kStarts) {
-      plans_.erase(std::prev(good_.end())->second);
-      good_.erase(std::prev(good_.end()));
-    }
+    // One entry per number of stages and micro-batches, so that the starts of climbing differ.
+    const auto [start, fresh] = starts_.try_emplace({plan.stages.size(), plan.micro_batches}, plan);
+    if (!fresh && better(plan, start->second)) start->second = plan;
   }
 
   bool interrupted() const { return stop_.stop_requested(); }
@@ -165,6 +154,7 @@ class AutoSearch {
     without_values.values.clear();
     const RangeCosts silent(without_values);
     for (const uint64_t micro_batches : counts_) {
+      if (best_ && interrupted()) return;
       for (const auto& outline : promising_stages(problem_, judge_.ranges(), micro_batches))
         sketch(outline, micro_batches);
       for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 2)) {
@@ -174,6 +164,13 @@ class AutoSearch {
         if (stopped_) return;
       }
     }
+  }
+
+  /// Whether one more answer of the exact DP can be afforded; its steps are counted, not its seconds.
+  bool charge_seed(uint32_t stages) {
+    const double steps = kSeedQueries * (1 + stages / 16.0) * problem_.blocks * problem_.blocks;
+    seed_steps_ -= steps;
+    return seed_steps_ >= 0;
   }
 
   /// Judges stages laid out one behind the other, with recompute where they do not fit otherwise.
@@ -197,12 +194,13 @@ class AutoSearch {
   }
 
   void seed_one(uint64_t micro_batches, uint32_t stages, const RangeCosts& ranges) {
+    if (!charge_seed(stages)) return;
     for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
       StageProblem problem = problem_;
       problem.in_flight = discipline;
       // Links between nodes count as those inside: the simulation and the moves mend what that hides.
       const auto finder = uniform_cover(problem, ranges, micro_batches);
-      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {16});
+      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {kSeedQueries});
       if (!answer) continue;
       StagePlan plan;
       plan.micro_batches = micro_batches;
@@ -222,7 +220,9 @@ class AutoSearch {
   /// First improvements from each of the best structures; each may spend an equal part of what is left.
   void climb(bool everything) {
     std::vector<StagePlan> starts;
-    for (const auto& [objective, structure] : good_) starts.push_back(plans_.at(structure));
+    for (const auto& [shape, plan] : starts_) starts.push_back(plan);
+    std::stable_sort(starts.begin(), starts.end(), better);
+    if (starts.size() > kStarts) starts.resize(kStarts);
     for (size_t i = 0; i < starts.size(); ++i) {
       StagePlan current = starts[i];
       floor_ = left_ - left_ / (starts.size() - i);
@@ -381,12 +381,12 @@ class AutoSearch {
   uint64_t floor_ = 0;         ///< what the present start must leave to the others
   bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;
+  double seed_steps_ = kSeedSteps;
   std::optional<Entry> best_;
   std::set<std::string> seen_;
-  std::set<std::pair<double, std::string>> good_;
-  std::map<std::string, StagePlan> plans_;
-  std::map<std::string, StagePlan> best_of_;     ///< per source
-  std::map<std::string, std::string> refusals_;  ///< rivals without a plan
+  std::map<std::pair<size_t, uint64_t>, StagePlan> starts_;  ///< the best by stages and micro-batches
+  std::map<std::string, StagePlan> best_of_;                 ///< per source
+  std::map<std::string, std::string> refusals_;              ///< rivals without a plan
   std::string last_refusal_;
 };
 

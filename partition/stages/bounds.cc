@@ -13,7 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSafe = 1 - 1e-9;   ///< sums round
 constexpr double kPrecision = 1e-3;  ///< relative, of a bisected bound
 constexpr double kCoarse = 2e-2;     ///< likewise where stages alone are asked for
-constexpr double kMostSteps = 1e8;   ///< of a query of StageFloor, beyond which it is not asked
+constexpr double kMostSteps = 2e7;   ///< of a query of StageFloor, beyond which it is not asked
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -93,6 +93,10 @@ Bound memory_sums(const StageProblem& problem, const RangeCosts& ranges) {
   return largest > spread ? Bound{largest, "largest block"} : Bound{spread, "parameters over all devices"};
 }
 
+Bound sums_bound(const StageProblem& problem, const RangeCosts& ranges, uint64_t count) {
+  return problem.objective == Objective::kPeakMemory ? memory_sums(problem, ranges) : Sums(problem, count).time();
+}
+
 class Bisection {
  public:
   Bisection(const StageProblem& problem, const RangeCosts& ranges)
@@ -109,9 +113,9 @@ class Bisection {
   std::vector<std::vector<StageOutline>> outlines(uint64_t count) const {
     const StageFloor stages(problem_, ranges_, links_, count);
     std::vector<std::vector<StageOutline>> found;
-    const double least = raise(stages, 1, kInfinity, kCoarse);
+    const double least = raise(stages, sums_bound(problem_, ranges_, count).value, kInfinity, kCoarse);
     if (least == kInfinity) return found;
-    for (const double slack : {1 + kCoarse, 1.15}) {
+    for (const double slack : {1 + kCoarse, 1.05, 1.1, 1.2, 1.35}) {
       auto next = stages.stages(limits(least * slack));
       if (!next.empty() && (found.empty() || !(next == found.back()))) found.push_back(std::move(next));
     }
@@ -157,8 +161,7 @@ std::vector<std::vector<StageOutline>> promising_stages(const StageProblem& prob
 Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double enough) {
   std::vector<std::pair<Bound, uint64_t>> counts;
   for (const uint64_t count : micro_batch_candidates(problem)) {
-    const bool memory = problem.objective == Objective::kPeakMemory;
-    counts.push_back({memory ? memory_sums(problem, ranges) : Sums(problem, count).time(), count});
+    counts.push_back({sums_bound(problem, ranges, count), count});
   }
   const auto lower = [](const auto& a, const auto& b) { return a.first.value < b.first.value; };
   std::stable_sort(counts.begin(), counts.end(), lower);

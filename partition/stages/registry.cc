@@ -16,13 +16,14 @@ namespace {
 
 using Factory = std::unique_ptr<StagePlanner> (*)();
 
+constexpr double kAnySize = std::numeric_limits<double>::infinity();
+
 struct Entry {
   const char* name;
   Factory make;
-  double reach;  ///< blocks * devices up to which `auto` asks it, so that a search stays within seconds; 0: never
+  double reach;  ///< blocks * devices up to which `auto` asks it, so that a search stays within a second; 0: never
+  double most_devices = kAnySize;  ///< likewise
 };
-
-constexpr double kAnySize = std::numeric_limits<double>::infinity();
 
 constexpr Entry kPlanners[] = {
     {"auto", [] { return auto_planner(); }, 0},
@@ -30,7 +31,7 @@ constexpr Entry kPlanners[] = {
     {"rannc", [] { return rannc_planner(); }, kAnySize},
     {"rannc-paper", [] { return rannc_paper_planner(); }, 0},
     {"rannc-anchored", [] { return rannc_paper_planner(PaperReading::kAnchored); }, 16384},
-    {"dapple", [] { return dapple_planner(); }, 2048},
+    {"dapple", [] { return dapple_planner(); }, 2048, 16},
     {"dapple-released", [] { return dapple_released_planner(); }, 4096},
     {"pipedream", [] { return pipedream_planner(); }, 16384},
     {"gpipe", [] { return gpipe_planner(); }, kAnySize},
@@ -57,8 +58,9 @@ std::vector<std::string> rival_names() {
 
 bool within_reach(std::string_view name, const StageProblem& problem) {
   const double size = static_cast<double>(problem.blocks) * problem.cluster.size();
-  return std::any_of(std::begin(kPlanners), std::end(kPlanners),
-                     [&](const Entry& entry) { return name == entry.name && size <= entry.reach; });
+  return std::any_of(std::begin(kPlanners), std::end(kPlanners), [&](const Entry& entry) {
+    return name == entry.name && size <= entry.reach && problem.cluster.size() <= entry.most_devices;
+  });
 }
 
 std::unique_ptr<StagePlanner> make_planner(std::string_view name) {
