@@ -92,8 +92,9 @@ class AutoSearch {
     }
     std::string why;
     if (!seen_.insert(identity(plan)).second) return false;
-    left_ -= actions;
-    if (!judge_.judge(plan, &why)) {
+    const bool fits = judge_.judge(plan, &why).has_value();
+    settle();
+    if (!fits) {
       last_refusal_ = why;
       return false;
     }
@@ -249,9 +250,11 @@ class AutoSearch {
       if (schedule == "warmup") continue;
       next.schedule = schedule;
       next.warm_up.clear();
-      if (!charge(next)) return false;
+      if (!can_afford(next)) return false;
       StagePlan judged = next;
-      if (judge_.judge(judged) && better(judged, winner)) {
+      const bool fits = judge_.judge(judged, nullptr, winner.objective).has_value();
+      settle();
+      if (fits && better(judged, winner)) {
         winner = judged;
         improved = true;
       }
@@ -264,13 +267,17 @@ class AutoSearch {
     return improved;
   }
 
-  bool charge(const StagePlan& plan) {
+  bool can_afford(const StagePlan& plan) {
     const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < floor_ + actions || interrupted())
-      stopped_here_ = true;
-    else
-      left_ -= actions;
+    if (left_ < floor_ + actions || interrupted()) stopped_here_ = true;
     return !stopped_here_;
+  }
+
+  /// Takes what has been simulated since the last time off the budget.
+  void settle() {
+    const uint64_t spent = judge_.simulated_actions() - settled_;
+    left_ -= std::min(left_, spent);
+    settled_ += spent;
   }
 
   /// Tries warm-up depths by latency and memory, and uniformly deeper ones.
@@ -292,7 +299,10 @@ class AutoSearch {
       next.schedule = "warmup";
       next.warm_up = warmup_by_latency(times);
       for (uint32_t& depth : next.warm_up) depth = std::min<uint32_t>(depth + extra, most);
-      if (!charge(next) || !judge_.judge(next) || !better(next, plan)) continue;
+      if (!can_afford(next)) return;
+      const bool fits = judge_.judge(next, nullptr, plan.objective).has_value();
+      settle();
+      if (!fits || !better(next, plan)) continue;
       plan = next;
       if (!best_ || better(next, best_->plan)) best_ = Entry{next, "own search"};
     }
@@ -378,6 +388,7 @@ class AutoSearch {
   PlanJudge judge_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
+  uint64_t settled_ = 0;       ///< of what the judge has simulated
   uint64_t floor_ = 0;         ///< what the present start must leave to the others
   bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;

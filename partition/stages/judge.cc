@@ -282,8 +282,35 @@ double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
   return largest;
 }
 
-std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why) {
-  ++judged_;
+double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
+  const size_t stages = plan.stages.size();
+  // Before a stage's first forward pass, after its last input gradient, and before the last message in has come.
+  std::vector<double> head(stages, 0), tail(stages, 0), port(stages, 0);
+  const double count = static_cast<double>(plan.micro_batches);
+  const double samples = static_cast<double>(problem_.mini_batch / plan.micro_batches);
+  const auto least = [&](size_t s) -> const ComputeTimes& { return run.costs.compute[s].back(); };
+  double step = 0;
+  for (size_t s = 0; s < stages; ++s) {
+    for (const ir::RouteShape& route : run.shape.routes) {
+      if (route.consumer.index() != s) continue;
+      const size_t from = route.producer.index();
+      const double left = head[from] + least(from).forward,
+                   bytes = static_cast<double>(route.bytes_per_sample) * samples;
+      const LinkCost &there = run.links[from * stages + s], &back = run.links[s * stages + from];
+      head[s] = std::max(head[s], left + there.latency + bytes * there.per_byte);
+      port[s] = std::max(port[s], left + there.latency + count * bytes * there.per_byte);
+      if (!route.gradient) continue;
+      tail[s] = std::max(tail[s], back.latency + bytes * back.per_byte + least(from).input_gradient + tail[from]);
+    }
+    const ComputeTimes& time = least(s);
+    const double once = time.forward + time.input_gradient;
+    step = std::max({step, head[s] + count * once + tail[s], port[s] + once + tail[s],
+                     head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.steps[s]});
+  }
+  return step * (1 - 1e-9);
+}
+
+std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double beat) {
   const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
   Run run;
   const uint64_t count = plan.micro_batches, more = problem_.mini_batch % count;
@@ -303,6 +330,11 @@ std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why) {
   }
   for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
   add_routes(plan, run);
+  if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
+    if (why) *why = "its stages alone take longer";
+    return std::nullopt;
+  }
+  simulated_actions_ += stages * count;
   plan.step_ns = simulated(plan, run);
   if (problem_.time_limit_ns && plan.step_ns > *problem_.time_limit_ns) {
     if (why)

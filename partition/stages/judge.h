@@ -1,6 +1,7 @@
 /// What a stage plan really costs: one mini-batch on the schedule simulator, with memory per device.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -30,15 +31,18 @@ class PlanJudge {
   /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (`judged_schedules`; `warmup`
   /// with `warm_up`), `step_ns` and the problem's objective, and returns the objective. Nothing: some stage does not
   /// fit its devices, a replica would have no sample, or the step exceeds the time limit; then `why` says so where it
-  /// is given.
-  std::optional<double> judge(StagePlan& plan, std::string* why = nullptr);
+  /// is given. Where the objective is the step time, nothing also means that the stages alone show that the step takes
+  /// `beat` or longer; such a plan is not simulated.
+  std::optional<double> judge(StagePlan& plan, std::string* why = nullptr,
+                              double beat = std::numeric_limits<double>::infinity());
 
   /// No plan of the problem has a smaller objective; `name` becomes the argument that says so. `enough`: a bound so
   /// high proves all that is asked; no time is spent on a higher one.
   double lower_bound(std::string* name = nullptr, double enough = 0) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
-  uint64_t judged() const { return judged_; }
+  /// Stages * micro-batches of all simulations so far.
+  uint64_t simulated_actions() const { return simulated_actions_; }
 
  private:
   struct Sums {
@@ -50,12 +54,14 @@ class PlanJudge {
   bool price(StagePlan& plan, Run& run, std::string* why);
   void add_routes(const StagePlan& plan, Run& run) const;
   double simulated(const StagePlan& plan, Run& run) const;
+  /// No schedule runs the plan in less: each stage begins after those before it, works, and ends before they do.
+  double least_step(const StagePlan& plan, const Run& run) const;
   double objective(const StagePlan& plan, const Run& run) const;
 
   const StageProblem& problem_;
   std::unique_ptr<RangeCosts> ranges_;
   std::map<uint64_t, Sums> sums_;
-  uint64_t judged_ = 0;
+  uint64_t simulated_actions_ = 0;
 };
 
 /// Schedules that plans are judged under; the zero-bubble ones gain where weight gradients are priced apart.

@@ -218,6 +218,46 @@ TEST(AutoPlanner, LeastMemoryWithinATime) {
   EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("a step takes"), std::string::npos);
 }
 
+// What the stages alone show never rules out a plan that is as fast as asked.
+TEST(AutoPlanner, PlansAreRuledOutWithoutSimulationOnlyWhereTheyAreSlower) {
+  int plans = 0, ruled_out = 0;
+  for (int i = 0; i < 120; ++i) {
+    SCOPED_TRACE("instance " + std::to_string(i));
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 777);
+    StageProblem problem = testing::random_problem(
+        random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 2 == 0, .skips = true});
+    problem.recompute = i % 5 == 0 ? RecomputeRule::kChoose : RecomputeRule::kNever;
+    if (problem.micro_batches.size() > 3) problem.micro_batches.resize(3);
+    for (TimeTable& table : problem.times) {
+      table.make_monotone();
+      table.weight_gradient = table.backward;
+      for (auto& row : table.weight_gradient) {
+        for (double& time : row) time /= 2;
+      }
+    }
+    PlanJudge judge(problem);
+    testing::for_each_plan(problem, [&](const auto& stages, uint64_t count, uint32_t copies) {
+      if (copies > 1) return;
+      StagePlan plan;
+      plan.micro_batches = count;
+      for (const auto& from : stages) {
+        plan.stages.push_back({from.first, from.end, {}, from.recompute});
+        for (uint32_t d = from.from; d < from.to; ++d) plan.stages.back().devices.push_back(DeviceId(d));
+      }
+      for (const char* schedule : {"1f1b", "gpipe", "dapple-b", "zb-h1", "zb-h2"}) {
+        plan.schedule = schedule;
+        const auto step = judge.judge(plan);
+        if (!step) continue;
+        ++plans;
+        ASSERT_TRUE(judge.judge(plan, nullptr, *step * (1 + 1e-9) + 1e-9).has_value()) << brief(plan) << " " << schedule;
+        ruled_out += !judge.judge(plan, nullptr, *step * 0.8).has_value();
+      }
+    });
+  }
+  EXPECT_GE(plans, 5000);
+  EXPECT_GE(ruled_out * 2, plans);
+}
+
 TEST(AutoPlanner, PutsWeightGradientsOffWhereThatIsAllowed) {
   StageProblem problem = four_blocks();
   problem.times[0].weight_gradient = {{100, 100, 100, 100}};
