@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <random>
 #include <set>
 
 #include "partition/placement/place.h"
@@ -19,6 +20,7 @@
 namespace rannc::partition {
 namespace {
 
+constexpr uint32_t kShakes = 24;       ///< climbs from beside the best plan
 constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
 constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
 constexpr size_t kStarts = 12;         ///< plans from which the search climbs
@@ -61,6 +63,7 @@ class AutoSearch {
     }
     climb(everything);
     if (!best_) return infeasible();
+    if (!everything) shake();
     place_devices();
     return finish(everything);
   }
@@ -230,16 +233,57 @@ class AutoSearch {
       stopped_here_ = false;
       warm(current);
       if (everything) continue;
-      bool moved = true;
-      while (moved && !stopped_here_) {
-        moved =
-            any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
-      }
+      ascend(current);
       stopped_ |= stopped_here_;
       floor_ = 0;
       stopped_here_ = false;
       warm(current);
     }
+  }
+
+  /// First improvements until there is none.
+  void ascend(StagePlan& current) {
+    bool moved = true;
+    while (moved && !stopped_here_) {
+      moved = any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
+    }
+  }
+
+  /// Climbs again from places a few moves beside the best plan.
+  void shake() {
+    std::mt19937_64 random(1);
+    const auto first = std::find_if(options_.schedules.begin(), options_.schedules.end(),
+                                    [](const std::string& name) { return name != "warmup"; });
+    if (first == options_.schedules.end()) return;
+    for (uint32_t round = 0; round < kShakes && !interrupted(); ++round) {
+      StagePlan current = best_->plan;
+      if (current.schedule == "warmup") current.schedule = *first;
+      current.warm_up.clear();
+      for (uint32_t step = 0; step < 2 + round % 3; ++step) step_aside(current, random);
+      stopped_here_ = false;
+      if (!can_afford(current)) break;
+      const bool fits = judge_.judge(current).has_value();
+      settle();
+      if (!fits) continue;
+      ascend(current);
+      if (!stopped_here_) warm(current);
+    }
+    stopped_ |= stopped_here_;
+  }
+
+  /// One move, whichever.
+  void step_aside(StagePlan& current, std::mt19937_64& random) {
+    uint64_t count = 0;
+    any_move(problem_, counts_, current, [&](const StagePlan&) { return ++count == 0; });
+    if (count == 0) return;
+    uint64_t chosen = random() % count;
+    StagePlan beside = current;
+    any_move(problem_, counts_, current, [&](StagePlan next) {
+      if (chosen-- > 0) return false;
+      beside = std::move(next);
+      return true;
+    });
+    current = std::move(beside);
   }
 
   /// Whether `next` beats `current` under its schedule or another; then it replaces it.
@@ -275,7 +319,7 @@ class AutoSearch {
 
   /// Takes what has been simulated since the last time off the budget.
   void settle() {
-    const uint64_t spent = judge_.simulated_actions() - settled_;
+    const uint64_t spent = judge_.spent() - settled_;
     left_ -= std::min(left_, spent);
     settled_ += spent;
   }
@@ -388,7 +432,7 @@ class AutoSearch {
   PlanJudge judge_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
-  uint64_t settled_ = 0;       ///< of what the judge has simulated
+  uint64_t settled_ = 0;       ///< of what the judge has spent
   uint64_t floor_ = 0;         ///< what the present start must leave to the others
   bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;

@@ -18,7 +18,7 @@ struct AutoOptions {
   std::vector<std::string> schedules{"1f1b", "dapple-b", "gpipe", "warmup"};
   /// Structures up to which everything is tried.
   uint64_t exhaustive_plans = 4000;
-  /// Simulated actions (stages * micro-batches) that the search may spend.
+  /// Simulated actions (stages * micro-batches), and devices of judged plans, that the search may spend.
   uint64_t simulated_actions = 3'000'000;
 };
 

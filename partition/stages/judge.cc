@@ -330,11 +330,12 @@ std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double
   }
   for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
   add_routes(plan, run);
+  for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
   if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
     if (why) *why = "its stages alone take longer";
     return std::nullopt;
   }
-  simulated_actions_ += stages * count;
+  spent_ += stages * count;
   plan.step_ns = simulated(plan, run);
   if (problem_.time_limit_ns && plan.step_ns > *problem_.time_limit_ns) {
     if (why)

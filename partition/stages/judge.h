@@ -41,8 +41,8 @@ class PlanJudge {
   double lower_bound(std::string* name = nullptr, double enough = 0) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
-  /// Stages * micro-batches of all simulations so far.
-  uint64_t simulated_actions() const { return simulated_actions_; }
+  /// What all judgements so far have cost: stages * micro-batches of each simulation, and the devices of every plan.
+  uint64_t spent() const { return spent_; }
 
  private:
   struct Sums {
@@ -61,7 +61,7 @@ class PlanJudge {
   const StageProblem& problem_;
   std::unique_ptr<RangeCosts> ranges_;
   std::map<uint64_t, Sums> sums_;
-  uint64_t simulated_actions_ = 0;
+  uint64_t spent_ = 0;
 };
 
 /// Schedules that plans are judged under; the zero-bubble ones gain where weight gradients are priced apart.
