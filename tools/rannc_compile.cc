@@ -144,6 +144,7 @@ Result<void> compile(const Flags& flags) {
   report.warnings = tools::warnings_of(planned.stages);
   if (!ended.empty()) report.warnings.push_back(ended);
   tools::print_warnings(report.warnings);
+  for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
   if (flags.emit == "blocks") {
     fmt::print("{}", tools::print_blocks(planned));
     return {};

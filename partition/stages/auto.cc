@@ -20,7 +20,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr uint32_t kShakes = 24;       ///< climbs from beside the best plan
+constexpr uint32_t kShakes = 12;       ///< climbs from beside the best plan
 constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
 constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
 constexpr size_t kStarts = 12;         ///< plans from which the search climbs
