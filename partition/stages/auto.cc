@@ -6,13 +6,12 @@
 #include <random>
 #include <set>
 
-#include "partition/placement/place.h"
-#include "partition/schedule/periodic.h"
 #include "partition/stages/balance.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/every_plan.h"
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
+#include "partition/stages/internal/plan_traffic.h"
 #include "partition/stages/internal/threshold_search.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
@@ -329,13 +328,7 @@ class AutoSearch {
     if (plan.stages.size() < 2 ||
         std::find(options_.schedules.begin(), options_.schedules.end(), "warmup") == options_.schedules.end())
       return;
-    const size_t stages = plan.stages.size();
-    ChainTimes times;
-    for (size_t s = 0; s < stages; ++s) {
-      times.forward.push_back(plan.stages[s].forward_ns);
-      times.backward.push_back(plan.stages[s].backward_ns);
-      if (s + 1 < stages) times.hop.push_back(hop_ns(plan, s));
-    }
+    const ChainTimes times = chain_times(problem_, judge_.ranges(), plan);
     if (*std::max_element(times.forward.begin(), times.forward.end()) <= 0) return;
     const uint32_t most = static_cast<uint32_t>(plan.micro_batches);
     for (uint32_t extra = 0; extra < 3; ++extra) {
@@ -355,27 +348,12 @@ class AutoSearch {
   /// Exchanges devices where links or nodes differ, and keeps what the simulation confirms.
   void place_devices() {
     if (problem_.cluster.uniform() || options_.placement == AutoOptions::Placement::kKeep) return;
-    const StagePlan& plan = best_->plan;
-    PlacementTraffic traffic;
+    const PlacementTraffic traffic = traffic_of(problem_, judge_.ranges(), best_->plan);
     std::vector<uint32_t> replicas;
     StageDevices current;
-    std::vector<uint32_t> stage_of(problem_.blocks);
-    for (uint32_t s = 0; s < plan.stages.size(); ++s) {
-      const PlannedStage& stage = plan.stages[s];
-      for (uint32_t b = stage.first; b < stage.end; ++b) stage_of[b] = s;
-      traffic.gradient_bytes.push_back(judge_.ranges().parameters(stage.first, stage.end));
+    for (const PlannedStage& stage : best_->plan.stages) {
       replicas.push_back(static_cast<uint32_t>(stage.devices.size()));
       current.push_back(stage.devices);
-    }
-    for (const BlockValue& value : problem_.values) {
-      uint32_t before = stage_of[value.producer];
-      const double bytes = value.bytes * static_cast<double>(plan.micro_batches) +
-                           value.bytes_per_sample * static_cast<double>(problem_.mini_batch);
-      for (const uint32_t reader : value.readers) {
-        if (stage_of[reader] == before) continue;
-        before = stage_of[reader];
-        traffic.edges.push_back({stage_of[value.producer], before, bytes * (value.gradient ? 2 : 1)});
-      }
     }
     for (const StageDevices& devices :
          {place(problem_.cluster, traffic, replicas), improve_placement(problem_.cluster, traffic, current)}) {
@@ -383,15 +361,6 @@ class AutoSearch {
       for (size_t s = 0; s < devices.size(); ++s) next.stages[s].devices = devices[s];
       if (judge_.judge(next) && better(next, best_->plan)) best_->plan = next;
     }
-  }
-
-  double hop_ns(const StagePlan& plan, size_t s) const {
-    const PlannedStage &from = plan.stages[s], &to = plan.stages[s + 1];
-    const uint64_t largest = (problem_.mini_batch + plan.micro_batches - 1) / plan.micro_batches;
-    const uint64_t replicas = std::min(from.devices.size(), to.devices.size());
-    const double share = static_cast<double>((largest + replicas - 1) / replicas);
-    return problem_.cluster.link(from.devices.back(), to.devices.front())
-        .transfer_ns(judge_.ranges().received(to.first, to.end).at(share));
   }
 
   StageOutcome infeasible() {
