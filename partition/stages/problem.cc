@@ -1,16 +1,20 @@
 // Checks and small derived facts of a stage problem.
 //
-// Rules: T1 sizes match; T2 costs are finite and >= 0; T3 values run forward; T4 the cluster has devices;
+// Rules: T1 sizes match; T2 costs lie between 0 and 1e60; T3 values run forward; T4 the cluster has devices;
 // T5 constraints are in range; T6 sizes of a time table ascend; T7 the mini-batch has samples.
 #include "partition/stages/problem.h"
 
-#include <algorithm>
-#include <cmath>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace rannc::partition {
 namespace {
+
+/// Beyond, sums of costs could overflow.
+constexpr double kMostCost = 1e60;
+
+bool sane(double cost) { return cost >= 0 && cost <= kMostCost; }
 
 Diagnostic broken(const char* rule, std::string message) { return error({}, std::move(message), rule); }
 
@@ -20,8 +24,8 @@ Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, c
     return broken("T1", fmt::format("{} has {} entries, the problem has {} blocks", what, costs.size(), blocks));
   }
   for (size_t b = 0; b < costs.size(); ++b) {
-    if (!(std::isfinite(costs[b]) && costs[b] >= 0)) {
-      return broken("T2", fmt::format("{} of block {} is {}, allowed is a finite number >= 0", what, b, costs[b]));
+    if (!sane(costs[b])) {
+      return broken("T2", fmt::format("{} of block {} is {}, allowed is a number from 0 to 1e60", what, b, costs[b]));
     }
   }
   return {};
@@ -32,7 +36,8 @@ Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
     return broken("T1", fmt::format("a time table has {} sizes and {} rows of weight gradients", table.sizes.size(),
                                     table.weight_gradient.size()));
   }
-  if (table.sizes.empty() || table.forward.size() != table.sizes.size() || table.backward.size() != table.sizes.size()) {
+  if (table.sizes.empty() || table.forward.size() != table.sizes.size() ||
+      table.backward.size() != table.sizes.size()) {
     return broken("T1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
                                     table.sizes.size(), table.forward.size(), table.backward.size()));
   }
@@ -60,13 +65,14 @@ Result<void> values_are_sane(const StageProblem& problem) {
     for (const uint32_t reader : value.readers) {
       if (reader <= before || reader >= problem.blocks) {
         return broken("T3", fmt::format("value {} of block {} is read by block {}: readers ascend, above the producer "
-                                        "and below {}", v, value.producer, reader, problem.blocks));
+                                        "and below {}",
+                                        v, value.producer, reader, problem.blocks));
       }
       before = reader;
     }
     for (const double bytes : {value.bytes, value.bytes_per_sample}) {
-      if (!(std::isfinite(bytes) && bytes >= 0)) {
-        return broken("T2", fmt::format("value {} has {} bytes, allowed is a finite number >= 0", v, bytes));
+      if (!sane(bytes)) {
+        return broken("T2", fmt::format("value {} has {} bytes, allowed is a number from 0 to 1e60", v, bytes));
       }
     }
   }
@@ -92,7 +98,8 @@ Result<void> constraints_are_sane(const StageProblem& problem) {
   for (const uint32_t count : given.replicas) {
     if (count == 0) return broken("T5", "a stage is given 0 replicas");
   }
-  if (!given.pins.empty() && !given.stages) return broken("T5", "a block is pinned to a stage; the number of stages must be fixed");
+  if (!given.pins.empty() && !given.stages)
+    return broken("T5", "a block is pinned to a stage; the number of stages must be fixed");
   for (size_t i = 0; i < given.pins.size(); ++i) {
     const auto& [block, stage] = given.pins[i];
     if (block >= problem.blocks || stage >= *given.stages) {
@@ -102,8 +109,9 @@ Result<void> constraints_are_sane(const StageProblem& problem) {
     if (i == 0) continue;
     const auto& [before, earlier] = given.pins[i - 1];
     if (before >= block || earlier > stage) {
-      return broken("T5", fmt::format("block {} is pinned to stage {} and block {} to stage {}: stages follow the blocks",
-                                      before, earlier, block, stage));
+      return broken(
+          "T5", fmt::format("block {} is pinned to stage {} and block {} to stage {}: stages follow the blocks", before,
+                            earlier, block, stage));
     }
   }
   return {};
@@ -157,7 +165,7 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
   RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));
   RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));
-  if (!(std::isfinite(problem.optimizer_factor) && problem.optimizer_factor >= 0)) {
+  if (!sane(problem.optimizer_factor)) {
     return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
   }
   if (problem.time_limit_ns && !(*problem.time_limit_ns > 0)) {
