@@ -99,8 +99,8 @@ std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies,
   for (size_t s = 0; s < plan.stages.size(); ++s) text += stage_line(s, plan.stages[s], block_names);
   text += fmt::format("{}: {}\n", plan.objective_name, quantity(plan.objective_name, plan.objective));
   if (plan.lower_bound > 0) {
-    text += fmt::format("lower bound {} ({}), gap {:.2f} %\n", quantity(plan.objective_name, plan.lower_bound),
-                        plan.bound_name, 100 * plan.gap());
+    text += fmt::format("lower bound for these blocks {} ({}), gap {:.2f} %\n",
+                        quantity(plan.objective_name, plan.lower_bound), plan.bound_name, 100 * plan.gap());
   } else {
     text += "no lower bound: this planner gives none\n";
   }
