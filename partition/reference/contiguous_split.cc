@@ -21,7 +21,9 @@ constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds keep a bit per pair 
 constexpr uint32_t kRounds = 12;
 constexpr uint32_t kSteps = 4;
 constexpr uint32_t kBeam = 60;
-constexpr double kImprove = 1 - 1e-12;  // a split counts as better below this share of the best
+constexpr uint64_t kMostPairs = 20'000'000;          // of down-sets, in one search through a pool
+constexpr uint64_t kMostExactPairs = 4'000'000'000;  // through all of them, unless asked to go to the end
+constexpr double kImprove = 1 - 1e-12;               // a split counts as better below this share of the best
 
 /// A level whose nets are the precedences, for the orders that levels have.
 LevelGraph precedence_level(const SplitProblem& problem) {
@@ -139,7 +141,9 @@ class Solver {
     const double bound = result_.device_of
                              ? result_.largest_load * kImprove
                              : 1 + now_.total_work() + 2 * std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0);
-    keep(pool, best_chain(pool, options_.devices, bound));
+    const Chain chain = best_chain(pool, options_.devices, bound, options_.exact ? UINT64_MAX : kMostExactPairs);
+    keep(pool, chain);
+    if (!chain.complete) return false;
     if (result_.device_of) raise_bound(result_.largest_load, "exhaustive");
     return true;
   }
@@ -149,7 +153,7 @@ class Solver {
     if (now_.units() > kMaxClosureUnits) return;
     DownSetPool pool(now_);
     price_cut_classes(now_, now_.cost, &pool);
-    Chain chain = best_chain(pool, options_.devices, result_.largest_load * kImprove);
+    Chain chain = best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs);
     keep(pool, chain);
     const std::vector<double> price = crossing_prices(now_, options_.devices, result_.largest_load);
     raise_bound(cut_bound(now_, options_.devices, result_.lower_bound, result_.largest_load,
@@ -158,7 +162,7 @@ class Solver {
     for (uint32_t round = 0; round < kRounds && gap_left() && !out_of_time(); ++round) {
       DownSetPool near(now_);  // a fresh one, since the search through a pool is quadratic
       for (uint32_t set : best_cuts(near)) add_neighbours(near, set);
-      chain = best_chain(near, options_.devices, result_.largest_load * kImprove);
+      chain = best_chain(near, options_.devices, result_.largest_load * kImprove, kMostPairs);
       if (!chain.found) break;
       keep(near, chain);
     }

@@ -186,8 +186,9 @@ namespace {
 /// The dynamic programme of `best_chain`, one stage per block.
 class ChainSearch {
  public:
-  ChainSearch(const DownSetPool& pool, uint32_t devices, double bound)
-      : pool_(pool),
+  ChainSearch(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs)
+      : pairs_(most_pairs),
+        pool_(pool),
         devices_(devices),
         total_(pool.work(DownSetPool::kFull)),
         rounding_(total_ * 1e-12),
@@ -203,7 +204,7 @@ class ChainSearch {
 
   Chain run() {
     stages_[0].push_back({DownSetPool::kEmpty, 0, 0});
-    for (uint32_t s = 1; s <= devices_; ++s) {
+    for (uint32_t s = 1; s <= devices_ && answer_.complete; ++s) {
       finish(s);
       if (s < devices_) extend_all(s);
     }
@@ -241,6 +242,10 @@ class ChainSearch {
       if (pool_.work(set) + pool_.cut(set) >= limit * s) continue;
       if (total_ - pool_.work(set) + pool_.cut(set) >= limit * (devices_ - s)) continue;
       const Entry entry = extend(stages_[s - 1], set, std::min(limit, reached_[set]));
+      if (pairs_ == 0) {
+        answer_.complete = false;
+        return;
+      }
       if (entry.from == kNone) continue;
       reached_[set] = entry.best;
       stages_[s].push_back(entry);
@@ -248,13 +253,13 @@ class ChainSearch {
   }
 
   /// The best way to `set` over the entries of the previous stage, which ascend by work; below `limit`, or none.
-  Entry extend(const std::vector<Entry>& previous, uint32_t set, double limit) const {
+  Entry extend(const std::vector<Entry>& previous, uint32_t set, double limit) {
     Entry entry{set, kNone, limit};
     const double work = pool_.work(set), cut = pool_.cut(set);
     const uint64_t memory = pool_.problem().memory_limit;
     auto it = std::partition_point(previous.begin(), previous.end(),
                                    [&](const Entry& e) { return work - pool_.work(e.set) >= limit; });
-    for (; it != previous.end() && pool_.work(it->set) <= work + rounding_; ++it) {
+    for (; it != previous.end() && pool_.work(it->set) <= work + rounding_ && pairs_ > 0; ++it, --pairs_) {
       const double least = work - pool_.work(it->set) + std::abs(cut - pool_.cut(it->set));
       if (it->best >= entry.best || least >= entry.best) continue;
       if (pool_.bytes(set) - pool_.bytes(it->set) > memory || !pool_.subset(it->set, set)) continue;
@@ -267,6 +272,7 @@ class ChainSearch {
   }
 
   static constexpr uint32_t kNone = UINT32_MAX;
+  uint64_t pairs_;  // still to be looked at
   const DownSetPool& pool_;
   uint32_t devices_;
   double total_;
@@ -279,8 +285,8 @@ class ChainSearch {
 
 }  // namespace
 
-Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound) {
-  return ChainSearch(pool, devices, bound).run();
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs) {
+  return ChainSearch(pool, devices, bound, most_pairs).run();
 }
 
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain) {

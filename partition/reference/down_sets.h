@@ -64,13 +64,15 @@ struct Chain {
   double largest_load = 0;
   std::vector<uint32_t> sets;  ///< ascending, without empty and full set: the cuts
   bool found = false;
+  bool complete = true;  ///< whether all pairs were looked at
 };
 
 /// The chain of at most `devices` blocks, each within memory, whose largest load is least and < `bound`; not found
 /// where there is none. Exact over the pool, so over all splits when the pool holds every down-set. A set I can end
 /// block s only if work(I) + cut(I) < s * bound and W - work(I) + cut(I) < (devices - s) * bound: that prunes nearly
-/// all sets of real networks before any pair is looked at.
-Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound);
+/// all sets of real networks before any pair is looked at. After `most_pairs` it ends with what it has found: graphs
+/// without an order have so many that only a bound ends the search.
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs = UINT64_MAX);
 
 /// Device of every unit under a chain.
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain);

@@ -10,9 +10,11 @@
 
 #include "ir/lower_schedule.h"
 #include "ir/verify_schedule.h"
+#include "partition/reference/contiguous_split.h"
 #include "partition/schedule/asynchronous.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
+#include "tests/partition/reference/hardness.h"
 #include "tests/partition/schedule/published.h"
 
 namespace {
@@ -175,6 +177,23 @@ void print_beaumont(Printer& printer) {
   }
 }
 
+/// Instances of 3-partition that have a solution: what we find, against what is possible.
+void print_hardness(Printer& printer) {
+  for (const uint32_t parts : {4u, 16u, 64u}) {
+    const double start = cpu_seconds();
+    const auto problem = partition::testing::theorem_one(partition::testing::three_partition(parts, parts)).value();
+    const SplitResult split = solve_split(problem, {.devices = parts});
+    printer.print({fmt::format("theorem 1, {} numbers: largest load", 3 * parts), parts, split.largest_load,
+                   split.lower_bound, 0, cpu_seconds() - start, "bound by " + split.bound});
+  }
+  for (const uint32_t parts : {2u, 4u, 8u}) {
+    const double start = cpu_seconds();
+    const auto hard = partition::testing::theorem_two(partition::testing::three_partition(parts, parts));
+    printer.print({fmt::format("theorem 2, {} layers: period", 6 * parts), 2, partition::testing::found_period(hard),
+                   hard.period, 0, cpu_seconds() - start, "fixed allocation, memory for the best schedule alone"});
+  }
+}
+
 /// What staleness would buy: time per micro-batch in a long run.
 void print_asynchronous(Printer& printer, uint32_t p, uint32_t m) {
   const ComputeTimes times{1, 1, 1, 0};
@@ -235,6 +254,7 @@ int main(int argc, char** argv) {
   Printer printer(json);
   print_bubbles(printer);
   print_beaumont(printer);
+  print_hardness(printer);
   print_asynchronous(printer, 8, 24);
   for (const uint32_t d : devices) {
     if (cpu_seconds() < seconds) print_speed(printer, d, m, false);
