@@ -11,6 +11,7 @@
 #include <limits>
 #include <set>
 
+#include "codegen/internal/indented.h"
 #include "codegen/torch_types.h"
 #include "ir/op.h"
 
@@ -20,16 +21,6 @@ namespace {
 
 constexpr double kWeightScale = 0.05;                 // keeps long runs of random weights finite
 constexpr size_t kMostStoredBytes = size_t{1} << 26;  // larger constants are made up
-
-std::string indented(std::string_view statements) {
-  std::string text;
-  while (!statements.empty()) {
-    const size_t end = std::min(statements.find('\n'), statements.size());
-    if (end > 0) text.append("    ").append(statements.substr(0, end)).append("\n");
-    statements.remove_prefix(std::min(end + 1, statements.size()));
-  }
-  return text;
-}
 
 bool is_leaf(const ir::Graph& graph, ValueId value, const std::vector<bool>& needs_gradient) {
   return graph.value(value).kind == ir::ValueKind::kParameter && needs_gradient[value.index()];

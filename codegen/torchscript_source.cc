@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "codegen/internal/indented.h"
 #include "ir/op.h"
 #include "runtime/bundle.h"
 
@@ -133,16 +134,6 @@ class SourceWriter {
   static std::string one_line(std::string text) {
     std::replace_if(
         text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < ' '; }, ' ');
-    return text;
-  }
-
-  static std::string indented(std::string_view statements) {
-    std::string text;
-    while (!statements.empty()) {
-      const size_t end = std::min(statements.find('\n'), statements.size());
-      if (end > 0) text.append("    ").append(statements.substr(0, end)).append("\n");
-      statements.remove_prefix(std::min(end + 1, statements.size()));
-    }
     return text;
   }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "partition/model/finish_plan.h"
+#include "partition/transfers.h"
 
 namespace rannc::partition {
 
@@ -17,22 +18,6 @@ size_t actions(const ir::Schedule& schedule) {
   size_t count = 0;
   for (const auto& row : schedule.rows) count += row.size();
   return count;
-}
-
-// A ring all-reduce as the stage planners price it: 2 (n - 1) steps of a part of the bytes each.
-double ring_ns(double bytes, double n, const Link& link) {
-  return 2 * (n - 1) * (link.latency_ns + bytes / n * 1e9 / link.bytes_per_second);
-}
-
-// What a message occupies: the sender's way out, the receiver's way in, and between nodes those of the nodes.
-std::vector<uint32_t> ports(const Cluster& cluster, DeviceId from, DeviceId to) {
-  std::vector<uint32_t> used = {2 * from.index(), 2 * to.index() + 1};
-  const NodeId here = cluster.devices[from.index()].node, there = cluster.devices[to.index()].node;
-  if (here == there) return used;
-  const uint32_t nodes = 2 * cluster.size();
-  used.push_back(nodes + 2 * here.index());
-  used.push_back(nodes + 2 * there.index() + 1);
-  return used;
 }
 
 // Of each of the plan's devices, the one of its name in the cluster.
@@ -89,8 +74,7 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
     costs.all_reduce.push_back(n > 1 ? ring_ns(bytes, n, cluster.slowest_link(members)) : 0);
     double rate = std::numeric_limits<double>::infinity();
     for (const DeviceId member : members) rate = std::min(rate, cluster.kind_of(member).bytes_per_second);
-    // Reads and writes parameter and states, reads the gradient.
-    costs.step.push_back(plan.training ? bytes * (3 + 2 * plan.optimizer_states) * 1e9 / rate : 0);
+    costs.step.push_back(plan.training ? optimizer_pass_ns(bytes, plan.optimizer_states, rate) : 0);
   }
   for (const ir::SharedShape& shared : shape.shared) {
     std::set<DeviceId> members;
@@ -106,7 +90,9 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
     return LinkCost{link.latency_ns, 1e9 / link.bytes_per_second};
   };
   costs.resources = [in_cluster, &cluster](DeviceId from, DeviceId to) {
-    return ports(cluster, in_cluster[from.index()], in_cluster[to.index()]);
+    std::vector<uint32_t> used;
+    each_port(cluster, in_cluster[from.index()], in_cluster[to.index()], [&](uint32_t port) { used.push_back(port); });
+    return used;
   };
   return costs;
 }

@@ -6,7 +6,6 @@
 #include <random>
 #include <set>
 
-#include "partition/stages/balance.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/every_plan.h"
 #include "partition/stages/internal/finish.h"

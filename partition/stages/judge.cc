@@ -11,6 +11,7 @@
 #include "partition/schedule/simulate.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/finish.h"
+#include "partition/transfers.h"
 
 namespace rannc::partition {
 namespace {
@@ -20,8 +21,7 @@ uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 /// What the messages between two stages cost when every replica holds its share of a micro-batch.
 class Ports {
  public:
-  explicit Ports(const Cluster& cluster)
-      : cluster_(cluster), busy_(2 * (cluster.devices.size() + cluster.nodes.size()), 0) {}
+  explicit Ports(const Cluster& cluster) : cluster_(cluster), busy_(port_count(cluster), 0) {}
 
   /// The largest latency, and per byte of the whole micro-batch the time of the busiest port.
   LinkCost between(const std::vector<DeviceId>& from, const std::vector<DeviceId>& to, uint64_t samples) {
@@ -40,7 +40,7 @@ class Ports {
       i += next_sender;
       j += next_reader;
     }
-    for (const size_t port : used_) cost.per_byte = std::max(cost.per_byte, std::exchange(busy_[port], 0));
+    for (const uint32_t port : used_) cost.per_byte = std::max(cost.per_byte, std::exchange(busy_[port], 0));
     used_.clear();
     cost.per_byte /= static_cast<double>(samples);
     return cost;
@@ -48,22 +48,15 @@ class Ports {
 
  private:
   void occupy(DeviceId from, DeviceId to, double time) {
-    add(2 * size_t{from.index()}, time);
-    add(2 * size_t{to.index()} + 1, time);
-    const NodeId here = cluster_.devices[from.index()].node, there = cluster_.devices[to.index()].node;
-    if (here == there) return;
-    add(2 * (cluster_.devices.size() + here.index()), time);
-    add(2 * (cluster_.devices.size() + there.index()) + 1, time);
-  }
-
-  void add(size_t port, double time) {
-    if (busy_[port] == 0) used_.push_back(port);
-    busy_[port] += time;
+    each_port(cluster_, from, to, [&](uint32_t port) {
+      if (busy_[port] == 0) used_.push_back(port);
+      busy_[port] += time;
+    });
   }
 
   const Cluster& cluster_;
   std::vector<double> busy_;  // by port: ways out and in of devices, then of nodes; zero between calls
-  std::vector<size_t> used_;
+  std::vector<uint32_t> used_;
 };
 
 std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,

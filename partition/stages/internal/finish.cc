@@ -1,10 +1,12 @@
 #include "partition/stages/internal/finish.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include <fmt/format.h>
+#include "partition/transfers.h"
 
 namespace rannc::partition {
 namespace {
@@ -39,7 +41,8 @@ std::string bottleneck_of(const StagePlan& plan) {
   const PlannedStage& stage = plan.stages[worst];
   const double mean = total / static_cast<double>(plan.stages.size());
   return fmt::format("stage {} (blocks {} to {}, {} replicas) takes {:.3f} ms a micro-batch, {:.2f} times the mean",
-                     worst, stage.first, stage.end - 1, stage.devices.size(), (stage.forward_ns + stage.backward_ns) / 1e6,
+                     worst, stage.first, stage.end - 1, stage.devices.size(),
+                     (stage.forward_ns + stage.backward_ns) / 1e6,
                      mean > 0 ? (stage.forward_ns + stage.backward_ns) / mean : 1.0);
 }
 
@@ -63,7 +66,7 @@ double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std:
 double optimizer_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices) {
   double rate = kInfinity;
   for (const DeviceId device : devices) rate = std::min(rate, problem.cluster.kind_of(device).bytes_per_second);
-  return bytes * (3 + 2 * problem.optimizer_factor) * 1e9 / rate;
+  return optimizer_pass_ns(bytes, problem.optimizer_factor, rate);
 }
 
 StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover, uint64_t micro_batches,
@@ -79,14 +82,15 @@ StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, con
       for (uint32_t d = from.from; d < from.to; ++d) stage.devices.push_back(DeviceId(copy * devices + d));
     }
     const size_t share = prices.share_of(from.to - from.from);
-    stage.peak_bytes = prices.peak_bytes(from.first, from.end, share, from.recompute,
-                                         static_cast<uint32_t>(cover.stages.size() - s));
+    stage.peak_bytes =
+        prices.peak_bytes(from.first, from.end, share, from.recompute, static_cast<uint32_t>(cover.stages.size() - s));
     stage.all_reduce_ns = stage_all_reduce_ns(problem, ranges.parameters(from.first, from.end), stage.devices);
     plan.stages.push_back(std::move(stage));
   }
   if (problem.in_flight != InFlight::kAll) {
     for (size_t s = plan.stages.size(); s > 0; --s) {
-      plan.warm_up.push_back(static_cast<uint32_t>(in_flight(problem.in_flight, static_cast<uint32_t>(s), micro_batches)));
+      plan.warm_up.push_back(
+          static_cast<uint32_t>(in_flight(problem.in_flight, static_cast<uint32_t>(s), micro_batches)));
     }
   }
   plan.bottleneck = bottleneck_of(plan);

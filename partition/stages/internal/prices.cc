@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "partition/transfers.h"
+
 namespace rannc::partition {
 namespace {
 
@@ -60,8 +62,8 @@ size_t StagePrices::share_of(uint32_t replicas) const {
 
 double StagePrices::standing_bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const {
   const double samples = static_cast<double>(shares_[share].samples);
-  const double buffers = ranges_->received(a, b).at(samples) + ranges_->returned(a, b).at(samples) +
-                         2 * ranges_->sent(a, b).at(samples);
+  const double buffers =
+      ranges_->received(a, b).at(samples) + ranges_->returned(a, b).at(samples) + 2 * ranges_->sent(a, b).at(samples);
   const double working = recompute ? ranges_->stashed_per_sample(a, b) * samples : 0;
   return ranges_->resident(a, b) + ranges_->temporary_per_sample(a, b) * samples + buffers + working;
 }
@@ -73,7 +75,8 @@ double StagePrices::bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool r
 
 double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {
   return standing_bytes(a, b, share, recompute) +
-         bytes_in_flight(a, b, share, recompute) * static_cast<double>(in_flight(discipline_, from_end, micro_batches_));
+         bytes_in_flight(a, b, share, recompute) *
+             static_cast<double>(in_flight(discipline_, from_end, micro_batches_));
 }
 
 double StagePrices::least_step_ns(uint32_t devices) const {
@@ -110,8 +113,7 @@ uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bo
 
 double all_reduce_ns(double bytes, uint64_t replicas, const Link& link) {
   if (replicas < 2 || bytes <= 0) return 0;
-  const double n = static_cast<double>(replicas);
-  return 2 * (n - 1) * (link.latency_ns + bytes / n * 1e9 / link.bytes_per_second);
+  return ring_ns(bytes, static_cast<double>(replicas), link);
 }
 
 double memory_of(const StageProblem& problem, DeviceId device) {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "partition/stages/internal/cover.h"
+#include "partition/transfers.h"
 
 namespace rannc::partition {
 namespace {
@@ -168,7 +169,7 @@ void StageFloor::add(uint32_t a, uint32_t b, uint64_t least_replicas, uint64_t m
   entry.messages = count * (received + returned + sent) * 1e9 / link.bytes_per_second;
   const double parameters = ranges_.parameters(a, b);
   entry.tail = all_reduce_ns(parameters, least_replicas, links_.of_group(least_replicas)) +
-               parameters * (3 + 2 * problem_.optimizer_factor) * 1e9 / rate_;
+               optimizer_pass_ns(parameters, problem_.optimizer_factor, rate_);
   entries_.push_back(entry);
 }
 
