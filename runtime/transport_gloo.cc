@@ -32,6 +32,8 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kAbortKey = "rannc/abort";
 constexpr std::chrono::milliseconds kWatchPeriod{100};
 constexpr size_t kOutstandingSends = 16;  // per peer; more wait for the oldest
+// LibTorch's flight recorder is one per process and inserts a group into an unlocked map when it first enqueues work.
+std::mutex g_enqueue_mutex;               // for processes that hold the ends of several devices
 constexpr size_t kOrderedSumMembers = 4;  // up to here sums are gathered and added in order, beyond that Gloo's ring
 
 std::string describe(const MessageKey& key) {
@@ -296,19 +298,27 @@ class GlooTransport : public Transport {
     return groups_.emplace(key, make_group(store_, prefix, rank, static_cast<int>(key.size()), where_)).first->second;
   }
 
+  template <typename Collective>
+  static Work enqueue(const Collective& collective) {
+    const std::lock_guard lock(g_enqueue_mutex);
+    return collective();
+  }
+
   // Half floats are summed in fp32: Gloo has no bf16.
   Result<at::Tensor> reduce(const Group& group, size_t members, const at::Tensor& tensor) {
     const bool narrow = tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
     at::Tensor own = (narrow ? tensor.to(at::kFloat) : tensor.clone()).contiguous();
     if (members > kOrderedSumMembers) {
       std::vector<at::Tensor> tensors{own};
-      RANNC_TRY(watch_.wait(group->allreduce(tensors), "the other members of an all-reduce", where_.timeout));
+      const Work work = enqueue([&] { return group->allreduce(tensors); });
+      RANNC_TRY(watch_.wait(work, "the other members of an all-reduce", where_.timeout));
     } else {
       std::vector<at::Tensor> parts(members);
       for (at::Tensor& part : parts) part = at::empty_like(own);
       std::vector<std::vector<at::Tensor>> outputs{parts};
       std::vector<at::Tensor> inputs{own};
-      RANNC_TRY(watch_.wait(group->allgather(outputs, inputs), "the other members of an all-reduce", where_.timeout));
+      const Work work = enqueue([&] { return group->allgather(outputs, inputs); });
+      RANNC_TRY(watch_.wait(work, "the other members of an all-reduce", where_.timeout));
       own = parts[0];
       for (size_t i = 1; i < members; ++i) own = own.add(parts[i]);
     }
