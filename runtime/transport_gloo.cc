@@ -32,9 +32,11 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kAbortKey = "rannc/abort";
 constexpr std::chrono::milliseconds kWatchPeriod{100};
 constexpr size_t kOutstandingSends = 16;  // per peer; more wait for the oldest
-// LibTorch's flight recorder is one per process and inserts a group into an unlocked map when it first enqueues work.
-std::mutex g_enqueue_mutex;               // for processes that hold the ends of several devices
 constexpr size_t kOrderedSumMembers = 4;  // up to here sums are gathered and added in order, beyond that Gloo's ring
+
+// LibTorch's flight recorder is one per process and inserts a group into an unlocked map when it first enqueues work;
+// a process may hold the ends of several devices.
+std::mutex g_enqueue_mutex;
 
 std::string describe(const MessageKey& key) {
   const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
@@ -79,13 +81,16 @@ Group make_group(const Store& store, const std::string& prefix, int rank, int si
 class Watch {
  public:
   explicit Watch(Store store) : store_(std::move(store)), thread_([this] { loop(); }) {}
-  ~Watch() {
+  ~Watch() { stop(); }
+
+  /// Asks the store no more.
+  void stop() {
     {
       const std::lock_guard lock(mutex_);
       stop_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   std::optional<Diagnostic> failure() const {
@@ -198,6 +203,7 @@ class GlooTransport : public Transport {
   ~GlooTransport() override {
     // The store's server leaves last, so that nobody takes its end for a failure.
     if (failure()) return;
+    if (where_.rank != 0) watch_.stop();
     try {
       store_->add("rannc/left", 1);
       const auto end = Clock::now() + std::chrono::seconds(10);
