@@ -137,7 +137,7 @@ class AutoSearch {
         if (discipline == InFlight::kAll && !name.starts_with("rannc")) continue;
         StageProblem problem = problem_;
         problem.in_flight = discipline;
-        const auto outcome = make_planner(name)->plan(problem, stop_);
+        const auto outcome = make_planner(name)->candidate(problem, stop_);
         RANNC_CHECK(outcome.ok()) << outcome.diagnostic().str();
         if (const auto* plan = std::get_if<StagePlan>(&*outcome)) {
           try_one(*plan, name);
@@ -370,7 +370,7 @@ class AutoSearch {
 
   StagePlan finish(bool everything) {
     StagePlan plan = best_->plan;
-    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name, plan.objective), plan.objective);
+    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name, {.enough = plan.objective, .stop = stop_}), plan.objective);
     if (everything && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";

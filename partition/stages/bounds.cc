@@ -13,7 +13,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kSafe = 1 - 1e-9;   ///< sums round
 constexpr double kPrecision = 1e-3;  ///< relative, of a bisected bound
 constexpr double kCoarse = 2e-2;     ///< likewise where stages alone are asked for
-constexpr double kMostSteps = 2e7;   ///< of a query of StageFloor, beyond which it is not asked
+constexpr double kMostSteps = 2e7;   ///< of a query, beyond which it is not asked for promising stages
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
@@ -102,39 +102,41 @@ class Bisection {
   Bisection(const StageProblem& problem, const RangeCosts& ranges)
       : problem_(problem), ranges_(ranges), links_(problem.cluster) {}
 
-  bool affordable() const { return StageFloor::steps(problem_) <= kMostSteps; }
-
-  /// The highest value below `ceiling` (a relative kPrecision short) that stages of `count` micro-batches cannot meet;
-  /// `ceiling` itself where they cannot even meet that, `floor` where they can meet it.
-  double raise(uint64_t count, double floor, double ceiling) const {
-    return raise(StageFloor(problem_, ranges_, links_, count), floor, ceiling, kPrecision);
+  /// The highest value below `ceiling` (a relative kPrecision short) that stages of `count` micro-batches are known not
+  /// to meet; `ceiling` itself where they cannot even meet that, `floor` where nothing is known.
+  double raise(uint64_t count, double floor, double ceiling, BoundBudget& budget) const {
+    StageFloor stages(problem_, ranges_, links_, count);
+    return raise(stages, floor, ceiling, kPrecision, budget);
   }
 
   std::vector<std::vector<StageOutline>> outlines(uint64_t count) const {
-    const StageFloor stages(problem_, ranges_, links_, count);
+    BoundBudget budget;
+    StageFloor stages(problem_, ranges_, links_, count, StageFloor::Recompute::kFree);
     std::vector<std::vector<StageOutline>> found;
-    const double least = raise(stages, sums_bound(problem_, ranges_, count).value, kInfinity, kCoarse);
+    const double least = raise(stages, sums_bound(problem_, ranges_, count).value, kInfinity, kCoarse, budget);
     if (least == kInfinity) return found;
     for (const double slack : {1 + kCoarse, 1.05, 1.1, 1.2, 1.35}) {
-      auto next = stages.stages(limits(least * slack));
+      auto next = stages.stages(limits(least * slack), budget);
       if (!next.empty() && (found.empty() || !(next == found.back()))) found.push_back(std::move(next));
     }
     return found;
   }
 
  private:
-  double raise(const StageFloor& stages, double floor, double ceiling, double precision) const {
-    if (!stages.possible(limits(kInfinity))) return ceiling;
+  double raise(StageFloor& stages, double floor, double ceiling, double precision, BoundBudget& budget) const {
     double low = std::max(floor, 1.0), high = ceiling;
-    if (stages.possible(limits(low))) return floor;
     if (high == kInfinity) {
-      for (high = 2 * low; !stages.possible(limits(high)); high *= 2) low = high;
-    } else if (!stages.possible(limits(high * kSafe))) {
+      if (!stages.possible(limits(kInfinity), budget)) return ceiling;
+      if (stages.possible(limits(low), budget)) return floor;
+      for (high = 2 * low; !stages.possible(limits(high), budget); high *= 2) low = high;
+    } else if (!stages.possible(limits(high * kSafe), budget)) {
       return ceiling;
+    } else if (stages.possible(limits(low), budget)) {
+      return floor;
     }
-    while (high > low * (1 + precision)) {
+    while (high > low * (1 + precision) && !budget.spent()) {
       const double middle = std::sqrt(low * high);
-      (stages.possible(limits(middle)) ? high : low) = middle;
+      (stages.possible(limits(middle), budget) ? high : low) = middle;
     }
     return low;
   }
@@ -154,11 +156,11 @@ class Bisection {
 
 std::vector<std::vector<StageOutline>> promising_stages(const StageProblem& problem, const RangeCosts& ranges,
                                                         uint64_t micro_batches) {
-  const Bisection stages(problem, ranges);
-  return stages.affordable() ? stages.outlines(micro_batches) : std::vector<std::vector<StageOutline>>();
+  if (FloorEntries::steps(problem) > kMostSteps) return {};
+  return Bisection(problem, ranges).outlines(micro_batches);
 }
 
-Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double enough) {
+Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const BoundEffort& effort) {
   std::vector<std::pair<Bound, uint64_t>> counts;
   for (const uint64_t count : micro_batch_candidates(problem)) {
     counts.push_back({sums_bound(problem, ranges, count), count});
@@ -167,19 +169,22 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, double 
   std::stable_sort(counts.begin(), counts.end(), lower);
   if (counts.empty()) return {0, "no micro-batch count divides the mini-batch"};
   Bound best = counts.front().first;
-  if (const Bisection stages(problem, ranges); stages.affordable()) {
-    double ceiling = enough > 0 ? enough : kInfinity;
-    for (const auto& [sums, count] : counts) {
-      if (sums.value >= ceiling) break;
-      const double raised = stages.raise(count, sums.value, ceiling);
-      if (raised < ceiling)
-        best = raised > sums.value * (1 + kPrecision) ? Bound{raised, "stages of a pipeline"} : sums;
-      ceiling = std::min(ceiling, raised);
-    }
-    if (ceiling == enough) best = {enough, "stages of a pipeline"};
-    best.value = std::max(best.value, counts.front().first.value);
+  const Bisection stages(problem, ranges);
+  uint64_t left = effort.steps;
+  double ceiling = effort.enough > 0 ? effort.enough : kInfinity;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const auto& [sums, count] = counts[i];
+    if (sums.value >= ceiling) break;
+    // Each count may spend an equal part of what is left: the least of them is what counts.
+    const uint64_t share = left / (counts.size() - i);
+    BoundBudget budget{share, effort.stop};
+    const double raised = stages.raise(count, sums.value, ceiling, budget);
+    left -= share - budget.steps;
+    if (raised < ceiling) best = raised > sums.value * (1 + kPrecision) ? Bound{raised, "stages of a pipeline"} : sums;
+    ceiling = std::min(ceiling, raised);
   }
-  best.value *= kSafe;
+  if (ceiling == effort.enough) best = {effort.enough, "stages of a pipeline"};
+  best.value = std::max(best.value, counts.front().first.value) * kSafe;
   return best;
 }
 

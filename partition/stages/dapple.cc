@@ -48,7 +48,6 @@ class DapplePlanner final : public StagePlanner {
     if (!best.plan)
       return Infeasible{"no plan of DAPPLE's fits: " + best.why, 0, "recompute, more devices, planner rannc or auto"};
     StagePlan& plan = *best.plan;
-    plan.lower_bound = judge.lower_bound(&plan.bound_name);
     plan.bottleneck = bottleneck_of(plan);
     plan.notes.push_back(fmt::format("pipeline latency L = {:.3f} ms by Formulas 1 and 2", best.latency / 1e6));
     if (!graph.all_counts()) plan.notes.push_back("not all device counts were tried: the cluster is large");

@@ -54,7 +54,6 @@ class DappleReleasedPlanner final : public StagePlanner {
       }
     }
     if (!best) return Infeasible{"no plan of the released program fits: " + why, 0, "planner rannc or auto"};
-    best->lower_bound = judge.lower_bound(&best->bound_name);
     best->bottleneck = bottleneck_of(*best);
     best->notes.push_back(note);
     return *best;

@@ -340,8 +340,8 @@ std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double
   return plan.objective;
 }
 
-double PlanJudge::lower_bound(std::string* name, double enough) const {
-  Bound bound = partition::lower_bound(problem_, *ranges_, enough);
+double PlanJudge::lower_bound(std::string* name, const BoundEffort& effort) const {
+  Bound bound = partition::lower_bound(problem_, *ranges_, effort);
   if (name) *name = std::move(bound.argument);
   return bound.value;
 }

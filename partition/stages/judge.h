@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "partition/stages/bounds.h"
 #include "partition/stages/plan.h"
 #include "partition/stages/problem.h"
 
@@ -36,9 +37,8 @@ class PlanJudge {
   std::optional<double> judge(StagePlan& plan, std::string* why = nullptr,
                               double beat = std::numeric_limits<double>::infinity());
 
-  /// No plan of the problem has a smaller objective; `name` becomes the argument that says so. `enough`: a bound so
-  /// high proves all that is asked; no time is spent on a higher one.
-  double lower_bound(std::string* name = nullptr, double enough = 0) const;
+  /// No plan of the problem has a smaller objective; `name` becomes the argument that says so.
+  double lower_bound(std::string* name = nullptr, const BoundEffort& effort = {}) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
   /// What all judgements so far have cost: stages * micro-batches of each simulation, and the devices of every plan.

@@ -171,7 +171,6 @@ class PipedreamPlanner final : public StagePlanner {
       if (!best || plan.objective < best->objective) best = std::move(plan);
     }
     if (!best) return Infeasible{why, 0, "planner rannc or auto"};
-    best->lower_bound = judge.lower_bound(&best->bound_name);
     best->bottleneck = bottleneck_of(*best);
     return *best;
   }

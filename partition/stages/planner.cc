@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "partition/stages/bounds.h"
 #include "partition/stages/internal/prices.h"
 
 namespace rannc::partition {
@@ -87,6 +88,11 @@ std::optional<Infeasible> too_many_stages(const StageProblem& problem) {
                     0, "ask for fewer stages, or give more devices or more blocks"};
 }
 
+StageProblem monotone(StageProblem problem) {
+  for (TimeTable& table : problem.times) table.make_monotone();
+  return problem;
+}
+
 }  // namespace
 
 Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
@@ -107,9 +113,24 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
 
 Result<StageOutcome> StagePlanner::plan(const StageProblem& problem, std::stop_token stop) const {
   RANNC_TRY(validate(problem));
-  if (auto hopeless = too_many_stages(problem)) return StageOutcome(std::move(*hopeless));
-  StageProblem monotone = problem;
-  for (TimeTable& table : monotone.times) table.make_monotone();
+  const StageProblem times_in_order = monotone(problem);
+  RANNC_ASSIGN(StageOutcome outcome, verified(times_in_order, stop));
+  if (auto* found = std::get_if<StagePlan>(&outcome); found && found->bound_name.empty()) {
+    const Bound bound =
+        lower_bound(times_in_order, RangeCosts(times_in_order), {.enough = found->objective, .stop = std::move(stop)});
+    found->lower_bound = bound.value;
+    found->bound_name = bound.argument;
+  }
+  return outcome;
+}
+
+Result<StageOutcome> StagePlanner::candidate(const StageProblem& problem, std::stop_token stop) const {
+  RANNC_TRY(validate(problem));
+  return verified(monotone(problem), std::move(stop));
+}
+
+Result<StageOutcome> StagePlanner::verified(const StageProblem& monotone, std::stop_token stop) const {
+  if (auto hopeless = too_many_stages(monotone)) return StageOutcome(std::move(*hopeless));
   StageOutcome outcome = search(monotone, std::move(stop));
   if (auto* found = std::get_if<StagePlan>(&outcome)) {
     found->planner = name();
@@ -117,8 +138,8 @@ Result<StageOutcome> StagePlanner::plan(const StageProblem& problem, std::stop_t
       return StageOutcome(Infeasible{"planner " + name() + " has no plan that keeps the constraints: " + kept.diagnostic().message,
                                      0, "planner rannc or auto"});
     }
-    const Result<void> verified = verify_plan(monotone, *found);
-    RANNC_CHECK(verified.ok()) << name() << ": " << verified.diagnostic().str();
+    const Result<void> checked = verify_plan(monotone, *found);
+    RANNC_CHECK(checked.ok()) << name() << ": " << checked.diagnostic().str();
   }
   return outcome;
 }

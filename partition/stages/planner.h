@@ -21,7 +21,12 @@ class StagePlanner {
   /// `stop` is requested the search ends soon with the best plan so far; its notes say so, and its bound still holds.
   Result<StageOutcome> plan(const StageProblem& problem, std::stop_token stop = {}) const;
 
+  /// The same for one who compares plans: without a bound, unless the search itself gives one.
+  Result<StageOutcome> candidate(const StageProblem& problem, std::stop_token stop = {}) const;
+
  private:
+  Result<StageOutcome> verified(const StageProblem& monotone, std::stop_token stop) const;
+  /// A plan whose `bound_name` it leaves empty gets the bound of all plans (`bounds.h`).
   virtual StageOutcome search(const StageProblem& problem, std::stop_token stop) const = 0;
 };
 

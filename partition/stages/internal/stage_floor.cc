@@ -1,239 +1,163 @@
+// Two dynamic programs over (blocks, devices): from the end, how long a micro-batch is away behind a block at least;
+// from the start, which stages can be reached in time.
+//
+// What a stage pays for memory. Let M micro-batches pass a stage whose forward pass and input gradient take f and b,
+// and let each be away for at least w between them: it must pass the later stages and come back.
+//   1 A stage that repeats a forward pass does so in f. It need not where the backward pass follows the forward pass in
+//     its row; then nothing else runs there in between. Each micro-batch costs it f + b + min(f, w) or more.
+//   2 A stage that holds at most h micro-batches at once has M * (f + w + b) of micro-batch times in h slots.
+//   3 Until its first input gradient starts, w after its first forward pass, it does at most h forward passes; after
+//   its
+//     last forward pass at most h input gradients, the last of them w later. Where M > h these are different times, and
+//     between them lie (M - h) of each: 2 w + f + b + (M - h) (f + b) in all.
+// h is the memory that is left over the bytes of a micro-batch in flight, so all three hold for every schedule, stage
+// count and placement; they lie between the passes before the stage and those behind it, so all add to those.
 #include "partition/stages/internal/stage_floor.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
-#include "partition/stages/internal/cover.h"
-#include "partition/transfers.h"
-
 namespace rannc::partition {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr uint32_t kOneByOne = 16;      ///< replica counts up to here are told apart
-constexpr double kReplicaStep = 1.125;  ///< beyond, those up to this factor apart count as one
-constexpr double kSteps = 8e6;          ///< of a query, as far as counting devices in larger units can help
 
-Link faster(const Link& a, const Link& b) {
-  return {std::max(a.bytes_per_second, b.bytes_per_second), std::min(a.latency_ns, b.latency_ns)};
-}
-
-/// What prices need of a problem, for micro-batches of `samples`.
-StageProblem timed(const StageProblem& problem, uint64_t samples, bool inputs_alone) {
-  StageProblem part;
-  part.blocks = problem.blocks;
-  part.times = problem.times;
-  part.mini_batch = samples;
-  part.in_flight = InFlight::kOne;
-  part.recompute = problem.recompute;
-  for (TimeTable& table : part.times) {
-    if (!inputs_alone || table.weight_gradient.empty()) continue;
-    for (size_t i = 0; i < table.backward.size(); ++i) {
-      for (size_t b = 0; b < table.backward[i].size(); ++b) table.backward[i][b] -= table.weight_gradient[i][b];
-    }
-  }
-  return part;
-}
-
-double replica_counts(uint32_t devices) {
-  return std::min<double>(devices,
-                          kOneByOne + std::log(std::max(1.0, devices / double{kOneByOne})) / std::log(kReplicaStep));
-}
-
-/// Devices that count as one, so that a query stays within kSteps.
-uint32_t device_unit(const StageProblem& problem) {
-  const uint32_t devices = problem.cluster.size();
-  const double ranges = 0.5 * problem.blocks * problem.blocks * replica_counts(devices);
-  const double units = std::clamp(kSteps / ranges, 16.0, 256.0);
-  return static_cast<uint32_t>(std::ceil(devices / units));
-}
-
-uint32_t devices_of(const StageProblem& problem) { return problem.cluster.size(); }
-
-struct Pass {
-  double forward = kInfinity, backward = kInfinity;
+/// Where a stage stands in time.
+struct Place {
+  double ahead = 0;   ///< least time before its first forward pass
+  double around = 0;  ///< that and the least time after its last input gradient
+  double away = 0;    ///< least time of a micro-batch in the stages behind it
+  double limit = 0;   ///< of the step
 };
 
-/// Each on the kind of device that is best at it.
-Pass least(const StagePrices& prices, uint32_t a, uint32_t b, size_t share, size_t kinds) {
-  Pass pass;
-  for (uint32_t kind = 0; kind < kinds; ++kind) {
-    pass.forward = std::min(pass.forward, prices.forward(a, b, share, kind));
-    pass.backward = std::min(pass.backward, prices.backward(a, b, share, kind));
-  }
-  return pass;
-}
-
-/// The share of `replicas`, or the smallest there is.
-size_t share_at(const StagePrices& prices, uint64_t replicas) {
-  return std::min(prices.share_of(static_cast<uint32_t>(replicas)), prices.shares().size() - 1);
+/// Whether the stage meets the limit with so many slots, where it repeats or not (see the head of the file).
+bool meets_with(const FloorEntry& entry, double count, double slots, bool repeats, const Place& place) {
+  if (slots == 0) return false;
+  const double once = entry.forward + entry.backward;
+  const double repeated = repeats ? count * std::min(entry.forward, place.away) : 0;
+  double chain = std::max(count * once + repeated, count * (once + place.away) / slots);
+  if (count > slots) chain = std::max(chain, 2 * place.away + once + (count - slots) * once);
+  return place.around + chain <= place.limit && place.ahead + entry.work + repeated + entry.tail <= place.limit;
 }
 
 }  // namespace
 
-double StageFloor::steps(const StageProblem& problem) {
-  const uint32_t devices = problem.cluster.size();
-  return 0.5 * problem.blocks * problem.blocks * replica_counts(devices) * std::ceil(devices / device_unit(problem));
-}
+struct StageFloor::Query {
+  Limits limits;
+  double limit = 0;  ///< of the step
+  double busy = 0;   ///< no stage works longer
+  FloorEntries::Band band;
+  BoundBudget& budget;
+  std::vector<double> away;  ///< see `measure_away`
+  Objective objective;
+  double count = 0;    ///< micro-batches
+  bool priced = true;  ///< whether memory is
 
-BestLinks::BestLinks(const Cluster& cluster) {
-  bool some = false, between = false;
-  const auto take = [](Link& best, bool& first, const Link& link) {
-    best = first ? faster(best, link) : link;
-    first = true;
-  };
-  if (cluster.nodes.size() > 1) take(between_, between, cluster.between);
-  for (const auto& [ends, link] : cluster.node_links) take(between_, between, link);
-  for (const auto& [ends, link] : cluster.device_links) take(between_, between, link);
-  if (between) take(any_, some, between_);
-  for (const ClusterNode& node : cluster.nodes) {
-    largest_node_ = std::max<uint64_t>(largest_node_, node.devices.size());
-    if (node.devices.size() > 1) take(any_, some, node.inside);
+  bool meets(const FloorEntry& entry, const Place& place) const {
+    if (!priced) return meets_with(entry, count, kInfinity, false, place);
+    return meets_with(entry, count, entry.slots, false, place) ||
+           meets_with(entry, count, entry.repeated_slots, true, place);
   }
-}
+  bool within(const FloorEntry& entry) const {
+    if (entry.work + entry.tail > limit || entry.port > limit || entry.bytes > limits.memory_bytes) return false;
+    if (objective == Objective::kPeriod) return std::max(entry.work + entry.tail, entry.port) <= limits.time_ns;
+    if (objective == Objective::kLargestLoad) return entry.work + entry.tail + entry.messages <= limits.time_ns;
+    return true;
+  }
+};
 
 StageFloor::StageFloor(const StageProblem& problem, const RangeCosts& ranges, const BestLinks& links,
-                       uint64_t micro_batches)
-    : problem_(problem),
-      ranges_(ranges),
-      links_(links),
-      micro_batches_(micro_batches),
-      more_(problem.mini_batch % micro_batches),
-      small_(timed(problem, problem.mini_batch / micro_batches, false), ranges, 1, devices_of(problem), 1),
-      large_(timed(problem, problem.mini_batch / micro_batches + (more_ > 0), false), ranges, 1, devices_of(problem),
-             1),
-      inputs_(timed(problem, problem.mini_batch / micro_batches, true), ranges, 1, devices_of(problem), 1),
-      joining_(problem.blocks),
-      returning_(problem.blocks),
-      follows_(problem.blocks, 0),
-      returns_(problem.blocks, 0) {
-  const uint32_t devices = problem.cluster.size(), k = problem.blocks;
-  unit_ = device_unit(problem);
-  units_ = (devices + unit_ - 1) / unit_;
-  for (uint32_t d = 0; d < devices; ++d) memory_ = std::max(memory_, memory_of(problem, DeviceId(d)));
-  for (const DeviceKind& kind : problem.cluster.kinds) rate_ = std::max(rate_, kind.bytes_per_second);
-  for (const BlockValue& value : problem.values) {
-    if (value.readers.empty() || value.readers.front() != value.producer + 1) continue;
-    const uint32_t reader = value.readers.front();
-    follows_[reader] = 1;
-    returns_[reader] |= value.gradient;
-    for (auto* bytes : {&joining_, &returning_}) {
-      if (bytes == &returning_ && !value.gradient) continue;
-      (*bytes)[reader].fixed += value.bytes;
-      (*bytes)[reader].per_sample += value.bytes_per_sample;
-    }
-  }
-  const uint64_t most = std::min<uint64_t>(devices, problem.mini_batch / micro_batches + (more_ > 0));
-  for (uint32_t a = 0; a < k; ++a) {
-    if (a > 0 && !ranges.cut_allowed(a)) continue;
-    for (uint32_t b = a + 1; b <= k; ++b) {
-      if (b < k && !ranges.cut_allowed(b)) continue;
-      for (uint64_t from = 1, to; from <= most; from = to + 1) {
-        to = from < kOneByOne ? from : std::min(most, static_cast<uint64_t>(static_cast<double>(from) * kReplicaStep));
-        add(a, b, from, to);
+                       uint64_t micro_batches, Recompute recompute)
+    : problem_(problem), entries_(problem, ranges, links, micro_batches), recompute_(recompute) {}
+
+void StageFloor::measure_away(Query& query) {
+  const uint32_t k = problem_.blocks, units = entries_.units();
+  query.away.assign(at(k, units) + 1, kInfinity);
+  std::fill(query.away.begin() + static_cast<std::ptrdiff_t>(at(k, 0)), query.away.end(), 0);
+  for (uint32_t a = k; a-- > 0;) {
+    if (query.band.least[a] > query.band.most[a]) continue;
+    const uint32_t fewest = units - query.band.most[a], most = units - query.band.least[a];
+    double* here = query.away.data() + at(a, 0);
+    const auto entries = entries_.from(a, query.busy, query.budget);
+    if (!query.budget.take(entries.size() * (1 + most - fewest))) return;
+    for (const FloorEntry& entry : entries) {
+      if (!query.within(entry)) continue;
+      const FloorEntries::Joint& joint = entries_.joint(a, entry.replicas);
+      const double* behind = query.away.data() + at(entry.end, 0);
+      for (uint32_t left = std::max<uint32_t>(fewest, entry.units); left <= most; ++left) {
+        const double away = behind[left - entry.units];
+        if (away == kInfinity || !query.meets(entry, {0, 0, away, query.limit})) continue;
+        const double back = joint.there + entry.forward + away + entry.backward + joint.back;
+        here[left] = std::min(here[left], joint.returns ? back : 0);
       }
     }
+    for (uint32_t left = fewest; left < most; ++left) here[left + 1] = std::min(here[left + 1], here[left]);
   }
 }
 
-void StageFloor::add(uint32_t a, uint32_t b, uint64_t least_replicas, uint64_t most_replicas) {
-  const size_t kinds = problem_.times.size();
-  const size_t share = share_at(small_, most_replicas);
-  Entry entry;
-  entry.first = a;
-  entry.end = b;
-  entry.units = static_cast<uint32_t>(least_replicas / unit_);
-  entry.bytes = kInfinity;
-  for (const bool recompute : recompute_choices(problem_.recompute)) {
-    entry.bytes = std::min(entry.bytes, small_.peak_bytes(a, b, share, recompute, 1));
-  }
-  if (entry.bytes > memory_) return;
-  const Pass pass = least(small_, a, b, share, kinds), inputs = least(inputs_, a, b, share, kinds);
-  const Pass larger = least(large_, a, b, share_at(large_, most_replicas), kinds);
-  const double more = static_cast<double>(more_);
-  const double count = static_cast<double>(micro_batches_), even = count - more;
-  // A stage that holds one micro-batch at a time never recomputes: no price for it here.
-  entry.forward = pass.forward;
-  entry.backward = inputs.backward;
-  entry.work = even * (pass.forward + pass.backward) + more * (larger.forward + larger.backward);
-  entry.chain = count * (entry.forward + entry.backward);
-  const double samples = static_cast<double>(small_.shares()[share].samples);
-  const Link& link = links_.any();
-  const double received = ranges_.received(a, b).at(samples), returned = ranges_.returned(a, b).at(samples);
-  const double sent = ranges_.sent(a, b).at(samples);
-  entry.there = link.transfer_ns(joining_[a].at(samples));
-  entry.back = link.transfer_ns(returning_[a].at(samples));
-  entry.port = count * received * 1e9 / link.bytes_per_second;
-  entry.joined = count * joining_[a].at(samples) * 1e9 / link.bytes_per_second;
-  entry.messages = count * (received + returned + sent) * 1e9 / link.bytes_per_second;
-  const double parameters = ranges_.parameters(a, b);
-  entry.tail = all_reduce_ns(parameters, least_replicas, links_.of_group(least_replicas)) +
-               optimizer_pass_ns(parameters, problem_.optimizer_factor, rate_);
-  entries_.push_back(entry);
-}
-
-bool StageFloor::within(const Entry& entry, const Limits& limits) const {
-  if (entry.bytes > limits.memory_bytes) return false;
-  switch (problem_.objective) {
-    case Objective::kPeriod:
-      return std::max(entry.work + entry.tail, entry.port) <= limits.time_ns;
-    case Objective::kLargestLoad:
-      return entry.work + entry.tail + entry.messages <= limits.time_ns;
-    case Objective::kStepTime:
-    case Objective::kPeakMemory:
-      return true;
-  }
-  return true;
-}
-
-bool StageFloor::search(const Limits& limits, std::vector<uint32_t>* last) const {
-  const bool step = problem_.objective == Objective::kStepTime;
-  const double limit = step ? std::min(limits.time_ns, limits.step_ns) : limits.step_ns;
-  const uint32_t k = problem_.blocks, columns = units_ + 1;
+bool StageFloor::search(const Limits& limits, BoundBudget& budget, std::vector<Step>* last) {
+  Query query{limits,
+              limits.step_ns,
+              kInfinity,
+              {},
+              budget,
+              {},
+              problem_.objective,
+              entries_.micro_batches(),
+              recompute_ == Recompute::kPriced};
+  if (problem_.objective == Objective::kStepTime) query.limit = std::min(limits.time_ns, limits.step_ns);
+  const bool peak = problem_.objective == Objective::kPeakMemory;
+  query.busy = peak ? limits.step_ns : std::min(limits.time_ns, limits.step_ns);
+  query.band = entries_.band(query.busy);
+  const uint32_t k = problem_.blocks, units = entries_.units();
+  measure_away(query);
+  if (budget.spent()) return true;
+  if (query.away[at(0, units)] == kInfinity) return false;
   // Least time before a stage at block a on all units so far: there and back, and there alone.
-  std::vector<double> both(static_cast<size_t>(k + 1) * columns, kInfinity), there(both);
+  std::vector<double> both(query.away.size(), kInfinity), there(both);
   both[0] = there[0] = 0;
-  if (last != nullptr) last->assign(both.size(), UINT32_MAX);
-  for (uint32_t e = 0; e < entries_.size(); ++e) {
-    const Entry& entry = entries_[e];
-    if (entry.work + entry.tail > limit || entry.port > limit || !within(entry, limits)) continue;
-    const bool follows = entry.first > 0 && follows_[entry.first], returns = follows && returns_[entry.first];
-    const double *from = both.data() + static_cast<size_t>(entry.first) * columns,
-                 *from_there = there.data() + static_cast<size_t>(entry.first) * columns;
-    double *to = both.data() + static_cast<size_t>(entry.end) * columns,
-           *to_there = there.data() + static_cast<size_t>(entry.end) * columns;
-    for (uint32_t d = 0; d + entry.units <= units_; ++d) {
-      if (from[d] == kInfinity) continue;
-      const double ahead = follows ? from_there[d] + entry.there : 0;
-      const double around = returns ? from[d] + entry.there + entry.back : ahead;
-      if (around + entry.chain > limit || ahead + entry.work + entry.tail > limit) continue;
-      if (follows && from_there[d] + entry.joined + entry.forward + entry.backward > limit) continue;
-      const uint32_t at = d + entry.units;
-      const double passed = around + entry.forward + entry.backward;
-      if (passed < to[at]) {
-        to[at] = passed;
-        if (last != nullptr) (*last)[static_cast<size_t>(entry.end) * columns + at] = e;
+  if (last != nullptr) last->assign(both.size(), {});
+  for (uint32_t a = 0; a < k; ++a) {
+    if (query.band.least[a] > query.band.most[a]) continue;
+    const double *from = both.data() + at(a, 0), *from_there = there.data() + at(a, 0);
+    const auto entries = entries_.from(a, query.busy, budget);
+    if (!budget.take(entries.size() * (1 + query.band.most[a] - query.band.least[a]))) return true;
+    for (const FloorEntry& entry : entries) {
+      if (!query.within(entry)) continue;
+      const FloorEntries::Joint& joint = entries_.joint(a, entry.replicas);
+      for (uint32_t d = query.band.least[a]; d <= query.band.most[a] && d + entry.units <= units; ++d) {
+        const double away = query.away[at(entry.end, units - d - entry.units)];
+        if (from[d] == kInfinity || away == kInfinity) continue;
+        const double ahead = joint.follows ? from_there[d] + joint.there : 0;
+        const double around = joint.returns ? from[d] + joint.there + joint.back : ahead;
+        if (!query.meets(entry, {ahead, around, away, query.limit})) continue;
+        if (joint.follows && from_there[d] + joint.joined + entry.forward + entry.backward > query.limit) continue;
+        const size_t to = at(entry.end, d + entry.units);
+        const double passed = around + entry.forward + entry.backward;
+        if (passed < both[to]) {
+          both[to] = passed;
+          if (last != nullptr) (*last)[to] = {&entry, a};
+        }
+        there[to] = std::min(there[to], ahead + entry.forward);
       }
-      to_there[at] = std::min(to_there[at], ahead + entry.forward);
     }
   }
-  const double* end = both.data() + static_cast<size_t>(k) * columns;
-  return std::any_of(end, end + columns, [](double time) { return time < kInfinity; });
+  return std::any_of(both.begin() + static_cast<std::ptrdiff_t>(at(k, 0)), both.end(),
+                     [](double time) { return time < kInfinity; });
 }
 
-std::vector<StageOutline> StageFloor::stages(const Limits& limits) const {
-  std::vector<uint32_t> last;
-  if (!search(limits, &last)) return {};
-  const uint32_t columns = units_ + 1;
+std::vector<StageOutline> StageFloor::stages(const Limits& limits, BoundBudget& budget) {
+  std::vector<Step> last;
+  if (!search(limits, budget, &last) || budget.spent()) return {};
   std::vector<StageOutline> stages;
   uint32_t block = problem_.blocks, units = 0;
-  while (last[static_cast<size_t>(block) * columns + units] == UINT32_MAX) ++units;
+  while (last[at(block, units)].entry == nullptr) ++units;
   while (block > 0) {
-    const Entry& entry = entries_[last[static_cast<size_t>(block) * columns + units]];
-    stages.push_back({entry.first, entry.end, std::max(1u, entry.units * unit_)});
-    block = entry.first;
-    units -= entry.units;
+    const auto [entry, first] = last[at(block, units)];
+    stages.push_back({first, block, std::max(1u, entry->units * entries_.unit())});
+    block = first;
+    units -= entry->units;
   }
   std::reverse(stages.begin(), stages.end());
   return stages;
