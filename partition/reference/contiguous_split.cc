@@ -13,6 +13,7 @@
 #include "partition/blocks/orders.h"
 #include "partition/reference/cut_bounds.h"
 #include "partition/reference/down_sets.h"
+#include "partition/reference/stretch_bound.h"
 
 namespace rannc::partition {
 namespace {
@@ -23,6 +24,7 @@ constexpr uint32_t kSteps = 4;
 constexpr uint32_t kBeam = 60;
 constexpr uint64_t kMostPairs = 20'000'000;          // of down-sets, in one search through a pool
 constexpr uint64_t kMostExactPairs = 4'000'000'000;  // through all of them, unless asked to go to the end
+constexpr size_t kMostStretches = 4'000;             // priced for a bound
 constexpr double kImprove = 1 - 1e-12;               // a split counts as better below this share of the best
 
 /// A level whose nets are the precedences, for the orders that levels have.
@@ -166,6 +168,10 @@ class Solver {
       if (!chain.found) break;
       keep(near, chain);
     }
+    if (!gap_left() || out_of_time()) return;
+    raise_bound(
+        stretch_bound(now_, options_.devices, result_.lower_bound, result_.largest_load, kMostStretches, options_.stop),
+        "stretches");
   }
 
   /// The cuts of the best split so far, as members of `pool`.

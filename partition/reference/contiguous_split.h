@@ -23,7 +23,7 @@ struct SplitResult {
   std::string reason;                              ///< why there is no split, naming the cause
   double largest_load = 0;
   double lower_bound = 0;  ///< no legal split has a smaller largest load
-  std::string bound;       ///< what the bound rests on: work | heaviest | cuts | exhaustive
+  std::string bound;       ///< what the bound rests on: work | heaviest | device | cuts | stretches | exhaustive
   bool timed_out = false;
   double gap() const { return largest_load > lower_bound ? 1 - lower_bound / largest_load : 0; }
 };

@@ -5,63 +5,17 @@
 #include "partition/reference/cut_bounds.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <numeric>
 
+#include "partition/reference/closure.h"
 #include "partition/reference/min_cut.h"
 
 namespace rannc::partition {
 namespace {
 
 constexpr double kTolerance = 1e-11;  // relative to the work in question
-
-/// Bit rows: row(u) = all predecessors (or successors) of u, direct or not.
-class Closure {
- public:
-  Closure(const SplitProblem& problem, bool backward) : words_((problem.units() + 63) / 64) {
-    const uint32_t n = problem.units();
-    bits_.assign(size_t{words_} * n, 0);
-    work_.assign(n, 0);
-    for (uint32_t i = 0; i < n; ++i) {
-      const uint32_t u = backward ? i : n - 1 - i;
-      uint64_t* row = bits_.data() + size_t{words_} * u;
-      for (uint32_t v : backward ? problem.before.row(u) : problem.after.row(u)) {
-        const uint64_t* other = bits_.data() + size_t{words_} * v;
-        for (uint32_t w = 0; w < words_; ++w) row[w] |= other[w];
-        row[v / 64] |= uint64_t{1} << (v % 64);
-      }
-      for (uint32_t w = 0; w < words_; ++w) {
-        for (uint64_t rest = row[w]; rest != 0; rest &= rest - 1)
-          work_[u] += problem.work[w * 64 + std::countr_zero(rest)];
-      }
-    }
-  }
-  bool has(uint32_t u, uint32_t v) const { return bits_[size_t{words_} * u + v / 64] >> (v % 64) & 1; }
-  double work(uint32_t u) const { return work_[u]; }  ///< of the row, without u
-
- private:
-  uint32_t words_;
-  std::vector<uint64_t> bits_;
-  std::vector<double> work_;
-};
-
-std::vector<uint32_t> longest_chain(const SplitProblem& problem) {
-  std::vector<uint32_t> length(problem.units(), 1), from(problem.units(), UINT32_MAX), chain;
-  for (uint32_t u = 0; u < problem.units(); ++u) {
-    for (uint32_t v : problem.before.row(u)) {
-      if (length[v] + 1 <= length[u]) continue;
-      length[u] = length[v] + 1;
-      from[u] = v;
-    }
-  }
-  if (length.empty()) return chain;
-  uint32_t at = static_cast<uint32_t>(std::max_element(length.begin(), length.end()) - length.begin());
-  for (; at != UINT32_MAX; at = from[at]) chain.push_back(at);
-  std::reverse(chain.begin(), chain.end());
-  return chain;
-}
 
 enum class Side : uint8_t { kFree, kIn, kOut };
 
@@ -225,7 +179,7 @@ double device_bound(const SplitProblem& problem, double known) {
 
 std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::vector<double>& price,
                                         DownSetPool* pool) {
-  const Closure before(problem, true), after(problem, false);
+  const Closure before(problem, Closure::Side::kPredecessors), after(problem, Closure::Side::kSuccessors);
   const std::vector<uint32_t> chain = longest_chain(problem);
   const double total = problem.total_work();
   std::vector<CutClass> classes;
@@ -254,7 +208,7 @@ std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::
 }
 
 std::vector<double> crossing_prices(const SplitProblem& problem, uint32_t devices, double upper) {
-  const Closure before(problem, true), after(problem, false);
+  const Closure before(problem, Closure::Side::kPredecessors), after(problem, Closure::Side::kSuccessors);
   const double total = problem.total_work();
   // A device between two cuts has at least what the others cannot take.
   const double least_middle = total - upper * (devices - 1);

@@ -214,6 +214,8 @@ void add_plan(const partition::PlannedModel& planned, nlohmann::ordered_json& li
   line["peak_bytes"] = fullest;
   line["planned_peak_bytes"] = judged;
   line["planner_objective"] = planned.stages.objective;
+  line["planner_lower_bound"] = planned.stages.lower_bound;
+  line["planner_gap"] = planned.stages.gap();
   line["remarks"] = planned.remarks;
 }
 
@@ -264,9 +266,11 @@ std::string text(const nlohmann::ordered_json& line) {
     shown += "no plan: " + line["infeasible"].get<std::string>() + "  ";
   } else {
     shown += fmt::format(
-        "step {:>9.1f} ms  bound {:>9.1f} ms  gap {:>6.1f} %  {} at {} micro-batches  fullest {:.1f} GB  ",
+        "step {:>9.1f} ms  bound {:>9.1f} ms  gap {:>6.1f} % (of its blocks {:>5.1f} %)  {} at {} micro-batches  "
+        "fullest {:.1f} GB  ",
         line["objective"].get<double>() / 1e6, line["lower_bound"].get<double>() / 1e6, 100 * line["gap"].get<double>(),
-        line["stages"].get<std::string>(), line["micro_batches"].get<int>(), line["peak_bytes"].get<double>() / 1e9);
+        100 * line["planner_gap"].get<double>(), line["stages"].get<std::string>(), line["micro_batches"].get<int>(),
+        line["peak_bytes"].get<double>() / 1e9);
   }
   shown += fmt::format("{:.3f} s (", line["seconds"].get<double>());
   const char* separator = "";

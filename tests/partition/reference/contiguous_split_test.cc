@@ -14,6 +14,7 @@
 #include "partition/formats/pipedream_text.h"
 #include "partition/formats/placement_json.h"
 #include "partition/reference/cut_bounds.h"
+#include "partition/reference/stretch_bound.h"
 #include "tests/partition/blocks/random_graphs.h"
 
 namespace rannc::partition {
@@ -89,7 +90,7 @@ TEST(ContiguousSplit, EqualsEnumerationOnSmallInstances) {
 }
 
 TEST(CutBounds, NeverExceedTheOptimumAndOftenBeatTheSimpleBounds) {
-  uint32_t better = 0;
+  uint32_t better = 0, longer = 0;
   for (uint64_t seed = 1; seed <= 600; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
     SplitSource source = random_source(seed, 9);
@@ -107,9 +108,14 @@ TEST(CutBounds, NeverExceedTheOptimumAndOftenBeatTheSimpleBounds) {
       const double bound = cut_bound(*problem, devices, device, upper, classes);
       ASSERT_LE(bound, optimum * (1 + 1e-9));
       better += bound > simple * (1 + 1e-9);
+      const double stretches = stretch_bound(*problem, devices, simple, upper);
+      ASSERT_LE(stretches, optimum * (1 + 1e-9));
+      ASSERT_LE(stretch_bound(*problem, devices, simple, upper, 2), stretches * (1 + 1e-5)) << "thinned out";
+      longer += stretches > bound * (1 + 1e-9);
     }
   }
   EXPECT_GT(better, 300u);
+  EXPECT_GT(longer, 100u) << "where stretches say more than cuts";
 }
 
 TEST(ContiguousSplit, HeuristicStaysNearTheExactAnswerWhereItMayNotEnumerate) {
