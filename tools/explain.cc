@@ -123,8 +123,10 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
 }
 
 std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report) {
+  partition::AutoOptions search = options.search;
+  search.starts = {planned.stages};  // what helps must not lose to what is there
   const auto planner =
-      options.planner == "auto" ? partition::auto_planner(options.search) : partition::make_planner(options.planner);
+      options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
   const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
                                                    : std::vector<partition::Remedy>{};
   return partition::explain(planned.stages, remedies, block_names(planned));

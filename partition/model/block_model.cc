@@ -59,6 +59,7 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ModelFacts& mod
   }
   blocked.metrics = measure(dag, outcome.partition->block_of, outcome.partition->count);
   blocked.partition = std::move(*outcome.partition);
+  blocked.atoms = std::move(dag);
   return Outcome(std::move(blocked));
 }
 

@@ -21,6 +21,7 @@ struct BlockModelOptions {
 
 /// Blocks of a model, ranks in topological order, or why there are none.
 struct BlockedModel {
+  Dag atoms;                 ///< what was cut
   BlockPartition partition;  ///< per atom
   PartitionMetrics metrics;
   std::string remark;  ///< empty, or why there are more blocks than were asked for

@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "ir/verify.h"
+#include "partition/model/finer_blocks.h"
 #include "partition/model/value_bytes.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
@@ -52,14 +53,6 @@ PlanFacts plan_facts(const PlanOptions& options, const Cluster& cluster, const M
   facts.profile_digest = options.costs->fingerprint();
   return facts;
 }
-
-/// What is known of a model before stages are chosen.
-struct Model {
-  const PlanOptions& options;
-  const ModelFacts& facts;
-  BlockedModel blocks;
-  StageProblem problem;
-};
 
 // All blocks in one stage on the first `devices` devices, under the best micro-batch count and recompute choice.
 Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std::string& what, uint32_t devices) {
@@ -143,71 +136,103 @@ AtomSamples atom_samples(const PlanOptions& options) {
   return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
 }
 
-using Cut = std::variant<Model, Infeasible>;
-
-Result<Cut> cut(const PlanOptions& options, const ModelFacts& facts, uint32_t blocks) {
-  BlockModelOptions wanted;
-  wanted.blocks = blocks;
-  wanted.partitioner = options.block_partitioner;
-  wanted.samples = atom_samples(options);
-  wanted.memory_bytes = options.constraints.memory_bytes;
-  RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
-  if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Cut(std::move(*infeasible));
-  Model model{options, facts, std::get<BlockedModel>(std::move(blocked)), {}};
-  RANNC_ASSIGN(model.problem, stage_problem(facts, model.blocks.partition));
-  model.problem.cluster = options.cluster;
-  model.problem.mini_batch = options.mini_batch;
-  model.problem.micro_batches = options.micro_batches;
-  model.problem.in_flight = in_flight_of(options.schedule);
-  model.problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
-  model.problem.constraints = options.constraints;
-  model.problem.objective = options.objective;
-  model.problem.time_limit_ns = options.time_limit_ns;
+Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks) {
+  RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
+  problem.cluster = options.cluster;
+  problem.mini_batch = options.mini_batch;
+  problem.micro_batches = options.micro_batches;
+  problem.in_flight = in_flight_of(options.schedule);
+  problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
+  problem.constraints = options.constraints;
+  problem.objective = options.objective;
+  problem.time_limit_ns = options.time_limit_ns;
   const auto name = [&](uint32_t atom) { return task_name(facts.graph, facts.atoms.tasks[atom]); };
-  RANNC_TRY(add_demands(options.demands, model.blocks.partition.block_of, name, model.problem.constraints));
-  return Cut(std::move(model));
+  RANNC_TRY(add_demands(options.demands, blocks.block_of, name, problem.constraints));
+  return problem;
+}
+
+AutoOptions search_of(const PlanOptions& options) {
+  AutoOptions searched = options.search;
+  if (!options.schedule.empty() && options.schedule != "table") searched.schedules = {options.schedule};
+  return searched;
 }
 
 std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
-  if (options.planner != "auto") return make_planner(options.planner);
-  AutoOptions searched = options.search;
-  if (!options.schedule.empty() && options.schedule != "table") searched.schedules = {options.schedule};
-  return auto_planner(std::move(searched));
+  return options.planner == "auto" ? auto_planner(search_of(options)) : make_planner(options.planner);
 }
 
-constexpr uint32_t kMostBlocks = 256;  // that are tried where fewer leave no plan
+constexpr uint32_t kMostBlocks = 256;      // that are tried where fewer leave no plan
+constexpr uint32_t kMostFineBlocks = 128;  // that splitting beside the cuts may end in
+constexpr uint32_t kPieces = 8;            // of a block beside a cut
+constexpr uint64_t kSharpenShare = 4;      // the part of the search's budget that climbing over finer blocks may spend
+
+using Chosen = std::variant<PlannedModel, Infeasible>;
 
 // Blocks and stages. Coarse blocks may leave no plan within memory where finer ones do: then k is doubled.
-Result<std::variant<PlannedModel, Infeasible>> choose(const StagePlanner& planner, const PlanOptions& options,
-                                                      const ModelFacts& facts) {
-  using Outcome = std::variant<PlannedModel, Infeasible>;
+Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
   PlannedModel planned;
   std::optional<Infeasible> closest;
-  for (uint32_t blocks = options.blocks;; blocks *= 2) {
+  BlockModelOptions wanted;
+  wanted.partitioner = options.block_partitioner;
+  wanted.samples = atom_samples(options);
+  wanted.memory_bytes = options.constraints.memory_bytes;
+  for (wanted.blocks = options.blocks;; wanted.blocks *= 2) {
     Lap lap;
-    RANNC_ASSIGN(Cut made, cut(options, facts, blocks));
+    RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
+    if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Chosen(closest.value_or(std::move(*infeasible)));
+    planned.blocks = std::get<BlockedModel>(std::move(blocked));
+    RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition));
     planned.times.blocks += lap.ns();
-    if (auto* infeasible = std::get_if<Infeasible>(&made)) return Outcome(closest.value_or(std::move(*infeasible)));
-    Model& model = std::get<Model>(made);
-    RANNC_ASSIGN(StageOutcome outcome, planner.plan(model.problem, options.stop));
+    RANNC_ASSIGN(StageOutcome outcome, planner.plan(planned.problem, options.stop));
     planned.times.stages += lap.ns();
-    const uint32_t count = model.blocks.partition.count;
+    const uint32_t count = planned.blocks.partition.count;
     if (auto* infeasible = std::get_if<Infeasible>(&outcome)) {
       if (!closest || infeasible->missing_bytes < closest->missing_bytes) closest = std::move(*infeasible);
-      blocks = std::max(blocks, count);
-      if (closest->missing_bytes <= 0 || blocks > kMostBlocks / 2 || count == facts.atoms.tasks.size())
-        return Outcome(std::move(*closest));
+      wanted.blocks = std::max(wanted.blocks, count);
+      if (closest->missing_bytes <= 0 || wanted.blocks > kMostBlocks / 2 || count == facts.atoms.tasks.size())
+        return Chosen(std::move(*closest));
       continue;
     }
-    if (!model.blocks.remark.empty()) planned.remarks.push_back(model.blocks.remark);
+    if (!planned.blocks.remark.empty()) planned.remarks.push_back(planned.blocks.remark);
     if (closest)
       planned.remarks.push_back(
           fmt::format("{} blocks leave no plan within memory: {} are cut", options.blocks, count));
     planned.stages = std::get<StagePlan>(std::move(outcome));
-    planned.blocks = std::move(model.blocks);
-    planned.problem = std::move(model.problem);
-    return Outcome(std::move(planned));
+    return Chosen(std::move(planned));
   }
+}
+
+// Splits the blocks beside the plan's cuts and climbs from it, so that stages are balanced more finely than blocks are.
+Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, PlannedModel& planned) {
+  const uint32_t count = planned.blocks.partition.count;
+  if (planned.stages.stages.size() < 2 || options.stop.stop_requested()) return {};
+  const auto beside = static_cast<uint32_t>(2 * (planned.stages.stages.size() - 1));
+  const uint32_t room = kMostFineBlocks > count ? (kMostFineBlocks - count) / beside : 0;
+  const uint32_t pieces = std::min(kPieces, room + 1);
+  if (pieces < 2) return {};
+  Lap lap;
+  RANNC_ASSIGN(const FinerBlocks finer, split_blocks(planned.blocks.atoms, planned.blocks.partition,
+                                                     pieces_at_cuts(planned.stages, count, pieces)));
+  if (finer.partition.count == count) return {};
+  RANNC_ASSIGN(StageProblem problem, problem_of(options, facts, finer.partition));
+  planned.times.blocks += lap.ns();
+  AutoOptions search = search_of(options);
+  search.rivals = AutoOptions::Rivals::kExcluded;
+  search.seeds = AutoOptions::Seeds::kGiven;
+  search.simulated_actions /= kSharpenShare;
+  search.starts = {over_finer_blocks(planned.stages, finer)};
+  RANNC_ASSIGN(StageOutcome outcome, auto_planner(search)->plan(problem, options.stop));
+  planned.times.stages += lap.ns();
+  auto* plan = std::get_if<StagePlan>(&outcome);
+  if (plan == nullptr || !better(*plan, planned.stages)) return {};
+  plan->runners_up.swap(planned.stages.runners_up);
+  plan->notes.push_back(fmt::format("the blocks beside the cuts were split: {} became {}, which gained {:.1f} %", count,
+                                    finer.partition.count, 100 * (1 - plan->objective / planned.stages.objective)));
+  planned.stages = std::move(*plan);
+  planned.problem = std::move(problem);
+  planned.blocks.metrics = measure(planned.blocks.atoms, finer.partition.block_of, finer.partition.count);
+  planned.blocks.partition = finer.partition;
+  return {};
 }
 
 }  // namespace
@@ -226,9 +251,10 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
       graph, atoms, costs, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
-  RANNC_ASSIGN(Outcome chosen, choose(*planner, options, facts));
+  RANNC_ASSIGN(Chosen chosen, choose(*planner, options, facts));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
+  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, planned));
   planned.times.price = price;
 
   lap.ns();

@@ -71,7 +71,8 @@ struct PlannedModel {
 };
 
 /// Prices, cuts into blocks, chooses stages, schedules and simulates. The result verifies (rules P and S). Where blocks
-/// are too coarse for the devices' memory, finer ones are tried before the answer is `Infeasible`.
+/// are too coarse for the devices' memory, finer ones are tried before the answer is `Infeasible`. Planner auto then
+/// splits the blocks beside its plan's cuts and climbs on, so that `problem` may have more blocks than were asked for.
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                           const PlanOptions& options);
 

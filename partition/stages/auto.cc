@@ -52,11 +52,15 @@ class AutoSearch {
         left_(options.simulated_actions) {}
 
   StageOutcome run() {
+    for (const StagePlan& plan : options_.starts) {
+      try_one(plan, "start");
+      consider(plan, "start");
+    }
     if (options_.rivals == AutoOptions::Rivals::kInvited) invite_rivals();
     const bool everything = count_plans(problem_, options_.exhaustive_plans + 1) <= options_.exhaustive_plans;
     if (everything) {
       every_plan(problem_, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
-    } else {
+    } else if (options_.seeds == AutoOptions::Seeds::kSought) {
       seed();
     }
     climb(everything);
@@ -384,9 +388,7 @@ class AutoSearch {
     }
     for (const auto& [from, other] : best_of_) {
       if (identity(other) == identity(plan)) continue;
-      plan.runners_up.push_back(
-          {from + ": " + describe(other), other.objective,
-           fmt::format("{:.1f} % slower; {}", 100 * (other.objective / plan.objective - 1), bottleneck_of(other))});
+      plan.runners_up.push_back({from + ": " + describe(other), other.objective, bottleneck_of(other)});
     }
     for (const auto& [from, reason] : refusals_) {
       if (!best_of_.contains(from)) plan.runners_up.push_back({from, 0, reason});

@@ -12,6 +12,9 @@ namespace rannc::partition {
 struct AutoOptions {
   /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` hand in candidates; false: own search alone.
   enum class Rivals : uint8_t { kInvited, kExcluded } rivals = Rivals::kInvited;
+  /// Plans of the problem that are candidates as well. `kGiven`: the search climbs from these and the rivals' alone.
+  std::vector<StagePlan> starts;
+  enum class Seeds : uint8_t { kSought, kGiven } seeds = Seeds::kSought;
   /// Whether devices are exchanged at the end where links differ; else stages stay as they were found.
   enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
   /// Schedules that may be chosen, in order of preference among equals.

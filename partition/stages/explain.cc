@@ -44,6 +44,13 @@ std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view n
   return text.empty() ? text : "what would help:\n" + text;
 }
 
+std::string runner_up_line(const StagePlan& plan, const RunnerUp& other) {
+  if (other.objective <= 0) return fmt::format("no plan: {}: {}\n", other.what, other.why);
+  const double more = plan.objective > 0 ? 100 * (other.objective / plan.objective - 1) : 0;
+  return fmt::format("lost: {}, {} ({:+.1f} %): {}\n", other.what, quantity(plan.objective_name, other.objective), more,
+                     other.why);
+}
+
 Remedy try_one(const StagePlanner& planner, const StageProblem& problem, std::string what) {
   const auto outcome = planner.plan(problem);
   const auto* plan = outcome.ok() ? std::get_if<StagePlan>(&*outcome) : nullptr;
@@ -106,11 +113,7 @@ std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies,
   }
   text += "bottleneck: " + plan.bottleneck + "\n";
   for (const std::string& note : plan.notes) text += "note: " + note + "\n";
-  for (const RunnerUp& other : plan.runners_up) {
-    text += other.objective > 0 ? fmt::format("lost: {}, {}: {}\n", other.what,
-                                              quantity(plan.objective_name, other.objective), other.why)
-                                : fmt::format("no plan: {}: {}\n", other.what, other.why);
-  }
+  for (const RunnerUp& other : plan.runners_up) text += runner_up_line(plan, other);
   return text + remedy_lines(remedies, plan.objective_name, plan.objective);
 }
 

@@ -24,9 +24,9 @@ struct PlannedStage {
 
 /// A plan that lost, and why.
 struct RunnerUp {
-  std::string what;      ///< `2 stages 14:2, 32 micro-batches`
+  std::string what;  ///< `2 stages 14:2, 32 micro-batches`
   double objective = 0;
-  std::string why;
+  std::string why;  ///< its bottleneck, or why it has no plan
   bool operator==(const RunnerUp&) const = default;
 };
 
@@ -35,15 +35,15 @@ struct StagePlan {
   std::vector<PlannedStage> stages;  ///< in order
   uint64_t micro_batches = 1;
   std::string schedule = "gpipe";
-  std::vector<uint32_t> warm_up;     ///< per stage; empty: the schedule's own
-  std::string objective_name;        ///< what `objective` and `lower_bound` measure
+  std::vector<uint32_t> warm_up;  ///< per stage; empty: the schedule's own
+  std::string objective_name;     ///< what `objective` and `lower_bound` measure
   double objective = 0;
-  double step_ns = 0;                ///< simulated time of a mini-batch, whatever the objective; 0: not simulated
-  double lower_bound = 0;            ///< no plan of this problem has a smaller objective
-  std::string bound_name;            ///< which argument gives the bound: `exact`, `work`, `heaviest block` …
-  std::string bottleneck;            ///< one sentence
+  double step_ns = 0;      ///< simulated time of a mini-batch, whatever the objective; 0: not simulated
+  double lower_bound = 0;  ///< no plan of this problem has a smaller objective
+  std::string bound_name;  ///< which argument gives the bound: `exact`, `work`, `heaviest block` …
+  std::string bottleneck;  ///< one sentence
   std::vector<RunnerUp> runners_up;
-  std::vector<std::string> notes;    ///< where exactness was given up, what would help
+  std::vector<std::string> notes;  ///< where exactness was given up, what would help
 
   /// (objective - lower_bound) / lower_bound; 0 where both are 0.
   double gap() const { return lower_bound > 0 ? (objective - lower_bound) / lower_bound : (objective > 0 ? 1e300 : 0); }
@@ -53,8 +53,9 @@ struct StagePlan {
 /// No plan exists: a result, not an error.
 struct Infeasible {
   std::string reason;
-  double missing_bytes = 0;  ///< how far the tightest memory limit is exceeded by the best that could be done; 0: not memory
-  std::string help;          ///< what would make a plan possible
+  double missing_bytes =
+      0;             ///< how far the tightest memory limit is exceeded by the best that could be done; 0: not memory
+  std::string help;  ///< what would make a plan possible
   bool operator==(const Infeasible&) const = default;
 };
 

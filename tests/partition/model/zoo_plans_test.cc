@@ -93,6 +93,23 @@ TEST(ZooPlans, UnfusedBertOnFourNodes) {
   expect_within_memory(planned(model, options_for("rannc-4x8", 256)));
 }
 
+// Cuts between the places that 32 blocks offer balance the stages better; the finer plan is judged like any other.
+TEST(ZooPlans, CutsLieBetweenCoarseBlocks) {
+  const Prepared model = prepared(test::model(bert(48, 2048), zoo::write_bert), kBertLoss);
+  auto options = options_for("rannc-1x8", 64);
+  const auto coarse = planned(model, options);
+  ASSERT_EQ(coarse.problem.blocks, 32U);
+  const auto over_coarse = partition::auto_planner()->plan(coarse.problem);
+  ASSERT_TRUE(over_coarse.ok());
+  options.planner = "auto";
+  const auto fine = planned(model, options);
+  expect_within_memory(fine);
+  EXPECT_GT(fine.problem.blocks, 32U);
+  EXPECT_EQ(fine.problem.blocks, fine.blocks.partition.count);
+  EXPECT_LT(fine.stages.objective, 0.995 * std::get<partition::StagePlan>(*over_coarse).objective);
+  EXPECT_LE(fine.stages.lower_bound, fine.stages.objective);
+}
+
 TEST(ZooPlans, WidestResNetOnOneNode) {
   const Prepared model = prepared(resnet(152), "cross_entropy(output=logits)");
   EXPECT_EQ((model.elements(ir::ValueKind::kParameter) + 50'000'000) / 100'000'000, 37U);
