@@ -6,7 +6,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option(
       "--loss", options.loss,
       "training loss: cross_entropy, mse or in_graph with options, as cross_entropy(output=logits,labels=y); "
-      "terms joined by +; none: for inference");
+      "terms joined by +; without it: a plan for inference");
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");

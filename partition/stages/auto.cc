@@ -21,6 +21,7 @@ namespace {
 constexpr uint32_t kShakes = 12;       ///< climbs from beside the best plan
 constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
 constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
+constexpr double kProven = 1e-8;       ///< a gap up to this is rounding
 constexpr size_t kStarts = 12;         ///< plans from which the search climbs
 
 /// What a candidate is, so that the same one is judged once.
@@ -383,7 +384,7 @@ class AutoSearch {
     plan.notes.push_back("found by " + best_->from);
     if (interrupted()) {
       plan.notes.push_back("the search was interrupted: this is the best plan so far; another run may find another");
-    } else if (stopped_) {
+    } else if (stopped_ && plan.gap() > kProven) {
       plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
     }
     for (const auto& [from, other] : best_of_) {

@@ -104,7 +104,8 @@ std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies,
   std::string text = fmt::format("plan by {}: {} stages {}, {} micro-batches, schedule {}\n", plan.planner,
                                  plan.stages.size(), brief(plan), plan.micro_batches, plan.schedule);
   for (size_t s = 0; s < plan.stages.size(); ++s) text += stage_line(s, plan.stages[s], block_names);
-  text += fmt::format("{}: {}\n", plan.objective_name, quantity(plan.objective_name, plan.objective));
+  text += fmt::format("{}: {}\n", plan.objective_name.substr(0, plan.objective_name.find(", ns")),
+                      quantity(plan.objective_name, plan.objective));
   if (plan.lower_bound > 0) {
     text += fmt::format("lower bound for these blocks {} ({}), gap {:.2f} %\n",
                         quantity(plan.objective_name, plan.lower_bound), plan.bound_name, 100 * plan.gap());
