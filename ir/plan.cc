@@ -60,24 +60,59 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   return most;
 }
 
-// Bytes of the parameters that each stage reads.
-std::vector<int64_t> parameter_bytes(const Plan& plan) {
+// Bytes of what a stage reads that no task makes.
+struct Weights {
+  int64_t parameters = 0, largest_parameter = 0;
+  int64_t gradients = 0;  // one for each task that reads a parameter
+  int64_t sums = 0;       // of parameters that several tasks read
+  int64_t others = 0;     // buffers and constants
+  int64_t samples = 0;    // inputs of the graph, per sample
+};
+
+// Of each stage; a value counts once, however many tasks read it.
+std::vector<Weights> weights_of_stages(const Plan& plan) {
   const Graph& graph = plan.graph;
   std::vector<std::optional<int64_t>> of_type(graph.type_count());
   std::vector<StageId> counted(graph.value_count());  // the last stage in which a value was counted
-  std::vector<int64_t> bytes(plan.stages.size());
+  std::vector<Weights> weights(plan.stages.size());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const TaskId task : plan.stages[s].tasks) {
       for (const ValueId input : graph.inputs(task)) {
-        if (!input.valid() || graph.kind(input) != ValueKind::kParameter) continue;
-        if (std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s)) continue;
+        if (!input.valid() || graph.producer(input).valid()) continue;
+        const bool again = std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s);
+        const ValueKind kind = graph.kind(input);
+        if (again && kind != ValueKind::kParameter) continue;
+        if (kind == ValueKind::kInput) {
+          weights[s].samples += bytes_per_sample(plan, byte_count(graph.type(input)));
+          continue;
+        }
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
         if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
-        bytes[s] += *known;
+        if (kind == ValueKind::kParameter) {
+          weights[s].gradients += *known;
+          (again ? weights[s].sums : weights[s].parameters) += *known;
+          weights[s].largest_parameter = std::max(weights[s].largest_parameter, *known);
+        } else {
+          weights[s].others += *known;
+        }
       }
     }
   }
-  return bytes;
+  return weights;
+}
+
+// Bytes per sample that `time` says of a whole share, rounded up.
+int64_t per_sample(const StageTime& time, uint64_t bytes) {
+  return static_cast<int64_t>((bytes + time.samples - 1) / time.samples);
+}
+
+void take_passes(const StageTime& time, StageShape& shape) {
+  const auto raise = [&](int64_t& to, uint64_t bytes) { to = std::max(to, per_sample(time, bytes)); };
+  raise(shape.saved_bytes, time.stashed_bytes);
+  raise(shape.passing_bytes, time.passing_bytes);
+  raise(shape.forward_bytes, time.forward_bytes);
+  raise(shape.backward_bytes, time.backward_bytes);
+  raise(shape.pending_bytes, time.pending_bytes);
 }
 
 // Finds the stages that read a value.
@@ -156,20 +191,30 @@ PipelineShape pipeline_shape(const Plan& plan) {
   shape.devices = static_cast<uint32_t>(plan.devices.size());
   shape.training = plan.training;
   for (const PlanDevice& device : plan.devices) shape.memory_bytes.push_back(static_cast<int64_t>(device.memory_bytes));
-  const std::vector<int64_t> trained = parameter_bytes(plan);
+  const std::vector<Weights> weights = weights_of_stages(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     const Stage& stage = plan.stages[s];
     StageShape entry;
     entry.devices = stage.devices;
     entry.recompute = stage.recompute;
-    entry.fixed_bytes = trained[s] * (plan.training ? 2 + plan.optimizer_states : 1);
+    entry.fixed_bytes = weights[s].parameters + weights[s].others;
+    if (plan.training) {
+      entry.fixed_bytes += weights[s].parameters * plan.optimizer_states;
+      entry.gradient_bytes = weights[s].gradients;
+      // Sums over readers, and Adam's denominator, a parameter at a time.
+      entry.step_bytes = weights[s].sums + (plan.optimizer_states > 1 ? weights[s].largest_parameter : 0);
+    }
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {
     if (time.stage.index() >= shape.stages.size() || time.samples == 0) continue;
-    StageShape& entry = shape.stages[time.stage.index()];
-    const int64_t saved = static_cast<int64_t>((time.stashed_bytes + time.samples - 1) / time.samples);
-    entry.saved_bytes = std::max(entry.saved_bytes, saved);
+    take_passes(time, shape.stages[time.stage.index()]);
+  }
+  for (size_t s = 0; s < shape.stages.size(); ++s) {
+    StageShape& entry = shape.stages[s];
+    if (plan.training) entry.kept_bytes = weights[s].samples;
+    entry.keeps_results = entry.saved_bytes > 0;
+    if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from all that is kept to its change
   }
   for (const Route& route : plan.routes) {
     const int64_t bytes = bytes_per_sample(plan, route.bytes);

@@ -60,7 +60,12 @@ struct StageTime {
   StageId stage;
   uint32_t samples = 0;
   int64_t forward_ns = 0, backward_ns = 0;
-  uint64_t stashed_bytes = 0;  ///< kept from forward to backward
+  uint64_t stashed_bytes = 0;  ///< kept from forward to backward, received and sent values included
+  int64_t weight_ns = 0;       ///< of `backward_ns`, what makes weight gradients alone and can be put off
+  uint64_t pending_bytes = 0;  ///< kept from input gradient to weight gradient, where these are parted
+  /// What a pass needs at most beyond what was there before it: a forward pass that keeps nothing, one that keeps all,
+  /// a backward pass. 0: not known.
+  uint64_t passing_bytes = 0, forward_bytes = 0, backward_bytes = 0;
   bool operator==(const StageTime&) const = default;
 };
 
@@ -111,8 +116,8 @@ std::vector<StageId> stage_of_tasks(const Plan& plan);
 std::vector<bool> needs_gradient(const Graph& graph);
 
 /// What schedules, simulator and executor need of a plan. Bytes per sample are rounded up; stages' fixed bytes are
-/// parameters and gradients, times `1 + optimizer_states` more copies for the optimizer; saved bytes come from
-/// `stage_times` where a stage has one.
+/// parameters, buffers and constants that its tasks read, and `optimizer_states` copies of the parameters, each once
+/// however many tasks read it; what passes keep and need comes from `stage_times` where a stage has one.
 PipelineShape pipeline_shape(const Plan& plan);
 
 bool equal(const Plan& a, const Plan& b);

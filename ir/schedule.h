@@ -15,11 +15,19 @@ namespace rannc::ir {
 struct StageShape {
   std::vector<DeviceId> devices;  ///< replica r runs on devices[r]; distinct
   bool recompute = false;         ///< a forward pass may drop `saved` and redo it in an `R`
-  int64_t fixed_bytes = 0;        ///< parameters, gradients, optimizer state
+  int64_t fixed_bytes = 0;        ///< parameters, optimizer state, buffers: always there
   int64_t saved_bytes = 0;        ///< per sample: kept from F (or R) until B or W; includes received inputs
   int64_t kept_bytes = 0;         ///< per sample: kept from an F whose work an R repeats, until B or W
   int64_t pending_bytes = 0;      ///< per sample: change from I to W (what W needs less what I frees); may be negative
   int64_t temporary_bytes = 0;    ///< per sample: only while an action of the stage runs
+  bool keeps_results = false;     ///< `saved` includes what is sent: it takes no more until it has left
+  int64_t gradient_bytes = 0;     ///< gradients of parameters: from the first B or W of the step on
+  /// Per sample: what an action needs at most beyond what was there before it, all that it makes and keeps included;
+  /// 0: not known, then it needs what it makes and keeps, and `temporary_bytes`.
+  int64_t passing_bytes = 0;   ///< an F whose work an R repeats, or of inference
+  int64_t forward_bytes = 0;   ///< any other F, and R
+  int64_t backward_bytes = 0;  ///< B, and I
+  int64_t step_bytes = 0;      ///< while the optimizer steps
   bool operator==(const StageShape&) const = default;
 };
 

@@ -15,6 +15,7 @@ class Follower {
         lowered_(lowered),
         stages_(dependencies.stages_on(device)),
         held_(stages_.size() * shape_.micro_batch_count(), 0),
+        summed_(stages_.size(), false),
         recomputed_(held_.size(), false) {
     for (StageId stage : stages_) live_ += shape_.stages[stage.index()].fixed_bytes;
     if (shape_.training && std::any_of(stages_.begin(), stages_.end(), [&](StageId s) { return stage(s).recompute; })) {
@@ -30,12 +31,14 @@ class Follower {
   int64_t run(const Action& action) {
     if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
     const size_t at = cell(action);
+    if (action.kind == ActionKind::kStep && at < held_.size()) return live_ + stage(action.stage).step_bytes;
     if (!is_compute(action.kind) || at >= held_.size()) return live_;
     const StageShape& shape = stage(action.stage);
-    const int64_t samples = own_samples(action);
-    const int64_t during = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
+    const int64_t samples = own_samples(action), before = live_;
+    const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    return during;
+    const int64_t needed = needed_per_sample(action, shape, at);
+    return std::max(needed > 0 ? before + needed * samples : made, live_);
   }
 
  private:
@@ -55,6 +58,25 @@ class Follower {
         .size();
   }
 
+  /// Whether what an F sends is part of what it keeps.
+  bool results_are_saved(const StageShape& shape, size_t at) const {
+    return shape_.training && shape.keeps_results && !recomputed_[at];
+  }
+
+  int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return recomputed_[at] || !shape_.training ? shape.passing_bytes : shape.forward_bytes;
+      case ActionKind::kRecompute:
+        return shape.forward_bytes;
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        return shape.backward_bytes;
+      default:
+        return 0;
+    }
+  }
+
   void keep(size_t at, int64_t bytes) {
     held_[at] += bytes;
     live_ += bytes;
@@ -65,10 +87,10 @@ class Follower {
     switch (action.kind) {
       case ActionKind::kForward:
         if (shape_.training) keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes));
-        live_ += messages(action, Side::kOutgoing);
+        if (!results_are_saved(shape, at)) live_ += messages(action, Side::kOutgoing);
         break;
       case ActionKind::kRecompute:
-        keep(at, samples * shape.saved_bytes);
+        keep(at, samples * (shape.saved_bytes - shape.kept_bytes));
         break;
       case ActionKind::kBackward:
         live_ += messages(action, Side::kOutgoing);
@@ -88,6 +110,10 @@ class Follower {
     if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kWeightGradient) return;
     live_ -= held_[at];
     held_[at] = 0;
+    const size_t slot = at / shape_.micro_batch_count();
+    if (summed_[slot]) return;
+    summed_[slot] = true;
+    live_ += stage(action.stage).gradient_bytes;
   }
 
   enum class Side { kIncoming, kOutgoing };
@@ -116,10 +142,16 @@ class Follower {
   }
 
   int64_t transfer(const Action& action) {
+    const RouteShape& route = shape_.routes[action.route];
+    if (action.kind == ActionKind::kSendActivation) {
+      Action made = action;
+      made.stage = route.producer;
+      if (const size_t at = cell(made); at < held_.size() && results_are_saved(stage(route.producer), at)) return live_;
+    }
     int64_t bytes = 0;
     const bool at_producer = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
     const auto add = [&](const Message& m) {
-      if (m.peer == action.peer) bytes += m.samples.size() * shape_.routes[action.route].bytes_per_sample;
+      if (m.peer == action.peer) bytes += m.samples.size() * route.bytes_per_sample;
     };
     if (at_producer) {
       dependencies_.each_outgoing(action.route, action.micro_batch, device_, add);
@@ -137,6 +169,7 @@ class Follower {
   const bool lowered_;
   const std::span<const StageId> stages_;
   std::vector<int64_t> held_;  ///< by stage of the device and micro-batch
+  std::vector<bool> summed_;   ///< by stage of the device: a gradient of its parameters is there
   std::vector<bool> recomputed_;
   int64_t live_ = 0;
 };

@@ -18,9 +18,11 @@ struct RowMemory {
 
 /// Follows the row action by action (Beaumont 3.2, W + NCA·a, with the parts named):
 ///   fixed bytes of the device's stages, always; F keeps `saved`, or `kept` where an R of the micro-batch follows, and
-///   turns received activations into saved ones; R adds `saved`; I adds `pending`; B or W free what is left of the
-///   micro-batch. In lowered rows a message is alive at its sender from the computation to the send, at its receiver
-///   from the receive to the computation. Sizes scale with the samples that the replica owns.
+///   turns received activations into saved ones; R turns `kept` into `saved`; I adds `pending`; B or W free what is
+///   left of the micro-batch, and the first of a stage leaves its `gradient`. Where a stage says what its passes need,
+///   an action needs that beyond what was there before it. In lowered rows a message is alive at its sender from the
+///   computation to the send, at its receiver from the receive to the computation. Sizes scale with the samples that
+///   the replica owns.
 /// Meaningful for any row: what was never kept frees nothing.
 RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered);
 

@@ -280,6 +280,9 @@ class PlanVerifier {
       } else if (time.samples == 0 || time.forward_ns < 0 || time.backward_ns < 0) {
         add("P11", {}, "the time of stage @s{} for {} samples is {} and {} ns", time.stage.index(), time.samples,
             time.forward_ns, time.backward_ns);
+      } else if (time.weight_ns < 0 || time.weight_ns > time.backward_ns) {
+        add("P11", {}, "the weight gradient of stage @s{} takes {} ns of a backward pass of {} ns", time.stage.index(),
+            time.weight_ns, time.backward_ns);
       }
     }
     if (plan_.lower_bound_ns < 0 || plan_.step_ns < plan_.lower_bound_ns) {

@@ -28,7 +28,10 @@ const ir::StageTime* time_of(const ir::Plan& plan, size_t stage) {
   return nullptr;
 }
 
-int64_t fixed_bytes(const ir::Plan& plan, size_t stage) { return ir::pipeline_shape(plan).stages[stage].fixed_bytes; }
+int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
+  const ir::StageShape shape = ir::pipeline_shape(plan).stages[stage];
+  return shape.fixed_bytes + shape.gradient_bytes;
+}
 
 double gap(const ir::Plan& plan) {
   return plan.lower_bound_ns > 0 ? static_cast<double>(plan.step_ns) / static_cast<double>(plan.lower_bound_ns) - 1 : 0;

@@ -184,7 +184,7 @@ std::string memory_table(const ir::Plan& plan, const std::vector<ActionRecord>& 
     int64_t fixed = 0;
     for (const ir::StageShape& stage : shape.stages) {
       if (std::find(stage.devices.begin(), stage.devices.end(), DeviceId::from(d)) != stage.devices.end())
-        fixed += stage.fixed_bytes;
+        fixed += stage.fixed_bytes + stage.gradient_bytes;
     }
     uint64_t measured = 0;
     for (const ActionRecord& record : records) {

@@ -107,8 +107,17 @@ class PlanPrinter {
   }
 
   void stage_time(const StageTime& time) {
-    add("time @s{} samples {} forward_ns {} backward_ns {} stashed_bytes {}\n", time.stage.index(), time.samples,
+    add("time @s{} samples {} forward_ns {} backward_ns {} stashed_bytes {}", time.stage.index(), time.samples,
         time.forward_ns, time.backward_ns, time.stashed_bytes);
+    const auto more = [&](const char* name, auto amount) {
+      if (amount != 0) add(" {} {}", name, amount);
+    };
+    more("weight_ns", time.weight_ns);
+    more("pending_bytes", time.pending_bytes);
+    more("passing_bytes", time.passing_bytes);
+    more("forward_bytes", time.forward_bytes);
+    more("backward_bytes", time.backward_bytes);
+    to_ += '\n';
   }
 
   void prediction(size_t d) {

@@ -232,6 +232,15 @@ class PlanReader {
     time.samples = static_cast<uint32_t>(samples);
     time.forward_ns = static_cast<int64_t>(forward);
     time.backward_ns = static_cast<int64_t>(backward);
+    uint64_t weight = 0;
+    for (const auto& [name, into] :
+         {std::pair("weight_ns", &weight), std::pair("pending_bytes", &time.pending_bytes),
+          std::pair("passing_bytes", &time.passing_bytes), std::pair("forward_bytes", &time.forward_bytes),
+          std::pair("backward_bytes", &time.backward_bytes)}) {
+      if (!line.accept_word(name)) continue;  // absent: 0
+      RANNC_ASSIGN(*into, line.unsigned_integer("a number", INT64_MAX));
+    }
+    time.weight_ns = static_cast<int64_t>(weight);
     plan_.stage_times.push_back(time);
     return {};
   }

@@ -10,7 +10,8 @@
 
 namespace rannc::partition {
 
-/// Times and bytes of one task for one number of samples. Without a `together_ns` B is I + W.
+/// Times and bytes of one task for one number of samples. Without a `together_ns` B is I + W. The bytes are those of
+/// the task alone, as a measurement finds them; what tasks of one stage keep together follows from the graph (`Tape`).
 struct TaskCost {
   double forward_ns = 0;
   double input_gradient_ns = 0;
@@ -21,6 +22,12 @@ struct TaskCost {
   double temporary_bytes = 0;  ///< live only while it runs
   double together_ns = 0;      ///< of I and W in one pass, where that was priced: they share work and a start
   double backward_ns() const { return together_ns > 0 ? together_ns : input_gradient_ns + weight_gradient_ns; }
+  /// The part of `backward_ns` that makes weight gradients. Where both were priced in one pass they share work: each
+  /// has its part of it.
+  double late_ns() const {
+    const double parts = input_gradient_ns + weight_gradient_ns;
+    return parts > 0 ? backward_ns() * weight_gradient_ns / parts : 0;
+  }
   bool operator==(const TaskCost&) const = default;
 };
 

@@ -4,10 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
 #include "ir/lower_schedule.h"
+#include "partition/model/stage_memory.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition {
@@ -25,7 +27,7 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
 // On the slowest of the stage's kinds of device.
 ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
                          const std::set<uint32_t>& kinds) {
-  double forward = 0, backward = 0, stashed = 0;
+  double forward = 0, backward = 0, weight = 0;
   for (const uint32_t kind : kinds) {
     const auto sum = [&](auto&& part) {
       return at_samples(facts.costs->sizes, samples, [&](size_t size) {
@@ -37,10 +39,28 @@ ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, 
     forward = std::max(forward, sum([](const TaskCost& cost) { return cost.forward_ns; }));
     if (!facts.training) continue;
     backward = std::max(backward, sum([](const TaskCost& cost) { return cost.backward_ns(); }));
-    stashed = std::max(stashed, sum([](const TaskCost& cost) { return cost.saved_bytes; }));
+    weight = std::max(weight, sum([](const TaskCost& cost) { return cost.late_ns(); }));
   }
-  return {stage, samples, static_cast<int64_t>(forward), static_cast<int64_t>(backward),
-          static_cast<uint64_t>(stashed)};
+  ir::StageTime time{stage, samples, static_cast<int64_t>(forward), static_cast<int64_t>(backward)};
+  time.weight_ns = std::min(static_cast<int64_t>(weight), time.backward_ns);
+  return time;
+}
+
+// What the stage keeps and needs, from its tasks one after the other.
+void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
+  std::vector<ValueId> sent;
+  for (const ir::Route& route : plan.routes) {
+    if (route.from == time.stage && route.gradient) sent.push_back(route.value);
+  }
+  sent.erase(std::unique(sent.begin(), sent.end()), sent.end());
+  const auto whole = [](double bytes) { return static_cast<uint64_t>(std::ceil(bytes)); };
+  const StageMemory memory = follower.follow(plan.stages[time.stage.index()].tasks, sent, time.samples);
+  time.passing_bytes = whole(memory.passing);
+  if (!plan.training) return;
+  time.stashed_bytes = whole(memory.saved);
+  time.pending_bytes = whole(memory.pending);
+  time.forward_bytes = whole(memory.forward);
+  time.backward_bytes = whole(memory.backward);
 }
 
 // Devices in use, in the cluster's order; renumbers the stages.
@@ -129,14 +149,17 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
   choose_devices(plan, stages, *facts.cluster, chosen);
   ir::derive_routes(plan);
 
+  StageFollower follower(plan.graph, *facts.tape);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
     const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
     for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
     std::set<uint32_t> kinds;
     for (const DeviceId device : stages.stages[s].devices) kinds.insert(facts.cluster->devices[device.index()].kind);
-    for (const uint32_t samples : sizes)
+    for (const uint32_t samples : sizes) {
       plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kinds));
+      add_memory(plan, follower, plan.stage_times.back());
+    }
   }
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);

@@ -5,6 +5,7 @@
 
 #include "ir/plan.h"
 #include "partition/model/model_costs.h"
+#include "partition/model/tape.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "partition/stages/plan.h"
@@ -15,7 +16,7 @@ namespace rannc::partition {
 struct PlanFacts {
   const Cluster* cluster = nullptr;
   const ModelCosts* costs = nullptr;
-  ir::Bindings assume;
+  const Tape* tape = nullptr;  ///< of a graph with the same ids
   uint32_t mini_batch = 1;
   uint32_t optimizer_states = 0;
   bool training = true;

@@ -4,6 +4,7 @@
 #include "ir/atoms.h"
 #include "ir/graph.h"
 #include "partition/model/model_costs.h"
+#include "partition/model/tape.h"
 
 namespace rannc::partition {
 
@@ -12,6 +13,7 @@ struct ModelFacts {
   const ir::Graph& graph;
   const ir::Atoms& atoms;
   const ModelCosts& costs;
+  const Tape& tape;
   const ir::Bindings& assume;   ///< values of symbols other than the batch
   bool training = true;         ///< false: no backward pass, gradients, optimizer state or stash
   double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters

@@ -37,11 +37,11 @@ InFlight in_flight_of(const std::string& schedule) {
   return schedule == "dapple-b" ? InFlight::kTwice : InFlight::kOneFOneB;
 }
 
-PlanFacts plan_facts(const PlanOptions& options, const Cluster& cluster, const ModelCosts& costs) {
+PlanFacts plan_facts(const PlanOptions& options, const ModelFacts& model) {
   PlanFacts facts;
-  facts.cluster = &cluster;
-  facts.costs = &costs;
-  facts.assume = options.assume;
+  facts.cluster = &options.cluster;
+  facts.costs = &model.costs;
+  facts.tape = &model.tape;
   facts.mini_batch = options.mini_batch;
   facts.optimizer_states = options.optimizer_states;
   facts.training = options.training;
@@ -235,6 +235,68 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, Planne
   return {};
 }
 
+// The device that exceeds its memory the most in the finished plan.
+struct Overfull {
+  double needed = 0, offered = 0;
+};
+
+std::optional<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options) {
+  std::optional<Overfull> worst;
+  for (size_t d = 0; d < plan.devices.size(); ++d) {
+    const uint64_t own = plan.devices[d].memory_bytes;
+    const auto offered = static_cast<double>(std::min(own, options.constraints.memory_bytes.value_or(own)));
+    const auto needed = static_cast<double>(plan.predictions[d].peak_bytes);
+    if (needed <= offered || (worst && needed * worst->offered <= worst->needed * offered)) continue;
+    worst = {needed, offered};
+  }
+  return worst;
+}
+
+// Chooses, finishes and simulates.
+Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
+                                                         const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts));
+  if (std::holds_alternative<Infeasible>(chosen)) return chosen;
+  PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
+  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, planned));
+  Lap lap;
+  PlanFacts wanted = plan_facts(options, facts);
+  if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
+  RANNC_ASSIGN(planned.plan, finish_plan(facts.graph.clone(), facts.atoms, planned.blocks.partition.block_of,
+                                         planned.stages, wanted));
+  planned.times.schedule = lap.ns();
+  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
+  planned.alternatives = alternatives(planned.problem);
+  planned.times.simulate = lap.ns();
+  return Outcome(std::move(planned));
+}
+
+constexpr int kMostTries = 4;
+
+// Blocks say nearly what a stage needs, the finished plan says it task by task. Where that is more than a device has,
+// stages are chosen again within as much less.
+Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePlanner& planner,
+                                                                  const PlanOptions& options, const ModelFacts& facts) {
+  using Outcome = std::variant<PlannedModel, Infeasible>;
+  PlanOptions tried = options;
+  for (int left = kMostTries;; --left) {
+    RANNC_ASSIGN(Outcome outcome, plan_once(planner, tried, facts));
+    auto* planned = std::get_if<PlannedModel>(&outcome);
+    if (planned == nullptr) return outcome;
+    const auto over = overfull(planned->plan, options);
+    if (!over) return outcome;
+    if (left == 1) {
+      return Outcome(Infeasible{
+          fmt::format("the plan needs {:.0f} bytes on a device that holds {:.0f}", over->needed, over->offered),
+          over->needed - over->offered, "devices with more memory, more blocks"});
+    }
+    const double limit = static_cast<double>(tried.constraints.memory_bytes.value_or(UINT64_MAX));
+    tried.constraints.memory_bytes =
+        static_cast<uint64_t>(std::min(limit, over->offered) * over->offered / over->needed);
+  }
+}
+
 }  // namespace
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
@@ -247,28 +309,19 @@ Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph
   Lap lap;
   RANNC_ASSIGN(const ModelCosts costs,
                price_model(graph, options.cluster, *options.costs, sample_sizes(options.mini_batch), options.assume));
+  RANNC_ASSIGN(const Tape tape, Tape::of(graph, options.assume));
   const ModelFacts facts{
-      graph, atoms, costs, options.assume, options.training, static_cast<double>(options.optimizer_states)};
+      graph, atoms, costs, tape, options.assume, options.training, static_cast<double>(options.optimizer_states)};
   const int64_t price = lap.ns();
   if (auto infeasible = exceeds_all_memory(options, facts)) return Outcome(std::move(*infeasible));
-  RANNC_ASSIGN(Chosen chosen, choose(*planner, options, facts));
-  if (std::holds_alternative<Infeasible>(chosen)) return chosen;
-  PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
-  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, planned));
+  RANNC_ASSIGN(Outcome outcome, plan_within_memory(*planner, options, facts));
+  if (std::holds_alternative<Infeasible>(outcome)) return outcome;
+  PlannedModel planned = std::get<PlannedModel>(std::move(outcome));
   planned.times.price = price;
-
-  lap.ns();
-  PlanFacts wanted = plan_facts(options, options.cluster, costs);
-  if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
-  RANNC_ASSIGN(planned.plan,
-               finish_plan(graph.clone(), atoms, planned.blocks.partition.block_of, planned.stages, wanted));
-  planned.times.schedule = lap.ns();
-  RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
-  planned.alternatives = alternatives(planned.problem);
-  planned.times.simulate = lap.ns();
   planned.plan.lower_bound_ns = lower_bound_ns(options, facts);
   RANNC_CHECK(planned.plan.lower_bound_ns <= planned.plan.step_ns)
       << "bound " << planned.plan.lower_bound_ns << " ns above the simulated " << planned.plan.step_ns << " ns";
+  lap.ns();
   RANNC_TRY(ir::as_result(ir::verify(planned.plan)));
   planned.times.verify = lap.ns();
   return Outcome(std::move(planned));

@@ -4,8 +4,10 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "partition/model/finish_plan.h"
+#include "partition/model/value_bytes.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {
@@ -33,6 +35,24 @@ std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   return found;
 }
 
+// Of each stage, a parameter once: what an all-reduce moves and the optimizer passes over.
+std::vector<double> parameter_bytes(const ir::Plan& plan) {
+  std::vector<double> bytes;
+  std::vector<StageId> counted(plan.graph.value_count());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    bytes.push_back(0);
+    for (const TaskId task : plan.stages[s].tasks) {
+      for (const ValueId input : plan.graph.inputs(task)) {
+        if (!input.valid() || plan.graph.kind(input) != ir::ValueKind::kParameter) continue;
+        if (std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s)) continue;
+        const auto line = byte_line(plan.graph, input, {});
+        bytes.back() += line.ok() ? line->fixed : 0;
+      }
+    }
+  }
+  return bytes;
+}
+
 }  // namespace
 
 ScheduleCosts compute_costs(const ir::Plan& plan) {
@@ -51,7 +71,8 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
       for (const ir::StageTime& time : plan.stage_times) {
         if (time.stage.index() != s || time.samples != share) continue;
         entry.forward = entry.recompute = static_cast<double>(time.forward_ns);
-        entry.input_gradient = static_cast<double>(time.backward_ns);
+        entry.input_gradient = static_cast<double>(time.backward_ns - time.weight_ns);
+        entry.weight_gradient = static_cast<double>(time.weight_ns);
       }
       times.push_back(entry);
     }
@@ -64,9 +85,9 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
   ScheduleCosts costs = compute_costs(plan);
   const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  const std::vector<double> parameters = parameter_bytes(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const double bytes =
-        static_cast<double>(shape.stages[s].fixed_bytes) / (plan.training ? 2 + plan.optimizer_states : 1);
+    const double bytes = parameters[s];
     std::vector<DeviceId> members;
     for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
     std::sort(members.begin(), members.end());

@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/plan.h"
 #include "partition/model/atom_dag.h"
-#include "partition/model/value_bytes.h"
+#include "partition/model/stage_memory.h"
 
 namespace rannc::partition {
 
@@ -35,10 +34,8 @@ void add_times(const ModelFacts& model, const std::vector<std::vector<TaskId>>& 
           const TaskCost& cost = of_kind[size][model.costs.entry_of[task.index()]];
           table.forward[size][block] += cost.forward_ns;
           if (!model.training) continue;
-          const double parts = cost.input_gradient_ns + cost.weight_gradient_ns;
           table.backward[size][block] += cost.backward_ns();
-          // Where both passes were priced together they share work: each has its part of it.
-          if (parts > 0) table.weight_gradient[size][block] += cost.backward_ns() * cost.weight_gradient_ns / parts;
+          table.weight_gradient[size][block] += cost.late_ns();
         }
         double& weight = table.weight_gradient[size][block];
         weight = std::min(weight, table.backward[size][block]);  // the division may round up
@@ -49,33 +46,86 @@ void add_times(const ModelFacts& model, const std::vector<std::vector<TaskId>>& 
   }
 }
 
-// Parameters and buffers once per block, and what its tasks keep and need for a while.
-Result<void> add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>& tasks, StageProblem& problem) {
-  const size_t last = model.costs.sizes.size() - 1;
-  const double largest = static_cast<double>(model.costs.sizes[last]);
-  std::vector<uint32_t> seen(model.graph.value_count(), UINT32_MAX);  // the last block that counted a value
-  for (uint32_t block = 0; block < problem.blocks; ++block) {
-    for (const TaskId task : tasks[block]) {
-      const TaskCost& cost = model.costs.of(0, last, task);
-      if (model.training) problem.stashed_bytes_per_sample[block] += cost.saved_bytes / largest;
-      problem.temporary_bytes_per_sample[block] =
-          std::max(problem.temporary_bytes_per_sample[block], cost.temporary_bytes / largest);
-      for (const ValueId input : model.graph.inputs(task)) {
-        if (!input.valid() || seen[input.index()] == block) continue;
-        const ir::Graph::Value& value = model.graph.value(input);
-        if (value.producer.valid() || value.kind == ir::ValueKind::kInput) continue;
-        seen[input.index()] = block;
-        RANNC_ASSIGN(const ByteLine line, byte_line(model.graph, input, model.assume));
-        const bool trained = model.training && value.kind == ir::ValueKind::kParameter;
-        (trained ? problem.parameter_bytes : problem.buffer_bytes)[block] += line.fixed;
+// Parameters, buffers and samples that a block alone needs are its own; what several need they share.
+class Holdings {
+ public:
+  Holdings(const ModelFacts& model, StageProblem& problem)
+      : model_(model), problem_(problem), blocks_of_(model.graph.value_count()) {}
+
+  void read(TaskId task, uint32_t block) {
+    for (const ValueId input : model_.graph.inputs(task)) {
+      if (!input.valid() || model_.graph.producer(input).valid()) continue;
+      std::vector<uint32_t>& blocks = blocks_of_[input.index()];
+      if (blocks.empty() || blocks.back() != block) {
+        blocks.push_back(block);
+      } else if (model_.training && model_.graph.kind(input) == ir::ValueKind::kParameter) {
+        problem_.buffer_bytes[block] += model_.tape.bytes(input).fixed;  // each reader sums a gradient of its own
       }
     }
   }
-  return {};
+
+  void add() {
+    for (const ValueId value : model_.graph.values()) {
+      std::vector<uint32_t>& blocks = blocks_of_[value.index()];
+      if (blocks.empty()) continue;
+      const ByteLine& line = model_.tape.bytes(value);
+      using Kind = SharedHolding::Kind;
+      if (model_.graph.kind(value) == ir::ValueKind::kInput) {
+        if (model_.training) problem_.shared.push_back({Kind::kInput, std::move(blocks), line.per_sample, line.fixed});
+        continue;
+      }
+      const bool trained = model_.training && model_.graph.kind(value) == ir::ValueKind::kParameter;
+      if (blocks.size() > 1) {
+        problem_.shared.push_back({trained ? Kind::kParameter : Kind::kBuffer, std::move(blocks), 0, line.fixed});
+      } else {
+        (trained ? problem_.parameter_bytes : problem_.buffer_bytes)[blocks.front()] += line.fixed;
+      }
+    }
+  }
+
+ private:
+  const ModelFacts& model_;
+  StageProblem& problem_;
+  std::vector<std::vector<uint32_t>> blocks_of_;  // ascending
+};
+
+// What the passes of a block need beyond what it keeps, with the gradients of what it sends.
+double temporary_bytes(const ModelFacts& model, const StageMemory& memory, const std::vector<ValueId>& sent,
+                       double samples) {
+  if (!model.training) return memory.passing;
+  double gradients = 0;
+  for (const ValueId value : sent) gradients += model.tape.bytes(value).at(samples);
+  return std::max(memory.backward + gradients, memory.forward - (memory.saved - memory.inputs));
 }
 
-Result<void> add_crossing_values(const ModelFacts& model, const BlockPartition& blocks, StageProblem& problem) {
-  const std::vector<bool> gradient = ir::needs_gradient(model.graph);
+// What blocks keep and need for a while, at the largest size.
+void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>& tasks,
+                const std::vector<std::vector<ValueId>>& sent, StageProblem& problem) {
+  Holdings holdings(model, problem);
+  StageFollower follower(model.graph, model.tape);
+  const double samples = static_cast<double>(model.costs.sizes.back());
+  for (uint32_t block = 0; block < problem.blocks; ++block) {
+    for (const TaskId task : tasks[block]) holdings.read(task, block);
+    const StageMemory memory = follower.follow(tasks[block], sent[block], samples);
+    problem.temporary_bytes_per_sample[block] = temporary_bytes(model, memory, sent[block], samples) / samples;
+    if (!model.training) continue;
+    double stashed = 0;
+    for (const TaskId task : tasks[block]) stashed += model.tape.stash_bytes(task, samples);
+    problem.stashed_bytes_per_sample[block] = stashed / samples;
+    problem.pending_bytes_per_sample[block] = memory.pending / samples;
+  }
+  holdings.add();
+}
+
+ValueKept kept_of(const ModelFacts& model, ValueId value) {
+  if (!model.training) return ValueKept::kNever;
+  return model.tape.is_kept(model.tape.base(value)) ? ValueKept::kInProducersStash : ValueKept::kWhereItCrosses;
+}
+
+// Returns, of each block, the values that it sends and that a gradient comes back for.
+std::vector<std::vector<ValueId>> add_crossing_values(const ModelFacts& model, const BlockPartition& blocks,
+                                                      StageProblem& problem) {
+  std::vector<std::vector<ValueId>> sent(blocks.count);
   for (size_t atom = 0; atom < model.atoms.tasks.size(); ++atom) {
     const uint32_t producer = blocks.block_of[atom];
     for (const ValueId output : model.graph.outputs(model.atoms.tasks[atom])) {
@@ -85,12 +135,14 @@ Result<void> add_crossing_values(const ModelFacts& model, const BlockPartition& 
       if (readers.empty()) continue;
       std::sort(readers.begin(), readers.end());
       readers.erase(std::unique(readers.begin(), readers.end()), readers.end());
-      RANNC_ASSIGN(const ByteLine line, byte_line(model.graph, output, model.assume));
+      const ByteLine& line = model.tape.bytes(output);
+      const bool gradient = model.training && model.tape.needs_gradient(output);
+      if (gradient) sent[producer].push_back(output);
       problem.values.push_back(
-          {producer, std::move(readers), line.per_sample, line.fixed, model.training && gradient[output.index()]});
+          {producer, std::move(readers), line.per_sample, line.fixed, gradient, kept_of(model, output)});
     }
   }
-  return {};
+  return sent;
 }
 
 }  // namespace
@@ -103,10 +155,11 @@ Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition
   problem.buffer_bytes.assign(blocks.count, 0);
   problem.stashed_bytes_per_sample.assign(blocks.count, 0);
   problem.temporary_bytes_per_sample.assign(blocks.count, 0);
+  problem.pending_bytes_per_sample.assign(blocks.count, 0);
   const auto tasks = tasks_of_blocks(model, blocks);
   add_times(model, tasks, problem);
-  RANNC_TRY(add_memory(model, tasks, problem));
-  RANNC_TRY(add_crossing_values(model, blocks, problem));
+  const auto sent = add_crossing_values(model, blocks, problem);
+  add_memory(model, tasks, sent, problem);
   return problem;
 }
 

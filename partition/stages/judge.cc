@@ -11,6 +11,7 @@
 #include "partition/schedule/simulate.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/finish.h"
+#include "partition/stages/internal/stage_bytes.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {
@@ -67,6 +68,14 @@ std::vector<double> blended(const std::vector<std::vector<double>>& rows, const 
     sums[b + 1] = sums[b] + blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
   }
   return sums;
+}
+
+double peak_bytes(const StagePlan& plan, size_t stage, const StageBytes& bytes) {
+  const uint64_t all = plan.micro_batches, held = held_micro_batches(plan, stage);
+  if (!plan.schedule.starts_with("zb-")) return bytes.peak(static_cast<double>(held), static_cast<double>(all));
+  const uint64_t from_end = plan.stages.size() - stage;
+  const uint64_t flying = std::min(held, plan.schedule == "zb-h1" ? from_end : 2 * from_end - 1);
+  return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
 }
 
 /// One way of a route, per micro-batch.
@@ -166,11 +175,9 @@ bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
     }
     const double n = static_cast<double>(ceil_div(run.largest, replicas));
     const uint32_t a = stage.first, b = stage.end;
-    const double stash = ranges_->stashed_per_sample(a, b) * n, received = ranges_->received(a, b).at(n);
-    const double held = static_cast<double>(held_micro_batches(plan, s));
-    stage.peak_bytes = ranges_->resident(a, b) + ranges_->temporary_per_sample(a, b) * n + received +
-                       ranges_->returned(a, b).at(n) + 2 * ranges_->sent(a, b).at(n) +
-                       (stage.recompute ? stash + received * held : stash * held);
+    const StageBytes bytes =
+        stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever);
+    stage.peak_bytes = peak_bytes(plan, s, bytes);
     if (stage.peak_bytes > memory) {
       if (why) *why = fmt::format("stage {} needs {:.0f} bytes of {:.0f}", s, stage.peak_bytes, memory);
       return false;

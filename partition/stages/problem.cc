@@ -79,6 +79,25 @@ Result<void> values_are_sane(const StageProblem& problem) {
   return {};
 }
 
+Result<void> holdings_are_sane(const StageProblem& problem) {
+  for (size_t h = 0; h < problem.shared.size(); ++h) {
+    const SharedHolding& holding = problem.shared[h];
+    for (size_t i = 0; i < holding.blocks.size(); ++i) {
+      if (holding.blocks[i] < problem.blocks && (i == 0 || holding.blocks[i - 1] < holding.blocks[i])) continue;
+      return broken("T3", fmt::format("shared holding {} is needed by block {}: blocks ascend, below {}", h,
+                                      holding.blocks[i], problem.blocks));
+    }
+    if (holding.blocks.empty()) return broken("T3", fmt::format("shared holding {} is needed by no block", h));
+    for (const double bytes : {holding.bytes, holding.bytes_per_sample}) {
+      if (!sane(bytes)) {
+        return broken("T2",
+                      fmt::format("shared holding {} has {} bytes, allowed is a number from 0 to 1e60", h, bytes));
+      }
+    }
+  }
+  return {};
+}
+
 Result<void> constraints_are_sane(const StageProblem& problem) {
   const StageConstraints& given = problem.constraints;
   if (given.stages && *given.stages == 0) return broken("T5", "0 stages are asked for, at least one is needed");
@@ -165,6 +184,7 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
   RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));
   RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));
+  RANNC_TRY(costs_are_sane(problem.pending_bytes_per_sample, problem.blocks, "the pending size", true));
   if (!sane(problem.optimizer_factor)) {
     return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
   }
@@ -172,6 +192,7 @@ Result<void> validate(const StageProblem& problem) {
     return broken("T2", fmt::format("the time limit of a step is {} ns", *problem.time_limit_ns));
   }
   RANNC_TRY(values_are_sane(problem));
+  RANNC_TRY(holdings_are_sane(problem));
   return constraints_are_sane(problem);
 }
 

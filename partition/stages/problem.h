@@ -14,9 +14,9 @@ namespace rannc::partition {
 /// Forward and backward times of every block at several sample counts.
 /// Between two sizes time is linear; outside them it is in proportion to the nearest one.
 struct TimeTable {
-  std::vector<uint64_t> sizes;                 ///< samples, strictly ascending, from 1, at least one
-  std::vector<std::vector<double>> forward;    ///< [size][block], ns
-  std::vector<std::vector<double>> backward;   ///< [size][block], ns
+  std::vector<uint64_t> sizes;                ///< samples, strictly ascending, from 1, at least one
+  std::vector<std::vector<double>> forward;   ///< [size][block], ns
+  std::vector<std::vector<double>> backward;  ///< [size][block], ns
   /// [size][block], ns: the part of `backward` that makes weight gradients alone, which zero-bubble schedules put off.
   /// Empty: not parted, all of it counts as input gradient.
   std::vector<std::vector<double>> weight_gradient;
@@ -31,6 +31,13 @@ struct TimeTable {
   Blend blend(uint64_t samples) const;
 };
 
+/// Which stages keep a value that crosses blocks from forward to backward.
+enum class ValueKept : uint8_t {
+  kNever,            ///< inference
+  kWhereItCrosses,   ///< those that receive it, and the one that sends it, whose tasks alone would drop it
+  kInProducersStash  ///< those that receive it; the producer's stash counts it already
+};
+
 /// A value that crosses blocks. It travels once to every *stage* that reads it, directly from its producer's stage.
 struct BlockValue {
   uint32_t producer = 0;          ///< block
@@ -38,6 +45,20 @@ struct BlockValue {
   double bytes_per_sample = 0;    ///< >= 0
   double bytes = 0;               ///< what does not grow with samples, >= 0
   bool gradient = true;           ///< whether a gradient of the same size comes back
+  ValueKept kept = ValueKept::kInProducersStash;
+};
+
+/// What several blocks need and a stage holds once, however many of these blocks lie in it.
+struct SharedHolding {
+  enum class Kind : uint8_t {
+    kParameter,  ///< with optimizer state; a tied one. Each of its blocks sums a gradient of its own
+    kBuffer,     ///< held, but neither trained nor reduced
+    kInput       ///< samples, kept from forward to backward
+  };
+  Kind kind = Kind::kParameter;
+  std::vector<uint32_t> blocks;  ///< ascending, distinct, at least one
+  double bytes_per_sample = 0;   ///< >= 0; of an input
+  double bytes = 0;              ///< what does not grow with samples, >= 0
 };
 
 /// Which activations live at once: how many micro-batches a stage holds, counted from the last stage.
@@ -68,32 +89,34 @@ struct StagePin {
 
 /// What a user may demand; an empty field demands nothing.
 struct StageConstraints {
-  std::optional<uint32_t> stages;          ///< exactly so many
+  std::optional<uint32_t> stages;  ///< exactly so many
   std::optional<uint32_t> max_stages;
-  std::vector<uint32_t> forbidden_cuts;    ///< c: blocks c-1 and c share a stage; ascending
-  std::vector<uint32_t> replicas;          ///< per stage, in order; needs `stages`
-  std::vector<StagePin> pins;              ///< ascending blocks, stages that do not descend; needs `stages`
-  std::optional<uint64_t> memory_bytes;    ///< per device, lowers the cluster's own limit
+  std::vector<uint32_t> forbidden_cuts;  ///< c: blocks c-1 and c share a stage; ascending
+  std::vector<uint32_t> replicas;        ///< per stage, in order; needs `stages`
+  std::vector<StagePin> pins;            ///< ascending blocks, stages that do not descend; needs `stages`
+  std::optional<uint64_t> memory_bytes;  ///< per device, lowers the cluster's own limit
 };
 
 struct StageProblem {
   uint32_t blocks = 0;
   std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
-  std::vector<double> parameter_bytes;             ///< per block; the gradient that an all-reduce moves
+  std::vector<double> parameter_bytes;             ///< per block: its own; the gradient that an all-reduce moves
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward
   std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while it runs; may be empty
+  std::vector<double> pending_bytes_per_sample;    ///< per block: kept from I to W; may be empty: the stash
   std::vector<BlockValue> values;
-  double optimizer_factor = 2;                     ///< bytes of optimizer state per byte of parameters (Adam: 2)
+  std::vector<SharedHolding> shared;  ///< beside what the blocks hold each for itself
+  double optimizer_factor = 2;        ///< bytes of optimizer state per byte of parameters (Adam: 2)
   Cluster cluster;
-  uint64_t mini_batch = 1;                         ///< samples of a step
-  std::vector<uint64_t> micro_batches;             ///< candidate counts, ascending; empty: powers of two up to mini_batch
-  Objective objective = Objective::kStepTime;      ///< of `auto`, `exact` and every judgement; others have their own
-  std::optional<double> time_limit_ns;             ///< a step must not take longer
+  uint64_t mini_batch = 1;                     ///< samples of a step
+  std::vector<uint64_t> micro_batches;         ///< candidate counts, ascending; empty: powers of two up to mini_batch
+  Objective objective = Objective::kStepTime;  ///< of `auto`, `exact` and every judgement; others have their own
+  std::optional<double> time_limit_ns;         ///< a step must not take longer
   InFlight in_flight = InFlight::kAll;
   RecomputeRule recompute = RecomputeRule::kNever;
   StageConstraints constraints;
-  std::vector<std::string> names;                  ///< per block, for people; may be empty
+  std::vector<std::string> names;  ///< per block, for people; may be empty
 };
 
 /// Rejects what no planner can price: sizes that do not match, NaN, infinite or negative costs, unordered readers,

@@ -40,7 +40,33 @@ TEST(ScheduleMemory, RecomputeKeepsInputsOnly) {
   shape.stages[0] = {shape.stages[0].devices, true, 0, 10, 3, 0, 0};
   const Schedule schedule = add_recompute(shape, rows(shape, "0: F0 F1 F2 B2 B1 B0"));
   EXPECT_EQ(print_compute_rows(schedule), "0: F0 F1 F2 B2 R1 B1 R0 B0\n");
-  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(3, 6, 16, 16, 16, 16, 13, 13));
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(3, 6, 16, 16, 13, 13, 10, 10));
+}
+
+TEST(ScheduleMemory, GradientsStayFromTheFirstBackwardPassOn) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.stages[0].fixed_bytes = 100;
+  shape.stages[0].saved_bytes = 10;
+  shape.stages[0].gradient_bytes = 50;
+  // After B0 the gradient is there and its stash gone: 100 + 50, then F1's 10 more.
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 B0 F1 B1")).during, ElementsAre(110, 150, 160, 160));
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 I0 F1 I1 W0 W1")).during, ElementsAre(110, 110, 120, 120, 160, 160));
+}
+
+// 2 samples each: a pass needs what its stage says beyond what was there, not what it leaves.
+TEST(ScheduleMemory, PassesNeedWhatTheirStageSays) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.micro_batches = {2, 2};
+  shape.stages[0] = {shape.stages[0].devices, true, 100, 10, 3, 0, 0};
+  shape.stages[0].passing_bytes = 5;
+  shape.stages[0].forward_bytes = 12;
+  shape.stages[0].backward_bytes = 7;
+  shape.stages[0].step_bytes = 40;
+  const Schedule schedule = add_recompute(shape, rows(shape, "0: F0 F1 B1 B0"));
+  ASSERT_EQ(print_compute_rows(schedule), "0: F0 F1 B1 R0 B0\n");
+  // F0 keeps 3 a sample and F1 10: 100 + 6, then 126 with F1's stash, 106 behind B1, 120 behind R0.
+  EXPECT_THAT(follow(shape, 0, schedule).during, ElementsAre(110, 130, 140, 130, 134));
+  EXPECT_EQ(follow(shape, 0, lower_schedule(shape, schedule).value()).during.back(), 140) << "the optimizer's step";
 }
 
 TEST(ScheduleMemory, MessagesLiveFromComputationToSendAndFromReceiveToComputation) {
@@ -53,6 +79,11 @@ TEST(ScheduleMemory, MessagesLiveFromComputationToSendAndFromReceiveToComputatio
             "d1: RA0.0<d0 F1.0 SA1.0>d2 RG1.0<d2 B1.0 SG0.0>d0 S1\n"
             "d2: RA1.0<d1 F2.0 B2.0 SG1.0>d1 S2\n");
   EXPECT_THAT(follow(shape, 1, schedule).during, ElementsAre(5, 10, 5, 5, 10, 5, 0));
+  // Where the 20 that the middle keeps include what it received and what it sends, neither counts again: 5 received;
+  // 25 while they turn into 20; the gradient in, then out.
+  shape.stages[1].saved_bytes = 20;
+  shape.stages[1].keeps_results = true;
+  EXPECT_THAT(follow(shape, 1, schedule).during, ElementsAre(5, 25, 20, 25, 30, 5, 0));
 }
 
 TEST(ScheduleMemory, ReplicasHoldTheirShare) {

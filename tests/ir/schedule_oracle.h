@@ -144,8 +144,9 @@ class Machine {
       if (state != State::kSaved || recomputed_.count({s, mb})) return "nothing to recompute";
       recomputed_.insert({s, mb});
       state = State::kRecomputed;
-      held_[{s, mb}] += size * stage.saved_bytes;
-      live_ += size * stage.saved_bytes;
+      // What was kept for it becomes part of what is saved.
+      held_[{s, mb}] += size * (stage.saved_bytes - stage.kept_bytes);
+      live_ += size * (stage.saved_bytes - stage.kept_bytes);
     } else if (kind == ActionKind::kWeightGradient) {
       if (state != State::kPending) return "no input gradient before";
       if (const std::string fault = contribute(s, mb); !fault.empty()) return fault;

@@ -60,23 +60,15 @@ size_t StagePrices::share_of(uint32_t replicas) const {
   return static_cast<size_t>(above - shares_.begin()) - 1;
 }
 
-double StagePrices::standing_bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const {
-  const double samples = static_cast<double>(shares_[share].samples);
-  const double buffers =
-      ranges_->received(a, b).at(samples) + ranges_->returned(a, b).at(samples) + 2 * ranges_->sent(a, b).at(samples);
-  const double working = recompute ? ranges_->stashed_per_sample(a, b) * samples : 0;
-  return ranges_->resident(a, b) + ranges_->temporary_per_sample(a, b) * samples + buffers + working;
-}
-
-double StagePrices::bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool recompute) const {
-  const double samples = static_cast<double>(shares_[share].samples);
-  return recompute ? ranges_->received(a, b).at(samples) : ranges_->stashed_per_sample(a, b) * samples;
+StageBytes StagePrices::bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const {
+  return stage_bytes(*ranges_, a, b, static_cast<double>(shares_[share].samples),
+                     recompute ? RecomputeRule::kAlways : RecomputeRule::kNever);
 }
 
 double StagePrices::peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const {
-  return standing_bytes(a, b, share, recompute) +
-         bytes_in_flight(a, b, share, recompute) *
-             static_cast<double>(in_flight(discipline_, from_end, micro_batches_));
+  return bytes(a, b, share, recompute)
+      .peak(static_cast<double>(partition::in_flight(discipline_, from_end, micro_batches_)),
+            static_cast<double>(micro_batches_));
 }
 
 double StagePrices::least_step_ns(uint32_t devices) const {
@@ -98,11 +90,10 @@ double StagePrices::least_step_ns(uint32_t devices) const {
 }
 
 uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const {
-  const double standing = standing_bytes(a, b, share, recompute), each = bytes_in_flight(a, b, share, recompute);
-  if (standing + each > memory) return 0;
-  if (discipline_ == InFlight::kOne) return UINT32_MAX;
-  const double all = static_cast<double>(micro_batches_);
-  if (standing + each * all <= memory) return UINT32_MAX;
+  const StageBytes stage = bytes(a, b, share, recompute);
+  const double all = static_cast<double>(micro_batches_), standing = stage.standing, each = stage.in_flight;
+  if (stage.peak(1, all) > memory) return 0;
+  if (discipline_ == InFlight::kOne || stage.peak(all, all) <= memory) return UINT32_MAX;
   if (discipline_ == InFlight::kAll) return 0;
   // The division may round to one side or the other: settle by the comparison that `peak_bytes` makes.
   double most = std::floor((memory - standing) / each);

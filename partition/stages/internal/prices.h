@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "partition/stages/internal/range_costs.h"
+#include "partition/stages/internal/stage_bytes.h"
 
 namespace rannc::partition {
 
@@ -52,10 +52,8 @@ class StagePrices {
             backward(a, b, share, kind) + (recompute ? compute : 0) +
                 link.transfer_ns(ranges_->returned(a, b).at(samples))};
   }
-  /// What does not grow with the micro-batches in flight, bytes of one replica.
-  double standing_bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const;
-  /// What each micro-batch in flight adds.
-  double bytes_in_flight(uint32_t a, uint32_t b, size_t share, bool recompute) const;
+  /// Of one replica.
+  StageBytes bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const;
   /// See `CoverFinder::least_step_ns`; over all kinds, `devices` of them.
   double least_step_ns(uint32_t devices) const;
   double peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const;

@@ -27,6 +27,15 @@ class Rectangles {
     at(a1, b1) += amount;
   }
 
+  /// Ranges with at least one of the ascending `blocks`, the first of which is above `before`.
+  void add_ranges_with(const std::vector<uint32_t>& blocks, int64_t before, const Affine& amount) {
+    for (const uint32_t block : blocks) {
+      // The range starts behind the block before, so that `block` is the first of them in it.
+      add(static_cast<uint32_t>(before + 1), block + 1, block + 1, side_ - 1, amount);
+      before = block;
+    }
+  }
+
   std::vector<Affine> sum(uint32_t blocks) {
     for (uint32_t a = 0; a < side_; ++a) {
       for (uint32_t b = 1; b < side_; ++b) at(a, b) += at(a, b - 1);
@@ -62,30 +71,47 @@ std::vector<double> prefix(const std::vector<double>& items) {
 
 RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   const uint32_t k = blocks_;
-  Rectangles received(k), returned(k), sent(k);
+  Rectangles received(k), returned(k), sent(k), kept(k), crossing(k);
   for (const BlockValue& value : problem.values) {
     const Affine bytes{value.bytes, value.bytes_per_sample};
-    uint32_t before = value.producer;
-    for (const uint32_t reader : value.readers) {
-      // The range starts behind the reader before (or the producer), so `reader` is its first reader.
-      received.add(before + 1, reader + 1, reader + 1, k + 1, bytes);
-      if (value.gradient) returned.add(before + 1, reader + 1, reader + 1, k + 1, bytes);
-      before = reader;
+    received.add_ranges_with(value.readers, value.producer, bytes);
+    if (value.gradient) returned.add_ranges_with(value.readers, value.producer, bytes);
+    if (value.readers.empty()) continue;
+    const auto add_sent = [&](Rectangles& to) {
+      to.add(0, value.producer + 1, value.producer + 1, value.readers.back() + 1, bytes);
+    };
+    add_sent(sent);
+    if (value.kept == ValueKept::kNever) continue;
+    kept.add_ranges_with(value.readers, value.producer, bytes);
+    crossing.add_ranges_with(value.readers, value.producer, bytes);
+    if (value.kept == ValueKept::kWhereItCrosses) add_sent(crossing);
+  }
+  for (const SharedHolding& holding : problem.shared) {
+    if (holding.kind != SharedHolding::Kind::kInput) continue;
+    for (Rectangles* of : {&kept, &crossing}) {
+      of->add_ranges_with(holding.blocks, -1, {holding.bytes, holding.bytes_per_sample});
     }
-    if (!value.readers.empty()) sent.add(0, value.producer + 1, value.producer + 1, value.readers.back() + 1, bytes);
   }
   received_ = received.sum(k);
   returned_ = returned.sum(k);
   sent_ = sent.sum(k);
+  kept_ = kept.sum(k);
+  crossing_ = crossing.sum(k);
+  add_shared(problem);
 
   std::vector<double> resident(k);
   for (uint32_t b = 0; b < k; ++b) {
     resident[b] = problem.parameter_bytes[b] * (2 + problem.optimizer_factor) +
                   (problem.buffer_bytes.empty() ? 0 : problem.buffer_bytes[b]);
   }
+  for (const SharedHolding& holding : problem.shared) {
+    if (holding.kind != SharedHolding::Kind::kParameter) continue;
+    for (const uint32_t block : holding.blocks) resident[block] += holding.bytes;
+  }
   parameters_ = prefix(problem.parameter_bytes);
   resident_ = prefix(resident);
   stashed_ = prefix(problem.stashed_bytes_per_sample);
+  if (!problem.pending_bytes_per_sample.empty()) pending_ = prefix(problem.pending_bytes_per_sample);
   if (!problem.temporary_bytes_per_sample.empty()) {
     temporary_.assign(static_cast<size_t>(k + 1) * (k + 1), 0);
     for (uint32_t a = 0; a < k; ++a) {
@@ -111,6 +137,23 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
     const bool other = after.next_block != UINT32_MAX && after.stage != pins[next].stage;
     pins_[b] = {b, pins[next].stage, other ? after.next_block : after.next_other};
   }
+}
+
+void RangeCosts::add_shared(const StageProblem& problem) {
+  const auto grows_with_samples = [](const SharedHolding& holding) {
+    return holding.kind == SharedHolding::Kind::kInput;
+  };
+  if (std::all_of(problem.shared.begin(), problem.shared.end(), grows_with_samples)) return;
+  Rectangles parameters(blocks_), resident(blocks_);
+  for (const SharedHolding& holding : problem.shared) {
+    if (grows_with_samples(holding)) continue;
+    const bool trained = holding.kind == SharedHolding::Kind::kParameter;
+    // The gradients of its readers are summed apart: one for each block.
+    resident.add_ranges_with(holding.blocks, -1, {holding.bytes * (trained ? 1 + problem.optimizer_factor : 1), 0});
+    if (trained) parameters.add_ranges_with(holding.blocks, -1, {holding.bytes, 0});
+  }
+  shared_parameters_ = parameters.sum(blocks_);
+  shared_resident_ = resident.sum(blocks_);
 }
 
 }  // namespace rannc::partition

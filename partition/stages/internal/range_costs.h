@@ -25,10 +25,29 @@ class RangeCosts {
   const Affine& returned(uint32_t a, uint32_t b) const { return returned_[index(a, b)]; }
   /// Bytes of the distinct values produced in [a, b) and read from block b on.
   const Affine& sent(uint32_t a, uint32_t b) const { return sent_[index(a, b)]; }
-  double parameters(uint32_t a, uint32_t b) const { return parameters_[b] - parameters_[a]; }
+  /// Bytes of distinct parameters.
+  double parameters(uint32_t a, uint32_t b) const {
+    return parameters_[b] - parameters_[a] + (shared_parameters_.empty() ? 0 : shared_parameters_[index(a, b)].fixed);
+  }
   /// Parameters, gradients, optimizer state and buffers.
-  double resident(uint32_t a, uint32_t b) const { return resident_[b] - resident_[a]; }
+  double resident(uint32_t a, uint32_t b) const {
+    return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
+  }
+  /// Of the blocks alone.
   double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
+  /// What a micro-batch keeps from its forward to its backward pass: the stash of the blocks, what the stage receives,
+  /// and of what it sends what no stash counts.
+  Affine saved(uint32_t a, uint32_t b) const {
+    Affine bytes = crossing_[index(a, b)];
+    bytes.per_sample += stashed_per_sample(a, b);
+    return bytes;
+  }
+  /// What it keeps of that where the forward pass is run again: samples and received values.
+  const Affine& kept(uint32_t a, uint32_t b) const { return kept_[index(a, b)]; }
+  /// What it keeps while its weight gradient alone is still to be made.
+  Affine pending(uint32_t a, uint32_t b) const {
+    return pending_.empty() ? saved(a, b) : Affine{0, pending_[b] - pending_[a]};
+  }
   /// The largest temporary of one block.
   double temporary_per_sample(uint32_t a, uint32_t b) const { return temporary_.empty() ? 0 : temporary_[index(a, b)]; }
   bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
@@ -43,9 +62,13 @@ class RangeCosts {
  private:
   size_t index(uint32_t a, uint32_t b) const { return static_cast<size_t>(a) * (blocks_ + 1) + b; }
 
+  void add_shared(const StageProblem& problem);
+
   uint32_t blocks_;
-  std::vector<Affine> received_, returned_, sent_;
-  std::vector<double> parameters_, resident_, stashed_, temporary_;
+  std::vector<Affine> received_, returned_, sent_, kept_;
+  std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
+  std::vector<Affine> shared_parameters_, shared_resident_;  ///< empty: nothing is shared
+  std::vector<double> parameters_, resident_, stashed_, pending_, temporary_;
   std::vector<char> cut_allowed_;
   /// Of the first pinned block from some block on, and where the next block of another stage lies.
   struct PinnedStages {

@@ -248,12 +248,14 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
 double FloorEntries::fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) const {
   double least = kInfinity;
   for (const bool recompute : recompute_choices(problem_.recompute)) {
-    const double standing = small_.standing_bytes(a, b, share, recompute);
-    const double each = small_.bytes_in_flight(a, b, share, recompute);
-    least = std::min(least, standing + each);
-    if (standing + each > memory_) continue;
+    const StageBytes bytes = small_.bytes(a, b, share, recompute);
+    const double all = micro_batches(), peak = bytes.peak(1, all);
+    least = std::min(least, peak);
+    if (peak > memory_) continue;
     double& slots = recompute ? entry.repeated_slots : entry.slots;
-    slots = each > 0 ? std::max(1.0, std::floor((memory_ - standing) / each * (1 + 1e-9))) : kInfinity;
+    slots = kInfinity;
+    if (bytes.in_flight == 0 || bytes.peak(all, all) <= memory_) continue;
+    slots = std::max(1.0, std::floor((memory_ - bytes.standing) / bytes.in_flight * (1 + 1e-9)));
   }
   return least;
 }

@@ -8,10 +8,11 @@ namespace {
 
 constexpr double kParameterBytes = 4;
 
-// One device and one sample: all that differs is the optimizer's state.
+// One device: all that differs is the optimizer's state. 16 samples keep more than the optimizer needs for its step.
 TEST(PlanMemory, OptimizerStateCounts) {
   const Prepared model = small_bert();
-  auto options = options_for("flat:1", 1);
+  auto options = options_for("flat:1", 16);
+  options.micro_batches = {1};
   const double parameters = static_cast<double>(model.elements(ir::ValueKind::kParameter));
   options.optimizer_states = 0;
   const double without = static_cast<double>(fullest(planned(model, options).plan));
@@ -37,13 +38,19 @@ TEST(PlanMemory, RecomputeTradesTimeForMemory) {
   EXPECT_GT(again.step_ns, kept.step_ns);
 }
 
-// Inference holds weights once and keeps nothing for a backward pass.
+// Inference holds weights once, keeps nothing for a backward pass, and needs what one forward pass passes on.
 TEST(PlanMemory, InferenceHoldsWeightsOnce) {
   const Prepared model = small_bert();
   auto options = options_for("flat:1", 1);
   options.training = false;
   const auto plan = planned(model, options);
-  EXPECT_EQ(fullest(plan.plan), model.elements(ir::ValueKind::kParameter) * 4);
+  const uint64_t weights = model.elements(ir::ValueKind::kParameter) * 4;
+  const uint64_t passing = plan.plan.stage_times[0].passing_bytes;
+  EXPECT_GE(fullest(plan.plan), weights + passing);
+  EXPECT_LE(fullest(plan.plan), weights + passing + weights / 100) << "small constants";
+  EXPECT_EQ(plan.plan.stage_times[0].stashed_bytes, 0);
+  options.training = true;
+  EXPECT_LT(passing, planned(model, options).plan.stage_times[0].forward_bytes);
   EXPECT_EQ(plan.stages.stages[0].backward_ns, 0);
 }
 

@@ -1,9 +1,8 @@
 // The planner that chooses on the simulated timeline.
-#include "partition/stages/auto.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "partition/stages/auto.h"
 #include "partition/stages/exact.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/judge.h"
@@ -94,6 +93,67 @@ StageProblem four_blocks() {
   problem.micro_batches = {8};
   problem.constraints.stages = 2;
   return problem;
+}
+
+/// Peaks of both stages of `four_blocks`, cut in the middle.
+std::vector<double> peaks_of(const StageProblem& problem, const std::string& schedule, bool recompute) {
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = schedule;
+  plan.stages = {{0, 2, {DeviceId(0)}, recompute}, {2, 4, {DeviceId(1)}, recompute}};
+  std::string why;
+  EXPECT_TRUE(PlanJudge(problem).judge(plan, &why)) << why;
+  return {plan.stages[0].peak_bytes, plan.stages[1].peak_bytes};
+}
+
+// By hand, a stage at a time: 80 are two blocks' parameters, gradients and two states, 100 the stash of two blocks, 40
+// a message or its gradient. Stage 0 holds what it sends and a gradient that waits, stage 1 a message that waits and
+// the gradient that it returns: 160 in both whatever is in flight.
+TEST(PlanJudge, CountsWhatAStageHolds) {
+  StageProblem problem = four_blocks();
+  using Peaks = std::vector<double>;
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 100, 160 + 140}));
+  // GPipe keeps 8 micro-batches, the last stage each with the message it received, before there is a gradient of 20.
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{140 + 8 * 100, 140 + 8 * 140}));
+  // With recompute the messages alone, and the rest of one micro-batch's stash. Stage 0 received none: there the
+  // gradient comes on top.
+  EXPECT_EQ(peaks_of(problem, "gpipe", true), (Peaks{160 + 100, 140 + 8 * 40 + 100}));
+  // A value that no task keeps still stays where it is sent and where it arrives, but not between blocks of a stage.
+  for (BlockValue& value : problem.values) value.kept = ValueKept::kWhereItCrosses;
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 140, 160 + 140}));
+  // Inference keeps nothing.
+  for (BlockValue& value : problem.values) value.kept = ValueKept::kNever;
+  problem.stashed_bytes_per_sample.assign(4, 0);
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{160, 160}));
+  // Gradients that are returned are part of what a pass needs for a while.
+  problem.temporary_bytes_per_sample = {7, 9, 50, 60};
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{160 + 9, 160 - 40 + 60}));
+}
+
+TEST(PlanJudge, CountsSharedHoldingsOncePerStage) {
+  StageProblem problem = four_blocks();
+  using Peaks = std::vector<double>;
+  // Tied over three blocks: one copy with two states in each stage, and a gradient for each of the blocks.
+  problem.shared.push_back({SharedHolding::Kind::kParameter, {0, 1, 3}, 0, 5});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 15 + 10 + 200, 160 + 15 + 5 + 140}));
+  problem.shared.push_back({SharedHolding::Kind::kBuffer, {2, 3}, 0, 7});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false)[1], 160 + 15 + 5 + 7 + 140);
+  // Samples that both blocks of stage 0 read stay with each micro-batch, whether it is run again or not.
+  problem.shared.push_back({SharedHolding::Kind::kInput, {0, 1}, 3, 0});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false)[0], 160 + 25 + 2 * 103);
+  EXPECT_EQ(peaks_of(problem, "1f1b", true)[0], 160 + 25 + 2 * 3 + 100);
+}
+
+// ZB-H1 holds two micro-batches in both stages from F to W, the second of which waits for its weight gradient in
+// stage 1.
+TEST(PlanJudge, CountsWhatWaitsForWeightGradients) {
+  StageProblem problem = four_blocks();
+  problem.times[0].weight_gradient = {{100, 100, 100, 100}};
+  using Peaks = std::vector<double>;
+  EXPECT_EQ(peaks_of(problem, "zb-h1", false), (Peaks{160 + 2 * 100, 160 + 140 + 140}));
+  problem.pending_bytes_per_sample = {70, 70, 75, 75};  // 40 more than the stash in stage 0, 10 in stage 1
+  EXPECT_EQ(peaks_of(problem, "zb-h1", false), (Peaks{160 + 2 * 100 + 40, 160 + 2 * 140 + 2 * 10}));
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 100, 160 + 140}));
 }
 
 TEST(AutoPlanner, ObjectivesAreWhatTheirNamesSay) {
@@ -224,8 +284,8 @@ TEST(AutoPlanner, PlansAreRuledOutWithoutSimulationOnlyWhereTheyAreSlower) {
   for (int i = 0; i < 120; ++i) {
     SCOPED_TRACE("instance " + std::to_string(i));
     std::mt19937_64 random(static_cast<uint64_t>(i) + 777);
-    StageProblem problem = testing::random_problem(
-        random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 2 == 0, .skips = true});
+    StageProblem problem =
+        testing::random_problem(random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 2 == 0, .skips = true});
     problem.recompute = i % 5 == 0 ? RecomputeRule::kChoose : RecomputeRule::kNever;
     if (problem.micro_batches.size() > 3) problem.micro_batches.resize(3);
     for (TimeTable& table : problem.times) {
@@ -249,7 +309,8 @@ TEST(AutoPlanner, PlansAreRuledOutWithoutSimulationOnlyWhereTheyAreSlower) {
         const auto step = judge.judge(plan);
         if (!step) continue;
         ++plans;
-        ASSERT_TRUE(judge.judge(plan, nullptr, *step * (1 + 1e-9) + 1e-9).has_value()) << brief(plan) << " " << schedule;
+        ASSERT_TRUE(judge.judge(plan, nullptr, *step * (1 + 1e-9) + 1e-9).has_value())
+            << brief(plan) << " " << schedule;
         ruled_out += !judge.judge(plan, nullptr, *step * 0.8).has_value();
       }
     });

@@ -111,9 +111,11 @@ class Oracle {
     uint64_t held = micro_batches_;
     if (p_.in_flight == InFlight::kOneFOneB) held = std::min(held, from_end);
     if (p_.in_flight == InFlight::kTwice) held = std::min(held, 2 * from_end - 1);
-    double resident = 0, stash = 0, temporary = 0, in = 0, back = 0, out = 0;
+    double gradients = 0;  // there from the first backward pass on
+    double resident = 0, stash = 0, temporary = 0, in = 0, back = 0, out = 0, kept = 0;
     for (uint32_t b = stage.first; b < stage.end; ++b) {
       resident += p_.parameter_bytes[b] * (2 + p_.optimizer_factor);
+      gradients += p_.parameter_bytes[b];
       stash += p_.stashed_bytes_per_sample[b] * n;
       if (!p_.temporary_bytes_per_sample.empty()) temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
     }
@@ -122,12 +124,30 @@ class Oracle {
       if (value.producer < stage.first && reads(value, stage.first, stage.end)) {
         in += bytes;
         if (value.gradient) back += bytes;
+        if (value.kept != ValueKept::kNever) kept += bytes;
       }
       const bool leaves = !value.readers.empty() && value.readers.back() >= stage.end;
-      if (value.producer >= stage.first && value.producer < stage.end && leaves) out += bytes;
+      if (value.producer < stage.first || value.producer >= stage.end || !leaves) continue;
+      out += bytes;
+      if (value.kept == ValueKept::kWhereItCrosses) stash += bytes;
     }
-    const double kept = static_cast<double>(held) * (stage.recompute ? in : stash) + (stage.recompute ? stash : 0);
-    return resident + temporary + in + back + 2 * out + kept;
+    for (const SharedHolding& holding : p_.shared) {
+      const auto inside = [&](uint32_t block) { return block >= stage.first && block < stage.end; };
+      if (std::none_of(holding.blocks.begin(), holding.blocks.end(), inside)) continue;
+      if (holding.kind == SharedHolding::Kind::kParameter) {
+        const auto readers = std::count_if(holding.blocks.begin(), holding.blocks.end(), inside);
+        resident += holding.bytes * (1 + p_.optimizer_factor + static_cast<double>(readers));
+        gradients += holding.bytes;
+      }
+      if (holding.kind == SharedHolding::Kind::kBuffer) resident += holding.bytes;
+      if (holding.kind == SharedHolding::Kind::kInput) kept += holding.bytes + holding.bytes_per_sample * n;
+    }
+    stash += kept;
+    const double each = stage.recompute ? kept : stash;
+    const double next = std::max(in, out);  // a message that waits
+    const double most = resident + std::max(temporary, back) + next + out + static_cast<double>(held) * each +
+                        (stage.recompute ? stash - kept : 0);
+    return held < micro_batches_ ? most : std::max(most - gradients, most - each);
   }
 
   const StageProblem& p_;

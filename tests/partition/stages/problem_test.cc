@@ -57,6 +57,18 @@ TEST(StageProblem, EachRuleNamesWhatItFound) {
          p.values[0].readers = {2, 1};
        }},
       {"T3", "read by block 7", [](StageProblem& p) { p.values[0].readers = {7}; }},
+      {"T3", "shared holding 0 is needed by block 3",
+       [](StageProblem& p) {
+         p.shared = {{SharedHolding::Kind::kParameter, {0, 3}, 0, 8}};
+       }},
+      {"T3", "needed by no block",
+       [](StageProblem& p) {
+         p.shared = {{SharedHolding::Kind::kBuffer, {}, 0, 8}};
+       }},
+      {"T2", "shared holding 0 has -8",
+       [](StageProblem& p) {
+         p.shared = {{SharedHolding::Kind::kInput, {1}, -8, 0}};
+       }},
       {"T4", "no devices", [](StageProblem& p) { p.cluster.devices.clear(); }},
       {"T5", "cut 3", [](StageProblem& p) { p.constraints.forbidden_cuts = {3}; }},
       {"T5", "0 stages", [](StageProblem& p) { p.constraints.stages = 0; }},

@@ -35,8 +35,25 @@ void add_values(std::mt19937_64& random, bool skips, StageProblem& problem) {
       }
       value.bytes = static_cast<double>(pick(random, 0, 1) * pick(random, 0, 50));
       value.gradient = pick(random, 0, 3) != 0;
+      value.kept = static_cast<ValueKept>(pick(random, 0, 2));
     }
     problem.values.push_back(value);
+  }
+}
+
+// Of every kind, some of one block.
+void add_shared(std::mt19937_64& random, StageProblem& problem) {
+  for (uint64_t count = pick(random, 0, 3); count > 0; --count) {
+    SharedHolding holding;
+    holding.kind = static_cast<SharedHolding::Kind>(pick(random, 0, 2));
+    for (uint32_t b = 0; b < problem.blocks; ++b) {
+      if (pick(random, 0, 1) == 0) holding.blocks.push_back(b);
+    }
+    if (holding.blocks.empty()) continue;
+    holding.bytes = static_cast<double>(pick(random, 0, 100));
+    if (holding.kind == SharedHolding::Kind::kInput)
+      holding.bytes_per_sample = static_cast<double>(pick(random, 0, 20));
+    problem.shared.push_back(std::move(holding));
   }
 }
 
@@ -49,8 +66,8 @@ Cluster random_cluster(std::mt19937_64& random, const RandomOptions& options) {
   const DeviceKind kind{"k0", 1ull << 40, 1e12, 1e12, 0};
   if (!options.unequal) return make_cluster("random", kind, 1, devices, random_link(random), random_link(random));
   const uint32_t nodes = static_cast<uint32_t>(pick(random, 1, 3));
-  Cluster cluster = make_cluster("random", kind, nodes, std::max(1u, devices / nodes), random_link(random),
-                                 random_link(random));
+  Cluster cluster =
+      make_cluster("random", kind, nodes, std::max(1u, devices / nodes), random_link(random), random_link(random));
   if (pick(random, 0, 1) == 0) {
     cluster.kinds.push_back(kind);
     cluster.kinds.back().name = "k1";
@@ -75,6 +92,7 @@ StageProblem random_problem(std::mt19937_64& random, const RandomOptions& option
     problem.temporary_bytes_per_sample.push_back(static_cast<double>(pick(random, 0, 10)));
   }
   add_values(random, options.skips, problem);
+  if (options.skips) add_shared(random, problem);
   problem.mini_batch = pick(random, 1, 12);
   for (uint64_t count = 1; count <= problem.mini_batch; count += pick(random, 1, 4)) {
     problem.micro_batches.push_back(count);
@@ -89,7 +107,8 @@ StageProblem random_problem(std::mt19937_64& random, const RandomOptions& option
   }
   if (pick(random, 0, 5) == 0) problem.constraints.max_stages = static_cast<uint32_t>(pick(random, 1, 4));
   if (pick(random, 0, 7) == 0) {
-    const uint32_t stages = static_cast<uint32_t>(pick(random, 1, std::min({problem.blocks, problem.cluster.size(), 3u})));
+    const uint32_t stages =
+        static_cast<uint32_t>(pick(random, 1, std::min({problem.blocks, problem.cluster.size(), 3u})));
     const uint32_t block = static_cast<uint32_t>(pick(random, 0, problem.blocks - 1));
     problem.constraints.stages = stages;
     problem.constraints.pins = {{block, static_cast<uint32_t>(pick(random, 0, stages - 1))}};

@@ -44,7 +44,7 @@ TEST(RanncPlanner, EqualsExhaustiveSearchUnderTightMemory) {
 }
 
 TEST(RanncPlanner, EqualsExhaustiveSearchOnUnequalDevicesAndLinks) {
-  EXPECT_GE(compare(4, 400, {.most_blocks = 5, .unequal = true, .skips = true}), 390);
+  EXPECT_GE(compare(4, 400, {.most_blocks = 5, .unequal = true, .skips = true}), 380);
   EXPECT_GE(compare(5, 400, {.most_blocks = 5, .unequal = true, .tight = true}), 100);
 }
 

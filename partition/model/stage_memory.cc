@@ -1,0 +1,256 @@
+// Forward in order, backward in reverse, as an interpreter with a tape goes: a value lives until its last reader has
+// run, or until the last task that keeps it has gone backward.
+#include "partition/model/stage_memory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace rannc::partition {
+
+StageFollower::StageFollower(const ir::Graph& graph, const Tape& tape)
+    : graph_(graph), tape_(tape), base_(graph.value_count()), held_(graph.value_count(), 0) {
+  last_use_.assign(graph.value_count(), 0);
+  keepers_.assign(graph.value_count(), 0);
+}
+
+class StageFollower::Pass {
+ public:
+  Pass(StageFollower& owner, const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent, double samples)
+      : o_(owner), graph_(owner.graph_), tape_(owner.tape_), tasks_(tasks), sent_(sent), samples_(samples) {
+    prepare();
+  }
+
+  StageMemory run() {
+    StageMemory memory;
+    memory.inputs = received_ + fed_;
+    memory.passing = forward(false);
+    memory.forward = forward(true);
+    memory.saved = received_ + live_;
+    memory.pending = pending();
+    memory.backward = backward();
+    return memory;
+  }
+
+ private:
+  double bytes(ValueId value) const { return tape_.bytes(value).at(samples_); }
+  bool resident(ValueId value) const {
+    return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput;
+  }
+  ValueId base(ValueId value) const { return o_.base_[value.index()]; }
+  bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
+
+  // Bases within the stage: what it did not make is a base. Samples and received values are there all along.
+  void prepare() {
+    std::vector<ValueId> touched;
+    const auto touch = [&](ValueId value) {
+      o_.base_[value.index()] = value;
+      o_.keepers_[value.index()] = 0;
+      o_.held_[value.index()] = 0;
+      touched.push_back(value);
+    };
+    for (const TaskId task : tasks_) {
+      for (const ValueId input : graph_.inputs(task)) {
+        if (input.valid()) touch(input);
+      }
+      for (const ValueId output : graph_.outputs(task)) touch(output);
+    }
+    for (const TaskId task : tasks_) {
+      for (const ValueId output : graph_.outputs(task)) {
+        made_.push_back(output);
+        if (tape_.is_view(task)) o_.base_[output.index()] = base(graph_.inputs(task)[0]);
+      }
+    }
+    std::sort(made_.begin(), made_.end());
+    for (uint32_t at = 0; at < tasks_.size(); ++at) {
+      for (const ValueId input : graph_.inputs(tasks_[at])) {
+        if (!input.valid()) continue;
+        o_.last_use_[base(input).index()] = at;
+        if (base(input) != input || std::binary_search(made_.begin(), made_.end(), input) || resident(input)) continue;
+        if (std::exchange(o_.held_[input.index()], bytes(input)) != 0 || bytes(input) == 0) continue;
+        (graph_.producer(input).valid() ? received_ : fed_) += bytes(input);
+        always_.push_back(input);
+      }
+      for (const ValueId output : graph_.outputs(tasks_[at])) o_.last_use_[base(output).index()] = at;
+      for (const ValueId kept : tape_.kept(tasks_[at])) ++o_.keepers_[base(kept).index()];
+    }
+    for (const ValueId value : sent_) ++o_.keepers_[base(value).index()];
+    std::sort(always_.begin(), always_.end());
+  }
+
+  bool own_memory(ValueId value) const {
+    return base(value) == value && !resident(value) && !std::binary_search(always_.begin(), always_.end(), value);
+  }
+  void allocate(ValueId value) {
+    if (!own_memory(value)) return;
+    o_.held_[value.index()] = bytes(value);
+    grow(bytes(value));
+  }
+  void release(ValueId base) {
+    if (!own_memory(base)) return;
+    live_ -= o_.held_[base.index()];
+    o_.held_[base.index()] = 0;
+  }
+  void grow(double bytes) {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+  }
+
+  /// The peak beside received values; `live_` is then what stays.
+  double forward(bool keeps) {
+    live_ = peak_ = fed_;
+    for (const ValueId value : made_) o_.held_[value.index()] = 0;
+    for (uint32_t at = 0; at < tasks_.size(); ++at) {
+      const TaskId task = tasks_[at];
+      for (const ValueId output : graph_.outputs(task)) allocate(output);
+      const double own = tape_.own(task).at(samples_);
+      grow(own);
+      if (!keeps) live_ -= own;
+      const auto drop = [&](ValueId value) {
+        if (!value.valid() || o_.last_use_[base(value).index()] != at) return;
+        if (keeps && o_.keepers_[base(value).index()] > 0) return;
+        if (!keeps && std::find(sent_.begin(), sent_.end(), value) != sent_.end()) return;
+        release(base(value));
+      };
+      for (const ValueId input : graph_.inputs(task)) drop(input);
+      for (const ValueId output : graph_.outputs(task)) drop(output);
+    }
+    return peak_;
+  }
+
+  // Of tasks with parameters: what they keep, each value once, and the gradients of their results.
+  double pending() {
+    double total = 0;
+    std::vector<ValueId> counted;
+    for (const TaskId task : tasks_) {
+      const auto inputs = graph_.inputs(task);
+      const auto trained = [&](ValueId v) { return v.valid() && graph_.kind(v) == ir::ValueKind::kParameter; };
+      if (std::none_of(inputs.begin(), inputs.end(), trained)) continue;
+      for (const ValueId kept : tape_.kept(task)) {
+        if (!resident(base(kept))) counted.push_back(base(kept));
+      }
+      total += tape_.own(task).at(samples_);
+      for (const ValueId output : graph_.outputs(task)) total += gradient(output) ? bytes(output) : 0;
+    }
+    std::sort(counted.begin(), counted.end());
+    counted.erase(std::unique(counted.begin(), counted.end()), counted.end());
+    for (const ValueId value : counted) total += bytes(value);
+    return total;
+  }
+
+  double backward() {
+    live_ = peak_ = 0;
+    std::vector<Gradient> of(made_.size());
+    for (size_t i = tasks_.size(); i-- > 0;) go_back(tasks_[i], of);
+    return peak_;
+  }
+
+  /// The gradient of a value that the stage made; gradients may share memory.
+  struct Gradient {
+    bool known = false;
+    uint32_t memory = UINT32_MAX;  // index into `blocks_`; none: that of a gradient that was received
+  };
+  struct Block {
+    double bytes = 0;
+    uint32_t references = 0;
+  };
+
+  size_t index(ValueId value) const {
+    const auto at = std::lower_bound(made_.begin(), made_.end(), value);
+    return at != made_.end() && *at == value ? static_cast<size_t>(at - made_.begin()) : made_.size();
+  }
+
+  void unreference(uint32_t block) {
+    if (block == UINT32_MAX || --blocks_[block].references > 0) return;
+    live_ -= blocks_[block].bytes;
+  }
+
+  void go_back(TaskId task, std::vector<Gradient>& of) {
+    const auto outputs = graph_.outputs(task);
+    if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return gradient(v); })) return;
+    uint32_t shared = UINT32_MAX;
+    for (const ValueId output : outputs) shared = of[index(output)].memory;
+    double transient = tape_.workspace(task).at(samples_);
+    grow(transient);
+    const auto pass = [&](ValueId input) {
+      if (!input.valid() || !gradient(input)) return;
+      if (resident(input)) {
+        // Added to the sum and gone, one task at a time.
+        grow(bytes(input));
+        transient += bytes(input);
+        return;
+      }
+      give(input, tape_.passes_gradient(task) ? shared : UINT32_MAX, tape_.passes_gradient(task), of);
+    };
+    if (tape_.is_view(task)) {
+      // Of a part: as large as the whole.
+      pass(graph_.inputs(task)[0]);
+    } else {
+      for (const ValueId input : graph_.inputs(task)) pass(input);
+    }
+    live_ -= transient + tape_.own(task).at(samples_);
+    for (const ValueId kept : tape_.kept(task)) {
+      if (--o_.keepers_[base(kept).index()] == 0) release(base(kept));
+    }
+    for (const ValueId output : outputs) {
+      unreference(of[index(output)].memory);
+      of[index(output)] = {};
+    }
+  }
+
+  /// Adds to the gradient of a value: the first is taken as it is, later ones are added to it.
+  void give(ValueId input, uint32_t shared, bool passes, std::vector<Gradient>& of) {
+    const size_t at = index(input);
+    if (at == made_.size()) {  // of a received value: stays, as a message
+      if (!passes) grow(bytes(input));
+      return;
+    }
+    Gradient& gradient = of[at];
+    const bool fresh = !passes || shared == UINT32_MAX;
+    if (passes && shared == UINT32_MAX && !gradient.known) {
+      gradient.known = true;  // shares the memory of a gradient that was received
+      return;
+    }
+    if (!gradient.known) {
+      gradient.known = true;
+      if (!fresh) {
+        gradient.memory = shared;
+        ++blocks_[shared].references;
+        return;
+      }
+      gradient.memory = block(bytes(input));
+      return;
+    }
+    // A sum: in the memory of one of both where that is nobody else's, for a moment both are there.
+    const bool alone = gradient.memory != UINT32_MAX && blocks_[gradient.memory].references == 1;
+    if (fresh && !(passes && shared == UINT32_MAX)) {
+      grow(bytes(input));
+      live_ -= bytes(input);
+    }
+    if (alone) return;
+    const uint32_t sum = block(bytes(input));
+    unreference(gradient.memory);
+    gradient.memory = sum;
+  }
+
+  uint32_t block(double bytes) {
+    blocks_.push_back({bytes, 1});
+    grow(bytes);
+    return static_cast<uint32_t>(blocks_.size() - 1);
+  }
+
+  StageFollower& o_;
+  const ir::Graph& graph_;
+  const Tape& tape_;
+  const std::vector<TaskId>& tasks_;
+  const std::vector<ValueId>& sent_;
+  double samples_;
+  double received_ = 0, fed_ = 0, live_ = 0, peak_ = 0;
+  std::vector<ValueId> made_, always_;  // ascending
+  std::vector<Block> blocks_;
+};
+
+StageMemory StageFollower::follow(const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent, double samples) {
+  return Pass(*this, tasks, sent, samples).run();
+}
+
+}  // namespace rannc::partition

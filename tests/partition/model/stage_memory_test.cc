@@ -1,0 +1,114 @@
+// What stages hold and need, against numbers found by hand.
+#include "partition/model/stage_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+
+namespace rannc::partition {
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+/// Graphs of float32 over the batch symbol `n`.
+class Builder {
+ public:
+  Builder() { graph.set_batch_symbol("n"); }
+  ValueId input(Shape rest) {
+    rest.insert(rest.begin(), Dim::symbol("n"));
+    const ValueId value = graph.add_value(ir::ValueKind::kInput, "", {DType::kF32, std::move(rest), {.axis = 0}, {}});
+    graph.add_input(value);
+    return value;
+  }
+  ValueId parameter(Shape shape) {
+    return graph.add_value(ir::ValueKind::kParameter, "", {DType::kF32, std::move(shape), {}, {}});
+  }
+  ValueId task(const char* op, std::initializer_list<ValueId> inputs, ir::Attributes attributes = {}) {
+    const ValueId value = graph.add(ir::core(op), inputs, std::move(attributes));
+    tasks.push_back(graph.producer(value));
+    ir::infer_types(graph, tasks.back()).value();
+    return value;
+  }
+  StageMemory follow(std::vector<TaskId> stage, std::vector<ValueId> sent, double samples) const {
+    const Tape tape = Tape::of(graph, {}).value();
+    return StageFollower(graph, tape).follow(stage, sent, samples);
+  }
+
+  ir::Graph graph;
+  std::vector<TaskId> tasks;
+};
+
+const ir::Attributes kOutputFirst = {{"layout", std::string("oi")}};
+
+/// x[4] -> linear -> h[8] -> gelu -> g[8] -> linear -> y[4] against t[4]: 16 and 32 bytes a sample, weights of 128.
+struct TwoLayers : Builder {
+  ValueId x = input({Dim(4)}), t = input({Dim(4)});
+  ValueId w1 = parameter({Dim(8), Dim(4)}), w2 = parameter({Dim(4), Dim(8)});
+  ValueId h = task("linear", {x, w1}, kOutputFirst);
+  ValueId g = task("gelu", {h}, {{"approximate", std::string("none")}});
+  ValueId y = task("linear", {g, w2}, kOutputFirst);
+  ValueId loss = task("mse_sum", {y, t});
+};
+
+TEST(StageMemory, FollowsTheWholeModel) {
+  const TwoLayers model;
+  const StageMemory memory = model.follow(model.tasks, {}, 1);
+  EXPECT_EQ(memory.inputs, 16 + 16);
+  EXPECT_EQ(memory.saved, 32 + 32 + 32 + 16) << "h for gelu, g for the second product, y for the loss";
+  EXPECT_EQ(memory.passing, 32 + 32 + 32) << "h and g";
+  EXPECT_EQ(memory.forward, 112 + 4) << "and the loss";
+  // y's gradient takes the place of y; then g's and that of w2 come before g goes.
+  EXPECT_EQ(memory.backward, 16 - 16 + 32 + 128);
+  EXPECT_EQ(memory.pending, (16 + 32) + (32 + 16)) << "operand and gradient of the result of each product";
+  const StageMemory triple = model.follow(model.tasks, {}, 3);
+  EXPECT_EQ(triple.saved, 3 * 112);
+  EXPECT_EQ(triple.backward, 3 * 32 + 128) << "gradients of parameters do not grow with the samples";
+}
+
+TEST(StageMemory, FollowsAStageThatSends) {
+  const TwoLayers model;
+  const StageMemory memory = model.follow({model.tasks[0], model.tasks[1]}, {model.g}, 1);
+  EXPECT_EQ(memory.inputs, 16);
+  EXPECT_EQ(memory.saved, 16 + 32 + 32) << "what is sent stays, though no task here reads it again";
+  EXPECT_EQ(memory.backward, 128) << "h's gradient comes and h goes, then the gradient of w1";
+}
+
+TEST(StageMemory, FollowsAStageThatReceives) {
+  const TwoLayers model;
+  const StageMemory memory = model.follow({model.tasks[2], model.tasks[3]}, {}, 1);
+  EXPECT_EQ(memory.inputs, 32 + 16) << "the received value stays with recompute too";
+  EXPECT_EQ(memory.saved, 48 + 16);
+  EXPECT_EQ(memory.forward, 16 + 16 + 4) << "received values were there before";
+  EXPECT_EQ(memory.backward, 16 - 16 + 32 + 128);
+}
+
+TEST(StageMemory, AViewSharesTheMemoryOfItsBase) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), w = model.parameter({Dim(4), Dim(4)});
+  const ValueId a = model.task("tanh", {model.task("linear", {x, w}, kOutputFirst)});
+  const ValueId wide = model.task("unsqueeze", {a}, {{"axes", Shape{Dim(1)}}});
+  const ValueId b = model.task("tanh", {wide});
+  // Both tanh keep their results; the first product's result is read once and goes.
+  const StageMemory memory = model.follow(model.tasks, {}, 1);
+  EXPECT_EQ(memory.saved, 16 + 16 + 16);
+  const Tape tape = Tape::of(model.graph, {}).value();
+  EXPECT_EQ(tape.base(wide), a);
+  EXPECT_TRUE(tape.is_kept(a));
+  EXPECT_EQ(tape.base(b), b);
+}
+
+TEST(StageMemory, AValueThatTwoTasksKeepCountsOnce) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), w = model.parameter({Dim(4), Dim(4)});
+  const ValueId a = model.task("linear", {x, w}, kOutputFirst);
+  const ValueId left = model.task("linear", {a, w}, kOutputFirst), right = model.task("linear", {a, w}, kOutputFirst);
+  model.task("add", {left, right});
+  const StageMemory memory = model.follow(model.tasks, {}, 1);
+  EXPECT_EQ(memory.saved, 16 + 16) << "x, and a for both products; sums keep nothing";
+  EXPECT_EQ(memory.pending, 16 + 16 + 16 + 16 + 16) << "x, a, and three gradients";
+}
+
+}  // namespace
+}  // namespace rannc::partition
