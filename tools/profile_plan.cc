@@ -97,9 +97,10 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   ProfileTask task;
   RANNC_ASSIGN(task.profile, partition::read_pipedream(text, request.file));
   RANNC_ASSIGN(const partition::Cluster cluster, demanded_cluster(demands));
-  const partition::ProfileProblemOptions options{
-      request.profile_batch.value_or(partition::profile_batch_of(request.file)), demands.mini_batch,
-      static_cast<double>(optimizer_states(demands)), false};
+  const std::optional<uint64_t> samples =
+      request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
+  const partition::ProfileProblemOptions options{samples.value_or(1), demands.mini_batch,
+                                                 static_cast<double>(optimizer_states(demands)), false};
   auto order = partition::profile_order(task.profile, options.keep_input);
   if (!order.ok()) return in_file(order.diagnostic(), request.file);
   task.node_of_block = *std::move(order);
@@ -116,6 +117,12 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   }
   if (const auto added = add_demands_to(task, demands); !added.ok()) return in_file(added.diagnostic(), request.file);
   task.warnings = parts_of(task.profile);
+  if (!samples && demands.mini_batch > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
+    task.warnings.push_back(
+        "the file's name does not say at how many samples it was measured (pbs-N): its times are taken as those of "
+        "one; "
+        "--profile-batch says otherwise");
+  }
   return task;
 }
 

@@ -122,11 +122,11 @@ Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Clus
   return problem;
 }
 
-uint64_t profile_batch_of(std::string_view file) {
+std::optional<uint64_t> profile_batch_of(std::string_view file) {
   const size_t at = file.rfind("pbs-");
   uint64_t batch = 0;
   if (at != std::string_view::npos) std::from_chars(file.data() + at + 4, file.data() + file.size(), batch);
-  return batch == 0 ? 1 : batch;
+  return batch == 0 ? std::nullopt : std::optional(batch);
 }
 
 }  // namespace rannc::partition

@@ -1,6 +1,7 @@
 /// Stage problems from published profiles.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,7 @@ Result<std::vector<uint32_t>> profile_order(const PipedreamProfile& profile, boo
 Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Cluster& cluster,
                                      const ProfileProblemOptions& options);
 
-/// The N of `pbs-N` in a file name, or 1.
-uint64_t profile_batch_of(std::string_view file);
+/// The N of `pbs-N` in a file name.
+std::optional<uint64_t> profile_batch_of(std::string_view file);
 
 }  // namespace rannc::partition

@@ -46,8 +46,9 @@ struct Profile {
 
 /// The problem of the sweep; `seconds` of the whole run are counted by the caller.
 Result<StageProblem> problem_of(const Profile& profile, const Cluster& cluster, uint64_t mini_batch) {
-  RANNC_ASSIGN(StageProblem problem,
-               profile_problem(profile.graph, cluster, {profile_batch_of(profile.file), mini_batch, 2, false}));
+  RANNC_ASSIGN(
+      StageProblem problem,
+      profile_problem(profile.graph, cluster, {profile_batch_of(profile.file).value_or(1), mini_batch, 2, false}));
   problem.in_flight = InFlight::kOneFOneB;
   problem.recompute = RecomputeRule::kChoose;
   return problem;
@@ -245,7 +246,7 @@ std::string released_itself(const Published& row, const Profile& profile, const 
   ReleasedOptions options;
   for (const ClusterNode& node : cluster.nodes) options.machines.push_back(static_cast<uint32_t>(node.devices.size()));
   options.links = row.links;
-  options.profile_batch = profile_batch_of(profile.file);
+  options.profile_batch = profile_batch_of(profile.file).value_or(1);
   options.mini_batch = row.mini_batch;
   const bool single = row.mini_batch == 1024 && profile.file.starts_with("vgg");
   options.micro_batch = single || profile.file.starts_with("amoeba") ? 1 : options.profile_batch;

@@ -57,6 +57,16 @@ class Profiles(PlannerTest):
         for other in found["runners_up"]:
             self.assertLessEqual({"what", "objective", "why"}, set(other))
 
+    def test_samples_of_a_profile_are_named_or_assumed_aloud(self):
+        unnamed = self.write("chain.txt", profiles.chain(10))
+        assumed, told = self.summary(file=unnamed), self.summary("--profile-batch", 4, file=unnamed)
+        self.assertTrue(any("--profile-batch" in warning for warning in assumed["warnings"]), assumed["warnings"])
+        for found in (told, self.summary(), self.summary("--mini-batch", 1, file=unnamed, base=("--cluster", "dapple-b")),
+                      self.summary("--objective", "load", file=unnamed)):
+            self.assertFalse(any("--profile-batch" in warning for warning in found["warnings"]), found["warnings"])
+        self.assertEqual(told["objective"], self.summary()["objective"])
+        self.assertGreater(assumed["objective"], 2 * told["objective"])
+
     def test_text_says_bound_and_gap(self):
         self.assertRegex(self.compile().stdout, r"no plan is below [0-9.]+ ms \(.+\): gap [0-9.]+ %")
 

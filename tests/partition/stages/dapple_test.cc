@@ -167,9 +167,10 @@ TEST(DeviceSetGraph, HoldsTheCompositions) {
 /// `counts`: of micro-batches; empty: all powers of two.
 StageProblem published(const char* file, const char* preset, uint64_t mini_batch, std::vector<uint64_t> counts = {}) {
   const auto profile = testing::shared_profile(std::string("dapple/") + file);
-  StageProblem problem = profile_problem(*profile, *preset_cluster(preset),
-                                         {.profile_batch = profile_batch_of(file), .mini_batch = mini_batch})
-                             .value();
+  StageProblem problem =
+      profile_problem(*profile, *preset_cluster(preset),
+                      {.profile_batch = profile_batch_of(file).value_or(1), .mini_batch = mini_batch})
+          .value();
   problem.micro_batches = std::move(counts);
   for (DeviceKind& kind : problem.cluster.kinds) kind.memory_bytes = 1ull << 45;
   return problem;
