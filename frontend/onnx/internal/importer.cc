@@ -94,10 +94,11 @@ Arguments arguments_of(const FunctionProto& function, const NodeProto& call) {
 /// `node` with the defaults of its operator's attributes written out.
 NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& schema) {
   NodeProto copy = node;
-  for (const auto& [name, attribute] : schema.attributes()) {
+  for (const auto& entry : schema.attributes()) {
     const auto& given = node.attribute();
     const bool present =
-        std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == name; });
+        std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == entry.first; });
+    const auto& attribute = entry.second;
     if (!present && attribute.default_value.has_type()) *copy.add_attribute() = attribute.default_value;
   }
   return copy;
