@@ -68,7 +68,8 @@ std::string key_of(const std::vector<Factor>& factors) {
 std::string text_of(const std::vector<Term>& terms) {
   std::string text;
   auto append = [&text](const Term& term) {
-    const bool negative = term.scale < 0;
+    // INT64_MIN has no positive counterpart: it keeps its own sign.
+    const bool negative = term.scale < 0 && (text.empty() || term.scale != INT64_MIN);
     if (!text.empty()) text += negative ? " - " : " + ";
     if (text.empty() && negative) text += "-";
     const std::string scale = std::to_string(term.scale).substr(negative ? 1 : 0);
@@ -120,6 +121,12 @@ int64_t floor_quotient(int64_t a, int64_t b) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 
+// Not a - floor_quotient(a, b) * b: the product may lie below -2^63 where the remainder does not.
+int64_t floor_remainder(int64_t a, int64_t b) {
+  const int64_t remainder = a % b;
+  return (remainder != 0 && (remainder < 0) != (b < 0)) ? remainder + b : remainder;
+}
+
 std::optional<int64_t> apply(FactorKind kind, int64_t a, int64_t b) {
   if ((kind == FactorKind::kFloor || kind == FactorKind::kMod) && (b == 0 || (a == INT64_MIN && b == -1))) {
     return std::nullopt;
@@ -128,7 +135,7 @@ std::optional<int64_t> apply(FactorKind kind, int64_t a, int64_t b) {
     case FactorKind::kFloor:
       return floor_quotient(a, b);
     case FactorKind::kMod:
-      return a - floor_quotient(a, b) * b;
+      return floor_remainder(a, b);
     case FactorKind::kMax:
       return std::max(a, b);
     default:
@@ -338,8 +345,10 @@ Dim mod(const Dim& a, const Dim& b) {
 namespace {
 Dim extremum(FactorKind kind, const Dim& a, const Dim& b) {
   if (a == b) return a;
+  if (a.is_constant() && b.is_constant()) return *apply(kind, a.constant(), b.constant());
   const Dim difference = a - b;
-  if (difference.is_constant()) return ((difference.constant() > 0) == (kind == FactorKind::kMax)) ? a : b;
+  if (difference.is_constant() && difference != Dim(kOverflow))
+    return ((difference.constant() > 0) == (kind == FactorKind::kMax)) ? a : b;
   return a.str() < b.str() ? DimBuilder::factor(kind, {}, a, b) : DimBuilder::factor(kind, {}, b, a);
 }
 }  // namespace

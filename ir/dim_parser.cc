@@ -13,7 +13,8 @@ class DimParser {
   explicit DimParser(std::string_view text) : text_(text) {}
 
   Result<Dim> parse() {
-    if (text_.size() > kMaxLength) return error("a dimension of more than " + std::to_string(kMaxLength) + " characters");
+    if (text_.size() > kMaxLength)
+      return error("a dimension of more than " + std::to_string(kMaxLength) + " characters");
     RANNC_ASSIGN(Dim value, sum());
     skip_space();
     if (at_ != text_.size()) return fail("an operator");
@@ -24,6 +25,9 @@ class DimParser {
   static constexpr int kMaxDepth = 64;
   static constexpr size_t kMaxLength = 4096;  // bounds how deep quotients nest
 
+  enum class Sign { kPlus, kMinus };
+
+  bool at_digit() const { return at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_])); }
   void skip_space() {
     while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
   }
@@ -78,7 +82,10 @@ class DimParser {
     return value;
   }
 
+  // A number takes the sign along: -2^63 is one, 2^63 is none.
   Result<Dim> negated() {
+    skip_space();
+    if (at_digit()) return number(Sign::kMinus);
     RANNC_ASSIGN(const Dim value, unary());
     return Dim(0) - value;
   }
@@ -90,16 +97,17 @@ class DimParser {
       if (!accept(")")) return fail("')'");
       return value;
     }
-    if (at_ < text_.size() && std::isdigit(static_cast<unsigned char>(text_[at_]))) return number();
+    if (at_digit()) return number(Sign::kPlus);
     return name_or_call();
   }
 
-  Result<Dim> number() {
-    int64_t value = 0;
-    const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), value);
-    if (status != std::errc()) return fail("an integer below 2^63");
+  Result<Dim> number(Sign sign) {
+    uint64_t magnitude = 0;
+    const auto [end, status] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), magnitude);
+    const uint64_t largest = uint64_t{INT64_MAX} + (sign == Sign::kMinus ? 1 : 0);
+    if (status != std::errc() || magnitude > largest) return fail("an integer below 2^63");
     at_ = static_cast<size_t>(end - text_.data());
-    return Dim(value);
+    return Dim(static_cast<int64_t>(sign == Sign::kMinus ? -magnitude : magnitude));
   }
 
   Result<Dim> name_or_call() {

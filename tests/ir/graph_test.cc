@@ -233,6 +233,29 @@ TEST(Dim, SubstitutionAgreesWithBinding) {
   }
 }
 
+TEST(Dim, TheLeastIntegerPrintsParsesAndComputes) {
+  const Dim least(INT64_MIN), x = Dim::symbol("x");
+  for (const Dim& dim : {least, least * x, x + least, least * x * x + least * x + Dim(1)}) {
+    const auto again = Dim::parse(dim.str());
+    ASSERT_TRUE(again.ok()) << dim.str();
+    EXPECT_EQ(*again, dim) << dim.str();
+  }
+  EXPECT_FALSE(Dim::parse("9223372036854775808").ok());
+  EXPECT_FALSE(Dim::parse("-9223372036854775809").ok());
+  EXPECT_EQ(max(least, Dim(5)), Dim(5));
+  EXPECT_EQ(min(least, Dim(5)), least);
+  EXPECT_EQ(mod(least, Dim(3)), Dim(1));
+  EXPECT_EQ(mod(Dim(5), least), Dim(INT64_MIN + 5));
+}
+
+// An overflown difference orders nothing.
+TEST(Dim, ExtremaOfFarValuesStayOpen) {
+  const Dim x = Dim::symbol("x");
+  const Dim low = x + Dim(INT64_MIN), high = x + Dim(INT64_MAX);
+  EXPECT_EQ(max(low, high).evaluate({{"x", 0}}), INT64_MAX);
+  EXPECT_EQ(min(low, high).evaluate({{"x", 0}}), INT64_MIN);
+}
+
 TEST(Dim, HostileTextEndsSoon) {
   std::string product = "(a0+b0)", quotient = "a", deep;
   for (int i = 1; i < 200; ++i) product += "*(a" + std::to_string(i) + "+b" + std::to_string(i) + ")";
