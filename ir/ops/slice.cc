@@ -55,6 +55,7 @@ Result<Types> infer_split(const OpCall& call) {
   Dim sum = 0;
   Types types;
   for (const Dim& size : sizes) {
+    if (sign(size).value_or(0) < 0) return error("size " + size.str() + " of " + str(sizes) + " is negative");
     const Dim begin = sum;
     sum = sum + size;
     Shape to = from;
@@ -115,7 +116,7 @@ Result<Cut> cut_of(const Shape& from, int64_t axis, const Dim& start, const Dim&
   if (!step.is_constant() || step.constant() == 0) {
     return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
   }
-  const int64_t by = step.constant();
+  const int64_t by = std::max(step.constant(), -std::numeric_limits<int64_t>::max());  // so that -by is one too
   const Dim& extent = from[axis];
   if (by > 0) {
     const Dim first = clamp_bound(start, extent, 0, extent), last = clamp_bound(end, extent, 0, extent);
@@ -149,6 +150,9 @@ Result<std::vector<Cut>> cuts_of(const Shape& from, bool axes_given, bool steps_
   for (size_t i = 0; i < starts.size(); ++i) {
     if (!axes[i].is_constant()) return error("axes " + str(axes) + " are not numbers");
     RANNC_ASSIGN(const int64_t axis, checked_axis(axes[i].constant(), from.size()));
+    if (std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) { return cut.axis == axis; })) {
+      return error("axis " + std::to_string(axis) + " is cut twice");
+    }
     RANNC_ASSIGN(Cut cut, cut_of(from, axis, starts[i], ends[i], steps[i]));
     cuts.push_back(std::move(cut));
   }
@@ -166,7 +170,8 @@ Result<Types> infer_slice(const OpCall& call) {
     const bool whole = cut.start == Dim(0) && cut.count == from[cut.axis] && cut.step == 1;
     if (!whole) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
     to[cut.axis] = cut.count;
-    if (!contents || !cut.start.is_constant() || !cut.count.is_constant()) continue;
+    if (!whole && (!cut.start.is_constant() || !cut.count.is_constant())) contents.reset();
+    if (whole || !contents) continue;
     Contents picked;
     for (int64_t i = 0; i < cut.count.constant(); ++i)
       picked.push_back((*contents)[cut.start.constant() + i * cut.step]);

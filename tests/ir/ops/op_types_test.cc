@@ -200,7 +200,9 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"squeeze", {f("3,4")}, {{"axes", dims("1")}}}, "cannot be squeezed"},
       {{"concat", {f("batch,3"), f("batch,3,1")}, {{"axis", Dim(1)}}}, "operand 1 of shape [batch,3,1] does not fit"},
       {{"split", {f("3,4")}, {{"axis", Dim(1)}, {"sizes", dims("3,2")}}, 2}, "add up to 5"},
+      {{"split", {list("7,8")}, {{"axis", Dim(0)}, {"sizes", dims("-1,3")}}, 2}, "size -1 of [-1,3] is negative"},
       {{"slice", {f("3"), list("0"), list("2"), list("0"), list("0")}}, "step 0"},
+      {{"slice", {list("4,5,6,7"), list("3,3"), list("4,4"), list("0,0")}}, "axis 0 is cut twice"},
       {{"softmax", {f("batch,3")}, {{"axis", Dim(2)}}}, "axis 2 is outside of rank 2"},
       {{"matmul", {f("batch,3"), f("4,5")}}, "inner sizes 3 and 4 differ"},
       {{"linear", {f("batch,3"), f("5,4")}}, "3 features against 4"},
@@ -216,6 +218,46 @@ TEST(OpErrors, NameWhatDoesNotFit) {
     ASSERT_FALSE(types.ok()) << describe(bad.call);
     EXPECT_THAT(types.diagnostic().message, HasSubstr(bad.message));
   }
+}
+
+// What a file may hold: far, negative and absent numbers wherever an operator takes an integer.
+TEST(OpErrors, ExtremeNumbersEndInTypesOrADiagnostic) {
+  const int64_t extremes[] = {INT64_MIN, INT64_MIN + 1, -(int64_t{1} << 40), -1, 0, 1, int64_t{1} << 40, INT64_MAX};
+  size_t accepted = 0, refused = 0;
+  const auto judge = [&](const OpCase& c) {
+    SCOPED_TRACE(describe(c));
+    EXPECT_NO_THROW((infer(c).ok() ? accepted : refused) += 1);
+  };
+  const auto replaced = [](Shape list, size_t at, int64_t by) {
+    list[at] = by;
+    return list;
+  };
+  for (const OpCase& c : op_cases()) {
+    for (const int64_t extreme : extremes) {
+      for (const auto& [name, value] : c.attributes) {
+        OpCase changed = c;
+        if (std::holds_alternative<Dim>(value)) {
+          changed.attributes.set(name, Dim(extreme));
+          judge(changed);
+        }
+        const Shape* list = std::get_if<Shape>(&value);
+        for (size_t k = 0; list != nullptr && k < list->size(); ++k) {
+          changed.attributes.set(name, replaced(*list, k, extreme));
+          judge(changed);
+        }
+      }
+      for (size_t operand = 0; operand < c.operands.size(); ++operand) {
+        const auto& contents = c.operands[operand].type.contents;
+        for (size_t k = 0; contents && k < contents->size(); ++k) {
+          OpCase changed = c;
+          changed.operands[operand].type.contents = replaced(*contents, k, extreme);
+          judge(changed);
+        }
+      }
+    }
+  }
+  EXPECT_GT(accepted, 500);
+  EXPECT_GT(refused, 500);
 }
 
 TEST(OpErrors, MixingSamplesIsNamed) {
