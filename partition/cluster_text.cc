@@ -1,5 +1,11 @@
 // Cluster files: TOML to `Cluster` and back.
+#include <fmt/format.h>
+
 #define TOML_EXCEPTIONS 0
+// The parser asserts, or has the compiler assume, what its next lines handle as an error: that `[` is not followed by
+// `{`. A user's file may say so.
+#undef NDEBUG
+#define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
 #include <cmath>
@@ -7,8 +13,6 @@
 #include <optional>
 #include <set>
 #include <sstream>
-
-#include <fmt/format.h>
 
 #include "partition/cluster.h"
 
@@ -222,9 +226,12 @@ class Reader {
   Cluster cluster_;
 };
 
+// On one line, as a key has to be.
 std::string quoted(const std::string& text) {
   std::ostringstream stream;
-  stream << toml::value<std::string>(text);
+  const toml::value<std::string> value(text);
+  stream << toml::toml_formatter(value, toml::toml_formatter::default_flags &
+                                            ~toml::format_flags::allow_multi_line_strings);
   return stream.str();
 }
 

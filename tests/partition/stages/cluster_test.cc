@@ -60,6 +60,16 @@ TEST(Cluster, PrintsWhatItReads) {
   }
 }
 
+// A key of TOML stays on its line.
+TEST(Cluster, PrintsNamesOfAnyText) {
+  Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();
+  cluster.name = "a\n'b' \"c\" \\d\t\x7f\x01 é";
+  cluster.kinds[0].name = cluster.name;
+  const auto again = parse_cluster(print_cluster(cluster), "again");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << print_cluster(cluster);
+  EXPECT_EQ(print_cluster(*again), print_cluster(cluster));
+}
+
 struct Bad {
   const char* text;
   const char* message;
@@ -75,14 +85,17 @@ TEST(Cluster, ErrorsAreLocated) {
       {"[kind.a]\nmemory_bytes=1\nflops = -3\nbandwidth=1\n", "'flops' is -3", 3},
       {"[kind.a]\nmemory_bytes=1\nflops = nan\nbandwidth=1\n", "'flops' is nan", 3},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n", "at least one [[node]]", 0},
+      {"[{ind.v100]\nmemory_bytes=1\n", "key", 1},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"b\"}]\n", "kind 'b'", 6},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\",count=0}]\n", "'count' is 0", 6},
-      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ncount=1000000\ninside={bandwidth=1}\ndevices=[{kind=\"a\",count=2}]\n",
+      {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ncount=1000000\ninside={bandwidth=1}\ndevices=[{kind="
+       "\"a\",count=2}]\n",
        "more than 1048576 devices", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\",count=2}]\n",
        "several devices needs 'inside'", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\"}]\n[[link]]\ndevices=[0,0]\n"
-       "bandwidth=1", "holds ids|names one end twice", 8},
+       "bandwidth=1",
+       "holds ids|names one end twice", 8},
   };
   for (const Bad& bad : cases) {
     const Result<Cluster> result = parse_cluster(bad.text, "bad.toml");
@@ -93,7 +106,8 @@ TEST(Cluster, ErrorsAreLocated) {
     const std::string wanted(bad.message);
     const size_t bar = wanted.find('|');
     const bool first = diagnostic.message.find(wanted.substr(0, bar)) != std::string::npos;
-    const bool second = bar != std::string::npos && diagnostic.message.find(wanted.substr(bar + 1)) != std::string::npos;
+    const bool second =
+        bar != std::string::npos && diagnostic.message.find(wanted.substr(bar + 1)) != std::string::npos;
     EXPECT_TRUE(first || second) << diagnostic.str();
   }
 }
@@ -107,9 +121,15 @@ TEST(Cluster, MutatedFilesNeverCrash) {
     for (uint64_t edits = 1 + random() % 4; edits > 0; --edits) {
       const size_t at = random() % text.size();
       switch (random() % 3) {
-        case 0: text[at] = static_cast<char>(random() % 256); break;
-        case 1: text.erase(at, random() % 8); break;
-        default: text.insert(at, original.substr(random() % original.size(), random() % 12)); break;
+        case 0:
+          text[at] = static_cast<char>(random() % 256);
+          break;
+        case 1:
+          text.erase(at, random() % 8);
+          break;
+        default:
+          text.insert(at, original.substr(random() % original.size(), random() % 12));
+          break;
       }
       if (text.empty()) text = "x";
     }
