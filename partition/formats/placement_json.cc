@@ -46,11 +46,16 @@ class Reader {
 
   static std::string id_text(const Json& object, const char* key) {
     const auto found = object.find(key);
-    return found == object.end() ? std::string("?") : found->dump();
+    return found == object.end() || found->is_structured() ? std::string("?") : found->dump();
   }
 
   Result<void> read_node(const Json& node) {
     if (!node.is_object()) return fail("nodes", "an entry is not an object");
+    for (const char* key : {"id", "colorClass"}) {
+      const auto name = node.find(key);
+      if (name != node.end() && name->is_structured())
+        return fail("nodes", std::string("a field '") + key + "' is neither a number nor a text");
+    }
     const std::string who = id_text(node, "id");
     RANNC_ASSIGN(const double work, number(node, "fpgaLatency", who));
     RANNC_ASSIGN(const double size, number(node, "size", who));

@@ -97,6 +97,22 @@ TEST(PlacementJson, NamesTheFault) {
             std::string::npos);
 }
 
+// Their text would be made by a recursion as deep as the file says.
+TEST(PlacementJson, NamesAreNumbersOrTexts) {
+  const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
+  for (const std::string field : {"id", "colorClass"}) {
+    const auto input = read_placement(R"({"maxFPGAs": 2, "maxSizePerFPGA": 1, "edges": [], "nodes": [{")" + field +
+                                          "\": " + deep + R"(, "fpgaLatency": 1, "size": 1}]})",
+                                      "x.json");
+    ASSERT_FALSE(input.ok());
+    EXPECT_NE(input.diagnostic().str().find("'" + field + "' is neither"), std::string::npos);
+  }
+  const auto edge = read_placement(
+      R"({"maxFPGAs": 2, "maxSizePerFPGA": 1, "nodes": [], "edges": [{"sourceId": )" + deep + R"(, "destId": 2}]})",
+      "x.json");
+  EXPECT_FALSE(edge.ok());
+}
+
 TEST(Formats, MutatedFilesNeverCrash) {
   std::mt19937_64 random(3);
   const std::string json = R"({"maxFPGAs": 2, "maxSizePerFPGA": 100.0, "nodes": [{"id": 0, "fpgaLatency": 1, "size": 1,
