@@ -266,6 +266,19 @@ class AtomicFile {
   bool done_ = false;
 };
 
+// The header is JSON, in which one name has another meaning.
+Result<void> names_fit(const std::string& path, const std::vector<SafetensorsTensor>& tensors) {
+  for (const SafetensorsTensor& tensor : tensors) {
+    if (tensor.name == "__metadata__") return at(path, tensor.name, "the format keeps this name for itself");
+    try {
+      static_cast<void>(nlohmann::json(tensor.name).dump());
+    } catch (const nlohmann::json::exception&) {
+      return at(path, tensor.name, "the name is not UTF-8, as the format demands");
+    }
+  }
+  return {};
+}
+
 std::string header_text(const std::vector<SafetensorsTensor>& tensors,
                         const std::map<std::string, std::string>& metadata) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
@@ -291,6 +304,7 @@ Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsT
     const uint32_t wide_a = ir::byte_size(a.spec.dtype), wide_b = ir::byte_size(b.spec.dtype);
     return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;
   });
+  RANNC_TRY(names_fit(path, tensors));
   const std::string header = header_text(tensors, metadata);
   std::array<std::byte, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));

@@ -167,6 +167,20 @@ TEST_F(Safetensors, MutatedFilesNeverDoHarm) {
   }
 }
 
+TEST_F(Safetensors, RefusesNamesThatTheFormatCannotHold) {
+  const std::vector<float> data = {1};
+  const auto bytes = [&]() -> Result<std::span<const std::byte>> { return std::as_bytes(std::span(data)); };
+  const struct {
+    const char *name, *message;
+  } cases[] = {{"\xff.weight", "not UTF-8"}, {"__metadata__", "keeps this name"}};
+  for (const auto& bad : cases) {
+    const auto written = write_safetensors(path(), {{bad.name, {ir::DType::kF32, {1}}, bytes}});
+    ASSERT_FALSE(written.ok());
+    EXPECT_THAT(written.diagnostic().str(), HasSubstr(bad.message));
+    EXPECT_FALSE(std::filesystem::exists(path()));
+  }
+}
+
 TEST_F(Safetensors, AFailedWriteLeavesNothing) {
   const auto a = counting(4);
   const auto wrong = write_safetensors(path(), {tensor("a", {ir::DType::kF32, {2}}, a)});
