@@ -31,7 +31,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kAbortKey = "rannc/abort";
 constexpr std::chrono::milliseconds kWatchPeriod{100};
-constexpr size_t kOutstandingSends = 16;  // per peer; more wait for the oldest
+constexpr std::chrono::seconds kPatience{10}, kPatienceAfterFailure{1};  // of worker 0 with those that leave after it
+constexpr size_t kOutstandingSends = 16;                                 // per peer; more wait for the oldest
 constexpr size_t kOrderedSumMembers = 4;  // up to here sums are gathered and added in order, beyond that Gloo's ring
 
 // LibTorch's flight recorder is one per process and inserts a group into an unlocked map when it first enqueues work;
@@ -61,6 +62,7 @@ Store make_store(const Rendezvous& where, bool serves) {
   c10d::TCPStoreOptions options;
   options.port = where.port;
   options.isServer = serves;
+  if (serves && where.listening_socket >= 0) options.masterListenFd = where.listening_socket;
   options.numWorkers = std::nullopt;
   options.waitWorkers = false;
   options.timeout = where.timeout;
@@ -128,6 +130,7 @@ class Watch {
       work->wait(timeout);
     } catch (const std::exception& failed) {
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+      hear();  // who closed the connection may have said why
       result = error(waited >= timeout
                          ? fmt::format("waited {} ms for {}", waited.count(), what)
                          : fmt::format("lost the connection while waiting for {}: {}", what, first_line(failed)));
@@ -149,16 +152,26 @@ class Watch {
     }
   }
 
+  /// Takes over what another process wrote, if one did. Throws where the store is gone.
+  void ask() {
+    if (!store_->check({kAbortKey})) return;
+    const auto text = store_->get(kAbortKey);
+    set(error(std::string(text.begin(), text.end())));
+  }
+  void hear() {
+    try {
+      ask();
+    } catch (const std::exception&) {  // the loop says that the store is gone
+    }
+  }
+
   void loop() {
     std::unique_lock lock(mutex_);
     while (!changed_.wait_for(lock, kWatchPeriod, [this] { return stop_; })) {
       if (failure_) continue;
       lock.unlock();
       try {
-        if (store_->check({kAbortKey})) {
-          const auto text = store_->get(kAbortKey);
-          set(error(std::string(text.begin(), text.end())));
-        }
+        ask();
       } catch (const std::exception& failed) {
         set(error(fmt::format("worker 0, which serves the rendezvous, is gone: {}", first_line(failed))));
       }
@@ -178,7 +191,7 @@ class Watch {
 class GlooReceipt : public Receipt {
  public:
   GlooReceipt(Watch& watch, Work work, at::Tensor tensor, std::string what, std::chrono::milliseconds timeout)
-      : watch_(watch), work_(std::move(work)), tensor_(std::move(tensor)), what_(std::move(what)), timeout_(timeout) {}
+      : watch_(watch), tensor_(std::move(tensor)), work_(std::move(work)), what_(std::move(what)), timeout_(timeout) {}
   Result<Value> wait() override {
     RANNC_TRY(watch_.wait(work_, what_, timeout_));
     work_.reset();
@@ -187,8 +200,8 @@ class GlooReceipt : public Receipt {
 
  private:
   Watch& watch_;
+  at::Tensor tensor_;  // before the work, which writes to it until it is destroyed
   Work work_;
-  at::Tensor tensor_;
   std::string what_;
   std::chrono::milliseconds timeout_;
 };
@@ -201,13 +214,14 @@ class GlooTransport : public Transport {
   }
 
   ~GlooTransport() override {
-    // The store's server leaves last, so that nobody takes its end for a failure.
-    if (failure()) return;
+    // The store's server leaves last: nobody takes its end for a failure, and all hear why the run failed.
+    const bool failed = failure().has_value();
     if (where_.rank != 0) watch_.stop();
     try {
       store_->add("rannc/left", 1);
-      const auto end = Clock::now() + std::chrono::seconds(10);
-      while (where_.rank == 0 && store_->add("rannc/left", 0) < where_.workers && Clock::now() < end && !failure()) {
+      const auto end = Clock::now() + (failed ? kPatienceAfterFailure : kPatience);
+      while (where_.rank == 0 && store_->add("rannc/left", 0) < where_.workers && Clock::now() < end &&
+             failure().has_value() == failed) {
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
       }
     } catch (const std::exception&) {
@@ -223,7 +237,7 @@ class GlooTransport : public Transport {
       if (pending.size() >= kOutstandingSends) RANNC_TRY(finish_oldest(pending));
       std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
       Work work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
-      pending.push_back({std::move(work), tensors[0], fmt::format("device {} to take {}", to.index(), describe(key))});
+      pending.push_back({tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key))});
     } catch (const std::exception& failed) {
       return lost(to, first_line(failed));
     }
@@ -270,8 +284,8 @@ class GlooTransport : public Transport {
 
  private:
   struct Pending {
+    at::Tensor tensor;  // before the work, which reads it until it is destroyed
     Work work;
-    at::Tensor tensor;  // stays alive until it is sent
     std::string what;
   };
 

@@ -18,6 +18,9 @@ struct Rendezvous {
   uint32_t workers = 1;
   /// Of this machine's data connections; empty: the interface that reaches `host`.
   std::string interface_address;
+  /// Of worker 0: a socket that listens on `port` already and belongs to the transport from now on; -1: one is made,
+  /// which fails where another program has taken the port meanwhile.
+  int listening_socket = -1;
   std::chrono::milliseconds timeout{60000};  ///< of joining, and of every wait for another worker
 };
 

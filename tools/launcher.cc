@@ -1,6 +1,7 @@
 #include "tools/launcher.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <map>
 #include <optional>
 #include <thread>
+#include <utility>
 
 namespace rannc::tools {
 
@@ -53,18 +55,24 @@ class SignalGuard {
 
 using Environment = std::map<std::string, std::string>;
 
-Environment worker_variables(uint32_t rank, uint32_t workers, uint16_t port, uint32_t threads) {
-  return {{"RANK", std::to_string(rank)},
-          {"LOCAL_RANK", std::to_string(rank)},
-          {"WORLD_SIZE", std::to_string(workers)},
-          {"LOCAL_WORLD_SIZE", std::to_string(workers)},
-          {"MASTER_ADDR", "127.0.0.1"},
-          {"MASTER_PORT", std::to_string(port)},
-          {"OMP_NUM_THREADS", std::to_string(threads)},
-          {"OMP_WAIT_POLICY", "passive"}};
+constexpr const char* kListeningSocket = "RANNC_LISTENING_SOCKET";
+
+Environment worker_variables(uint32_t rank, uint32_t workers, const Listener& meeting, uint32_t threads) {
+  Environment variables = {{"RANK", std::to_string(rank)},
+                           {"LOCAL_RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", std::to_string(workers)},
+                           {"LOCAL_WORLD_SIZE", std::to_string(workers)},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(meeting.port())},
+                           {"OMP_NUM_THREADS", std::to_string(threads)},
+                           {"OMP_WAIT_POLICY", "passive"}};
+  if (rank == 0) variables.emplace(kListeningSocket, std::to_string(meeting.socket()));
+  return variables;
 }
 
-pid_t start(const std::string& program, const std::vector<std::string>& arguments, const Environment& variables) {
+/// `inherited` stays open in the child; -1: no socket does.
+pid_t start(const std::string& program, const std::vector<std::string>& arguments, const Environment& variables,
+            int inherited) {
   std::vector<char*> argv;
   argv.push_back(const_cast<char*>(program.c_str()));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -74,6 +82,7 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
+  if (inherited >= 0) fcntl(inherited, F_SETFD, 0);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   execv(program.c_str(), argv.data());
   _exit(127);
@@ -113,6 +122,34 @@ class Crew {
   std::map<pid_t, uint32_t> alive_;
 };
 
+/// Waits until all are gone. A killed worker is named before one that ended by itself: it fails by the other's death,
+/// and may be seen first.
+Result<void> watch(Crew& crew) {
+  std::optional<Diagnostic> first;
+  bool by_itself = false;
+  std::optional<Clock::time_point> deadline;
+  while (!crew.empty()) {
+    if (g_signal != 0 && !first) first = error(fmt::format("stopped by signal {} ({})", g_signal, strsignal(g_signal)));
+    while (const auto ended = crew.reap()) {
+      const auto [rank, status] = *ended;
+      if (status == 0 || (first && !(by_itself && WIFSIGNALED(status)))) continue;
+      first = error(fmt::format("worker {} {}; the others were stopped", rank, how_it_ended(status)));
+      by_itself = WIFEXITED(status);
+    }
+    if (first && !deadline) {
+      // Workers tell each other why: those that hear of it end by themselves.
+      if (g_signal != 0) crew.signal_all(SIGTERM);
+      deadline = Clock::now() + kGrace;
+    }
+    if (deadline && Clock::now() > *deadline) {
+      crew.signal_all(SIGKILL);
+      by_itself = false;
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  return first ? Result<void>(*first) : Result<void>();
+}
+
 Result<uint64_t> integer_variable(const char* name, uint64_t limit) {
   const char* text = std::getenv(name);
   if (text == nullptr)
@@ -140,48 +177,43 @@ constexpr LauncherNames kLaunchers[] = {
 
 }  // namespace
 
-Result<uint16_t> free_port() {
-  const int socket_number = socket(AF_INET, SOCK_STREAM, 0);
+Result<Listener> Listener::open() {
+  Listener listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0);
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   socklen_t size = sizeof(address);
-  const bool found = socket_number >= 0 &&
-                     bind(socket_number, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 &&
-                     getsockname(socket_number, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (socket_number >= 0) close(socket_number);
-  if (!found) return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
-  return ntohs(address.sin_port);
+  if (listener.socket_ < 0 || bind(listener.socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener.socket_, SOMAXCONN) != 0 ||
+      getsockname(listener.socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
+  }
+  listener.port_ = ntohs(address.sin_port);
+  return listener;
 }
+
+Listener::Listener(Listener&& other) noexcept : socket_(other.release()), port_(other.port_) {}
+
+Listener::~Listener() {
+  if (socket_ >= 0) close(socket_);
+}
+
+int Listener::release() { return std::exchange(socket_, -1); }
 
 Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
                             uint32_t threads) {
-  RANNC_ASSIGN(const uint16_t port, free_port());
+  RANNC_ASSIGN(Listener meeting, Listener::open());
   const SignalGuard signals;
   Crew crew;
   for (uint32_t rank = 0; rank < workers; ++rank) {
-    const pid_t child = start(program, arguments, worker_variables(rank, workers, port, threads));
+    const pid_t child =
+        start(program, arguments, worker_variables(rank, workers, meeting, threads), rank == 0 ? meeting.socket() : -1);
     if (child < 0) return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(errno)));
     crew.add(child, rank);
   }
-  std::optional<Diagnostic> first;
-  std::optional<Clock::time_point> deadline;
-  while (!crew.empty()) {
-    if (g_signal != 0 && !first) first = error(fmt::format("stopped by signal {} ({})", g_signal, strsignal(g_signal)));
-    while (const auto ended = crew.reap()) {
-      const auto [rank, status] = *ended;
-      if (status != 0 && !first)
-        first = error(fmt::format("worker {} {}; the others were stopped", rank, how_it_ended(status)));
-    }
-    if (first && !deadline) {
-      // Workers tell each other why: those that hear of it end by themselves.
-      crew.signal_all(g_signal != 0 ? SIGTERM : 0);
-      deadline = Clock::now() + kGrace;
-    }
-    if (deadline && Clock::now() > *deadline) crew.signal_all(SIGKILL);
-    std::this_thread::sleep_for(kPoll);
-  }
-  return first ? Result<void>(*first) : Result<void>();
+  // From here on worker 0 alone holds it: who connects to a dead worker 0 is told so.
+  close(meeting.release());
+  return watch(crew);
 }
 
 Result<std::optional<WorkerEnvironment>> read_worker_environment() {
@@ -209,6 +241,10 @@ Result<std::optional<WorkerEnvironment>> read_worker_environment() {
     worker.master_address = address;
     RANNC_ASSIGN(const uint64_t port, integer_variable("MASTER_PORT", UINT16_MAX));
     worker.master_port = static_cast<uint16_t>(port);
+    if (worker.rank == 0 && std::getenv(kListeningSocket) != nullptr) {
+      RANNC_ASSIGN(const uint64_t number, integer_variable(kListeningSocket, INT_MAX));
+      worker.listening_socket = static_cast<int>(number);
+    }
     found = worker;
   }
   return found;

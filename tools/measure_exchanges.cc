@@ -26,12 +26,14 @@ Result<std::map<uint64_t, double>> between_threads(const runtime::ExchangePlan& 
 
 Result<std::map<uint64_t, double>> over_gloo(const runtime::ExchangePlan& plan) {
   runtime::Rendezvous where;
-  RANNC_ASSIGN(where.port, free_port());
+  RANNC_ASSIGN(Listener meeting, Listener::open());
+  where.port = meeting.port();
   where.workers = plan.devices;
   where.timeout = kTimeout;
   return runtime::measure_exchange(plan, [&](uint32_t device) {
     runtime::Rendezvous own = where;
     own.rank = device;
+    if (device == 0) own.listening_socket = meeting.release();
     return runtime::join_gloo(own);
   });
 }

@@ -208,10 +208,12 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
 // A worker's whole life: every folder, every variant, then its results as a file.
 Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder>& folders,
                         const tools::WorkerEnvironment& worker) {
-  RANNC_ASSIGN(
-      std::shared_ptr<runtime::Transport> transport,
-      runtime::join_gloo(
-          {worker.master_address, worker.master_port, worker.rank, worker.workers, {}, std::chrono::seconds(60)}));
+  RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
+               runtime::join_gloo({.host = worker.master_address,
+                                   .port = worker.master_port,
+                                   .rank = worker.rank,
+                                   .workers = worker.workers,
+                                   .listening_socket = worker.listening_socket}));
   json all = json::array();
   for (size_t i = 0; i < folders.size(); ++i) {
     RANNC_ASSIGN(const auto results, FolderRun(flags, folders[i], flags.workers, i).run(transport));

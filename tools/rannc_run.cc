@@ -125,10 +125,12 @@ class Run {
     options.observer = &recorder_;
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
-      RANNC_ASSIGN(
-          auto transport,
-          runtime::join_gloo(
-              {worker_->master_address, worker_->master_port, worker_->rank, worker_->workers, {}, options.timeout}));
+      RANNC_ASSIGN(auto transport, runtime::join_gloo({.host = worker_->master_address,
+                                                       .port = worker_->master_port,
+                                                       .rank = worker_->rank,
+                                                       .workers = worker_->workers,
+                                                       .listening_socket = worker_->listening_socket,
+                                                       .timeout = options.timeout}));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
