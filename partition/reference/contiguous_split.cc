@@ -8,7 +8,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <numeric>
+#include <random>
 
 #include "partition/blocks/orders.h"
 #include "partition/reference/cut_bounds.h"
@@ -23,7 +25,10 @@ constexpr uint32_t kRounds = 12;
 constexpr uint32_t kSteps = 4;
 constexpr uint32_t kBeam = 60;
 constexpr uint64_t kMostPairs = 20'000'000;          // of down-sets, in one search through a pool
+constexpr uint64_t kMostNearPairs = 100'000'000;     // in all searches beside the best cuts
 constexpr uint64_t kMostExactPairs = 4'000'000'000;  // through all of them, unless asked to go to the end
+constexpr uint32_t kShakes = 2;                      // times that cuts are priced with other costs
+constexpr double kReach = 0.12;                      // of the largest load: work by which cuts that are combined differ
 constexpr size_t kMostStretches = 4'000;             // priced for a bound
 constexpr double kImprove = 1 - 1e-12;               // a split counts as better below this share of the best
 
@@ -150,28 +155,70 @@ class Solver {
     return true;
   }
 
-  /// Bounds by cut classes; improves over the cheapest down-sets of each, then over the neighbours of the best cuts.
+  /// Improves over the cheapest down-sets of each class of cuts, then over those beside the best cuts; bounds by
+  /// classes of cuts, then by stretches.
   void cheap_cuts() {
     if (now_.units() > kMaxClosureUnits) return;
     DownSetPool pool(now_);
     price_cut_classes(now_, now_.cost, &pool);
-    Chain chain = best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs);
-    keep(pool, chain);
+    keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs));
     const std::vector<double> price = crossing_prices(now_, options_.devices, result_.largest_load);
     raise_bound(cut_bound(now_, options_.devices, result_.lower_bound, result_.largest_load,
                           price_cut_classes(now_, price, nullptr)),
                 "cuts");
-    for (uint32_t round = 0; round < kRounds && gap_left() && !out_of_time(); ++round) {
-      DownSetPool near(now_);  // a fresh one, since the search through a pool is quadratic
-      for (uint32_t set : best_cuts(near)) add_neighbours(near, set);
-      chain = best_chain(near, options_.devices, result_.largest_load * kImprove, kMostPairs);
-      if (!chain.found) break;
-      keep(near, chain);
+    shake_prices(pool);
+    bool combined = false;  // a step goes on with what has helped last
+    for (uint32_t round = 0; round < kRounds && gap_left() && pairs_left_ > 0 && !out_of_time(); ++round) {
+      if (improve_beside(pool, combined)) continue;
+      combined = !combined;
+      if (!improve_beside(pool, combined)) break;
     }
     if (!gap_left() || out_of_time()) return;
     raise_bound(
         stretch_bound(now_, options_.devices, result_.lower_bound, result_.largest_load, kMostStretches, options_.stop),
         "stretches");
+  }
+
+  /// One step among the sets beside the best cuts, with or without those that `pool` gives; false: it found nothing.
+  bool improve_beside(const DownSetPool& pool, bool combined) {
+    DownSetPool near(now_);  // a fresh one, since the search through a pool is quadratic
+    for (uint32_t set : best_cuts(near)) {
+      if (combined) combine(pool, near, set);
+      add_neighbours(near, set);
+    }
+    const Chain chain =
+        best_chain(near, options_.devices, result_.largest_load * kImprove, std::min(kMostPairs, pairs_left_));
+    pairs_left_ -= chain.pairs;
+    keep(near, chain);
+    return chain.found;
+  }
+
+  /// More cuts of each class: the cheapest ones if some values cost more and some less than they do. On wide graphs a
+  /// class has many cuts that cost nearly as little as the cheapest, and which of them fit together is the question.
+  void shake_prices(DownSetPool& pool) {
+    std::mt19937_64 random(1);
+    for (uint32_t shake = 0; shake < kShakes && gap_left() && !out_of_time(); ++shake) {
+      std::vector<double> price = now_.cost;
+      for (double& cost : price) cost = std::ldexp(cost, static_cast<int>(random() % 7) - 3);
+      price_cut_classes(now_, price, &pool);
+      keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs));
+    }
+  }
+
+  /// Adds to `near` the sets of `pool` that have about as much work as `cut`, and their unions and intersections with
+  /// it: together these two cut no more than the sets themselves.
+  void combine(const DownSetPool& pool, DownSetPool& near, uint32_t cut) const {
+    std::vector<uint64_t> bits(near.words());
+    for (uint32_t other = DownSetPool::kFull + 1; other < pool.size(); ++other) {
+      if (std::abs(pool.work(other) - near.work(cut)) > kReach * result_.largest_load) continue;
+      if (pool.cut(other) > result_.largest_load) continue;
+      const std::span<const uint64_t> there = pool.bits(other);
+      for (uint32_t w = 0; w < bits.size(); ++w) bits[w] = there[w] | near.bits(cut)[w];
+      near.add(bits);
+      for (uint32_t w = 0; w < bits.size(); ++w) bits[w] = there[w] & near.bits(cut)[w];
+      near.add(bits);
+      near.add(there);
+    }
   }
 
   /// The cuts of the best split so far, as members of `pool`.
@@ -219,6 +266,7 @@ class Solver {
   const std::chrono::steady_clock::time_point start_;
   SplitProblem now_;
   SplitResult result_;
+  uint64_t pairs_left_ = kMostNearPairs;
 };
 
 }  // namespace

@@ -187,7 +187,8 @@ namespace {
 class ChainSearch {
  public:
   ChainSearch(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs)
-      : pairs_(most_pairs),
+      : most_pairs_(most_pairs),
+        pairs_(most_pairs),
         pool_(pool),
         devices_(devices),
         total_(pool.work(DownSetPool::kFull)),
@@ -208,6 +209,7 @@ class ChainSearch {
       finish(s);
       if (s < devices_) extend_all(s);
     }
+    answer_.pairs = most_pairs_ - pairs_;
     return std::move(answer_);
   }
 
@@ -272,6 +274,7 @@ class ChainSearch {
   }
 
   static constexpr uint32_t kNone = UINT32_MAX;
+  const uint64_t most_pairs_;
   uint64_t pairs_;  // still to be looked at
   const DownSetPool& pool_;
   uint32_t devices_;

@@ -65,6 +65,7 @@ struct Chain {
   std::vector<uint32_t> sets;  ///< ascending, without empty and full set: the cuts
   bool found = false;
   bool complete = true;  ///< whether all pairs were looked at
+  uint64_t pairs = 0;    ///< that were
 };
 
 /// The chain of at most `devices` blocks, each within memory, whose largest load is least and < `bound`; not found
