@@ -12,6 +12,8 @@ BlockState::BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, 
       work_(blocks, 0),
       memory_(blocks, 0),
       size_(blocks, 0),
+      home_(graph.nets()),
+      first_(graph.nets(), blocks),
       table_(graph.nets(), kNoTable) {
   for (uint32_t v = 0; v < graph_.nodes(); ++v) {
     work_[block_of_[v]] += graph_.work[v];
@@ -23,8 +25,10 @@ BlockState::BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, 
   constexpr size_t kScan = 8;
   uint32_t tables = 0;
   for (uint32_t e = 0; e < graph_.nets(); ++e) {
-    const size_t readers = graph_.readers(e).size();
-    if (readers > kScan && readers * 4 >= blocks_) table_[e] = tables++;
+    const auto readers = graph_.readers(e);
+    home_[e] = block_of_[graph_.producer(e)];
+    for (uint32_t reader : readers) first_[e] = std::min(first_[e], block_of_[reader]);
+    if (readers.size() > kScan && readers.size() * 4 >= blocks_) table_[e] = tables++;
   }
   counts_.assign(static_cast<size_t>(tables) * blocks_, 0);
   for (uint32_t e = 0; e < graph_.nets(); ++e) {
@@ -35,17 +39,8 @@ BlockState::BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, 
 
 RankWindow BlockState::window(uint32_t node) const {
   RankWindow window{0, blocks_ - 1};
-  for (uint32_t e : graph_.inputs.row(node)) window.low = std::max(window.low, block_of_[graph_.producer(e)]);
-  for (uint32_t e : graph_.outputs.row(node)) {
-    if (large(e)) {
-      const uint32_t* row = &counts_[static_cast<size_t>(table_[e]) * blocks_];
-      uint32_t b = block_of_[node];
-      while (b < window.high && row[b] == 0) ++b;
-      window.high = std::min(window.high, b);
-    } else {
-      for (uint32_t reader : graph_.readers(e)) window.high = std::min(window.high, block_of_[reader]);
-    }
-  }
+  for (uint32_t e : graph_.inputs.row(node)) window.low = std::max(window.low, home_[e]);
+  for (uint32_t e : graph_.outputs.row(node)) window.high = std::min(window.high, first_[e]);
   return window;
 }
 
@@ -74,22 +69,22 @@ double BlockState::gain(uint32_t node, uint32_t target) const {
   return gain;
 }
 
-BlockState::Readers BlockState::readers_at(uint32_t net, uint32_t source, RankWindow window, uint32_t except) const {
-  Readers found;
+BlockState::Readers BlockState::other_readers(uint32_t net, uint32_t node, RankWindow window) const {
+  const uint32_t source = block_of_[node];
+  const auto readers = graph_.readers(net);
+  if (readers.size() == 1) return {};
   if (large(net)) {
     const uint32_t* row = &counts_[static_cast<size_t>(table_[net]) * blocks_];
-    const uint32_t own = except != UINT32_MAX ? 1 : 0;
-    return {row[source] - own, row[window.low] - (source == window.low ? own : 0),
-            row[window.high] - (source == window.high ? own : 0)};
+    return {row[source] - 1, row[window.low] - (source == window.low), row[window.high] - (source == window.high)};
   }
-  for (uint32_t reader : graph_.readers(net)) {
-    if (reader == except) continue;
+  Readers found;
+  for (uint32_t reader : readers) {
     const uint32_t block = block_of_[reader];
     found.source += block == source;
     found.low += block == window.low;
     found.high += block == window.high;
   }
-  return found;
+  return {found.source - 1, found.low - (source == window.low), found.high - (source == window.high)};
 }
 
 EdgeMoves BlockState::edge_moves(uint32_t node) const {
@@ -98,18 +93,18 @@ EdgeMoves BlockState::edge_moves(uint32_t node) const {
   const RankWindow& window = moves.window;
   if (window.low == window.high) return moves;
   for (uint32_t e : graph_.inputs.row(node)) {
-    const Readers others = readers_at(e, source, window, node);
-    const uint32_t home = block_of_[graph_.producer(e)];
-    const double saved = home != source && others.source == 0 ? graph_.cost[e] : 0;
-    moves.low_gain += saved - (home != window.low && others.low == 0 ? graph_.cost[e] : 0);
-    moves.high_gain += saved - (home != window.high && others.high == 0 ? graph_.cost[e] : 0);
+    const Readers others = other_readers(e, node, window);
+    const double saved = home_[e] != source && others.source == 0 ? graph_.cost[e] : 0;
+    moves.low_gain += saved - (home_[e] != window.low && others.low == 0 ? graph_.cost[e] : 0);
+    moves.high_gain += saved - (others.high == 0 ? graph_.cost[e] : 0);
   }
+  // No reader is below the source, and none is in it where the window goes beyond.
   for (uint32_t e : graph_.outputs.row(node)) {
-    const Readers readers = readers_at(e, source, window, UINT32_MAX);
-    const double paid = readers.source > 0 ? graph_.cost[e] : 0;
-    moves.low_gain += (readers.low > 0 ? graph_.cost[e] : 0) - paid;
-    moves.high_gain += (readers.high > 0 ? graph_.cost[e] : 0) - paid;
+    if (first_[e] == source) moves.low_gain -= graph_.cost[e];
+    if (first_[e] == window.high) moves.high_gain += graph_.cost[e];
   }
+  if (window.low == source) moves.low_gain = 0;
+  if (window.high == source) moves.high_gain = 0;
   return moves;
 }
 
@@ -122,22 +117,43 @@ void BlockState::move(uint32_t node, uint32_t target) {
   memory_[target] += graph_.memory[node];
   --size_[source];
   ++size_[target];
+  for (uint32_t e : graph_.outputs.row(node)) home_[e] = target;
   for (uint32_t e : graph_.inputs.row(node)) {
-    if (!large(e)) continue;
-    --counts_[static_cast<size_t>(table_[e]) * blocks_ + source];
-    ++counts_[static_cast<size_t>(table_[e]) * blocks_ + target];
+    if (large(e)) {
+      --counts_[static_cast<size_t>(table_[e]) * blocks_ + source];
+      ++counts_[static_cast<size_t>(table_[e]) * blocks_ + target];
+    }
+    if (target < first_[e]) first_[e] = target;
+    if (first_[e] == source) first_[e] = lowest_reader(e);
   }
 }
 
-double BlockState::crossing_cost() const {
+uint32_t BlockState::lowest_reader(uint32_t net) const {
+  uint32_t lowest = blocks_;
+  if (large(net)) {
+    const uint32_t* row = &counts_[static_cast<size_t>(table_[net]) * blocks_];
+    for (lowest = home_[net]; row[lowest] == 0;) ++lowest;
+    return lowest;
+  }
+  for (uint32_t reader : graph_.readers(net)) lowest = std::min(lowest, block_of_[reader]);
+  return lowest;
+}
+
+double crossing_cost(const LevelGraph& graph, const std::vector<uint32_t>& block_of, uint32_t blocks) {
   double total = 0;
-  std::vector<uint32_t> last(blocks_, UINT32_MAX);
-  for (uint32_t e = 0; e < graph_.nets(); ++e) {
-    last[block_of_[graph_.producer(e)]] = e;
-    for (uint32_t reader : graph_.readers(e)) {
-      if (last[block_of_[reader]] == e) continue;
-      last[block_of_[reader]] = e;
-      total += graph_.cost[e];
+  std::vector<uint32_t> last(blocks, UINT32_MAX);
+  for (uint32_t e = 0; e < graph.nets(); ++e) {
+    const uint32_t home = block_of[graph.producer(e)];
+    const auto readers = graph.readers(e);
+    if (readers.size() == 1) {
+      if (block_of[readers[0]] != home) total += graph.cost[e];
+      continue;
+    }
+    last[home] = e;
+    for (uint32_t reader : readers) {
+      if (last[block_of[reader]] == e) continue;
+      last[block_of[reader]] = e;
+      total += graph.cost[e];
     }
   }
   return total;

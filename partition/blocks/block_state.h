@@ -8,6 +8,9 @@
 
 namespace rannc::partition {
 
+/// Cost of the values between blocks, each once per receiving block; `block_of` are ranks < blocks. O(pins + blocks).
+double crossing_cost(const LevelGraph& graph, const std::vector<uint32_t>& block_of, uint32_t blocks);
+
 /// Blocks a node may move to: [low, high], which contains its own.
 struct RankWindow {
   uint32_t low = 0;
@@ -24,8 +27,9 @@ struct EdgeMoves {
 /// Block of every node, with the loads of the blocks and the gains of moves.
 ///
 /// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v): then every edge still goes from a rank to
-/// the same or a higher one, so the quotient stays acyclic without a search. O(degree) each; a net with many readers
-/// costs O(k) by a table of readers per block.
+/// the same or a higher one, so the quotient stays acyclic without a search. Every net knows its producer's block and its
+/// readers' lowest, so a window costs O(degree); a gain scans the other readers of a node's inputs, or looks into a table
+/// of readers per block where they are many.
 class BlockState {
  public:
   /// `block_of` are ranks < blocks on `graph`, which outlives the state.
@@ -45,17 +49,22 @@ class BlockState {
   EdgeMoves edge_moves(uint32_t node) const;
   /// Moves; the caller has checked the window.
   void move(uint32_t node, uint32_t target);
-  double crossing_cost() const;
+  /// Block of the producer of `net`.
+  uint32_t home(uint32_t net) const { return home_[net]; }
+  /// Lowest block of a reader of `net`.
+  uint32_t first_reader(uint32_t net) const { return first_[net]; }
+  double crossing_cost() const { return partition::crossing_cost(graph_, block_of_, blocks_); }
 
   std::vector<uint32_t> take() && { return std::move(block_of_); }
 
  private:
   bool large(uint32_t net) const { return table_[net] != kNoTable; }
-  /// Readers of a net per block that matters to a move, `except` left out.
+  /// Readers of a net in the blocks that matter to a move, the moving node left out.
   struct Readers {
     uint32_t source = 0, low = 0, high = 0;
   };
-  Readers readers_at(uint32_t net, uint32_t source, RankWindow window, uint32_t except) const;
+  Readers other_readers(uint32_t net, uint32_t node, RankWindow window) const;
+  uint32_t lowest_reader(uint32_t net) const;
   uint32_t readers_in(uint32_t net, uint32_t block, uint32_t except) const;
 
   static constexpr uint32_t kNoTable = UINT32_MAX;
@@ -65,8 +74,11 @@ class BlockState {
   std::vector<double> work_;
   std::vector<uint64_t> memory_;
   std::vector<uint32_t> size_;
+  std::vector<uint32_t> home_;    ///< per net: block of its producer
+  std::vector<uint32_t> first_;   ///< per net: lowest block of its readers
   std::vector<uint32_t> table_;   ///< per net: row of `counts_`, or kNoTable
   std::vector<uint32_t> counts_;  ///< readers per block of the large nets
 };
+
 
 }  // namespace rannc::partition

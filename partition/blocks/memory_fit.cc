@@ -18,7 +18,7 @@ std::optional<std::vector<uint32_t>> cut_orders(const LevelGraph& graph, const I
   for (OrderKind kind : kAllOrders) {
     auto block_of = cut_order(graph, order_nodes(graph, kind), limits);
     if (!block_of) continue;
-    const double cost = BlockState(graph, *block_of, limits.blocks).crossing_cost();
+    const double cost = crossing_cost(graph, *block_of, limits.blocks);
     if (cost < best_cost) {
       best_cost = cost;
       best = std::move(block_of);

@@ -111,7 +111,7 @@ class Search {
 
   double cost_of(const LevelGraph& graph, const std::vector<uint32_t>& block_of) const {
     return block_of.empty() ? std::numeric_limits<double>::infinity()
-                            : BlockState(graph, block_of, options_.blocks).crossing_cost();
+                            : crossing_cost(graph, block_of, options_.blocks);
   }
 
   /// Solves the coarsest level several times by coarsening it further, each time in another way; returns the cheapest
@@ -287,13 +287,13 @@ class Search {
 
   /// Moves the cuts of the order (block, place in another order) where that is cheaper.
   std::vector<uint32_t> cut_again(const LevelGraph& graph, std::vector<uint32_t> block_of) {
-    double cost = BlockState(graph, block_of, options_.blocks).crossing_cost();
+    double cost = crossing_cost(graph, block_of, options_.blocks);
     constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
     for (OrderKind kind : std::span(kinds).first(cycle_ == 0 && graph.nodes() <= kManyNodes ? 3 : 2)) {
       const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, kind), block_of);
       auto cuts = cut(graph, order);
       if (!cuts) continue;
-      const double other = BlockState(graph, *cuts, options_.blocks).crossing_cost();
+      const double other = crossing_cost(graph, *cuts, options_.blocks);
       if (other >= cost) continue;
       cost = other;
       block_of = *std::move(cuts);

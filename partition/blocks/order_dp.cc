@@ -21,7 +21,7 @@ BlockPartition OrderDpBlocks::search(const Dag& dag, std::span<const uint32_t> t
   for (OrderKind kind : kAllOrders) {
     auto block_of = cut_order(graph, order_nodes(graph, kind), limits);
     if (!block_of) continue;
-    const double cost = BlockState(graph, *block_of, options.blocks).crossing_cost();
+    const double cost = crossing_cost(graph, *block_of, options.blocks);
     if (cost >= best_cost) continue;
     best_cost = cost;
     best.count = options.blocks;

@@ -17,7 +17,14 @@ struct Move {
   double gain = 0;
   uint32_t node = 0;
   uint32_t target = 0;
-  uint32_t stamp = 0;  // of the node when the entry was made
+};
+
+constexpr uint32_t kNone = UINT32_MAX;
+
+/// The move of one node that stands in the queue.
+struct Queued {
+  double gain = 0;
+  uint32_t target = kNone;
 };
 
 struct WorseMove {
@@ -31,7 +38,8 @@ class Pass {
         state_(state),
         limits_(limits),
         moved_(moved),
-        stamp_(graph.nodes(), 0),
+        queued_(graph.nodes()),
+        seen_(graph.nodes(), 0),
         locked_(graph.nodes(), false) {
     for (uint32_t e = 0; e < graph.nets() && !large_nets_; ++e) large_nets_ = large(e);
   }
@@ -44,15 +52,19 @@ class Pass {
     while (!queue_.empty() && done_.size() - best_length < patience) {
       const Move move = queue_.top();
       queue_.pop();
-      if (locked_[move.node] || stamp_[move.node] != move.stamp || !fits(move.node, move.target)) continue;
+      Queued& queued = queued_[move.node];
+      if (locked_[move.node] || queued.target != move.target || queued.gain != move.gain) continue;
+      queued.target = kNone;
+      if (!fits(move.node, move.target)) continue;
       const std::optional<double> gain = gain_now(move);
       if (!gain) {
         enqueue(move.node);
         continue;
       }
       const uint32_t source = state_.block(move.node);
+      note_first_readers(move.node);
       apply(move.node, move.target);
-      done_.push_back({*gain, move.node, source, 0});
+      done_.push_back({*gain, move.node, source});
       locked_[move.node] = true;
       total += *gain;
       if (total > best + 1e-9 * std::abs(best)) {
@@ -118,33 +130,45 @@ class Pass {
   }
 
   void enqueue(uint32_t node) {
-    ++stamp_[node];
     ++evaluations_;
     const EdgeMoves moves = state_.edge_moves(node);
-    if (moves.window.low == moves.window.high) return;
     const uint32_t source = state_.block(node);
-    Move best{0, node, UINT32_MAX, stamp_[node]};
+    Queued best;
     auto consider = [&](uint32_t target, double gain) {
       if (target == source || !fits(node, target)) return;
-      if (best.target == UINT32_MAX || gain > best.gain) {
-        best.gain = gain;
-        best.target = target;
-      }
+      if (best.target == kNone || gain > best.gain) best = {gain, target};
     };
-    if (!graph_.inputs.row(node).empty()) consider(moves.window.low, moves.low_gain);
-    if (!graph_.outputs.row(node).empty()) consider(moves.window.high, moves.high_gain);
-    if (best.target != UINT32_MAX) queue_.push(best);
+    if (moves.window.low < source && !graph_.inputs.row(node).empty()) consider(moves.window.low, moves.low_gain);
+    if (moves.window.high > source && !graph_.outputs.row(node).empty()) consider(moves.window.high, moves.high_gain);
+    if (best.target != kNone && (best.target != queued_[node].target || best.gain != queued_[node].gain)) {
+      queue_.push({best.gain, node, best.target});
+    }
+    queued_[node] = best;
+  }
+
+  /// A reader that moves changes the moves of the producer only through the lowest block of the readers.
+  void note_first_readers(uint32_t node) {
+    first_readers_.clear();
+    for (uint32_t e : graph_.inputs.row(node)) first_readers_.push_back(state_.first_reader(e));
   }
 
   void refresh_neighbours(uint32_t node) {
-    auto refresh = [&](uint32_t net) {
-      if (large(net)) return;
-      for (uint32_t pin : graph_.pins.row(net)) {
-        if (!locked_[pin]) enqueue(pin);
-      }
+    auto refresh = [&](uint32_t pin) {
+      if (locked_[pin] || seen_[pin] == done_.size()) return;
+      seen_[pin] = static_cast<uint32_t>(done_.size());
+      enqueue(pin);
     };
-    for (uint32_t e : graph_.inputs.row(node)) refresh(e);
-    for (uint32_t e : graph_.outputs.row(node)) refresh(e);
+    size_t i = 0;
+    for (uint32_t e : graph_.inputs.row(node)) {
+      const bool same_first = state_.first_reader(e) == first_readers_[i++];
+      if (large(e)) continue;
+      if (!same_first) refresh(graph_.producer(e));
+      for (uint32_t reader : graph_.readers(e)) refresh(reader);
+    }
+    for (uint32_t e : graph_.outputs.row(node)) {
+      if (large(e)) continue;
+      for (uint32_t reader : graph_.readers(e)) refresh(reader);
+    }
   }
 
   const LevelGraph& graph_;
@@ -152,7 +176,9 @@ class Pass {
   const RefineLimits& limits_;
   const std::function<void()>& moved_;
   std::priority_queue<Move, std::vector<Move>, WorseMove> queue_;
-  std::vector<uint32_t> stamp_;
+  std::vector<Queued> queued_;            // per node; entries of the queue that differ are stale
+  std::vector<uint32_t> seen_;            // per node: the move after which it was last priced
+  std::vector<uint32_t> first_readers_;   // per input of the node that moves, before its move
   std::vector<bool> locked_;
   uint64_t evaluations_ = 0;
   bool large_nets_ = false;  // some net is not refreshed
