@@ -27,9 +27,9 @@ struct EdgeMoves {
 /// Block of every node, with the loads of the blocks and the gains of moves.
 ///
 /// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v): then every edge still goes from a rank to
-/// the same or a higher one, so the quotient stays acyclic without a search. Every net knows its producer's block and its
-/// readers' lowest, so a window costs O(degree); a gain scans the other readers of a node's inputs, or looks into a table
-/// of readers per block where they are many.
+/// the same or a higher one, so the quotient stays acyclic without a search. Every net knows its producer's block and
+/// its readers' lowest, so a window costs O(degree); a gain scans the other readers of a node's inputs, or looks into a
+/// table of readers per block where they are many.
 class BlockState {
  public:
   /// `block_of` are ranks < blocks on `graph`, which outlives the state.
@@ -79,6 +79,5 @@ class BlockState {
   std::vector<uint32_t> table_;   ///< per net: row of `counts_`, or kNoTable
   std::vector<uint32_t> counts_;  ///< readers per block of the large nets
 };
-
 
 }  // namespace rannc::partition

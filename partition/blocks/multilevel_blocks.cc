@@ -4,7 +4,7 @@
 //     cluster heavier than the slack of a block
 //   2 cut several orders of the coarsest graph by interval DP, and bisect it; refine the cheapest, keep the best;
 //     dive: do the same on still coarser graphs and come back, as long as that is not hopeless
-//   3 uncoarsen: cut again where the finer level can be balanced better, refine by value gains
+//   3 uncoarsen: cut again where the finer level can be balanced better, refine by value gains, at the end by flow
 //   4 as long as it pays: coarsen again inside the blocks, and go on from 3
 //   5 as long as steps are left: start again from 1 with other orders
 // O(pins log nodes) a cycle while levels shrink geometrically. Not optimal: a heuristic throughout.
@@ -19,6 +19,7 @@
 
 #include "partition/blocks/interval_cut.h"
 #include "partition/blocks/orders.h"
+#include "partition/blocks/pair_flow.h"
 #include "partition/blocks/rank_clustering.h"
 #include "partition/blocks/rannc_blocks.h"
 #include "partition/blocks/recursive_bisection.h"
@@ -31,16 +32,22 @@ constexpr uint32_t kNodesPerBlock = 50;
 constexpr uint32_t kLeastNodes = 3'000;
 constexpr uint32_t kDives = 4;
 constexpr uint32_t kAttempts = 5;
-constexpr uint64_t kFixedSteps = 6'000'000;
-constexpr uint64_t kStepsPerNode = 250;
+constexpr uint64_t kFixedSteps = 4'500'000;
+constexpr uint64_t kStepsPerNode = 220;
 constexpr uint32_t kDeepNodesPerBlock = 16;
 constexpr uint32_t kLeastDeepNodes = 300;
 constexpr size_t kPolished = 2;           // candidates that are refined, the cheapest
+constexpr double kClose = 1.1;            // and cost at most so many times the cheapest
 constexpr double kHopeless = 1.02;        // diving ends where it costs so many times the best
 constexpr double kWorthwhile = 0.998;     // a cycle that leaves more of the cost is the last
 constexpr uint32_t kManyNodes = 300'000;  // levels beyond it get the cheaper steps only
 constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
 constexpr uint32_t kCycles = 3;
+constexpr uint32_t kPasses = 2;            // of refinement on a level
+constexpr double kFlowSlacks = 8;          // reach of a flow in slacks of a block
+constexpr double kFlowNodes = 1'000;       // and at most so many nodes of level 0
+constexpr uint32_t kFewAttempts = 50'000;  // graphs beyond it start well rather than often: flow on coarse levels too
+constexpr uint32_t kCoarse = 10'000;       // nodes of such a level
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                       OrderKind::kDepthFirst};
@@ -110,8 +117,7 @@ class Search {
   }
 
   double cost_of(const LevelGraph& graph, const std::vector<uint32_t>& block_of) const {
-    return block_of.empty() ? std::numeric_limits<double>::infinity()
-                            : crossing_cost(graph, block_of, options_.blocks);
+    return block_of.empty() ? std::numeric_limits<double>::infinity() : crossing_cost(graph, block_of, options_.blocks);
   }
 
   /// Solves the coarsest level several times by coarsening it further, each time in another way; returns the cheapest
@@ -212,7 +218,24 @@ class Search {
     std::function<void()> moved;
     if (report_.active()) moved = [&] { report_.report(BlockStep::kMove, hierarchy_, level, state.block_of()); };
     const RefineLimits limits{std::max(limit_, largest_work(state)), options_.memory_limit_bytes, passes};
-    spent_ += 3 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
+    spent_ += 5 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
+  }
+
+  bool flows_on(size_t level) const {
+    if (cycle_ > 0 || dive_ > 0) return false;
+    const bool start = hierarchy_.levels.front().nodes() > kFewAttempts && hierarchy_.levels[level].nodes() <= kCoarse;
+    return level == 0 || start;
+  }
+
+  void flow(size_t level, BlockState& state) {
+    const LevelGraph& graph = hierarchy_.levels[level];
+    std::function<void()> moved;
+    if (report_.active()) moved = [&] { report_.report(BlockStep::kMove, hierarchy_, level, state.block_of()); };
+    const double work = std::max(limit_, largest_work(state));
+    double reach = kFlowSlacks * (work - total_ / options_.blocks);
+    if (level == 0) reach = std::min(reach, kFlowNodes * total_ / graph.nodes());
+    const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 3};
+    spent_ += refine_by_flow(graph, state, limits, moved).evaluations;
   }
 
   struct Candidate {
@@ -230,7 +253,7 @@ class Search {
 
   uint64_t bisection_steps() const { return 16 * pins(hierarchy_.levels.size() - 1) * std::bit_width(options_.blocks); }
 
-  bool can_bisect() const { return bisection_steps() < budget_ / 4; }
+  bool can_bisect() const { return bisection_steps() < budget_ / 6; }
 
   Candidate bisection() {
     const LevelGraph& graph = hierarchy_.levels.back();
@@ -272,6 +295,7 @@ class Search {
     for_all(candidates.size(), [&](size_t i) { candidates[i] = i < cuts ? cut_of(kAllOrders[i]) : bisection(); });
     std::stable_sort(candidates.begin(), candidates.end(), cheaper);
     candidates.resize(std::min(candidates.size(), kPolished));
+    if (candidates.back().cost > kClose * candidates.front().cost) candidates.resize(1);
     for_all(candidates.size(), [&](size_t i) { polish(candidates[i]); });
     return std::move(std::min_element(candidates.begin(), candidates.end(), cheaper)->block_of);
   }
@@ -289,11 +313,12 @@ class Search {
   std::vector<uint32_t> cut_again(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     double cost = crossing_cost(graph, block_of, options_.blocks);
     constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
-    for (OrderKind kind : std::span(kinds).first(cycle_ == 0 && graph.nodes() <= kManyNodes ? 3 : 2)) {
+    const bool finest = &graph == &hierarchy_.levels.front();
+    for (OrderKind kind : kinds) {
       const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, kind), block_of);
       auto cuts = cut(graph, order);
-      if (!cuts) continue;
-      const double other = crossing_cost(graph, *cuts, options_.blocks);
+      const double other = cuts ? crossing_cost(graph, *cuts, options_.blocks) : cost;
+      if (other >= cost && finest) break;
       if (other >= cost) continue;
       cost = other;
       block_of = *std::move(cuts);
@@ -313,7 +338,8 @@ class Search {
       if (options_.refine && ((cycle_ == 0 && dive_ == 0) || level == last))
         block_of = cut_again(graph, std::move(block_of));
       BlockState state(graph, std::move(block_of), options_.blocks);
-      if (options_.refine) improve(level, state, graph.nodes() <= kManyNodes ? 3 : 2);
+      if (options_.refine) improve(level, state, kPasses);
+      if (options_.refine && flows_on(level)) flow(level, state);
       block_of = std::move(state).take();
     }
     return block_of;

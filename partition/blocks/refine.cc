@@ -176,9 +176,9 @@ class Pass {
   const RefineLimits& limits_;
   const std::function<void()>& moved_;
   std::priority_queue<Move, std::vector<Move>, WorseMove> queue_;
-  std::vector<Queued> queued_;            // per node; entries of the queue that differ are stale
-  std::vector<uint32_t> seen_;            // per node: the move after which it was last priced
-  std::vector<uint32_t> first_readers_;   // per input of the node that moves, before its move
+  std::vector<Queued> queued_;           // per node; entries of the queue that differ are stale
+  std::vector<uint32_t> seen_;           // per node: the move after which it was last priced
+  std::vector<uint32_t> first_readers_;  // per input of the node that moves, before its move
   std::vector<bool> locked_;
   uint64_t evaluations_ = 0;
   bool large_nets_ = false;  // some net is not refreshed

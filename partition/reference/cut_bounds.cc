@@ -9,8 +9,8 @@
 #include <limits>
 #include <numeric>
 
+#include "partition/blocks/min_cut.h"
 #include "partition/reference/closure.h"
-#include "partition/reference/min_cut.h"
 
 namespace rannc::partition {
 namespace {

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "partition/reference/closure.h"
-#include "partition/reference/min_cut.h"
+#include "partition/blocks/min_cut.h"
 
 namespace rannc::partition {
 namespace {

@@ -12,11 +12,16 @@ class FlowNetwork {
   static constexpr double kUncuttable = 1e300;
 
   void reset(uint32_t nodes);
+  /// Its number is the count of nodes before.
+  uint32_t add_node();
   /// Edge from -> to with `capacity` >= 0, and `back` the other way.
   void add_edge(uint32_t from, uint32_t to, double capacity, double back = 0);
   /// Value of a minimum cut between source and sink (Dinic); flows below `tolerance` are dropped, so the value may be
   /// short by that times the number of augmentations, never too large. Returns early once it exceeds `enough`.
+  /// Called again after more edges, it goes on and returns what the value grew by.
   double min_cut(uint32_t source, uint32_t sink, double tolerance, double enough = kUncuttable);
+  /// Edges looked at by all searches so far: the work done.
+  uint64_t steps() const { return steps_; }
   /// After `min_cut`: nodes on the source's side of the smallest minimum cut.
   std::vector<bool> source_side(uint32_t source, double tolerance) const;
   /// After `min_cut`: nodes not on the sink's side of the largest minimum cut.
@@ -32,6 +37,7 @@ class FlowNetwork {
   double push(uint32_t source, uint32_t sink, double tolerance);
 
   static constexpr uint32_t kNone = UINT32_MAX;
+  uint64_t steps_ = 0;
   std::vector<uint32_t> first_;
   std::vector<Edge> edges_;  // an edge and its reverse are neighbours
   std::vector<uint32_t> level_, current_, queue_, path_;

@@ -1,5 +1,5 @@
 // Dinic's algorithm over doubles.
-#include "partition/reference/min_cut.h"
+#include "partition/blocks/min_cut.h"
 
 #include <algorithm>
 
@@ -8,6 +8,11 @@ namespace rannc::partition {
 void FlowNetwork::reset(uint32_t nodes) {
   first_.assign(nodes, kNone);
   edges_.clear();
+}
+
+uint32_t FlowNetwork::add_node() {
+  first_.push_back(kNone);
+  return static_cast<uint32_t>(first_.size() - 1);
 }
 
 void FlowNetwork::add_edge(uint32_t from, uint32_t to, double capacity, double back) {
@@ -63,6 +68,7 @@ double FlowNetwork::min_cut(uint32_t source, uint32_t sink, double tolerance, do
   double flow = 0;
   while (flow <= enough && label(source, sink, tolerance)) {
     current_ = first_;
+    steps_ += edges_.size();
     for (double amount = push(source, sink, tolerance); amount > 0; amount = push(source, sink, tolerance)) {
       flow += amount;
     }
