@@ -313,12 +313,12 @@ class Search {
   std::vector<uint32_t> cut_again(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     double cost = crossing_cost(graph, block_of, options_.blocks);
     constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
-    const bool finest = &graph == &hierarchy_.levels.front();
+    const bool brief = cycle_ > 0 || graph.nodes() > kManyNodes;
     for (OrderKind kind : kinds) {
       const std::vector<uint32_t> order = sorted_by_block(order_nodes(graph, kind), block_of);
       auto cuts = cut(graph, order);
       const double other = cuts ? crossing_cost(graph, *cuts, options_.blocks) : cost;
-      if (other >= cost && finest) break;
+      if (other >= cost && brief) break;
       if (other >= cost) continue;
       cost = other;
       block_of = *std::move(cuts);

@@ -188,7 +188,7 @@ class PairFlow {
     }
     if (fixed_below && from >= kFirstInner) network_.add_edge(kSource, from, FlowNetwork::kUncuttable);
     if (from == kSource && fixed_above) return;
-    if (state_.home(e) == low_ && reads_above(e)) paid_ += cost;
+    if (state_.home(e) == low_ && reads_in(e, low_ + 1)) paid_ += cost;
     if (from == kSink) {
       for (uint32_t r : readers_) network_.add_edge(r, kSink, FlowNetwork::kUncuttable);
       return;
@@ -204,9 +204,9 @@ class PairFlow {
     }
   }
 
-  bool reads_above(uint32_t e) const {
+  bool reads_in(uint32_t e, uint32_t block) const {
     const auto readers = graph_.readers(e);
-    return std::any_of(readers.begin(), readers.end(), [&](uint32_t r) { return state_.block(r) == low_ + 1; });
+    return std::any_of(readers.begin(), readers.end(), [&](uint32_t r) { return state_.block(r) == block; });
   }
 
   /// A value from an earlier block: it costs once more where readers are on both sides.
@@ -220,7 +220,7 @@ class PairFlow {
       if (to != kElsewhere && to >= kFirstInner) readers_.push_back(to);
     }
     if (readers_.size() + fixed_below + fixed_above < 2 || (fixed_below && fixed_above)) return;
-    if (state_.first_reader(e) == low_ && reads_above(e)) paid_ += graph_.cost[e];
+    if (reads_in(e, low_) && reads_in(e, low_ + 1)) paid_ += graph_.cost[e];
     const uint32_t some = fixed_below ? kSource : network_.add_node();  // below where any reader is
     const uint32_t all = fixed_above ? kSink : network_.add_node();     // below where all readers are
     network_.add_edge(some, all, graph_.cost[e]);
