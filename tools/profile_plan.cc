@@ -74,7 +74,7 @@ void simulate_plan(const StageProblem& problem, const std::string& schedule, Sta
   judged.warm_up.clear();
   partition::PlanJudge judge(problem);
   std::string why;
-  if (!judge.judge(judged, &why)) {
+  if (!judge.judge(judged, &why) || !judge.finish(judged, &why)) {
     plan.notes.push_back(fmt::format("under schedule {} the plan does not hold: {}", schedule, why));
     return;
   }

@@ -8,19 +8,12 @@
 
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
+#include "partition/stages/cluster_links.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {
 
 namespace {
-
-constexpr size_t kContendedActions = 2'000'000;  // beyond, messages do not wait for each other
-
-size_t actions(const ir::Schedule& schedule) {
-  size_t count = 0;
-  for (const auto& row : schedule.rows) count += row.size();
-  return count;
-}
 
 // Of each of the plan's devices, the one of its name in the cluster.
 std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
@@ -106,22 +99,14 @@ ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
     const std::vector<DeviceId> group(members.begin(), members.end());
     costs.shared.push_back(n > 1 ? ring_ns(static_cast<double>(shared.bytes), n, cluster.slowest_link(group)) : 0);
   }
-  costs.link = [in_cluster, &cluster](DeviceId from, DeviceId to) {
-    const Link& link = cluster.link(in_cluster[from.index()], in_cluster[to.index()]);
-    return LinkCost{link.latency_ns, 1e9 / link.bytes_per_second};
-  };
-  costs.resources = [in_cluster, &cluster](DeviceId from, DeviceId to) {
-    std::vector<uint32_t> used;
-    each_port(cluster, in_cluster[from.index()], in_cluster[to.index()], [&](uint32_t port) { used.push_back(port); });
-    return used;
-  };
+  use_links(costs, cluster, in_cluster);
   return costs;
 }
 
 Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   SimulationOptions options;
-  options.contention = actions(plan.schedule) <= kContendedActions;
+  options.contention = contended(plan.schedule);
   RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster), options));
   plan.predictions.clear();
   for (const DeviceTimeline& device : timeline.devices) {

@@ -5,9 +5,10 @@
 
 namespace rannc::partition {
 
-Messages::Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, bool contention)
-    : dependencies_(dependencies), costs_(costs), contention_(contention) {
+Messages::Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, const SimulationOptions& options)
+    : dependencies_(dependencies), costs_(costs), contention_(options.contention), grain_(options.grain) {
   const ir::PipelineShape& shape = dependencies.shape();
+  if (options.skip_periods) unread_.resize(shape.devices);
   size_t pairs = 0;
   for (const ir::RouteShape& route : shape.routes) {
     first_pair_.push_back(pairs);
@@ -30,21 +31,58 @@ double Messages::send(DeviceId from, const ir::Message& m, ir::ActionKind kind, 
       channel.cost = costs_.link(from, m.peer);
       if (contention_) {
         channel.resources = costs_.resources ? costs_.resources(from, m.peer)
-                                             : std::vector<uint32_t>{2 * from.index(), 2 * m.peer.index() + 1};
+                                             : std::vector<Hold>{{2 * from.index()}, {2 * m.peer.index() + 1}};
       }
     }
     const int64_t bytes = m.samples.size() * dependencies_.shape().routes[m.route].bytes_per_sample;
     double start = time;
-    for (uint32_t resource : channel.resources) {
-      if (resource >= free_.size()) free_.resize(resource + 1, 0);
-      start = std::max(start, free_[resource]);
+    for (const Hold& hold : channel.resources) {
+      if (hold.resource >= ports_.size()) ports_.resize(hold.resource + 1);
+      start = std::max(start, ports_[hold.resource].free);
     }
-    const double sent = start + static_cast<double>(bytes) * channel.cost.per_byte;
-    for (uint32_t resource : channel.resources) free_[resource] = sent;
-    arrival = sent + channel.cost.latency;
+    const double length = static_cast<double>(bytes) * channel.cost.per_byte;
+    for (const Hold& hold : channel.resources) {
+      Port& port = ports_[hold.resource];
+      port.free = start + in_grains(length * hold.share, grain_);
+      ++port.uses;
+    }
+    arrival = start + in_grains(length, grain_) + in_grains(channel.cost.latency, grain_);
   }
   hand_over(m, kind, micro_batch, arrival);
   return arrival;
+}
+
+void Messages::take(DeviceId device, const ir::Action& action) {
+  if (unread_.empty()) return;
+  auto& unread = unread_[device.index()];
+  dependencies_.each_producer(device, action, [&](const ir::Message& m, const ir::Action& needed) {
+    const bool activation = needed.kind == ir::ActionKind::kForward;
+    const auto at = std::find_if(unread.begin(), unread.end(), [&](const UnreadMessage& one) {
+      return one.micro_batch == action.micro_batch && one.activation == activation && one.pair == pair(m);
+    });
+    if (at != unread.end()) unread.erase(at);
+  });
+}
+
+void Messages::describe(Standing& standing) const {
+  standing.unread = unread_;
+  standing.ports = ports_;
+}
+
+void Messages::move_on(const Standing& earlier, const Period& period, uint64_t times) {
+  const double later = static_cast<double>(times) * period.time;
+  const int64_t shift = static_cast<int64_t>(times) * period.micro_batches;
+  const size_t count = dependencies_.shape().micro_batch_count();
+  for (auto& unread : unread_) {
+    for (UnreadMessage& message : unread) {
+      message.micro_batch = static_cast<uint32_t>(message.micro_batch + shift);
+      message.arrival += later;
+      (message.activation ? activations_ : gradients_)[message.pair * count + message.micro_batch] = message.arrival;
+    }
+  }
+  for (size_t p = 0; p < ports_.size(); ++p) {
+    if (p >= earlier.ports.size() || ports_[p].uses != earlier.ports[p].uses) ports_[p].free += later;
+  }
 }
 
 }  // namespace rannc::partition

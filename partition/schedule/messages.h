@@ -7,13 +7,14 @@
 
 #include "ir/dependencies.h"
 #include "partition/schedule/simulate.h"
+#include "partition/schedule/steady_state.h"
 
 namespace rannc::partition {
 
 /// Remembers, per route, micro-batch and pair of replicas, when an activation and a gradient arrive.
 class Messages {
  public:
-  Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, bool contention);
+  Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, const SimulationOptions& options);
 
   /// When everything that a computation reads from other stages is there; infinity: some message is not sent yet.
   double arrival(DeviceId device, const ir::Action& action) const {
@@ -65,16 +66,24 @@ class Messages {
   /// Both ends on one device: there at once.
   void hand_over(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
     (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)] = time;
+    if (!unread_.empty()) unread_[m.peer.index()].push_back({pair(m), is_activation(kind), micro_batch, time});
   }
 
   /// Sends at `time`, after the resources are free where they are shared; returns the arrival.
   double send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time);
 
+  /// A computation takes what it reads; only where periods may be left out.
+  void take(DeviceId device, const ir::Action& action);
+  /// What a standing has to know of messages.
+  void describe(Standing& standing) const;
+  /// Puts everything under way `times` periods later.
+  void move_on(const Standing& earlier, const Period& period, uint64_t times);
+
  private:
   struct Channel {
     uint32_t producer = std::numeric_limits<uint32_t>::max();  ///< whose link is cached
     LinkCost cost;
-    std::vector<uint32_t> resources;
+    std::vector<Hold> resources;
   };
 
   static bool is_activation(ir::ActionKind kind) {
@@ -90,10 +99,12 @@ class Messages {
   const ir::Dependencies& dependencies_;
   const ScheduleCosts& costs_;
   const bool contention_;
+  const double grain_;
   std::vector<size_t> first_pair_;  ///< by route
   std::vector<double> activations_, gradients_;
   std::vector<Channel> forward_channels_, backward_channels_;  ///< by pair
-  std::vector<double> free_;                                   ///< by resource
+  std::vector<Port> ports_;                                    ///< by resource
+  std::vector<std::vector<UnreadMessage>> unread_;             ///< by device; empty unless periods may be left out
 };
 
 }  // namespace rannc::partition

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "ir/dependencies.h"
 #include "ir/schedule_memory.h"
 #include "partition/schedule/messages.h"
 #include "partition/schedule/simulator_state.h"
+#include "partition/schedule/steady_state.h"
 
 namespace rannc::partition {
 namespace {
@@ -17,6 +19,12 @@ namespace {
 using ir::Action;
 using ir::ActionKind;
 using ir::Message;
+
+constexpr uint32_t kNoAction = 0xffffffff;
+
+bool alike(const std::vector<uint32_t>& samples) {
+  return std::all_of(samples.begin(), samples.end(), [&](uint32_t one) { return one == samples.front(); });
+}
 
 template <class Order>
 class Engine {
@@ -29,10 +37,11 @@ class Engine {
         options_(options),
         dependencies_(shape),
         lowered_(ir::is_lowered(schedule)),
-        messages_(dependencies_, costs, options.contention),
+        messages_(dependencies_, costs, options),
         states_(shape.devices),
         all_reduces_(shape.stages.size()),
-        shared_(shape.shared.size()) {
+        shared_(shape.shared.size()),
+        watching_(options.skip_periods && alike(shape.micro_batches) && alike(costs.size_class)) {
     timeline_.devices.resize(shape.devices);
     for (DeviceTimeline& device : timeline_.devices) device.first = kUnknown;
     if (options.spans) {
@@ -42,7 +51,7 @@ class Engine {
   }
 
   Result<Timeline> run() {
-    for (uint32_t d = shape_.devices; d-- > 0;) order_.push({0, d});
+    for (uint32_t d = shape_.devices; d-- > 0;) queue(0, d);
     drain();
     if (options_.step_barrier) pass_barrier();
     for (uint32_t d = 0; d < shape_.devices; ++d) {
@@ -56,7 +65,38 @@ class Engine {
   void drain() {
     while (!order_.empty()) {
       const Wake wake = order_.pop();
+      states_[wake.device].wake = kUnknown;
       advance(wake.device, wake.time);
+      if constexpr (Order::kTimed) {
+        if (done_ != kNoAction) look_for_period(wake.time);
+      }
+    }
+  }
+
+  void queue(double time, uint32_t d) {
+    states_[d].wake = time;
+    order_.push({time, d});
+  }
+
+  /// The first device has ended a backward pass: leaves out what the steady part repeats.
+  void look_for_period(double now) {
+    Standing& standing = standings_.fresh();
+    standing.now = now;
+    standing.micro_batch = std::exchange(done_, kNoAction);
+    standing.devices = states_;
+    standing.timelines = timeline_.devices;
+    messages_.describe(standing);
+    Period period;
+    const Standing* earlier = standings_.keep(period);
+    if (earlier == nullptr) return;
+    const uint64_t times = periods_ahead(schedule_, *earlier, standing, period);
+    if (times == 0) return;
+    skipped_ += move_on(*earlier, standing, period, times, states_, timeline_.devices);
+    messages_.move_on(*earlier, period, times);
+    standings_.clear();
+    order_ = Order();
+    for (uint32_t d = 0; d < shape_.devices; ++d) {
+      if (states_[d].wake != kUnknown) order_.push({states_[d].wake, d});
     }
   }
 
@@ -73,16 +113,18 @@ class Engine {
         const double inputs = messages_.arrival(DeviceId(d), action);
         if (inputs == kUnknown) return wait(state);
         const double start = std::max(state.clock, inputs);
-        if (Order::kTimed && start > now) return order_.push({start, d});
-        occupy(d, start, compute_time(d, action));
+        if (Order::kTimed && start > now) return queue(start, d);
+        messages_.take(DeviceId(d), action);
+        occupy(d, start, in_grains(compute_time(d, action), options_.grain));
         state.unsent = true;
-        if (Order::kTimed) return order_.push({state.clock, d});
+        if (watches(d, action)) done_ = action.micro_batch;
+        if (Order::kTimed) return queue(state.clock, d);
       } else if (options_.blocking && (ir::is_send(action.kind) || ir::is_receive(action.kind))) {
         if (!meet(d, action)) return wait(state);
-        if (Order::kTimed && state.clock > now) return order_.push({state.clock, d});
+        if (Order::kTimed && state.clock > now) return queue(state.clock, d);
       } else if (ir::is_send(action.kind)) {
         send(d, action);
-        if (Order::kTimed && state.clock > now) return order_.push({state.clock, d});
+        if (Order::kTimed && state.clock > now) return queue(state.clock, d);
       } else if (ir::is_receive(action.kind)) {
         note(d, state.clock, state.clock);
       } else if (ir::is_collective(action.kind)) {
@@ -195,7 +237,12 @@ class Engine {
   void wake(uint32_t d, double time) {
     if (!states_[d].waiting) return;
     states_[d].waiting = false;
-    order_.push({std::max(time, states_[d].clock), d});
+    queue(std::max(time, states_[d].clock), d);
+  }
+
+  /// Whether the end of the action is when periods are looked for.
+  bool watches(uint32_t d, const Action& action) const {
+    return watching_ && d == 0 && (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient);
   }
 
   Collective& collective(const Action& action) {
@@ -262,7 +309,7 @@ class Engine {
     for (uint32_t d = shape_.devices; d-- > 0;) {
       if (!states_[d].parked) continue;
       states_[d].reduced = barrier;
-      order_.push({barrier, d});
+      queue(barrier, d);
     }
     drain();
   }
@@ -288,6 +335,7 @@ class Engine {
       timeline_.makespan = std::max(timeline_.makespan, device.last);
       busy += device.busy;
       used += !schedule_.rows[d].empty();
+      timeline_.simulated += schedule_.rows[d].size();
       if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, DeviceId(d), schedule_.rows[d], lowered_);
       if (options_.spans && lowered_) finish_spans(d);
     }
@@ -298,6 +346,7 @@ class Engine {
     }
     const double area = timeline_.makespan * used;
     timeline_.bubble = area > 0 ? std::max(0.0, 1 - busy / area) : 0;
+    timeline_.simulated -= skipped_;
     timeline_.period = middle_period();
   }
 
@@ -336,6 +385,10 @@ class Engine {
   /// By route, micro-batch, sender, receiver, and whether it is an activation.
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   Timeline timeline_;
+  const bool watching_;
+  uint32_t done_ = kNoAction;  ///< micro-batch of a backward pass of the first device that has just ended
+  Standings standings_;
+  uint64_t skipped_ = 0;
 };
 
 }  // namespace
@@ -348,31 +401,11 @@ Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& sc
   if (options.blocking && !ir::is_lowered(schedule)) {
     return error("compute-only rows have no sends that could block; lower the schedule first");
   }
+  if (options.skip_periods && (!options.contention || options.spans || options.blocking)) {
+    return error("periods are left out only under contention, without spans and without blocking");
+  }
   if (options.contention) return Engine<TimeOrder>(shape, schedule, costs, options).run();
   return Engine<AnyOrder>(shape, schedule, costs, options).run();
-}
-
-ScheduleCosts uniform_costs(const ir::PipelineShape& shape, ComputeTimes times, double latency) {
-  ScheduleCosts costs;
-  costs.compute.assign(shape.stages.size(), {times});
-  if (latency > 0) costs.link = [latency](DeviceId, DeviceId) { return LinkCost{latency, 0}; };
-  return costs;
-}
-
-double inner_idle(const DeviceTimeline& device) { return device.last - device.first - device.busy; }
-
-double period_between(const ir::Schedule& schedule, const Timeline& timeline, uint32_t first, uint32_t last) {
-  double first_end = 0, last_end = 0;
-  for (size_t d = 0; d < schedule.rows.size(); ++d) {
-    for (size_t i = 0; i < schedule.rows[d].size(); ++i) {
-      const Action& action = schedule.rows[d][i];
-      if (action.stage != StageId(0)) continue;
-      if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kInputGradient) continue;
-      if (action.micro_batch == first) first_end = std::max(first_end, timeline.spans[d][i].end);
-      if (action.micro_batch == last) last_end = std::max(last_end, timeline.spans[d][i].end);
-    }
-  }
-  return last > first ? (last_end - first_end) / (last - first) : 0;
 }
 
 }  // namespace rannc::partition

@@ -1,6 +1,7 @@
 /// Timeline and memory of a schedule under given durations.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -20,6 +21,12 @@ struct LinkCost {
   double latency = 0, per_byte = 0;
 };
 
+/// What a message occupies, and for which part of its time on the wire.
+struct Hold {
+  uint32_t resource = 0;
+  double share = 1;
+};
+
 /// Everything that takes time. Empty parts cost nothing.
 struct ScheduleCosts {
   /// [stage][size class]: time is not linear in a micro-batch's size.
@@ -31,7 +38,7 @@ struct ScheduleCosts {
   std::function<LinkCost(DeviceId from, DeviceId to)> link;
   /// Shared things that a message occupies one at a time, as dense numbers (ports, switches, buses).
   /// Empty: the sender's outgoing and the receiver's incoming port.
-  std::function<std::vector<uint32_t>(DeviceId from, DeviceId to)> resources;
+  std::function<std::vector<Hold>(DeviceId from, DeviceId to)> resources;
 };
 
 struct SimulationOptions {
@@ -43,6 +50,12 @@ struct SimulationOptions {
   bool step_barrier = false;  ///< no step before every gradient is reduced everywhere (clipping by a global norm)
   bool memory = true;         ///< fill `peak_bytes`
   bool spans = true;          ///< fill `spans`, and `period` from them
+  /// Leave out periods of the steady part (`steady_state.h`): the same times, `contention` and no `spans` given.
+  /// Periods are recognised where times are exact: see `grain`.
+  bool skip_periods = false;
+  /// Every duration is rounded to a multiple of this power of two, 0: none. Where all times stay below 2^53 grains,
+  /// sums are exact, so that equal states have equal numbers.
+  double grain = 0;
 };
 
 struct Span {
@@ -65,6 +78,7 @@ struct Timeline {
   double period = 0;
   /// Idle part of devices x makespan, 0…1; devices without a stage do not count.
   double bubble = 0;
+  uint64_t simulated = 0;  ///< actions that were run one by one; all of them unless periods were left out
 };
 
 /// Runs the schedule: rows in order, each action as early as `ir::Dependencies` lets it. Transfers run beside
@@ -76,6 +90,9 @@ struct Timeline {
 /// where `blocking` is set.
 Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& schedule, const ScheduleCosts& costs,
                           const SimulationOptions& options = {});
+
+/// `time` as `SimulationOptions::grain` has it.
+inline double in_grains(double time, double grain) { return grain > 0 ? std::nearbyint(time / grain) * grain : time; }
 
 /// Costs with equal times on all stages, and one latency on every link.
 ScheduleCosts uniform_costs(const ir::PipelineShape& shape, ComputeTimes times, double latency = 0);

@@ -61,6 +61,7 @@ struct Collective {
 
 struct DeviceState {
   uint32_t next = 0;           ///< action of the row
+  double wake = kUnknown;      ///< when the device is looked at again; unknown: it waits or has ended
   double clock = 0;            ///< when the compute lane is free
   double reduced = 0;          ///< end of the last collective that a coming step waits for
   Collective* held = nullptr;  ///< under rendezvous: the collective that the device is in

@@ -3,44 +3,32 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <random>
 #include <set>
 
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/every_plan.h"
+#include "partition/stages/internal/finalists.h"
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
 #include "partition/stages/internal/plan_traffic.h"
-#include "partition/stages/internal/threshold_search.h"
+#include "partition/stages/internal/rebalance.h"
+#include "partition/stages/internal/search_seeds.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::partition {
 namespace {
 
-constexpr uint32_t kShakes = 12;       ///< climbs from beside the best plan
-constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
-constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
-constexpr double kProven = 1e-8;       ///< a gap up to this is rounding
-constexpr size_t kStarts = 12;         ///< plans from which the search climbs
-
-/// What a candidate is, so that the same one is judged once.
-std::string identity(const StagePlan& plan) {
-  std::string text = fmt::format("{}|{}", plan.schedule, plan.micro_batches);
-  for (const PlannedStage& stage : plan.stages) {
-    text += fmt::format("|{}{}", stage.end, stage.recompute ? "r" : "");
-    for (const DeviceId device : stage.devices) text += fmt::format(",{}", device.index());
-  }
-  for (const uint32_t depth : plan.warm_up) text += fmt::format(";{}", depth);
-  return text;
-}
-
-std::string describe(const StagePlan& plan) {
-  return fmt::format("{} ({} micro-batches, {}{})", brief(plan), plan.micro_batches, plan.schedule,
-                     std::any_of(plan.stages.begin(), plan.stages.end(), [](const auto& s) { return s.recompute; })
-                         ? ", recompute"
-                         : "");
-}
+constexpr uint32_t kShakes = 12;        ///< climbs from beside the best plan
+constexpr size_t kStarts = 12;          ///< plans from which the search climbs
+constexpr uint64_t kExactSlots = 4096;  ///< devices * micro-batches up to which all plans are simulated by device
+constexpr uint64_t kLong = 192;         ///< micro-batches from which plans are estimated first
+constexpr double kSlack = 1.02;         ///< times the best: what an estimate may hide
+constexpr double kProven = 1e-8;        ///< a gap up to this is rounding
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr const char* kOwn = "own search";
 
 class AutoSearch {
  public:
@@ -49,34 +37,34 @@ class AutoSearch {
         options_(options),
         stop_(std::move(stop)),
         judge_(problem),
+        rebalancer_(problem, judge_.ranges()),
         counts_(micro_batch_candidates(problem)),
         left_(options.simulated_actions) {}
 
   StageOutcome run() {
+    everything_ = count_plans(problem_, options_.exhaustive_plans + 1) <= options_.exhaustive_plans;
+    exact_ = everything_ && problem_.objective == Objective::kStepTime &&
+             problem_.cluster.size() * counts_.back() <= kExactSlots;
     for (const StagePlan& plan : options_.starts) {
       try_one(plan, "start");
+      if (!exact_ && demanded(plan)) hand_in(plan, "start");
       consider(plan, "start");
     }
     if (options_.rivals == AutoOptions::Rivals::kInvited) invite_rivals();
-    const bool everything = count_plans(problem_, options_.exhaustive_plans + 1) <= options_.exhaustive_plans;
-    if (everything) {
+    if (everything_) {
       every_plan(problem_, [&](const StagePlan& plan) { consider(plan, "exhaustive search"); });
     } else if (options_.seeds == AutoOptions::Seeds::kSought) {
       seed();
     }
-    climb(everything);
+    climb();
     if (!best_) return infeasible();
-    if (!everything) shake();
+    if (!everything_) shake();
     place_devices();
-    return finish(everything);
+    choose_finished();
+    return finish();
   }
 
  private:
-  struct Entry {
-    StagePlan plan;
-    std::string from;
-  };
-
   /// Judges the plan under every schedule; keeps the best.
   void consider(StagePlan plan, const std::string& from) {
     for (const std::string& schedule : options_.schedules) {
@@ -91,23 +79,85 @@ class AutoSearch {
   /// Judges one plan as it is; true: it is the best so far.
   bool try_one(StagePlan plan, const std::string& from) {
     if (!demanded(plan)) return false;
-    const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < actions || (best_ && interrupted())) {
+    if (left_ == 0 || (best_ && interrupted())) {
       stopped_ = true;
       return false;
     }
     std::string why;
     if (!seen_.insert(identity(plan)).second) return false;
-    const bool fits = judge_.judge(plan, &why).has_value();
-    settle();
-    if (!fits) {
+    if (best_ && from == kOwn && estimates(plan)) {
+      const bool fits = measured(plan);
+      if (fits) keep_start(plan);
+      if (!fits || plan.objective > best_->plan.objective * kSlack) return false;
+    }
+    if (!sketched(plan, &why)) {
       last_refusal_ = why;
       return false;
     }
     keep_runner_up(plan, from);
+    return finished(plan) && offer(plan, from);
+  }
+
+  /// Whether the search goes by estimates of such plans, and simulates to the end only what it arrives at.
+  bool estimates(const StagePlan& plan) const {
+    return !everything_ && plan.micro_batches >= kLong && problem_.objective == Objective::kStepTime;
+  }
+
+  /// `judged`, or an estimate.
+  bool measured(StagePlan& plan, double beat = kInfinity) {
+    if (!estimates(plan)) return judged(plan, beat);
+    const bool fits = judge_.estimate(plan, nullptr, beat).has_value();
+    settle();
+    return fits;
+  }
+
+  /// Takes note of a plan that was measured; an estimated one counts once it has been confirmed.
+  void note(const StagePlan& plan) {
+    if (!estimates(plan)) offer(plan, kOwn);
+  }
+
+  /// Simulates to the end what has been estimated, where it may be the best.
+  void confirm(StagePlan plan) {
+    if (!estimates(plan) || (best_ && plan.objective > best_->plan.objective * kSlack)) return;
+    if (judged(plan)) offer(plan, kOwn);
+  }
+
+  bool sketched(StagePlan& plan, std::string* why, double beat = kInfinity) {
+    const bool fits = judge_.judge(plan, why, exact_ ? kInfinity : beat).has_value();
+    settle();
+    return fits;
+  }
+
+  /// Where everything is tried, every plan is finished unless it cannot be the best.
+  bool finished(StagePlan& plan, double beat = kInfinity) {
+    if (!exact_) return true;
+    const double best = best_ ? best_->plan.objective * (1 + 1e-6) : kInfinity;
+    return judge_.finish(plan, &last_refusal_, std::min(beat, best)).has_value();
+  }
+
+  /// Judges a plan; false: it does not fit, or cannot beat `beat`.
+  bool judged(StagePlan& plan, double beat = kInfinity) {
+    return sketched(plan, nullptr, beat) && finished(plan, beat);
+  }
+
+  /// Takes note of a plan that was judged; true: it is the best so far.
+  bool offer(const StagePlan& plan, const std::string& from) {
+    if (!exact_) finalists_.offer(plan, from);
     if (best_ && !better(plan, best_->plan)) return false;
-    best_ = Entry{std::move(plan), from};
+    best_ = Candidate{plan, from};
     return true;
+  }
+
+  /// The best of the finalists as they will run, and the others beside it.
+  void choose_finished() {
+    if (!exact_) {
+      const std::vector<Candidate> finished = finalists_.finished(judge_);
+      if (finished.empty()) return;
+      best_ = finished.front();
+    }
+    for (auto& [from, other] : best_of_) {
+      if (may_finish(other)) judge_.finish(other);
+    }
   }
 
   /// Rivals may hand in plans with other micro-batches or another schedule than the user lists.
@@ -122,6 +172,10 @@ class AutoSearch {
   void keep_runner_up(const StagePlan& plan, const std::string& from) {
     auto& slot = best_of_[from];
     if (slot.stages.empty() || plan.objective < slot.objective) slot = plan;
+    keep_start(plan);
+  }
+
+  void keep_start(const StagePlan& plan) {
     // One entry per number of stages and micro-batches, so that the starts of climbing differ.
     const auto [start, fresh] = starts_.try_emplace({plan.stages.size(), plan.micro_batches}, plan);
     if (!fresh && better(plan, start->second)) start->second = plan;
@@ -145,7 +199,7 @@ class AutoSearch {
         const auto outcome = make_planner(name)->candidate(problem, stop_);
         RANNC_CHECK(outcome.ok()) << outcome.diagnostic().str();
         if (const auto* plan = std::get_if<StagePlan>(&*outcome)) {
-          try_one(*plan, name);
+          if (try_one(*plan, name); !exact_ && demanded(*plan)) hand_in(*plan, name);
           consider(*plan, name);
         } else {
           refusals_[name] = std::get<Infeasible>(*outcome).reason;
@@ -154,78 +208,20 @@ class AutoSearch {
     }
   }
 
-  /// The exact DP's answer for each stage count and micro-batch count.
+  /// A rival's plan under its own schedule must not win elsewhere, whatever else was found.
+  void hand_in(StagePlan plan, const std::string& from) {
+    if (judge_.judge(plan)) finalists_.hand_in(plan, from);
+  }
+
   void seed() {
-    const StageCount count = stage_count(problem_);
-    StageProblem without_values = problem_;
-    without_values.values.clear();
-    const RangeCosts silent(without_values);
-    for (const uint64_t micro_batches : counts_) {
-      if (best_ && interrupted()) return;
-      for (const auto& outline : promising_stages(problem_, judge_.ranges(), micro_batches))
-        sketch(outline, micro_batches);
-      for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 2)) {
-        seed_one(micro_batches, stages, judge_.ranges());
-        // The simulation overlaps transfers with computation: cuts that balance computation alone are worth a start.
-        seed_one(micro_batches, stages, silent);
-        if (stopped_) return;
-      }
-    }
-  }
-
-  /// Whether one more answer of the exact DP can be afforded; its steps are counted, not its seconds.
-  bool charge_seed(uint32_t stages) {
-    const double steps = kSeedQueries * (1 + stages / 16.0) * problem_.blocks * problem_.blocks;
-    seed_steps_ -= steps;
-    return seed_steps_ >= 0;
-  }
-
-  /// Judges stages laid out one behind the other, with recompute where they do not fit otherwise.
-  void sketch(const std::vector<StageOutline>& outline, uint64_t micro_batches) {
-    StagePlan plan;
-    plan.micro_batches = micro_batches;
-    uint32_t device = 0;
-    for (const StageOutline& from : outline) {
-      PlannedStage stage;
-      stage.first = from.first;
-      stage.end = from.end;
-      stage.recompute = problem_.recompute == RecomputeRule::kAlways;
-      for (uint32_t r = 0; r < from.replicas; ++r) stage.devices.push_back(DeviceId(device++));
-      plan.stages.push_back(std::move(stage));
-    }
-    if (device > problem_.cluster.size() || !keeps_constraints(problem_, plan)) return;
-    consider(plan, "own search");
-    if (problem_.recompute != RecomputeRule::kChoose) return;
-    for (PlannedStage& stage : plan.stages) stage.recompute = true;
-    consider(plan, "own search");
-  }
-
-  void seed_one(uint64_t micro_batches, uint32_t stages, const RangeCosts& ranges) {
-    if (!charge_seed(stages)) return;
-    for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
-      StageProblem problem = problem_;
-      problem.in_flight = discipline;
-      // Links between nodes count as those inside: the simulation and the moves mend what that hides.
-      const auto finder = uniform_cover(problem, ranges, micro_batches);
-      const auto answer = minimise_fill_drain({finder.get()}, {stages, stages}, {kSeedQueries});
-      if (!answer) continue;
-      StagePlan plan;
-      plan.micro_batches = micro_batches;
-      for (const CoveredStage& covered : answer->cover.stages) {
-        PlannedStage stage;
-        stage.first = covered.first;
-        stage.end = covered.end;
-        stage.recompute = covered.recompute;
-        for (uint32_t d = covered.from; d < covered.to; ++d) stage.devices.push_back(DeviceId(d));
-        plan.stages.push_back(std::move(stage));
-      }
-      consider(plan, "own search");
-      return;
-    }
+    each_seed(problem_, rebalancer_, counts_, [&](const StagePlan& plan) {
+      consider(plan, kOwn);
+      return !stopped_ && !(best_ && interrupted());
+    });
   }
 
   /// First improvements from each of the best structures; each may spend an equal part of what is left.
-  void climb(bool everything) {
+  void climb() {
     std::vector<StagePlan> starts;
     for (const auto& [shape, plan] : starts_) starts.push_back(plan);
     std::stable_sort(starts.begin(), starts.end(), better);
@@ -234,13 +230,15 @@ class AutoSearch {
       StagePlan current = starts[i];
       floor_ = left_ - left_ / (starts.size() - i);
       stopped_here_ = false;
+      if (estimates(current) && !measured(current)) continue;
       warm(current);
-      if (everything) continue;
+      if (everything_) continue;
       ascend(current);
       stopped_ |= stopped_here_;
       floor_ = 0;
       stopped_here_ = false;
       warm(current);
+      confirm(current);
     }
   }
 
@@ -248,7 +246,11 @@ class AutoSearch {
   void ascend(StagePlan& current) {
     bool moved = true;
     while (moved && !stopped_here_) {
-      moved = any_move(problem_, counts_, current, [&](StagePlan next) { return improves(std::move(next), current); });
+      moved = any_move(problem_, counts_, current, [&](const StagePlan& next) {
+        if (improves(next, current)) return true;
+        // Other devices for a stage need other cuts.
+        return !stopped_here_ && other_devices(next, current) && improves(rebalancer_.balanced(next), current);
+      });
     }
   }
 
@@ -264,12 +266,11 @@ class AutoSearch {
       current.warm_up.clear();
       for (uint32_t step = 0; step < 2 + round % 3; ++step) step_aside(current, random);
       stopped_here_ = false;
-      if (!can_afford(current)) break;
-      const bool fits = judge_.judge(current).has_value();
-      settle();
-      if (!fits) continue;
+      if (!can_afford()) break;
+      if (!measured(current)) continue;
       ascend(current);
       if (!stopped_here_) warm(current);
+      confirm(current);
     }
     stopped_ |= stopped_here_;
   }
@@ -297,26 +298,27 @@ class AutoSearch {
       if (schedule == "warmup") continue;
       next.schedule = schedule;
       next.warm_up.clear();
-      if (!can_afford(next)) return false;
-      StagePlan judged = next;
-      const bool fits = judge_.judge(judged, nullptr, winner.objective).has_value();
-      settle();
-      if (fits && better(judged, winner)) {
-        winner = judged;
-        improved = true;
+      if (!can_afford()) return false;
+      StagePlan tried = next;
+      if (measured(tried, winner.objective)) {
+        if (!estimates(tried)) finalists_.offer(tried, kOwn);
+        if (better(tried, winner)) {
+          winner = tried;
+          improved = true;
+        }
       }
       if (next.stages.size() == 1) break;
     }
     if (improved) {
       current = winner;
-      if (!best_ || better(winner, best_->plan)) best_ = Entry{winner, "own search"};
+      note(winner);
     }
     return improved;
   }
 
-  bool can_afford(const StagePlan& plan) {
-    const uint64_t actions = plan.stages.size() * plan.micro_batches;
-    if (left_ < floor_ + actions || interrupted()) stopped_here_ = true;
+  /// What a plan will cost is known only once its steady part is: the last one may overdraw.
+  bool can_afford() {
+    if (left_ <= floor_ || interrupted()) stopped_here_ = true;
     return !stopped_here_;
   }
 
@@ -340,12 +342,10 @@ class AutoSearch {
       next.schedule = "warmup";
       next.warm_up = warmup_by_latency(times);
       for (uint32_t& depth : next.warm_up) depth = std::min<uint32_t>(depth + extra, most);
-      if (!can_afford(next)) return;
-      const bool fits = judge_.judge(next, nullptr, plan.objective).has_value();
-      settle();
-      if (!fits || !better(next, plan)) continue;
+      if (!can_afford()) return;
+      if (!measured(next, plan.objective) || !better(next, plan)) continue;
       plan = next;
-      if (!best_ || better(next, best_->plan)) best_ = Entry{next, "own search"};
+      note(next);
     }
   }
 
@@ -363,7 +363,9 @@ class AutoSearch {
          {place(problem_.cluster, traffic, replicas), improve_placement(problem_.cluster, traffic, current)}) {
       StagePlan next = best_->plan;
       for (size_t s = 0; s < devices.size(); ++s) next.stages[s].devices = devices[s];
-      if (judge_.judge(next) && better(next, best_->plan)) best_->plan = next;
+      if (!judged(next)) continue;
+      finalists_.hand_in(next, best_->from);
+      if (better(next, best_->plan)) best_->plan = next;
     }
   }
 
@@ -373,10 +375,12 @@ class AutoSearch {
     return Infeasible{"no candidate fits: " + last_refusal_, 0, "more memory per device, recompute, more devices"};
   }
 
-  StagePlan finish(bool everything) {
+  StagePlan finish() {
     StagePlan plan = best_->plan;
-    plan.lower_bound = std::min(judge_.lower_bound(&plan.bound_name, {.enough = plan.objective, .stop = stop_}), plan.objective);
-    if (everything && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
+    plan.lower_bound =
+        std::min(judge_.lower_bound(&plan.bound_name, {.enough = plan.objective, .stop = stop_}), plan.objective);
+    const bool as_it_runs = exact_ || problem_.objective != Objective::kStepTime;
+    if (everything_ && as_it_runs && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";
     }
@@ -387,10 +391,7 @@ class AutoSearch {
     } else if (stopped_ && plan.gap() > kProven) {
       plan.notes.push_back("the search stopped at its budget of simulated actions; exactness is given up");
     }
-    for (const auto& [from, other] : best_of_) {
-      if (identity(other) == identity(plan)) continue;
-      plan.runners_up.push_back({from + ": " + describe(other), other.objective, bottleneck_of(other)});
-    }
+    plan.runners_up = runners_up(plan, best_of_);
     for (const auto& [from, reason] : refusals_) {
       if (!best_of_.contains(from)) plan.runners_up.push_back({from, 0, reason});
     }
@@ -401,14 +402,17 @@ class AutoSearch {
   const AutoOptions& options_;
   std::stop_token stop_;
   PlanJudge judge_;
+  Rebalancer rebalancer_;
   std::vector<uint64_t> counts_;
   uint64_t left_;
   uint64_t settled_ = 0;       ///< of what the judge has spent
   uint64_t floor_ = 0;         ///< what the present start must leave to the others
   bool stopped_here_ = false;  ///< the present start has spent its part
   bool stopped_ = false;
-  double seed_steps_ = kSeedSteps;
-  std::optional<Entry> best_;
+  std::optional<Candidate> best_;
+  Finalists finalists_;
+  bool everything_ = false;
+  bool exact_ = false;  ///< every plan is simulated device by device
   std::set<std::string> seen_;
   std::map<std::pair<size_t, uint64_t>, StagePlan> starts_;  ///< the best by stages and micro-batches
   std::map<std::string, StagePlan> best_of_;                 ///< per source

@@ -11,6 +11,7 @@
 #include "partition/schedule/simulate.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/finish.h"
+#include "partition/stages/internal/judge_run.h"
 #include "partition/stages/internal/stage_bytes.h"
 #include "partition/transfers.h"
 
@@ -18,47 +19,6 @@ namespace rannc::partition {
 namespace {
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-/// What the messages between two stages cost when every replica holds its share of a micro-batch.
-class Ports {
- public:
-  explicit Ports(const Cluster& cluster) : cluster_(cluster), busy_(port_count(cluster), 0) {}
-
-  /// The largest latency, and per byte of the whole micro-batch the time of the busiest port.
-  LinkCost between(const std::vector<DeviceId>& from, const std::vector<DeviceId>& to, uint64_t samples) {
-    LinkCost cost;
-    const auto count = static_cast<int64_t>(samples);
-    for (size_t i = 0, j = 0; i < from.size() && j < to.size();) {
-      const ir::SampleRange sent = ir::replica_samples(count, i, from.size());
-      const ir::SampleRange read = ir::replica_samples(count, j, to.size());
-      const int64_t shared = std::min(sent.last, read.last) - std::max(sent.first, read.first);
-      if (shared > 0) {
-        const Link& link = cluster_.link(from[i], to[j]);
-        cost.latency = std::max(cost.latency, link.latency_ns);
-        occupy(from[i], to[j], static_cast<double>(shared) * 1e9 / link.bytes_per_second);
-      }
-      const bool next_sender = sent.last <= read.last, next_reader = read.last <= sent.last;
-      i += next_sender;
-      j += next_reader;
-    }
-    for (const uint32_t port : used_) cost.per_byte = std::max(cost.per_byte, std::exchange(busy_[port], 0));
-    used_.clear();
-    cost.per_byte /= static_cast<double>(samples);
-    return cost;
-  }
-
- private:
-  void occupy(DeviceId from, DeviceId to, double time) {
-    each_port(cluster_, from, to, [&](uint32_t port) {
-      if (busy_[port] == 0) used_.push_back(port);
-      busy_[port] += time;
-    });
-  }
-
-  const Cluster& cluster_;
-  std::vector<double> busy_;  // by port: ways out and in of devices, then of nodes; zero between calls
-  std::vector<uint32_t> used_;
-};
 
 std::vector<double> blended(const std::vector<std::vector<double>>& rows, const TimeTable::Blend& blend,
                             uint32_t blocks) {
@@ -84,14 +44,6 @@ double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t sa
 }
 
 }  // namespace
-
-struct PlanJudge::Run {
-  ir::PipelineShape shape;
-  ScheduleCosts costs;
-  std::vector<LinkCost> links;  ///< [from stage * stages + to stage]
-  std::vector<double> steps;    ///< optimizer, by stage, ns
-  uint64_t largest = 0;         ///< samples of the largest micro-batch
-};
 
 PlanJudge::PlanJudge(const StageProblem& problem) : problem_(problem), ranges_(std::make_unique<RangeCosts>(problem)) {}
 
@@ -201,6 +153,7 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
     double bytes[2] = {0, 0};  // without and with gradient
     bool any[2] = {false, false};
   };
+  run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
   std::map<std::pair<uint32_t, uint32_t>, Crossing> crossings;
   for (const BlockValue& value : problem_.values) {
     const uint32_t from = stage_of[value.producer];
@@ -213,35 +166,57 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
       crossing.any[value.gradient] = true;
     }
   }
-  run.links.resize(stages * stages);
-  Ports ports(problem_.cluster);
+  run.ways.resize(stages * stages);
+  StageWays ways(problem_.cluster);
   for (const auto& [ends, crossing] : crossings) {
     const auto& [from, to] = ends;
     const auto &sender = plan.stages[from].devices, &receiver = plan.stages[to].devices;
-    run.links[from * stages + to] = ports.between(sender, receiver, run.largest);
-    run.links[to * stages + from] = ports.between(receiver, sender, run.largest);
+    const StageId first(from), second(to);
+    run.ways[from * stages + to] = ways.between(first, sender, second, receiver, run.largest, stages);
+    run.ways[to * stages + from] = ways.between(second, receiver, first, sender, run.largest, stages);
     for (const bool gradient : {true, false}) {
       if (!crossing.any[gradient]) continue;
       // Whole bytes there, at least one: even an empty value makes its reader wait.
       const double whole = std::clamp(std::ceil(crossing.bytes[gradient]), 1.0, 9e15 / largest);
-      run.shape.routes.push_back({StageId(from), StageId(to), static_cast<int64_t>(whole), gradient});
+      run.sums.push_back({StageId(from), StageId(to), static_cast<int64_t>(whole), gradient});
     }
   }
 }
 
-double PlanJudge::simulated(const StagePlan& plan, Run& run) const {
+/// So small that no time of the simulation has more than 52 bits of them: then sums are exact, and periods are found.
+double PlanJudge::grain_of(const StagePlan& plan, const Run& run) {
+  const size_t stages = plan.stages.size();
+  double once = 0;
+  for (const auto& times : run.costs.compute) {
+    for (const ComputeTimes& time : times)
+      once += time.forward + time.recompute + time.input_gradient + time.weight_gradient;
+  }
+  for (const ir::RouteShape& route : run.shape.routes) {
+    const size_t from = route.producer.index(), to = route.consumer.index();
+    once += one_way_ns(route, run.ways[from * stages + to].cost, run.largest) +
+            one_way_ns(route, run.ways[to * stages + from].cost, run.largest);
+  }
+  // Rounding adds at most as much again.
+  const double most = 2 * once * static_cast<double>(plan.micro_batches);
+  return most > 0 && std::isfinite(most) ? std::ldexp(1, std::ilogb(most) - 51) : 0;
+}
+
+double PlanJudge::simulated(const StagePlan& plan, Run& run) {
   const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
-  run.costs.link = [&run, stages](DeviceId from, DeviceId to) { return run.links[from.index() * stages + to.index()]; };
-  ScheduleSpec spec;
-  spec.name = plan.schedule;
-  spec.warmup = plan.warm_up;
-  const auto schedule = make_schedule(run.shape, spec);
+  const auto way = [&run, stages](DeviceId from, DeviceId to) -> const StageWay& {
+    return run.ways[from.index() * stages + to.index()];
+  };
+  run.costs.link = [way](DeviceId from, DeviceId to) { return way(from, to).cost; };
+  run.costs.resources = [way](DeviceId from, DeviceId to) { return way(from, to).holds; };
+  const auto schedule = make_schedule(run.shape, schedule_of(plan));
   RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
   SimulationOptions options;
   options.memory = options.spans = false;
-  options.contention = stages > 1;
+  options.contention = options.skip_periods = true;
+  options.grain = grain_of(plan, run);
   const auto timeline = simulate(run.shape, *schedule, run.costs, options);
   RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
+  spent_ += (timeline->simulated + 1) / 2;
   double step = 0;
   for (uint32_t s = 0; s < stages; ++s) {
     step = std::max(step, timeline->devices[s].last + plan.stages[s].all_reduce_ns + run.steps[s]);
@@ -253,13 +228,13 @@ double PlanJudge::objective(const StagePlan& plan, const Run& run) const {
   if (problem_.objective == Objective::kStepTime) return plan.step_ns;
   const size_t stages = plan.stages.size();
   std::vector<double> out(stages, 0), in(stages, 0);
-  for (const ir::RouteShape& route : run.shape.routes) {
+  for (const ir::RouteShape& route : run.sums) {
     const size_t from = route.producer.index(), to = route.consumer.index();
-    const double there = one_way_ns(route, run.links[from * stages + to], run.largest);
+    const double there = one_way_ns(route, run.ways[from * stages + to].cost, run.largest);
     out[from] += there;
     in[to] += there;
     if (!route.gradient) continue;
-    const double back = one_way_ns(route, run.links[to * stages + from], run.largest);
+    const double back = one_way_ns(route, run.ways[to * stages + from].cost, run.largest);
     out[to] += back;
     in[from] += back;
   }
@@ -291,12 +266,12 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
   const auto least = [&](size_t s) -> const ComputeTimes& { return run.costs.compute[s].back(); };
   double step = 0;
   for (size_t s = 0; s < stages; ++s) {
-    for (const ir::RouteShape& route : run.shape.routes) {
+    for (const ir::RouteShape& route : run.sums) {
       if (route.consumer.index() != s) continue;
       const size_t from = route.producer.index();
       const double left = head[from] + least(from).forward,
                    bytes = static_cast<double>(route.bytes_per_sample) * samples;
-      const LinkCost &there = run.links[from * stages + s], &back = run.links[s * stages + from];
+      const LinkCost &there = run.ways[from * stages + s].cost, &back = run.ways[s * stages + from].cost;
       head[s] = std::max(head[s], left + there.latency + bytes * there.per_byte);
       port[s] = std::max(port[s], left + there.latency + count * bytes * there.per_byte);
       if (!route.gradient) continue;
@@ -310,12 +285,18 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
   return step * (1 - 1e-9);
 }
 
-std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double beat) {
+ScheduleSpec PlanJudge::schedule_of(const StagePlan& plan) {
+  ScheduleSpec spec;
+  spec.name = plan.schedule;
+  spec.warmup = plan.warm_up;
+  return spec;
+}
+
+bool PlanJudge::lay_out(StagePlan& plan, Run& run, std::string* why) {
   const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
-  Run run;
   const uint64_t count = plan.micro_batches, more = problem_.mini_batch % count;
   run.largest = ceil_div(problem_.mini_batch, count);
-  if (!price(plan, run, why)) return std::nullopt;
+  if (!price(plan, run, why)) return false;
   run.shape = ir::chain_shape(stages, 1);
   run.shape.routes.clear();
   run.shape.micro_batches.assign(count, static_cast<uint32_t>(run.largest));
@@ -329,19 +310,49 @@ std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double
     }
   }
   for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
+  return true;
+}
+
+bool PlanJudge::within_time(const StagePlan& plan, std::string* why) const {
+  if (!problem_.time_limit_ns || plan.step_ns <= *problem_.time_limit_ns) return true;
+  if (why) *why = fmt::format("a step takes {:.3f} ms of {:.3f} ms", plan.step_ns / 1e6, *problem_.time_limit_ns / 1e6);
+  return false;
+}
+
+std::optional<double> PlanJudge::estimate(StagePlan& plan, std::string* why, double beat) {
+  const uint64_t all = plan.micro_batches, some = 64 + 4 * plan.stages.size();
+  if (all <= 3 * some || problem_.mini_batch % all != 0) return judge(plan, why, beat);
+  Run run;
+  if (!begin(plan, run, why, beat)) return std::nullopt;
+  const std::vector<uint32_t> sizes = run.shape.micro_batches;
+  run.shape.micro_batches.resize(some / 2);
+  const double half = simulated(plan, run);
+  run.shape.micro_batches.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(some));
+  const double whole = simulated(plan, run);
+  plan.step_ns = whole + (whole - half) / static_cast<double>(some - some / 2) * static_cast<double>(all - some);
+  return conclude(plan, run, why);
+}
+
+bool PlanJudge::begin(StagePlan& plan, Run& run, std::string* why, double beat) {
+  if (!lay_out(plan, run, why)) return false;
   add_routes(plan, run);
   for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
   if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
     if (why) *why = "its stages alone take longer";
-    return std::nullopt;
+    return false;
   }
-  spent_ += stages * count;
+  return true;
+}
+
+std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double beat) {
+  Run run;
+  if (!begin(plan, run, why, beat)) return std::nullopt;
   plan.step_ns = simulated(plan, run);
-  if (problem_.time_limit_ns && plan.step_ns > *problem_.time_limit_ns) {
-    if (why)
-      *why = fmt::format("a step takes {:.3f} ms of {:.3f} ms", plan.step_ns / 1e6, *problem_.time_limit_ns / 1e6);
-    return std::nullopt;
-  }
+  return conclude(plan, run, why);
+}
+
+std::optional<double> PlanJudge::conclude(StagePlan& plan, const Run& run, std::string* why) const {
+  if (!within_time(plan, why)) return std::nullopt;
   plan.objective_name = objective_name(problem_.objective);
   plan.objective = objective(plan, run);
   return plan.objective;

@@ -16,6 +16,7 @@
 namespace rannc::partition {
 
 class RangeCosts;
+struct ScheduleSpec;
 
 /// Simulates plans of one problem. All planners are compared by it, so hybrid, straight and data-parallel plans compete
 /// on equal terms. Keeps a reference to the problem; not for several threads at once.
@@ -37,11 +38,23 @@ class PlanJudge {
   std::optional<double> judge(StagePlan& plan, std::string* why = nullptr,
                               double beat = std::numeric_limits<double>::infinity());
 
+  /// What `judge` would say, from the start of a long mini-batch and the pace that it has taken up by then; exact for
+  /// short ones. Close where the slowest stage sets the pace early, too low where a backlog drains slowly. Only
+  /// `step_ns` and, where that is it, the objective are set.
+  std::optional<double> estimate(StagePlan& plan, std::string* why = nullptr,
+                                 double beat = std::numeric_limits<double>::infinity());
+
+  /// The same for a plan that has been judged, device by device: every replica, every value and every port on its own,
+  /// which is how finished plans are predicted. `beat` counts against what the computations alone take.
+  std::optional<double> finish(StagePlan& plan, std::string* why = nullptr,
+                               double beat = std::numeric_limits<double>::infinity());
+
   /// No plan of the problem has a smaller objective; `name` becomes the argument that says so.
   double lower_bound(std::string* name = nullptr, const BoundEffort& effort = {}) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
-  /// What all judgements so far have cost: stages * micro-batches of each simulation, and the devices of every plan.
+  /// What all judgements so far have cost: half the actions that were simulated one by one, and the devices of every
+  /// plan.
   uint64_t spent() const { return spent_; }
 
  private:
@@ -51,9 +64,18 @@ class PlanJudge {
   struct Run;
 
   const Sums& sums(uint64_t samples);
+  static ScheduleSpec schedule_of(const StagePlan& plan);
   bool price(StagePlan& plan, Run& run, std::string* why);
+  /// Prices stages and cuts the mini-batch; a stage is a device, and nothing is sent yet.
+  bool lay_out(StagePlan& plan, Run& run, std::string* why);
+  /// Lays the plan out with its messages; false: it does not fit, or its stages alone take `beat`.
+  bool begin(StagePlan& plan, Run& run, std::string* why, double beat);
+  /// The objective of a plan whose step is known, unless the step takes too long.
+  std::optional<double> conclude(StagePlan& plan, const Run& run, std::string* why) const;
+  bool within_time(const StagePlan& plan, std::string* why) const;
   void add_routes(const StagePlan& plan, Run& run) const;
-  double simulated(const StagePlan& plan, Run& run) const;
+  double simulated(const StagePlan& plan, Run& run);
+  static double grain_of(const StagePlan& plan, const Run& run);
   /// No schedule runs the plan in less: each stage begins after those before it, works, and ends before they do.
   double least_step(const StagePlan& plan, const Run& run) const;
   double objective(const StagePlan& plan, const Run& run) const;

@@ -71,7 +71,7 @@ Answer ask(const StagePlanner& planner, const StageProblem& problem) {
     answer.why = outcome.diagnostic().str();
   } else if (auto* found = std::get_if<StagePlan>(&*outcome)) {
     PlanJudge judge(problem);
-    if (judge.judge(*found, &answer.why)) answer.plan = std::move(*found);
+    if (judge.judge(*found, &answer.why) && judge.finish(*found, &answer.why)) answer.plan = std::move(*found);
   } else {
     answer.why = std::get<Infeasible>(*outcome).reason;
   }
@@ -227,7 +227,8 @@ Answer papers_plan(const Published& row, const StageProblem& problem) {
         plan.micro_batches = count;
         plan.schedule = schedule;
         for (PlannedStage& stage : plan.stages) stage.recompute = recompute;
-        if (judge.judge(plan, &answer.why) && plan.objective < answer.objective()) answer.plan = plan;
+        if (!judge.judge(plan, &answer.why) || !judge.finish(plan, &answer.why)) continue;
+        if (plan.objective < answer.objective()) answer.plan = plan;
       }
     }
   }

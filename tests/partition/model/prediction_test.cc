@@ -15,16 +15,17 @@ namespace {
 
 namespace zoo = frontend::zoo;
 
-// The judge takes all messages between two stages as one and a replicated stage as one device, and counts buffers of
-// messages as always there; the finished plan sends every value on its own. At the papers' sizes, where work outweighs
-// messages, no more than this is left.
-constexpr double kTimeTolerance = 0.03;
+// By devices both simulate the same messages on the same ports; what is left are constants that several blocks of a
+// stage clone, and whole nanoseconds.
+constexpr double kTimeTolerance = 0.005;
+// BERT's word embedding is tied to its output: a problem of blocks counts it in both, and does not know its reduction.
+constexpr double kTiedTolerance = 0.02;
+// The judge takes a stage with its replicas for one device; where replicas of a node share its port, their messages do
+// not all come as late as the last.
+constexpr double kStageTolerance = 0.2;
 // Of memory the judge adds up blocks: the largest temporary of one, where the finished plan follows the gradients that
 // pass from block to block, which residual and skip connections hold for long.
 constexpr double kMemoryTolerance = 0.08;
-// Between nodes the judge holds the port of the sending stage as long as that of its node, which several devices share:
-// what else the stage sends waits longer than it will, and the judge is by so much the slower one.
-constexpr double kNodePortTolerance = 0.2;
 
 using partition::RecomputeRule;
 
@@ -44,17 +45,12 @@ const Setting kSettings[] = {
     {"rannc-1x8", 64, 8, "zb-h1", RecomputeRule::kNever}, {"rannc-1x8", 64, 4, "zb-h2", RecomputeRule::kNever},
 };
 
-// Whether stages may send to other nodes.
-bool may_cross_nodes(const ir::Plan& plan, const partition::Cluster& cluster) {
-  return cluster.nodes.size() > 1 && plan.stages.size() > 1;
-}
-
 std::string brief(const Setting& setting) {
   return fmt::format("{} stages on {} by {}{}", setting.stages, setting.cluster, setting.schedule,
                      setting.recompute == RecomputeRule::kAlways ? ", recompute" : "");
 }
 
-void expect_agreement(const Prepared& model, const Setting& setting) {
+void expect_agreement(const Prepared& model, const Setting& setting, double tolerance) {
   SCOPED_TRACE(brief(setting));
   auto options = options_for(setting.cluster, setting.mini_batch);
   options.constraints.stages = setting.stages;
@@ -68,9 +64,11 @@ void expect_agreement(const Prepared& model, const Setting& setting) {
   std::string why;
   const auto step = judge.judge(judged, &why);
   ASSERT_TRUE(step) << why;
-  const double ratio = *step / static_cast<double>(plan.plan.step_ns);
-  EXPECT_GE(ratio, 1 - kTimeTolerance);
-  EXPECT_LE(ratio, 1 + (may_cross_nodes(plan.plan, options.cluster) ? kNodePortTolerance : kTimeTolerance));
+  const auto predicted = static_cast<double>(plan.plan.step_ns);
+  EXPECT_NEAR(*step / predicted, 1, kStageTolerance);
+  const auto finished = judge.finish(judged, &why);
+  ASSERT_TRUE(finished) << why;
+  EXPECT_NEAR(*finished / predicted, 1, tolerance);
   double peak = 0;
   for (const auto& stage : judged.stages) peak = std::max(peak, stage.peak_bytes);
   // How much waits for weight gradients is followed by the finished plan alone, action by action.
@@ -78,13 +76,13 @@ void expect_agreement(const Prepared& model, const Setting& setting) {
   EXPECT_NEAR(peak / static_cast<double>(fullest(plan.plan)), 1, kMemoryTolerance);
 }
 
-void expect_agreement(const Prepared& model) {
-  for (const Setting& setting : kSettings) expect_agreement(model, setting);
+void expect_agreement(const Prepared& model, double tolerance = kTimeTolerance) {
+  for (const Setting& setting : kSettings) expect_agreement(model, setting, tolerance);
 }
 
 TEST(Prediction, AgreesOnBert) {
   const char* loss = "cross_entropy(output=logits)+cross_entropy(output=next_sentence)";
-  expect_agreement(prepared(model(zoo::BertConfig(), zoo::write_bert), loss));
+  expect_agreement(prepared(model(zoo::BertConfig(), zoo::write_bert), loss), kTiedTolerance);
 }
 
 // What is put off is priced apart: I + W is B, W is what the tasks' weight gradients take of it, and it fills bubbles.

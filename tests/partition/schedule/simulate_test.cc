@@ -84,7 +84,7 @@ TEST(Simulate, MessagesOfOnePortQueueUnderContention) {
   costs = uniform_costs(pairs, {1, 0, 0, 0});
   costs.link = [](DeviceId, DeviceId) { return LinkCost{0, 1}; };
   EXPECT_DOUBLE_EQ(simulate(pairs, two, costs, {.contention = true}).value().makespan, 6);
-  costs.resources = [](DeviceId, DeviceId) { return std::vector<uint32_t>{0}; };
+  costs.resources = [](DeviceId, DeviceId) { return std::vector<Hold>{{0}}; };
   EXPECT_DOUBLE_EQ(simulate(pairs, two, costs, {.contention = true}).value().makespan, 10);
 }
 
