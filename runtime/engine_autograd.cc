@@ -28,7 +28,8 @@ struct Tape final : HeldState {
 // TorchScript prints the program around the two lines that matter: the task, which codegen names in a comment above its
 // statement, and what went wrong, last.
 std::string essence(std::string text) {
-  constexpr std::string_view kStart = "The following operation failed in the TorchScript interpreter", kMark = "<--- HERE", kTask = "# #";
+  constexpr std::string_view kStart = "The following operation failed in the TorchScript interpreter",
+                             kMark = "<--- HERE", kTask = "# #";
   if (!text.starts_with(kStart)) return text;
   while (!text.empty() && text.back() == '\n') text.pop_back();
   std::string reason = text.substr(text.rfind('\n') + 1);
@@ -82,7 +83,7 @@ class AutogradProgram final : public Program {
   bool parts_backward() const override { return false; }
 
   void begin_step() override {
-    accumulated_.assign(leaves_.size(), {});
+    for (at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
     totals_.assign(parameters_.size(), nullptr);
     for (RunningStatistics& statistics : statistics_) statistics.begin_step();
   }
@@ -125,16 +126,12 @@ class AutogradProgram final : public Program {
           Tape& tape = tape_of(saved);
           RANNC_CHECK(!tape.outputs.empty())
               << "a recompute stands between a forward pass that keeps inputs and a backward pass";
-          Tensors gradients = differentiate(tape, output_gradients);
+          differentiate(tape, output_gradients);
           Values results(tape.inputs.size());
-          size_t next = 0;
           for (size_t i = 0; i < results.size(); ++i) {
             if (!signature_.inputs[i].gradient) continue;
-            at::Tensor& gradient = gradients[next++];
+            const at::Tensor& gradient = tape.inputs[i].grad();
             results[i] = to_value(gradient.defined() ? gradient.contiguous() : at::zeros_like(tape.inputs[i].detach()));
-          }
-          for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-            if (leaves_[leaf].requires_grad()) accumulate(accumulated_[leaf], std::move(gradients[next++]));
           }
           saved.reset();
           return results;
@@ -291,8 +288,9 @@ class AutogradProgram final : public Program {
     return moments;
   }
 
-  /// Gradients of the inputs that want one, then of the leaves; undefined where an output does not depend on them.
-  Tensors differentiate(const Tape& tape, const Values& output_gradients) {
+  /// Leaves gradients at the inputs that want one, and adds those of the parameters to their sums as they come, so that
+  /// no second set of them is ever there; undefined where no output depends on them.
+  void differentiate(const Tape& tape, const Values& output_gradients) const {
     Tensors outputs, seeds, sources;
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
       if (output_gradients[i] == nullptr || !tape.outputs[i].defined() || !tape.outputs[i].requires_grad()) continue;
@@ -305,28 +303,16 @@ class AutogradProgram final : public Program {
     for (const at::Tensor& leaf : leaves_) {
       if (leaf.requires_grad()) sources.push_back(leaf);
     }
-    if (outputs.empty() || sources.empty()) return Tensors(sources.size());
-    return torch::autograd::grad(outputs, sources, seeds, /*retain_graph=*/false, /*create_graph=*/false,
-                                 /*allow_unused=*/true);
-  }
-
-  static void accumulate(at::Tensor& into, at::Tensor gradient) {
-    const c10::NoGradGuard no_grad;
-    if (!gradient.defined()) return;
-    if (into.defined()) {
-      into.add_(gradient);
-    } else if (gradient.is_contiguous() && gradient.use_count() == 1 && gradient.storage().use_count() == 1) {
-      into = std::move(gradient);
-    } else {
-      into = gradient.clone(at::MemoryFormat::Contiguous);  // what the tape handed out may be seen elsewhere
-    }
+    if (outputs.empty() || sources.empty()) return;
+    torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
   }
 
   at::Tensor total(uint32_t parameter) const {
     at::Tensor sum;
     for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-      if (signature_.leaves[leaf].parameter != parameter || !accumulated_[leaf].defined()) continue;
-      sum = sum.defined() ? sum + accumulated_[leaf] : accumulated_[leaf];
+      const at::Tensor& gradient = leaves_[leaf].grad();
+      if (signature_.leaves[leaf].parameter != parameter || !gradient.defined()) continue;
+      sum = sum.defined() ? sum + gradient : gradient;
     }
     return sum.defined() ? sum : at::zeros_like(to_tensor(parameters_[parameter]));
   }
@@ -336,9 +322,8 @@ class AutogradProgram final : public Program {
   torch::jit::Code code_;
   Values parameters_, buffers_;
   Tensors constants_;
-  Tensors leaves_;       ///< views of the parameters, one per reading task
-  Tensors accumulated_;  ///< per leaf; undefined: nothing yet
-  Values totals_;        ///< per parameter; null: not summed yet
+  Tensors leaves_;  ///< views of the parameters, one per reading task; each holds the sum of its gradients
+  Values totals_;   ///< per parameter; null: not summed yet
   std::vector<RunningStatistics> statistics_;
 };
 

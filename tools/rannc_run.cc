@@ -16,6 +16,7 @@
 #include "runtime/transport_gloo.h"
 #include "tools/driver.h"
 #include "tools/launcher.h"
+#include "tools/memory_gauge.h"
 #include "tools/progress.h"
 #include "tools/run_report.h"
 
@@ -109,6 +110,7 @@ class Run {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       losses_.push_back(result.loss);
+      if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
       progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       if (leads && log_.is_open()) log_ << fmt::format("{} {:a}\n", step, result.loss) << std::flush;
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
@@ -164,6 +166,7 @@ class Run {
   Result<void> finish(bool leads) {
     const uint32_t rank = worker_ ? worker_->rank : 0;
     if (worker_) RANNC_TRY(write_text(records_file(folder_, rank), runtime::print_records(recorder_.records())));
+    report_memory();
     RANNC_TRY(save(trainer_->steps_done()));
     if (!leads) return {};
     std::vector<runtime::ActionRecord> records = recorder_.records();
@@ -195,6 +198,15 @@ class Run {
     }
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
     return {};
+  }
+
+  // A process that holds one device says what its tensors took.
+  void report_memory() const {
+    const auto& predicted = trainer_->plan().predictions;
+    if ((!worker_ && predicted.size() != 1) || losses_.size() < 2) return;
+    const uint32_t device = worker_ ? worker_->rank : 0;
+    const uint64_t bytes = tools::MemoryGauge::peak_bytes();
+    fmt::print("device {} held {} bytes at most, {} were predicted\n", device, bytes, predicted[device].peak_bytes);
   }
 
   Result<std::vector<runtime::ActionRecord>> collect_records() {
@@ -235,6 +247,7 @@ Result<void> train(const Flags& flags, const std::vector<std::string>& arguments
                                  flags.threads);
   }
   runtime::set_threads(static_cast<int>(flags.threads));
+  tools::MemoryGauge::install();
   return Run(flags, flags.transport == "gloo" ? worker : std::nullopt,
              fmt::format("rannc-run {}", fmt::join(arguments, " ")))
       .run();
