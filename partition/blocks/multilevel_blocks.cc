@@ -32,8 +32,8 @@ constexpr uint32_t kNodesPerBlock = 50;
 constexpr uint32_t kLeastNodes = 3'000;
 constexpr uint32_t kDives = 4;
 constexpr uint32_t kAttempts = 5;
-constexpr uint64_t kFixedSteps = 4'500'000;
-constexpr uint64_t kStepsPerNode = 220;
+constexpr uint64_t kFixedSteps = 3'800'000;
+constexpr uint64_t kStepsPerNode = 155;
 constexpr uint32_t kDeepNodesPerBlock = 16;
 constexpr uint32_t kLeastDeepNodes = 300;
 constexpr size_t kPolished = 2;           // candidates that are refined, the cheapest
@@ -234,7 +234,7 @@ class Search {
     const double work = std::max(limit_, largest_work(state));
     double reach = kFlowSlacks * (work - total_ / options_.blocks);
     if (level == 0) reach = std::min(reach, kFlowNodes * total_ / graph.nodes());
-    const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 3};
+    const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 8};
     spent_ += refine_by_flow(graph, state, limits, moved).evaluations;
   }
 
@@ -253,7 +253,7 @@ class Search {
 
   uint64_t bisection_steps() const { return 16 * pins(hierarchy_.levels.size() - 1) * std::bit_width(options_.blocks); }
 
-  bool can_bisect() const { return bisection_steps() < budget_ / 6; }
+  bool can_bisect() const { return bisection_steps() < budget_ / 2; }
 
   Candidate bisection() {
     const LevelGraph& graph = hierarchy_.levels.back();
