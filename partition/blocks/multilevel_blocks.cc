@@ -234,7 +234,7 @@ class Search {
     const double work = std::max(limit_, largest_work(state));
     double reach = kFlowSlacks * (work - total_ / options_.blocks);
     if (level == 0) reach = std::min(reach, kFlowNodes * total_ / graph.nodes());
-    const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 8};
+    const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 5};
     spent_ += refine_by_flow(graph, state, limits, moved).evaluations;
   }
 
