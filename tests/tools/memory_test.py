@@ -1,5 +1,7 @@
 """What a plan predicts of memory is what the tensors of its worker take, within 2 %: counted, not timed."""
+import pathlib
 import re
+import tempfile
 
 import programs
 
@@ -15,10 +17,11 @@ class MemoryTest(programs.ProgramTest):
 
     def peaks(self, model, loss, data, stages, *flags, optimizer="adam"):
         """[(measured, predicted)] by device, of two steps after the first; a process per device."""
-        bundle = self.scratch / "model.rannc"
+        folder = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
+        bundle = folder / "model.rannc"
         self.succeed("rannc-compile", model, "-o", bundle, "--cluster", f"local:{stages}", "--stages", stages, "--loss", loss,
                      "--costs", "analytic", "--optimizer", optimizer, *flags)
-        done = self.succeed("rannc-run", bundle, "-o", self.scratch / "run", "--steps", 3, "--transport", "gloo", "--optimizer",
+        done = self.succeed("rannc-run", bundle, "-o", folder / "run", "--steps", 3, "--transport", "gloo", "--optimizer",
                             optimizer, *data)
         found = re.findall(r"device (\d+) held (\d+) bytes at most, (\d+) were predicted", done.stdout)
         self.assertEqual(sorted(int(device) for device, _, _ in found), list(range(stages)), done.stdout)
