@@ -1,8 +1,9 @@
 // Least devices that cover a suffix of the blocks (stage DP for equal devices, thresholds instead of Algorithm 1's V).
 //
-// devices[a][s] = least devices for blocks a..k in s stages, over b: need(a, b, s) + devices[b][s - 1], where need is the
-// least replica count that keeps time and memory within the limits. Counting stages from the end makes the micro-batches
-// in flight of the schedule a function of s. O(k^2 (1 + S / 16)) thanks to 16-bit counts in a contiguous inner loop.
+// devices[a][s] = least devices for blocks a..k in s stages, over b: need(a, b, s) + devices[b][s - 1], where need is
+// the least replica count that keeps time and memory within the limits. Counting stages from the end makes the
+// micro-batches in flight of the schedule a function of s. O(k^2 (1 + S / 16)) thanks to 16-bit counts in a contiguous
+// inner loop.
 #include <algorithm>
 #include <limits>
 
@@ -98,9 +99,10 @@ class UniformCover final : public CoverFinder {
     uint32_t from_end = first;
     const bool pinned = ranges_.has_pins();
     for (size_t i = share; from_end <= last; ++i) {
-      i = first_that_fits(a, b, recompute, i, from_end);
+      uint32_t reach = 0;
+      i = first_that_fits(a, b, recompute, i, from_end, reach);
       if (i == prices_.shares().size() || prices_.shares()[i].replicas > devices_) break;
-      const uint32_t reach = std::min(last, prices_.farthest_from_end(a, b, i, recompute, memory_));
+      reach = std::min(last, reach);
       Count* to = row(a);
       const Count* from = row(b);
       const Count more = static_cast<Count>(prices_.shares()[i].replicas);
@@ -115,14 +117,19 @@ class UniformCover final : public CoverFinder {
     return false;
   }
 
-  /// The first share from i on that fits memory this far from the end; smaller shares never hold more.
-  size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end) const {
-    const auto fits = [&](size_t at) { return prices_.farthest_from_end(a, b, at, recompute, memory_) >= from_end; };
+  /// The first share from i on that fits memory this far from the end, and how far from the end it fits; smaller shares
+  /// never hold more.
+  size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end, uint32_t& reach) const {
+    const auto fits = [&](size_t at) {
+      const uint32_t farthest = prices_.farthest_from_end(a, b, at, recompute, memory_);
+      if (farthest >= from_end) reach = farthest;
+      return farthest >= from_end;
+    };
     size_t end = prices_.shares().size();
     if (i == end || fits(i)) return i;
     if (!fits(end - 1)) return end;
     size_t low = i;  // does not fit
-    --end;           // fits
+    --end;           // fits, as the last that was found to
     while (end - low > 1) {
       const size_t middle = low + (end - low) / 2;
       (fits(middle) ? end : low) = middle;
