@@ -164,7 +164,7 @@ std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
 constexpr uint32_t kMostBlocks = 256;      // that are tried where fewer leave no plan
 constexpr uint32_t kMostFineBlocks = 128;  // that splitting beside the cuts may end in
 constexpr uint32_t kPieces = 8;            // of a block beside a cut
-constexpr uint64_t kSharpenShare = 4;      // the part of the search's budget that climbing over finer blocks may spend
+constexpr uint64_t kSharpenShare = 8;      // the part of the search's budget that climbing over finer blocks may spend
 
 using Chosen = std::variant<PlannedModel, Infeasible>;
 

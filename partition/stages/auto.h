@@ -22,7 +22,7 @@ struct AutoOptions {
   /// Structures up to which everything is tried.
   uint64_t exhaustive_plans = 4000;
   /// Simulated actions (stages * micro-batches), and devices of judged plans, that the search may spend.
-  uint64_t simulated_actions = 1'000'000;
+  uint64_t simulated_actions = 600'000;
 };
 
 /// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together by the simulated time of a

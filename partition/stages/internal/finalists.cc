@@ -11,7 +11,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kMost = 16;                ///< finalists beside those that are handed in
+constexpr size_t kMost = 6;                 ///< finalists beside those that are handed in
 constexpr double kClose = 1.25;             ///< times the best judgement; the two simulations differ by less
 constexpr uint64_t kDeviceSlots = 200'000;  ///< devices * micro-batches, of all that are finished
 
