@@ -174,18 +174,27 @@ class PairFlow {
     }
   }
 
+  struct Fixed {
+    bool below = false, above = false;
+  };
+  /// Fills `readers_` with the places of the readers that may change sides, and says where others are.
+  Fixed collect_readers(uint32_t e) {
+    Fixed fixed;
+    readers_.clear();
+    for (uint32_t reader : graph_.readers(e)) {
+      const uint32_t to = inner(reader);
+      fixed.below |= to == kSource;
+      fixed.above |= to == kSink;
+      if (to != kElsewhere && to >= kFirstInner) readers_.push_back(to);
+    }
+    return fixed;
+  }
+
   /// A value produced in the pair: it costs where the producer is below and a reader above.
   void add_value(uint32_t e) {
     const uint32_t from = inner(graph_.producer(e));
     const double cost = graph_.cost[e];
-    readers_.clear();
-    bool fixed_below = false, fixed_above = false;
-    for (uint32_t reader : graph_.readers(e)) {
-      const uint32_t to = inner(reader);
-      fixed_below |= to == kSource;
-      fixed_above |= to == kSink;
-      if (to != kElsewhere && to >= kFirstInner) readers_.push_back(to);
-    }
+    const auto [fixed_below, fixed_above] = collect_readers(e);
     if (fixed_below && from >= kFirstInner) network_.add_edge(kSource, from, FlowNetwork::kUncuttable);
     if (from == kSource && fixed_above) return;
     if (state_.home(e) == low_ && reads_in(e, low_ + 1)) paid_ += cost;
@@ -211,14 +220,7 @@ class PairFlow {
 
   /// A value from an earlier block: it costs once more where readers are on both sides.
   void add_received_value(uint32_t e) {
-    readers_.clear();
-    bool fixed_below = false, fixed_above = false;
-    for (uint32_t reader : graph_.readers(e)) {
-      const uint32_t to = inner(reader);
-      fixed_below |= to == kSource;
-      fixed_above |= to == kSink;
-      if (to != kElsewhere && to >= kFirstInner) readers_.push_back(to);
-    }
+    const auto [fixed_below, fixed_above] = collect_readers(e);
     if (readers_.size() + fixed_below + fixed_above < 2 || (fixed_below && fixed_above)) return;
     if (reads_in(e, low_) && reads_in(e, low_ + 1)) paid_ += graph_.cost[e];
     const uint32_t some = fixed_below ? kSource : network_.add_node();  // below where any reader is

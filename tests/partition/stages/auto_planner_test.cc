@@ -24,21 +24,7 @@ std::optional<double> simulated(PlanJudge& judge, StagePlan& plan) {
 std::optional<double> least_simulated(const StageProblem& problem, const std::vector<std::string>& schedules) {
   PlanJudge judge(problem);
   std::optional<double> least;
-  StageProblem roomy = problem;  // the oracle's memory follows one discipline; the judge knows each schedule's
-  roomy.in_flight = InFlight::kOneFOneB;
-  for (DeviceKind& kind : roomy.cluster.kinds) kind.memory_bytes = 1ull << 60;
-  testing::for_each_plan(roomy, [&](const std::vector<testing::OracleStage>& stages, uint64_t count, uint32_t copies) {
-    if (copies > 1) return;
-    StagePlan plan;
-    plan.micro_batches = count;
-    for (const auto& from : stages) {
-      PlannedStage stage;
-      stage.first = from.first;
-      stage.end = from.end;
-      stage.recompute = from.recompute;
-      for (uint32_t d = from.from; d < from.to; ++d) stage.devices.push_back(DeviceId(d));
-      plan.stages.push_back(stage);
-    }
+  testing::for_each_roomy_plan(problem, [&](StagePlan plan) {
     for (const std::string& schedule : schedules) {
       plan.schedule = schedule;
       const auto time = simulated(judge, plan);

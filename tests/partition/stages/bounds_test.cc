@@ -27,25 +27,11 @@ std::vector<uint32_t> random_depths(std::mt19937_64& random, size_t stages, uint
 std::optional<double> least_of_all_plans(const StageProblem& problem, std::mt19937_64& random) {
   PlanJudge judge(problem);
   std::optional<double> least;
-  StageProblem roomy = problem;  // memory is the judge's business
-  roomy.in_flight = InFlight::kOneFOneB;
-  for (DeviceKind& kind : roomy.cluster.kinds) kind.memory_bytes = 1ull << 60;
-  testing::for_each_plan(roomy, [&](const std::vector<testing::OracleStage>& stages, uint64_t count, uint32_t copies) {
-    if (copies > 1) return;
-    StagePlan plan;
-    plan.micro_batches = count;
-    for (const auto& from : stages) {
-      PlannedStage stage;
-      stage.first = from.first;
-      stage.end = from.end;
-      stage.recompute = from.recompute;
-      for (uint32_t d = from.from; d < from.to; ++d) stage.devices.push_back(DeviceId(d));
-      plan.stages.push_back(stage);
-    }
+  testing::for_each_roomy_plan(problem, [&](StagePlan plan) {
     for (const std::string& schedule : judged_schedules()) {
       plan.schedule = schedule;
       plan.warm_up.clear();
-      if (schedule == "warmup") plan.warm_up = random_depths(random, plan.stages.size(), count);
+      if (schedule == "warmup") plan.warm_up = random_depths(random, plan.stages.size(), plan.micro_batches);
       const auto time = judge.judge(plan);
       if (time && (!least || *time < *least)) least = time;
     }

@@ -175,6 +175,26 @@ void for_each_plan(const StageProblem& problem, const OracleVisit& visit) {
   }
 }
 
+void for_each_roomy_plan(const StageProblem& problem, const std::function<void(StagePlan)>& visit) {
+  StageProblem roomy = problem;
+  roomy.in_flight = InFlight::kOneFOneB;
+  for (DeviceKind& kind : roomy.cluster.kinds) kind.memory_bytes = 1ull << 60;
+  for_each_plan(roomy, [&](const std::vector<OracleStage>& stages, uint64_t micro_batches, uint32_t copies) {
+    if (copies > 1) return;
+    StagePlan plan;
+    plan.micro_batches = micro_batches;
+    for (const OracleStage& from : stages) {
+      PlannedStage stage;
+      stage.first = from.first;
+      stage.end = from.end;
+      stage.recompute = from.recompute;
+      for (uint32_t d = from.from; d < from.to; ++d) stage.devices.push_back(DeviceId(d));
+      plan.stages.push_back(std::move(stage));
+    }
+    visit(std::move(plan));
+  });
+}
+
 std::optional<double> least_fill_drain(const StageProblem& problem) {
   std::optional<double> least;
   for_each_plan(problem, [&](const std::vector<OracleStage>& stages, uint64_t micro_batches, uint32_t) {

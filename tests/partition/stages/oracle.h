@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "partition/stages/plan.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition::testing {
@@ -22,6 +23,9 @@ struct OracleStage {
 /// copied N / n times where all nodes are alike.
 using OracleVisit = std::function<void(const std::vector<OracleStage>&, uint64_t, uint32_t)>;
 void for_each_plan(const StageProblem& problem, const OracleVisit& visit);
+
+/// The same as plans without a schedule, whatever they hold in memory: that is the business of whoever judges them.
+void for_each_roomy_plan(const StageProblem& problem, const std::function<void(StagePlan)>& visit);
 
 /// Least (MB + S - 1) * (max forward + max backward) over all plans.
 std::optional<double> least_fill_drain(const StageProblem& problem);
