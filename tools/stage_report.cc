@@ -31,7 +31,8 @@ size_t device_count(const StagePlan& plan) {
 std::vector<std::string> warnings_of(const StagePlan& plan) {
   std::vector<std::string> warnings;
   for (const std::string& note : plan.notes) {
-    const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ");
+    const bool describes = note.starts_with("found by ") || note.starts_with("pipeline latency ") ||
+                           note.starts_with("the blocks beside the cuts ");
     if (!describes) warnings.push_back(note);
   }
   if (plan.lower_bound > 0 && !is_exact(plan)) {

@@ -43,11 +43,9 @@ constexpr double kWorthwhile = 0.998;     // a cycle that leaves more of the cos
 constexpr uint32_t kManyNodes = 300'000;  // levels beyond it get the cheaper steps only
 constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
 constexpr uint32_t kCycles = 3;
-constexpr uint32_t kPasses = 2;            // of refinement on a level
-constexpr double kFlowSlacks = 8;          // reach of a flow in slacks of a block
-constexpr double kFlowNodes = 1'000;       // and at most so many nodes of level 0
-constexpr uint32_t kFewAttempts = 50'000;  // graphs beyond it start well rather than often: flow on coarse levels too
-constexpr uint32_t kCoarse = 10'000;       // nodes of such a level
+constexpr uint32_t kPasses = 2;       // of refinement on a level
+constexpr double kFlowSlacks = 8;     // reach of a flow in slacks of a block
+constexpr double kFlowNodes = 1'000;  // and at most so many nodes of level 0
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                       OrderKind::kDepthFirst};
@@ -221,19 +219,14 @@ class Search {
     spent_ += 5 * refine(graph, state, limits, moved).evaluations * pins(level) / graph.nodes();
   }
 
-  bool flows_on(size_t level) const {
-    if (cycle_ > 0 || dive_ > 0) return false;
-    const bool start = hierarchy_.levels.front().nodes() > kFewAttempts && hierarchy_.levels[level].nodes() <= kCoarse;
-    return level == 0 || start;
-  }
+  bool flows_on(size_t level) const { return level == 0 && cycle_ == 0 && dive_ == 0; }
 
   void flow(size_t level, BlockState& state) {
     const LevelGraph& graph = hierarchy_.levels[level];
     std::function<void()> moved;
     if (report_.active()) moved = [&] { report_.report(BlockStep::kMove, hierarchy_, level, state.block_of()); };
     const double work = std::max(limit_, largest_work(state));
-    double reach = kFlowSlacks * (work - total_ / options_.blocks);
-    if (level == 0) reach = std::min(reach, kFlowNodes * total_ / graph.nodes());
+    const double reach = std::min(kFlowSlacks * (work - total_ / options_.blocks), kFlowNodes * total_ / graph.nodes());
     const FlowLimits limits{work, options_.memory_limit_bytes, reach, budget_ / 5};
     spent_ += refine_by_flow(graph, state, limits, moved).evaluations;
   }
