@@ -164,6 +164,7 @@ std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
 constexpr uint32_t kMostBlocks = 256;      // that are tried where fewer leave no plan
 constexpr uint32_t kMostFineBlocks = 128;  // that splitting beside the cuts may end in
 constexpr uint32_t kPieces = 8;            // of a block beside a cut
+constexpr size_t kMostAtoms = 200'000;     // of a model whose blocks are split: more take seconds
 constexpr uint64_t kSharpenShare = 8;      // the part of the search's budget that climbing over finer blocks may spend
 
 using Chosen = std::variant<PlannedModel, Infeasible>;
@@ -205,7 +206,8 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
 // Splits the blocks beside the plan's cuts and climbs from it, so that stages are balanced more finely than blocks are.
 Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, PlannedModel& planned) {
   const uint32_t count = planned.blocks.partition.count;
-  if (planned.stages.stages.size() < 2 || options.stop.stop_requested()) return {};
+  if (planned.stages.stages.size() < 2 || facts.atoms.tasks.size() > kMostAtoms || options.stop.stop_requested())
+    return {};
   const auto beside = static_cast<uint32_t>(2 * (planned.stages.stages.size() - 1));
   const uint32_t room = kMostFineBlocks > count ? (kMostFineBlocks - count) / beside : 0;
   const uint32_t pieces = std::min(kPieces, room + 1);
