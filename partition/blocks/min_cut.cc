@@ -76,35 +76,29 @@ double FlowNetwork::min_cut(uint32_t source, uint32_t sink, double tolerance, do
   return flow;
 }
 
-std::vector<bool> FlowNetwork::source_side(uint32_t source, double tolerance) const {
-  std::vector<bool> side(first_.size(), false);
-  std::vector<uint32_t> stack{source};
-  side[source] = true;
+std::vector<bool> FlowNetwork::joined(uint32_t start, uint32_t direction, double tolerance) const {
+  std::vector<bool> found(first_.size(), false);
+  std::vector<uint32_t> stack{start};
+  found[start] = true;
   while (!stack.empty()) {
     const uint32_t v = stack.back();
     stack.pop_back();
     for (uint32_t e = first_[v]; e != kNone; e = edges_[e].next) {
-      if (edges_[e].residual <= tolerance || side[edges_[e].to]) continue;
-      side[edges_[e].to] = true;
+      if (edges_[e ^ direction].residual <= tolerance || found[edges_[e].to]) continue;
+      found[edges_[e].to] = true;
       stack.push_back(edges_[e].to);
     }
   }
-  return side;
+  return found;
+}
+
+std::vector<bool> FlowNetwork::source_side(uint32_t source, double tolerance) const {
+  return joined(source, kAlong, tolerance);
 }
 
 std::vector<bool> FlowNetwork::not_sink_side(uint32_t sink, double tolerance) const {
-  std::vector<bool> side(first_.size(), true);
-  std::vector<uint32_t> stack{sink};
-  side[sink] = false;
-  while (!stack.empty()) {
-    const uint32_t v = stack.back();
-    stack.pop_back();
-    for (uint32_t e = first_[v]; e != kNone; e = edges_[e].next) {
-      if (edges_[e ^ 1].residual <= tolerance || !side[edges_[e].to]) continue;
-      side[edges_[e].to] = false;
-      stack.push_back(edges_[e].to);
-    }
-  }
+  std::vector<bool> side = joined(sink, kAgainst, tolerance);
+  side.flip();
   return side;
 }
 

@@ -33,10 +33,13 @@ class FlowNetwork {
     uint32_t next;
     double residual;
   };
+  /// Nodes that residual edges lead to from `start` (kAlong), or that they lead from to it (kAgainst).
+  std::vector<bool> joined(uint32_t start, uint32_t direction, double tolerance) const;
   bool label(uint32_t source, uint32_t sink, double tolerance);
   double push(uint32_t source, uint32_t sink, double tolerance);
 
   static constexpr uint32_t kNone = UINT32_MAX;
+  static constexpr uint32_t kAlong = 0, kAgainst = 1;  // an edge, or its neighbour, the reverse
   uint64_t steps_ = 0;
   std::vector<uint32_t> first_;
   std::vector<Edge> edges_;  // an edge and its reverse are neighbours
