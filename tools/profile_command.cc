@@ -70,10 +70,7 @@ std::string print_blocks(const ProfileTask& task, const StagePlan& plan) {
 Result<std::string> print_rows(const ProfileTask& task, const StagePlan& plan) {
   ir::PipelineShape shape =
       ir::chain_shape(static_cast<uint32_t>(plan.stages.size()), static_cast<uint32_t>(plan.micro_batches));
-  partition::ScheduleSpec spec;
-  spec.name = plan.schedule;
-  spec.warmup = plan.warm_up;
-  RANNC_ASSIGN(const ir::Schedule rows, partition::make_schedule(shape, spec));
+  RANNC_ASSIGN(const ir::Schedule rows, partition::make_schedule(shape, partition::schedule_of(plan)));
   std::string text;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     text += fmt::format("// row d{}: stage {} on", s, s);

@@ -285,7 +285,7 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
   return step * (1 - 1e-9);
 }
 
-ScheduleSpec PlanJudge::schedule_of(const StagePlan& plan) {
+ScheduleSpec schedule_of(const StagePlan& plan) {
   ScheduleSpec spec;
   spec.name = plan.schedule;
   spec.warmup = plan.warm_up;

@@ -64,7 +64,6 @@ class PlanJudge {
   struct Run;
 
   const Sums& sums(uint64_t samples);
-  static ScheduleSpec schedule_of(const StagePlan& plan);
   bool price(StagePlan& plan, Run& run, std::string* why);
   /// Prices stages and cuts the mini-batch; a stage is a device, and nothing is sent yet.
   bool lay_out(StagePlan& plan, Run& run, std::string* why);
@@ -88,6 +87,9 @@ class PlanJudge {
 
 /// Schedules that plans are judged under; the zero-bubble ones gain where weight gradients are priced apart.
 const std::vector<std::string>& judged_schedules();
+
+/// The plan's own schedule, with its warm-up depths.
+ScheduleSpec schedule_of(const StagePlan& plan);
 
 /// Micro-batches that stage s of the plan holds at once under its schedule.
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage);
