@@ -88,11 +88,14 @@ TEST_P(Models, ParametersAreThoseOfTheOriginalModule) {
   for (const std::string name : card["float_initializers_that_are_buffers"]) EXPECT_NE(kind(name), "parameter") << name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Shared, Models, testing::ValuesIn(test::shared_model_folders()),
-                         [](const auto& info) { return info.param.filename().string(); });
-GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Models);
+std::string folder_name(const testing::TestParamInfo<fs::path>& info) { return info.param.filename().string(); }
 
-TEST(ModelFolder, IsThere) {
+INSTANTIATE_TEST_SUITE_P(Small, Models, testing::ValuesIn(test::small_model_folders()), folder_name);
+INSTANTIATE_TEST_SUITE_P(Shared, Models, testing::ValuesIn(test::shared_model_folders()), folder_name);
+
+TEST(ModelFolder, SmallOnesAreThere) { EXPECT_GE(test::small_model_folders().size(), 4u); }
+
+TEST(ModelFolder, SharedOnesAreThere) {
   if (!test::shared_models()) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   EXPECT_FALSE(test::shared_model_folders().empty());
 }

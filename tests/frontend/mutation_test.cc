@@ -135,6 +135,12 @@ TEST(Mutation, EveryTruncationIsADiagnosticOrAGraph) {
 
 TEST(Mutation, ManySmallEdits) { mutate_many(model(), "model.onnx", mutations(), 1); }
 
+TEST(Mutation, SmallExports) {
+  for (const auto& folder : test::small_model_folders()) {
+    mutate_many(test::read_file(folder / "model.onnx"), folder / "model.onnx", mutations() / 40, 1000);
+  }
+}
+
 TEST(Mutation, RealExports) {
   if (!test::shared_models()) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   for (const char* const name : {"mlp_functions", "gpt2_legacy_ambiguous_b4", "two_task_legacy", "unet_train_legacy"}) {

@@ -114,4 +114,7 @@ def main():
     if len(sys.argv) < 2 or not os.path.isdir(sys.argv[1]):
         sys.exit(f"usage: {sys.argv[0]} FOLDER-OF-PROGRAMS [unittest arguments]")
     bin_folder = pathlib.Path(sys.argv.pop(1)).resolve()
-    unittest.main(module="__main__", verbosity=2)
+    done = unittest.main(module="__main__", verbosity=2, exit=False).result
+    if not done.wasSuccessful():
+        sys.exit(1)
+    sys.exit(SKIPPED if done.testsRun and len(done.skipped) == done.testsRun else 0)
