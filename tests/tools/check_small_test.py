@@ -16,6 +16,11 @@ class CheckSmall(ProductTest):
     def test_processes_in_float64(self):
         self.judge(self.folders, ["gloo"])
 
+    def test_split_backward_passes(self):
+        # Zero-bubble rows, over shared parameters (small_gpt) and a long skip (small_conv).
+        product = {"stages": [2, 4], "micro_batches": [4, 5], "schedule": ["zb-h1", "zb-h2"], "recompute": ["never"]}
+        self.judge(self.folders, ["local"], product=product)
+
     def test_threads_in_float32(self):
         self.judge(self.folders, ["local"], dtype="float32")
 

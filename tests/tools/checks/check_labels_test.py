@@ -4,6 +4,7 @@ import unittest
 from planted import PlantedTest
 
 RULES = "# Rules\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
+REQUIREMENTS = "| id | what |\n|---|---|\n| R1 | reads models |\n| N8 | text |\n| P3 | later |\n## Still to come\nP3\n"
 
 
 class CheckLabels(PlantedTest):
@@ -13,7 +14,7 @@ class CheckLabels(PlantedTest):
         "ir/verify_graph.cc": 'report("G1", "two producers");\n',
         "ir/verify_plan.cc": 'report("P3", "not carried");\n',
         "tests/ir/verify_test.cc": "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST_F(VerifyPlan,\n       RejectsP3) {}\n",
-        "tests/requirements.md": "| id | what |\n|---|---|\n| R1 | reads models |\n| N8 | text |\n",
+        "tests/requirements.md": REQUIREMENTS,
         "tests/ir/CMakeLists.txt": "rannc_test(a SOURCES a.cc LABELS R1 N8 TIER full)\n",
     }
 
@@ -38,11 +39,22 @@ class CheckLabels(PlantedTest):
         self.expect_green({"tests/ir/verify_test.cc": only_graph, "tests/ir/invalid/P3_not_carried.rir": ""})
 
     def test_K4_unknown_requirement(self):
-        planted = "\nrannc_test(a SOURCES R9.cc LABELS R1\n  R77 TIER full)\n"
+        planted = "\nrannc_test(a SOURCES R9.cc LABELS R1 N8\n  R77 TIER full)\n"
         self.expect_red({"tests/ir/CMakeLists.txt": planted}, "K4", "R77", "CMakeLists.txt:2")
 
     def test_K4_no_list(self):
         self.expect_red({"tests/requirements.md": "none\n"}, "K4")
+
+    def test_K5_row_that_nothing_carries(self):
+        self.expect_red({"tests/ir/CMakeLists.txt": "rannc_test(a SOURCES N8.cc LABELS R1)\n"}, "K5", "N8")
+        self.expect_red({"tests/requirements.md": REQUIREMENTS.replace("\nP3\n", "\n")}, "K5", "P3 is carried by no test")
+
+    def test_K5_list_that_did_not_shrink(self):
+        planted = "rannc_test(a SOURCES a.cc LABELS R1 N8)\nrannc_test(b SOURCES b.cc LABELS P3)\n"
+        self.expect_red({"tests/ir/CMakeLists.txt": planted}, "K5", "CMakeLists.txt:2", "P3")
+
+    def test_K5_list_of_what_is_no_row(self):
+        self.expect_red({"tests/requirements.md": REQUIREMENTS + "T9\n"}, "K5", "T9")
 
 
 if __name__ == "__main__":
