@@ -1,9 +1,13 @@
 #include "tools/memory_gauge.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <c10/core/alignment.h>
 
+#include <algorithm>
 #include <atomic>
-#include <memory>
+#include <cstring>
+
+#include "ir/diagnostic.h"
 
 namespace rannc::tools {
 
@@ -18,26 +22,40 @@ void grow(uint64_t bytes) {
   }
 }
 
-struct Counted {
-  c10::DataPtr data;
-  uint64_t bytes = 0;
-};
+// LibTorch frees raw allocations by their address alone: the size stands before the data, in a head as long as data are
+// aligned.
+constexpr size_t kHead = std::max<size_t>(c10::gAlignment, 64);
+c10::DeleterFnPtr release_source = nullptr;
 
-void release(void* counted) {
-  const std::unique_ptr<Counted> owned(static_cast<Counted*>(counted));
-  live.fetch_sub(owned->bytes);
+void release(void* data) {
+  if (data == nullptr) return;
+  void* const head = static_cast<std::byte*>(data) - kHead;
+  uint64_t bytes = 0;
+  std::memcpy(&bytes, head, sizeof bytes);
+  live.fetch_sub(bytes);
+  release_source(head);
 }
 
 class CountingAllocator final : public c10::Allocator {
  public:
-  explicit CountingAllocator(c10::Allocator& source) : source_(source) {}
-
-  c10::DataPtr allocate(size_t bytes) override {
-    auto counted = std::make_unique<Counted>(Counted{source_.allocate(bytes), bytes});
-    grow(bytes);
-    void* data = counted->data.get();
-    return {data, counted.release(), &release, c10::Device(c10::DeviceType::CPU)};
+  explicit CountingAllocator(c10::Allocator& source) : source_(source) {
+    release_source = source.raw_deleter();
+    RANNC_CHECK(release_source != nullptr) << "LibTorch's CPU allocator hands out raw memory";
   }
+
+  /// No memory for no bytes, as LibTorch's own. oneDNN wants the data to be its own context.
+  c10::DataPtr allocate(size_t bytes) override {
+    void* data = nullptr;
+    if (bytes > 0) {
+      void* const head = source_.raw_allocate(bytes + kHead);
+      const uint64_t counted = bytes;
+      std::memcpy(head, &counted, sizeof counted);
+      grow(bytes);
+      data = static_cast<std::byte*>(head) + kHead;
+    }
+    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, std::size_t bytes) const override { source_.copy_data(to, from, bytes); }
 
  private:
@@ -53,7 +71,11 @@ void MemoryGauge::install() {
 }
 
 uint64_t MemoryGauge::live_bytes() { return live.load(); }
-uint64_t MemoryGauge::peak_bytes() { return peak.load(); }
+uint64_t MemoryGauge::peak_bytes() {
+  const uint64_t bytes = peak.load();
+  RANNC_CHECK(bytes > 0) << "the gauge is asked for a peak, but saw no allocation";
+  return bytes;
+}
 void MemoryGauge::restart() { peak.store(live.load()); }
 
 }  // namespace rannc::tools

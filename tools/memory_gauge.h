@@ -10,8 +10,9 @@ class MemoryGauge {
  public:
   /// Before the first tensor is made; once a process.
   static void install();
-  /// Bytes allocated now, and at most since `restart`; 0 where nothing was installed. Any thread.
+  /// Bytes allocated now. Any thread.
   static uint64_t live_bytes();
+  /// At most since `restart`. Any thread; a gauge that saw nothing is our mistake, never a reading of 0.
   static uint64_t peak_bytes();
   /// The peak starts again at what is allocated now.
   static void restart();
