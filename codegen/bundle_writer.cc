@@ -84,8 +84,7 @@ Result<void> write_text(const std::string& path, const std::string& text) {
 /// The plan's text with every weight's bytes referred to where the bundle has them, so that the bundle needs nothing
 /// outside and no number stands in it twice. Weights that no stage reads lose their bytes.
 Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
-  ir::Plan stored;
-  stored.graph = plan.graph.clone();
+  ir::Plan stored = plan.clone();
   for (ValueId value : stored.graph.values()) {
     if (stored.graph.value(value).data.present()) stored.graph.set_data(value, {});
   }
@@ -97,33 +96,13 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
                             ir::TensorData::in_file(name, entry.offset, entry.spec.bytes()));
     }
   }
-  stored.atoms = plan.atoms;
-  stored.block_of = plan.block_of;
-  stored.stages = plan.stages;
-  stored.routes = plan.routes;
-  stored.shared = plan.shared;
-  stored.devices = plan.devices;
-  stored.mini_batch = plan.mini_batch;
-  stored.optimizer_states = plan.optimizer_states;
-  stored.training = plan.training;
-  stored.micro_batches = plan.micro_batches;
-  stored.schedule = plan.schedule;
-  stored.predictions = plan.predictions;
-  stored.stage_times = plan.stage_times;
-  stored.step_ns = plan.step_ns;
-  stored.lower_bound_ns = plan.lower_bound_ns;
-  stored.planner = plan.planner;
-  stored.seed = plan.seed;
-  stored.model_digest = plan.model_digest;
-  stored.cluster_digest = plan.cluster_digest;
-  stored.profile_digest = plan.profile_digest;
   return ir::print(stored);
 }
 
 }  // namespace
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
-  if (!ir::is_lowered(plan.schedule)) return error("the plan's schedule has no transfers and steps: lower it first");
+  if (!plan.schedule.lowered) return error("the plan's schedule has no transfers and steps: lower it first");
   RANNC_TRY(check_target(path, options));
   TemporaryFolder folder(path);
   RANNC_TRY(folder.create());

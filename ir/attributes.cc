@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace rannc::ir {
 
@@ -18,7 +19,7 @@ const T* typed(const Attributes& attributes, std::string_view name) {
 struct HashOf {
   size_t operator()(bool value) const { return value ? 1 : 0; }
   size_t operator()(const Dim& value) const { return value.hash(); }
-  size_t operator()(double value) const { return std::bit_cast<uint64_t>(value); }
+  size_t operator()(double value) const { return std::isnan(value) ? 1 : std::bit_cast<uint64_t>(value); }
   size_t operator()(const std::string& value) const { return std::hash<std::string>()(value); }
   size_t operator()(DType value) const { return static_cast<size_t>(value); }
   size_t operator()(const Shape& value) const { return hash_of(value); }
@@ -28,7 +29,26 @@ struct HashOf {
     return hash;
   }
 };
+
+bool alike(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+bool alike(const Attribute& a, const Attribute& b) {
+  if (a.index() != b.index()) return false;
+  if (const double* number = std::get_if<double>(&a)) return alike(*number, std::get<double>(b));
+  const auto* list = std::get_if<std::vector<double>>(&a);
+  if (list == nullptr) return a == b;
+  const auto& other = std::get<std::vector<double>>(b);
+  return std::equal(list->begin(), list->end(), other.begin(), other.end(),
+                    [](double x, double y) { return alike(x, y); });
+}
 }  // namespace
+
+bool Attributes::operator==(const Attributes& other) const {
+  return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
+                    [](const auto& a, const auto& b) { return a.first == b.first && alike(a.second, b.second); });
+}
 
 size_t Attributes::hash() const {
   size_t hash = entries_.size();

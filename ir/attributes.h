@@ -42,8 +42,8 @@ class Attributes {
   /// A list of plain integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name) const;
 
-  bool operator==(const Attributes&) const = default;
-  /// Tells apart numbers that are equal, but printed otherwise: 0 and -0.
+  /// As printed: a NaN equals a NaN, and 0 is not -0.
+  bool operator==(const Attributes& other) const;
   size_t hash() const;
 
  private:

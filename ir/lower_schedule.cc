@@ -179,6 +179,7 @@ class Lowering {
     });
     result_.name = source_.name;
     result_.changes_numbers = source_.changes_numbers;
+    result_.lowered = true;
     result_.rows.resize(shape_.devices);
     for (uint32_t d = 0; d < shape_.devices; ++d) result_.rows[d].reserve(source_.rows[d].size() * 3 + 4);
     for (const Event& event : events_) place(event);

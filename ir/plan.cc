@@ -231,14 +231,15 @@ PipelineShape pipeline_shape(const Plan& plan) {
   return shape;
 }
 
+Plan Plan::clone() const {
+  Plan copy;
+  static_cast<PlanBody&>(copy) = *this;
+  copy.graph = graph.clone();
+  return copy;
+}
+
 bool equal(const Plan& a, const Plan& b) {
-  return equal(a.graph, b.graph) && a.atoms == b.atoms && a.block_of == b.block_of && a.stages == b.stages &&
-         a.routes == b.routes && a.shared == b.shared && a.devices == b.devices && a.mini_batch == b.mini_batch &&
-         a.optimizer_states == b.optimizer_states && a.training == b.training && a.micro_batches == b.micro_batches &&
-         a.schedule == b.schedule && a.predictions == b.predictions && a.stage_times == b.stage_times &&
-         a.step_ns == b.step_ns && a.lower_bound_ns == b.lower_bound_ns && a.planner == b.planner && a.seed == b.seed &&
-         a.model_digest == b.model_digest && a.cluster_digest == b.cluster_digest &&
-         a.profile_digest == b.profile_digest;
+  return equal(a.graph, b.graph) && static_cast<const PlanBody&>(a) == static_cast<const PlanBody&>(b);
 }
 
 }  // namespace rannc::ir

@@ -69,9 +69,17 @@ struct StageTime {
   bool operator==(const StageTime&) const = default;
 };
 
-struct Plan {
-  static constexpr uint32_t kVersion = 1;
-  Graph graph;
+/// The optimizer that a plan is for: a run of its bundle takes it unless told otherwise.
+struct PlanOptimizer {
+  std::string name;     ///< `sgd`, `adam` or `adamw`; empty: not said, as in plans for inference
+  double momentum = 0;  ///< of `sgd`
+  /// Copies of the parameters that it keeps: SGD 0, with momentum 1, Adam 2.
+  uint32_t states() const { return name != "sgd" ? 2 : momentum != 0 ? 1 : 0; }
+  bool operator==(const PlanOptimizer&) const = default;
+};
+
+/// All of a plan but its graph.
+struct PlanBody {
   Atoms atoms;
   std::vector<BlockId> block_of;  ///< per atom
   std::vector<Stage> stages;      ///< in topological order
@@ -79,10 +87,11 @@ struct Plan {
   std::vector<SharedParameter> shared;
   std::vector<PlanDevice> devices;
   uint32_t mini_batch = 0;        ///< samples of a step
-  uint32_t optimizer_states = 0;  ///< copies of the parameters the optimizer keeps: SGD 0, with momentum 1, Adam 2
-  bool training = true;           ///< false: forward only
+  uint32_t optimizer_states = 0;  ///< copies of the parameters that memory is planned for
+  PlanOptimizer optimizer;
+  bool training = true;                 ///< false: forward only
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
-  Schedule schedule;
+  Schedule schedule;                    ///< lowered
   std::vector<Prediction> predictions;  ///< per device
   std::vector<StageTime> stage_times;
   int64_t step_ns = 0;         ///< simulated time of a mini-batch
@@ -91,6 +100,14 @@ struct Plan {
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).
   std::string model_digest, cluster_digest, profile_digest;
+  bool operator==(const PlanBody&) const = default;
+};
+
+/// Moved, or copied by `clone` where a second one is meant.
+struct Plan : PlanBody {
+  static constexpr uint32_t kVersion = 1;
+  Graph graph;
+  Plan clone() const;
 };
 
 /// Sizes that `mini_batch` samples split into, larger ones first, none empty: min(count, mini_batch) micro-batches.

@@ -67,13 +67,4 @@ std::string_view letters(ActionKind kind) {
   return kLetters[static_cast<size_t>(kind)];
 }
 
-bool is_lowered(const Schedule& schedule) {
-  for (const auto& row : schedule.rows) {
-    for (const Action& action : row) {
-      if (!is_compute(action.kind)) return true;
-    }
-  }
-  return false;
-}
-
 }  // namespace rannc::ir

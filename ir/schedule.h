@@ -137,26 +137,27 @@ struct Schedule {
   std::vector<std::vector<Action>> rows;  ///< by device
   /// Weights change between the micro-batches (asynchronous schedules): for comparison only, never run.
   bool changes_numbers = false;
+  /// Rows are lowered; set by `lower_schedule`. Actions alone do not tell: one stage without gradients sends nothing.
+  bool lowered = false;
 
   bool operator==(const Schedule&) const = default;
 };
 
-bool is_lowered(const Schedule& schedule);
-
 /// `F2.0` (stage.micro-batch), `SA5.0>d1` and `RA5.0<d0` (route.micro-batch), `AR2`, `S2` (stage), `RS0` (group).
 std::string to_string(const Action& action);
 
-/// A line `schedule <name>[ asynchronous]`, then a line `d<device>: <actions>` per device.
+/// A line `schedule <name>[ asynchronous][ lowered]`, then a line `d<device>: <actions>` per device.
 std::string print_schedule(const Schedule& schedule);
 
 /// Reads what `print_schedule` writes, and tables by hand: `#` comments, devices in any order, the letter d left out,
-/// `F0` where the device holds one stage of `shape`. Stages of sends, receives and RS come from `shape`.
+/// `F0` where the device holds one stage of `shape`. Stages of sends, receives and RS come from `shape`. Rows with a
+/// transfer, collective or step are lowered with or without the word.
 Result<Schedule> parse_schedule(std::string_view text, const PipelineShape& shape, const std::string& file = {});
 
 /// Compute actions only, a line per device: `1: F0 B0` where a device holds one stage, else `1: F1.0 F3.0`.
 std::string print_compute_rows(const Schedule& schedule);
 
-/// 16 hexadecimal digits over rows, name and flag.
+/// 16 hexadecimal digits over rows, name and flags.
 std::string digest(const Schedule& schedule);
 
 }  // namespace rannc::ir

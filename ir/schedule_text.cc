@@ -121,6 +121,7 @@ class Parser {
     for (word = next_word(line); !word.empty(); word = next_word(line)) {
       RANNC_ASSIGN(const Action action, parse_action(word, DeviceId(*device)));
       schedule_.rows[*device].push_back(action);
+      schedule_.lowered = schedule_.lowered || !is_compute(action.kind);
     }
     return {};
   }
@@ -128,10 +129,13 @@ class Parser {
   Result<void> parse_header(std::string_view line) {
     schedule_.name = next_word(line);
     if (schedule_.name.empty()) return fault(line, "expected a name after `schedule`");
-    const std::string_view flag = next_word(line);
-    if (flag == "asynchronous") schedule_.changes_numbers = true;
-    if (flag == "asynchronous" || flag.empty()) return {};
-    return fault(flag, fmt::format("expected `asynchronous` or nothing, found `{}`", flag));
+    for (std::string_view flag = next_word(line); !flag.empty(); flag = next_word(line)) {
+      if (flag != "asynchronous" && flag != "lowered") {
+        return fault(flag, fmt::format("expected `asynchronous`, `lowered` or nothing, found `{}`", flag));
+      }
+      (flag == "lowered" ? schedule_.lowered : schedule_.changes_numbers) = true;
+    }
+    return {};
   }
 
   Result<Action> parse_action(std::string_view word, DeviceId device) {
@@ -227,7 +231,8 @@ std::string to_string(const Action& action) {
 }
 
 std::string print_schedule(const Schedule& schedule) {
-  std::string text = fmt::format("schedule {}{}\n", schedule.name, schedule.changes_numbers ? " asynchronous" : "");
+  std::string text = fmt::format("schedule {}{}{}\n", schedule.name, schedule.changes_numbers ? " asynchronous" : "",
+                                 schedule.lowered ? " lowered" : "");
   for (size_t d = 0; d < schedule.rows.size(); ++d) {
     fmt::format_to(std::back_inserter(text), "d{}:", d);
     for (const Action& action : schedule.rows[d]) {

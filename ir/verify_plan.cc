@@ -11,7 +11,9 @@
 //   P10  each device has a prediction, within its memory
 //   P11  times are of stages that exist, none is negative, and none beats the lower bound
 //   P12  the planner is named, digests are hexadecimal
-//   P13  the schedule has a row for each device and a name of one word
+//   P13  the schedule is lowered, has a row for each device and a name of one word
+//   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
+//        momentum is of sgd, from 0 to below 1
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,6 +47,7 @@ class PlanVerifier {
     predictions();
     times();
     provenance();
+    optimizer();
     if (found_.empty()) schedule();
     return std::move(found_);
   }
@@ -302,6 +305,23 @@ class PlanVerifier {
     }
   }
 
+  void optimizer() {
+    const PlanOptimizer& optimizer = plan_.optimizer;
+    const double momentum = optimizer.momentum;
+    if (optimizer.name.empty()) {
+      if (momentum != 0) add("P14", {}, "a momentum of {} is of no optimizer", momentum);
+    } else if (!plan_.training) {
+      add("P14", {}, "the plan is for inference and names the optimizer \"{}\"", optimizer.name);
+    } else if (optimizer.name != "sgd" && optimizer.name != "adam" && optimizer.name != "adamw") {
+      add("P14", {}, "optimizer \"{}\" is not one of sgd, adam, adamw", optimizer.name);
+    } else if (!(momentum >= 0 && momentum < 1) || (momentum != 0 && optimizer.name != "sgd")) {
+      add("P14", {}, "optimizer {} with a momentum of {}; it is of sgd, from 0 to below 1", optimizer.name, momentum);
+    } else if (optimizer.states() != plan_.optimizer_states) {
+      add("P14", {}, "optimizer {} keeps {} states, the plan counts {}", optimizer.name, optimizer.states(),
+          plan_.optimizer_states);
+    }
+  }
+
   void schedule() {
     const Schedule& schedule = plan_.schedule;
     if (schedule.rows.size() != plan_.devices.size()) {
@@ -311,6 +331,7 @@ class PlanVerifier {
     if (schedule.name.empty() || schedule.name.find_first_of(" \t\r\n/#") != std::string::npos) {
       return add("P13", {}, "the schedule's name \"{}\" is not one word", schedule.name);
     }
+    if (!schedule.lowered) return add("P13", {}, "the schedule {} is not lowered", schedule.name);
     found_ = verify_schedule(pipeline_shape(plan_), schedule);
   }
 

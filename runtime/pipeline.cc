@@ -44,7 +44,7 @@ void add_losses(const ir::Plan& plan, Pipeline& pipeline) {
 }  // namespace
 
 Pipeline make_pipeline(const ir::Plan& plan) {
-  RANNC_CHECK(ir::is_lowered(plan.schedule)) << "executors walk lowered schedules";
+  RANNC_CHECK(plan.schedule.lowered) << "executors walk lowered schedules";
   Pipeline pipeline;
   pipeline.shape = ir::pipeline_shape(plan);
   pipeline.schedule = plan.schedule;

@@ -3,7 +3,7 @@
 // B1  the folder exists and holds the plan, the manifest, and a program and weights per stage
 // B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads
 // B3  the manifest lists exactly the bundle's files, each with the size and digest it has
-// B4  the plan parses, verifies (rules G, P, S), has as many stages as the manifest says and a lowered schedule
+// B4  the plan parses, verifies (rules G, P, S) and has as many stages as the manifest says
 // B5  a stage's weights hold every parameter, buffer and constant that its program takes, under the model's name
 // B6  weights have the element type and shape that the plan says
 // B7  a stage's weights hold nothing that its program does not take
@@ -118,8 +118,6 @@ class BundleVerifier {
     if (plan->stages.size() != manifest_["stages"].get<size_t>()) {
       fail(at(kPlanFile),
            fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
-    } else if (!ir::is_lowered(plan->schedule)) {
-      fail(at(kPlanFile), "the schedule has no transfers and steps: it was not lowered", "B4");
     }
     bundle_.path = path_;
     bundle_.plan = *std::move(plan);

@@ -150,7 +150,8 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   plan.constraints = demanded_constraints(options);
   RANNC_ASSIGN(plan.demands, named_demands(options, task_names(model)));
   plan.recompute = demanded_recompute(options);
-  plan.optimizer_states = optimizer_states(options);
+  plan.optimizer = demanded_optimizer(options);
+  plan.optimizer_states = plan.optimizer.states();
   plan.training = !model.graph.losses().empty();
   plan.seed = options.seed;
   plan.model_digest = model.digest;

@@ -169,6 +169,9 @@ void add_demand_flags(CLI::App& app, PlanDemands& demands) {
   app.add_option("--optimizer", demands.optimizer, "sgd, adam or adamw: how much state it keeps")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
+  app.add_option("--momentum", demands.momentum, "of sgd, which keeps a state for it")
+      ->check(CLI::Range(0.0, 0.999999))
+      ->capture_default_str();
   app.add_option("--mini-batch", demands.mini_batch, "samples of a step")->check(positive)->capture_default_str();
   app.add_option("--micro-batches", demands.micro_batches, "numbers of micro-batches that may be chosen")
       ->delimiter(',')
@@ -208,6 +211,7 @@ void add_demand_flags(CLI::App& app, PlanDemands& demands) {
 }
 
 Result<void> check_demands(PlanDemands& demands) {
+  if (demands.momentum != 0 && demands.optimizer != "sgd") return error("--momentum is of --optimizer sgd");
   RANNC_TRY(check_schedules(demands));
   RANNC_TRY(check_stages(demands));
   for (const uint64_t count : demands.micro_batches) {
@@ -267,10 +271,7 @@ partition::AutoOptions demanded_search(const PlanDemands& demands) {
   return options;
 }
 
-uint32_t optimizer_states(const PlanDemands& demands) {
-  if (demands.optimizer == "sgd") return demands.momentum != 0 ? 1 : 0;
-  return 2;
-}
+ir::PlanOptimizer demanded_optimizer(const PlanDemands& demands) { return {demands.optimizer, demands.momentum}; }
 
 Result<std::string> schedule_table(const PlanDemands& demands) {
   std::ifstream file(demands.schedule_file);

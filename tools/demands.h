@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/plan.h"
 #include "partition/model/block_demands.h"
 #include "partition/stages/auto.h"
 #include "partition/stages/problem.h"
@@ -18,7 +19,7 @@ struct PlanDemands {
   std::string cluster = "local:2";  ///< preset or TOML file
   std::optional<uint32_t> devices;  ///< only the first so many of the cluster
   std::string optimizer = "adam";
-  double momentum = 0;  ///< SGD: whether it keeps a state
+  double momentum = 0;  ///< of SGD, which keeps a state for it
   uint32_t mini_batch = 32;
   std::vector<uint64_t> micro_batches;
   std::optional<uint32_t> stages, max_stages;
@@ -49,8 +50,7 @@ partition::Objective demanded_objective(const PlanDemands& demands);
 partition::RecomputeRule demanded_recompute(const PlanDemands& demands);
 partition::StageConstraints demanded_constraints(const PlanDemands& demands);  ///< without pins and forbidden cuts
 partition::AutoOptions demanded_search(const PlanDemands& demands);
-/// States that the optimizer keeps for each parameter.
-uint32_t optimizer_states(const PlanDemands& demands);
+ir::PlanOptimizer demanded_optimizer(const PlanDemands& demands);
 
 /// Text of `schedule_file`.
 Result<std::string> schedule_table(const PlanDemands& demands);

@@ -46,7 +46,17 @@ class PlanPrinter {
         quote(plan_.profile_digest));
     add("{} mini_batch {} micro_batches [{}] optimizer_states {}\n", plan_.training ? "training" : "inference",
         plan_.mini_batch, fmt::join(plan_.micro_batches, ","), plan_.optimizer_states);
+    optimizer();
     add("step_ns {} lower_bound_ns {}\n", plan_.step_ns, plan_.lower_bound_ns);
+  }
+
+  void optimizer() {
+    const PlanOptimizer& optimizer = plan_.optimizer;
+    if (optimizer.name.empty()) return;
+    to_ += "optimizer ";
+    append_word(to_, optimizer.name);
+    if (optimizer.momentum != 0) add(" momentum {}  // {}", hexadecimal(optimizer.momentum), optimizer.momentum);
+    to_ += '\n';
   }
 
   void device(size_t d) {

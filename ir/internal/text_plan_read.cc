@@ -26,7 +26,7 @@ class PlanReader {
     }
     if (line.peek_word() == "schedule") return schedule_line(line);
     return line.expected(
-        "a statement of a graph, or one of plan digests training inference step_ns device constant_tasks block stage "
+        "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks block stage "
         "route "
         "share time predict schedule");
   }
@@ -47,13 +47,14 @@ class PlanReader {
       return fault;
     }
     plan_.schedule = *std::move(schedule);
+    plan_.schedule.lowered = true;  // older texts do not say so; the rules ask for all that lowering adds
     RANNC_TRY(as_result(verify(plan_)));
     return std::move(plan_);
   }
 
  private:
   using Statement = Result<void> (PlanReader::*)(TextCursor&);
-  static const std::pair<std::string_view, Statement> kStatements[13];
+  static const std::pair<std::string_view, Statement> kStatements[14];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -120,6 +121,14 @@ class PlanReader {
     }
     RANNC_ASSIGN(const uint64_t states, field(line, "optimizer_states", 64));
     plan_.optimizer_states = static_cast<uint32_t>(states);
+    return {};
+  }
+
+  Result<void> optimizer(TextCursor& line) {
+    RANNC_ASSIGN(plan_.optimizer.name, line.word("the name of an optimizer"));
+    if (line.accept_word("momentum")) {
+      RANNC_ASSIGN(plan_.optimizer.momentum, line.number("a momentum"));
+    }
     return {};
   }
 
@@ -273,11 +282,12 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[13] = {
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[14] = {
     {"plan", &PlanReader::plan_line},
     {"digests", &PlanReader::digests},
     {"training", &PlanReader::training},
     {"inference", &PlanReader::inference},
+    {"optimizer", &PlanReader::optimizer},
     {"step_ns", &PlanReader::step},
     {"device", &PlanReader::device},
     {"constant_tasks", &PlanReader::constant_tasks},

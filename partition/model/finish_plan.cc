@@ -139,6 +139,7 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
   plan.micro_batches = ir::split_mini_batch(facts.mini_batch, static_cast<uint32_t>(stages.micro_batches));
   plan.training = facts.training;
   plan.optimizer_states = facts.optimizer_states;
+  if (facts.training) plan.optimizer = facts.optimizer;
   plan.planner = stages.planner;
   plan.seed = facts.seed;
   plan.model_digest = facts.model_digest;
@@ -172,24 +173,13 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
 }
 
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
-  ir::Plan changed;
-  changed.graph = plan.graph.clone();
-  changed.atoms = plan.atoms;
-  changed.block_of = plan.block_of;
-  changed.stages = plan.stages;
+  ir::Plan changed = plan.clone();
   for (ir::Stage& stage : changed.stages) stage.recompute = change.recompute;
-  changed.routes = plan.routes;
-  changed.shared = plan.shared;
-  changed.devices = plan.devices;
-  changed.mini_batch = plan.mini_batch;
-  changed.optimizer_states = plan.optimizer_states;
-  changed.training = plan.training;
   changed.micro_batches = ir::split_mini_batch(plan.mini_batch, change.micro_batches);
-  changed.planner = plan.planner;
-  changed.seed = plan.seed;
-  changed.model_digest = plan.model_digest;
-  changed.cluster_digest = plan.cluster_digest;
-  changed.predictions.resize(plan.devices.size());
+  changed.stage_times.clear();
+  changed.profile_digest.clear();
+  changed.predictions.assign(plan.devices.size(), {});
+  changed.step_ns = changed.lower_bound_ns = 0;
   const ir::PipelineShape shape = ir::pipeline_shape(changed);
   ScheduleSpec spec;
   spec.name = change.schedule;

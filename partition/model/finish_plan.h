@@ -19,6 +19,7 @@ struct PlanFacts {
   const Tape* tape = nullptr;  ///< of a graph with the same ids
   uint32_t mini_batch = 1;
   uint32_t optimizer_states = 0;
+  ir::PlanOptimizer optimizer;  ///< unnamed: the plan names none
   bool training = true;
   std::string schedule = "1f1b";
   std::string schedule_table, schedule_file;  ///< of the schedule `table`: its text, and its name in messages

@@ -44,6 +44,7 @@ PlanFacts plan_facts(const PlanOptions& options, const ModelFacts& model) {
   facts.tape = &model.tape;
   facts.mini_batch = options.mini_batch;
   facts.optimizer_states = options.optimizer_states;
+  facts.optimizer = options.optimizer;
   facts.training = options.training;
   facts.schedule = options.schedule;
   facts.schedule_table = options.schedule_table;

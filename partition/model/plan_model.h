@@ -37,6 +37,7 @@ struct PlanOptions {
   AtomDemands demands;   ///< become constraints once blocks are known
   std::stop_token stop;  ///< ends the search of stages early, with the best plan so far
   uint32_t optimizer_states = 0;
+  ir::PlanOptimizer optimizer;  ///< unnamed: the plan names none, and keeps `optimizer_states`
   bool training = true;
   uint64_t seed = 0;
   std::string model_digest;

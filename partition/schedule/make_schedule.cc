@@ -129,7 +129,7 @@ Result<Generated> generate(const PipelineShape& shape, const ScheduleSpec& spec)
 Result<std::optional<ir::Schedule>> by_device(const PipelineShape& shape, const ScheduleSpec& spec) {
   if (spec.name == "table") {
     RANNC_ASSIGN(ir::Schedule schedule, ir::parse_schedule(spec.table, shape, spec.table_file));
-    if (ir::is_lowered(schedule)) {
+    if (schedule.lowered) {
       return error(Location{spec.table_file}, "the table has sends, reductions or steps; write the computations alone");
     }
     return std::optional(std::move(schedule));

@@ -36,7 +36,7 @@ class Engine {
         costs_(costs),
         options_(options),
         dependencies_(shape),
-        lowered_(ir::is_lowered(schedule)),
+        lowered_(schedule.lowered),
         messages_(dependencies_, costs, options),
         states_(shape.devices),
         all_reduces_(shape.stages.size()),
@@ -398,7 +398,7 @@ Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& sc
   if (schedule.rows.size() != shape.devices) {
     return error({}, fmt::format("{} rows for {} devices", schedule.rows.size(), shape.devices), "S3");
   }
-  if (options.blocking && !ir::is_lowered(schedule)) {
+  if (options.blocking && !schedule.lowered) {
     return error("compute-only rows have no sends that could block; lower the schedule first");
   }
   if (options.skip_periods && (!options.contention || options.spans || options.blocking)) {

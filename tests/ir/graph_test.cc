@@ -25,6 +25,20 @@ TEST(Graph, CloneEqualsItsOriginal) {
   }
 }
 
+// Attributes compare as they print: every NaN alike, 0 and -0 apart.
+TEST(Graph, AttributesWithoutNumbersEqualTheirCopies) {
+  const Attributes nan{{"value", std::nan("")}}, other{{"value", -std::nan("1")}}, zero{{"value", 0.0}};
+  EXPECT_EQ(nan, nan);
+  EXPECT_EQ(nan, other);
+  EXPECT_EQ(nan.hash(), other.hash());
+  EXPECT_NE(nan, zero);
+  EXPECT_NE(zero, (Attributes{{"value", -0.0}}));
+  const Attributes list{{"values", std::vector<double>{1, std::nan("")}}};
+  EXPECT_EQ(list, list);
+  EXPECT_NE(list, (Attributes{{"values", std::vector<double>{1}}}));
+  EXPECT_NE(nan, Attributes());
+}
+
 TEST(Graph, CopiesGoTheirOwnWays) {
   const ValueType type{DType::kF32, Shape{Dim::symbol("b"), 4}, {}, {}};
   Graph copy;

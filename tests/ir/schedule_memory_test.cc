@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 
 RowMemory follow(const PipelineShape& shape, uint32_t device, const Schedule& schedule) {
-  return row_memory(Dependencies(shape), DeviceId(device), schedule.rows[device], is_lowered(schedule));
+  return row_memory(Dependencies(shape), DeviceId(device), schedule.rows[device], schedule.lowered);
 }
 
 Schedule rows(const PipelineShape& shape, const std::string& text) { return parse_schedule(text, shape).value(); }
@@ -74,7 +74,7 @@ TEST(ScheduleMemory, MessagesLiveFromComputationToSendAndFromReceiveToComputatio
   for (auto& stage : shape.stages) stage.saved_bytes = 0;
   for (auto& route : shape.routes) route.bytes_per_sample = 5;
   const Schedule schedule = lower_schedule(shape, rows(shape, "0: F0 B0\n1: F0 B0\n2: F0 B0\n")).value();
-  ASSERT_EQ(print_schedule(schedule).substr(15, 200),
+  ASSERT_EQ(print_schedule(schedule).substr(23, 200),
             "d0: F0.0 SA0.0>d1 RG0.0<d1 B0.0 S0\n"
             "d1: RA0.0<d0 F1.0 SA1.0>d2 RG1.0<d2 B1.0 SG0.0>d0 S1\n"
             "d2: RA1.0<d1 F2.0 B2.0 SG1.0>d1 S2\n");

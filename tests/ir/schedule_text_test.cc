@@ -39,7 +39,7 @@ TEST(ScheduleText, RoundTripsEveryKindOfAction) {
 
 TEST(ScheduleText, IsReadable) {
   EXPECT_EQ(print_schedule(mixed_schedule(mixed_shape())),
-            "schedule table\n"
+            "schedule table lowered\n"
             "d0: F0.0 SA0.0>d2 SA2.0>d2 F0.1 SA0.1>d2 SA2.1>d2 RG0.0<d2 B0.0 RG0.1<d2 B0.1 AR0 RS0 S0\n"
             "d1: F0.0 SA0.0>d2 SA2.0>d2 F0.1 SA0.1>d2 SA2.1>d2 RG0.0<d2 B0.0 RG0.1<d2 B0.1 AR0 RS0 S0\n"
             "d2: RA0.0<d0 RA2.0<d0 RA0.0<d1 RA2.0<d1 F1.0 RA0.1<d0 RA2.1<d0 RA0.1<d1 RA2.1<d1 F2.0 B2.0 B1.0 SG0.0>d0 "
@@ -61,6 +61,26 @@ TEST(ScheduleText, ComputeRowsNameStagesOnlyWhereADeviceHasSeveral) {
             "0: F0 F1 B0 B1\n"
             "1: F0 F1 B0 B1\n"
             "2: F1.0 F2.0 B2.0 B1.0 F1.1 F2.1 B2.1 B1.1\n");
+}
+
+// One stage that only computes has no transfer, collective or step: the schedule itself says that it is complete.
+TEST(ScheduleText, SaysThatItIsLowered) {
+  PipelineShape shape = chain_shape(1, 2);
+  shape.training = false;
+  const Schedule rows = parse_schedule("schedule 1f1b\nd0: F0.0 F0.1\n", shape).value();
+  EXPECT_FALSE(rows.lowered);
+  const Schedule schedule = lower_schedule(shape, rows).value();
+  EXPECT_TRUE(schedule.lowered);
+  EXPECT_EQ(schedule.rows, rows.rows);
+  EXPECT_EQ(print_schedule(schedule), "schedule 1f1b lowered\nd0: F0.0 F0.1\n");
+  EXPECT_EQ(parse_schedule(print_schedule(schedule), shape).value(), schedule);
+  EXPECT_NE(digest(schedule), digest(rows));
+}
+
+TEST(ScheduleText, OlderTextIsLoweredWhereItHasTransfersOrSteps) {
+  const PipelineShape shape = chain_shape(1, 1);
+  EXPECT_TRUE(parse_schedule("schedule 1f1b\nd0: F0.0 B0.0 S0\n", shape).value().lowered);
+  EXPECT_FALSE(parse_schedule("schedule 1f1b\nd0: F0.0 B0.0\n", shape).value().lowered);
 }
 
 TEST(ScheduleText, DigestSeesRowsNameAndFlag) {
@@ -101,7 +121,7 @@ TEST(ScheduleText, ErrorsNamePlaceAndCause) {
       {"d0: F99999999999.0", 1, 5, "no action"},
       {"d0: F0.0\nd0: F0.1", 2, 1, "second row"},
       {"0 F0.0", 1, 1, "expected `d<device>:`"},
-      {"schedule a b", 1, 12, "expected `asynchronous`"},
+      {"schedule a b", 1, 12, "expected `asynchronous`, `lowered`"},
       {"schedule", 1, 9, "expected a name"},
   };
   for (const auto& c : kCases) {

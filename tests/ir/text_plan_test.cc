@@ -27,6 +27,57 @@ TEST(TextPlan, RandomPlansRoundTrip) {
   }
 }
 
+TEST(TextPlan, OptimizersRoundTrip) {
+  for (const PlanOptimizer& optimizer : {PlanOptimizer{"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}}) {
+    SCOPED_TRACE(optimizer.name);
+    Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+    plan.optimizer = optimizer;
+    plan.optimizer_states = optimizer.states();
+    const std::string text = print(plan);
+    EXPECT_NE(text.find("\noptimizer " + optimizer.name), std::string::npos) << text;
+    const auto again = parse_plan(text, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_EQ(again->optimizer, optimizer);
+    EXPECT_EQ(print(*again), text);
+  }
+}
+
+TEST(TextPlan, ClonesAreEqualAndTheirOwn) {
+  const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  Plan copy = plan.clone();
+  EXPECT_TRUE(equal(plan, copy));
+  EXPECT_EQ(print(plan), print(copy));
+  copy.optimizer.name = "adam";
+  EXPECT_FALSE(equal(plan, copy));
+  copy = plan.clone();
+  copy.schedule.lowered = false;
+  EXPECT_FALSE(equal(plan, copy));
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+// Texts from before schedules said that they are lowered.
+TEST(TextPlan, OlderSchedulesOfPlansAreLowered) {
+  for (const bool training : {true, false}) {
+    Plan plan = testing::small_plan(testing::random_graph({.seed = 3}), {1});
+    if (!training) {
+      plan.training = false;
+      derive_routes(plan);
+      for (auto& row : plan.schedule.rows) {
+        std::erase_if(row, [](const Action& action) { return action.kind != ActionKind::kForward; });
+      }
+    }
+    const std::string older = replaced(print(plan), "schedule gpipe lowered\n", "schedule gpipe\n");
+    const auto again = parse_plan(older, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_TRUE(equal(plan, *again)) << older;
+  }
+}
+
 TEST(TextPlan, CommentsAndBlankLinesAreDropped) {
   const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
   std::string text;
@@ -34,12 +85,6 @@ TEST(TextPlan, CommentsAndBlankLinesAreDropped) {
   const auto again = parse_plan(text, "t.rir");
   ASSERT_TRUE(again.ok()) << again.diagnostic().str();
   EXPECT_TRUE(equal(plan, *again));
-}
-
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
-  const size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
 TEST(TextPlan, ErrorsSayWhere) {

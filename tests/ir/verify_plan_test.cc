@@ -176,6 +176,30 @@ TEST(VerifyPlan, P12_Digest) {
 TEST(VerifyPlan, P13_RowIsMissing) {
   expect_broken("P13", "1 rows", [](Plan& plan) { plan.schedule.rows.pop_back(); });
 }
+TEST(VerifyPlan, P13_NotLowered) {
+  expect_broken("P13", "gpipe is not lowered", [](Plan& plan) { plan.schedule.lowered = false; });
+}
+TEST(VerifyPlan, P14_UnknownOptimizer) {
+  expect_broken("P14", "\"lion\"", [](Plan& plan) { plan.optimizer.name = "lion"; });
+}
+TEST(VerifyPlan, P14_OtherStates) {
+  expect_broken("P14", "sgd keeps 0 states, the plan counts 1", [](Plan& plan) { plan.optimizer.name = "sgd"; });
+}
+TEST(VerifyPlan, P14_MomentumOfAnother) {
+  expect_broken("P14", "adam with a momentum of 0.5", [](Plan& plan) {
+    plan.optimizer = {"adam", 0.5};
+    plan.optimizer_states = 2;
+  });
+  expect_broken("P14", "momentum of 1;", [](Plan& plan) { plan.optimizer = {"sgd", 1}; });
+  expect_broken("P14", "momentum of 0.5 is of no optimizer", [](Plan& plan) { plan.optimizer.momentum = 0.5; });
+}
+TEST(VerifyPlan, P14_OptimizerOfInference) {
+  expect_broken("P14", "inference", [](Plan& plan) {
+    plan.training = false;
+    plan.optimizer = {"sgd", 0.9};
+    derive_routes(plan);  // no gradients
+  });
+}
 TEST(VerifyPlan, P13_NameOfTwoWords) {
   expect_broken("P13", "g pipe", [](Plan& plan) { plan.schedule.name = "g pipe"; });
 }

@@ -71,6 +71,25 @@ TEST_F(Bundles, OpenAsTheyWereWritten) {
   EXPECT_NE(bundle.weights[0].find("w1"), nullptr) << "weights keep the model's names";
 }
 
+// Its rows have no transfer, collective or step: that they are lowered is what the schedule says.
+TEST_F(Bundles, OfInferenceByOneStageOpen) {
+  const std::string path = folder_ + "/inference.rannc";
+  const ir::Plan plan =
+      build_plan(testing::skip_and_tie(ir::DType::kF32), {.micro_batches = {2, 1}, .training = false});
+  const auto written = codegen::write_bundle(plan, {}, path);
+  ASSERT_TRUE(written.ok()) << written.diagnostic().str();
+  const auto bundle = open_bundle(path);
+  ASSERT_TRUE(bundle.ok()) << bundle.diagnostic().str();
+  EXPECT_EQ(bundle->plan.schedule, plan.schedule);
+}
+
+TEST_F(Bundles, OfRowsThatWereNotLoweredAreRefused) {
+  plan_.schedule.lowered = false;
+  const auto written = codegen::write_bundle(plan_, {}, folder_ + "/other.rannc");
+  ASSERT_FALSE(written.ok());
+  EXPECT_THAT(written.diagnostic().str(), HasSubstr("lower it first"));
+}
+
 TEST_F(Bundles, AreTheSameBytesEachTime) {
   codegen::write_bundle(plan_, {}, folder_ + "/again.rannc").value();
   EXPECT_EQ(read(folder_ + "/again.rannc/manifest.json"), read(at(kManifestFile)));

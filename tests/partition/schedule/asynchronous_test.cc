@@ -27,7 +27,7 @@ TEST(Asynchronous, HasNoBubbleInItsSteadyPart) {
 TEST(Asynchronous, RowsStepWithoutAFlush) {
   const auto shape = ir::chain_shape(2, 4);
   EXPECT_EQ(ir::print_schedule(asynchronous_schedule(shape, 2).value()),
-            "schedule async-2bw asynchronous\n"
+            "schedule async-2bw asynchronous lowered\n"
             "d0: F0.0 SA0.0>d1 F0.1 SA0.1>d1 RG0.0<d1 B0.0 F0.2 SA0.2>d1 RG0.1<d1 B0.1 S0 F0.3 SA0.3>d1 RG0.2<d1 B0.2 "
             "RG0.3<d1 B0.3 S0\n"
             "d1: RA0.0<d0 F1.0 RA0.1<d0 B1.0 SG0.0>d0 F1.1 B1.1 RA0.2<d0 SG0.1>d0 S1 F1.2 B1.2 RA0.3<d0 SG0.2>d0 F1.3 "
