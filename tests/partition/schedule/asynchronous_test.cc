@@ -42,7 +42,7 @@ TEST(Asynchronous, IsNeverTakenForExact) {
     const auto proved = ir::check_schedule(shape, schedule);
     ASSERT_FALSE(proved.ok());
     EXPECT_EQ(proved.diagnostic().rule, "S10");
-    EXPECT_THAT(ir::print_schedule(schedule), testing::HasSubstr(" asynchronous\n"));
+    EXPECT_THAT(ir::print_schedule(schedule), testing::HasSubstr(" asynchronous lowered\n"));
   }
 }
 
