@@ -114,8 +114,8 @@ class SameRun(programs.ProgramTest):
         lines = (self.scratch / "parts.log").read_text().count("\n")
         self.assertLessEqual(lines - len(before), STEPS - 20, "it went on from the checkpoint of step 20 or a later one")
 
-    def kill_after(self, steps, command):
-        """Kills the program itself by SIGKILL; processes that it started have to end with it."""
+    def kill_after(self, steps, command, worker=False):
+        """Kills the program itself by SIGKILL, or one of the processes that it started; all the others have to end with it."""
         log = self.scratch / "parts.log"
         running = subprocess.Popen([programs.program(command[0]), *map(str, command[1:])], stdout=subprocess.DEVNULL,
                                    stderr=subprocess.DEVNULL)
@@ -124,8 +124,8 @@ class SameRun(programs.ProgramTest):
             started.update(programs.children(running.pid))
             time.sleep(0.001)
         self.assertIsNone(running.poll(), "it ended before it could be killed")
-        os.kill(running.pid, signal.SIGKILL)
-        running.wait()
+        os.kill(max(programs.children(running.pid)) if worker else running.pid, signal.SIGKILL)
+        self.assertNotEqual(running.wait(timeout=programs.HANG_SECONDS), 0)
         limit = time.monotonic() + programs.HANG_SECONDS
         while any(map(programs.alive, started)) and time.monotonic() < limit:
             time.sleep(0.01)
@@ -137,12 +137,14 @@ class SameRun(programs.ProgramTest):
     def test_killed_and_resumed_with_processes(self):
         self.killed_and_resumed("gloo")
 
-    def test_resumed_under_another_cut(self):
-        model = self.model(tied=False)
+    def test_resumed_under_another_plan_after_a_killed_worker(self):
+        model = self.model(tied=False, width=96)
         two, four = self.gpt_bundle(model, 2), self.gpt_bundle(model, 4)
         whole = self.train(two, "whole", *self.text)
-        self.succeed(*self.arguments(two, "parts", *self.text, "--steps", 20))
-        self.succeed(*self.arguments(four, "parts", *self.text, "--steps", STEPS, "--resume"))
+        more = [*self.text, "--steps", STEPS, "--checkpoint-every", 10]
+        self.kill_after(21, self.arguments(two, "parts", *more, "--transport", "gloo"), worker=True)
+        self.assertLess(len(read_losses(self.scratch / "parts.log")), STEPS, "it was killed before its end")
+        self.succeed(*self.arguments(four, "parts", *more, "--resume"))
         self.assertEqual(read_losses(self.scratch / "parts.log"), whole)
 
     def test_another_seed_is_another_run(self):
