@@ -30,7 +30,7 @@ json event(int process, DeviceId device, const ir::Action& action, double start_
   return entry;
 }
 
-// A send's arrow starts where it ends; the receive's ends where it ends.
+// What names a message in a run.
 using Flow =
     std::tuple<uint64_t, bool, uint32_t, uint32_t, DeviceId, DeviceId>;  // step, activation, route, mb, from, to
 
@@ -58,18 +58,20 @@ void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& e
     const auto send = sends.find(flow_of(record));
     if (send == sends.end()) continue;
     const int id = next++;
-    const auto arrow = [&](const char* phase, const ActionRecord& end) {
+    const auto arrow = [&](const char* phase, DeviceId device, int64_t at_ns) {
       return json{{"ph", phase},
                   {"id", id},
                   {"name", "message"},
                   {"cat", "message"},
                   {"pid", kActual},
-                  {"tid", end.device.index()},
-                  {"ts", static_cast<double>(end.end_ns - origin) / 1e3},
+                  {"tid", device.index()},
+                  {"ts", static_cast<double>(at_ns - origin) / 1e3},
                   {"bp", "e"}};
     };
-    events.push_back(arrow("s", *send->second));
-    events.push_back(arrow("f", record));
+    const int64_t sent = send->second->end_ns;
+    events.push_back(arrow("s", send->second->device, sent));
+    // A receive is only posted: it may end long before its message is sent, and whoever computes with it waits.
+    events.push_back(arrow("f", record.device, std::max(sent, record.end_ns)));
   }
 }
 
