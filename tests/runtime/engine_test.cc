@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ir/lower_schedule.h"
+#include "partition/schedule/make_schedule.h"
 #include "tests/runtime/local_run.h"
 #include "tests/runtime/plan_builder.h"
 #include "tests/runtime/toy_graphs.h"
@@ -185,6 +187,29 @@ TEST_P(Engine, RowsWithSplitBackwardGiveTheSameBits) {
   const Numbers whole = run(toy(), ir::DType::kF32, spec);
   spec.split_backward = true;
   expect_same_bits(run(toy(), ir::DType::kF32, spec), whole);
+}
+
+/// Four stages on two devices, in the rows of a named schedule.
+ir::Plan two_stages_a_device(const Toy& toy, const std::string& schedule, const std::vector<uint32_t>& device_of) {
+  ir::Plan plan = build_plan(toy.graph(ir::DType::kF64), {.cuts = toy.cut4, .micro_batches = {2, 2, 2, 2}});
+  plan.devices.resize(2);
+  plan.predictions.resize(2);
+  for (size_t s = 0; s < plan.stages.size(); ++s) plan.stages[s].devices = {DeviceId(device_of[s])};
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  plan.schedule = ir::lower_schedule(shape, partition::make_schedule(shape, {.name = schedule}).value()).value();
+  return plan;
+}
+
+TEST_P(Engine, TwoStagesADeviceEqualOneTape) {
+  const Batch batch = toy().batch(8, at::kDouble);
+  const Numbers expected = reference(toy(), ir::DType::kF64, batch);
+  const std::vector<uint32_t> vee = {0, 1, 1, 0}, loop = {0, 1, 0, 1};
+  for (const auto& [schedule, devices] : std::map<std::string, std::vector<uint32_t>>{
+           {"zb-v", vee}, {"v-half", vee}, {"v-min", vee}, {"interleaved", loop}}) {
+    SCOPED_TRACE(schedule);
+    const ir::Plan plan = two_stages_a_device(toy(), schedule, devices);
+    expect_close(run_locally(plan, batch, {toy().denominator(batch)}), expected, 1e-12);
+  }
 }
 
 TEST_P(Engine, ReplicasOfUnequalNumberEqualOneTape) {

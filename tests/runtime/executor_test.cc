@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <condition_variable>
+#include <mutex>
 #include <thread>
 
 #include "ir/op.h"
@@ -144,6 +146,29 @@ TEST(Executor, RecomputesWhereTheRowSays) {
   EXPECT_THAT(run.calls(0), ::testing::Contains("R0.0"));
   EXPECT_THAT(run.calls(2), ::testing::Not(::testing::Contains("R2.0")))
       << "a backward pass at once needs no recompute";
+}
+
+/// The next stage hands on its gradient only once this one has begun to recompute.
+TEST(Executor, RecomputesWhileTheGradientIsOnItsWay) {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool recomputed = false;
+  const auto trap = [&](const char* call, const At& at) -> Result<void> {
+    std::unique_lock lock(mutex);
+    if (call[0] == 'R' && at.stage == StageId(0)) {
+      recomputed = true;
+      changed.notify_all();
+    }
+    if (call[0] != 'I' || at.stage != StageId(1) || at.micro_batch != 0) return {};
+    if (changed.wait_for(lock, std::chrono::seconds(10), [&] { return recomputed; })) return {};
+    return error("stage 0 waits for this gradient before it recomputes");
+  };
+  PlanSpec spec = three_stages({1, 1});
+  spec.recompute = true;
+  Pipelined run(spec, trap);
+  run.go();
+  for (const auto& outcome : run.outcomes) ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+  EXPECT_TRUE(recomputed);
 }
 
 TEST(Executor, CarriesActivationsSkipsAndGradients) {
