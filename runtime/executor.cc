@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "runtime/internal/asked_sends.h"
 #include "runtime/internal/router.h"
 
 namespace rannc::runtime {
@@ -72,7 +73,8 @@ class Executor::Impl {
         observer_(observer),
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
-        row_(pipeline.schedule.rows[device.index()]) {
+        row_(pipeline.schedule.rows[device.index()]),
+        asked_(dependencies_, pipeline.schedule, device) {
     for (const Action& action : row_) {
       if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
     }
@@ -82,6 +84,7 @@ class Executor::Impl {
     begin_step(input);
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
+      position_ = i;
       const int64_t start = now_ns(), waited = router_.waited_ns();
       if (const Result<void> done = guarded(row_[i]); !done.ok()) return fail(describe(i, done.diagnostic()));
       if (observer_ != nullptr) report(row_[i], start, router_.waited_ns() - waited);
@@ -156,10 +159,12 @@ class Executor::Impl {
       case ActionKind::kForward:
         return forward(at, kept);
       case ActionKind::kRecompute:
+        RANNC_TRY(await_asked_sends());
         return program(action.stage).recompute(at, kept.saved);
       case ActionKind::kInputGradient:
         return backward_input(at, kept);
       case ActionKind::kWeightGradient:
+        RANNC_TRY(await_asked_sends());
         return backward_weight(at, kept);
       default:
         RANNC_TRY(backward_input(at, kept));
@@ -167,8 +172,21 @@ class Executor::Impl {
     }
   }
 
+  /// Lets go of messages that peers are ready for, now that theirs are here. Rows are walked whole in training alone.
+  Result<void> await_asked_sends() {
+    if (!input_->training) return {};
+    for (const AskedSends::Wait& wait : asked_.before(position_)) {
+      const int64_t start = now_ns();
+      const Result<void> taken = transport_.await_sends(wait.peer, wait.left);
+      router_.add_wait(now_ns() - start);
+      RANNC_TRY(taken);
+    }
+    return {};
+  }
+
   Result<void> forward(const At& at, Kept& kept) {
     RANNC_ASSIGN(Values inputs, router_.inputs(at.stage, at.micro_batch));
+    RANNC_TRY(await_asked_sends());
     RANNC_ASSIGN(const Values outputs, program(at.stage).forward(at, std::move(inputs), kept.saved));
     RANNC_CHECK(outputs.size() == pipeline_.stages[at.stage.index()].outputs.size());
     router_.file_outputs(at.stage, at.micro_batch, outputs);
@@ -178,6 +196,7 @@ class Executor::Impl {
 
   Result<void> backward_input(const At& at, Kept& kept) {
     RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
+    RANNC_TRY(await_asked_sends());
     RANNC_ASSIGN(const Values inputs,
                  program(at.stage).backward_input(at, kept.saved, std::move(gradients), kept.pending));
     router_.file_input_gradients(at.stage, at.micro_batch, inputs);
@@ -320,6 +339,8 @@ class Executor::Impl {
   ir::Dependencies dependencies_;
   Router router_;
   const std::vector<Action>& row_;
+  AskedSends asked_;
+  size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
   const StepInput* input_ = nullptr;
   std::map<Key, Kept> kept_;

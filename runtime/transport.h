@@ -53,6 +53,11 @@ class Transport {
   /// Element-wise sums over `members`, among which this device is; all call it with the same key, members and specs.
   /// The terms are added in the order of `members` where the transport can choose, so that sums are reproducible.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
+  /// Waits until at most `left` messages to a device are under way; nothing is where a send itself hands over.
+  virtual Result<void> await_sends(DeviceId to, size_t left) {
+    (void)to, (void)left;
+    return {};
+  }
   /// Waits until everything sent was handed over; ends a step.
   virtual Result<void> flush() = 0;
   /// Ends the run for all devices. The first reason wins.

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 #include <set>
@@ -18,6 +17,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "runtime/internal/send_queue.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -32,6 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kAbortKey = "rannc/abort";
 constexpr std::chrono::milliseconds kWatchPeriod{100};
 constexpr std::chrono::seconds kPatience{10}, kPatienceAfterFailure{1};  // of worker 0 with those that leave after it
+constexpr std::chrono::hours kNoLimit{24 * 365};                         // of a send, until somebody waits for it
 constexpr size_t kOutstandingSends = 16;                                 // per peer; more wait for the oldest
 constexpr size_t kOrderedSumMembers = 4;  // up to here sums are gathered and added in order, beyond that Gloo's ring
 
@@ -233,11 +234,11 @@ class GlooTransport : public Transport {
   Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
     if (auto reason = failure()) return *reason;
     try {
-      std::deque<Pending>& pending = sends_[to.index()];
-      if (pending.size() >= kOutstandingSends) RANNC_TRY(finish_oldest(pending));
+      SendQueue& queue = queue_to(to);
+      RANNC_TRY(queue.await(kOutstandingSends - 1));
       std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
       Work work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
-      pending.push_back({tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key))});
+      queue.push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)));
     } catch (const std::exception& failed) {
       return lost(to, first_line(failed));
     }
@@ -272,10 +273,10 @@ class GlooTransport : public Transport {
     }
   }
 
+  Result<void> await_sends(DeviceId to, size_t left) override { return queue_to(to).await(left); }
+
   Result<void> flush() override {
-    for (auto& [peer, pending] : sends_) {
-      while (!pending.empty()) RANNC_TRY(finish_oldest(pending));
-    }
+    for (const auto& [peer, queue] : sends_) RANNC_TRY(queue->await(0));
     return {};
   }
 
@@ -283,16 +284,12 @@ class GlooTransport : public Transport {
   std::optional<Diagnostic> failure() const override { return watch_.failure(); }
 
  private:
-  struct Pending {
-    at::Tensor tensor;  // before the work, which reads it until it is destroyed
-    Work work;
-    std::string what;
-  };
-
-  Result<void> finish_oldest(std::deque<Pending>& pending) {
-    const Pending oldest = std::move(pending.front());
-    pending.pop_front();
-    return watch_.wait(oldest.work, oldest.what, where_.timeout);
+  SendQueue& queue_to(DeviceId peer) {
+    std::unique_ptr<SendQueue>& queue = sends_[peer.index()];
+    if (queue) return *queue;
+    const auto wait = [this](const Work& work, const std::string& what) { return watch_.wait(work, what, kNoLimit); };
+    queue = std::make_unique<SendQueue>(wait, where_.timeout);
+    return *queue;
   }
 
   static int next_tag(std::map<uint32_t, uint32_t>& counters, DeviceId peer) {
@@ -350,8 +347,8 @@ class GlooTransport : public Transport {
   Watch watch_;
   Group group_;
   std::map<std::vector<DeviceId>, Group> groups_;
-  std::map<uint32_t, std::deque<Pending>> sends_;
-  std::map<uint32_t, uint32_t> sent_, received_;  // messages so far by peer
+  std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;  // by peer
+  std::map<uint32_t, uint32_t> sent_, received_;          // messages so far by peer
 };
 
 }  // namespace

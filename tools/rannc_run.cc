@@ -93,7 +93,18 @@ Result<void> write_text(const fs::path& path, const std::string& text) {
   return {};
 }
 
+// What a worker leaves to the first one.
 fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".records-{}", rank); }
+fs::path memory_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".memory-{}", rank); }
+
+// What `path` says; it is then gone.
+std::string take_text(const fs::path& path) {
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  std::error_code ignored;
+  fs::remove(path, ignored);
+  return text.str();
+}
 
 /// One process's part of a run.
 class Run {
@@ -137,7 +148,9 @@ class Run {
     } else {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
+    const uint64_t before = tools::MemoryGauge::live_bytes();
     RANNC_ASSIGN(data_, open_data(flags_, trainer_->plan()));
+    data_bytes_ = tools::MemoryGauge::live_bytes() - before;
     std::error_code failed;
     folder_ = output_folder(flags_);
     fs::create_directories(folder_ / "checkpoints", failed);
@@ -165,8 +178,12 @@ class Run {
   // Records are on disk before the last checkpoint, which all workers make together: then the first can read them.
   Result<void> finish(bool leads) {
     const uint32_t rank = worker_ ? worker_->rank : 0;
-    if (worker_) RANNC_TRY(write_text(records_file(folder_, rank), runtime::print_records(recorder_.records())));
-    report_memory();
+    const auto held = held_memory();
+    if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
+    if (worker_) {
+      RANNC_TRY(write_text(records_file(folder_, rank), runtime::print_records(recorder_.records())));
+      RANNC_TRY(write_text(memory_file(folder_, rank), tools::print_held(held)));
+    }
     RANNC_TRY(save(trainer_->steps_done()));
     if (!leads) return {};
     std::vector<runtime::ActionRecord> records = recorder_.records();
@@ -182,6 +199,7 @@ class Run {
     facts.first_step = first_step_;
     facts.seconds = seconds_;
     facts.transport = worker_ ? "gloo" : "local";
+    RANNC_ASSIGN(facts.held, collect_held(held));
     const double steps = static_cast<double>(losses_.size());
     facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
     facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tokens_per_step(plan)) / seconds_ : 0;
@@ -200,26 +218,32 @@ class Run {
     return {};
   }
 
-  // A process that holds one device says what its tensors took.
-  void report_memory() const {
-    const auto& predicted = trainer_->plan().predictions;
-    if ((!worker_ && predicted.size() != 1) || losses_.size() < 2) return;
-    const uint32_t device = worker_ ? worker_->rank : 0;
-    const uint64_t bytes = tools::MemoryGauge::peak_bytes();
-    fmt::print("device {} held {} bytes at most, {} were predicted\n", device, bytes, predicted[device].peak_bytes);
+  // The first step makes what later ones reuse: it is not like them.
+  std::optional<tools::HeldMemory> held_memory() const {
+    if (losses_.size() < 2) return std::nullopt;
+    const uint64_t bytes = tools::MemoryGauge::peak_bytes() - data_bytes_;
+    if (worker_) return tools::HeldMemory{worker_->rank, 1, bytes};
+    return tools::HeldMemory{0, static_cast<uint32_t>(trainer_->plan().devices.size()), bytes};
+  }
+
+  Result<std::vector<tools::HeldMemory>> collect_held(std::optional<tools::HeldMemory> own) {
+    std::vector<tools::HeldMemory> all;
+    for (uint32_t rank = 0; rank < (worker_ ? worker_->workers : 1); ++rank) {
+      const fs::path path = memory_file(folder_, rank);
+      if (worker_) {
+        RANNC_ASSIGN(own, tools::parse_held(take_text(path), path.string()));
+      }
+      if (own) all.push_back(*own);
+    }
+    return all;
   }
 
   Result<std::vector<runtime::ActionRecord>> collect_records() {
     std::vector<runtime::ActionRecord> all;
     for (uint32_t rank = 0; rank < worker_->workers; ++rank) {
       const fs::path path = records_file(folder_, rank);
-      std::ifstream file(path);
-      std::ostringstream text;
-      text << file.rdbuf();
-      RANNC_ASSIGN(const auto part, runtime::parse_records(text.str(), path.string()));
+      RANNC_ASSIGN(const auto part, runtime::parse_records(take_text(path), path.string()));
       all.insert(all.end(), part.begin(), part.end());
-      std::error_code ignored;
-      fs::remove(path, ignored);
     }
     runtime::sort_records(all);
     return all;
@@ -235,6 +259,7 @@ class Run {
   std::vector<double> losses_;
   uint64_t first_step_ = 0;
   double seconds_ = 0;
+  uint64_t data_bytes_ = 0;  // of the data set's tensors
   std::ofstream log_;
 };
 

@@ -175,31 +175,6 @@ std::string cut_table(const ir::Plan& plan) {
   return table + "</table>";
 }
 
-std::string memory_table(const ir::Plan& plan, const std::vector<ActionRecord>& records) {
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  std::string table =
-      "<table><tr><th>device</th><th>weights, gradients, optimizer</th><th>held for backward: predicted "
-      "peak</th><th>measured peak</th></tr>";
-  for (size_t d = 0; d < plan.devices.size(); ++d) {
-    int64_t fixed = 0;
-    for (const ir::StageShape& stage : shape.stages) {
-      if (std::find(stage.devices.begin(), stage.devices.end(), DeviceId::from(d)) != stage.devices.end())
-        fixed += stage.fixed_bytes + stage.gradient_bytes;
-    }
-    uint64_t measured = 0;
-    for (const ActionRecord& record : records) {
-      if (record.device.index() == d) measured = std::max(measured, record.live_bytes);
-    }
-    const double predicted = d < plan.predictions.size()
-                                 ? static_cast<double>(plan.predictions[d].peak_bytes) - static_cast<double>(fixed)
-                                 : 0;
-    table += fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", escaped(plan.devices[d].name),
-                         bytes(static_cast<double>(fixed)), bytes(std::max(0.0, predicted)),
-                         bytes(static_cast<double>(measured)));
-  }
-  return table + "</table>";
-}
-
 }  // namespace
 
 Result<std::vector<PlannedSpan>> planned_spans(const ir::Plan& plan) {
@@ -259,7 +234,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);
   page += "<h2>The cut</h2>" + cut_table(plan);
-  page += "<h2>Memory</h2>" + memory_table(plan, records);
+  page += "<h2>Memory</h2>" + memory_table(plan, facts.held);
   return page + "</html>\n";
 }
 

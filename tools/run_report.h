@@ -6,6 +6,7 @@
 
 #include "ir/plan.h"
 #include "runtime/trace.h"
+#include "tools/held_memory.h"
 
 namespace rannc::tools {
 
@@ -19,6 +20,7 @@ struct RunFacts {
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0: samples have no length
   std::string transport;
+  std::vector<HeldMemory> held;  ///< by process
 };
 
 /// The planned step, from simulating the plan's schedule on its own stage times; messages take no time, since the plan

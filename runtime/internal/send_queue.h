@@ -1,0 +1,93 @@
+/// Holds what is on its way to one peer, no longer than that takes.
+#pragma once
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <torch/csrc/distributed/c10d/Work.hpp>
+
+#include "ir/diagnostic.h"
+
+namespace rannc::runtime {
+
+/// c10d's sends cannot be asked whether they are done, only waited for: a thread waits for the oldest and lets its
+/// tensor go when the peer has taken it, whatever the device does meanwhile. Sends to one peer end in their order.
+class SendQueue {
+ public:
+  using Work = c10::intrusive_ptr<c10d::Work>;
+  /// Waits for a send, described by the text, without a limit of time; an abort of the run or of the send wakes it.
+  using Wait = std::function<Result<void>(const Work&, const std::string&)>;
+
+  /// `timeout` limits how long `await` waits for one send.
+  SendQueue(Wait wait, std::chrono::milliseconds timeout)
+      : wait_(std::move(wait)), timeout_(timeout), thread_([this] { loop(); }) {}
+  /// Gives up what is under way.
+  ~SendQueue() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+      if (!pending_.empty()) pending_.front().work->abort();
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void push(at::Tensor tensor, Work work, std::string what) {
+    const std::lock_guard lock(mutex_);
+    pending_.push_back({std::move(tensor), std::move(work), std::move(what)});
+    changed_.notify_all();
+  }
+
+  /// Waits until at most `left` are under way. Once a send has failed, so does every later call.
+  Result<void> await(size_t left) {
+    std::unique_lock lock(mutex_);
+    while (failure_.ok() && pending_.size() > left) {
+      const auto goes_on = [this, taken = taken_] { return taken_ != taken || !failure_.ok(); };
+      if (changed_.wait_for(lock, timeout_, goes_on)) continue;
+      return error(fmt::format("waited {} ms for {}", timeout_.count(), pending_.front().what));
+    }
+    return failure_;
+  }
+
+ private:
+  struct Pending {
+    at::Tensor tensor;  // before the work, which reads it until it is destroyed
+    Work work;
+    std::string what;
+  };
+
+  void loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stop_ || !pending_.empty(); });
+      if (stop_) return;
+      const Pending& oldest = pending_.front();  // stays where it is while others are pushed
+      lock.unlock();
+      const Result<void> done = wait_(oldest.work, oldest.what);
+      lock.lock();
+      if (!done.ok() && failure_.ok()) failure_ = done;
+      pending_.pop_front();
+      ++taken_;
+      changed_.notify_all();
+    }
+  }
+
+  Wait wait_;
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Pending> pending_;
+  uint64_t taken_ = 0;
+  Result<void> failure_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace rannc::runtime

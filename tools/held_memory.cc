@@ -1,0 +1,81 @@
+#include "tools/held_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "tools/units.h"
+
+namespace rannc::tools {
+
+namespace {
+
+std::string devices_of(const HeldMemory& held) {
+  if (held.devices == 1) return fmt::format("device {}", held.first_device);
+  return fmt::format("devices {} to {}", held.first_device, held.first_device + held.devices - 1);
+}
+
+// Weights, their gradients and the optimizer's state.
+int64_t standing_bytes(const ir::PipelineShape& shape, DeviceId device) {
+  int64_t bytes = 0;
+  for (const ir::StageShape& stage : shape.stages) {
+    if (std::find(stage.devices.begin(), stage.devices.end(), device) != stage.devices.end())
+      bytes += stage.fixed_bytes + stage.gradient_bytes;
+  }
+  return bytes;
+}
+
+std::string size(uint64_t amount) { return bytes(static_cast<double>(amount)); }
+
+std::string row(const std::string& who, const std::string& standing, const std::string& predicted,
+                const std::string& measured) {
+  return fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", who, standing, predicted, measured);
+}
+
+}  // namespace
+
+uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < held.devices; ++i) sum += plan.predictions.at(held.first_device + i).peak_bytes;
+  return sum;
+}
+
+std::string describe(const ir::Plan& plan, const HeldMemory& held) {
+  return fmt::format("{} held {} bytes at most, {} were predicted", devices_of(held), held.peak_bytes,
+                     predicted_bytes(plan, held));
+}
+
+std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& held) {
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  std::string table =
+      "<table><tr><th>device</th><th>weights, gradients, optimizer</th><th>predicted peak</th><th>measured "
+      "peak</th></tr>";
+  for (uint32_t d = 0; d < plan.predictions.size(); ++d) {
+    const auto own = std::find_if(held.begin(), held.end(), [&](const HeldMemory& process) {
+      return process.devices == 1 && process.first_device == d;
+    });
+    table += row(fmt::format("device {}", d), size(static_cast<uint64_t>(standing_bytes(shape, DeviceId(d)))),
+                 size(plan.predictions[d].peak_bytes), own == held.end() ? "" : size(own->peak_bytes));
+  }
+  for (const HeldMemory& process : held) {
+    if (process.devices == 1) continue;
+    table +=
+        row(devices_of(process) + ", one process", "", size(predicted_bytes(plan, process)), size(process.peak_bytes));
+  }
+  return table + "</table>";
+}
+
+std::string print_held(const std::optional<HeldMemory>& held) {
+  return held ? fmt::format("{} {} {}\n", held->first_device, held->devices, held->peak_bytes) : "";
+}
+
+Result<std::optional<HeldMemory>> parse_held(const std::string& text, const std::string& path) {
+  if (text.empty()) return std::optional<HeldMemory>();
+  std::istringstream words(text);
+  HeldMemory held;
+  if (words >> held.first_device >> held.devices >> held.peak_bytes) return std::optional(held);
+  return error({path, 0, 0, {}}, "does not say what a worker held");
+}
+
+}  // namespace rannc::tools
