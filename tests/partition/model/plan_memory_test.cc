@@ -67,6 +67,21 @@ TEST(PlanMemory, MoreBlocksAreCutWhereTheAskedDoNotFit) {
   EXPECT_EQ(plan.remarks[0].find("2 blocks"), 0U) << plan.remarks[0];
 }
 
+// Each limit is one that the plan before it breaks.
+TEST(PlanMemory, NoDeviceIsPlannedBeyondTheLimit) {
+  const Prepared model = small_bert();
+  auto options = options_for("flat:4", 16);
+  uint64_t limit = fullest(planned(model, options).plan);
+  for (int i = 0; i < 3; ++i) {
+    limit = limit * 4 / 5;
+    options.constraints.memory_bytes = limit;
+    const auto plan = planned(model, options).plan;
+    ASSERT_EQ(plan.predictions.size(), plan.devices.size());
+    for (const auto& prediction : plan.predictions) EXPECT_LE(prediction.peak_bytes, limit);
+    limit = std::min(limit, fullest(plan));
+  }
+}
+
 TEST(PlanMemory, AModelLargerThanAllDevicesIsRefusedByItsSum) {
   const Prepared model = small_bert();
   auto options = options_for("flat:2", 8);
