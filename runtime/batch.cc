@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "runtime/internal/torch_value.h"
 
@@ -36,24 +37,21 @@ bool fits(const ir::ValueType& type, const TensorSpec& found, const ir::Bindings
   return true;
 }
 
-}  // namespace
+bool is_needed(const std::string& name, const std::vector<std::string>& needed) {
+  return needed.empty() || std::find(needed.begin(), needed.end(), name) != needed.end();
+}
 
-Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed) {
+Diagnostic missing(const std::string& name) { return error(fmt::format("batch: input '{}' is missing", name)); }
+
+/// Binds the symbols of a batch's shapes, beside those that are bound, and checks every input that is there.
+Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed,
+                                 ir::Bindings bindings) {
   const ir::Graph& graph = plan.graph;
-  ir::Bindings bindings;
-  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);
-  for (const auto& [name, value] : batch) {
-    const auto is_input = [&](ValueId id) { return graph.value(id).name == name; };
-    if (std::none_of(graph.inputs().begin(), graph.inputs().end(), is_input)) {
-      return error(fmt::format("batch: the model has no input '{}'", name));
-    }
-  }
   std::vector<std::pair<std::string, ValueId>> present;
   for (const ValueId id : graph.inputs()) {
     const std::string name(graph.value(id).name);
-    if (!needed.empty() && std::find(needed.begin(), needed.end(), name) == needed.end()) continue;
     const auto found = batch.find(name);
-    if (found == batch.end()) return error(fmt::format("batch: input '{}' is missing", name));
+    if (found == batch.end() || !is_needed(name, needed)) continue;
     const ir::ValueType& type = graph.type(id);
     const TensorSpec spec = found->second->spec();
     if (type.shape && type.shape->size() != spec.shape.size()) return mismatch(name, spec, type);
@@ -63,10 +61,87 @@ Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const 
   for (const auto& [name, id] : present) {
     const TensorSpec spec = batch.at(name)->spec();
     if (fits(graph.type(id), spec, bindings)) continue;
+    const auto samples = bindings.find(graph.batch_symbol());
     return mismatch(name, spec, graph.type(id))
-        .note(fmt::format("the plan was made for mini-batches of {} samples", plan.mini_batch));
+        .note(fmt::format("the mini-batch has {} samples", samples == bindings.end() ? plan.mini_batch : samples->second));
   }
   return bindings;
+}
+
+Result<void> check_names(const ir::Graph& graph, const Batch& batch) {
+  for (const auto& [name, value] : batch) {
+    const auto is_input = [&](ValueId id) { return graph.value(id).name == name; };
+    if (std::none_of(graph.inputs().begin(), graph.inputs().end(), is_input)) {
+      return error(fmt::format("batch: the model has no input '{}'", name));
+    }
+  }
+  return {};
+}
+
+/// Zeros of an input's type; nothing where a symbol of it is not bound.
+std::optional<Value> zeros_of(const ir::ValueType& type, const ir::Bindings& bindings) {
+  if (!type.shape) return std::nullopt;
+  std::vector<int64_t> sizes;
+  for (const ir::Dim& dim : *type.shape) {
+    const auto extent = dim.evaluate(bindings);
+    if (!extent) return std::nullopt;
+    sizes.push_back(*extent);
+  }
+  return to_value(at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype))));
+}
+
+}  // namespace
+
+Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed) {
+  const ir::Graph& graph = plan.graph;
+  RANNC_TRY(check_names(graph, batch));
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    if (is_needed(name, needed) && !batch.contains(name)) return missing(name);
+  }
+  ir::Bindings bindings;
+  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);
+  return bind_inputs(plan, batch, needed, std::move(bindings));
+}
+
+std::vector<bool> read_by_outputs(const ir::Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  for (const ValueId output : graph.outputs()) read[output.index()] = true;
+  for (size_t t = graph.task_count(); t-- > 0;) {
+    const auto made = graph.outputs(TaskId::from(t));
+    if (std::none_of(made.begin(), made.end(), [&](ValueId id) { return read[id.index()]; })) continue;
+    for (const ValueId input : graph.inputs(TaskId::from(t))) {
+      if (input.valid()) read[input.index()] = true;
+    }
+  }
+  return read;
+}
+
+Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
+                                        const std::vector<std::string>& needed) {
+  const ir::Graph& graph = plan.graph;
+  RANNC_TRY(check_names(graph, batch));
+  EvaluationBatch bound{.batch = batch, .samples = plan.mini_batch};
+  RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, needed, {}));
+  if (!graph.batch_symbol().empty()) {
+    const auto samples = bound.symbols.emplace(graph.batch_symbol(), plan.mini_batch).first->second;
+    if (samples < 1 || samples > plan.mini_batch) {
+      return error(
+          fmt::format("batch: has {} samples, the plan was made for 1 to {} at a time", samples, plan.mini_batch));
+    }
+    bound.samples = static_cast<uint32_t>(samples);
+  }
+  const std::vector<bool> read = read_by_outputs(graph);
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    if (batch.contains(name) || !is_needed(name, needed)) continue;
+    bound.labelled = false;
+    std::optional<Value> zeros;
+    if (!read[id.index()]) zeros = zeros_of(graph.type(id), bound.symbols);
+    if (!zeros) return missing(name);
+    bound.batch.emplace(name, *std::move(zeros));
+  }
+  return bound;
 }
 
 Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
@@ -80,21 +155,17 @@ Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
   return converted;
 }
 
-Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch) {
+Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples) {
   using Denominator = ir::LossTerm::Denominator;
   if (term.denominator == Denominator::kOne) return 1.0;
-  if (term.denominator == Denominator::kSamples) return static_cast<double>(plan.mini_batch);
+  if (term.denominator == Denominator::kSamples) return static_cast<double>(samples);
   const std::string name(plan.graph.value(term.labels).name);
   const auto found = batch.find(name);
   if (found == batch.end()) return error(fmt::format("batch: labels '{}' are missing", name));
   const at::Tensor& labels = to_tensor(found->second);
   if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
-  const auto counted = labels.ne(term.ignore_index).sum().item<int64_t>();
-  if (counted == 0) {
-    return error(fmt::format("batch: all labels of '{}' are {} (ignored), so the mean loss is undefined", name,
-                             term.ignore_index));
-  }
-  return static_cast<double>(counted);
+  // Of 32-bit labels none equals a wider number, which would not fit their type.
+  return static_cast<double>(labels.to(at::kLong).ne(term.ignore_index).sum().item<int64_t>());
 }
 
 Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {

@@ -18,12 +18,28 @@ using Batch = std::map<std::string, Value>;
 /// `needed` says which (empty: all).
 Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
 
+/// A batch to evaluate.
+struct EvaluationBatch {
+  Batch batch;  ///< with zeros for inputs that are not there and that no output reads
+  ir::Bindings symbols;
+  uint32_t samples = 0;
+  bool labelled = true;  ///< nothing was missing
+};
+
+/// Per value whether an output of the graph depends on it.
+std::vector<bool> read_by_outputs(const ir::Graph& graph);
+
+/// As `bind_batch`, but the batch symbol is bound to the samples that are there, at most the plan's mini-batch, and
+/// what only losses read may be missing.
+Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
+                                        const std::vector<std::string>& needed = {});
+
 /// The batch with float inputs converted to the model's float type: a file's fp32 samples feed an fp64 model.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
-/// The number that divides a loss term, counted from the whole mini-batch. Errors: the labels are missing, or none
-/// counts.
-Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch);
+/// The number that divides a loss term, counted from a whole mini-batch of `samples`. 0 where all labels are ignored.
+/// An error where the labels are missing.
+Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 
 /// Samples of a batch. Keeps a reference.
 class BatchFeed : public Feed {

@@ -75,16 +75,26 @@ class AutogradProgram final : public Program {
       const at::Tensor& parameter = to_tensor(parameters_[leaf.parameter]);
       leaves_.push_back(parameter.detach().requires_grad_(at::isFloatingType(parameter.scalar_type())));
     }
-    begin_step();
+    begin_step({});
     return {};
   }
 
   const Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return false; }
 
-  void begin_step() override {
-    for (at::Tensor& leaf : leaves_) leaf.mutable_grad().reset();
+  void begin_step(const Carried& carried) override {
+    const c10::NoGradGuard no_grad;
+    std::vector<bool> seeded(parameters_.size());
+    for (size_t i = 0; i < leaves_.size(); ++i) {
+      const uint32_t parameter = signature_.leaves[i].parameter;
+      const bool kept = parameter < carried.gradients.size() && carried.gradients[parameter];
+      if (kept && totals_[parameter] == nullptr) continue;  // nobody has asked for the sum: it goes on leaf by leaf
+      const bool first = kept && !seeded[parameter];
+      leaves_[i].mutable_grad() = first ? to_tensor(totals_[parameter]).clone() : at::Tensor();  // others hold the sum
+      seeded[parameter] = true;
+    }
     totals_.assign(parameters_.size(), nullptr);
+    if (carried.statistics) return;
     for (RunningStatistics& statistics : statistics_) statistics.begin_step();
   }
 

@@ -107,7 +107,19 @@ class Executor::Impl {
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
-    for (StageId stage : dependencies_.stages_on(device_)) program(stage).begin_step();
+    for (StageId stage : dependencies_.stages_on(device_)) {
+      program(stage).begin_step(input.carry ? carried(stage) : Carried{});
+    }
+  }
+
+  /// Sums over several holders go on at one of them: the first replica, of a shared parameter that of its first stage.
+  Carried carried(StageId stage) const {
+    const bool first = dependencies_.replica(stage, device_) == 0;
+    Carried kept{std::vector<bool>(pipeline_.stages[stage.index()].parameters.size(), first), first};
+    for (uint32_t group : dependencies_.groups_of(stage)) {
+      if (pipeline_.shape.shared[group].stages.front() != stage) kept.gradients[slot(group, stage)] = false;
+    }
+    return kept;
   }
 
   bool skipped(const Action& action) const {
@@ -144,7 +156,7 @@ class Executor::Impl {
     const ir::SampleRange samples = router_.within_mini_batch(action.stage, action.micro_batch);
     return {.stage = action.stage,
             .micro_batch = action.micro_batch,
-            .first_sample = static_cast<uint64_t>(samples.first),
+            .first_sample = input_->samples_before + static_cast<uint64_t>(samples.first),
             .samples = static_cast<uint64_t>(samples.size()),
             .step = input_->step,
             .seed = input_->seed,
@@ -210,11 +222,9 @@ class Executor::Impl {
   }
 
   void collect(const At& at, const Values& outputs) {
-    const auto first = static_cast<int64_t>(at.first_sample);
+    const ir::SampleRange samples = router_.within_mini_batch(at.stage, at.micro_batch);
     const auto part = [&](uint32_t output) {
-      return OutputPart{pipeline_.stages[at.stage.index()].outputs[output].value,
-                        at.micro_batch,
-                        {first, first + static_cast<int64_t>(at.samples)},
+      return OutputPart{pipeline_.stages[at.stage.index()].outputs[output].value, at.micro_batch, samples,
                         outputs[output]};
     };
     for (size_t term = 0; term < pipeline_.losses.size(); ++term) {

@@ -44,10 +44,14 @@ struct StepInput {
   uint64_t seed = 0;
   bool training = true;       ///< false: the schedule's forward actions alone
   bool keep_outputs = false;  ///< return graph outputs, not only loss numerators
+  /// Go on from the gradients and statistics that the last call left, summed over their holders as they are.
+  bool carry = false;
+  uint64_t samples_before = 0;  ///< samples of the step that went before this mini-batch: random factors go on
   ir::Bindings symbols;       ///< all symbols but the batch symbol
   Values loss_seeds;          ///< per loss term: the scalar weight / denominator; unread when not training
   Feed* feed = nullptr;
-  /// The optimizer: called at the action S of each stage on this device. Empty: gradients are left as they are.
+  /// The optimizer: called at the action S of each stage on this device, once its running statistics are committed.
+  /// Empty: gradients and running statistics are left as they are.
   std::function<Result<void>(StageId, Program&)> update;
 };
 

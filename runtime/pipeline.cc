@@ -2,6 +2,8 @@
 #include "runtime/pipeline.h"
 
 #include "ir/diagnostic.h"
+#include "ir/lower_schedule.h"
+#include "ir/verify_schedule.h"
 
 namespace rannc::runtime {
 namespace {
@@ -57,6 +59,22 @@ Pipeline make_pipeline(const ir::Plan& plan) {
   add_losses(plan, pipeline);
   pipeline.graph_outputs = plan.graph.outputs();
   return pipeline;
+}
+
+Result<Pipeline> forward_pipeline(const Pipeline& pipeline, uint32_t samples) {
+  RANNC_CHECK(samples > 0) << "a mini-batch has samples";
+  Pipeline forward = pipeline;
+  forward.shape.training = false;
+  forward.shape.micro_batches = ir::split_mini_batch(samples, pipeline.shape.micro_batch_count());
+  for (ir::RouteShape& route : forward.shape.routes) route.gradient = false;
+  for (auto& row : forward.schedule.rows) {
+    std::erase_if(row, [&](const ir::Action& action) {
+      return action.kind != ir::ActionKind::kForward || action.micro_batch >= forward.shape.micro_batch_count();
+    });
+  }
+  RANNC_ASSIGN(forward.schedule, ir::lower_schedule(forward.shape, forward.schedule));
+  RANNC_TRY(ir::check_schedule(forward.shape, forward.schedule));
+  return forward;
 }
 
 }  // namespace rannc::runtime

@@ -37,4 +37,8 @@ struct Pipeline {
 /// The pipeline of a plan that verifies and whose schedule is lowered.
 Pipeline make_pipeline(const ir::Plan& plan);
 
+/// The forward passes of `pipeline` alone, in the order of its rows, over at most as many samples as its mini-batch:
+/// its number of micro-batches or, where there are fewer samples, as many. The schedule verifies (rules S).
+Result<Pipeline> forward_pipeline(const Pipeline& pipeline, uint32_t samples);
+
 }  // namespace rannc::runtime

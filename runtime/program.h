@@ -16,7 +16,7 @@ namespace rannc::runtime {
 struct At {
   StageId stage;
   uint32_t micro_batch = 0;
-  uint64_t first_sample = 0;  ///< of this call, within the mini-batch
+  uint64_t first_sample = 0;  ///< of this call, within the step
   uint64_t samples = 0;       ///< of this call; never 0
   uint64_t step = 0;
   uint64_t seed = 0;
@@ -34,6 +34,12 @@ class HeldState {
 };
 using Held = std::unique_ptr<HeldState>;
 
+/// What a step goes on adding to; all else is forgotten.
+struct Carried {
+  std::vector<bool> gradients;  ///< by parameter of the signature; empty: of none
+  bool statistics = false;
+};
+
 /// One stage on one device. Used by one thread at a time. Engines turn exceptions of their libraries into diagnostics.
 /// Per (stage, micro-batch) the calls come in the order forward, [recompute,] backward_input, backward_weight.
 class Program {
@@ -43,8 +49,8 @@ class Program {
   /// Whether input and weight gradients are parted. If not, `backward_input` does both and `backward_weight` nothing.
   virtual bool parts_backward() const = 0;
 
-  /// Forgets accumulated gradients and statistics.
-  virtual void begin_step() = 0;
+  /// Forgets accumulated gradients and statistics, but for what is carried.
+  virtual void begin_step(const Carried& carried) = 0;
   /// Inputs as in `signature().inputs`; returns the outputs. `saved` stays null where `at.training` is false.
   virtual Result<Values> forward(const At& at, Values inputs, Held& saved) = 0;
   /// Rebuilds what the backward pass needs, after a forward pass with `at.recomputed`.
@@ -54,14 +60,14 @@ class Program {
   virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
   /// Adds the gradients of the parameters to the accumulators, and frees what was held.
   virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;
-  /// Sums since `begin_step` of which running statistics are made, as values to be added over the stage's replicas;
+  /// Sums that were carried or made since `begin_step`, of which running statistics are made, as values to be added over the stage's replicas;
   /// empty where the stage has none.
   virtual Values statistics() = 0;
   virtual void set_statistics(Values sums) = 0;
   /// Updates running statistics, once a step.
   virtual Result<void> commit_buffers(uint64_t step) = 0;
 
-  /// Gradients accumulated since `begin_step`, summed over the leaves in task order; zeros where there are none.
+  /// Gradients that were carried or added since `begin_step`, summed over the leaves in task order; zeros where there are none.
   /// Indices into `signature().parameters`. The values share memory with the engine until the next `begin_step`.
   virtual Values gradients(std::span<const uint32_t> parameters) = 0;
   /// Replaces gradients, by those summed over devices.

@@ -10,6 +10,7 @@
 #include "runtime/checkpoint.h"
 #include "runtime/engine_autograd.h"
 #include "runtime/internal/device_thread.h"
+#include "runtime/internal/gather_outputs.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport_local.h"
 
@@ -25,7 +26,7 @@ struct Device {
   std::shared_ptr<Transport> transport;
   std::vector<std::unique_ptr<Program>> programs;           // by stage; null: elsewhere
   std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
-  std::unique_ptr<Executor> executor;
+  std::unique_ptr<Executor> executor, smaller;  // of whole mini-batches; of those that Impl::smaller_ is for
   std::unique_ptr<DeviceThread> thread;
 };
 
@@ -60,23 +61,30 @@ class Trainer::Impl {
 
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
+  uint64_t seed() const { return options_.seed; }
+  Result<bool> all_agree(bool own);
   const std::vector<std::string>& needed_inputs() const { return needed_; }
 
  private:
-  std::unique_ptr<Executor> make_executor(Device& device) {
+  std::unique_ptr<Executor> make_executor(const Pipeline& pipeline, Device& device) {
     std::vector<Program*> programs;
     for (const auto& program : device.programs) programs.push_back(program.get());
-    return std::make_unique<Executor>(pipeline_, device.id, std::move(programs), *device.transport, options_.observer);
+    return std::make_unique<Executor>(pipeline, device.id, std::move(programs), *device.transport, options_.observer);
   }
   bool whole() const { return devices_.size() == plan().devices.size(); }
+  bool runs(DeviceId id) const {
+    return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) { return device->id == id; });
+  }
   Result<StepResult> attempt(Mode mode, const Batch& batch);
-  /// Per loss term; 0 where the term is computed by another process.
-  Result<std::vector<double>> denominators(const Batch& batch) const;
-  StepInput prepare(Mode mode, const std::vector<double>& denominators, const ir::Bindings& symbols) const;
-  Result<std::vector<StepOutcome>> run_devices(const StepInput& input, BatchFeed& feed, bool update);
-  Result<double> loss_of(const std::vector<StepOutcome>& outcomes, const std::vector<double>& denominators);
-  std::map<std::string, Value> gather_outputs(const std::vector<StepOutcome>& outcomes,
-                                              const ir::Bindings& symbols) const;
+  Result<EvaluationBatch> bind(Mode mode, const Batch& batch) const;
+  /// Makes the executors of an evaluation of fewer samples than the mini-batch has.
+  Result<void> make_smaller(uint32_t samples);
+  /// Per loss term; 0 where the term is computed by another process or its labels are not there.
+  Result<std::vector<double>> denominators(Mode mode, const EvaluationBatch& bound) const;
+  StepInput prepare(Mode mode, const std::vector<double>& denominators, const EvaluationBatch& bound) const;
+  Result<std::vector<StepOutcome>> run_devices(const StepInput& input, Mode mode, uint32_t samples);
+  Result<std::vector<LossSum>> losses_of(const std::vector<StepOutcome>& outcomes,
+                                         const std::vector<double>& denominators, bool labelled);
   Result<double> clip_and_update();
   Result<void> for_each_device(const std::function<Result<void>(Device&)>& job);
   /// Sums over the processes of the run; the identity where one process holds all devices.
@@ -87,11 +95,13 @@ class Trainer::Impl {
   TrainerOptions options_;
   Bundle bundle_;
   Pipeline pipeline_;
+  std::unique_ptr<Pipeline> smaller_;  // forward alone, over fewer samples; null: not asked for yet
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<OwnedParameter> owned_;  // in the order of the graph's values
   std::vector<ValueId> owned_values_;
   std::vector<std::string> needed_;
   uint64_t step_ = 0;
+  uint64_t accumulated_samples_ = 0;  // of the step to come; 0: nothing is accumulated
   uint32_t exchanges_ = 0;  // collectives of our own so far, the same count in every process
   std::optional<Diagnostic> failure_;
 };
@@ -109,7 +119,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
     if (plan().training)
       device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
   }
-  device->executor = make_executor(*device);
+  device->executor = make_executor(pipeline_, *device);
   device->thread = std::make_unique<DeviceThread>();
   devices_.push_back(std::move(device));
   return {};
@@ -126,7 +136,12 @@ Result<void> Trainer::Impl::reschedule(ir::Plan changed) {
   RANNC_TRY(ir::as_result(ir::verify(changed)));
   bundle_.plan = std::move(changed);
   pipeline_ = make_pipeline(bundle_.plan);
-  for (const auto& device : devices_) device->executor = make_executor(*device);
+  for (const auto& device : devices_) {
+    device->executor = make_executor(pipeline_, *device);
+    device->smaller.reset();
+  }
+  smaller_.reset();
+  accumulated_samples_ = 0;
   return {};
 }
 
@@ -200,27 +215,32 @@ Result<at::Tensor> Trainer::Impl::sum_over_processes(at::Tensor values) {
   return to_tensor((*sums)[0]);
 }
 
-Result<std::vector<double>> Trainer::Impl::denominators(const Batch& batch) const {
+Result<std::vector<double>> Trainer::Impl::denominators(Mode mode, const EvaluationBatch& bound) const {
   std::vector<double> found(pipeline_.losses.size(), 0);
-  for (size_t t = 0; t < found.size(); ++t) {
+  for (size_t t = 0; t < found.size() && bound.labelled; ++t) {
     const bool here = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
       return device->programs[pipeline_.losses[t].stage.index()] != nullptr;
     });
-    if (here) {
-      RANNC_ASSIGN(found[t], loss_denominator(plan(), plan().graph.losses()[t], batch));
-    }
+    if (!here) continue;
+    const ir::LossTerm& term = plan().graph.losses()[t];
+    RANNC_ASSIGN(found[t], loss_denominator(plan(), term, bound.batch, bound.samples));
+    if (found[t] > 0 || mode == Mode::kEvaluate) continue;
+    return error(fmt::format("batch: all labels of '{}' are {} (ignored), so the mean loss is undefined",
+                             plan().graph.value(term.labels).name, term.ignore_index));
   }
   return found;
 }
 
 StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominators,
-                                 const ir::Bindings& symbols) const {
+                                 const EvaluationBatch& bound) const {
   StepInput input;
   input.step = step_;
   input.seed = options_.seed;
   input.training = mode != Mode::kEvaluate;
   input.keep_outputs = mode != Mode::kTrain;
-  input.symbols = symbols;
+  input.carry = accumulated_samples_ > 0;
+  input.samples_before = accumulated_samples_;
+  input.symbols = bound.symbols;
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     const ir::LossTerm& term = plan().graph.losses()[t];
@@ -231,68 +251,61 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
   return input;
 }
 
-Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& input, BatchFeed& feed, bool update) {
+Result<void> Trainer::Impl::make_smaller(uint32_t samples) {
+  RANNC_ASSIGN(Pipeline smaller, forward_pipeline(pipeline_, samples));
+  if (smaller_ && smaller_->shape == smaller.shape) return {};
+  for (const auto& device : devices_) device->smaller.reset();
+  smaller_ = std::make_unique<Pipeline>(std::move(smaller));
+  for (const auto& device : devices_) device->smaller = make_executor(*smaller_, *device);
+  return {};
+}
+
+Result<std::vector<StepOutcome>> Trainer::Impl::run_devices(const StepInput& input, Mode mode, uint32_t samples) {
+  const bool smaller = samples != plan().mini_batch;
+  if (smaller) RANNC_TRY(make_smaller(samples));
   std::vector<StepOutcome> outcomes(devices_.size());
   RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
     StepInput own = input;
-    own.feed = &feed;
-    if (update) {
-      own.update = [&device, this](StageId stage, Program&) { return device.optimizers[stage.index()]->update(step_); };
+    if (mode == Mode::kTrain) {
+      own.update = [&device, this](StageId stage, Program&) -> Result<void> {
+        if (options_.clip_norm > 0) return {};  // `clip_and_update` steps, once the norm is known
+        return device.optimizers[stage.index()]->update(step_);
+      };
     }
     const auto index = static_cast<size_t>(
         std::find_if(devices_.begin(), devices_.end(), [&](const auto& d) { return d.get() == &device; }) -
         devices_.begin());
-    RANNC_ASSIGN(outcomes[index], device.executor->run(own));
+    RANNC_ASSIGN(outcomes[index], (smaller ? device.smaller : device.executor)->run(own));
     return {};
   }));
   return outcomes;
 }
 
-Result<double> Trainer::Impl::loss_of(const std::vector<StepOutcome>& outcomes,
-                                      const std::vector<double>& denominators) {
-  double loss = 0;
-  for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
-    double sum = 0;
-    bool found = false;
+// Numerators are summed device by device and then over devices, as several processes do.
+Result<std::vector<LossSum>> Trainer::Impl::losses_of(const std::vector<StepOutcome>& outcomes,
+                                                      const std::vector<double>& denominators, bool labelled) {
+  const size_t terms = pipeline_.losses.size();
+  at::Tensor sums = at::zeros({static_cast<int64_t>(2 * terms + 1)}, at::kDouble);
+  auto slots = sums.accessor<double, 1>();
+  for (size_t t = 0; t < terms; ++t) {
+    const auto slot = static_cast<int64_t>(2 * t);
     for (const StepOutcome& outcome : outcomes) {
-      if (t >= outcome.numerators.size()) continue;
-      for (const OutputPart& part : outcome.numerators[t]) {
-        sum += part.part->item();
-        found = true;
-      }
+      double own = 0;
+      for (const OutputPart& part : outcome.numerators[t]) own += part.part->item();
+      slots[slot] += own;
     }
-    if (found) loss += plan().graph.losses()[t].weight * sum / denominators[t];
+    const StageId stage = pipeline_.losses[t].stage;
+    if (runs(plan().stages[stage.index()].devices.front())) slots[slot + 1] = denominators[t];
   }
-  if (whole()) return loss;
-  RANNC_ASSIGN(const at::Tensor total, sum_over_processes(at::scalar_tensor(loss, at::kDouble).reshape({1})));
-  return total.item<double>();
-}
-
-std::map<std::string, Value> Trainer::Impl::gather_outputs(const std::vector<StepOutcome>& outcomes,
-                                                           const ir::Bindings& symbols) const {
-  std::map<std::string, Value> gathered;
-  for (const ValueId value : plan().graph.outputs()) {
-    std::vector<const OutputPart*> parts;
-    for (const StepOutcome& outcome : outcomes) {
-      for (const OutputPart& part : outcome.outputs) {
-        if (part.value == value) parts.push_back(&part);
-      }
-    }
-    if (parts.empty()) continue;
-    std::stable_sort(parts.begin(), parts.end(),
-                     [](const OutputPart* a, const OutputPart* b) { return a->samples.first < b->samples.first; });
-    const ir::BatchLayout& layout = plan().graph.type(value).batch;
-    Value whole = parts[0]->part;
-    if (layout.has_batch()) {
-      Values pieces;
-      for (const OutputPart* part : parts) pieces.push_back(part->part);
-      const SampleAxis axis{layout.axis, layout.outer.evaluate(symbols).value_or(1),
-                            layout.inner.evaluate(symbols).value_or(1)};
-      whole = pieces[0]->joined(pieces, axis);
-    }
-    gathered.emplace(plan().graph.value(value).name, whole);
+  slots[static_cast<int64_t>(2 * terms)] = labelled ? 0 : 1;
+  RANNC_ASSIGN(const at::Tensor all, sum_over_processes(sums));
+  const auto total = all.accessor<double, 1>();
+  std::vector<LossSum> losses;
+  if (total[static_cast<int64_t>(2 * terms)] > 0) return losses;
+  for (size_t t = 0; t < terms; ++t) {
+    losses.push_back({total[static_cast<int64_t>(2 * t)], total[static_cast<int64_t>(2 * t + 1)]});
   }
-  return gathered;
+  return losses;
 }
 
 // The norm is summed parameter by parameter in the order of the graph, so that it does not depend on the cut.
@@ -319,27 +332,44 @@ Result<double> Trainer::Impl::clip_and_update() {
   return norm;
 }
 
+Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch) const {
+  if (mode == Mode::kEvaluate) return bind_evaluation(plan(), batch, needed_);
+  if (!plan().training) return error("the bundle was compiled without a loss: it cannot be trained");
+  RANNC_ASSIGN(ir::Bindings symbols, bind_batch(plan(), batch, needed_));
+  return EvaluationBatch{batch, std::move(symbols), plan().mini_batch, true};
+}
+
 Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
-  if (mode != Mode::kEvaluate && !plan().training)
-    return error("the bundle was compiled without a loss: it cannot be trained");
-  RANNC_ASSIGN(const ir::Bindings symbols, bind_batch(plan(), batch, needed_));
-  RANNC_ASSIGN(const std::vector<double> denominators, this->denominators(batch));
-  const StepInput input = prepare(mode, denominators, symbols);
-  BatchFeed feed(batch, symbols);
+  RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch));
+  RANNC_ASSIGN(const std::vector<double> denominators, this->denominators(mode, bound));
+  StepInput input = prepare(mode, denominators, bound);
+  BatchFeed feed(bound.batch, bound.symbols);
+  input.feed = &feed;
   exchanges_ = 0;
-  const bool clip = mode == Mode::kTrain && options_.clip_norm > 0;
-  RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, feed, mode == Mode::kTrain && !clip));
+  RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
   StepResult result;
-  RANNC_ASSIGN(result.loss, loss_of(outcomes, denominators));
+  RANNC_ASSIGN(result.losses, losses_of(outcomes, denominators, bound.labelled));
+  for (size_t t = 0; t < result.losses.size(); ++t) {
+    const LossSum& sum = result.losses[t];
+    if (sum.denominator > 0) result.loss += plan().graph.losses()[t].weight * sum.numerator / sum.denominator;
+  }
   if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
     return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));
   }
-  if (clip) {
+  if (mode == Mode::kTrain && options_.clip_norm > 0) {
     RANNC_ASSIGN(result.gradient_norm, clip_and_update());
   }
-  if (input.keep_outputs) result.outputs = gather_outputs(outcomes, symbols);
+  if (input.keep_outputs) gather_outputs(plan(), outcomes, bound.symbols, result);
   if (mode == Mode::kTrain) ++step_;
+  if (mode == Mode::kTrain) accumulated_samples_ = 0;
+  if (mode == Mode::kAccumulate) accumulated_samples_ += bound.samples;
   return result;
+}
+
+Result<bool> Trainer::Impl::all_agree(bool own) {
+  if (failure_) return *failure_;
+  RANNC_ASSIGN(const at::Tensor refusals, sum_over_processes(at::full({1}, own ? 0 : 1, at::kLong)));
+  return refusals.item<int64_t>() == 0;
 }
 
 Result<std::map<std::string, Value>> Trainer::Impl::gradients() {
@@ -375,16 +405,12 @@ CheckpointTensors Trainer::Impl::tensors_of(Device& device) {
 
 Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
   if (failure_) return *failure_;
-  exchanges_ = 1U << 16;                                // apart from those of the step that follows
-  const auto agree = [this](bool ok) -> Result<bool> {  // how many processes failed so far is known to all
-    RANNC_ASSIGN(const at::Tensor failures, sum_over_processes(at::full({1}, ok ? 0 : 1, at::kLong)));
-    return failures.item<int64_t>() == 0;
-  };
+  exchanges_ = 1U << 16;  // apart from those of the step that follows
   Result<void> written;
   for (const auto& device : devices_) {
     if (written.ok()) written = write_checkpoint_part(folder, device->id.index(), tensors_of(*device));
   }
-  RANNC_ASSIGN(const bool all_written, agree(written.ok()));
+  RANNC_ASSIGN(const bool all_written, all_agree(written.ok()));
   const bool leads = devices_[0]->id == DeviceId(0);
   Result<void> finished;
   if (all_written && leads) {
@@ -396,7 +422,7 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
   } else if (!all_written && leads) {
     discard_checkpoint(folder);
   }
-  RANNC_ASSIGN(const bool all_finished, agree(finished.ok()));
+  RANNC_ASSIGN(const bool all_finished, all_agree(finished.ok()));
   RANNC_TRY(written);
   RANNC_TRY(finished);
   if (!all_written || !all_finished)
@@ -418,6 +444,7 @@ Result<std::string> Trainer::Impl::load(const std::string& folder) {
   for (const auto& device : devices_) RANNC_TRY(read_checkpoint(folder, tensors_of(*device)));
   step_ = state.step;
   options_.seed = state.seed;
+  accumulated_samples_ = 0;
   return state.data_state;
 }
 
@@ -449,6 +476,8 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
 const ir::Plan& Trainer::plan() const { return impl_->plan(); }
 Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::move(plan)); }
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
+uint64_t Trainer::seed() const { return impl_->seed(); }
+Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
 Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }

@@ -21,11 +21,22 @@ struct TrainerOptions {
   Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
 };
 
+/// A loss term of a mini-batch: its value is numerator / denominator. Both are 0 where an evaluation saw ignored labels
+/// alone; such a term adds nothing to the loss.
+struct LossSum {
+  double numerator = 0, denominator = 0;
+};
+
 /// What a step found.
 struct StepResult {
-  double loss = 0;                       ///< weighted sum of the terms over the mini-batch
-  double gradient_norm = 0;              ///< only where gradients are clipped
-  std::map<std::string, Value> outputs;  ///< graph outputs of the whole mini-batch; only where asked for
+  double loss = 0;              ///< weighted sum of the terms over the mini-batch
+  std::vector<LossSum> losses;  ///< per term of the graph; empty where labels were missing in an evaluation
+  double gradient_norm = 0;     ///< only where gradients are clipped
+  /// Graph outputs, only where asked for: of the mini-batch's samples that this process computes, all of them where it
+  /// runs all devices.
+  std::map<std::string, Value> outputs;
+  /// Which samples an output holds, in their order; none for an output without samples.
+  std::map<std::string, std::vector<ir::SampleRange>> output_samples;
 };
 
 /// A bundle in training. Steps are counted from 0. After a failed step the trainer is closed: every later call returns
@@ -41,21 +52,33 @@ class Trainer {
 
   const ir::Plan& plan() const;
   uint64_t steps_done() const;
+  /// Of random operators and, for those who draw it, of the data: the option's, or a loaded checkpoint's.
+  uint64_t seed() const;
   /// Inputs that the stages of this process read, and labels of its losses: what `step` needs of a batch.
   const std::vector<std::string>& needed_inputs() const;
 
   /// Goes on under another schedule of the same cut: micro-batches, schedule, recompute and predictions may differ;
-  /// graph, stages' tasks and devices may not. In a run of several processes all call it with the same plan.
+  /// graph, stages' tasks and devices may not. In a run of several processes all call it with the same plan. What
+  /// `accumulate` has summed is forgotten.
   Result<void> reschedule(ir::Plan plan);
 
-  /// Forward, backward and optimizer.
+  /// Forward, backward and optimizer, over this mini-batch and those accumulated since the last step.
   Result<StepResult> step(const Batch& batch);
-  /// Forward and backward without the optimizer; gradients can be read afterwards. The step count stays.
+  /// Forward and backward of one more mini-batch of the step to come. Gradients add up over calls as they are: the next
+  /// `step` applies the gradient of the sum of all their losses, clipped as one. Statistics of batch normalization add
+  /// up too and are committed once, by that step; random factors go on as if the mini-batches were one. The step count
+  /// stays. The sums are part of no checkpoint; `load` and `reschedule` forget them.
   Result<StepResult> accumulate(const Batch& batch);
-  /// Forward alone; loss (where the model has one) and outputs.
+  /// Forward alone; loss (where the model has one) and outputs. Changes nothing. The batch may have fewer samples than
+  /// the mini-batch, and may lack what only losses read: then there are outputs alone.
   Result<StepResult> evaluate(const Batch& batch);
-  /// Gradients of this process's parameters after `accumulate`, by name; a shared parameter appears once, at its owner.
+  /// Gradients of this process's parameters, by name, as accumulated or as the last step applied them (before clipping);
+  /// a shared parameter appears once, at its owner.
   Result<std::map<std::string, Value>> gradients();
+
+  /// Whether every process of the run says yes. All call it at the same place; returns when all have. What one process
+  /// wrote before, the others can read afterwards.
+  Result<bool> all_agree(bool own);
 
   /// Writes a checkpoint folder: parameters, buffers and optimizer state by the model's names, and where training
   /// stands. Written to a temporary sibling and renamed; `data_state` is given back by `load`.

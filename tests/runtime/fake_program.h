@@ -68,7 +68,12 @@ class FakeProgram final : public runtime::Program {
 
   const runtime::Signature& signature() const override { return signature_; }
   bool parts_backward() const override { return true; }
-  void begin_step() override { gradients_.assign(signature_.parameters.size(), 0); }
+  void begin_step(const runtime::Carried& carried) override {
+    gradients_.resize(signature_.parameters.size());
+    for (size_t i = 0; i < gradients_.size(); ++i) {
+      if (i >= carried.gradients.size() || !carried.gradients[i]) gradients_[i] = 0;
+    }
+  }
   Result<runtime::Values> forward(const runtime::At& at, runtime::Values inputs, runtime::Held& saved) override;
   Result<void> recompute(const runtime::At& at, runtime::Held& saved) override;
   Result<runtime::Values> backward_input(const runtime::At& at, runtime::Held& saved, runtime::Values output_gradients,
