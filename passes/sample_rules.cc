@@ -169,13 +169,42 @@ Result<void> check_sample_index(const Graph& graph, TaskId task) {
                                          ", which is not shown to hold each sample's own number");
 }
 
+namespace {
+
+// Sums that a loss consists of: only the runtime, which adds up those of all micro-batches, may read one.
+Result<void> check_loss_sum(const Graph& graph, TaskId task) {
+  const auto in = graph.inputs(task);
+  const bool sampled = std::any_of(in.begin(), in.end(), [&](ValueId id) { return graph.type(id).batch.has_batch(); });
+  const ValueId sum = graph.outputs(task)[0];
+  bool read = std::find(graph.outputs().begin(), graph.outputs().end(), sum) != graph.outputs().end();
+  graph.for_each_use(sum, [&](Graph::Use) { read = true; });
+  if (!sampled || !read) return {};
+  return error(graph.location(task), std::string(graph.op(task).name) + " makes %" + std::string(graph.value(sum).name) +
+                                         " a sum over the samples of a micro-batch, which can be a loss, but neither be "
+                                         "given out nor read by a task");
+}
+
+// What helps where the sum is the model's own loss.
+Diagnostic with_advice(Diagnostic failure, const Graph& graph) {
+  if (!graph.losses().empty()) return failure;
+  return std::move(failure).note("if an output of the model is its loss, ask for it: --loss 'in_graph(output=NAME)'");
+}
+
+}  // namespace
+
 Result<void> check_no_sum_over_samples(const Graph& graph, TaskId task) {
   const std::string_view name = graph.op(task).name;
+  if (name == "core.cross_entropy_sum" || name == "core.mse_sum") {
+    auto checked = check_loss_sum(graph, task);
+    return checked.ok() ? checked : Result<void>(with_advice(checked.diagnostic(), graph));
+  }
   if (name != "core.sum" && name != "core.mean") return {};
   const ir::ValueType& from = graph.type(graph.inputs(task)[0]);
   if (!from.batch.has_batch() || graph.type(graph.outputs(task)[0]).batch.has_batch()) return {};
-  return error(graph.location(task), std::string(name) + " over axis " + std::to_string(from.batch.axis) + " of " +
-                                         ir::str(*from.shape) + " would mix the samples of a micro-batch");
+  return with_advice(error(graph.location(task), std::string(name) + " over axis " + std::to_string(from.batch.axis) +
+                                                     " of " + ir::str(*from.shape) +
+                                                     " would mix the samples of a micro-batch"),
+                     graph);
 }
 
 }  // namespace rannc::passes

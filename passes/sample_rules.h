@@ -13,7 +13,8 @@ namespace rannc::passes {
 /// Success for every other task.
 Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
 
-/// An error for a sum or mean over the samples: of a part of the mini-batch it is another number.
+/// An error for a sum or mean over the samples, unless nothing but a loss reads it: of a part of the mini-batch it is
+/// another number.
 Result<void> check_no_sum_over_samples(const ir::Graph& graph, TaskId task);
 
 }  // namespace rannc::passes

@@ -298,6 +298,20 @@ TEST(Translation, CrossEntropyIsASumOverACount) {
   EXPECT_EQ(model.output(), "f32[]");
 }
 
+// A mark that does not fit the labels' type would become a label when it is cast to it: 0.
+TEST(Translation, CrossEntropyOfNarrowLabelsIgnoresNothingUnlessTold) {
+  for (const auto& [type, least] : {std::pair<std::string, int64_t>{"int32", INT32_MIN}, {"int64", INT64_MIN}}) {
+    const auto model = test::import_graph(
+        "agraph (float[batch, 5] x, " + type + "[batch] t) => (float y) { y = SoftmaxCrossEntropyLoss (x, t) }", 17);
+    ASSERT_TRUE(model.ok()) << model.diagnostic().str();
+    for (const TaskId task : model->tasks()) {
+      const ir::Attributes& attributes = model->attributes(task);
+      if (model->op(task).name == "core.full") EXPECT_EQ(std::get<ir::Dim>(*attributes.find("value")), ir::Dim(least));
+      if (attributes.has("ignore_index")) EXPECT_EQ(attributes.integer("ignore_index"), least);
+    }
+  }
+}
+
 TEST(Translation, InitializersThatAreInputsToo) {
   const auto model = test::import_text(
       "<ir_version: 3, opset_import: [\"\" : 8]>\n"

@@ -140,6 +140,34 @@ TEST_F(InferShapesTest, SumsOverSamplesAreRefused) {
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.diagnostic().where.node, "mean_3");
   EXPECT_THAT(found.diagnostic().message, HasSubstr("core.mean over axis 0 of [batch,3] would mix the samples"));
+  ASSERT_EQ(found.diagnostic().notes.size(), 1U);
+  EXPECT_THAT(found.diagnostic().notes[0].message, HasSubstr("--loss 'in_graph(output=NAME)'"));
+}
+
+// With two micro-batches a plain output would be the sum over the first of them alone.
+TEST_F(InferShapesTest, SumsOfALossAreForTheLossAlone) {
+  const ValueId x = input("x", ir::DType::kF32, {kBatch, 3}), labels = input("labels", ir::DType::kI64, {kBatch});
+  const std::vector<ValueId> operands = {x, labels};
+  const std::vector<std::string> names = {"nll"};
+  const TaskId task = graph_.add_task(core("cross_entropy_sum"), operands, {}, names, {"m.onnx", 0, 0, "loss_1"});
+  const ValueId sum = graph_.outputs(task)[0];
+  EXPECT_TRUE(run().ok()) << "what nobody reads does no harm";
+  graph_.add_output(sum);
+  const auto found = run();
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.diagnostic().where.node, "loss_1");
+  EXPECT_THAT(found.diagnostic().message, HasSubstr("%nll a sum over the samples of a micro-batch"));
+  graph_.set_outputs({});
+  graph_.add_loss({sum, 1, ir::LossTerm::Denominator::kSamples, {}, 0});
+  EXPECT_TRUE(run().ok());
+  graph_.add(core("neg"), {sum});
+  EXPECT_FALSE(run().ok());
+}
+
+TEST_F(InferShapesTest, SumsOfALossOverAFixedBatchAreNumbersLikeOthers) {
+  const ValueId x = input("x", ir::DType::kF32, {8, 3}, -1), target = input("target", ir::DType::kF32, {8, 3}, -1);
+  graph_.add_output(graph_.add(core("mse_sum"), {x, target}));
+  EXPECT_TRUE(run().ok());
 }
 
 }  // namespace
