@@ -13,6 +13,7 @@
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/explain.h"
+#include "tools/how_to_train.h"
 #include "tools/profile_command.h"
 #include "tools/refine.h"
 #include "tools/stage_report.h"
@@ -162,7 +163,12 @@ Result<void> compile(const Flags& flags) {
     fmt::print("{}", tools::summary_text(planned));
   }
   if (flags.explain) fmt::print("{}", tools::explain(planned, *options, report));
-  if (flags.emit == "bundle" && flags.summary != "json") fmt::print("wrote {}\n", output);
+  if (flags.emit != "bundle" || flags.summary == "json") return {};
+  fmt::print("wrote {}\n", output);
+  if (!planned.plan.training) {
+    fmt::print("it has no loss: `rannc-run {} --data FILE.safetensors` evaluates it; {}\n", output,
+               tools::how_to_train(planned.plan));
+  }
   return {};
 }
 

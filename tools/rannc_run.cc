@@ -1,4 +1,4 @@
-// rannc-run: trains a bundle with the workers of this machine, or as one worker of a launcher.
+// rannc-run: trains or evaluates a bundle with the workers of this machine, or as one worker of a launcher.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -15,6 +15,8 @@
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
 #include "tools/driver.h"
+#include "tools/evaluate_run.h"
+#include "tools/how_to_train.h"
 #include "tools/launcher.h"
 #include "tools/memory_gauge.h"
 #include "tools/progress.h"
@@ -40,17 +42,18 @@ struct Flags {
   runtime::TrainerOptions trainer;
   uint64_t checkpoint_every = 0;
   bool resume = false;
+  bool evaluate = false;  // also what a bundle without a loss gets
   uint32_t timeout_seconds = 60;
   std::string loss_log;
 };
 
 // Plan facts that the data needs: a text model reads one token input and one label input of rank 2.
-Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const rannc::ir::Plan& plan) {
+Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const rannc::ir::Plan& plan, uint64_t seed) {
   if (!flags.data.empty()) return runtime::open_samples(flags.data, plan.mini_batch);
   runtime::TextOptions options;
   options.paths = flags.text;
   options.samples = plan.mini_batch;
-  options.seed = flags.trainer.seed;
+  options.seed = seed;
   options.input.clear();
   for (const rannc::ValueId id : plan.graph.inputs()) {
     const std::string name(plan.graph.value(id).name);
@@ -114,6 +117,8 @@ class Run {
 
   Result<void> run() {
     RANNC_TRY(open());
+    if (flags_.evaluate || !trainer_->plan().training) return evaluate();
+    RANNC_TRY(open_training());
     const bool leads = !worker_ || worker_->rank == 0;
     tools::Progress progress(leads, flags_.steps);
     const auto start = Clock::now();
@@ -148,13 +153,7 @@ class Run {
     } else {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
-    const uint64_t before = tools::MemoryGauge::live_bytes();
-    RANNC_ASSIGN(data_, open_data(flags_, trainer_->plan()));
-    data_bytes_ = tools::MemoryGauge::live_bytes() - before;
-    std::error_code failed;
     folder_ = output_folder(flags_);
-    fs::create_directories(folder_ / "checkpoints", failed);
-    if (failed) return rannc::error({folder_.string(), 0, 0, {}}, "cannot be created: " + failed.message());
     if (flags_.resume) {
       const std::string latest = runtime::latest_checkpoint((folder_ / "checkpoints").string());
       if (latest.empty())
@@ -162,6 +161,27 @@ class Run {
                             "--resume: there is no finished checkpoint");
       RANNC_ASSIGN(const std::string ignored, trainer_->load(latest));
     }
+    return {};
+  }
+
+  Result<void> evaluate() {
+    if (flags_.data.empty()) {
+      const char* why = trainer_->plan().training ? "--evaluate goes over the samples of a file" : "the bundle has no loss";
+      return rannc::error(fmt::format("{}: give --data, not --text; {}", why, tools::how_to_train(trainer_->plan())));
+    }
+    tools::EvaluationRun run{.bundle = flags_.bundle, .data = flags_.data, .folder = folder_};
+    if (worker_) run.rank = worker_->rank, run.workers = worker_->workers;
+    return tools::evaluate_run(*trainer_, run);
+  }
+
+  // A loaded checkpoint has the seed: the text that it goes on with is that of its run.
+  Result<void> open_training() {
+    const uint64_t before = tools::MemoryGauge::live_bytes();
+    RANNC_ASSIGN(data_, open_data(flags_, trainer_->plan(), trainer_->seed()));
+    data_bytes_ = tools::MemoryGauge::live_bytes() - before;
+    std::error_code failed;
+    fs::create_directories(folder_ / "checkpoints", failed);
+    if (failed) return rannc::error({folder_.string(), 0, 0, {}}, "cannot be created: " + failed.message());
     first_step_ = trainer_->steps_done();
     if (!flags_.loss_log.empty()) {
       log_.open(flags_.loss_log, flags_.resume ? std::ios::app : std::ios::trunc);
@@ -307,6 +327,9 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
       ->capture_default_str();
   app.add_flag("--resume", flags.resume, "go on from the latest checkpoint in the output folder");
+  app.add_flag("--evaluate", flags.evaluate,
+               "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
+               "a bundle without a loss gets");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -316,7 +339,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Trains a bundle.", "rannc-run");
+  CLI::App app("Trains a bundle, or evaluates it where it has no loss.", "rannc-run");
   Flags flags;
   add_flags(app, flags);
   const std::vector<std::string> arguments(argv + 1, argv + argc);

@@ -82,6 +82,13 @@ def read_safetensors(path):
             for name, entry in header.items() if name != "__metadata__"}
 
 
+def read_metadata(path):
+    """{key: text} of a .safetensors file."""
+    data = pathlib.Path(path).read_bytes()
+    (size,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8:8 + size]).get("__metadata__", {})
+
+
 def write_safetensors(path, tensors):
     header, body = {}, b""
     for name, (dtype, shape, data) in tensors.items():

@@ -147,6 +147,13 @@ class SameRun(programs.ProgramTest):
         self.succeed(*self.arguments(four, "parts", *more, "--resume"))
         self.assertEqual(read_losses(self.scratch / "parts.log"), whole)
 
+    def test_a_resumed_run_goes_on_with_its_seed(self):
+        bundle = self.gpt_bundle(self.model(tied=False), 2)
+        whole = self.train(bundle, "whole", *self.text, "--seed", 7, steps=12)
+        self.succeed(*self.arguments(bundle, "parts", *self.text, "--steps", 6, "--seed", 7))
+        self.succeed(*self.arguments(bundle, "parts", *self.text, "--steps", 12, "--resume"))
+        self.assertEqual(read_losses(self.scratch / "parts.log"), whole)
+
     def test_another_seed_is_another_run(self):
         bundle = self.gpt_bundle(self.model(tied=False), 2)
         first = self.train(bundle, "first", *self.text, steps=3)
