@@ -1,17 +1,34 @@
 #include "partition/stages/internal/range_costs.h"
 
 #include <algorithm>
+#include <cstdint>
 
 namespace rannc::partition {
 namespace {
 
-Affine& operator+=(Affine& a, const Affine& b) {
-  a.fixed += b.fixed;
-  a.per_sample += b.per_sample;
-  return a;
-}
+/// An amount, and how many of its parts are there: sums of added and removed amounts may leave a rounding error where
+/// nothing is left.
+struct Counted {
+  Affine amount;
+  int32_t fixed = 0, per_sample = 0;
 
-Affine operator-(const Affine& a) { return {-a.fixed, -a.per_sample}; }
+  void add(const Affine& more, int32_t sign) {
+    amount.fixed += sign * more.fixed;
+    amount.per_sample += sign * more.per_sample;
+    fixed += more.fixed > 0 ? sign : 0;
+    per_sample += more.per_sample > 0 ? sign : 0;
+  }
+  Counted& operator+=(const Counted& other) {
+    amount.fixed += other.amount.fixed;
+    amount.per_sample += other.amount.per_sample;
+    fixed += other.fixed;
+    per_sample += other.per_sample;
+    return *this;
+  }
+  Affine left() const {
+    return {fixed > 0 ? std::max(0.0, amount.fixed) : 0, per_sample > 0 ? std::max(0.0, amount.per_sample) : 0};
+  }
+};
 
 /// Adds to rectangles of (a, b), then sums once.
 class Rectangles {
@@ -21,10 +38,10 @@ class Rectangles {
   /// a in [a0, a1), b in [b0, b1).
   void add(uint32_t a0, uint32_t a1, uint32_t b0, uint32_t b1, const Affine& amount) {
     if (a0 >= a1 || b0 >= b1) return;
-    at(a0, b0) += amount;
-    at(a1, b0) += -amount;
-    at(a0, b1) += -amount;
-    at(a1, b1) += amount;
+    at(a0, b0).add(amount, 1);
+    at(a1, b0).add(amount, -1);
+    at(a0, b1).add(amount, -1);
+    at(a1, b1).add(amount, 1);
   }
 
   /// Ranges with at least one of the ascending `blocks`, the first of which is above `before`.
@@ -45,20 +62,16 @@ class Rectangles {
     }
     std::vector<Affine> result(static_cast<size_t>(blocks + 1) * (blocks + 1));
     for (uint32_t a = 0; a <= blocks; ++a) {
-      for (uint32_t b = 0; b <= blocks; ++b) result[static_cast<size_t>(a) * (blocks + 1) + b] = rounded(at(a, b));
+      for (uint32_t b = 0; b <= blocks; ++b) result[static_cast<size_t>(a) * (blocks + 1) + b] = at(a, b).left();
     }
     return result;
   }
 
  private:
-  Affine& at(uint32_t a, uint32_t b) { return cells_[static_cast<size_t>(a) * side_ + b]; }
-  /// Sums of added and removed amounts may leave a rounding error where nothing is left.
-  static Affine rounded(const Affine& x) {
-    return {x.fixed < 1e-6 ? 0 : x.fixed, x.per_sample < 1e-6 ? 0 : x.per_sample};
-  }
+  Counted& at(uint32_t a, uint32_t b) { return cells_[static_cast<size_t>(a) * side_ + b]; }
 
   uint32_t side_;
-  std::vector<Affine> cells_;
+  std::vector<Counted> cells_;
 };
 
 std::vector<double> prefix(const std::vector<double>& items) {
@@ -71,7 +84,7 @@ std::vector<double> prefix(const std::vector<double>& items) {
 
 RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   const uint32_t k = blocks_;
-  Rectangles received(k), returned(k), sent(k), kept(k), crossing(k);
+  Rectangles received(k), returned(k), sent(k), answered(k), kept(k), crossing(k);
   for (const BlockValue& value : problem.values) {
     const Affine bytes{value.bytes, value.bytes_per_sample};
     received.add_ranges_with(value.readers, value.producer, bytes);
@@ -81,6 +94,7 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
       to.add(0, value.producer + 1, value.producer + 1, value.readers.back() + 1, bytes);
     };
     add_sent(sent);
+    if (value.gradient) add_sent(answered);
     if (value.kept == ValueKept::kNever) continue;
     kept.add_ranges_with(value.readers, value.producer, bytes);
     crossing.add_ranges_with(value.readers, value.producer, bytes);
@@ -95,6 +109,7 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   received_ = received.sum(k);
   returned_ = returned.sum(k);
   sent_ = sent.sum(k);
+  answered_ = answered.sum(k);
   kept_ = kept.sum(k);
   crossing_ = crossing.sum(k);
   add_shared(problem);

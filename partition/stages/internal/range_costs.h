@@ -25,6 +25,8 @@ class RangeCosts {
   const Affine& returned(uint32_t a, uint32_t b) const { return returned_[index(a, b)]; }
   /// Bytes of the distinct values produced in [a, b) and read from block b on.
   const Affine& sent(uint32_t a, uint32_t b) const { return sent_[index(a, b)]; }
+  /// Of those, the bytes whose gradients come back.
+  const Affine& answered(uint32_t a, uint32_t b) const { return answered_[index(a, b)]; }
   /// Bytes of distinct parameters.
   double parameters(uint32_t a, uint32_t b) const {
     return parameters_[b] - parameters_[a] + (shared_parameters_.empty() ? 0 : shared_parameters_[index(a, b)].fixed);
@@ -65,7 +67,7 @@ class RangeCosts {
   void add_shared(const StageProblem& problem);
 
   uint32_t blocks_;
-  std::vector<Affine> received_, returned_, sent_, kept_;
+  std::vector<Affine> received_, returned_, sent_, answered_, kept_;
   std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
   std::vector<Affine> shared_parameters_, shared_resident_;  ///< empty: nothing is shared
   std::vector<double> parameters_, resident_, stashed_, pending_, temporary_;

@@ -61,8 +61,9 @@ struct StageFloor::Query {
   }
   bool within(const FloorEntry& entry) const {
     if (entry.work + entry.tail > limit || entry.port > limit || entry.bytes > limits.memory_bytes) return false;
-    if (objective == Objective::kPeriod) return std::max(entry.work + entry.tail, entry.port) <= limits.time_ns;
-    if (objective == Objective::kLargestLoad) return entry.work + entry.tail + entry.messages <= limits.time_ns;
+    const FloorEntry::Full& full = entry.full;
+    if (objective == Objective::kPeriod) return std::max(full.work + entry.tail, full.port) <= limits.time_ns;
+    if (objective == Objective::kLargestLoad) return full.work + entry.tail + full.messages <= limits.time_ns;
     return true;
   }
 };
@@ -88,7 +89,7 @@ void StageFloor::measure_away(Query& query) {
       for (uint32_t left = std::max<uint32_t>(fewest, entry.units); left <= most; ++left) {
         const double away = behind[left - entry.units];
         if (away == kInfinity || !query.meets(entry, {0, 0, away, query.limit})) continue;
-        const double back = joint.there + entry.forward + away + entry.backward + joint.back;
+        const double back = entry.forward + away + entry.backward + joint.both;
         here[left] = std::min(here[left], joint.returns ? back : 0);
       }
     }

@@ -1,3 +1,10 @@
+// Which part of a message a replica must wait for. Replica r of n has the samples [⌊B r / n⌋, ⌊B (r + 1) / n⌋) of B, so
+// the last one has ⌈B / n⌉ in every micro-batch, and the last replicas of two stages share the last sample.
+//   1 All that a mini-batch sends to the last replica passes its port: ⌈B / n⌉ samples a micro-batch.
+//   2 A first forward pass waits for its own samples alone, at least ⌊B / n⌋ of them, from a replica that has made a
+//     forward pass; a last gradient likewise takes that long to leave.
+//   3 Between the last replicas of two stages go the samples that both have, there and back.
+// A judgement by stages lets a micro-batch of B samples pass as B / L of the largest one, of L: never longer than that.
 #include "partition/stages/internal/stage_floor_entries.h"
 
 #include <algorithm>
@@ -21,6 +28,13 @@ Link faster(const Link& a, const Link& b) {
   return {std::max(a.bytes_per_second, b.bytes_per_second), std::min(a.latency_ns, b.latency_ns)};
 }
 
+/// Replaces each time by the least among the sizes from its own on: parts of monotone times need not be monotone.
+void lower_to_monotone(std::vector<std::vector<double>>& rows) {
+  for (size_t i = rows.size(); i-- > 1;) {
+    for (size_t b = 0; b < rows[i].size(); ++b) rows[i - 1][b] = std::min(rows[i - 1][b], rows[i][b]);
+  }
+}
+
 /// What prices need of a problem, for micro-batches of `samples`.
 StageProblem timed(const StageProblem& problem, uint64_t samples, bool inputs_alone) {
   StageProblem part;
@@ -34,6 +48,7 @@ StageProblem timed(const StageProblem& problem, uint64_t samples, bool inputs_al
     for (size_t i = 0; i < table.backward.size(); ++i) {
       for (size_t b = 0; b < table.backward[i].size(); ++b) table.backward[i][b] -= table.weight_gradient[i][b];
     }
+    lower_to_monotone(table.backward);
   }
   return part;
 }
@@ -118,16 +133,29 @@ FloorEntries::FloorEntries(const StageProblem& problem, const RangeCosts& ranges
 }
 
 void FloorEntries::add_groups() {
-  const uint64_t most = std::min<uint64_t>(devices_of(problem_), problem_.mini_batch / micro_batches_ + (more_ > 0));
+  const uint64_t samples = problem_.mini_batch / micro_batches_;
+  const uint64_t most = std::min<uint64_t>(devices_of(problem_), samples + (more_ > 0));
   for (uint64_t from = 1, to; from <= most; from = to + 1) {
     to = from < kOneByOne ? from : std::min(most, static_cast<uint64_t>(static_cast<double>(from) * kReplicaStep));
-    groups_.push_back({from, to, static_cast<uint16_t>(from / unit_), share_at(small_, to), share_at(large_, to)});
+    Group group{from, to, static_cast<uint16_t>(from / unit_), share_at(small_, to), share_at(large_, to)};
+    group.largest = static_cast<double>((samples + (more_ > 0) + to - 1) / to);
+    group.busiest = last_share(to);
+    group.any = std::min(group.busiest, static_cast<double>(std::max<uint64_t>(1, samples / to)));
+    const uint64_t before = std::clamp<uint64_t>(devices_of(problem_) - from, 1, most);
+    group.common = std::min(group.busiest, last_share(before));
+    groups_.push_back(group);
   }
 }
 
-double FloorEntries::message_bytes(const Affine& bytes, const Group& group) const {
+double FloorEntries::last_share(uint64_t replicas) const {
+  const uint64_t samples = problem_.mini_batch / micro_batches_, largest = samples + (more_ > 0);
+  const auto part = [replicas](uint64_t of) { return static_cast<double>((of + replicas - 1) / replicas); };
+  return std::min(part(samples), part(largest) * static_cast<double>(samples) / static_cast<double>(largest));
+}
+
+double FloorEntries::message_bytes(const Affine& bytes, double samples) const {
   const double largest = static_cast<double>(problem_.mini_batch / micro_batches_ + (more_ > 0));
-  return (bytes.per_sample + bytes.fixed / largest) * group.message;
+  return (bytes.per_sample + bytes.fixed / largest) * samples;
 }
 
 void FloorEntries::add_spread() {
@@ -148,16 +176,21 @@ void FloorEntries::add_joints() {
   for (const BlockValue& value : problem_.values) {
     if (value.readers.empty() || value.readers.front() != value.producer + 1) continue;
     for (size_t group = 0; group < groups_.size(); ++group) {
-      const double bytes = message_bytes({value.bytes, value.bytes_per_sample}, groups_[group]);
+      const Affine bytes{value.bytes, value.bytes_per_sample};
       Joint& joint = joints_[value.readers.front() * groups_.size() + group];
       joint.follows = true;
-      joint.there += bytes;
-      if (value.gradient) joint.back += bytes;
+      joint.there += message_bytes(bytes, groups_[group].any);
+      joint.joined += message_bytes(bytes, groups_[group].busiest);
+      if (value.gradient) joint.back += message_bytes(bytes, groups_[group].any);
       joint.returns |= value.gradient;
     }
   }
-  for (Joint& joint : joints_) {
-    joint.joined = micro_batches() * joint.there * 1e9 / link.bytes_per_second;
+  for (size_t i = 0; i < joints_.size(); ++i) {
+    Joint& joint = joints_[i];
+    const Group& group = groups_[i % groups_.size()];
+    const double common = group.common / group.any;
+    joint.both = link.transfer_ns(joint.there * common) + link.transfer_ns(joint.back * common);
+    joint.joined *= micro_batches() * 1e9 / link.bytes_per_second;
     joint.there = link.transfer_ns(joint.there);
     joint.back = link.transfer_ns(joint.back);
   }
@@ -232,16 +265,31 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   entry.replicas = index;
   entry.forward = pass.forward;
   entry.backward = least(inputs_, a, b, group.share, kinds).backward;
-  const double received = message_bytes(ranges_.received(a, b), group);
-  const double returned = message_bytes(ranges_.returned(a, b), group);
-  const double per_byte = micro_batches() * 1e9 / links_.any().bytes_per_second;
-  entry.port = received * per_byte;
-  entry.messages = (received + returned + message_bytes(ranges_.sent(a, b), group)) * per_byte;
+  const double again = problem_.recompute == RecomputeRule::kAlways ? larger.forward : 0;
+  entry.full.work = micro_batches() * (larger.forward + again + larger.backward);
+  add_messages(entry, a, b, group);
   const double parameters = ranges_.parameters(a, b);
   entry.tail = all_reduce_ns(parameters, group.least, links_.of_group(group.least)) +
                optimizer_pass_ns(parameters, problem_.optimizer_factor, rate_);
   entries_[a].push_back(entry);
   return true;
+}
+
+void FloorEntries::add_messages(FloorEntry& entry, uint32_t a, uint32_t b, const Group& group) const {
+  const Affine *in[] = {&ranges_.received(a, b), &ranges_.answered(a, b)},
+               *out[] = {&ranges_.sent(a, b), &ranges_.returned(a, b)};
+  const Link& link = links_.any();
+  const auto ports = [&](const Affine* const(&messages)[2], double samples, double latency) {
+    double time = 0;
+    for (const Affine* bytes : messages)
+      time += Link{link.bytes_per_second, latency}.transfer_ns(message_bytes(*bytes, samples));
+    return micro_batches() * time;
+  };
+  entry.port = std::max(ports(in, group.busiest, 0), ports(out, group.busiest, 0));
+  const double full_in = ports(in, group.largest, link.latency_ns),
+               full_out = ports(out, group.largest, link.latency_ns);
+  entry.full.port = std::max(full_in, full_out);
+  entry.full.messages = full_in + full_out;
 }
 
 /// Fills the slots; returns the least peak.

@@ -47,10 +47,13 @@ struct FloorEntry {
   double repeated_slots = 0;         ///< likewise with recompute
   double work = 0;                   ///< all micro-batches, forward and backward
   double forward = 0, backward = 0;  ///< of one micro-batch, input gradients alone
-  double port = 0;                   ///< all messages in
-  double messages = 0;               ///< all messages in and out, both ways
-  double tail = 0;                   ///< all-reduce and optimizer
-  double bytes = 0;                  ///< least peak
+  double port = 0;                   ///< all messages in, or all out
+  /// Where the pipeline is always full, as it is judged: every micro-batch as the largest, every latency counts.
+  struct Full {
+    double work = 0, port = 0, messages = 0;  ///< the last: in and out
+  } full;
+  double tail = 0;   ///< all-reduce and optimizer
+  double bytes = 0;  ///< least peak
 };
 
 /// For one micro-batch count: ranges of blocks on numbers of devices, priced by the best kind of device, the best link,
@@ -66,10 +69,12 @@ class FloorEntries {
   uint32_t units() const { return units_; }  ///< of the cluster
   double micro_batches() const { return static_cast<double>(micro_batches_); }
 
-  /// The message from the block before `a` of one micro-batch, and its gradient; and all of the former.
+  /// The message from the block before `a` to a stage that begins there, and its gradient.
   struct Joint {
     bool follows = false, returns = false;  ///< whether there are such
-    double there = 0, back = 0, joined = 0;
+    double there = 0, back = 0;             ///< of one micro-batch, for the replica that is first
+    double both = 0;                        ///< of one micro-batch, there and back, between the last replicas
+    double joined = 0;                      ///< the former of all micro-batches, on the busiest port
   };
   const Joint& joint(uint32_t a, uint16_t replicas) const { return joints_[a * groups_.size() + replicas]; }
 
@@ -89,16 +94,22 @@ class FloorEntries {
     uint64_t least = 1, most = 1;
     uint16_t units = 0;
     size_t share = 0, larger_share = 0;  ///< of the smallest and the largest micro-batch
-    double message = 0;                  ///< samples of the smallest micro-batch that pass the busiest port
+    double largest = 0;                  ///< samples of the largest micro-batch that the last replica has
+    double busiest = 0;                  ///< likewise of the smallest
+    double any = 0;                      ///< likewise those that every replica has that has some
+    double common = 0;  ///< likewise those that the last replicas of this and of the stage before have in common
   };
   void add_groups();
+  /// Samples of the smallest micro-batch that the last of so many replicas sends and receives.
+  double last_share(uint64_t replicas) const;
   /// A replica sends and receives its part of all bytes of a message, also of those that do not grow with samples; the
   /// parts are those of the largest micro-batch.
-  double message_bytes(const Affine& bytes, const Group& group) const;
+  double message_bytes(const Affine& bytes, double samples) const;
   void add_spread();
   void add_joints();
   void price(uint32_t a);
   bool add(uint32_t a, uint32_t b, uint16_t group);
+  void add_messages(FloorEntry& entry, uint32_t a, uint32_t b, const Group& group) const;
   double fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) const;
 
   const StageProblem& problem_;
