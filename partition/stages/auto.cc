@@ -370,7 +370,7 @@ class AutoSearch {
   }
 
   StageOutcome infeasible() {
-    const auto outcome = rannc_planner()->plan(problem_);
+    const auto outcome = rannc_planner()->candidate(problem_, stop_);
     if (const auto* none = std::get_if<Infeasible>(&*outcome)) return *none;
     return Infeasible{"no candidate fits: " + last_refusal_, 0, "more memory per device, recompute, more devices"};
   }

@@ -38,6 +38,15 @@ double peak_bytes(const StagePlan& plan, size_t stage, const StageBytes& bytes) 
   return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
 }
 
+/// The first 30 bits of a number, rounded: what differs by rounding has them in common. Within a tolerance of each
+/// other instead, a and b as well as b and c may count as equal where a and c do not.
+double leading_bits(double value) {
+  if (!std::isfinite(value)) return value;
+  int exponent = 0;
+  const double part = std::frexp(value, &exponent);
+  return std::ldexp(std::round(std::ldexp(part, 30)), exponent);
+}
+
 /// One way of a route, per micro-batch.
 double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t samples) {
   return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
@@ -79,8 +88,9 @@ std::string_view objective_name(Objective objective) {
 }
 
 bool better(const StagePlan& a, const StagePlan& b) {
-  if (a.objective < b.objective * (1 - 1e-9)) return true;
-  return a.objective <= b.objective && a.step_ns < b.step_ns * (1 - 1e-9);
+  const double objective = leading_bits(a.objective), other = leading_bits(b.objective);
+  if (objective != other) return objective < other;
+  return leading_bits(a.step_ns) < leading_bits(b.step_ns);
 }
 
 const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
@@ -263,7 +273,16 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
   std::vector<double> head(stages, 0), tail(stages, 0), port(stages, 0);
   const double count = static_cast<double>(plan.micro_batches);
   const double samples = static_cast<double>(problem_.mini_batch / plan.micro_batches);
-  const auto least = [&](size_t s) -> const ComputeTimes& { return run.costs.compute[s].back(); };
+  // Forward passes and whole backward passes of a smaller micro-batch are shorter; the parts of one need not be.
+  const auto least = [&](size_t s) {
+    ComputeTimes time = run.costs.compute[s].back();
+    const ComputeTimes& larger = run.costs.compute[s].front();
+    const double backward =
+        std::min(time.input_gradient + time.weight_gradient, larger.input_gradient + larger.weight_gradient);
+    time.input_gradient = std::min(time.input_gradient, larger.input_gradient);
+    time.weight_gradient = backward - time.input_gradient;
+    return time;
+  };
   double step = 0;
   for (size_t s = 0; s < stages; ++s) {
     for (const ir::RouteShape& route : run.sums) {
@@ -277,7 +296,7 @@ double PlanJudge::least_step(const StagePlan& plan, const Run& run) const {
       if (!route.gradient) continue;
       tail[s] = std::max(tail[s], back.latency + bytes * back.per_byte + least(from).input_gradient + tail[from]);
     }
-    const ComputeTimes& time = least(s);
+    const ComputeTimes time = least(s);
     const double once = time.forward + time.input_gradient;
     step = std::max({step, head[s] + count * once + tail[s], port[s] + once + tail[s],
                      head[s] + count * (once + time.weight_gradient) + plan.stages[s].all_reduce_ns + run.steps[s]});

@@ -97,7 +97,8 @@ uint64_t held_micro_batches(const StagePlan& plan, size_t stage);
 /// `simulated time of a mini-batch, ns` and the like.
 std::string_view objective_name(Objective objective);
 
-/// Whether `a` has the smaller objective, or an equal one (to 1e-9) and the shorter step.
+/// Whether `a` has the smaller objective, or an equal one (in its first 30 bits) and the shorter step. A strict weak
+/// order.
 bool better(const StagePlan& a, const StagePlan& b);
 
 }  // namespace rannc::partition
