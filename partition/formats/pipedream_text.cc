@@ -59,7 +59,7 @@ class Reader {
     for (std::string_view line : split(text_, "\n")) {
       ++where_.line;
       if (trim(line).empty()) continue;
-      if (line.front() == '\t') {
+      if (line.front() == ' ' || line.front() == '\t') {
         edge_lines.emplace_back(trim(line), where_);
       } else {
         RANNC_TRY(read_node(line));

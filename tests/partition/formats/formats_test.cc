@@ -36,6 +36,17 @@ TEST(PipedreamText, ReadsNodesInAnyOrderListsAndStages) {
   EXPECT_TRUE(validate(dag).ok());
 }
 
+// Some of DAPPLE's profiles put a blank before the tab, or only a blank.
+TEST(PipedreamText, EdgesBeginWithAnyWhiteSpace) {
+  const auto plain = read_pipedream(kProfile, "p.txt");
+  const std::string good(kProfile), nodes = good.substr(0, good.find('\t'));
+  for (const char* indent : {" \t", " ", "   ", "\t ", "\t\t"}) {
+    const auto profile = read_pipedream(nodes + indent + "node1 -- node2\n", "p.txt");
+    ASSERT_TRUE(profile.ok()) << '"' << indent << '"' << profile.diagnostic().str();
+    EXPECT_EQ(profile->edges, plain->edges);
+  }
+}
+
 TEST(PipedreamText, RoundTrips) {
   const auto profile = read_pipedream(kProfile, "p.txt");
   const auto again = read_pipedream(write_pipedream(*profile), "again");
