@@ -29,6 +29,16 @@ std::optional<std::vector<uint32_t>> cut_orders(const LevelGraph& graph, const I
 
 using DownSet = std::vector<uint64_t>;  // one bit per node
 
+constexpr size_t kMostBytes = size_t{256} << 20;  // of all down-sets together
+constexpr size_t kMostLooks = 400'000'000;        // at a node, whether it can come next
+constexpr size_t kBytesBeside = 128;              // what a down-set takes beside its bits
+
+/// How many down-sets the exact search may remember.
+size_t most_down_sets(const LevelGraph& graph, size_t asked) {
+  const size_t nodes = std::max<size_t>(graph.nodes(), 1), each = (nodes + 63) / 64 * sizeof(uint64_t) + kBytesBeside;
+  return std::min({asked, kMostBytes / each, kMostLooks / nodes});
+}
+
 struct State {
   uint32_t blocks = 0;
   uint64_t last_bytes = 0;
@@ -89,7 +99,8 @@ MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_l
   }
   std::vector<std::map<DownSet, State>> layers(1);
   layers[0][DownSet((graph.nodes() + 63) / 64, 0)] = State{};
-  size_t down_sets = 1;
+  const size_t most = most_down_sets(graph, max_down_sets);
+  fit.down_sets = 1;
   for (uint32_t size = 0; size < graph.nodes(); ++size) {
     std::map<DownSet, State> next;
     for (const auto& [set, state] : layers[size]) {
@@ -104,9 +115,9 @@ MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_l
           it->second = candidate;
         }
       }
+      if (fit.down_sets + next.size() > most) return fit;
     }
-    down_sets += next.size();
-    if (down_sets > max_down_sets) return fit;
+    fit.down_sets += next.size();
     layers.push_back(std::move(next));
   }
   fit.exhaustive = true;

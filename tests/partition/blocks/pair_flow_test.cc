@@ -51,6 +51,23 @@ TEST(PairFlow, KeepsRanksAtEveryMoveAndLimitsAtTheEnd) {
   EXPECT_GT(improved, 50u);
 }
 
+// The first cut spends a budget of one step, and more; the next is not begun.
+TEST(PairFlow, StopsAtItsBudget) {
+  const Dag dag = testing::make_graph({"layered", 400, 7, testing::Weights::kRandom});
+  const LevelGraph graph = level_zero(dag, *topological_order(dag), 1);
+  const double work = work_limit(graph, 8, 0.2);
+  const auto blocks = cut_order(graph, order_nodes(graph, OrderKind::kBreadthFirst), {8, work, UINT64_MAX});
+  ASSERT_TRUE(blocks.has_value());
+  const auto spent = [&](uint64_t steps) {
+    BlockState state(graph, *blocks, 8);
+    return refine_by_flow(graph, state, {work, UINT64_MAX, work, steps}, {});
+  };
+  const Refined whole = spent(UINT64_MAX), one = spent(1);
+  EXPECT_GT(one.evaluations, 0u);
+  EXPECT_LT(one.evaluations, whole.evaluations / 2);
+  EXPECT_LT(one.gain, whole.gain);
+}
+
 /// Two chains of eight; values cost 1, but those after the third task of each 0.25.
 TEST(PairFlow, FindsTheCheapestCutOfTwoChains) {
   testing::DagBuilder builder;
