@@ -7,7 +7,6 @@
 #include "partition/reference/contiguous_split.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <numeric>
 #include <random>
@@ -24,13 +23,14 @@ constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds keep a bit per pair 
 constexpr uint32_t kRounds = 12;
 constexpr uint32_t kSteps = 4;
 constexpr uint32_t kBeam = 60;
-constexpr uint64_t kMostPairs = 20'000'000;          // of down-sets, in one search through a pool
-constexpr uint64_t kMostNearPairs = 100'000'000;     // in all searches beside the best cuts
-constexpr uint64_t kMostExactPairs = 4'000'000'000;  // through all of them, unless asked to go to the end
-constexpr uint32_t kShakes = 2;                      // times that cuts are priced with other costs
-constexpr double kReach = 0.12;                      // of the largest load: work by which cuts that are combined differ
-constexpr size_t kMostStretches = 4'000;             // priced for a bound
-constexpr double kImprove = 1 - 1e-12;               // a split counts as better below this share of the best
+constexpr uint64_t kMostPairs = 20'000'000;               // of down-sets, in one search through a pool
+constexpr uint64_t kMostNearPairs = 100'000'000;          // in all searches beside the best cuts
+constexpr uint64_t kMostExactPairs = 4'000'000'000;       // through all of them
+constexpr uint64_t kMostPairsToTheEnd = 400'000'000'000;  // likewise where asked to go to the end: some twenty minutes
+constexpr uint32_t kShakes = 2;                           // times that cuts are priced with other costs
+constexpr double kReach = 0.12;           // of the largest load: work by which cuts that are combined differ
+constexpr size_t kMostStretches = 4'000;  // priced for a bound
+constexpr double kImprove = 1 - 1e-12;    // a split counts as better below this share of the best
 
 /// A level whose nets are the precedences, for the orders that levels have.
 LevelGraph precedence_level(const SplitProblem& problem) {
@@ -54,7 +54,7 @@ LevelGraph precedence_level(const SplitProblem& problem) {
 class Solver {
  public:
   Solver(const SplitProblem& problem, const SplitOptions& options)
-      : options_(options), whole_(problem), start_(std::chrono::steady_clock::now()) {}
+      : options_(options), whole_(problem), interrupt_(options.stop, options.seconds) {}
 
   SplitResult solve() {
     if (!settle()) return std::move(result_);
@@ -63,9 +63,10 @@ class Solver {
     first_split();
     if (!result_.device_of && !enumerate()) {
       result_.reason = "no split within the memory limit was found";
+      if (out_of_time()) result_.reason += " before the search was stopped";
       return std::move(result_);
     }
-    if (gap_left()) raise_bound(device_bound(now_, result_.lower_bound), "device");
+    if (gap_left() && !out_of_time()) raise_bound(device_bound(now_, result_.lower_bound, interrupt_), "device");
     if (gap_left() && !out_of_time()) cheap_cuts();
     if (gap_left() && !out_of_time()) enumerate();
     return std::move(result_);
@@ -105,10 +106,7 @@ class Solver {
   bool gap_left() const { return result_.lower_bound < result_.largest_load * kImprove; }
 
   bool out_of_time() {
-    if (options_.stop.stop_requested()) result_.timed_out = true;
-    if (options_.seconds <= 0) return result_.timed_out;
-    const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - start_;
-    if (spent.count() > options_.seconds) result_.timed_out = true;
+    result_.timed_out |= interrupt_.requested();
     return result_.timed_out;
   }
 
@@ -131,10 +129,12 @@ class Solver {
     const double total = now_.total_work() + std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0) * 2;
     for (double slack = 1.02; !result_.device_of; slack = 1 + (slack - 1) * 1.6) {
       const double bound = result_.lower_bound * slack;
-      keep(pool, best_chain(pool, options_.devices, bound > 0 ? bound : 1e-300));
-      if (bound > 2 * total || bound <= 0) break;
+      keep(pool, best_chain(pool, options_.devices, bound > 0 ? bound : 1e-300, UINT64_MAX, interrupt_));
+      if (bound > 2 * total || bound <= 0 || out_of_time()) break;
     }
-    if (!result_.device_of) keep(pool, best_chain(pool, options_.devices, 2 * total + 1));
+    // Some split comes of a search that was stopped, too.
+    if (!result_.device_of)
+      keep(pool, best_chain(pool, options_.devices, 2 * total + 1, out_of_time() ? kMostPairs : UINT64_MAX));
   }
 
   /// True when every down-set was seen, which settles the problem.
@@ -142,13 +142,15 @@ class Solver {
     const SplitProblem reduced = result_.device_of ? fuse_inseparable(now_, result_.largest_load * kImprove) : now_;
     DownSetPool pool(reduced);
     if (!enumerate_down_sets(
-            pool, options_.exact ? std::max<size_t>(options_.max_down_sets, 2'000'000) : options_.max_down_sets)) {
+            pool, options_.exact ? std::max<size_t>(options_.max_down_sets, 2'000'000) : options_.max_down_sets,
+            interrupt_)) {
       return false;
     }
     const double bound = result_.device_of
                              ? result_.largest_load * kImprove
                              : 1 + now_.total_work() + 2 * std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0);
-    const Chain chain = best_chain(pool, options_.devices, bound, options_.exact ? UINT64_MAX : kMostExactPairs);
+    const Chain chain =
+        best_chain(pool, options_.devices, bound, options_.exact ? kMostPairsToTheEnd : kMostExactPairs, interrupt_);
     keep(pool, chain);
     if (!chain.complete) return false;
     if (result_.device_of) raise_bound(result_.largest_load, "exhaustive");
@@ -160,11 +162,11 @@ class Solver {
   void cheap_cuts() {
     if (now_.units() > kMaxClosureUnits) return;
     DownSetPool pool(now_);
-    price_cut_classes(now_, now_.cost, &pool);
-    keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs));
+    price_cut_classes(now_, now_.cost, &pool, interrupt_);
+    keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs, interrupt_));
     const std::vector<double> price = crossing_prices(now_, options_.devices, result_.largest_load);
     raise_bound(cut_bound(now_, options_.devices, result_.lower_bound, result_.largest_load,
-                          price_cut_classes(now_, price, nullptr)),
+                          price_cut_classes(now_, price, nullptr, interrupt_)),
                 "cuts");
     shake_prices(pool);
     bool combined = false;  // a step goes on with what has helped last
@@ -186,8 +188,8 @@ class Solver {
       if (combined) combine(pool, near, set);
       add_neighbours(near, set);
     }
-    const Chain chain =
-        best_chain(near, options_.devices, result_.largest_load * kImprove, std::min(kMostPairs, pairs_left_));
+    const Chain chain = best_chain(near, options_.devices, result_.largest_load * kImprove,
+                                   std::min(kMostPairs, pairs_left_), interrupt_);
     pairs_left_ -= chain.pairs;
     keep(near, chain);
     return chain.found;
@@ -200,8 +202,8 @@ class Solver {
     for (uint32_t shake = 0; shake < kShakes && gap_left() && !out_of_time(); ++shake) {
       std::vector<double> price = now_.cost;
       for (double& cost : price) cost = std::ldexp(cost, static_cast<int>(random() % 7) - 3);
-      price_cut_classes(now_, price, &pool);
-      keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs));
+      price_cut_classes(now_, price, &pool, interrupt_);
+      keep(pool, best_chain(pool, options_.devices, result_.largest_load * kImprove, kMostPairs, interrupt_));
     }
   }
 
@@ -263,7 +265,7 @@ class Solver {
 
   const SplitOptions& options_;
   const SplitProblem& whole_;
-  const std::chrono::steady_clock::time_point start_;
+  const Interrupt interrupt_;
   SplitProblem now_;
   SplitResult result_;
   uint64_t pairs_left_ = kMostNearPairs;

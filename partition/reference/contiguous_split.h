@@ -12,7 +12,7 @@ namespace rannc::partition {
 
 struct SplitOptions {
   uint32_t devices = 1;
-  bool exact = false;              ///< search until optimality is proven, or `max_down_sets`, or `seconds`
+  bool exact = false;              ///< search until optimality is proven, or `max_down_sets`, or 4e11 pairs of them
   size_t max_down_sets = 250'000;  ///< of the complete enumeration; exact mode takes 2,000,000
   double seconds = 0;              ///< wall-clock limit; 0 = none. Gives up determinism where it strikes
   std::stop_token stop = {};       ///< ends the search before its next step, like the limit

@@ -15,7 +15,8 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kTolerance = 1e-11;  // relative to the work in question
+constexpr double kTolerance = 1e-11;             // relative to the work in question
+constexpr uint64_t kMostSteps = 10'000'000'000;  // edges looked at by the cuts around single units
 
 enum class Side : uint8_t { kFree, kIn, kOut };
 
@@ -145,7 +146,7 @@ bool chain_fits(const SplitProblem& problem, uint32_t devices, double limit, con
 
 }  // namespace
 
-double device_bound(const SplitProblem& problem, double known) {
+double device_bound(const SplitProblem& problem, double known, const Interrupt& interrupt) {
   constexpr uint32_t kSource = 0, kSink = 1;
   const uint32_t n = problem.units();
   const double total = problem.total_work() + std::accumulate(problem.cost.begin(), problem.cost.end(), 0.0);
@@ -158,7 +159,7 @@ double device_bound(const SplitProblem& problem, double known) {
   std::sort(candidates.begin(), candidates.end());
   FlowNetwork network;
   for (const auto& [negative, u] : candidates) {
-    if (-negative <= known) break;
+    if (-negative <= known || network.steps() > kMostSteps || interrupt.requested()) break;
     network.reset(static_cast<uint32_t>(2 + n + 2 * problem.cost.size()));
     network.add_edge(kSource, 2 + u, FlowNetwork::kUncuttable);
     for (uint32_t v = 0; v < n; ++v) network.add_edge(2 + v, kSink, problem.work[v]);
@@ -178,7 +179,7 @@ double device_bound(const SplitProblem& problem, double known) {
 }
 
 std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::vector<double>& price,
-                                        DownSetPool* pool) {
+                                        DownSetPool* pool, const Interrupt& interrupt) {
   const Closure before(problem, Closure::Side::kPredecessors), after(problem, Closure::Side::kSuccessors);
   const std::vector<uint32_t> chain = longest_chain(problem);
   const double total = problem.total_work();
@@ -193,6 +194,10 @@ std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::
     CutClass item;
     item.least_work = j > 0 ? before.work(chain[j - 1]) + problem.work[chain[j - 1]] : 0;
     item.most_work = total - (j < chain.size() ? after.work(chain[j]) + problem.work[chain[j]] : 0);
+    if (interrupt.requested()) {
+      classes.push_back(item);
+      continue;
+    }
     cut.fix(std::move(side));
     item.least_cut = std::max(0.0, cut.solve(0, total) - kTolerance * total);
     classes.push_back(item);

@@ -7,11 +7,14 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
+#include <set>
 
 namespace rannc::partition {
 namespace {
 
 constexpr size_t kHopeless = 16;
+constexpr size_t kMostBytes = size_t{1} << 30;  // of a complete enumeration
+constexpr uint64_t kLook = 1 << 16;             // pairs between two questions whether to stop
 
 uint64_t mix(uint64_t x) {
   x += 0x9e3779b97f4a7c15ull;
@@ -135,12 +138,33 @@ uint32_t DownSetPool::add_unit(uint32_t set, uint32_t unit) {
   return append(bits, hash, work_[set] + problem_.work[unit], bytes_[set] + problem_.bytes[unit], crossing);
 }
 
-void DownSetPool::add_prefixes(std::span<const uint32_t> order) {
-  uint32_t set = kEmpty;
-  for (size_t i = 0; i + 1 < order.size(); ++i) set = add_unit(set, order[i]);
+void DownSetPool::add_prefixes(std::span<const uint32_t> order, size_t most_bytes) {
+  std::vector<uint64_t> bits(words_, 0);
+  std::vector<uint32_t> inside(problem_.cost.size(), 0);  // pins of each value
+  std::set<uint32_t> crossing;
+  uint64_t hash = 0, bytes = 0;
+  double work = 0;
+  const size_t before = bytes_taken();
+  for (size_t i = 0; i + 1 < order.size(); ++i) {
+    const uint32_t unit = order[i];
+    bits[unit / 64] |= uint64_t{1} << (unit % 64);
+    hash ^= unit_hash_[unit];
+    work += problem_.work[unit];
+    bytes += problem_.bytes[unit];
+    for (const uint32_t e : problem_.values.row(unit)) {
+      if (++inside[e] < problem_.pins.row(e).size())
+        crossing.insert(e);
+      else
+        crossing.erase(e);
+    }
+    const double share = static_cast<double>(i + 1) / static_cast<double>(order.size());
+    if (static_cast<double>(bytes_taken() - before) > share * static_cast<double>(most_bytes)) continue;
+    if (find(bits, hash) != UINT32_MAX) continue;
+    append(bits, hash, work, bytes, std::vector<uint32_t>(crossing.begin(), crossing.end()));
+  }
 }
 
-bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
+bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& interrupt) {
   const SplitProblem& problem = pool.problem();
   const uint32_t n = problem.units();
   // Layers by size: a set is expanded once, from the layer that it belongs to, and knows the units it may take next.
@@ -155,7 +179,7 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
   std::vector<bool> known(pool.size(), true);
   for (uint32_t size = 0; size + 1 < n; ++size) {
     // A layer this wide with so many to come means that the limit is out of reach; say so before it is paid for.
-    if (layer.size() * size_t{n - size} > kHopeless * limit) return false;
+    if (layer.size() * size_t{n - size} > kHopeless * limit || interrupt.requested()) return false;
     next.clear();
     for (const Grown& grown : layer) {
       for (uint32_t u : grown.ready) {
@@ -173,7 +197,7 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit) {
             item.ready.push_back(v);
         }
         next.push_back(std::move(item));
-        if (pool.size() > limit) return false;
+        if (pool.size() > limit || pool.bytes_taken() > kMostBytes) return false;
       }
     }
     layer.swap(next);
@@ -186,9 +210,10 @@ namespace {
 /// The dynamic programme of `best_chain`, one stage per block.
 class ChainSearch {
  public:
-  ChainSearch(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs)
-      : most_pairs_(most_pairs),
-        pairs_(most_pairs),
+  ChainSearch(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs, const Interrupt& interrupt)
+      : interrupt_(interrupt),
+        most_pairs_(most_pairs),
+        left_(most_pairs),
         pool_(pool),
         devices_(devices),
         total_(pool.work(DownSetPool::kFull)),
@@ -207,9 +232,10 @@ class ChainSearch {
     stages_[0].push_back({DownSetPool::kEmpty, 0, 0});
     for (uint32_t s = 1; s <= devices_ && answer_.complete; ++s) {
       finish(s);
-      if (s < devices_) extend_all(s);
+      if (spent()) answer_.complete = false;
+      if (s < devices_ && answer_.complete) extend_all(s);
     }
-    answer_.pairs = most_pairs_ - pairs_;
+    answer_.pairs = most_pairs_ - left_ - pairs_;
     return std::move(answer_);
   }
 
@@ -244,7 +270,7 @@ class ChainSearch {
       if (pool_.work(set) + pool_.cut(set) >= limit * s) continue;
       if (total_ - pool_.work(set) + pool_.cut(set) >= limit * (devices_ - s)) continue;
       const Entry entry = extend(stages_[s - 1], set, std::min(limit, reached_[set]));
-      if (pairs_ == 0) {
+      if (spent()) {
         answer_.complete = false;
         return;
       }
@@ -261,7 +287,7 @@ class ChainSearch {
     const uint64_t memory = pool_.problem().memory_limit;
     auto it = std::partition_point(previous.begin(), previous.end(),
                                    [&](const Entry& e) { return work - pool_.work(e.set) >= limit; });
-    for (; it != previous.end() && pool_.work(it->set) <= work + rounding_ && pairs_ > 0; ++it, --pairs_) {
+    for (; it != previous.end() && pool_.work(it->set) <= work + rounding_ && !spent(); ++it, --pairs_) {
       const double least = work - pool_.work(it->set) + std::abs(cut - pool_.cut(it->set));
       if (it->best >= entry.best || least >= entry.best) continue;
       if (pool_.bytes(set) - pool_.bytes(it->set) > memory || !pool_.subset(it->set, set)) continue;
@@ -273,9 +299,20 @@ class ChainSearch {
     return entry;
   }
 
+  /// Whether no further pair may be looked at; asks the interrupt now and then.
+  bool spent() {
+    if (pairs_ > 0) return false;
+    if (left_ == 0 || interrupt_.requested()) return true;
+    pairs_ = std::min(left_, kLook);
+    left_ -= pairs_;
+    return false;
+  }
+
   static constexpr uint32_t kNone = UINT32_MAX;
+  const Interrupt& interrupt_;
   const uint64_t most_pairs_;
-  uint64_t pairs_;  // still to be looked at
+  uint64_t left_;       // still to be looked at, beside those below
+  uint64_t pairs_ = 0;  // likewise, before the next question
   const DownSetPool& pool_;
   uint32_t devices_;
   double total_;
@@ -288,8 +325,9 @@ class ChainSearch {
 
 }  // namespace
 
-Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs) {
-  return ChainSearch(pool, devices, bound, most_pairs).run();
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs,
+                 const Interrupt& interrupt) {
+  return ChainSearch(pool, devices, bound, most_pairs, interrupt).run();
 }
 
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain) {

@@ -1,8 +1,10 @@
 /// Down-sets of a split problem with what a cut after each of them costs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <span>
+#include <stop_token>
 #include <unordered_map>
 #include <vector>
 
@@ -32,9 +34,12 @@ class DownSetPool {
   uint32_t add(std::span<const uint64_t> bits);
   /// Adds `set` with `unit`, which is ready in it, in time proportional to the unit's values.
   uint32_t add_unit(uint32_t set, uint32_t unit);
-  /// Adds every proper prefix of a topological order.
-  void add_prefixes(std::span<const uint32_t> order);
+  /// Adds the proper prefixes of a topological order; where all would take more than `most_bytes`, every few of them.
+  void add_prefixes(std::span<const uint32_t> order, size_t most_bytes = kPrefixBytes);
 
+  static constexpr size_t kPrefixBytes = size_t{96} << 20;
+  /// Of all sets, in memory.
+  size_t bytes_taken() const { return bits_.size() * sizeof(uint64_t) + crossing_.size() * sizeof(uint32_t); }
   uint32_t words() const { return words_; }
   const SplitProblem& problem() const { return problem_; }
 
@@ -55,9 +60,25 @@ class DownSetPool {
   std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // looked up only, never walked
 };
 
+/// What ends a search early: a token, a moment, or both.
+class Interrupt {
+ public:
+  explicit Interrupt(std::stop_token stop = {}, double seconds = 0)
+      : stop_(std::move(stop)), seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
+  bool requested() const {
+    if (stop_.stop_requested()) return true;
+    return seconds_ > 0 && std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
+  }
+
+ private:
+  std::stop_token stop_;
+  double seconds_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 /// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or
-/// plainly will be.
-bool enumerate_down_sets(DownSetPool& pool, size_t limit);
+/// plainly will be, when they would take more than a gigabyte, or when `interrupt` asks.
+bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& interrupt = Interrupt());
 
 /// The best chain through a pool.
 struct Chain {
@@ -72,8 +93,9 @@ struct Chain {
 /// where there is none. Exact over the pool, so over all splits when the pool holds every down-set. A set I can end
 /// block s only if work(I) + cut(I) < s * bound and W - work(I) + cut(I) < (devices - s) * bound: that prunes nearly
 /// all sets of real networks before any pair is looked at. After `most_pairs` it ends with what it has found: graphs
-/// without an order have so many that only a bound ends the search.
-Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs = UINT64_MAX);
+/// without an order have so many that only a bound ends the search. The same where `interrupt` asks.
+Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs = UINT64_MAX,
+                 const Interrupt& interrupt = Interrupt());
 
 /// Device of every unit under a chain.
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain);

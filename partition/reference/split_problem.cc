@@ -2,6 +2,10 @@
 #include "partition/reference/split_problem.h"
 
 #include <algorithm>
+#include <boost/graph/compressed_sparse_row_graph.hpp>
+#include <boost/graph/strong_components.hpp>
+#include <boost/pending/disjoint_sets.hpp>
+#include <boost/property_map/property_map.hpp>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -9,22 +13,28 @@
 namespace rannc::partition {
 namespace {
 
-/// Disjoint sets of nodes.
+/// Disjoint sets of nodes, each known by its least member.
 class Union {
  public:
-  explicit Union(size_t n) : parent_(n) { std::iota(parent_.begin(), parent_.end(), 0); }
-  uint32_t find(uint32_t x) {
-    while (parent_[x] != x) x = parent_[x] = parent_[parent_[x]];
-    return x;
+  explicit Union(size_t n) : rank_(n, 0), parent_(n), least_(n), sets_(Map(rank_.begin()), Map(parent_.begin())) {
+    std::iota(parent_.begin(), parent_.end(), 0);
+    std::iota(least_.begin(), least_.end(), 0);
   }
+  Union(const Union&) = delete;
+  Union& operator=(const Union&) = delete;
+
+  uint32_t find(uint32_t x) { return least_[sets_.find_set(x)]; }
   void join(uint32_t a, uint32_t b) {
-    a = find(a);
-    b = find(b);
-    if (a != b) parent_[std::max(a, b)] = std::min(a, b);
+    const uint32_t least = std::min(find(a), find(b));
+    sets_.union_set(a, b);
+    least_[sets_.find_set(a)] = least;
   }
 
  private:
-  std::vector<uint32_t> parent_;
+  using Map = boost::iterator_property_map<std::vector<uint32_t>::iterator,
+                                           boost::typed_identity_property_map<uint32_t>, uint32_t, uint32_t&>;
+  std::vector<uint32_t> rank_, parent_, least_;  // the last by root
+  boost::disjoint_sets<Map, Map> sets_;
 };
 
 Csr csr_of(uint32_t rows, std::vector<std::pair<uint32_t, uint32_t>> pairs) {
@@ -40,44 +50,22 @@ Csr csr_of(uint32_t rows, std::vector<std::pair<uint32_t, uint32_t>> pairs) {
   return csr;
 }
 
-/// Strongly connected components, numbered topologically (Tarjan, without recursion). `after` per node.
+/// Strongly connected components, numbered topologically. `after` per node.
 std::vector<uint32_t> components(const Csr& after, uint32_t& count) {
+  using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
   const uint32_t n = after.rows();
-  std::vector<uint32_t> index(n, UINT32_MAX), low(n), component(n, UINT32_MAX), next(n, 0), stack, path;
-  uint32_t clock = 0;
-  count = 0;
-  for (uint32_t root = n; root-- > 0;) {
-    if (index[root] != UINT32_MAX) continue;
-    path.push_back(root);
-    while (!path.empty()) {
-      const uint32_t v = path.back();
-      if (index[v] == UINT32_MAX) {
-        index[v] = low[v] = clock++;
-        stack.push_back(v);
-      }
-      if (next[v] < after.row(v).size()) {
-        const uint32_t w = after.row(v)[next[v]++];
-        if (index[w] == UINT32_MAX) {
-          path.push_back(w);
-        } else if (component[w] == UINT32_MAX) {
-          low[v] = std::min(low[v], index[w]);
-        }
-        continue;
-      }
-      if (low[v] == index[v]) {
-        for (uint32_t w = UINT32_MAX; w != v;) {
-          w = stack.back();
-          stack.pop_back();
-          component[w] = count;
-        }
-        ++count;
-      }
-      path.pop_back();
-      if (!path.empty()) low[path.back()] = std::min(low[path.back()], low[v]);
-    }
+  // Nodes count from the last one, so that among those without an order the first gets the lower number.
+  const auto mirrored = [n](uint32_t node) { return n - 1 - node; };
+  std::vector<std::pair<uint32_t, uint32_t>> edges;
+  for (uint32_t v = n; v-- > 0;) {
+    for (const uint32_t w : after.row(v)) edges.emplace_back(mirrored(v), mirrored(w));
   }
-  // Tarjan finishes sinks first.
-  for (uint32_t& c : component) c = count - 1 - c;
+  const Graph graph(boost::edges_are_sorted, edges.begin(), edges.end(), n);
+  std::vector<uint32_t> found(n), component(n);
+  count = boost::strong_components(
+      graph, boost::make_iterator_property_map(found.begin(), boost::get(boost::vertex_index, graph)));
+  // Sinks are finished first.
+  for (uint32_t v = 0; v < n; ++v) component[v] = count - 1 - found[mirrored(v)];
   return component;
 }
 

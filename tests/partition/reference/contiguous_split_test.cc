@@ -7,8 +7,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <random>
 #include <sstream>
+#include <stop_token>
 
 #include "partition/blocks/orders.h"
 #include "partition/formats/pipedream_text.h"
@@ -137,6 +139,82 @@ TEST(ContiguousSplit, HeuristicStaysNearTheExactAnswerWhereItMayNotEnumerate) {
     worst = std::max(worst, fast.largest_load / exact.largest_load);
   }
   EXPECT_LT(worst, 1.15) << "a watch on the heuristic, not a promise";
+}
+
+std::stop_token stopped() {
+  std::stop_source source;
+  source.request_stop();
+  return source.get_token();
+}
+
+// A search that was stopped before it began looks at its orders once, and answers.
+TEST(ContiguousSplit, StopsWhereItIsAsked) {
+  uint32_t worse = 0;
+  const std::vector<std::string> families = testing::graph_families();
+  for (uint64_t seed = 0; seed < 2 * families.size(); ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const auto problem = split_problem_of(
+        testing::make_graph({families[seed % families.size()], 30, seed + 1, testing::Weights::kRandom}));
+    SplitOptions options;
+    options.devices = 4;
+    const SplitResult whole = solve_split(*problem, options);
+    options.stop = stopped();
+    const SplitResult early = solve_split(*problem, options);
+    ASSERT_TRUE(early.device_of) << early.reason;
+    EXPECT_TRUE(early.timed_out);
+    EXPECT_FALSE(whole.timed_out);
+    EXPECT_LE(early.lower_bound, whole.lower_bound * (1 + 1e-9));
+    EXPECT_GE(early.largest_load, whole.largest_load * (1 - 1e-9));
+    worse += early.largest_load > whole.largest_load * (1 + 1e-9);
+  }
+  EXPECT_GE(worse, 3u) << "a stopped search has not searched";
+}
+
+// Every part that may take long asks: bounds by single units, cuts of classes, pairs of down-sets, their enumeration.
+TEST(ContiguousSplit, EachOfItsSearchesStops) {
+  const auto problem = split_problem_of(testing::make_graph({"layered", 300, 5, testing::Weights::kRandom}));
+  const Interrupt now(stopped());
+  double heaviest = 0;
+  for (const double work : problem->work) heaviest = std::max(heaviest, work);
+  EXPECT_GT(device_bound(*problem, heaviest), heaviest);
+  EXPECT_EQ(device_bound(*problem, heaviest, now), heaviest);
+  DownSetPool classes(*problem);
+  price_cut_classes(*problem, problem->cost, &classes, now);
+  EXPECT_EQ(classes.size(), 2u) << "the empty and the full set";
+  DownSetPool all(*problem);
+  EXPECT_FALSE(enumerate_down_sets(all, 1'000'000, now));
+  EXPECT_EQ(all.size(), 2u);
+  DownSetPool pool(*problem);
+  std::vector<uint32_t> order(problem->units());
+  std::iota(order.begin(), order.end(), 0);
+  pool.add_prefixes(order);
+  const Chain chain = best_chain(pool, 4, 1e18, UINT64_MAX, now);
+  EXPECT_FALSE(chain.complete);
+  EXPECT_EQ(chain.pairs, 0u);
+  const Chain some = best_chain(pool, 4, 1e18, 1'000);
+  EXPECT_FALSE(some.complete);
+  EXPECT_EQ(some.pairs, 1'000u);
+  EXPECT_TRUE(best_chain(pool, 4, 1e18).complete);
+}
+
+// A chain of 20,000 units has prefixes of 2.5 kB each.
+TEST(DownSetPool, PrefixesStayWithinTheirBytes) {
+  SplitProblem problem;
+  constexpr uint32_t kUnits = 20'000;
+  problem.work.assign(kUnits, 1);
+  problem.bytes.assign(kUnits, 0);
+  problem.pins.offsets.push_back(0);
+  problem.values.offsets.assign(kUnits + 1, 0);
+  std::vector<uint32_t> order(kUnits);
+  std::iota(order.begin(), order.end(), 0);
+  DownSetPool pool(problem);
+  const size_t before = pool.bytes_taken();
+  pool.add_prefixes(order, 1 << 20);
+  EXPECT_LE(pool.bytes_taken() - before, (1u << 20) + kUnits / 8 + 8);
+  ASSERT_GT(pool.size(), 400u);
+  // They lie as densely everywhere.
+  EXPECT_NEAR(pool.work(pool.size() / 2), kUnits / 2.0, kUnits / 50.0);
+  EXPECT_NEAR(pool.work(pool.size() - 1), kUnits, kUnits / 50.0);
 }
 
 TEST(ContiguousSplit, NamesTheCauseOfWhatCannotBe) {
