@@ -24,9 +24,14 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
   return blend.low_weight * time(blend.low) + blend.high_weight * time(blend.high);
 }
 
+constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: beyond, costs are not those of any machine
+
+// Whole ns that are no less: a stage must not seem faster than its tasks.
+int64_t whole_ns(double ns) { return static_cast<int64_t>(std::ceil(ns)); }
+
 // On the slowest of the stage's kinds of device.
-ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
-                         const std::set<uint32_t>& kinds) {
+Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
+                                 const std::set<uint32_t>& kinds) {
   double forward = 0, backward = 0, weight = 0;
   for (const uint32_t kind : kinds) {
     const auto sum = [&](auto&& part) {
@@ -41,8 +46,14 @@ ir::StageTime stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, 
     backward = std::max(backward, sum([](const TaskCost& cost) { return cost.backward_ns(); }));
     weight = std::max(weight, sum([](const TaskCost& cost) { return cost.late_ns(); }));
   }
-  ir::StageTime time{stage, samples, static_cast<int64_t>(forward), static_cast<int64_t>(backward)};
-  time.weight_ns = std::min(static_cast<int64_t>(weight), time.backward_ns);
+  if (!(forward + backward <= kMostNs)) {
+    return error(
+        fmt::format("stage {} would take {:.3g} ns for {} samples, a plan holds at most {:.0e}: the cluster's "
+                    "rates or the profile's times cannot be right",
+                    stage.index(), forward + backward, samples, kMostNs));
+  }
+  ir::StageTime time{stage, samples, whole_ns(forward), whole_ns(backward)};
+  time.weight_ns = std::min(whole_ns(weight), time.backward_ns);
   return time;
 }
 
@@ -158,7 +169,8 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
     std::set<uint32_t> kinds;
     for (const DeviceId device : stages.stages[s].devices) kinds.insert(facts.cluster->devices[device.index()].kind);
     for (const uint32_t samples : sizes) {
-      plan.stage_times.push_back(stage_time(plan, StageId::from(s), samples, facts, kinds));
+      RANNC_ASSIGN(ir::StageTime time, stage_time(plan, StageId::from(s), samples, facts, kinds));
+      plan.stage_times.push_back(time);
       add_memory(plan, follower, plan.stage_times.back());
     }
   }

@@ -71,7 +71,7 @@ Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std
       if (!fits) {
         if (entry.step_ns == 0) entry.remark = why;
       } else if (entry.step_ns == 0 || plan.step_ns < static_cast<double>(entry.step_ns)) {
-        entry.step_ns = static_cast<int64_t>(plan.step_ns);
+        entry.step_ns = static_cast<int64_t>(std::min(plan.step_ns, 4e18));
         entry.remark = fmt::format("{} micro-batches{}", count, recompute ? ", recompute" : "");
       }
     }
@@ -86,6 +86,8 @@ std::vector<Alternative> alternatives(const StageProblem& problem) {
     found.push_back(alternative(problem, judge, fmt::format("data parallel on {} devices", all), all));
   return found;
 }
+
+constexpr double kSafe = 1 - 1e-9;  // sums round
 
 // No plan can beat all devices working without pause at each sample's cheapest price, nor one micro-batch's way
 // through the heaviest task.
@@ -107,7 +109,7 @@ int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
     heaviest = std::max(heaviest, shortest);
   }
   const double shared = cheapest * options.mini_batch / options.cluster.size();
-  return static_cast<int64_t>(std::floor(std::max(shared, heaviest)));
+  return static_cast<int64_t>(std::floor(std::max(shared, heaviest) * kSafe));
 }
 
 // What no cut can change: every parameter with its copies lies on some device.
@@ -137,9 +139,14 @@ AtomSamples atom_samples(const PlanOptions& options) {
   return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
 }
 
-Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks) {
+// Bytes by kind of device that stages are chosen within.
+using KindMemory = std::vector<uint64_t>;
+
+Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
+                                const KindMemory& memory) {
   RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
   problem.cluster = options.cluster;
+  for (size_t kind = 0; kind < memory.size(); ++kind) problem.cluster.kinds[kind].memory_bytes = memory[kind];
   problem.mini_batch = options.mini_batch;
   problem.micro_batches = options.micro_batches;
   problem.in_flight = in_flight_of(options.schedule);
@@ -171,19 +178,20 @@ constexpr uint64_t kSharpenShare = 8;      // the part of the search's budget th
 using Chosen = std::variant<PlannedModel, Infeasible>;
 
 // Blocks and stages. Coarse blocks may leave no plan within memory where finer ones do: then k is doubled.
-Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts) {
+Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
+                      const KindMemory& memory) {
   PlannedModel planned;
   std::optional<Infeasible> closest;
   BlockModelOptions wanted;
   wanted.partitioner = options.block_partitioner;
   wanted.samples = atom_samples(options);
-  wanted.memory_bytes = options.constraints.memory_bytes;
+  wanted.memory_bytes = *std::max_element(memory.begin(), memory.end());
   for (wanted.blocks = options.blocks;; wanted.blocks *= 2) {
     Lap lap;
     RANNC_ASSIGN(auto blocked, block_model(facts, options.cluster, wanted));
     if (auto* infeasible = std::get_if<Infeasible>(&blocked)) return Chosen(closest.value_or(std::move(*infeasible)));
     planned.blocks = std::get<BlockedModel>(std::move(blocked));
-    RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition));
+    RANNC_ASSIGN(planned.problem, problem_of(options, facts, planned.blocks.partition, memory));
     planned.times.blocks += lap.ns();
     RANNC_ASSIGN(StageOutcome outcome, planner.plan(planned.problem, options.stop));
     planned.times.stages += lap.ns();
@@ -205,7 +213,8 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
 }
 
 // Splits the blocks beside the plan's cuts and climbs from it, so that stages are balanced more finely than blocks are.
-Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, PlannedModel& planned) {
+Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
+                     PlannedModel& planned) {
   const uint32_t count = planned.blocks.partition.count;
   if (planned.stages.stages.size() < 2 || facts.atoms.tasks.size() > kMostAtoms || options.stop.stop_requested())
     return {};
@@ -217,7 +226,7 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, Planne
   RANNC_ASSIGN(const FinerBlocks finer, split_blocks(planned.blocks.atoms, planned.blocks.partition,
                                                      pieces_at_cuts(planned.stages, count, pieces)));
   if (finer.partition.count == count) return {};
-  RANNC_ASSIGN(StageProblem problem, problem_of(options, facts, finer.partition));
+  RANNC_ASSIGN(StageProblem problem, problem_of(options, facts, finer.partition, memory));
   planned.times.blocks += lap.ns();
   AutoOptions search = search_of(options);
   search.rivals = AutoOptions::Rivals::kExcluded;
@@ -238,31 +247,43 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, Planne
   return {};
 }
 
-// The device that exceeds its memory the most in the finished plan.
+// What each kind of device offers.
+KindMemory memory_of_kinds(const PlanOptions& options) {
+  KindMemory memory;
+  for (const DeviceKind& kind : options.cluster.kinds)
+    memory.push_back(std::min(kind.memory_bytes, options.constraints.memory_bytes.value_or(kind.memory_bytes)));
+  return memory;
+}
+
+// The device of a kind that exceeds its memory the most in the finished plan.
 struct Overfull {
+  size_t kind = 0;
   double needed = 0, offered = 0;
+  double excess() const { return needed / offered; }
 };
 
-std::optional<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options) {
-  std::optional<Overfull> worst;
-  for (size_t d = 0; d < plan.devices.size(); ++d) {
-    const uint64_t own = plan.devices[d].memory_bytes;
-    const auto offered = static_cast<double>(std::min(own, options.constraints.memory_bytes.value_or(own)));
-    const auto needed = static_cast<double>(plan.predictions[d].peak_bytes);
-    if (needed <= offered || (worst && needed * worst->offered <= worst->needed * offered)) continue;
-    worst = {needed, offered};
+std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options) {
+  const KindMemory memory = memory_of_kinds(options);
+  std::vector<Overfull> worst;
+  for (size_t kind = 0; kind < memory.size(); ++kind) {
+    Overfull found{kind, 0, static_cast<double>(memory[kind])};
+    for (size_t d = 0; d < plan.devices.size(); ++d) {
+      if (plan.devices[d].kind != options.cluster.kinds[kind].name) continue;
+      found.needed = std::max(found.needed, static_cast<double>(plan.predictions[d].peak_bytes));
+    }
+    if (found.needed > found.offered) worst.push_back(found);
   }
   return worst;
 }
 
 // Chooses, finishes and simulates.
 Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
-                                                         const ModelFacts& facts) {
+                                                         const ModelFacts& facts, const KindMemory& memory) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts));
+  RANNC_ASSIGN(Chosen chosen, choose(planner, options, facts, memory));
   if (std::holds_alternative<Infeasible>(chosen)) return chosen;
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
-  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, planned));
+  if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
   Lap lap;
   PlanFacts wanted = plan_facts(options, facts);
   if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
@@ -278,25 +299,26 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
 constexpr int kMostTries = 4;
 
 // Blocks say nearly what a stage needs, the finished plan says it task by task. Where that is more than a device has,
-// stages are chosen again within as much less.
+// stages are chosen again within as much less on devices of its kind.
 Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePlanner& planner,
                                                                   const PlanOptions& options, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
-  PlanOptions tried = options;
+  KindMemory memory = memory_of_kinds(options);
   for (int left = kMostTries;; --left) {
-    RANNC_ASSIGN(Outcome outcome, plan_once(planner, tried, facts));
+    RANNC_ASSIGN(Outcome outcome, plan_once(planner, options, facts, memory));
     auto* planned = std::get_if<PlannedModel>(&outcome);
     if (planned == nullptr) return outcome;
-    const auto over = overfull(planned->plan, options);
-    if (!over) return outcome;
+    const std::vector<Overfull> over = overfull(planned->plan, options);
+    if (over.empty()) return outcome;
     if (left == 1) {
+      const Overfull& worst = *std::max_element(
+          over.begin(), over.end(), [](const Overfull& a, const Overfull& b) { return a.excess() < b.excess(); });
       return Outcome(Infeasible{
-          fmt::format("the plan needs {:.0f} bytes on a device that holds {:.0f}", over->needed, over->offered),
-          over->needed - over->offered, "devices with more memory, more blocks"});
+          fmt::format("the plan needs {:.0f} bytes on a device that holds {:.0f}", worst.needed, worst.offered),
+          worst.needed - worst.offered, "devices with more memory, more blocks"});
     }
-    const double limit = static_cast<double>(tried.constraints.memory_bytes.value_or(UINT64_MAX));
-    tried.constraints.memory_bytes =
-        static_cast<uint64_t>(std::min(limit, over->offered) * over->offered / over->needed);
+    for (const Overfull& one : over)
+      memory[one.kind] = static_cast<uint64_t>(static_cast<double>(memory[one.kind]) / one.excess());
   }
 }
 

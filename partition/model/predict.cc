@@ -1,4 +1,6 @@
 // Times of a finished plan: what its actions and messages cost, and how its schedule runs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -14,6 +16,8 @@
 namespace rannc::partition {
 
 namespace {
+
+constexpr double kMostStepNs = 4e18;  // below what 63 bits hold
 
 // Of each of the plan's devices, the one of its name in the cluster.
 std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
@@ -108,6 +112,12 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   SimulationOptions options;
   options.contention = contended(plan.schedule);
   RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster), options));
+  if (!(timeline.makespan <= kMostStepNs)) {
+    return error(
+        fmt::format("a step would take {:.3g} ns, a plan holds at most {:.0e}: the cluster's rates or the "
+                    "profile's times cannot be right",
+                    timeline.makespan, kMostStepNs));
+  }
   plan.predictions.clear();
   for (const DeviceTimeline& device : timeline.devices) {
     plan.predictions.push_back(
