@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
+#include <numeric>
 #include <random>
 
 namespace rannc::partition {
@@ -15,7 +17,8 @@ TEST(Placement, ReplicasStayTogetherWhenGradientsAreHeavy) {
   const PlacementTraffic traffic{{{0, 1, 1e6}}, {1e9, 1e9}};
   const StageDevices devices = place(cluster, traffic, {8, 8});
   for (const auto& stage : devices) {
-    for (const DeviceId device : stage) EXPECT_EQ(cluster.devices[device.index()].node, cluster.devices[stage[0].index()].node);
+    for (const DeviceId device : stage)
+      EXPECT_EQ(cluster.devices[device.index()].node, cluster.devices[stage[0].index()].node);
   }
 }
 
@@ -77,6 +80,52 @@ TEST(Placement, NeverDearerThanStagesOneAfterTheOther) {
       for (const DeviceId device : devices[s]) ASSERT_EQ(used[device.index()]++, 0);
     }
   }
+}
+
+/// The least cost of all ways to give the stages their devices, in any replica order.
+double least_cost(const Cluster& cluster, const PlacementTraffic& traffic, const std::vector<uint32_t>& replicas) {
+  std::vector<uint32_t> order(cluster.size());
+  std::iota(order.begin(), order.end(), 0);
+  double least = std::numeric_limits<double>::infinity();
+  do {
+    StageDevices devices(replicas.size());
+    size_t next = 0;
+    for (size_t s = 0; s < replicas.size(); ++s) {
+      for (uint32_t r = 0; r < replicas[s]; ++r) devices[s].push_back(DeviceId(order[next++]));
+    }
+    least = std::min(least, placement_cost(cluster, traffic, devices));
+  } while (std::next_permutation(order.begin(), order.end()));
+  return least;
+}
+
+// Against every placement of up to six devices on two or three nodes: greedy exchanges reach the optimum mostly.
+TEST(Placement, IsMostlyTheBestOfAllPlacements) {
+  int best = 0, all = 0;
+  double worst = 1;
+  for (int i = 0; i < 150; ++i) {
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 900);
+    const uint32_t nodes = 2 + static_cast<uint32_t>(random() % 2);
+    const Cluster cluster = make_cluster("r", {"d", 1, 1, 1, 0}, nodes, nodes == 2 ? 3 : 2, {1e10, 10}, {1e9, 100});
+    PlacementTraffic traffic;
+    std::vector<uint32_t> replicas;
+    for (uint32_t left = cluster.size(); left > 0 && replicas.size() < 3;) {
+      replicas.push_back(1 + static_cast<uint32_t>(random() % left));
+      left -= replicas.back();
+      const auto s = static_cast<uint32_t>(traffic.gradient_bytes.size());
+      traffic.gradient_bytes.push_back(static_cast<double>(random() % 1000) * 1e5);
+      for (uint32_t from = 0; from < s; ++from) {
+        traffic.edges.push_back({from, s, static_cast<double>(random() % 1000) * 1e5});
+      }
+    }
+    const double least = least_cost(cluster, traffic, replicas);
+    const double found = placement_cost(cluster, traffic, place(cluster, traffic, replicas));
+    ASSERT_GE(found, least * (1 - 1e-9));
+    ++all;
+    best += found <= least * (1 + 1e-9);
+    worst = std::max(worst, found / least);
+  }
+  EXPECT_GE(best, 0.9 * all);
+  EXPECT_LE(worst, 1.5);
 }
 
 }  // namespace

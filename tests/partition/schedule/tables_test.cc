@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/lower_schedule.h"
+#include "ir/plan.h"
 #include "ir/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
@@ -170,6 +171,45 @@ TEST(Tables, ClockCyclesOfTheForwardPass) {
   const std::vector<std::vector<std::pair<uint32_t, uint32_t>>> expected = {
       {{0, 0}}, {{1, 0}, {0, 1}}, {{2, 0}, {1, 1}, {0, 2}}, {{3, 0}, {2, 1}, {1, 2}}, {{3, 1}, {2, 2}}, {{3, 2}}};
   EXPECT_EQ(cycles, expected);
+}
+
+/// Backward passes in the cycles of the forward ones mirrored: the last micro-batch comes back first.
+TEST(Tables, BackwardPassesRunInReverseOrder) {
+  const PipelineShape shape = ir::chain_shape(3, 4);
+  const auto schedule = make_schedule(shape, {.name = "gpipe"}).value();
+  EXPECT_EQ(ir::print_compute_rows(schedule),
+            "0: F0 F1 F2 F3 B3 B2 B1 B0\n1: F0 F1 F2 F3 B3 B2 B1 B0\n2: F0 F1 F2 F3 B3 B2 B1 B0\n");
+  // A backward pass that takes one cycle, too.
+  const auto timeline = simulate(shape, schedule, uniform_costs(shape, {1, 1, 0, 0})).value();
+  std::vector<std::vector<std::pair<uint32_t, uint32_t>>> cycles(6);
+  for (uint32_t d = 0; d < 3; ++d) {
+    for (size_t i = 4; i < 8; ++i) {
+      cycles.at(static_cast<size_t>(timeline.spans[d][i].start) - 6).emplace_back(schedule.rows[d][i].micro_batch, d);
+    }
+  }
+  const std::vector<std::vector<std::pair<uint32_t, uint32_t>>> expected = {
+      {{3, 2}}, {{3, 1}, {2, 2}}, {{3, 0}, {2, 1}, {1, 2}}, {{2, 0}, {1, 1}, {0, 2}}, {{1, 0}, {0, 1}}, {{0, 0}}};
+  EXPECT_EQ(cycles, expected);
+}
+
+/// torchgpipe's checkpoint modes: a stage repeats the forward pass of every micro-batch but the last one, whose
+/// gradient comes at once, or of none; also where the samples do not divide (5 in 4, 9 in 8).
+TEST(Tables, RecomputeExceptTheLastMicroBatch) {
+  const auto rows = [](uint32_t samples, uint32_t count, bool recompute) {
+    PipelineShape shape = ir::chain_shape(2, count);
+    shape.micro_batches = ir::split_mini_batch(samples, count);
+    for (ir::StageShape& stage : shape.stages) stage.recompute = recompute;
+    return ir::print_compute_rows(make_schedule(shape, {.name = "gpipe"}).value());
+  };
+  const std::string of_four = "F0 F1 F2 F3 B3 R2 B2 R1 B1 R0 B0\n";
+  EXPECT_EQ(rows(5, 4, true), "0: " + of_four + "1: " + of_four);
+  EXPECT_EQ(rows(4, 4, true), rows(5, 4, true));
+  EXPECT_EQ(rows(5, 4, false), "0: F0 F1 F2 F3 B3 B2 B1 B0\n1: F0 F1 F2 F3 B3 B2 B1 B0\n");
+  const std::string of_eight = rows(9, 8, true);
+  EXPECT_EQ(std::count(of_eight.begin(), of_eight.end(), 'R'), 2 * 7);
+  EXPECT_THAT(of_eight, testing::HasSubstr("F7 B7 R6 B6"));
+  EXPECT_THAT(ir::split_mini_batch(5, 4), testing::ElementsAre(2, 1, 1, 1));
+  EXPECT_THAT(ir::split_mini_batch(9, 8), testing::ElementsAre(2, 1, 1, 1, 1, 1, 1, 1));
 }
 
 TEST(WarmUpLatency, GPipeAndBothPoliciesOfDapple) {

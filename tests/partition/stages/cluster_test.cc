@@ -60,6 +60,30 @@ TEST(Cluster, PrintsWhatItReads) {
   }
 }
 
+// Table 2 of DAPPLE, with the 16 devices of its experiments (6.2): servers, V100s in each, links within and between.
+TEST(Cluster, ClustersOfDapple) {
+  struct Row {
+    const char* name;
+    size_t servers, devices;
+    double between_gbps;
+  };
+  for (const Row& row : {Row{"dapple-a", 2, 8, 25}, Row{"dapple-b", 16, 1, 25}, Row{"dapple-c", 16, 1, 10}}) {
+    SCOPED_TRACE(row.name);
+    const Cluster cluster = preset_cluster(row.name).value();
+    ASSERT_EQ(cluster.nodes.size(), row.servers);
+    EXPECT_EQ(cluster.size(), 16u);
+    ASSERT_EQ(cluster.kinds.size(), 1u);
+    EXPECT_EQ(cluster.kinds[0].name, "v100");
+    EXPECT_EQ(cluster.kinds[0].memory_bytes, 16ull << 30);
+    for (const ClusterNode& node : cluster.nodes) EXPECT_EQ(node.devices.size(), row.devices);
+    EXPECT_EQ(cluster.between.bytes_per_second, row.between_gbps * 1e9 / 8);
+    // One GPU a server has no link within; NVLink is far faster than the network.
+    const double neighbour = cluster.link(DeviceId(0), DeviceId(1)).bytes_per_second;
+    EXPECT_GE(neighbour, row.devices > 1 ? 8 * 25e9 / 8 : row.between_gbps * 1e9 / 8);
+    EXPECT_EQ(cluster.link(DeviceId(0), DeviceId(15)).bytes_per_second, row.between_gbps * 1e9 / 8);
+  }
+}
+
 // A key of TOML stays on its line.
 TEST(Cluster, PrintsNamesOfAnyText) {
   Cluster cluster = parse_cluster(kTwoNodes, "c.toml").value();

@@ -48,9 +48,9 @@ TEST(Pipedream, BottlenecksOfThePublishedProfiles) {
 
 TEST(Pipedream, StateCountsOfTheReleasedProgram) {
   const std::pair<const char*, uint32_t> counts[] = {
-      {"pipedream/alexnet.txt", 22}, {"pipedream/vgg16.txt", 40},      {"pipedream/squeezenet1_0.txt", 99},
-      {"pipedream/resnet18.txt", 100}, {"pipedream/resnet50.txt", 240}, {"pipedream/resnet101.txt", 410},
-      {"pipedream/gnmt.txt", 99},    {"dapple/bert-48-pbs-2.txt", 55}, {"dapple/gnmt-16-pbs-64.txt", 1495},
+      {"pipedream/alexnet.txt", 22},    {"pipedream/vgg16.txt", 40},       {"pipedream/squeezenet1_0.txt", 99},
+      {"pipedream/resnet18.txt", 100},  {"pipedream/resnet50.txt", 240},   {"pipedream/resnet101.txt", 410},
+      {"pipedream/gnmt.txt", 99},       {"dapple/bert-48-pbs-2.txt", 55},  {"dapple/gnmt-16-pbs-64.txt", 1495},
       {"dapple/vgg-19-pbs-32.txt", 25}, {"dapple/xlnet-36-pbs-1.txt", 41}, {"dapple/amoeba-18-pbs-8.txt", 25},
   };
   for (const auto& [file, count] : counts) {
@@ -76,7 +76,8 @@ TEST(Pipedream, WideGraphsArePlannedWithoutExplosion) {
 double by_force(const CutStates& states, uint32_t j, uint32_t machines, double bandwidth) {
   const auto stage = [&](int from, uint32_t to, uint32_t m, bool only) {
     const double compute = states.compute_s[to] - (from < 0 ? 0 : states.compute_s[static_cast<size_t>(from)]);
-    const double bytes = states.parameter_bytes[to] - (from < 0 ? 0 : states.parameter_bytes[static_cast<size_t>(from)]);
+    const double bytes =
+        states.parameter_bytes[to] - (from < 0 ? 0 : states.parameter_bytes[static_cast<size_t>(from)]);
     double time = (compute + 4.0 * (m - 1) * bytes / (bandwidth * m)) / m;
     if (!only && from >= 0) time = std::max(time, 2 * states.output_bytes[static_cast<size_t>(from)] / (bandwidth * m));
     if (!only && to + 1 < states.size()) time = std::max(time, 2 * states.output_bytes[to] / (bandwidth * m));
@@ -85,10 +86,40 @@ double by_force(const CutStates& states, uint32_t j, uint32_t machines, double b
   double best = stage(-1, j, machines, true);
   for (const uint32_t k : states.before[j]) {
     for (uint32_t m = 1; m < machines; ++m) {
-      best = std::min(best, std::max(by_force(states, k, machines - m, bandwidth), stage(static_cast<int>(k), j, m, false)));
+      best = std::min(best,
+                      std::max(by_force(states, k, machines - m, bandwidth), stage(static_cast<int>(k), j, m, false)));
     }
   }
   return best;
+}
+
+// A twin of such graphs: twelve chains of twelve layers have 13^12 down-sets.
+TEST(Pipedream, ParallelChainsArePlannedWithoutExplosion) {
+  PipedreamProfile profile;
+  const auto node = [&](double forward) {
+    profile.nodes.push_back({"node" + std::to_string(profile.nodes.size() + 1), "", forward, 2 * forward, {1e3}, 1e3});
+    return static_cast<uint32_t>(profile.nodes.size() - 1);
+  };
+  const uint32_t source = node(1);
+  std::vector<uint32_t> ends;
+  for (int chain = 0; chain < 12; ++chain) {
+    uint32_t before = source;
+    for (int layer = 0; layer < 12; ++layer) {
+      const uint32_t next = node(1);
+      profile.edges.emplace_back(before, next);
+      before = next;
+    }
+    ends.push_back(before);
+  }
+  const uint32_t sink = node(1);
+  for (const uint32_t end : ends) profile.edges.emplace_back(end, sink);
+  const CutStates states = cut_states(profile).value();
+  EXPECT_FALSE(states.complete);
+  EXPECT_GE(states.size(), profile.nodes.size()) << "at least the prefixes of one order";
+  const PipedreamPlan plan = pipedream_dp(states, {{8, 1e12}});
+  // 146 layers of 3 ms on 8 machines; links cost next to nothing, and stages part between layers.
+  EXPECT_GE(plan.bottleneck_s, 146 * 3e-3 / 8 * (1 - 1e-6));
+  EXPECT_LE(plan.bottleneck_s, 146 * 3e-3 / 8 * 1.1);
 }
 
 TEST(Pipedream, EqualsItsRecursionOnRandomChains) {

@@ -6,15 +6,26 @@
 #include <sstream>
 
 namespace rannc::partition::testing {
+namespace {
+
+std::optional<PipedreamProfile> profile_in(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream) return std::nullopt;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return read_pipedream(text.str(), path).value();
+}
+
+}  // namespace
 
 std::optional<PipedreamProfile> shared_profile(const std::string& name) {
   const char* folder = std::getenv("RANNC_SHARED_DIR");
   const std::string root = folder != nullptr ? folder : std::string(RANNC_SOURCE_DIR) + "/../shared";
-  std::ifstream stream(root + "/data/" + name);
-  if (!stream) return std::nullopt;
-  std::ostringstream text;
-  text << stream.rdbuf();
-  return read_pipedream(text.str(), name).value();
+  return profile_in(root + "/data/" + name);
+}
+
+PipedreamProfile checked_in_profile(const std::string& name) {
+  return profile_in(std::string(RANNC_SOURCE_DIR) + "/tests/data/profiles/" + name).value();
 }
 
 std::vector<double> layer_costs(const PipedreamProfile& profile) {

@@ -12,6 +12,9 @@ namespace rannc::partition::testing {
 /// Reads `$RANNC_SHARED_DIR/data/<name>` or `<source>/../shared/data/<name>`; nothing where the folder is absent.
 std::optional<PipedreamProfile> shared_profile(const std::string& name);
 
+/// `tests/data/profiles/<name>`, which every checkout has.
+PipedreamProfile checked_in_profile(const std::string& name);
+
 /// Forward + backward ms of all layers in topological order, smaller node numbers first.
 std::vector<double> layer_costs(const PipedreamProfile& profile);
 
