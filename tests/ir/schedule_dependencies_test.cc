@@ -6,6 +6,7 @@
 #include <random>
 
 #include "ir/dependencies.h"
+#include "ir/plan.h"
 
 namespace rannc::ir {
 namespace {
@@ -120,6 +121,42 @@ TEST(ScheduleDependencies, MessagesPartitionTheSamples) {
     std::sort(sums.begin(), sums.end());
     EXPECT_EQ(std::adjacent_find(sums.begin(), sums.end()), sums.end());
   }
+}
+
+/// From its owner among n replicas to its owner among m, for all n, m <= 8, batches <= 64 and micro-batches <= 8: what
+/// is split on one side is put together on the other, nothing goes round robin.
+TEST(ScheduleDependencies, SamplesGoFromOwnerToOwnerForAllCounts) {
+  uint64_t travelled = 0, wrong = 0;
+  for (uint32_t n = 1; n <= 8; ++n) {
+    for (uint32_t m = 1; m <= 8; ++m) {
+      PipelineShape s = chain_shape(2, 1);
+      s.devices = n + m;
+      s.stages[0].devices.clear();
+      s.stages[1].devices.clear();
+      for (uint32_t i = 0; i < n + m; ++i) s.stages[i < n ? 0 : 1].devices.push_back(DeviceId(i));
+      for (uint32_t batch = 1; batch <= 64; ++batch) {
+        for (uint32_t count = 1; count <= std::min(8u, batch); ++count) {
+          s.micro_batches = split_mini_batch(batch, count);
+          const Dependencies d(s);
+          uint64_t sent = 0;
+          for (uint32_t micro_batch = 0; micro_batch < count; ++micro_batch) {
+            const int64_t size = s.micro_batches[micro_batch];
+            for (uint32_t i = 0; i < n; ++i) {
+              d.each_outgoing(0, micro_batch, DeviceId(i), [&](const Message& message) {
+                for (int64_t x = message.samples.first; x < message.samples.last; ++x) {
+                  wrong += sample_owner(size, x, n) != i || sample_owner(size, x, m) != message.consumer;
+                  ++sent;
+                }
+              });
+            }
+          }
+          ASSERT_EQ(sent, batch) << n << " to " << m << " replicas, " << count << " micro-batches";
+          travelled += sent;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(wrong, 0u) << "of " << travelled;
 }
 
 TEST(ScheduleDependencies, OwnerOfASampleIsWhoseRangeHoldsIt) {

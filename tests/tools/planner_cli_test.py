@@ -190,7 +190,10 @@ class Demands(PlannerTest):
         self.assertIn("warning: ", done.stderr)
 
     def test_time_limit_is_told(self):
-        done = self.compile("--summary=json", "--time-limit", "50ms")
+        # With this budget the search would go on for hours.
+        large = self.write("large-pbs-4.txt", profiles.chain(120))
+        base = ("--cluster", "dapple-a", "--mini-batch", 1024, "--search-budget", 10**12)
+        done = self.compile("--summary=json", "--time-limit", "50ms", file=large, base=base)
         self.assertIn("warning: ", done.stderr)
         self.assertTrue(any("--time-limit" in warning for warning in json.loads(done.stdout)["warnings"]))
 
