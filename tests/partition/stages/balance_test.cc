@@ -66,6 +66,20 @@ TEST(Balance, PublishedProfiles) {
   }
 }
 
+// Six layers of 120 ms and two of 3 and 1.5 ms behind them, by hand.
+TEST(Balance, CheckedInProfile) {
+  const std::vector<double> costs = testing::layer_costs(testing::checked_in_profile("convolutions-pbs-4.txt"));
+  const auto exact = [&](uint32_t parts) { return largest_block(costs, exact_partition(costs, parts)); };
+  EXPECT_NEAR(exact(1), 724.5, 1e-9);
+  EXPECT_NEAR(exact(3), 244.5, 1e-9);
+  EXPECT_NEAR(exact(4), 240, 1e-9);
+  EXPECT_NEAR(exact(6), 124.5, 1e-9);
+  EXPECT_NEAR(exact(7), 120, 1e-9);
+  for (uint32_t parts = 1; parts <= 7; ++parts) {
+    EXPECT_GE(largest_block(costs, block_partition(costs, parts)), exact(parts) - 1e-9);
+  }
+}
+
 TEST(GpipePlanner, ExactIsNeverWorseThanBlockPartition) {
   int compared = 0;
   for (int i = 0; i < 200; ++i) {

@@ -46,6 +46,17 @@ TEST(Pipedream, BottlenecksOfThePublishedProfiles) {
   }
 }
 
+// By hand: five of six equal layers (120 ms, 3.41 MB together) on three machines, the sixth and the dense ones on one.
+TEST(Pipedream, BottleneckOfTheCheckedInProfile) {
+  const CutStates states = cut_states(testing::checked_in_profile("convolutions-pbs-4.txt")).value();
+  EXPECT_TRUE(states.complete);
+  EXPECT_EQ(states.size(), 9u) << "a chain";
+  const PipedreamPlan plan = pipedream_dp(states, {{4, 1e9}});
+  EXPECT_NEAR(plan.bottleneck_s, (5 * 0.120 + 4 * 2 * 3.41e6 / (3 * 1e9)) / 3, 1e-9);
+  EXPECT_NEAR(pipedream_dp(states, {{4, 1e9}}, {.straight = true}).bottleneck_s, 0.240, 1e-9);
+  EXPECT_NEAR(pipedream_dp(states, {{1, 1e9}}).bottleneck_s, 0.7245, 1e-9);
+}
+
 TEST(Pipedream, StateCountsOfTheReleasedProgram) {
   const std::pair<const char*, uint32_t> counts[] = {
       {"pipedream/alexnet.txt", 22},    {"pipedream/vgg16.txt", 40},       {"pipedream/squeezenet1_0.txt", 99},
