@@ -7,6 +7,7 @@
 #include <stop_token>
 
 #include "partition/stages/internal/range_costs.h"
+#include "partition/stages/judge.h"
 #include "tests/partition/stages/bound_problems.h"
 
 namespace rannc::partition {
@@ -92,6 +93,28 @@ TEST(LowerBound, KnowsMessages) {
   EXPECT_NEAR(bound(kPeriod, 10), 16 * 425, 10);
   EXPECT_NEAR(bound(kLargestLoad, 0), 16 * 300, 10);
   EXPECT_NEAR(bound(kLargestLoad, 10), 16 * (300 + 2 * 425), 20);
+}
+
+// Micro-batches of two samples and of one. Of the second block's 100 ns the smaller one's are all input gradient, the
+// larger one's all weight gradient, which zb-h1 puts off: both stages are through after 10 + 2 * 10 + 2 * 100 ns.
+TEST(LowerBound, AllowsForInputGradientsThatFallWithTheSamples) {
+  StageProblem problem;
+  problem.blocks = 2;
+  problem.times.push_back({{1, 2}, {{10, 10}, {10, 10}}, {{50, 100}, {50, 100}}, {{0, 0}, {0, 100}}});
+  problem.parameter_bytes = {1e6, 1e6};  // replicas would spend a millisecond on their sum
+  problem.stashed_bytes_per_sample = {1, 1};
+  problem.values = {{0, {1}, 0, 0, true}};
+  problem.cluster = make_cluster("two", {"d", 1 << 30, 1e12, 1e18, 0}, 1, 2, {1e9, 0}, {1e9, 0});
+  problem.mini_batch = 3;
+  problem.micro_batches = {2};
+  StagePlan plan;
+  plan.micro_batches = 2;
+  plan.schedule = "zb-h1";
+  plan.stages = {{0, 1, {DeviceId(0)}}, {1, 2, {DeviceId(1)}}};
+  PlanJudge judge(problem);
+  ASSERT_NEAR(judge.judge(plan).value_or(0), 230, 5);
+  EXPECT_LE(lower_bound(problem, judge.ranges()).value, plan.objective);
+  EXPECT_TRUE(judge.judge(plan, nullptr, plan.objective * 1.01)) << "ruled out by what its stages take alone";
 }
 
 TEST(LowerBound, HoldsHoweverEarlyItIsStopped) {
