@@ -36,7 +36,7 @@ constexpr size_t kBytesBeside = 128;              // what a down-set takes besid
 /// How many down-sets the exact search may remember.
 size_t most_down_sets(const LevelGraph& graph, size_t asked) {
   const size_t nodes = std::max<size_t>(graph.nodes(), 1), each = (nodes + 63) / 64 * sizeof(uint64_t) + kBytesBeside;
-  return std::min({asked, kMostBytes / each, kMostLooks / nodes});
+  return std::max<size_t>(1, std::min({asked, kMostBytes / each, kMostLooks / nodes}));
 }
 
 struct State {
@@ -58,6 +58,26 @@ State extend(const LevelGraph& graph, const State& state, uint32_t node, uint64_
   const uint64_t sum = state.last_bytes + graph.memory[node];
   if (state.blocks > 0 && sum >= state.last_bytes && sum <= limit) return {state.blocks, sum, node};
   return {state.blocks + 1, graph.memory[node], node};
+}
+
+/// The down-sets with one node more, each with the best way to it; false: more than `most`.
+bool grow(const LevelGraph& graph, const std::map<DownSet, State>& layer, uint64_t limit, size_t most,
+          std::map<DownSet, State>& next) {
+  for (const auto& [set, state] : layer) {
+    for (uint32_t v = 0; v < graph.nodes(); ++v) {
+      if (contains(set, v) || !ready(graph, set, v)) continue;
+      DownSet larger = set;
+      larger[v / 64] |= uint64_t{1} << (v % 64);
+      const State candidate = extend(graph, state, v, limit);
+      auto [it, fresh] = next.try_emplace(std::move(larger), candidate);
+      const State& old = it->second;
+      if (!fresh && std::pair(candidate.blocks, candidate.last_bytes) < std::pair(old.blocks, old.last_bytes)) {
+        it->second = candidate;
+      }
+    }
+    if (next.size() > most) return false;
+  }
+  return true;
 }
 
 /// Blocks along the way that the layers remember; splits blocks until there are k.
@@ -103,20 +123,7 @@ MemoryFit fit_memory(const LevelGraph& graph, uint32_t blocks, uint64_t memory_l
   fit.down_sets = 1;
   for (uint32_t size = 0; size < graph.nodes(); ++size) {
     std::map<DownSet, State> next;
-    for (const auto& [set, state] : layers[size]) {
-      for (uint32_t v = 0; v < graph.nodes(); ++v) {
-        if (contains(set, v) || !ready(graph, set, v)) continue;
-        DownSet larger = set;
-        larger[v / 64] |= uint64_t{1} << (v % 64);
-        const State candidate = extend(graph, state, v, memory_limit);
-        auto [it, fresh] = next.try_emplace(std::move(larger), candidate);
-        const State& old = it->second;
-        if (!fresh && std::pair(candidate.blocks, candidate.last_bytes) < std::pair(old.blocks, old.last_bytes)) {
-          it->second = candidate;
-        }
-      }
-      if (fit.down_sets + next.size() > most) return fit;
-    }
+    if (!grow(graph, layers[size], memory_limit, most - fit.down_sets, next)) return fit;
     fit.down_sets += next.size();
     layers.push_back(std::move(next));
   }
