@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "partition/stages/internal/dapple_search.h"
+#include "partition/stages/internal/finalists.h"
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/judge.h"
 
@@ -32,7 +33,7 @@ class DapplePlanner final : public StagePlanner {
     GroupLinks links(problem.cluster, graph);
     const double most = std::sqrt(kTrials / static_cast<double>(std::max<size_t>(1, graph.all_picks())));
     const DappleCuts cuts = dapple_cuts(problem, judge.ranges(), static_cast<size_t>(std::max(kLeastCuts, most)));
-    Best best;
+    Best best, by_formula;
     for (const uint64_t micro_batches : micro_batch_candidates(problem)) {
       if (best.plan && stop.stop_requested()) break;
       for (const bool recompute : {false, true}) {
@@ -42,9 +43,12 @@ class DapplePlanner final : public StagePlanner {
         options.credit = options_.credit;
         options.recompute = recompute;
         const auto found = dapple_search(problem, judge.ranges(), graph, links, cuts.at, micro_batches, options);
-        if (choose(problem, found, judge, best)) break;
+        if (options_.choice == DappleChoice::kSimulated)
+          choose(problem, found, judge, DappleChoice::kLatency, by_formula);
+        if (choose(problem, found, judge, options_.choice, best)) break;
       }
     }
+    if (by_formula.plan && best.plan && runs_faster(judge, *by_formula.plan, *best.plan)) best = std::move(by_formula);
     if (!best.plan)
       return Infeasible{"no plan of DAPPLE's fits: " + best.why, 0, "recompute, more devices, planner rannc or auto"};
     StagePlan& plan = *best.plan;
@@ -56,6 +60,11 @@ class DapplePlanner final : public StagePlanner {
     return plan;
   }
 
+  /// Device by device, where replicas and values have ports of their own, which the judgement by stages leaves out.
+  static bool runs_faster(PlanJudge& judge, StagePlan a, StagePlan b) {
+    return may_finish(a) && may_finish(b) && judge.finish(a) && judge.finish(b) && better(a, b);
+  }
+
   struct Best {
     std::optional<StagePlan> plan;
     double latency = 0;
@@ -63,10 +72,9 @@ class DapplePlanner final : public StagePlanner {
   };
 
   /// Compares the plans of one micro-batch count with the best so far; false: none of them can run.
-  bool choose(const StageProblem& problem, const std::multimap<double, StagePlan>& found, PlanJudge& judge,
-              Best& best) const {
-    const bool by_latency = options_.choice == DappleChoice::kLatency,
-               by_step = problem.objective == Objective::kStepTime;
+  static bool choose(const StageProblem& problem, const std::multimap<double, StagePlan>& found, PlanJudge& judge,
+                     DappleChoice choice, Best& best) {
+    const bool by_latency = choice == DappleChoice::kLatency, by_step = problem.objective == Objective::kStepTime;
     bool any = false;
     for (const auto& [latency, candidate] : found) {
       // What L puts behind a time already simulated, which is rarely below L, is not simulated.

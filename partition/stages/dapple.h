@@ -29,8 +29,11 @@ double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_
 
 /// By what a plan is chosen among micro-batch counts.
 enum class DappleChoice : uint8_t {
-  kSimulated,  ///< of the plans with the least L of every count, the least simulated time under P_A or P_B
-  kLatency,    ///< the least L of all; P_A or P_B by simulation
+  /// Of the plans with the least L of every count, the least simulated time under P_A or P_B; or the plan with the
+  /// least
+  /// L of all where that runs faster device by device.
+  kSimulated,
+  kLatency,  ///< the least L of all; P_A or P_B by simulation
 };
 
 struct DappleOptions {
