@@ -204,6 +204,12 @@ PipelineShape pipeline_shape(const Plan& plan) {
       // Sums over readers, and Adam's denominator, a parameter at a time.
       entry.step_bytes = weights[s].sums + (plan.optimizer_states > 1 ? weights[s].largest_parameter : 0);
     }
+    // A sum over replicas: that of the largest parameter, beside the part of it that this replica adds up.
+    const auto replicas = static_cast<int64_t>(stage.devices.size());
+    if (plan.training && replicas > 1) {
+      const int64_t largest = weights[s].largest_parameter;
+      entry.step_bytes = std::max(entry.step_bytes, largest + largest / replicas);
+    }
     shape.stages.push_back(std::move(entry));
   }
   for (const StageTime& time : plan.stage_times) {

@@ -179,7 +179,12 @@ class AutogradProgram final : public Program {
   }
 
   void set_gradients(std::span<const uint32_t> parameters, Values gradients) override {
-    for (size_t i = 0; i < parameters.size(); ++i) totals_[parameters[i]] = std::move(gradients[i]);
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      totals_[parameters[i]] = std::move(gradients[i]);
+      for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
+        if (signature_.leaves[leaf].parameter == parameters[i]) leaves_[leaf].mutable_grad().reset();
+      }
+    }
   }
 
   const Values& parameters() const override { return parameters_; }

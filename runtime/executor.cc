@@ -255,23 +255,30 @@ class Executor::Impl {
     return result;
   }
 
-  /// Gradients and statistics. Shared parameters are left out: their group's own sum runs over all replicas of all
-  /// stages.
+  /// The program gives the gradient up meanwhile: only one of its terms is there twice, as its sum.
+  Result<void> sum_gradient(const CollectiveKey& key, const Action& action, uint32_t parameter) {
+    Values values = program(action.stage).gradients({&parameter, 1});
+    program(action.stage).set_gradients({&parameter, 1}, {nullptr});
+    RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
+    program(action.stage).set_gradients({&parameter, 1}, std::move(sums));
+    return {};
+  }
+
+  /// Gradients one by one, and statistics. Shared parameters are left out: their group's own sum runs over all replicas
+  /// of all stages.
   Result<void> all_reduce(const Action& action) {
     std::set<uint32_t> shared;
     for (uint32_t group : dependencies_.groups_of(action.stage)) shared.insert(slot(group, action.stage));
-    std::vector<uint32_t> own;
+    CollectiveKey key{input_->step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
     for (uint32_t i = 0; i < pipeline_.stages[action.stage.index()].parameters.size(); ++i) {
-      if (!shared.contains(i)) own.push_back(i);
+      if (shared.contains(i)) continue;
+      RANNC_TRY(sum_gradient(key, action, i));
+      ++key.part;
     }
-    const CollectiveKey key{input_->step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
-    Values values = program(action.stage).gradients(own);
-    for (Value& sum : program(action.stage).statistics()) values.push_back(std::move(sum));
-    RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
-    const auto end_of_gradients = sums.begin() + static_cast<ptrdiff_t>(own.size());
-    program(action.stage).set_statistics({end_of_gradients, sums.end()});
-    sums.erase(end_of_gradients, sums.end());
-    program(action.stage).set_gradients(own, std::move(sums));
+    Values statistics = program(action.stage).statistics();
+    if (statistics.empty()) return {};
+    RANNC_ASSIGN(statistics, summed(key, action, std::move(statistics)));
+    program(action.stage).set_statistics(std::move(statistics));
     return {};
   }
 
@@ -293,10 +300,13 @@ class Executor::Impl {
     for (StageId stage : here) {
       const uint32_t index = slot(group, stage);
       const Value own = program(stage).gradients({&index, 1}).front();
+      program(stage).set_gradients({&index, 1}, {nullptr});
       total = total == nullptr ? own : total->plus(*own);
     }
     const CollectiveKey key{input_->step, CollectiveKey::Kind::kReduceShared, group};
-    RANNC_ASSIGN(const Values sums, summed(key, action, {total}));
+    Values terms;
+    terms.push_back(std::move(total));
+    RANNC_ASSIGN(const Values sums, summed(key, action, std::move(terms)));
     for (StageId stage : here) {
       const uint32_t index = slot(group, stage);
       program(stage).set_gradients({&index, 1}, sums);

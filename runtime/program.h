@@ -70,7 +70,8 @@ class Program {
   /// Gradients that were carried or added since `begin_step`, summed over the leaves in task order; zeros where there are none.
   /// Indices into `signature().parameters`. The values share memory with the engine until the next `begin_step`.
   virtual Values gradients(std::span<const uint32_t> parameters) = 0;
-  /// Replaces gradients, by those summed over devices.
+  /// Replaces gradients, by those summed over devices. Null gives a gradient up: who has it alone then is the caller,
+  /// who sets another one before anybody asks.
   virtual void set_gradients(std::span<const uint32_t> parameters, Values gradients) = 0;
   /// Parameters and buffers as in `signature()`. They share memory with the engine: an optimizer or a checkpoint writes
   /// through them between steps.

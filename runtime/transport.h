@@ -28,6 +28,7 @@ struct CollectiveKey {
   uint64_t step = 0;
   Kind kind = Kind::kOther;
   uint32_t index = 0;
+  uint32_t part = 0;  ///< of one action's sums, which follow each other
   auto operator<=>(const CollectiveKey&) const = default;
 };
 

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <numeric>
 
 namespace rannc::testing {
@@ -119,7 +120,9 @@ Values FakeProgram::gradients(std::span<const uint32_t> parameters) {
 }
 
 void FakeProgram::set_gradients(std::span<const uint32_t> parameters, Values gradients) {
-  for (size_t i = 0; i < parameters.size(); ++i) gradients_[parameters[i]] = gradients[i]->item();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    gradients_[parameters[i]] = gradients[i] == nullptr ? std::nan("") : gradients[i]->item();
+  }
 }
 
 }  // namespace rannc::testing

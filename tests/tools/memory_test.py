@@ -59,14 +59,14 @@ class MemoryTest(programs.ProgramTest):
                     self.text, stages, "--stages", stages, "--mini-batch", mini_batch, "--micro-batches", micro_batches,
                     "--schedule", schedule, "--recompute", recompute, **options)
 
-    def expect_replicas(self, replicas, *flags):
-        """One process per device, and all in one, under both schedules."""
+    def expect_replicas(self, replicas, *flags, schedules=("1f1b", "gpipe"), layers=4, width=64, context=64, mini_batch=16):
+        """One process per device, and all in one."""
         devices = sum(replicas)
-        for schedule in ("1f1b", "gpipe"):
-            self.expect(self.model("gpt", "--layers", 4, "--width", 64, "--heads", 4, "--context", 64), LOSSES["gpt"],
-                        self.text, devices, "--stages", len(replicas), "--replicas", ",".join(map(str, replicas)),
-                        "--mini-batch", 16, "--micro-batches", 4, "--schedule", schedule, *flags,
-                        transports=("gloo", "local"))
+        model = self.model("gpt", "--layers", layers, "--width", width, "--heads", 4, "--context", context)
+        for schedule in schedules:
+            self.expect(model, LOSSES["gpt"], self.text, devices, "--stages", len(replicas), "--replicas",
+                        ",".join(map(str, replicas)), "--mini-batch", mini_batch, "--micro-batches", 4, "--schedule",
+                        schedule, *flags, transports=("gloo", "local"))
 
     def test_one_stage(self):
         self.expect_gpt(1, 1, "gpipe", "never")
@@ -90,6 +90,11 @@ class MemoryTest(programs.ProgramTest):
 
     def test_two_replicas_of_the_first_stage(self):
         self.expect_replicas([2, 1], "--recompute", "never")
+
+    def test_sums_of_gradients_that_outweigh_activations(self):
+        for replicas in ([2], [3], [2, 1]):
+            self.expect_replicas(replicas, "--recompute", "never", schedules=["1f1b"], layers=2, width=128, context=8,
+                                 mini_batch=12)
 
 
 if __name__ == "__main__":
