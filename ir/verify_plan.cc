@@ -14,11 +14,13 @@
 //   P13  the schedule is lowered, has a row for each device and a name of one word
 //   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
 //        momentum is of sgd, from 0 to below 1
+//   P15  where no symbol counts samples there is one micro-batch, of the graph's own samples, and one device a stage
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <set>
 
+#include "ir/fixed_samples.h"
 #include "ir/verify.h"
 #include "ir/verify_schedule.h"
 
@@ -37,6 +39,7 @@ class PlanVerifier {
     stages();
     devices();
     micro_batches();
+    fixed_batch();
     if (!found_.empty()) return std::move(found_);  // what follows indexes by task, stage and device
     constants();
     order();
@@ -235,6 +238,22 @@ class PlanVerifier {
     if (*least == 0) add("P8", {}, "a micro-batch is empty");
     if (*most - *least > 1)
       add("P8", {}, "micro-batches of {} and of {} samples differ by more than one", *most, *least);
+  }
+
+  void fixed_batch() {
+    const auto samples = fixed_samples(graph_);
+    if (!samples) return;
+    if (plan_.micro_batches.size() > 1) {
+      add("P15", {}, "no symbol counts samples: a mini-batch of {} cannot be split into {} micro-batches", *samples,
+          plan_.micro_batches.size());
+    } else if (plan_.mini_batch != *samples) {
+      add("P15", {}, "no symbol counts samples: the graph has {}, the mini-batch {}", *samples, plan_.mini_batch);
+    }
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      if (plan_.stages[s].devices.size() < 2) continue;
+      add("P15", {}, "no symbol counts samples: the {} replicas of stage @s{} cannot share them",
+          plan_.stages[s].devices.size(), s);
+    }
   }
 
   void blocks() {

@@ -8,7 +8,6 @@
 #include "passes/infer_shapes.h"
 #include "passes/mark_constants.h"
 #include "passes/open_loss.h"
-#include "passes/recover_parameters.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
 
@@ -59,7 +58,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   PassManager manager;
   if (!options.losses.empty()) manager.add(std::make_unique<OpenLoss>(options.losses));
   manager.add(std::make_unique<InferShapes>());
-  manager.add(std::make_unique<RecoverParameters>(options.kinds));
+  manager.add(std::make_unique<RecoverParameters>(options.stored));
   if (options.precision) manager.add(std::make_unique<SetPrecision>(*options.precision));
   manager.add(std::make_unique<FoldConstants>());
   manager.add(std::make_unique<InferShapes>());

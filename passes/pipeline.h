@@ -1,20 +1,20 @@
 /// The one place that orders passes.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 
 #include "ir/type.h"
 #include "passes/loss_spec.h"
 #include "passes/manager.h"
+#include "passes/recover_parameters.h"
 
 namespace rannc::passes {
 
 struct PipelineOptions {
-  std::vector<LossSpec> losses;                ///< none: for inference
-  std::optional<ir::DType> precision;          ///< one float type for the whole model; nothing: as the file has it
-  std::map<std::string, ir::ValueKind> kinds;  ///< what the user knows of stored tensors, by name
+  std::vector<LossSpec> losses;        ///< none: for inference
+  std::optional<ir::DType> precision;  ///< one float type for the whole model; nothing: as the file has it
+  StoredFacts stored;                  ///< what user and file say of stored tensors
 };
 
 /// From an imported graph to atoms:

@@ -8,6 +8,7 @@
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/internal/parameter_roles.h"
+#include "passes/internal/shared_by_modules.h"
 #include "passes/internal/tied_values.h"
 
 namespace rannc::passes {
@@ -36,23 +37,24 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles) {
 bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
 
 /// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
-ValueId merged_into(const ir::Graph& graph, TaskId task) {
+ValueId merged_into(const ir::Graph& graph, TaskId task, const std::set<std::string>& literals) {
   if (graph.op(task).name != "core.identity") return {};
   const ValueId kept = graph.inputs(task)[0], lost = graph.outputs(task)[0];
   const auto& found = graph.value(kept);
   if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !has_several_elements(found.type)) return {};
+  if (literals.contains(std::string(found.name))) return {};
   if (is_generated(found.name) && is_generated(graph.value(lost).name)) return {};
   const auto& outputs = graph.outputs();
   return std::find(outputs.begin(), outputs.end(), lost) == outputs.end() ? kept : ValueId();
 }
 
 /// A copy of the graph in which merged tensors are apart again, under their own names; nothing where none is merged.
-std::optional<ir::Graph> take_apart(const ir::Graph& graph, size_t& restored) {
-  for (const TaskId task : graph.tasks()) restored += merged_into(graph, task).valid();
+std::optional<ir::Graph> take_apart(const ir::Graph& graph, const std::set<std::string>& literals, size_t& restored) {
+  for (const TaskId task : graph.tasks()) restored += merged_into(graph, task, literals).valid();
   if (restored == 0) return std::nullopt;
   ir::Rewriter rewriter(graph);
   for (const TaskId task : graph.tasks()) {
-    const ValueId kept = merged_into(graph, task);
+    const ValueId kept = merged_into(graph, task, literals);
     if (!kept.valid()) {
       rewriter.copy(task);
       continue;
@@ -66,10 +68,65 @@ std::optional<ir::Graph> take_apart(const ir::Graph& graph, size_t& restored) {
 
 std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
 
+/// `a, b, c and 4 more`.
+std::string listed(const std::set<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  size_t shown = 0;
+  for (const std::string& name : names) {
+    if (shown == kMost) break;
+    text += fmt::format("{}{}", shown++ == 0 ? "" : ", ", name.empty() ? "the model itself" : name);
+  }
+  return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
+}
+
+void report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const Readers& readers,
+                   PassContext& context) {
+  for (const SharedByModules& shared : shared_by_modules(graph, parameters, readers)) {
+    const std::string what = fmt::format("parameter {} is read by {} modules ({})", quoted(graph, shared.parameter),
+                                         shared.modules.size(), listed(shared.modules));
+    if (shared.merged) {
+      context.warnings.push_back(
+          {{},
+           what + ": the exporter merged parameters of equal initial values, and they are trained as one; export the "
+                  "model with values that differ, as after a step of training"});
+    } else {
+      context.remarks.push_back({{}, what + ": one tied parameter"});
+    }
+  }
+}
+
+/// Weights that an exporter wrote as numbers of the model's code, as a frozen TorchScript module's are.
+void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& roles, const StoredFacts& known,
+                            PassContext& context) {
+  std::set<std::string> found;
+  for (const ValueId value : graph.values()) {
+    const bool weight = roles[value.index()].role == Role::kParameter && has_several_elements(graph.type(value));
+    if (!weight || graph.value(value).kind != ValueKind::kConstant) continue;
+    const std::string name(graph.value(value).name);
+    if (known.literals.contains(name) && !known.kinds.contains(name)) found.insert(name);
+  }
+  if (found.empty()) return;
+  context.remarks.push_back(
+      {{},
+       fmt::format("{} outputs of Constant nodes stand where weights stand and are not trained ({}): --kind says "
+                   "otherwise",
+                   found.size(), listed(found))});
+}
+
+void report_ties(const ir::Graph& graph, const std::vector<ValueId>& parameters, PassContext& context) {
+  for (const Tie& tie : find_ties(graph, parameters)) {
+    context.remarks.push_back(
+        {{},
+         fmt::format("parameters {} and {} have the same values{}: perhaps one parameter", quoted(graph, tie.first),
+                     quoted(graph, tie.second), tie.transposed ? ", transposed" : "")});
+  }
+}
+
 }  // namespace
 
-Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
-  for (const auto& [name, kind] : kinds_) {
+Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
+  for (const auto& [name, kind] : known_.kinds) {
     const ValueId value = graph.find(name);
     if (!value.valid() || !is_stored(graph.value(value).kind)) {
       return error(fmt::format("recover-parameters: no stored tensor has the name '{}'", name));
@@ -81,25 +138,24 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
       return error(fmt::format("recover-parameters: '{}' can be a parameter, a buffer or a constant", name));
     }
   }
+  return {};
+}
 
-  Outcome outcome;
-  size_t restored = 0;
-  if (auto apart = take_apart(graph, restored)) {
-    graph = *std::move(apart);
-    outcome.changed = true;
-    context.remarks.push_back(
-        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
-  }
-  const std::vector<Roles> roles = parameter_roles(graph);
+/// Sets the kind of every stored float tensor; returns the parameters.
+std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
+                                               Outcome& outcome) const {
   std::vector<ValueId> parameters;
   size_t buffers = 0, constants = 0;
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     if (!is_stored(found.kind) || !ir::is_float(found.type.dtype)) continue;
     const Roles& votes = roles[value.index()];
-    const auto given = kinds_.find(std::string(found.name));
-    const bool decided = given != kinds_.end() || found.kind != ValueKind::kConstant;
-    const ValueKind kind = given != kinds_.end() ? given->second : decided ? found.kind : judge(graph, value, votes);
+    const std::string name(found.name);
+    const auto given = known_.kinds.find(name);
+    const bool decided =
+        given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.literals.contains(name);
+    const ValueKind kind =
+        given != known_.kinds.end() ? given->second : decided ? found.kind : judge(graph, value, votes);
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
                                  fmt::format("{} is used as a weight and as running statistics: taken for a {}",
@@ -113,15 +169,26 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     buffers += kind == ValueKind::kBuffer;
     constants += kind == ValueKind::kConstant;
   }
-
   context.remarks.push_back(
       {{}, fmt::format("{} parameters, {} buffers, {} float constants", parameters.size(), buffers, constants)});
-  for (const Tie& tie : find_ties(graph, parameters)) {
+  return parameters;
+}
+
+Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
+  RANNC_TRY(check_kinds(graph));
+  Outcome outcome;
+  size_t restored = 0;
+  if (auto apart = take_apart(graph, known_.literals, restored)) {
+    graph = *std::move(apart);
+    outcome.changed = true;
     context.remarks.push_back(
-        {{},
-         fmt::format("parameters {} and {} have the same values{}: perhaps one parameter", quoted(graph, tie.first),
-                     quoted(graph, tie.second), tie.transposed ? ", transposed" : "")});
+        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
   }
+  const std::vector<Roles> roles = parameter_roles(graph);
+  const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
+  report_weights_in_code(graph, roles, known_, context);
+  report_shared(graph, parameters, known_.readers, context);
+  report_ties(graph, parameters, context);
   return outcome;
 }
 

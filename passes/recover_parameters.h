@@ -2,11 +2,21 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
+
+struct Roles;
+
+/// What is known of stored tensors before their uses are looked at. All by value name.
+struct StoredFacts {
+  std::map<std::string, ir::ValueKind> kinds;  ///< what a user knows better
+  std::set<std::string> literals;              ///< outputs of `Constant` nodes: numbers of the model's code
+  std::map<std::string, std::set<std::string>> readers;  ///< the modules whose nodes read a tensor, or renaming of one
+};
 
 /// Model files mark no parameters: a float tensor is one because of where it is used, never because of its name.
 ///
@@ -21,24 +31,27 @@ namespace rannc::passes {
 ///   extents, unless they are added to attention scores; concatenated tokens. Uses are followed through tasks that
 ///   depend on no input, so a permuted, cast, expanded or normalised weight counts.
 /// - Buffers: running statistics of batch_norm.
-/// - Constants: the rest: single numbers outside of a weight's place, masks (elements of -10,000 or less), rotary
+/// - Constants: literals, wherever they stand; and the rest: single numbers outside of a weight's place, masks (elements of -10,000 or less), rotary
 ///   tables, attention biases, whatever only feeds sizes or conditions.
 ///
 /// A tie is one tensor with several uses; or two parameters with equal or transposed-equal contents that are not one
-/// number repeated: reported, not merged.
+/// number repeated: reported, not merged. A parameter that several modules read is a tie too, or several parameters of
+/// equal initial values that the exporter made one of: then it is a warning, for they are trained as one.
 ///
 /// It stands first: infer-shapes has run in the frontend, and every later pass asks which values are trained.
 /// Cost: linear in the graph; of stored bytes it reads one tensor per contradiction and those that look tied.
 class RecoverParameters : public Pass {
  public:
-  /// `kinds` overrides by value name: what a user knows better.
-  explicit RecoverParameters(std::map<std::string, ir::ValueKind> kinds = {}) : kinds_(std::move(kinds)) {}
+  explicit RecoverParameters(StoredFacts known = {}) : known_(std::move(known)) {}
   std::string_view name() const override { return "recover-parameters"; }
-  /// An error where an override names no stored tensor, or asks to train integers.
+  /// An error where `kinds` names no stored tensor, or asks to train integers.
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:
-  std::map<std::string, ir::ValueKind> kinds_;
+  Result<void> check_kinds(const ir::Graph& graph) const;
+  std::vector<ValueId> decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
+                              Outcome& outcome) const;
+  StoredFacts known_;
 };
 
 }  // namespace rannc::passes

@@ -8,10 +8,12 @@
 #include <sstream>
 
 #include "frontend/onnx/import.h"
+#include "ir/fixed_samples.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
+#include "partition/model/fixed_batch.h"
 #include "runtime/bundle.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
@@ -23,7 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Result<ir::Graph> read_model(const CompileOptions& options) {
+// What the file says of stored tensors goes into `stored`.
+Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored) {
   if (fs::path(options.model).extension() == ".rir") {
     std::ifstream file(options.model);
     if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
@@ -35,7 +38,10 @@ Result<ir::Graph> read_model(const CompileOptions& options) {
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   import.missing_weights = options.without_weights;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
-  return frontend::import_onnx(options.model, import);
+  RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
+  stored.literals = std::move(imported.notes.literals);
+  stored.readers = std::move(imported.notes.readers);
+  return std::move(imported.graph);
 }
 
 Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
@@ -51,11 +57,11 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
   RANNC_ASSIGN(const auto kinds, pairs(options.kinds, "--kind"));
   for (const auto& [name, kind] : kinds) {
     if (kind == "parameter") {
-      pipeline.kinds[name] = ir::ValueKind::kParameter;
+      pipeline.stored.kinds[name] = ir::ValueKind::kParameter;
     } else if (kind == "buffer") {
-      pipeline.kinds[name] = ir::ValueKind::kBuffer;
+      pipeline.stored.kinds[name] = ir::ValueKind::kBuffer;
     } else if (kind == "constant") {
-      pipeline.kinds[name] = ir::ValueKind::kConstant;
+      pipeline.stored.kinds[name] = ir::ValueKind::kConstant;
     } else {
       return error(fmt::format("--kind {}={}: expected parameter, buffer or constant", name, kind));
     }
@@ -115,9 +121,9 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress) {
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
-  RANNC_ASSIGN(model.graph, read_model(options));
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
-  RANNC_ASSIGN(const passes::PipelineOptions pipeline, pipeline_options(options));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);
   const TorchEvaluator evaluator;
   passes::PassContext context{.evaluator = &evaluator};
@@ -126,6 +132,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.atoms = std::move(*context.atoms);
   model.remarks = std::move(context.remarks);
+  for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }
 
@@ -134,7 +141,7 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   partition::PlanOptions plan;
   RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
   RANNC_ASSIGN(plan.assume, assumptions(options));
-  plan.mini_batch = options.mini_batch;
+  plan.mini_batch = options.mini_batch.value_or(ir::fixed_samples(model.graph).value_or(kMiniBatch));
   plan.micro_batches = options.micro_batches;
   plan.blocks = options.blocks;
   plan.block_partitioner = options.block_partitioner;
@@ -155,10 +162,11 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   plan.training = !model.graph.losses().empty();
   plan.seed = options.seed;
   plan.model_digest = model.digest;
+  RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
   if (options.costs == "analytic") {
     plan.costs = partition::analytic_costs();
   } else if (options.costs == "measured") {
-    RANNC_ASSIGN(plan.costs, measure_model(model.graph, plan, progress.step));
+    RANNC_ASSIGN(plan.costs, measure_model(model.graph, searched, progress.step));
   } else {
     RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(options.costs));
     if (options.cluster.starts_with("local:")) use_measured_links(database, plan.cluster);

@@ -38,7 +38,8 @@ struct CompileOptions : PlanDemands {
 struct PreparedModel {
   ir::Graph graph;
   ir::Atoms atoms;
-  std::vector<Note> remarks;  ///< what the user should know
+  std::vector<Note> remarks;          ///< what the user should know
+  std::vector<std::string> warnings;  ///< what is probably not what the user means
   passes::RunReport report;
   std::string digest;  ///< of the model file
 };

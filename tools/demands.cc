@@ -172,7 +172,11 @@ void add_demand_flags(CLI::App& app, PlanDemands& demands) {
   app.add_option("--momentum", demands.momentum, "of sgd, which keeps a state for it")
       ->check(CLI::Range(0.0, 0.999999))
       ->capture_default_str();
-  app.add_option("--mini-batch", demands.mini_batch, "samples of a step")->check(positive)->capture_default_str();
+  app.add_option("--mini-batch", demands.mini_batch,
+                 fmt::format("samples of a step (default: {}, or as many as the file has if none of its dimensions is "
+                             "open)",
+                             kMiniBatch))
+      ->check(positive);
   app.add_option("--micro-batches", demands.micro_batches, "numbers of micro-batches that may be chosen")
       ->delimiter(',')
       ->allow_extra_args(false)
@@ -214,10 +218,10 @@ Result<void> check_demands(PlanDemands& demands) {
   if (demands.momentum != 0 && demands.optimizer != "sgd") return error("--momentum is of --optimizer sgd");
   RANNC_TRY(check_schedules(demands));
   RANNC_TRY(check_stages(demands));
+  const uint32_t samples = demands.mini_batch.value_or(kMiniBatch);
   for (const uint64_t count : demands.micro_batches) {
-    if (count <= demands.mini_batch) continue;
-    return error(
-        fmt::format("--micro-batches {}: more than the {} samples of --mini-batch", count, demands.mini_batch));
+    if (count <= samples) continue;
+    return error(fmt::format("--micro-batches {}: more than the {} samples of --mini-batch", count, samples));
   }
   const bool searches = demands.planner == "auto" || demands.planner == "exact";
   if (searches) return {};

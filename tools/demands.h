@@ -14,13 +14,16 @@
 
 namespace rannc::tools {
 
+/// Samples of a step where neither the user nor the model's file says otherwise.
+constexpr uint32_t kMiniBatch = 32;
+
 /// Flags in the spelling of `rannc-compile`.
 struct PlanDemands {
   std::string cluster = "local:2";  ///< preset or TOML file
   std::optional<uint32_t> devices;  ///< only the first so many of the cluster
   std::string optimizer = "adam";
   double momentum = 0;  ///< of SGD, which keeps a state for it
-  uint32_t mini_batch = 32;
+  std::optional<uint32_t> mini_batch;
   std::vector<uint64_t> micro_batches;
   std::optional<uint32_t> stages, max_stages;
   std::vector<uint32_t> replicas;  ///< per stage

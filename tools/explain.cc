@@ -110,6 +110,7 @@ std::string summary_text(const PlannedModel& planned) {
 nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchReport& report) {
   const ir::Plan& plan = planned.plan;
   nlohmann::ordered_json json = stage_plan_json(planned.problem, planned.stages, report);
+  json["mini_batch"] = plan.mini_batch;
   json["micro_batches"] = plan.micro_batches.size();
   json["schedule"] = plan.schedule.name;
   json["step_ns"] = plan.step_ns;

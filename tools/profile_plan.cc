@@ -99,7 +99,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   RANNC_ASSIGN(const partition::Cluster cluster, demanded_cluster(demands));
   const std::optional<uint64_t> samples =
       request.profile_batch ? request.profile_batch : partition::profile_batch_of(request.file);
-  const partition::ProfileProblemOptions options{samples.value_or(1), demands.mini_batch,
+  const partition::ProfileProblemOptions options{samples.value_or(1), demands.mini_batch.value_or(kMiniBatch),
                                                  static_cast<double>(demanded_optimizer(demands).states()), false};
   auto order = partition::profile_order(task.profile, options.keep_input);
   if (!order.ok()) return in_file(order.diagnostic(), request.file);
@@ -117,7 +117,7 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   }
   if (const auto added = add_demands_to(task, demands); !added.ok()) return in_file(added.diagnostic(), request.file);
   task.warnings = parts_of(task.profile);
-  if (!samples && demands.mini_batch > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
+  if (!samples && demands.mini_batch.value_or(kMiniBatch) > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
     task.warnings.push_back(
         "the file's name does not say at how many samples it was measured (pbs-N): its times are taken as those of "
         "one; "

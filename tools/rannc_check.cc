@@ -8,15 +8,18 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/bundle_writer.h"
+#include "ir/fixed_samples.h"
 #include "partition/model/finish_plan.h"
 #include "runtime/dataset.h"
 #include "runtime/numbers.h"
 #include "runtime/threads.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
+#include "tools/check_report.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/launcher.h"
+#include "tools/programs.h"
 #include "tools/reference.h"
 #include "tools/scratch.h"
 
@@ -28,11 +31,12 @@ namespace partition = rannc::partition;
 namespace tools = rannc::tools;
 using nlohmann::json;
 using rannc::Result;
+using Variant = tools::CheckVariant;
 
 struct Flags {
   std::vector<std::string> folders;
   std::vector<uint32_t> stages{2};
-  std::vector<uint32_t> micro_batches{4};
+  std::vector<uint32_t> micro_batches;  ///< empty: 4, or 1 where the batch is fixed
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
@@ -42,19 +46,17 @@ struct Flags {
   std::string workers;  ///< scratch folder of the process that started this one
 };
 
-/// One way to run a step. All processes list them in the same order.
-struct Variant {
-  uint32_t stages = 1;
-  partition::Reschedule change;
-  std::string str() const {
-    return fmt::format("stages {} micro-batches {} {} recompute {}", stages, change.micro_batches, change.schedule,
-                       change.recompute ? "always" : "never");
-  }
+/// A folder, and what its model's file says.
+struct Case {
+  tools::CheckFolder folder;
+  bool fixed_batch = false;  ///< no symbol counts its samples
+  std::vector<std::string> warnings;
 };
 
-std::vector<Variant> variants(const Flags& flags, uint32_t stages) {
+std::vector<Variant> variants(const Flags& flags, const Case& checked, uint32_t stages) {
   std::vector<Variant> list;
-  for (const uint32_t micro_batches : flags.micro_batches) {
+  const std::vector<uint32_t> usual{checked.fixed_batch ? 1U : 4U};
+  for (const uint32_t micro_batches : flags.micro_batches.empty() ? usual : flags.micro_batches) {
     for (const std::string& schedule : flags.schedules) {
       for (const std::string& recompute : flags.recompute) {
         list.push_back({stages, {micro_batches, schedule, recompute == "always"}});
@@ -66,6 +68,11 @@ std::vector<Variant> variants(const Flags& flags, uint32_t stages) {
 
 std::string bundle_path(const std::string& scratch, size_t folder, uint32_t stages) {
   return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, stages)).string();
+}
+
+// Workers do not compile: a file beside the bundles tells them of a fixed batch.
+fs::path fixed_batch_mark(const std::string& scratch, size_t folder) {
+  return fs::path(scratch) / fmt::format("{}-fixed-batch", folder);
 }
 
 // The smallest part of all work that a stage has, by the plan's own times.
@@ -97,19 +104,44 @@ Result<std::vector<std::string>> assumed_sizes(const rannc::ir::Graph& graph, co
   return sizes;
 }
 
-Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder, const std::string& scratch,
-                            size_t index) {
+tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFolder& folder) {
   tools::CompileOptions options;
   options.model = folder.model;
   options.loss = folder.loss;
   options.dtype = flags.dtype;
   options.costs = "analytic";
   options.optimizer = "sgd";
-  options.mini_batch = folder.samples;
   options.micro_batches = {1};
   options.recompute = "never";
   options.planner = "gpipe";  // even stages: every one has something to get wrong
+  return options;
+}
+
+Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& folder, uint32_t samples) {
+  for (const uint32_t count : flags.micro_batches) {
+    if (count == 1) continue;
+    return rannc::error({folder.model, 0, 0, {}},
+                        fmt::format("no symbol counts its samples: the mini-batch of {} is in the file and cannot be "
+                                    "split, but --micro-batches {} is asked for",
+                                    samples, count),
+                        "P15");
+  }
+  return {};
+}
+
+Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
+  const tools::CheckFolder& folder = checked.folder;
+  tools::CompileOptions options = compile_options(flags, folder);
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
+  checked.warnings = model.warnings;
+  const auto samples = rannc::ir::fixed_samples(model.graph);
+  checked.fixed_batch = samples.has_value();
+  if (samples) {
+    RANNC_TRY(check_fixed_batch(flags, folder, *samples));
+    std::ofstream(fixed_batch_mark(scratch, index)).flush();
+  } else {
+    options.mini_batch = folder.samples;
+  }
   RANNC_ASSIGN(options.assume, assumed_sizes(model.graph, folder.batch));
   for (const uint32_t stages : flags.stages) {
     options.cluster = fmt::format("local:{}", stages);
@@ -127,41 +159,27 @@ Result<void> compile_folder(const Flags& flags, const tools::CheckFolder& folder
   return {};
 }
 
+tools::OwnTensor own_tensor(const runtime::Value& value) { return {value->spec().shape, runtime::to_doubles(value)}; }
+
 Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const Variant& variant, const runtime::Batch& batch) {
   RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(trainer.plan(), variant.change));
   const bool training = plan.training;
   RANNC_TRY(trainer.reschedule(std::move(plan)));
   RANNC_ASSIGN(const runtime::StepResult step, training ? trainer.accumulate(batch) : trainer.evaluate(batch));
   tools::OwnNumbers own;
-  for (const auto& [name, value] : step.outputs) own.outputs[name] = runtime::to_doubles(value);
+  for (const auto& [name, value] : step.outputs) own.outputs[name] = own_tensor(value);
   if (!training) return own;
   own.loss = step.loss;
   RANNC_ASSIGN(const auto gradients, trainer.gradients());
-  for (const auto& [name, value] : gradients) own.gradients[name] = runtime::to_doubles(value);
+  for (const auto& [name, value] : gradients) own.gradients[name] = own_tensor(value);
   return own;
-}
-
-json to_json(const tools::WorstError& worst) {
-  return {{"relative", worst.relative}, {"of_limit", worst.of_limit}, {"at", worst.at}};
-}
-json to_json(const tools::CheckResult& result) {
-  return {{"outputs", to_json(result.outputs)},
-          {"loss", to_json(result.loss)},
-          {"gradients", to_json(result.gradients)},
-          {"compared_gradients", result.compared_gradients},
-          {"failures", result.failures}};
-}
-tools::WorstError worst_from(const json& entry) { return {entry.at("relative"), entry.at("of_limit"), entry.at("at")}; }
-tools::CheckResult result_from(const json& entry) {
-  return {worst_from(entry.at("outputs")), worst_from(entry.at("loss")), worst_from(entry.at("gradients")),
-          entry.at("compared_gradients"), entry.at("failures")};
 }
 
 /// Runs all variants of one folder in this process, or this process's device of them.
 class FolderRun {
  public:
-  FolderRun(const Flags& flags, const tools::CheckFolder& folder, std::string scratch, size_t index)
-      : flags_(flags), folder_(folder), scratch_(std::move(scratch)), index_(index) {}
+  FolderRun(const Flags& flags, const Case& checked, std::string scratch, size_t index)
+      : flags_(flags), case_(checked), folder_(checked.folder), scratch_(std::move(scratch)), index_(index) {}
 
   /// A result per variant, in the order of stages and then `variants`; null transport: all devices here.
   Result<std::vector<tools::CheckResult>> run(const std::shared_ptr<runtime::Transport>& transport) {
@@ -170,7 +188,7 @@ class FolderRun {
     for (const uint32_t stages : flags_.stages) {
       const bool idle = transport && transport->device().index() >= stages;
       if (idle) {
-        results.resize(results.size() + variants(flags_, stages).size());
+        results.resize(results.size() + variants(flags_, case_, stages).size());
         continue;
       }
       RANNC_TRY(run_stages(stages, transport, raw, results));
@@ -188,7 +206,7 @@ class FolderRun {
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
     if (!trainer->plan().training)
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
-    for (const Variant& variant : variants(flags_, stages)) {
+    for (const Variant& variant : variants(flags_, case_, stages)) {
       RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch));
       results.push_back(tools::compare(folder_, own, flags_.dtype == "float64", !transport));
     }
@@ -196,6 +214,7 @@ class FolderRun {
   }
 
   const Flags& flags_;
+  const Case& case_;
   const tools::CheckFolder& folder_;
   std::string scratch_;
   size_t index_;
@@ -206,7 +225,7 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
 }
 
 // A worker's whole life: every folder, every variant, then its results as a file.
-Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder>& folders,
+Result<void> run_worker(const Flags& flags, std::vector<Case>& cases,
                         const tools::WorkerEnvironment& worker) {
   RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
                runtime::join_gloo({.host = worker.master_address,
@@ -215,9 +234,10 @@ Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder
                                    .workers = worker.workers,
                                    .listening_socket = worker.listening_socket}));
   json all = json::array();
-  for (size_t i = 0; i < folders.size(); ++i) {
-    RANNC_ASSIGN(const auto results, FolderRun(flags, folders[i], flags.workers, i).run(transport));
-    for (const tools::CheckResult& result : results) all.push_back(to_json(result));
+  for (size_t i = 0; i < cases.size(); ++i) {
+    cases[i].fixed_batch = fs::exists(fixed_batch_mark(flags.workers, i));
+    RANNC_ASSIGN(const auto results, FolderRun(flags, cases[i], flags.workers, i).run(transport));
+    for (const tools::CheckResult& result : results) all.push_back(tools::to_json(result));
   }
   std::ofstream file(part_file(flags.workers, worker.rank));
   file << all.dump();
@@ -228,11 +248,11 @@ Result<void> run_worker(const Flags& flags, const std::vector<tools::CheckFolder
 
 // Names that no worker had are found when their numbers are put together.
 Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
-                                                      const std::vector<tools::CheckFolder>& folders,
+                                                      const std::vector<Case>& cases,
                                                       const std::string& scratch) {
   const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
-  for (const tools::CheckFolder& folder : folders) arguments.push_back(folder.path);
+  for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
   const auto add = [&arguments](const char* flag, const auto& values) {
     for (const auto& value : values) {
@@ -251,14 +271,14 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
     const json part = json::parse(file, nullptr, false);
     if (!part.is_array()) return rannc::error(fmt::format("worker {} left no results", rank));
     merged.resize(part.size());
-    for (size_t i = 0; i < part.size(); ++i) merged[i].merge(result_from(part[i]));
+    for (size_t i = 0; i < part.size(); ++i) merged[i].merge(tools::result_from_json(part[i]));
   }
   size_t next = 0;
-  for (const tools::CheckFolder& folder : folders) {
-    const size_t expected = tools::expected_gradients(folder, flags.dtype == "float64").size();
+  for (const Case& checked : cases) {
+    const size_t expected = tools::expected_gradients(checked.folder, flags.dtype == "float64").size();
     for (const uint32_t stages : flags.stages) {
-      for (size_t i = 0; i < variants(flags, stages).size(); ++i, ++next) {
-        if (!folder.loss.empty() && merged[next].compared_gradients < expected) {
+      for (size_t i = 0; i < variants(flags, checked, stages).size(); ++i, ++next) {
+        if (!checked.folder.loss.empty() && merged[next].compared_gradients < expected) {
           merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
                                                       merged[next].compared_gradients, expected));
         }
@@ -268,77 +288,43 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
   return merged;
 }
 
-/// Prints what was found and counts failures.
-class Printer {
- public:
-  explicit Printer(bool as_json) : json_(as_json) {}
-
-  void line(const std::string& folder, const Variant& variant, const std::string& transport,
-            const tools::CheckResult& result) {
-    ++cases_;
-    failed_ += result.failures.empty() ? 0 : 1;
-    if (json_) {
-      json entry = to_json(result);
-      entry.update({{"folder", folder},
-                    {"stages", variant.stages},
-                    {"micro_batches", variant.change.micro_batches},
-                    {"schedule", variant.change.schedule},
-                    {"recompute", variant.change.recompute},
-                    {"transport", transport},
-                    {"ok", result.failures.empty()}});
-      fmt::print("{}\n", entry.dump());
-      return;
-    }
-    fmt::print("{} {} {} {}: output {:.1e}, loss {:.1e}, {} gradients {:.1e}",
-               result.failures.empty() ? "ok  " : "FAIL", folder, variant.str(), transport, result.outputs.relative,
-               result.loss.relative, result.compared_gradients, result.gradients.relative);
-    fmt::print("{}\n", result.gradients.at.empty() ? "" : " (worst: " + result.gradients.at + ")");
-    for (size_t i = 0; i < std::min<size_t>(result.failures.size(), 5); ++i)
-      fmt::print("     {}\n", result.failures[i]);
-    if (result.failures.size() > 5) fmt::print("     and {} more\n", result.failures.size() - 5);
+// The results of one transport, in the order in which they are printed.
+Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const std::string& transport,
+                                                const std::vector<Case>& cases, const std::string& scratch) {
+  if (transport != "local") return run_processes(flags, cases, scratch);
+  std::vector<tools::CheckResult> results;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    RANNC_ASSIGN(const auto of_folder, FolderRun(flags, cases[i], scratch, i).run(nullptr));
+    results.insert(results.end(), of_folder.begin(), of_folder.end());
   }
-
-  Result<void> end() const {
-    if (!json_) fmt::print("{} passed, {} failed\n", cases_ - failed_, failed_);
-    if (failed_ > 0) return rannc::error(fmt::format("{} of {} runs differ from the reference", failed_, cases_));
-    return {};
-  }
-
- private:
-  bool json_;
-  size_t cases_ = 0, failed_ = 0;
-};
+  return results;
+}
 
 Result<void> check(const Flags& flags) {
-  std::vector<tools::CheckFolder> folders;
+  std::vector<Case> cases;
   for (const std::string& path : flags.folders) {
-    RANNC_ASSIGN(tools::CheckFolder folder, tools::read_check_folder(path));
-    folders.push_back(std::move(folder));
+    RANNC_ASSIGN(cases.emplace_back().folder, tools::read_check_folder(path));
   }
   if (!flags.workers.empty()) {
     RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
     if (!worker) return rannc::error("--workers is for the processes that rannc-check starts itself");
-    return run_worker(flags, folders, *worker);
+    return run_worker(flags, cases, *worker);
   }
   const tools::Scratch scratch;
-  for (size_t i = 0; i < folders.size(); ++i) RANNC_TRY(compile_folder(flags, folders[i], scratch.path(), i));
-  Printer printer(flags.summary == "json");
+  for (size_t i = 0; i < cases.size(); ++i) {
+    RANNC_TRY(compile_case(flags, scratch.path(), i, cases[i]));
+    for (const std::string& warning : cases[i].warnings)
+      fmt::print(stderr, "{}: warning: {}\n", cases[i].folder.model, warning);
+  }
+  tools::CheckPrinter printer(flags.summary == "json");
   for (const std::string& transport : flags.transports) {
-    std::vector<tools::CheckResult> results;
-    if (transport == "local") {
-      for (size_t i = 0; i < folders.size(); ++i) {
-        RANNC_ASSIGN(const auto of_folder, FolderRun(flags, folders[i], scratch.path(), i).run(nullptr));
-        results.insert(results.end(), of_folder.begin(), of_folder.end());
-      }
-    } else {
-      RANNC_ASSIGN(results, run_processes(flags, folders, scratch.path()));
-    }
+    RANNC_ASSIGN(const auto results, run_all(flags, transport, cases, scratch.path()));
     size_t next = 0;
-    for (const tools::CheckFolder& folder : folders) {
+    for (const Case& checked : cases) {
+      const std::string name = fs::path(checked.folder.path).filename().string();
       for (const uint32_t stages : flags.stages) {
-        for (const Variant& variant : variants(flags, stages)) {
-          printer.line(fs::path(folder.path).filename().string(), variant, transport, results.at(next++));
-        }
+        for (const Variant& variant : variants(flags, checked, stages))
+          printer.line(name, checked.warnings, variant, transport, results.at(next++));
       }
     }
   }
@@ -347,7 +333,7 @@ Result<void> check(const Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int rannc::tools::check_main(int argc, char** argv) {
   CLI::App app(
       "Runs one step of a model without update, and compares outputs, loss and every gradient with reference numbers.",
       "rannc-check");
@@ -359,10 +345,10 @@ int main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::Range(1U, 64U))
       ->capture_default_str();
-  app.add_option("--micro-batches", flags.micro_batches, "numbers of micro-batches")
+  app.add_option("--micro-batches", flags.micro_batches,
+                 "numbers of micro-batches (default: 4, or 1 where no symbol counts a model's samples)")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+      ->check(CLI::PositiveNumber);
   app.add_option("--schedule", flags.schedules, "gpipe, 1f1b …")->delimiter(',')->capture_default_str();
   app.add_option("--recompute", flags.recompute, "never, always")
       ->delimiter(',')

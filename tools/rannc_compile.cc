@@ -15,6 +15,7 @@
 #include "tools/explain.h"
 #include "tools/how_to_train.h"
 #include "tools/profile_command.h"
+#include "tools/programs.h"
 #include "tools/refine.h"
 #include "tools/stage_report.h"
 #include "tools/stop.h"
@@ -142,7 +143,9 @@ Result<void> compile(const Flags& flags) {
     return failure;
   }
   PlannedModel planned = *std::move(outcome);
-  report.warnings = tools::warnings_of(planned.stages);
+  report.warnings = model.warnings;
+  const std::vector<std::string> of_search = tools::warnings_of(planned.stages);
+  report.warnings.insert(report.warnings.end(), of_search.begin(), of_search.end());
   if (!ended.empty()) report.warnings.push_back(ended);
   tools::print_warnings(report.warnings);
   for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
@@ -174,7 +177,7 @@ Result<void> compile(const Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int rannc::tools::compile_main(int argc, char** argv) {
   CLI::App app("Plans a model for a cluster and writes a bundle that rannc-run trains, or plans a published profile.",
                "rannc-compile");
   Flags flags;

@@ -10,6 +10,7 @@
 #include "ir/verify.h"
 #include "passes/pipeline.h"
 #include "tools/driver.h"
+#include "tools/programs.h"
 
 namespace rannc {
 namespace {
@@ -82,7 +83,10 @@ Result<void> run(const Options& options) {
   return write_text(options.output, ir::print(graph));
 }
 
-int main(int argc, char** argv) {
+}  // namespace
+}  // namespace rannc
+
+int rannc::tools::opt_main(int argc, char** argv) {
   CLI::App app("Reads text IR (a graph or a plan), runs passes, prints text IR", "rannc-opt");
   Options options;
   app.add_option("input", options.input, "text IR; - for standard input")->capture_default_str();
@@ -103,8 +107,3 @@ int main(int argc, char** argv) {
   app.add_option("--reproducer", options.reproducer, "written where a pass has a defect")->capture_default_str();
   return tools::run_tool(app, argc, argv, [&] { return run(options); });
 }
-
-}  // namespace
-}  // namespace rannc
-
-int main(int argc, char** argv) { return rannc::main(argc, argv); }

@@ -51,7 +51,8 @@ Result<ProfileDatabase> open_database(const std::string& path) {
 class Profiler {
  public:
   Profiler(const Flags& flags, ProfileDatabase database) : flags_(flags), read_(std::move(database)), database_(read_) {
-    options_.sizes = flags.sizes.empty() ? tools::measured_sizes(flags.compile.mini_batch) : flags.sizes;
+    const uint32_t mini_batch = flags.compile.mini_batch.value_or(tools::kMiniBatch);
+    options_.sizes = flags.sizes.empty() ? tools::measured_sizes(mini_batch) : flags.sizes;
     options_.repeat = flags.repeat;
     options_.threads = flags.threads;
     options_.memory_bytes = flags.memory_bytes;

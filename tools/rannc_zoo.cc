@@ -13,6 +13,7 @@
 #include "frontend/zoo/unet.h"
 #include "frontend/zoo/vgg.h"
 #include "tools/driver.h"
+#include "tools/programs.h"
 
 namespace {
 
@@ -121,7 +122,7 @@ void gnmt_flags(CLI::App& command, zoo::GnmtConfig& config) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int rannc::tools::zoo_main(int argc, char** argv) {
   CLI::App app("Writes the papers' models as ONNX files.", "rannc-zoo");
   app.require_subcommand(1);
   CommonOptions common;

@@ -18,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// fp64: 1e-10 of the tensor, but no less than 1e-18 of all gradients: some are zero in theory and noise in practice.
-constexpr double kFp64 = 1e-10, kFp64Floor = 1e-8;
+// fp64: 1e-10 of the tensor, but no less than 1e-15 of all gradients, what float64 leaves of a sum that cancels.
+constexpr double kFp64 = 1e-10, kFp64Floor = 1e-5;
 // fp32: twice what fp32 itself is off, and 1e-6 of the tensor, or of a thousandth of all gradients.
 constexpr double kFp32Scale = 2, kFp32 = 1e-6, kFp32Floor = 1e-3;
 
@@ -124,6 +124,19 @@ void collect_names(const json& card, const char* field, std::set<std::string>& i
   }
 }
 
+/// Copies of each tied parameter. An initializer that is not listed as transformed has the parameter's own layout.
+void collect_tied(const json& card, std::vector<TiedCopies>& into) {
+  if (!card.contains("tied") || !card["tied"].is_object()) return;
+  for (const auto& [parameter, names] : card["tied"].items()) {
+    TiedCopies& copies = into.emplace_back();
+    for (const auto& name : names) {
+      const json::json_pointer transform =
+          json::json_pointer("/parameter_of_initializer") / name.get<std::string>() / "transform";
+      copies[name.get<std::string>()] = card.value(transform, "none") == "transpose";
+    }
+  }
+}
+
 Result<void> read_card(CheckFolder& folder) {
   const std::string path = (fs::path(folder.path) / "card.json").string();
   std::ifstream file(path);
@@ -139,6 +152,9 @@ Result<void> read_card(CheckFolder& folder) {
     }
     collect_names(card, "float_initializers_that_are_constants", folder.constants);
     collect_names(card, "float_initializers_that_are_buffers", folder.constants);
+    collect_names(card, "parameter_of_initializer", folder.parameters);
+    collect_names(card, "parameters_without_initializer", folder.absent);
+    collect_tied(card, folder.tied);
   } catch (const json::exception& failure) {
     return error({path, 0, 0, {}}, failure.what());
   }
@@ -165,6 +181,33 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]);
   return std::sqrt(sum);
+}
+
+/// The transpose of a matrix.
+OwnTensor transposed(const OwnTensor& matrix) {
+  const auto rows = static_cast<size_t>(matrix.shape[0]), columns = static_cast<size_t>(matrix.shape[1]);
+  OwnTensor result{{matrix.shape[1], matrix.shape[0]}, std::vector<double>(matrix.values.size())};
+  for (size_t r = 0; r < rows; ++r) {
+    for (size_t c = 0; c < columns; ++c) result.values[c * rows + r] = matrix.values[r * columns + c];
+  }
+  return result;
+}
+
+/// The gradient of the parameter that `name` is a copy of, in the layout of `name`: the sum of all copies' shares.
+/// Nothing where a copy is missing or cannot be brought into that layout.
+std::optional<OwnTensor> whole_gradient(const TiedCopies& copies, const std::string& name, const OwnNumbers& own) {
+  OwnTensor sum = own.gradients.at(name);
+  for (const auto& [other, turned] : copies) {
+    if (other == name) continue;
+    const auto found = own.gradients.find(other);
+    if (found == own.gradients.end()) return std::nullopt;
+    const bool turn = turned != copies.at(name);
+    if (turn && found->second.shape.size() != 2) return std::nullopt;
+    const OwnTensor share = turn ? transposed(found->second) : found->second;
+    if (share.shape != sum.shape) return std::nullopt;
+    for (size_t i = 0; i < sum.values.size(); ++i) sum.values[i] += share.values[i];
+  }
+  return sum;
 }
 
 // The entries that the reference keeps of a tensor of ours; nothing where the sizes do not fit.
@@ -212,8 +255,9 @@ class Judge {
     double sum = 0;
     const auto tag = folder_.gradients.find(fp64_ ? "file64" : "f64");
     if (tag != folder_.gradients.end()) {
+      const std::set<std::string> counted = expected_gradients(folder_, fp64_);
       for (const auto& [name, reference] : tag->second) {
-        if (folder_.constants.contains(name)) continue;
+        if (!counted.contains(name)) continue;
         const double size = reference.norm.value_or(norm(reference.values));
         sum += size * size;
       }
@@ -283,42 +327,71 @@ void CheckResult::merge(const CheckResult& other) {
 }
 
 std::set<std::string> expected_gradients(const CheckFolder& folder, bool fp64) {
-  std::set<std::string> names;
+  std::set<std::string> names = folder.parameters;
   const auto tag = folder.gradients.find(fp64 ? "file64" : "f64");
   if (tag == folder.gradients.end()) return names;
   for (const auto& [name, reference] : tag->second) {
-    if (!folder.constants.contains(name)) names.insert(name);
+    if (!folder.constants.contains(name) && !folder.absent.contains(name)) names.insert(name);
   }
   return names;
 }
+
+namespace {
+
+void compare_outputs(const CheckFolder& folder, const OwnNumbers& own, const Tag& tag, bool complete, Judge& judge,
+                     CheckResult& result) {
+  const auto outputs = folder.outputs.find(tag);
+  if (outputs == folder.outputs.end()) return;
+  for (const auto& [name, tensor] : own.outputs) {
+    const auto reference = outputs->second.find(name);
+    if (reference != outputs->second.end()) judge.output(name, tensor.values, reference->second);
+    // What is left are graph outputs that nobody named.
+  }
+  if (!complete) return;
+  for (const auto& [name, reference] : outputs->second) {
+    const bool missing = !own.outputs.contains(name) && !(own.loss && folder.loss_outputs.contains(name));
+    if (missing) result.failures.push_back("output " + name + ": the model has none of that name");
+  }
+}
+
+void compare_gradients(const CheckFolder& folder, const OwnNumbers& own, bool fp64, Judge& judge, CheckResult& result) {
+  const auto tag = folder.gradients.find(fp64 ? "file64" : "f64");
+  const std::set<std::string> expected = expected_gradients(folder, fp64);
+  for (const auto& [name, tensor] : own.gradients) {
+    if (!expected.contains(name) && !folder.absent.contains(name)) {
+      result.failures.push_back("gradient of " + name + ": it is trained, but is no parameter of the original model");
+      continue;
+    }
+    if (tag == folder.gradients.end() || !tag->second.contains(name)) {
+      result.failures.push_back("gradient of " + name + ": the reference has none");
+      continue;
+    }
+    const auto copies = std::find_if(folder.tied.begin(), folder.tied.end(),
+                                     [&name = name](const TiedCopies& tied) { return tied.contains(name); });
+    std::optional<OwnTensor> whole = tensor;
+    if (!fp64 && copies != folder.tied.end()) whole = whole_gradient(*copies, name, own);
+    if (whole) judge.gradient(name, whole->values, tag->second.at(name));
+  }
+}
+
+}  // namespace
 
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64, bool complete) {
   CheckResult result;
   Judge judge(folder, fp64, result);
   const Tag tag = fp64 ? "file64" : "f64";
-  const auto outputs = folder.outputs.find(tag);
-  for (const auto& [name, values] : own.outputs) {
-    if (outputs == folder.outputs.end() || !outputs->second.contains(name))
-      continue;  // graph outputs that nobody named
-    judge.output(name, values, outputs->second.at(name));
+  compare_outputs(folder, own, tag, complete, judge, result);
+  if (!own.loss) return result;
+  const auto loss = folder.losses.find(tag);
+  if (loss != folder.losses.end()) judge.loss(*own.loss, loss->second);
+  compare_gradients(folder, own, fp64, judge, result);
+  if (!complete) return result;
+  const std::set<std::string> expected = expected_gradients(folder, fp64);
+  for (const std::string& name : expected) {
+    if (!own.gradients.contains(name)) result.failures.push_back("gradient of " + name + ": we have none");
   }
-  if (complete && outputs != folder.outputs.end()) {
-    for (const auto& [name, reference] : outputs->second) {
-      const bool missing = !own.outputs.contains(name) && !(own.loss && folder.loss_outputs.contains(name));
-      if (missing) result.failures.push_back("output " + name + ": the model has none of that name");
-    }
-  }
-  if (own.loss && folder.losses.contains(tag)) judge.loss(*own.loss, folder.losses.at(tag));
-  const auto gradients = folder.gradients.find(tag);
-  for (const auto& [name, values] : own.gradients) {
-    const bool known = gradients != folder.gradients.end() && gradients->second.contains(name);
-    if (known) judge.gradient(name, values, gradients->second.at(name));
-    if (!known && values.size() > 1) result.failures.push_back("gradient of " + name + ": the reference has none");
-  }
-  if (complete) {
-    for (const std::string& name : expected_gradients(folder, fp64)) {
-      if (!own.gradients.contains(name)) result.failures.push_back("gradient of " + name + ": we have none");
-    }
+  if (result.failures.empty() && result.compared_gradients < expected.size()) {
+    result.failures.push_back("the copies of a tied parameter do not fit each other: their sum cannot be compared");
   }
   return result;
 }

@@ -22,6 +22,10 @@ struct ReferenceTensor {
 /// Who computed a reference: `file64`, `f64`, `f32`.
 using Tag = std::string;
 
+/// Initializers that hold one parameter of the original module: by name, whether transposed. `file64` has each copy's own
+/// share of the gradient, `f64` and `f32` the whole under each name.
+using TiedCopies = std::map<std::string, bool>;
+
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
@@ -31,6 +35,9 @@ struct CheckFolder {
   std::string loss;                    ///< spelling of `passes::parse_losses`; empty: outputs only
   std::set<std::string> loss_outputs;  ///< outputs that are the loss: reported as such
   std::set<std::string> constants;     ///< float initializers that are no parameters
+  std::set<std::string> parameters;    ///< initializers that the card names as parameters: all must be compared
+  std::set<std::string> absent;        ///< parameters without an initializer of their own: known, but not asked for
+  std::vector<TiedCopies> tied;        ///< initializers that are one parameter
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
 };
@@ -46,7 +53,8 @@ struct WorstError {
   std::string at;
 };
 
-/// Outcome of one comparison. Names that only one side has are failures.
+/// Outcome of one comparison. Names that only one side has are failures: the reference knows a gradient that we do not
+/// make, or we train what is no parameter.
 struct CheckResult {
   WorstError outputs, loss, gradients;
   uint32_t compared_gradients = 0;
@@ -54,10 +62,16 @@ struct CheckResult {
   void merge(const CheckResult& other);
 };
 
+/// A tensor of our own run.
+struct OwnTensor {
+  std::vector<int64_t> shape;
+  std::vector<double> values;
+};
+
 /// Numbers of our own run.
 struct OwnNumbers {
   std::optional<double> loss;
-  std::map<std::string, std::vector<double>> outputs, gradients;
+  std::map<std::string, OwnTensor> outputs, gradients;
 };
 
 /// Compares by the rules of the format: against `file64` with fp64's limits, against `f64` with fp32's limits scaled by
@@ -65,7 +79,8 @@ struct OwnNumbers {
 /// has only its own).
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64, bool complete);
 
-/// Names that must have a gradient: those of the reference that are no constants.
+/// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name in
+/// the original module, which a card may leave out: the reference has them, and they are neither constants nor buffers.
 std::set<std::string> expected_gradients(const CheckFolder& folder, bool fp64);
 
 }  // namespace rannc::tools

@@ -9,13 +9,13 @@
 
 namespace rannc::frontend {
 
-Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options) {
+Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options) {
   RANNC_ASSIGN(const MappedFile file, MappedFile::open(path, options.max_file_bytes));
-  return import_onnx_bytes(file.bytes(), path, options);
+  return read_onnx_bytes(file.bytes(), path, options);
 }
 
-Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
-                                    const ImportOptions& options) {
+Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
+                                 const ImportOptions& options) {
   const std::string file = path.string();
   if (bytes.size() > options.max_file_bytes) {
     return error(Location{file},
@@ -25,6 +25,17 @@ Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesyste
   const std::string_view skeleton = changed ? std::string_view(*changed) : bytes;
   RANNC_ASSIGN(const ModelFile model, ModelFile::read(skeleton, file));
   return import_model(model, file, options);
+}
+
+Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options) {
+  RANNC_ASSIGN(Imported imported, read_onnx(path, options));
+  return std::move(imported.graph);
+}
+
+Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
+                                    const ImportOptions& options) {
+  RANNC_ASSIGN(Imported imported, read_onnx_bytes(bytes, path, options));
+  return std::move(imported.graph);
 }
 
 }  // namespace rannc::frontend

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -26,14 +27,33 @@ struct ImportOptions {
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
 };
 
+/// What a file says of stored tensors that the graph has no place for.
+struct ImportNotes {
+  /// Values that `Constant` nodes make: numbers of the model's code, where initializers are tensors of its state.
+  std::set<std::string> literals;
+  /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
+  /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
+  std::map<std::string, std::set<std::string>> readers;
+};
+
+struct Imported {
+  ir::Graph graph;
+  ImportNotes notes;
+};
+
 /// The graph of an ONNX model of operator set 7 to 27: core operators only, types inferred, functions inlined. Every
-/// float and integer initializer is a constant (recover-parameters decides what is trained); tensors of more than 256
-/// bytes stay in the file, or in the external files, all of which must lie in the model's folder. Value names are
-/// ONNX's; a location names the file and the node, or operator and first output of a node without a name. A diagnostic
-/// for anything the file gets wrong; operators without a translation are listed all at once.
-Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options = {});
+/// float and integer initializer is a constant (recover-parameters decides what is trained, with the notes); tensors of
+/// more than 256 bytes stay in the file, or in the external files, all of which must lie in the model's folder. Value
+/// names are ONNX's; a location names the file and the node, or operator and first output of a node without a name. A
+/// diagnostic for anything the file gets wrong; operators without a translation are listed all at once.
+Result<Imported> read_onnx(const std::filesystem::path& path, const ImportOptions& options = {});
 
 /// The same of a model whose bytes are at hand: they must be what `path` holds, for that is where data is read later.
+Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
+                                 const ImportOptions& options = {});
+
+/// The graph alone.
+Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options = {});
 Result<ir::Graph> import_onnx_bytes(std::string_view bytes, const std::filesystem::path& path,
                                     const ImportOptions& options = {});
 

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "ir/fixed_samples.h"
 #include "ir/lower_schedule.h"
 #include "partition/model/stage_memory.h"
 #include "partition/stages/problem.h"
@@ -192,6 +193,13 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   changed.profile_digest.clear();
   changed.predictions.assign(plan.devices.size(), {});
   changed.step_ns = changed.lower_bound_ns = 0;
+  if (const auto samples = ir::fixed_samples(plan.graph); samples && change.micro_batches != 1) {
+    return error({},
+                 fmt::format("no symbol counts the model's samples: its mini-batch of {} cannot be split into {} "
+                             "micro-batches",
+                             *samples, change.micro_batches),
+                 "P15");
+  }
   const ir::PipelineShape shape = ir::pipeline_shape(changed);
   ScheduleSpec spec;
   spec.name = change.schedule;

@@ -9,6 +9,7 @@
 
 #include "ir/verify.h"
 #include "partition/model/finer_blocks.h"
+#include "partition/model/fixed_batch.h"
 #include "partition/model/value_bytes.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
@@ -289,6 +290,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
   if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
   RANNC_ASSIGN(planned.plan, finish_plan(facts.graph.clone(), facts.atoms, planned.blocks.partition.block_of,
                                          planned.stages, wanted));
+  count_fixed_samples(planned.plan);
   planned.times.schedule = lap.ns();
   RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
   planned.alternatives = alternatives(planned.problem);
@@ -325,7 +327,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePla
 }  // namespace
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
-                                                          const PlanOptions& options) {
+                                                          const PlanOptions& asked) {
+  RANNC_ASSIGN(const PlanOptions options, with_fixed_batch(graph, asked));
   using Outcome = std::variant<PlannedModel, Infeasible>;
   const auto planner = planner_of(options);
   if (planner == nullptr) {

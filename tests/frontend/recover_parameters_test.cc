@@ -6,14 +6,18 @@
 
 #include "ir/op.h"
 #include "ir/verify.h"
+#include "onnx/onnx_pb.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::passes {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
+using testing::ElementsAre;
 using testing::Field;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 struct Recovered {
   ir::Graph graph;
@@ -24,14 +28,30 @@ struct Recovered {
   }
 };
 
-Recovered recover(std::string_view text, std::map<std::string, ir::ValueKind> kinds = {}) {
-  auto graph = test::import_graph(text, 17);
-  RANNC_CHECK(graph.ok()) << graph.diagnostic().str();
-  Recovered result{*std::move(graph), {}};
-  const auto outcome = RecoverParameters(std::move(kinds)).run(result.graph, result.context);
+Recovered recovered(Result<frontend::Imported> imported, std::map<std::string, ir::ValueKind> kinds) {
+  RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
+  Recovered result{std::move(imported->graph), {}};
+  const StoredFacts known{std::move(kinds), std::move(imported->notes.literals), std::move(imported->notes.readers)};
+  const auto outcome = RecoverParameters(known).run(result.graph, result.context);
   EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   EXPECT_TRUE(ir::verify(result.graph).empty());
   return result;
+}
+
+Recovered recover(std::string_view text, std::map<std::string, ir::ValueKind> kinds = {}) {
+  return recovered(test::read_graph(text, 17), std::move(kinds));
+}
+
+/// Of a model whose nodes have scopes in their metadata, as torch.onnx.export writes them with dynamo=True.
+Recovered recover_with_scopes(std::string_view text, const std::vector<std::string>& scopes) {
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
+  for (size_t i = 0; i < scopes.size(); ++i) {
+    auto* const entry = model.mutable_graph()->mutable_node(static_cast<int>(i))->add_metadata_props();
+    entry->set_key("pkg.torch.onnx.name_scopes");
+    entry->set_value(scopes[i]);
+  }
+  return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
 }
 
 TEST(RecoverParameters, WeightsByTheirPlace) {
@@ -62,6 +82,50 @@ TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
       " double[3] b = {1, 2, 3}> {\n"
       "  v = Mul (w, g)\n  t = Transpose (v)\n  p = MatMul (x, t)\n  f = Cast <to = 1> (b)\n  y = Add (p, f)\n}");
   for (const char* const name : {"w", "g", "b"}) EXPECT_EQ(model.kind(name), "parameter") << name;
+}
+
+/// The same numbers as initializers are trained: a GELU's scalar of rank 1, a factor, a kernel, a table.
+TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
+  const std::string body =
+      "  s = Mul (x, gain)\n  a = Add (s, shift)\n  p = MatMul (a, w)\n  c = Concat <axis = 0> (p, token)\n"
+      "  y = MatMul (c, twice)\n}";
+  const std::string inside =
+      "agraph (float[1, 2] x) => (float[2, 2] y) {\n  gain = Constant <value = float[2] {1, 2}> ()\n"
+      "  shift = Constant <value_floats = [3.0, 4.0]> ()\n  w = Constant <value = float[2, 2] {1, 2, 3, 4}> ()\n"
+      "  token = Constant <value = float[1, 2] {1, 2}> ()\n  twice = Identity (w)\n" +
+      body;
+  const std::string outside =
+      "agraph (float[1, 2] x) => (float[2, 2] y) <float[2] gain = {1, 2}, float[2] shift = {3, 4},"
+      " float[2, 2] w = {1, 2, 3, 4}, float[1, 2] token = {1, 2}> {\n  twice = Identity (w)\n" +
+      body;
+  const Recovered numbers = recover(inside), tensors = recover(outside);
+  const Recovered told = recover(inside, {{"w", ir::ValueKind::kParameter}});
+  for (const char* const name : {"gain", "shift", "w", "token"}) {
+    EXPECT_EQ(tensors.kind(name), "parameter") << name;
+    EXPECT_EQ(numbers.kind(name), "constant") << name;
+  }
+  EXPECT_EQ(tensors.kind("twice"), "parameter") << "apart again";
+  EXPECT_EQ(numbers.kind("twice"), "activation");
+  EXPECT_EQ(told.kind("w"), "parameter");
+  EXPECT_EQ(told.kind("gain"), "constant");
+  EXPECT_THAT(numbers.context.remarks,
+              Contains(Field(&Note::message, HasSubstr("1 outputs of Constant nodes stand where weights stand and are "
+                                                       "not trained (w)"))));
+}
+
+TEST(RecoverParameters, ConstantNodesInsideFunctionsAreConstants) {
+  auto imported = frontend::read_onnx_bytes(
+      test::onnx_bytes("<ir_version: 8, opset_import: [\"\" : 17, \"own\" : 1]>\n"
+                       "agraph (float[N, 2] x) => (float[N, 2] y) { [call] y = own.scaled (x) }\n"
+                       "<domain: \"own\", opset_import: [\"\" : 17]> scaled (a) => (b) {\n"
+                       "  factor = Constant <value = float[2] {1, 2}> ()\n  b = Mul (a, factor)\n}"),
+      "test.onnx");
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  PassContext context;
+  ASSERT_TRUE(RecoverParameters({{}, imported->notes.literals, {}}).run(imported->graph, context).ok());
+  const ValueId factor = imported->graph.find("call/factor");
+  ASSERT_TRUE(factor.valid());
+  EXPECT_EQ(imported->graph.value(factor).kind, ir::ValueKind::kConstant);
 }
 
 TEST(RecoverParameters, RunningStatisticsAreBuffers) {
@@ -139,6 +203,52 @@ TEST(RecoverParameters, TiesAreReported) {
   EXPECT_THAT(model.context.remarks, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
 }
 
+/// Two layers of a fresh model, by names as the legacy exporter gives them and by metadata as the new one does.
+TEST(RecoverParameters, MergedInitialValuesAreAWarning) {
+  const std::string head = "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] v = {1, 2, 3, 4}, ";
+  const std::string values = "float[2, 2] w = {5, 6, 7, 8}, float[2] zero = {0, 0}> {\n";
+  const Recovered named = recover(head + values +
+                                  "  [\"/layers/layers.0/Gemm\"] a = Gemm (x, v, zero)\n"
+                                  "  [\"/layers/layers.1/Gemm\"] b = Gemm (a, w, zero)\n"
+                                  "  [\"/norm/Add\"] y = Add (b, zero)\n}");
+  EXPECT_THAT(named.context.warnings,
+              ElementsAre(Field(&Note::message, AllOf(HasSubstr("'zero' is read by 3 modules (layers.layers.0, "
+                                                                "layers.layers.1, norm)"),
+                                                      HasSubstr("trained as one")))));
+  const Recovered described = recover_with_scopes(head + values + "  a = Gemm (x, v, zero)\n  y = Gemm (a, w, zero)\n}",
+                                                  {"['', 'first', 'linear']", "['', 'second', 'linear_1']"});
+  EXPECT_THAT(described.context.warnings,
+              ElementsAre(Field(&Note::message, HasSubstr("'zero' is read by 2 modules (first, second)"))));
+  const Recovered nameless = recover(head + values + "  a = Gemm (x, v, zero)\n  y = Gemm (a, w, zero)\n}");
+  EXPECT_THAT(nameless.context.warnings, ElementsAre(Field(&Note::message, HasSubstr("'zero' is read by 2 modules"))));
+}
+
+TEST(RecoverParameters, EqualWeightsOfCopiedLayersAreAWarning) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}> {\n"
+      "  [\"/layers.0/MatMul\"] a = MatMul (x, w)\n  [\"/layers.1/MatMul\"] y = MatMul (a, w)\n}");
+  EXPECT_THAT(model.context.warnings, ElementsAre(Field(&Note::message, HasSubstr("'w' is read by 2 modules"))));
+}
+
+TEST(RecoverParameters, ATiedHeadAndAModuleCalledTwiceAreNoWarning) {
+  const Recovered model = recover(
+      "agraph (int64[batch] i) => (float[batch, 3] y) <float[3, 2] table = {1, 2, 3, 4, 5, 6}, float[2] zero = {0, 0},"
+      " float[2, 2] w = {1, 2, 3, 4}> {\n"
+      "  [\"/words.0/Gather\"] e = Gather (table, i)\n  [\"/mix/Gemm\"] a = Gemm (e, w, zero)\n"
+      "  [\"/mix/Gemm_1\"] b = Gemm (a, w, zero)\n  [\"/words.1/Gemm\"] y = Gemm <transB = 1> (b, table)\n}");
+  EXPECT_THAT(model.context.warnings, IsEmpty());
+  EXPECT_THAT(model.context.remarks,
+              Contains(Field(&Note::message, HasSubstr("'table' is read by 2 modules (words.0, words.1): one tied"))));
+}
+
+TEST(RecoverParameters, TensorsThatComeApartAreNoWarning) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2, 2] v = {5, 6, 7, 8},"
+      " float[2] kept = {0, 0}> {\n  lost = Identity (kept)\n"
+      "  [\"/first/Gemm\"] a = Gemm (x, w, kept)\n  [\"/second/Gemm\"] y = Gemm (a, v, lost)\n}");
+  EXPECT_THAT(model.context.warnings, IsEmpty());
+}
+
 TEST(RecoverParameters, OverridesAreTakenAtTheirWord) {
   const char* const text =
       "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float half = {0.5}, int64[1] n "
@@ -151,7 +261,7 @@ TEST(RecoverParameters, OverridesAreTakenAtTheirWord) {
   PassContext context;
   for (const auto& [name, kind] : std::map<std::string, ir::ValueKind>{
            {"absent", ir::ValueKind::kParameter}, {"n", ir::ValueKind::kParameter}, {"x", ir::ValueKind::kConstant}}) {
-    const auto outcome = RecoverParameters({{name, kind}}).run(*graph, context);
+    const auto outcome = RecoverParameters({.kinds = {{name, kind}}, .literals = {}, .readers = {}}).run(*graph, context);
     ASSERT_FALSE(outcome.ok()) << name;
     EXPECT_THAT(outcome.diagnostic().message, HasSubstr("'" + name + "'"));
   }

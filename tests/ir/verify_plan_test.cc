@@ -203,6 +203,41 @@ TEST(VerifyPlan, P14_OptimizerOfInference) {
 TEST(VerifyPlan, P13_NameOfTwoWords) {
   expect_broken("P13", "g pipe", [](Plan& plan) { plan.schedule.name = "g pipe"; });
 }
+
+// The same model with a batch of 7 in its inputs.
+Plan fixed_plan(const testing::PlanShape& shape) {
+  std::string text = kGraph;
+  for (const auto& [from, to] : {std::pair("batch batch\n", ""), std::pair("batch,", "7,"), std::pair(" samples 0", "")}) {
+    for (size_t at = text.find(from); at != std::string::npos; at = text.find(from)) {
+      text.replace(at, std::string_view(from).size(), to);
+    }
+  }
+  return testing::small_plan(parse_graph(text, "t.rir").value(), shape);
+}
+
+void expect_p15(std::string_view named, const testing::PlanShape& shape) {
+  const auto found = verify(fixed_plan(shape));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "P15") << found[0].str();
+  EXPECT_NE(found[0].message.find(named), std::string::npos) << found[0].str();
+}
+
+TEST(VerifyPlan, P15_MicroBatchesOfAFixedBatch) {
+  expect_p15("a mini-batch of 7 cannot be split into 3 micro-batches", {.micro_batches = 3});
+}
+TEST(VerifyPlan, P15_AnotherMiniBatchThanTheFixedOne) {
+  expect_p15("the graph has 7, the mini-batch 32", {.mini_batch = 32, .micro_batches = 1});
+}
+TEST(VerifyPlan, P15_ReplicasOfAFixedBatch) {
+  expect_p15("the 2 replicas of stage @s0", {.replicas = 2, .micro_batches = 1});
+}
+TEST(VerifyPlan, StagesMayShareAFixedBatch) {
+  for (const uint32_t stages : {1U, 2U, 3U}) {
+    const auto found = verify(fixed_plan({.stages = stages, .micro_batches = 1}));
+    EXPECT_TRUE(found.empty()) << found[0].str();
+  }
+}
+
 TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {
   expect_broken("S1", "", [](Plan& plan) {
     std::erase_if(plan.schedule.rows[0],

@@ -21,6 +21,8 @@ SECONDS_TO_END = 60
 
 
 class BadInputTest(programs.ProgramTest):
+    in_process = True
+
     def compile_flags(self, stages=2):
         return ["--cluster", f"local:{stages}", "--stages", stages, "--mini-batch", 8, "--micro-batches", 2, "--loss", MLP_LOSS,
                 "--costs", "analytic", "--schedule", "1f1b"]
@@ -35,6 +37,9 @@ class BadInputTest(programs.ProgramTest):
 
 
 class Usage(BadInputTest):
+    """Each program as a process: its exit code."""
+    in_process = False
+
     def test_help(self):
         for name in PROGRAMS:
             self.assertIn("--help", self.succeed(name, "--help").stdout)
@@ -59,6 +64,7 @@ class Models(BadInputTest):
     def test_missing(self):
         path = self.scratch / "absent.onnx"
         self.refuse(DIAGNOSTICS, [str(path)], "rannc-compile", path)
+        self.assertEqual(programs.run("rannc-compile", path).returncode, DIAGNOSTICS, "of the process too")
         self.nothing_half_written()
 
     def test_no_model_at_all(self):
@@ -87,7 +93,7 @@ class Models(BadInputTest):
         """A diagnostic that names the file, or a graph that verifies."""
         path = self.scratch / "spoiled.onnx"
         path.write_bytes(data)
-        done = programs.run("rannc-compile", path, "--emit", "graph")
+        done = self.run_program("rannc-compile", path, "--emit", "graph")
         self.assertIn(done.returncode, (0, DIAGNOSTICS), done.stderr)
         if done.returncode == DIAGNOSTICS:
             self.assertIn("spoiled.onnx", done.stderr)
@@ -184,6 +190,12 @@ class Batches(BadInputTest):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, 7, 4, 5, 6, 0))
 
         self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0")
+
+    def test_negative_class_that_is_not_the_ignored_one(self):
+        def change(tensors):
+            tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, -3, 4, 5, 6, 0))
+
+        self.refuse_batch(change, "Target -3 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0")
 
     def test_fewer_samples_than_a_mini_batch(self):
         def change(tensors):

@@ -1,4 +1,6 @@
 """Published exports give the reference numbers whatever the cut: the whole product, by workers that stay up."""
+import json
+import shutil
 import sys
 
 import programs
@@ -19,6 +21,59 @@ class CheckModels(ProductTest):
         folders = [programs.shared_models() / name for name in MODELS]
         product = {"stages": [1, 3], "micro_batches": [3], "schedule": ["1f1b"], "recompute": ["never"]}
         self.judge(folders, ["local"], dtype="float32", product=product, least_share=LEAST_SHARE)
+
+
+class FixedBatches(ProductTest):
+    """Exports whose batch is a number: one micro-batch, any number of stages."""
+    in_process = True
+    PRODUCT = {"stages": [1, 3], "schedule": ["gpipe", "1f1b"]}
+
+    def test_numbers(self):
+        folders = [programs.shared_models() / name for name in ("gpt2_dynamo_b8", "gpt2_legacy_b8", "resnet_train_legacy_b8")]
+        for dtype in ("float64", "float32"):
+            done, runs = programs.check(folders, dtype=dtype, **self.PRODUCT)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(len(runs), 12)
+            self.assertEqual({run["micro_batches"] for run in runs}, {1})
+
+    def test_they_are_not_split(self):
+        folder = programs.shared_models() / "gpt2_dynamo_b8"
+        self.refuse(1, ["gpt2_dynamo_b8/model.onnx", "P15", "--micro-batches 3"], "rannc-check", folder, "--micro-batches", 3)
+        self.refuse(1, ["gpt2_dynamo_b8/model.onnx", "P15", "a mini-batch of 32"], "rannc-compile", folder / "model.onnx", "--loss",
+                    "cross_entropy(output=logits,labels=y)", "--costs", "analytic", "--emit=plan", "--mini-batch", 32)
+
+
+class MergedInitialValues(ProductTest):
+    in_process = True
+
+    def test_warning(self):
+        for name, warnings in (("bert_fresh_dynamo", 3), ("bert_dynamo_dyn", 0)):
+            done = self.succeed("rannc-check", programs.shared_models() / name, "--stages", 1, "--summary=json")
+            self.assertEqual(len(json.loads(done.stdout)["warnings"]), warnings, done.stdout)
+            self.assertEqual(done.stderr.count("trained as one"), warnings, done.stderr)
+
+
+class WhatIsTrained(ProductTest):
+    """A card that knows less, and one that knows more, than is trained."""
+    in_process = True
+
+    def spoiled(self, change):
+        folder = self.scratch / "folder"
+        shutil.copytree(programs.shared_models() / "mlp_mse_dyn", folder)
+        card = json.loads((folder / "card.json").read_text())
+        change(card)
+        (folder / "card.json").write_text(json.dumps(card))
+        done = self.run_program("rannc-check", folder, "--stages", 2, "--summary=json")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        return json.loads(done.stdout)["failures"]
+
+    def test_trained_beyond_the_card(self):
+        failures = self.spoiled(lambda card: card.update(float_initializers_that_are_constants={"layers.0.bias": []}))
+        self.assertEqual(failures, ["gradient of layers.0.bias: it is trained, but is no parameter of the original model"])
+
+    def test_known_but_not_made(self):
+        failures = self.spoiled(lambda card: card.update(parameter_of_initializer={"absent": {"state_dict": "absent", "transform": "none"}}))
+        self.assertEqual(failures, ["gradient of absent: we have none"])
 
 
 if __name__ == "__main__":

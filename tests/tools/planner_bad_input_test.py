@@ -170,6 +170,8 @@ PIECES = ["0", "-1", "18446744073709551616", "1e308", "1e30", "nan", "inf", "\""
 
 
 class BadInput(programs.ProgramTest):
+    in_process = True  # exit codes of processes are bad_input's subject
+
     def write(self, name, text):
         path = self.scratch / name
         path.write_text(text)
@@ -214,7 +216,7 @@ class BadInput(programs.ProgramTest):
                 self.assertIn(old, CLUSTER)
                 path = self.write("cluster.toml", CLUSTER.replace(old, new, 1) if new else CLUSTER.replace(old, ""))
                 profile = self.write("profile.txt", profiles.chain(5))
-                done = programs.run("rannc-compile", profile, "--cluster", path)
+                done = self.run_program("rannc-compile", profile, "--cluster", path)
                 if not parts:  # a number is a number
                     self.assertEqual(done.returncode, 0, done.stderr)
                     continue
@@ -230,7 +232,7 @@ class BadInput(programs.ProgramTest):
                 self.refuse(DIAGNOSTICS, [*parts, "graph.json"], "rannc-compile", path)
         self.refuse(DIAGNOSTICS, ["not JSON", "graph.json"], "rannc-compile", self.write("graph.json", "{"))
         cycle = [{"sourceId": 0, "destId": 1, "cost": 1}, {"sourceId": 1, "destId": 0, "cost": 1}]
-        done = programs.run("rannc-compile", self.write("graph.json", profiles.placement([1, 2], edges=cycle)), "--summary=json")
+        done = self.run_program("rannc-compile", self.write("graph.json", profiles.placement([1, 2], edges=cycle)), "--summary=json")
         self.assertEqual(done.returncode, 0, "what waits for each other shares a device")
         self.assertAlmostEqual(json.loads(done.stdout)["objective"], 3)
 
@@ -267,7 +269,7 @@ class BadInput(programs.ProgramTest):
             with self.subTest(seed=seed):
                 files = {other: self.write(other, text if other == name else good[other]) for other in good}
                 subject = [files["graph.json"]] if name == "graph.json" else [files["profile.txt"], "--cluster", files["cluster.toml"]]
-                done = programs.run("rannc-compile", *subject, "--summary=json")
+                done = self.run_program("rannc-compile", *subject, "--summary=json")
                 self.assertIn(done.returncode, (0, DIAGNOSTICS), f"{done.stderr}\n{text}")
                 self.assertEqual(done.stderr.count("error: "), done.returncode, done.stderr)
 

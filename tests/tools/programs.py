@@ -6,6 +6,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
@@ -38,8 +39,54 @@ def run(name, *arguments, timeout=HANG_SECONDS, **options):
         raise AssertionError(f"hangs: {' '.join(command)}") from hang
 
 
+class Resident:
+    """One process that runs many command lines, for tests of what is said: exit codes are those of a process's end."""
+
+    PROGRAMS = ("rannc-check", "rannc-compile", "rannc-opt", "rannc-zoo")
+
+    def __init__(self):
+        self.process = None
+
+    def call(self, name, *arguments):
+        """What `run` would return. A process that ends or hangs is a failure of the test that names the command."""
+        command = [name, *map(str, arguments)]
+        if self.process is None or self.process.poll() is not None:
+            self.process = subprocess.Popen([str(bin_folder.parent / "tests" / "tools_resident")], stdin=subprocess.PIPE,
+                                            stdout=subprocess.PIPE, text=True)
+        watch = threading.Timer(HANG_SECONDS, self.process.kill)
+        watch.start()
+        try:
+            self.process.stdin.write(json.dumps({"program": name, "arguments": command[1:]}) + "\n")
+            self.process.stdin.flush()
+            answer = self.process.stdout.readline()
+        except BrokenPipeError:
+            answer = ""
+        finally:
+            watch.cancel()
+        if not answer:
+            raise AssertionError(f"ended with {self.process.wait()}, or hung: {' '.join(command)}")
+        found = json.loads(answer)
+        return subprocess.CompletedProcess(command, found["code"], found["stdout"], found["stderr"])
+
+    def end(self):
+        if self.process is not None:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+
+
+resident = Resident()
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a scratch folder of its own."""
+
+    in_process = False  # whether programs that can are run by the resident process
+
+    def run_program(self, name, *arguments, **options):
+        if self.in_process and name in Resident.PROGRAMS and not options:
+            return resident.call(name, *arguments)
+        return run(name, *arguments, **options)
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="rannc-test-")
@@ -47,13 +94,13 @@ class ProgramTest(unittest.TestCase):
         self.scratch = pathlib.Path(folder.name)
 
     def succeed(self, name, *arguments, **options):
-        done = run(name, *arguments, **options)
+        done = self.run_program(name, *arguments, **options)
         self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout}{done.stderr}")
         return done
 
     def refuse(self, code, parts, name, *arguments, **options):
         """The program ends with `code`, and its error holds each of `parts`."""
-        done = run(name, *arguments, **options)
+        done = self.run_program(name, *arguments, **options)
         self.assertEqual(done.returncode, code, f"{done.args}\n{done.stdout}{done.stderr}")
         for part in parts:
             self.assertIn(part, done.stderr, f"{done.args}")

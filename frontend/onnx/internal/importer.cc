@@ -7,7 +7,9 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/onnx/internal/function_attributes.h"
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/module_paths.h"
 #include "frontend/onnx/internal/names.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/scan.h"
@@ -17,7 +19,6 @@
 
 namespace rannc::frontend {
 
-using ONNX_NAMESPACE::AttributeProto;
 using ONNX_NAMESPACE::FunctionProto;
 using ONNX_NAMESPACE::ModelProto;
 using ONNX_NAMESPACE::NodeProto;
@@ -38,12 +39,17 @@ ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets) {
 
 /// The names of one body: the model's graph, or one call of a function.
 struct Scope {
-  Scope(const Opsets& opsets, std::string prefix, int depth)
-      : opsets(opsets), checker(checker_context(opsets)), prefix(std::move(prefix)), depth(depth) {}
+  Scope(const Opsets& opsets, std::string prefix, std::string module, int depth)
+      : opsets(opsets),
+        checker(checker_context(opsets)),
+        prefix(std::move(prefix)),
+        module(std::move(module)),
+        depth(depth) {}
 
   const Opsets& opsets;
   const ONNX_NAMESPACE::checker::CheckerContext checker;
   std::string prefix;                                         ///< of nodes and values inside
+  std::string module;                                         ///< that all nodes inside belong to; empty: ask each
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
   Names values;
   int depth = 0;
@@ -63,47 +69,6 @@ struct Place {
 
 constexpr int kMaxDepth = 100;
 
-/// Attributes of a call, and the defaults of those it leaves out.
-using Arguments = std::unordered_map<std::string, const AttributeProto*>;
-
-/// `node` with references to the function's attributes replaced by what the caller gave.
-NodeProto substitute_attributes(const NodeProto& node, const Arguments& arguments) {
-  NodeProto copy = node;
-  copy.clear_attribute();
-  for (const AttributeProto& attribute : node.attribute()) {
-    if (attribute.ref_attr_name().empty()) {
-      *copy.add_attribute() = attribute;
-      continue;
-    }
-    const auto given = arguments.find(attribute.ref_attr_name());
-    if (given == arguments.end()) continue;
-    AttributeProto* const bound = copy.add_attribute();
-    *bound = *given->second;
-    bound->set_name(attribute.name());
-  }
-  return copy;
-}
-
-Arguments arguments_of(const FunctionProto& function, const NodeProto& call) {
-  Arguments arguments;
-  for (const AttributeProto& attribute : function.attribute_proto()) arguments[attribute.name()] = &attribute;
-  for (const AttributeProto& attribute : call.attribute()) arguments[attribute.name()] = &attribute;
-  return arguments;
-}
-
-/// `node` with the defaults of its operator's attributes written out.
-NodeProto with_defaults(const NodeProto& node, const ONNX_NAMESPACE::OpSchema& schema) {
-  NodeProto copy = node;
-  for (const auto& entry : schema.attributes()) {
-    const auto& given = node.attribute();
-    const bool present =
-        std::any_of(given.begin(), given.end(), [&](const AttributeProto& a) { return a.name() == entry.first; });
-    const auto& attribute = entry.second;
-    if (!present && attribute.default_value.has_type()) *copy.add_attribute() = attribute.default_value;
-  }
-  return copy;
-}
-
 class Importer {
  public:
   Importer(const ModelFile& model, const std::string& file, const ImportOptions& options)
@@ -114,7 +79,16 @@ class Importer {
         external_(file, options.missing_weights),
         source_{file, &external_} {}
 
-  Result<ir::Graph> run() {
+  Result<Imported> run() {
+    RANNC_TRY(import());
+    return Imported{std::move(graph_), std::move(notes_)};
+  }
+
+  /// Where `run` failed: symbols that would have to be equal.
+  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+
+ private:
+  Result<void> import() {
     if (!head_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
     if (head_.graph().sparse_initializer_size() > 0) {
       return error(Location{file_, 0, 0, head_.graph().sparse_initializer(0).values().name()},
@@ -129,19 +103,14 @@ class Importer {
         RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
         return translated.diagnostic();
       }
-      return std::move(graph_);
+      return {};
     }
     RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
-    RANNC_TRY(translate(opsets));
-    return std::move(graph_);
+    return translate(opsets);
   }
 
-  /// Where `run` failed: symbols that would have to be equal.
-  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
-
- private:
   Result<void> translate(const Opsets& opsets) {
-    Scope scope(opsets, "", 0);
+    Scope scope(opsets, "", "", 0);
     scope.values.reserve(model_.node_count() + model_.initializer_count());
     graph_.set_name(head_.graph().name());
     RANNC_TRY(add_inputs(scope));
@@ -255,11 +224,15 @@ class Importer {
         domain_of(node.domain()).empty() ? find_translator(node.op_type(), opset->second) : nullptr;
     if (!translate) return call_schema(scope, node, opset->second);
     RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
+    note_readers(graph_, wiring.operands, node, scope.module, notes_);
     Node view(graph_, node, opset->second, at(scope, node), std::move(wiring), source_);
     translate(view);
     unequal_symbols_ = view.unequal_symbols();
     if (view.failure()) return Diagnostic(*view.failure());
     if (view.by_definition()) return call_schema(scope, node, opset->second);
+    if (node.op_type() == "Constant" && view.outputs()[0].valid()) {
+      notes_.literals.emplace(graph_.value(view.outputs()[0]).name);
+    }
     return define_outputs(scope, node, view.outputs());
   }
 
@@ -332,7 +305,8 @@ class Importer {
                    fmt::format("{} has {} operands and {} outputs, its function takes {} and makes {}", node.op_type(),
                                node.input_size(), node.output_size(), function.input_size(), function.output_size()));
     }
-    Scope inner(opsets, scope.prefix + node_name(node) + "/", scope.depth + 1);
+    Scope inner(opsets, scope.prefix + node_name(node) + "/",
+                scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1);
     for (int i = 0; i < function.input_size(); ++i) {
       const auto index = static_cast<size_t>(i);
       const ValueId given = index < wiring.operands.size() ? wiring.operands[index] : ValueId();
@@ -376,21 +350,22 @@ class Importer {
   Node::Source source_;
   Functions functions_;
   ir::Graph graph_;
+  ImportNotes notes_;
   std::optional<SymbolPair> unequal_symbols_;
   std::unordered_set<std::string> absent_;  ///< full names of formal inputs that a call leaves out
 };
 
 }  // namespace
 
-Result<ir::Graph> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options) {
+Result<Imported> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
     Importer importer(model, file, tried);
-    auto graph = importer.run();
+    auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
-    if (graph.ok() || !unequal || i == kMostSymbols) return graph;
-    if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return graph;
+    if (imported.ok() || !unequal || i == kMostSymbols) return imported;
+    if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return imported;
   }
 }
 

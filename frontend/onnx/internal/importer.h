@@ -5,13 +5,12 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/model_file.h"
-#include "ir/graph.h"
 
 namespace rannc::frontend {
 
 /// The graph of a model that went through `note_data_ranges`; `file` is the path of its file. Where an elementwise task
 /// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have
 /// meant.
-Result<ir::Graph> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options);
+Result<Imported> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options);
 
 }  // namespace rannc::frontend

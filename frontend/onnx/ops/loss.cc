@@ -21,7 +21,7 @@ void softmax_cross_entropy(Node& node) {
   if (reduction == "sum") return node.result("cross_entropy_sum", {logits, labels}, attributes);
   const ValueId sum = node.emit("cross_entropy_sum", {logits, labels}, attributes);
   const ValueId mark =
-      node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(ignored)}, {"dtype", node.dtype(labels)}});
+      node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(ignored)}, {"dtype", ir::DType::kI64}});
   const ValueId counted = node.emit("ne", {labels, mark});
   const ValueId ones = node.emit("cast", {counted}, {{"dtype", node.dtype(logits)}});
   node.result("div", {sum, node.emit("sum", {ones}, {{"keepdim", false}})});

@@ -23,4 +23,8 @@ Result<ir::Graph> import_graph(std::string_view graph, int opset, const frontend
   return import_text(onnx_model(graph, opset), options);
 }
 
+Result<frontend::Imported> read_graph(std::string_view graph, int opset) {
+  return frontend::read_onnx_bytes(onnx_bytes(onnx_model(graph, opset)), "test.onnx");
+}
+
 }  // namespace rannc::test

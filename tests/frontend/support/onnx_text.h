@@ -17,4 +17,7 @@ std::string onnx_model(std::string_view graph, int opset);
 Result<ir::Graph> import_text(std::string_view text, const frontend::ImportOptions& options = {});
 Result<ir::Graph> import_graph(std::string_view graph, int opset, const frontend::ImportOptions& options = {});
 
+/// The same with what the file says beside the graph.
+Result<frontend::Imported> read_graph(std::string_view graph, int opset);
+
 }  // namespace rannc::test

@@ -1,0 +1,120 @@
+"""What a file says is taken at its word: a batch that is a number, merged initial values, labels of 32 bits. [R1 R10]"""
+import json
+import math
+import re
+import struct
+
+import programs
+import small_onnx as onnx
+
+MLP = programs.DATA / "small_mlp" / "model.onnx"
+LOSS = "cross_entropy(output=logits,labels=y,ignore_index=-100)"
+DIAGNOSTICS = 1
+
+
+class FixedBatch(programs.ProgramTest):
+    """Without a symbol of samples there is one micro-batch, one replica, and the mini-batch is the file's own."""
+    in_process = True
+
+    def setUp(self):
+        super().setUp()
+        text = self.succeed("rannc-compile", MLP, "--emit=graph").stdout
+        text = re.sub(r"^batch .*\n", "", text, flags=re.MULTILINE).replace("[batch,", "[8,").replace(" samples 0", "")
+        self.assertNotRegex(text, r"\bbatch\b(?!\.)")
+        self.model = self.scratch / "fixed.rir"
+        self.model.write_text(text)
+
+    def flags(self, *more):
+        return ["rannc-compile", self.model, "--loss", LOSS, "--costs", "analytic", "--cluster", "local:4", "--emit=plan", *more]
+
+    def summary(self, *more):
+        return json.loads(self.succeed(*self.flags("--summary=json", *more)).stdout.splitlines()[-1])
+
+    def test_plans_keep_it_whole(self):
+        for more in ([], ["--mini-batch", 8], ["--stages", 2], ["--stages", 3, "--micro-batches", 1], ["--stages", 2, "--replicas", "1,1"]):
+            found = self.summary(*more)
+            self.assertEqual((found["mini_batch"], found["micro_batches"]), (8, 1), more)
+            self.assertTrue(all(len(stage["devices"]) == 1 for stage in found["stages"]), more)
+
+    def test_what_splits_it_is_refused(self):
+        for more, part in [(["--mini-batch", 32], "a mini-batch of 32"), (["--micro-batches", 3], "3 micro-batches"),
+                           (["--replicas", "2,1"], "replicas 2,1"), (["--mini-batch", 16, "--costs", "measured"], "a mini-batch of 16")]:
+            self.refuse(DIAGNOSTICS, ["model.onnx", "the mini-batch of 8 is in the file", part, "P15"], *self.flags(*more))
+
+
+class MergedInitialValues(programs.ProgramTest):
+    """Two layers whose zero biases the exporter merged."""
+    in_process = True
+
+    def model(self, second_bias):
+        nodes = [onnx.node("Gemm", ["x", "v", "zero"], ["h"], "/layers.0/Gemm"),
+                 onnx.node("Gemm", ["h", "w", second_bias], ["logits"], "/layers.1/Gemm")]
+        tensors = [onnx.tensor("v", [2, 2], [1, 2, 3, 4]), onnx.tensor("w", [2, 2], [5, 6, 7, 8]), onnx.tensor("zero", [2], [0, 0]),
+                   onnx.tensor("other", [2], [0, 0])]
+        return onnx.write(self.scratch / "merged.onnx", nodes, tensors, [onnx.value("x", onnx.FLOAT, ["batch", 2])],
+                          [onnx.value("logits", onnx.FLOAT, ["batch", 2])])
+
+    def compiled(self, second_bias):
+        return self.succeed("rannc-compile", self.model(second_bias), "--loss", "cross_entropy(output=logits)", "--costs", "analytic",
+                            "--emit=plan", "--summary=json")
+
+    def test_warning(self):
+        done = self.compiled("zero")
+        told = "parameter 'zero' is read by 2 modules (layers.0, layers.1): the exporter merged"
+        self.assertIn("warning: " + told, done.stderr)
+        warnings = json.loads(done.stdout.splitlines()[-1])["warnings"]
+        self.assertEqual(sum(told in warning for warning in warnings), 1, warnings)
+
+    def test_no_warning_where_each_has_its_own(self):
+        self.assertNotIn("merged", self.compiled("other").stderr)
+
+
+class Labels(programs.ProgramTest):
+    """A loss inside the graph over int32 labels, of which none is ignored."""
+
+    WEIGHTS = [0.5, -1.0, 0.25, 1.0, -0.5, 0.75]
+    X = [1.0, 2.0, -1.0, 0.5, 0.0, 1.5, 2.0, -2.0]
+
+    def setUp(self):
+        super().setUp()
+        nodes = [onnx.node("MatMul", ["x", "w"], ["logits"], "head"),
+                 onnx.node("SoftmaxCrossEntropyLoss", ["logits", "y"], ["loss"], "loss")]
+        model = onnx.write(self.scratch / "labels.onnx", nodes, [onnx.tensor("w", [2, 3], self.WEIGHTS)],
+                           [onnx.value("x", onnx.FLOAT, ["batch", 2]), onnx.value("y", onnx.INT32, ["batch"])],
+                           [onnx.value("loss", onnx.FLOAT, [])])
+        self.bundle = self.scratch / "labels.rannc"
+        self.succeed("rannc-compile", model, "-o", self.bundle, "--loss", "in_graph(output=loss)", "--costs", "analytic", "--mini-batch", 4,
+                     "--micro-batches", 2, "--stages", 1)
+
+    def run_with(self, labels):
+        data = self.scratch / "batch.safetensors"
+        programs.write_safetensors(data, {"x/x": ("F32", [4, 2], struct.pack("<8f", *self.X)),
+                                          "x/y": ("I32", [4], struct.pack("<4i", *labels))})
+        log = self.scratch / "log"
+        return log, programs.run("rannc-run", self.bundle, "-o", self.scratch / "run", "--data", data, "--steps", 1, "--loss-log", log)
+
+    def expected(self, labels):
+        total = 0.0
+        for sample, label in enumerate(labels):
+            x = self.X[2 * sample:2 * sample + 2]
+            logits = [x[0] * self.WEIGHTS[c] + x[1] * self.WEIGHTS[3 + c] for c in range(3)]
+            total += math.log(sum(map(math.exp, logits))) - logits[label]
+        return total / len(labels)
+
+    def test_loss_is_the_mean_over_all(self):
+        labels = [0, 2, 1, 2]
+        log, done = self.run_with(labels)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        loss = float.fromhex(log.read_text().split()[-1])
+        self.assertAlmostEqual(loss, self.expected(labels), delta=1e-6, msg="float32 of a few terms")
+
+    def test_negative_labels_are_an_error(self):
+        for label in (-1, -100, -2**31):
+            _, done = self.run_with([0, label, 1, 2])
+            self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)
+            self.assertIn(f"Target {label} is out of bounds", done.stderr)
+            self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
+
+
+if __name__ == "__main__":
+    programs.main()
