@@ -10,26 +10,12 @@
 #include <limits>
 
 #include "ir/dim_parser.h"
+#include "ir/internal/dim_expr.h"
 
 namespace rannc::ir {
 
 namespace {
 
-enum class FactorKind : uint8_t { kSymbol, kFloor, kMod, kMax, kMin };
-
-struct Factor {
-  FactorKind kind = FactorKind::kSymbol;
-  std::string text;  // canonical; of a symbol its name
-  Dim a, b;          // operands unless a symbol
-};
-
-struct Term {
-  int64_t scale = 1;
-  std::vector<Factor> factors;  // sorted by text; empty: the constant term
-  std::string key;              // product of the factors' texts
-};
-
-constexpr int64_t kOverflow = std::numeric_limits<int64_t>::max();
 constexpr size_t kMaxTerms =
     4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
 
@@ -42,22 +28,6 @@ int64_t saturating_add(int64_t a, int64_t b) {
   int64_t out = 0;
   return __builtin_add_overflow(a, b, &out) ? kOverflow : out;
 }
-
-}  // namespace
-
-struct Dim::Expr {
-  std::vector<Term> terms;  // sorted by key, no zero scale, no duplicate key; the constant term has an empty key
-  std::string text;
-};
-
-struct DimBuilder {
-  static Dim make(std::vector<Term> terms);
-  static Dim factor(FactorKind kind, std::string name, Dim a, Dim b);
-  static std::vector<Term> terms_of(const Dim& dim);
-  static const Dim::Expr* expr(const Dim& dim) { return dim.expr_.get(); }
-};
-
-namespace {
 
 std::string key_of(const std::vector<Factor>& factors) {
   std::string key;

@@ -40,6 +40,14 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
+/// Sizes that a type rule takes for equal though that cannot be proved: the model means something only for batches
+/// whose sizes fulfil it (`ir/assumptions.h`).
+struct Assumption {
+  Dim left, right;
+  Location where;  ///< of the first task that needs it
+  bool operator==(const Assumption&) const = default;
+};
+
 /// Bipartite graph of tasks and values. Append-only: tasks stand in topological order, ids never change, and a pass
 /// that drops or reorders builds a new graph (`ir/rewriter.h`). Names are unique. Types and attributes that are equal
 /// are kept once; references to them stay valid as long as the graph. Not thread-safe for writing; any number of
@@ -87,6 +95,7 @@ class Graph {
   void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
   void add_loss(LossTerm term) { losses_.push_back(term); }
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
+  void set_assumptions(std::vector<Assumption> assumptions) { assumptions_ = std::move(assumptions); }
 
   // --- facts that passes fill in
   void set_type(ValueId value, ValueType type);
@@ -119,6 +128,7 @@ class Graph {
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<LossTerm>& losses() const { return losses_; }
+  const std::vector<Assumption>& assumptions() const { return assumptions_; }
   bool has_uses(ValueId id) const { return first_use_[id.index()] != kNone; }
   /// Uses in the order of the reading tasks. A task that reads a value twice appears twice.
   std::vector<Use> uses(ValueId id) const;
@@ -202,6 +212,7 @@ class Graph {
   std::vector<uint32_t> first_use_, last_use_;  // per value
   std::vector<ValueId> inputs_, outputs_;
   std::vector<LossTerm> losses_;
+  std::vector<Assumption> assumptions_;
   Texts texts_;
   HashIndex value_names_;
   std::unordered_map<std::string_view, uint32_t> name_suffixes_;  // last suffix given to a name that was taken
@@ -212,7 +223,7 @@ class Graph {
   RuleAnswers answers_;
 };
 
-/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs and losses, id by id.
+/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses and assumptions, id by id.
 bool equal(const Graph& a, const Graph& b);
 
 }  // namespace rannc::ir

@@ -4,11 +4,15 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "ir/graph.h"
 
 namespace rannc::ir {
+
+/// Two sizes that are taken for equal.
+using Equality = std::pair<Dim, Dim>;
 
 /// What a type rule sees of a task, without the task having to be in a graph.
 struct OpCall {
@@ -17,6 +21,7 @@ struct OpCall {
   const Attributes& attributes;
   std::string_view batch_symbol;
   uint32_t output_count = 1;
+  std::vector<Equality>* assumed = nullptr;  ///< takes what the rule needs and cannot prove; null: it must prove all
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
   const ValueType& in(size_t operand) const { return *inputs[operand]; }
 };
@@ -53,7 +58,8 @@ struct OpInfo {
   std::vector<std::string> attributes;  ///< names that may occur
   Effect effect = Effect::kPure;
   /// Types of all outputs, from operands and attributes; symbolic; sets batch layout and integer contents as well.
-  /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators).
+  /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators). Sizes that have
+  /// to be equal and may be go to `assumed`, reduced (`ir/dim_bounds.h`).
   Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
   /// Work of the forward pass. Null: reads and writes only.
   Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
@@ -73,7 +79,8 @@ const OpInfo& core(std::string_view short_name);
 
 /// Work of a task; the sum of bytes read and written where the operator has no rule of its own.
 Work work_of(const Graph& graph, TaskId task);
-/// Applies the type rule of a task and stores the types of its outputs. Errors carry the task's location.
+/// Applies the type rule of a task and stores the types of its outputs, and what the rule had to assume in the graph.
+/// Errors carry the task's location.
 Result<void> infer_types(Graph& graph, TaskId task);
 /// A symbolic integer as a TorchScript expression of variables named like the symbols (dots become underscores).
 std::string torchscript(const Dim& dim);

@@ -1,6 +1,7 @@
 // The operator registry: all families in one sorted table, and what is asked of a task through it.
 #include <algorithm>
 
+#include "ir/assumptions.h"
 #include "ir/op.h"
 #include "ir/ops/rules.h"
 
@@ -104,11 +105,17 @@ Result<void> infer_types(Graph& graph, TaskId task) {
     return {};
   }
   const std::vector<const ValueType*> inputs = operand_types(graph, task);
-  const OpCall call{op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size())};
+  std::vector<Equality> assumed;
+  const OpCall call{
+      op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
   if (auto checked = check_call(call); !checked) return located(checked.diagnostic(), graph, task);
   auto types = op.infer(call);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
+  for (Equality& needed : assumed) {
+    if (is_assumed(graph, needed)) continue;
+    graph.assumptions_.push_back({std::move(needed.first), std::move(needed.second), graph.location(task)});
+  }
   std::vector<uint32_t>& answer = answers.known[answers.key];
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.set_type(outputs[i], std::move((*types)[i]));

@@ -10,20 +10,21 @@ struct DTypeRow {
   DType dtype;
   std::string_view name;
   uint32_t bytes;
+  int torch;  // of c10::ScalarType
 };
-constexpr std::array<DTypeRow, 13> kDTypes{{{DType::kF16, "f16", 2},
-                                            {DType::kBF16, "bf16", 2},
-                                            {DType::kF32, "f32", 4},
-                                            {DType::kF64, "f64", 8},
-                                            {DType::kI8, "i8", 1},
-                                            {DType::kI16, "i16", 2},
-                                            {DType::kI32, "i32", 4},
-                                            {DType::kI64, "i64", 8},
-                                            {DType::kU8, "u8", 1},
-                                            {DType::kU16, "u16", 2},
-                                            {DType::kU32, "u32", 4},
-                                            {DType::kU64, "u64", 8},
-                                            {DType::kBool, "bool", 1}}};
+constexpr std::array<DTypeRow, 13> kDTypes{{{DType::kF16, "f16", 2, 5},
+                                            {DType::kBF16, "bf16", 2, 15},
+                                            {DType::kF32, "f32", 4, 6},
+                                            {DType::kF64, "f64", 8, 7},
+                                            {DType::kI8, "i8", 1, 1},
+                                            {DType::kI16, "i16", 2, 2},
+                                            {DType::kI32, "i32", 4, 3},
+                                            {DType::kI64, "i64", 8, 4},
+                                            {DType::kU8, "u8", 1, 0},
+                                            {DType::kU16, "u16", 2, 27},
+                                            {DType::kU32, "u32", 4, 28},
+                                            {DType::kU64, "u64", 8, 29},
+                                            {DType::kBool, "bool", 1, 11}}};
 }  // namespace
 
 std::string_view str(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].name; }
@@ -36,6 +37,15 @@ std::optional<DType> parse_dtype(std::string_view text) {
 }
 
 uint32_t byte_size(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].bytes; }
+int torch_number(DType dtype) { return kDTypes[static_cast<size_t>(dtype)].torch; }
+
+std::optional<DType> dtype_of_torch(int number) {
+  for (const DTypeRow& row : kDTypes) {
+    if (row.torch == number) return row.dtype;
+  }
+  return std::nullopt;
+}
+
 bool is_float(DType dtype) { return dtype <= DType::kF64; }
 bool is_integer(DType dtype) { return dtype > DType::kF64 && dtype != DType::kBool; }
 

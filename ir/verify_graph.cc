@@ -12,6 +12,10 @@
 //   G11  symbols are names that text can spell
 //   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them
 //   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
+//   G14  an assumption is an equality that may hold or not, of sizes that inputs have and the samples are not; it
+//   stands
+//        once
+//   G15  a type rule needs no equality that is neither certain nor an assumption
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +25,7 @@
 #include <set>
 #include <unordered_set>
 
+#include "ir/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
 #include "ir/verify.h"
@@ -45,6 +50,7 @@ class GraphVerifier {
     if (!graph_.batch_symbol().empty() && !is_symbol_name(graph_.batch_symbol())) {
       add({}, fmt::format("batch symbol \"{}\" is not a name", graph_.batch_symbol()), "G11");
     }
+    for (Diagnostic& fault : faults_of_assumptions(graph_)) found_.push_back(std::move(fault));
     for (const ValueId id : graph_.values()) value(id);
     for (const TaskId id : graph_.tasks()) task(id);
     signature();
@@ -254,8 +260,10 @@ class GraphVerifier {
       operand_types_.push_back(input.valid() ? &graph_.type(input) : nullptr);
     }
     const OpInfo& op = graph_.op(id);
-    const OpCall call{op, operand_types_, graph_.attributes(id), graph_.batch_symbol(),
-                      static_cast<uint32_t>(outputs.size())};
+    const OpCall call{
+        op,       operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size()),
+        &assumed_};
+    assumed_.clear();
     const auto inferred = op.infer(call);
     if (!inferred.ok()) {
       add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message),
@@ -264,6 +272,13 @@ class GraphVerifier {
     }
     RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
     for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
+    for (const Equality& needed : assumed_) {
+      if (is_assumed(graph_, needed)) continue;
+      add(graph_.location(id),
+          fmt::format("task #{} {} needs {} to equal {}, which the graph does not assume", id.index(), op.name,
+                      needed.first.str(), needed.second.str()),
+          "G15");
+    }
   }
 
   void compare(TaskId id, ValueId output, const ValueType& inferred) {
@@ -343,6 +358,7 @@ class GraphVerifier {
   std::optional<Dim> batch_;
   std::map<std::string, ValueId> symbols_;  // each with the first value that uses it
   std::vector<const ValueType*> operand_types_;
+  std::vector<Equality> assumed_;
   std::vector<uint8_t> type_holds_;  // per type, whether it was found to
   std::vector<uint32_t> question_;
   std::unordered_set<std::vector<uint32_t>, HashOfNumbers> tasks_that_hold_;

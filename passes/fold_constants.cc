@@ -16,7 +16,9 @@ using ir::Dim;
 using ir::Graph;
 using ir::ValueType;
 
-constexpr int64_t kAlwaysFolded = 1 << 16;
+constexpr int64_t kAlwaysFolded = 1 << 16;             // elements of results, however few the operands have
+constexpr int64_t kMostFolded = int64_t{1} << 28;      // elements of results
+constexpr int64_t kMostFoldedWork = int64_t{1} << 33;  // floating-point operations of one task
 
 bool all_constant(const ir::Contents& contents) {
   return std::all_of(contents.begin(), contents.end(), [](const Dim& dim) { return dim.is_constant(); });
@@ -188,10 +190,16 @@ class Folder {
       needed += *count;
       integers = integers && !ir::is_float(types.back().dtype);
     }
-    if (needed > std::max(available, kAlwaysFolded)) return false;
+    if (needed > std::min(std::max(available, kAlwaysFolded), kMostFolded) || is_long(task)) return false;
     const std::vector<Tensor> results = evaluate(op, read, types, integers);
     for (size_t i = 0; i < results.size(); ++i) store(from_.outputs(task)[i], results[i]);
     return !results.empty();
+  }
+
+  // Whether a compiler had better leave the work to the one time when the program runs.
+  bool is_long(TaskId task) const {
+    const Dim flops = ir::work_of(from_, task).flops;
+    return !flops.is_constant() || flops.constant() > kMostFoldedWork;
   }
 
   bool reads_constants_only(TaskId task) {

@@ -1,5 +1,6 @@
 #include "passes/infer_shapes.h"
 
+#include "ir/assumptions.h"
 #include "ir/constant.h"
 #include "ir/op.h"
 #include "passes/sample_rules.h"
@@ -67,6 +68,7 @@ void rename(Graph& graph, const Renaming& change) {
     }
     if (!(attributes == graph.attributes(task))) graph.set_attributes(task, std::move(attributes));
   }
+  graph.set_assumptions(ir::substituted(graph.assumptions(), change.symbol, change.by));
 }
 
 bool fill_contents(Graph& graph) {

@@ -185,6 +185,7 @@ std::vector<int64_t> evaluate_tile(Call& call) {
 std::vector<int64_t> evaluate_slice(Call& call) {
   const Sizes& from = call.in[0].shape;
   const auto rank = static_cast<int64_t>(from.size());
+  if (count_of(call.out_shape) == 0) return {};
   const Sizes starts = call.list("starts", 1, {});
   Sizes all;
   for (size_t i = 0; i < starts.size(); ++i) all.push_back(static_cast<int64_t>(i));
@@ -196,9 +197,9 @@ std::vector<int64_t> evaluate_slice(Call& call) {
     const int64_t n = from[axis];
     const int64_t given = starts[i] < 0 ? starts[i] + n : starts[i];
     start += std::clamp<int64_t>(given, 0, steps[i] > 0 ? n : n - 1) * strides[axis];
-    strides[axis] *= steps[i];
+    strides[axis] = wrap(u(strides[axis]) * u(steps[i]));  // of no matter where only one place is taken
   }
-  return count_of(call.out_shape) == 0 ? Sizes{} : read(call, strides, start);
+  return read(call, strides, start);
 }
 
 std::vector<int64_t> evaluate_concat(Call& call) {
@@ -270,14 +271,16 @@ std::vector<int64_t> evaluate_cumsum(Call& call) {
   const int64_t stride = strides_of(x.shape)[axis], extent = x.shape[axis];
   const bool exclusive = call.attributes.flag("exclusive"), reverse = call.attributes.flag("reverse");
   std::vector<int64_t> out(x.data.size());
-  for (int64_t at = 0; at < static_cast<int64_t>(x.data.size()); ++at) {
-    const int64_t own = at / stride % extent, base = at - own * stride;
+  if (out.empty()) return out;
+  for (int64_t line = 0; line < static_cast<int64_t>(out.size()) / extent; ++line) {
+    const int64_t base = line / stride * stride * extent + line % stride;
     unsigned long long sum = 0;
     for (int64_t i = 0; i < extent; ++i) {
-      const bool before = reverse ? i > own : i < own;
-      if (before || (i == own && !exclusive)) sum += u(x.data[base + i * stride]);
+      const int64_t at = base + (reverse ? extent - 1 - i : i) * stride;
+      const unsigned long long before = sum;
+      sum += u(x.data[at]);
+      out[at] = wrap(exclusive ? before : sum);
     }
-    out[at] = wrap(sum);
   }
   return out;
 }
@@ -331,28 +334,6 @@ std::vector<int64_t> evaluate_reduce(Call& call) {
 
 // --- dispatch
 
-struct Entry {
-  std::string_view names;  // separated by blanks
-  Rule rule;
-};
-
-constexpr Entry kRules[] = {
-    {" add sub mul div mod maximum minimum eq ne lt le gt ge logical_and logical_or logical_xor ", evaluate_binary},
-    {" neg abs relu sign logical_not identity ", evaluate_unary},
-    {" where ", evaluate_where},
-    {" reshape unsqueeze squeeze ", evaluate_view},
-    {" expand ", evaluate_expand},
-    {" permute ", evaluate_permute},
-    {" tile ", evaluate_tile},
-    {" slice ", evaluate_slice},
-    {" concat ", evaluate_concat},
-    {" gather ", evaluate_gather},
-    {" gather_nd ", evaluate_gather_nd},
-    {" cumsum ", evaluate_cumsum},
-    {" trilu ", evaluate_trilu},
-    {" sum prod amax amin ", evaluate_reduce},
-};
-
 // A cast to bool compares with zero; to an integer type the bytes written narrow.
 std::vector<int64_t> evaluate_cast(Call& call) {
   std::vector<int64_t> out = call.in[0].data;
@@ -362,18 +343,40 @@ std::vector<int64_t> evaluate_cast(Call& call) {
   return out;
 }
 
+struct Entry {
+  std::string_view name;
+  Rule rule;
+};
+
+constexpr Entry kRules[] = {
+    {"abs", evaluate_unary},         {"add", evaluate_binary},         {"amax", evaluate_reduce},
+    {"amin", evaluate_reduce},       {"cast", evaluate_cast},          {"concat", evaluate_concat},
+    {"cumsum", evaluate_cumsum},     {"div", evaluate_binary},         {"eq", evaluate_binary},
+    {"expand", evaluate_expand},     {"gather", evaluate_gather},      {"gather_nd", evaluate_gather_nd},
+    {"ge", evaluate_binary},         {"gt", evaluate_binary},          {"identity", evaluate_unary},
+    {"le", evaluate_binary},         {"logical_and", evaluate_binary}, {"logical_not", evaluate_unary},
+    {"logical_or", evaluate_binary}, {"logical_xor", evaluate_binary}, {"lt", evaluate_binary},
+    {"maximum", evaluate_binary},    {"minimum", evaluate_binary},     {"mod", evaluate_binary},
+    {"mul", evaluate_binary},        {"ne", evaluate_binary},          {"neg", evaluate_unary},
+    {"permute", evaluate_permute},   {"prod", evaluate_reduce},        {"relu", evaluate_unary},
+    {"reshape", evaluate_view},      {"sign", evaluate_unary},         {"slice", evaluate_slice},
+    {"squeeze", evaluate_view},      {"sub", evaluate_binary},         {"sum", evaluate_reduce},
+    {"tile", evaluate_tile},         {"trilu", evaluate_trilu},        {"unsqueeze", evaluate_view},
+    {"where", evaluate_where},
+};
+
 Rule rule_of(std::string_view name) {
-  if (name == "cast") return evaluate_cast;
-  const std::string word = " " + std::string(name) + " ";
-  for (const Entry& entry : kRules) {
-    if (entry.names.find(word) != std::string_view::npos) return entry.rule;
-  }
-  return nullptr;
+  const auto* const found =
+      std::find_if(std::begin(kRules), std::end(kRules), [&](const Entry& entry) { return entry.name == name; });
+  return found == std::end(kRules) ? nullptr : found->rule;
 }
 
+// Nothing where there are too many to be worth it, or one lies beyond int64.
 std::optional<Integers> decode(const Tensor& tensor) {
-  auto data = ir::decode_integers(tensor.type, tensor.data, std::numeric_limits<int64_t>::max());
+  auto data = ir::decode_integers(tensor.type, tensor.data, kMostFoldedIntegers);
   if (!data) return std::nullopt;
+  const auto beyond = [](int64_t x) { return x < 0; };
+  if (tensor.type.dtype == ir::DType::kU64 && std::any_of(data->begin(), data->end(), beyond)) return std::nullopt;
   Integers out;
   for (const ir::Dim& dim : *tensor.type.shape) out.shape.push_back(dim.constant());
   out.data = *std::move(data);
@@ -382,11 +385,18 @@ std::optional<Integers> decode(const Tensor& tensor) {
 
 }  // namespace
 
+std::vector<std::string_view> folded_operators() {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kRules) names.push_back(entry.name);
+  return names;
+}
+
 std::optional<std::vector<Tensor>> evaluate_integers(const ir::OpInfo& op, std::span<const Tensor* const> operands,
                                                      const ir::Attributes& attributes,
                                                      std::span<const ir::ValueType> types) {
   const Rule rule = op.name.starts_with("core.") ? rule_of(std::string_view(op.name).substr(5)) : nullptr;
   if (!rule || types.size() != 1) return std::nullopt;
+  if (ir::static_count(types[0]).value_or(INT64_MAX) > kMostFoldedIntegers) return std::nullopt;
   Call call{std::string_view(op.name).substr(5), {}, {}, attributes, {}};
   for (const Tensor* operand : operands) {
     call.present.push_back(operand != nullptr);

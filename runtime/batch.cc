@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/assumptions.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -21,11 +22,15 @@ Diagnostic mismatch(const std::string& name, const TensorSpec& found, const ir::
                            ir::str(type.dtype), type.shape ? ir::str(*type.shape) : "[any shape]"));
 }
 
-// Binds what stands alone in a dimension; checks of expressions come when all symbols are known.
-void bind_symbols(const ir::Shape& shape, const TensorSpec& found, ir::Bindings& bindings) {
+// Binds what stands alone in a dimension; checks of expressions come when all symbols are known. False where an extent
+// is 0: all that is known of symbols is known of sizes from 1 on.
+bool bind_symbols(const ir::Shape& shape, const TensorSpec& found, ir::Bindings& bindings) {
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i].is_symbol()) bindings.emplace(shape[i].symbol_name(), found.shape[i]);
+    if (!shape[i].is_symbol()) continue;
+    if (found.shape[i] < 1) return false;
+    bindings.emplace(shape[i].symbol_name(), found.shape[i]);
   }
+  return true;
 }
 
 bool fits(const ir::ValueType& type, const TensorSpec& found, const ir::Bindings& bindings) {
@@ -55,7 +60,9 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
     const ir::ValueType& type = graph.type(id);
     const TensorSpec spec = found->second->spec();
     if (type.shape && type.shape->size() != spec.shape.size()) return mismatch(name, spec, type);
-    if (type.shape) bind_symbols(*type.shape, spec, bindings);
+    if (type.shape && !bind_symbols(*type.shape, spec, bindings)) {
+      return mismatch(name, spec, type).note("sizes are at least 1");
+    }
     present.emplace_back(name, id);
   }
   for (const auto& [name, id] : present) {
@@ -65,6 +72,7 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
     return mismatch(name, spec, graph.type(id))
         .note(fmt::format("the mini-batch has {} samples", samples == bindings.end() ? plan.mini_batch : samples->second));
   }
+  RANNC_TRY(ir::check_assumptions(graph, bindings));
   return bindings;
 }
 

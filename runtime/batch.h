@@ -14,7 +14,8 @@ using Batch = std::map<std::string, Value>;
 
 /// Symbols of the graph that a batch binds: the batch symbol to the plan's mini-batch, the others from the shapes.
 /// Errors: an input that is missing, unknown, or of another element type, rank or extent than the graph says; each
-/// names the input, what was found and what was expected. A worker of its own needs only the inputs of its stages:
+/// names the input, what was found and what was expected; sizes that break an assumption of the graph, located at the
+/// task that needs it. A worker of its own needs only the inputs of its stages:
 /// `needed` says which (empty: all).
 Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
 

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "ir/split_mix.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
 
@@ -19,13 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr uint64_t kLargestTextFile = uint64_t{1} << 26;
-
-uint64_t mix(uint64_t x) {  // SplitMix64
-  x += 0x9e3779b97f4a7c15ULL;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
 
 // Files under a folder in the order of their names; hidden entries and `build` are somebody's artefacts.
 void collect(const fs::path& folder, std::vector<fs::path>& files) {
@@ -58,7 +52,7 @@ class TextDataset : public Dataset {
     auto* token = tokens.mutable_data_ptr<int64_t>();
     auto* target = targets.mutable_data_ptr<int64_t>();
     for (uint64_t sample = 0; sample < options_.samples; ++sample) {
-      const uint64_t draw = mix(mix(options_.seed) ^ (step * options_.samples + sample));
+      const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + sample));
       const uint64_t start = draw % (text_.size() - options_.length);
       for (uint64_t i = 0; i < options_.length; ++i) {
         *token++ = static_cast<unsigned char>(text_[start + i]);

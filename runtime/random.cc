@@ -1,16 +1,10 @@
 // The Philox counter-based generator.
 #include "runtime/random.h"
 
+#include "ir/split_mix.h"
+
 namespace rannc::runtime {
 namespace {
-
-/// Finaliser of SplitMix64: every bit of the result depends on every bit of the argument.
-uint64_t mixed(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 uint32_t low(uint64_t x) { return static_cast<uint32_t>(x); }
 uint32_t high(uint64_t x) { return static_cast<uint32_t>(x >> 32); }
@@ -28,7 +22,7 @@ std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint3
 }
 
 void fill_mask(const MaskKey& key, uint64_t sample, double ratio, std::span<float> factors) {
-  const uint64_t mixed_key = mixed(mixed(mixed(key.seed) ^ key.step) ^ key.key);
+  const uint64_t mixed_key = ir::split_mix(ir::split_mix(ir::split_mix(key.seed) ^ key.step) ^ key.key);
   const auto limit = static_cast<uint64_t>(ratio * 4294967296.0);
   const auto kept = static_cast<float>(1.0 / (1.0 - ratio));
   for (size_t i = 0; i < factors.size(); i += 4) {

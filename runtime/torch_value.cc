@@ -75,44 +75,10 @@ const at::Tensor& to_tensor(const Value& value) {
   return value == nullptr ? undefined : static_cast<const TorchPayload&>(*value).tensor();
 }
 
-at::ScalarType to_scalar_type(ir::DType dtype) {
-  switch (dtype) {
-    case ir::DType::kF16:
-      return at::kHalf;
-    case ir::DType::kBF16:
-      return at::kBFloat16;
-    case ir::DType::kF32:
-      return at::kFloat;
-    case ir::DType::kF64:
-      return at::kDouble;
-    case ir::DType::kI8:
-      return at::kChar;
-    case ir::DType::kI16:
-      return at::kShort;
-    case ir::DType::kI32:
-      return at::kInt;
-    case ir::DType::kI64:
-      return at::kLong;
-    case ir::DType::kU8:
-      return at::kByte;
-    case ir::DType::kU16:
-      return at::kUInt16;
-    case ir::DType::kU32:
-      return at::kUInt32;
-    case ir::DType::kU64:
-      return at::kUInt64;
-    case ir::DType::kBool:
-      return at::kBool;
-  }
-  RANNC_CHECK(false) << "unknown dtype";
-  return at::kFloat;
-}
+at::ScalarType to_scalar_type(ir::DType dtype) { return static_cast<at::ScalarType>(ir::torch_number(dtype)); }
 
 Result<ir::DType> to_dtype(at::ScalarType type) {
-  using enum ir::DType;
-  for (ir::DType dtype : {kF16, kBF16, kF32, kF64, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool}) {
-    if (to_scalar_type(dtype) == type) return dtype;
-  }
+  if (const auto dtype = ir::dtype_of_torch(static_cast<int>(type))) return *dtype;
   return error(std::string("element type ") + at::toString(type) + " is not supported");
 }
 

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "frontend/onnx/import.h"
+#include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -141,6 +142,7 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   partition::PlanOptions plan;
   RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
   RANNC_ASSIGN(plan.assume, assumptions(options));
+  RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
   plan.mini_batch = options.mini_batch.value_or(ir::fixed_samples(model.graph).value_or(kMiniBatch));
   plan.micro_batches = options.micro_batches;
   plan.blocks = options.blocks;

@@ -27,6 +27,7 @@ class GraphReader {
   Result<void> read_loss(TextCursor& line);
   Result<void> read_name(TextCursor& line);
   Result<void> read_batch(TextCursor& line);
+  Result<void> read_assumption(TextCursor& line);
   Result<void> read_list(TextCursor& line, bool inputs);
   Result<std::string> fresh_name(TextCursor& line);
   Result<TensorData> read_data(TextCursor& line);

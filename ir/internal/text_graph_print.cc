@@ -22,6 +22,7 @@ class GraphPrinter {
       append_word(to_, graph_.batch_symbol());
       to_ += '\n';
     }
+    for (const Assumption& assumption : graph_.assumptions()) assume(assumption);
     for (const ValueId id : graph_.values()) {
       const TaskId producer = graph_.value(id).producer;
       if (!producer.valid()) {
@@ -80,6 +81,12 @@ class GraphPrinter {
     append_attributes(to_, graph_.attributes(id), comment_);
     append_location(to_, graph_.location(id));
     end_line(to_, comment_);
+  }
+
+  void assume(const Assumption& assumption) {
+    to_ += "assume equal [" + assumption.left.str() + "," + assumption.right.str() + "]";
+    append_location(to_, assumption.where);
+    to_ += '\n';
   }
 
   void list(std::string_view word, const std::vector<ValueId>& ids) {

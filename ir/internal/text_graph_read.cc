@@ -33,6 +33,8 @@ Result<bool> GraphReader::read(TextCursor& line) {
     done = read_name(line);
   } else if (line.accept_word("batch")) {
     done = read_batch(line);
+  } else if (line.accept_word("assume")) {
+    done = read_assumption(line);
   } else if (line.accept_word("inputs")) {
     done = read_list(line, true);
   } else if (line.accept_word("outputs")) {
@@ -60,6 +62,18 @@ Result<void> GraphReader::read_batch(TextCursor& line) {
   RANNC_ASSIGN(std::string symbol, line.word("the batch symbol"));
   if (!graph_.batch_symbol().empty()) return line.fault(begin, "the graph has a batch symbol already");
   graph_.set_batch_symbol(std::move(symbol));
+  return {};
+}
+
+Result<void> GraphReader::read_assumption(TextCursor& line) {
+  if (!line.accept_word("equal")) return line.expected("`equal`");
+  const size_t begin = line.column();
+  RANNC_ASSIGN(Shape sides, line.dims());
+  if (sides.size() != 2) return line.fault(begin, fmt::format("{} sizes are equal; expected two", sides.size()));
+  RANNC_ASSIGN(Location where, read_location(line));
+  std::vector<Assumption> all = graph_.assumptions();
+  all.push_back({std::move(sides[0]), std::move(sides[1]), std::move(where)});
+  graph_.set_assumptions(std::move(all));
   return {};
 }
 

@@ -3,11 +3,71 @@
 
 namespace rannc::ir::ops {
 
+namespace {
+
+// The number as an element of that type reads it back; nothing where int64 holds no such element.
+std::optional<int64_t> wrapped(DType dtype, int64_t value) {
+  switch (dtype) {
+    case DType::kI8:
+      return static_cast<int8_t>(value);
+    case DType::kI16:
+      return static_cast<int16_t>(value);
+    case DType::kI32:
+      return static_cast<int32_t>(value);
+    case DType::kU8:
+      return static_cast<uint8_t>(value);
+    case DType::kU16:
+      return static_cast<uint16_t>(value);
+    case DType::kU32:
+      return static_cast<uint32_t>(value);
+    case DType::kBool:
+      return value != 0;
+    default:
+      if (dtype == DType::kU64 && value < 0) return std::nullopt;
+      return value;
+  }
+}
+
+// Sizes are taken to lie below 2^31: an axis that does not would not fit a device. Narrower types may not hold them.
+std::optional<Dim> wrapped(DType dtype, const Dim& element) {
+  if (element.is_constant()) {
+    const auto value = wrapped(dtype, element.constant());
+    return value ? std::optional<Dim>(*value) : std::nullopt;
+  }
+  if (byte_size(dtype) >= 4) return element;
+  const Bounds bounds = bounds_of(element);
+  const bool fits = bounds.low && bounds.high && wrapped(dtype, *bounds.low) == bounds.low &&
+                    wrapped(dtype, *bounds.high) == bounds.high;
+  return fits ? std::optional(element) : std::nullopt;
+}
+
+int64_t as_signed(uint64_t value) { return static_cast<int64_t>(value); }
+
+}  // namespace
+
+Dim plus(const Dim& a, const Dim& b) {
+  if (!a.is_constant() || !b.is_constant()) return a + b;
+  return as_signed(static_cast<uint64_t>(a.constant()) + static_cast<uint64_t>(b.constant()));
+}
+Dim minus(const Dim& a, const Dim& b) {
+  if (!a.is_constant() || !b.is_constant()) return a - b;
+  return as_signed(static_cast<uint64_t>(a.constant()) - static_cast<uint64_t>(b.constant()));
+}
+Dim times(const Dim& a, const Dim& b) {
+  if (!a.is_constant() || !b.is_constant()) return a * b;
+  return as_signed(static_cast<uint64_t>(a.constant()) * static_cast<uint64_t>(b.constant()));
+}
+
 void set_contents(ValueType& type, std::optional<Contents> contents) {
   if (!contents || is_float(type.dtype) || !type.shape || type.shape->size() > 1) return;
   const Dim count = element_count(*type.shape);
   if (!(count == Dim(static_cast<int64_t>(contents->size()))) || contents->size() > static_cast<size_t>(kMaxContents)) {
     return;
+  }
+  for (Dim& element : *contents) {
+    const auto held = wrapped(type.dtype, element);
+    if (!held) return;
+    element = *held;
   }
   type.contents = std::move(contents);
 }

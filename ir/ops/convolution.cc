@@ -39,8 +39,8 @@ Result<Window> window_of(const Attributes& attributes, std::vector<int64_t> kern
   return window;
 }
 
-// Positions of a window along one axis. With `ceil` a last window that starts inside the input or its left pad counts
-// even where it ends beyond.
+// Positions of a window along one axis. With `ceil` a last window counts even where it ends beyond, but only where it
+// starts inside the input or its left pad.
 Result<Dim> positions(const Dim& extent, const Window& window, size_t i, bool ceil) {
   const int64_t reach = window.dilations[i] * (window.kernel[i] - 1) + 1;
   const Dim room = extent + Dim(window.begin[i] + window.end[i] - reach);
@@ -49,12 +49,10 @@ Result<Dim> positions(const Dim& extent, const Window& window, size_t i, bool ce
                  std::to_string(window.begin[i]) + " and " + std::to_string(window.end[i]));
   }
   const Dim stride = window.strides[i];
-  Dim count = floor_div(ceil ? room + stride - Dim(1) : room, stride) + Dim(1);
-  if (ceil && count.is_constant() && extent.is_constant() &&
-      (count.constant() - 1) * window.strides[i] >= extent.constant() + window.begin[i]) {
-    count = count - Dim(1);
-  }
-  return count;
+  if (!ceil) return floor_div(room, stride) + Dim(1);
+  const Dim count = floor_div(room + stride - Dim(1), stride) + Dim(1);
+  const Dim starts = floor_div(extent + Dim(window.begin[i]) + stride - Dim(1), stride);
+  return never_positive(count - starts) ? count : min(count, starts);
 }
 
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
@@ -156,26 +154,40 @@ bool aten_pads(const Window& window) {
   return window.symmetric();
 }
 
+// Drops windows that start in the right pad, which ATen cannot tell from the input once it has been padded.
+std::string without_late_windows(const LowerCall& call, const Window& window) {
+  std::string text;
+  const Shape& to = shape_of(*call.output_types[0]);
+  for (size_t i = 0; i < window.rank(); ++i) {
+    text += assign(call, "slice", {call.outputs[0], std::to_string(i + 2), "0", torchscript(to[i + 2]), "1"});
+  }
+  return text;
+}
+
 Result<std::string> lower_max_pool(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
   std::string value = call.inputs[0];
-  std::string text = aten_pads(window) ? "" : padded(call, window, value, "float('-inf')");
-  return text + assign(call, dimensional("max_pool", window.rank()),
-                       {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin),
-                        int_list(window.dilations), flag(call.attributes.flag("ceil"))});
+  const bool by_hand = !aten_pads(window), ceil = call.attributes.flag("ceil");
+  std::string text = by_hand ? padded(call, window, value, "float('-inf')") : "";
+  text += assign(call, dimensional("max_pool", window.rank()),
+                 {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin),
+                  int_list(window.dilations), flag(ceil)});
+  return by_hand && ceil ? text + without_late_windows(call, window) : text;
 }
 
 Result<std::string> lower_avg_pool(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
-  const bool count_pad = call.attributes.flag("count_include_pad");
+  const bool count_pad = call.attributes.flag("count_include_pad"), ceil = call.attributes.flag("ceil");
+  const bool by_hand = !aten_pads(window);
   std::string value = call.inputs[0], text;
-  if (!aten_pads(window)) {
+  if (by_hand) {
     if (!count_pad) return error("avg_pool with unequal pads that are not counted");
     text = padded(call, window, value, "0.0");
   }
-  return text + assign(call, dimensional("avg_pool", window.rank()),
-                       {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin),
-                        flag(call.attributes.flag("ceil")), flag(count_pad)});
+  text += assign(
+      call, dimensional("avg_pool", window.rank()),
+      {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin), flag(ceil), flag(count_pad)});
+  return by_hand && ceil ? text + without_late_windows(call, window) : text;
 }
 
 // --- adaptive_avg_pool

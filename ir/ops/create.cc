@@ -28,19 +28,43 @@ const ValueType* type_at(std::span<const ValueType* const> types, size_t index) 
 
 Dim ceil_div(const Dim& a, const Dim& b) { return Dim(0) - floor_div(Dim(0) - a, b); }
 
-Dim range_count(const Bound& start, const Bound& limit, const Bound& delta) {
+std::optional<double> number_of(const Bound& bound) {
+  if (const auto* number = std::get_if<double>(&bound)) return *number;
+  const Dim& dim = std::get<Dim>(bound);
+  return dim.is_constant() ? std::optional(static_cast<double>(dim.constant())) : std::nullopt;
+}
+
+// Elements of a range between numbers: an error where there are more than any memory holds, or none can be counted.
+Result<Dim> counted(double start, double limit, double delta) {
+  constexpr double kMost = 0x1p53;
+  const double count = std::ceil((limit - start) / delta);
+  if (count <= kMost) return Dim(count > 0 ? static_cast<int64_t>(count) : 0);
+  return error("range from " + number(start) + " to " + number(limit) + " by " + number(delta) + " has " +
+               number(count) + " elements");
+}
+
+// The same between integers, exactly; at most 2^53.
+Dim whole_count(int64_t start, int64_t limit, int64_t delta) {
+  __extension__ typedef __int128 Wide;
+  const Wide span = Wide{limit} - start;
+  if ((span > 0) != (delta > 0) || span == 0) return 0;
+  const Wide towards = delta > 0 ? delta - Wide{1} : delta + Wide{1};
+  return static_cast<int64_t>((span + towards) / delta);
+}
+
+Result<Dim> range_count(const Bound& start, const Bound& limit, const Bound& delta) {
   const auto *from = std::get_if<Dim>(&start), *to = std::get_if<Dim>(&limit), *by = std::get_if<Dim>(&delta);
-  if (from && to && by) {
-    const Dim span = *to - *from;
-    const Dim count = *by == Dim(1) ? span : ceil_div(span, *by);
-    const auto positive = sign(count);
-    return positive ? (*positive > 0 ? count : Dim(0)) : max(count, Dim(0));
+  const auto first = number_of(start), last = number_of(limit), step = number_of(delta);
+  if (first && last && step) {
+    RANNC_ASSIGN(Dim count, counted(*first, *last, *step));
+    if (!from || !to || !by) return count;
   }
-  auto value = [](const Bound& bound) {
-    const auto* number = std::get_if<double>(&bound);
-    return number ? *number : static_cast<double>(std::get<Dim>(bound).constant());
-  };
-  return static_cast<int64_t>(std::max(0.0, std::ceil((value(limit) - value(start)) / value(delta))));
+  if (!from || !to || !by) return error("a range between a number that is no integer and a size that is not known");
+  if (first && last && step) return whole_count(from->constant(), to->constant(), by->constant());
+  const Dim span = *to - *from;
+  const Dim count = *by == Dim(1) ? span : ceil_div(span, *by);
+  if (never_negative(count)) return count;
+  return never_positive(count) ? Dim(0) : max(count, Dim(0));
 }
 
 Result<Types> infer_range(const OpCall& call) {
@@ -55,7 +79,7 @@ Result<Types> infer_range(const OpCall& call) {
   const auto dtype = call.attributes.dtype("dtype");
   const DType element = dtype ? *dtype : call.has(0) ? call.in(0).dtype : DType::kI64;
   if (bounds[2] == Bound(Dim(0)) || bounds[2] == Bound(0.0)) return error("range with delta 0");
-  const Dim count = range_count(bounds[0], bounds[1], bounds[2]);
+  RANNC_ASSIGN(const Dim count, range_count(bounds[0], bounds[1], bounds[2]));
   const Shape shape = {count};
   RANNC_ASSIGN(BatchLayout layout, layout_from_sizes(call, shape));
   ValueType type = make_type(element, shape, std::move(layout));
@@ -82,6 +106,7 @@ Result<std::string> lower_range(const LowerCall& call) {
 
 Result<Types> infer_full(const OpCall& call) {
   RANNC_ASSIGN(Shape shape, list_argument(call, "shape", 0));
+  RANNC_TRY(require_sizes(call, shape));
   const Attribute* value = call.attributes.find("value");
   const DType dtype = call.attributes.dtype("dtype").value_or(DType::kF32);
   RANNC_ASSIGN(BatchLayout layout, layout_from_sizes(call, shape));

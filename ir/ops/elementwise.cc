@@ -7,7 +7,7 @@ namespace {
 // --- type rule
 
 std::optional<Dim> safe_div(const Dim& a, const Dim& b) {
-  if (b == Dim(0)) return std::nullopt;
+  if (b == Dim(0) || (b == Dim(-1) && a == Dim(INT64_MIN))) return std::nullopt;
   return floor_div(a, b);
 }
 std::optional<Dim> truncated_div(const Dim& a, const Dim& b) {
@@ -16,6 +16,7 @@ std::optional<Dim> truncated_div(const Dim& a, const Dim& b) {
   }
   const auto sign_a = sign(a), sign_b = sign(b);
   if (!sign_a || !sign_b || *sign_b == 0) return std::nullopt;
+  if (a == Dim(INT64_MIN) || b == Dim(INT64_MIN)) return std::nullopt;
   if (*sign_a * *sign_b >= 0) return floor_div(a, b);
   return Dim(0) - floor_div(Dim(0) - a, b);
 }
@@ -34,7 +35,7 @@ std::optional<Dim> smaller(const Dim& a, const Dim& b) {
 std::optional<Dim> power(const Dim& a, const Dim& b) {
   if (!b.is_constant() || b.constant() < 0 || b.constant() > 16) return std::nullopt;
   Dim out = 1;
-  for (int64_t i = 0; i < b.constant(); ++i) out = out * a;
+  for (int64_t i = 0; i < b.constant(); ++i) out = times(out, a);
   return out;
 }
 
@@ -48,6 +49,7 @@ struct BinaryFold {
 template <int kLess, int kEqual, int kGreater>
 std::optional<Dim> compare(const Dim& a, const Dim& b) {
   if (a == b) return Dim(kEqual);
+  if (a.is_constant() && b.is_constant()) return Dim(a.constant() < b.constant() ? kLess : kGreater);
   const Dim difference = a - b;
   const auto s = sign(difference);
   if (s) return Dim(*s < 0 ? kLess : *s == 0 ? kEqual : kGreater);
@@ -57,9 +59,9 @@ std::optional<Dim> compare(const Dim& a, const Dim& b) {
 }
 
 const BinaryFold kBinaryFolds[] = {
-    {"add", [](const Dim& a, const Dim& b) { return std::optional(a + b); }},
-    {"sub", [](const Dim& a, const Dim& b) { return std::optional(a - b); }},
-    {"mul", [](const Dim& a, const Dim& b) { return std::optional(a * b); }},
+    {"add", [](const Dim& a, const Dim& b) { return std::optional(plus(a, b)); }},
+    {"sub", [](const Dim& a, const Dim& b) { return std::optional(minus(a, b)); }},
+    {"mul", [](const Dim& a, const Dim& b) { return std::optional(times(a, b)); }},
     {"pow", power},
     {"mod", safe_mod},
     {"maximum", larger},
@@ -90,7 +92,7 @@ Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
   std::vector<size_t> operands = {0};
   for (size_t i = 1; i < call.inputs.size(); ++i) {
     RANNC_ASSIGN(const Shape other, shape_of(call, i));
-    RANNC_ASSIGN(shape, broadcast(shape, other));
+    RANNC_ASSIGN(shape, broadcast(call, shape, other));
     operands.push_back(i);
   }
   RANNC_ASSIGN(BatchLayout layout, broadcast_layout(call, shape.size(), operands));
@@ -156,14 +158,14 @@ Result<Types> infer_numeric(const OpCall& call) {
   ValueType type = like(call, call.in(0).dtype);
   const std::string_view name = short_name(call.op);
   if (name == "neg") {
-    set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(Dim(0) - x); }));
+    set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(minus(0, x)); }));
   } else if (name == "abs" || name == "relu" || name == "sign") {
     const bool absolute = name == "abs", rectify = name == "relu";
     Contents out;
     for (const Dim& x : call.in(0).contents.value_or(Contents{})) {
       const auto s = sign(x);
       if (!s) return Types{std::move(type)};
-      out.push_back(absolute ? (*s < 0 ? Dim(0) - x : x) : rectify ? (*s < 0 ? Dim(0) : x) : Dim(*s));
+      out.push_back(absolute ? (*s < 0 ? minus(0, x) : x) : rectify ? (*s < 0 ? Dim(0) : x) : Dim(*s));
     }
     if (call.in(0).contents) set_contents(type, std::move(out));
   }
@@ -189,24 +191,34 @@ Result<Types> infer_clamp(const OpCall& call) {
   return Types{like(call, call.in(0).dtype)};
 }
 
+// Elements of `a` and `b` as the condition chooses; nothing where one of the three is not known. Operands of one
+// element stand for as many as the result has, which may be none.
+std::optional<Contents> chosen_contents(const OpCall& call, const ValueType& type) {
+  const Dim count = element_count(*type.shape);
+  if (!count.is_constant() || count.constant() > kMaxContents) return std::nullopt;
+  const auto n = static_cast<size_t>(count.constant());
+  for (size_t i = 0; i < 3; ++i) {
+    const auto& contents = call.in(i).contents;
+    if (!contents || (contents->size() != n && contents->size() != 1)) return std::nullopt;
+  }
+  const auto at = [&](size_t operand, size_t i) {
+    const Contents& contents = *call.in(operand).contents;
+    return contents[contents.size() == 1 ? 0 : i];
+  };
+  Contents out;
+  for (size_t i = 0; i < n; ++i) {
+    const Dim chosen = at(0, i);
+    if (!chosen.is_constant()) return std::nullopt;
+    out.push_back(at(chosen.constant() ? 1 : 2, i));
+  }
+  return out;
+}
+
 Result<Types> infer_where(const OpCall& call) {
   RANNC_TRY(require_bool(call, 0));
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {1, 2}));
   RANNC_ASSIGN(ValueType type, broadcast_type(call, dtype));
-  const auto& condition = call.in(0).contents;
-  const auto& a = call.in(1).contents;
-  const auto& b = call.in(2).contents;
-  if (condition && a && b) {
-    const size_t n = std::max({condition->size(), a->size(), b->size()});
-    auto at = [](const Contents& values, size_t i) { return values.size() == 1 ? values[0] : values[i]; };
-    Contents out;
-    for (size_t i = 0; i < n; ++i) {
-      const Dim chosen = at(*condition, i);
-      if (!chosen.is_constant()) return Types{std::move(type)};
-      out.push_back(chosen.constant() ? at(*a, i) : at(*b, i));
-    }
-    set_contents(type, std::move(out));
-  }
+  set_contents(type, chosen_contents(call, type));
   return Types{std::move(type)};
 }
 

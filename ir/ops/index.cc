@@ -189,7 +189,7 @@ Result<Types> infer_cumsum(const OpCall& call) {
   ValueType type = make_type(call.in(0).dtype, shape, call.in(0).batch);
   if (call.in(0).contents && !call.attributes.flag("exclusive") && !call.attributes.flag("reverse")) {
     Contents sums = *call.in(0).contents;
-    for (size_t i = 1; i < sums.size(); ++i) sums[i] = sums[i - 1] + sums[i];
+    for (size_t i = 1; i < sums.size(); ++i) sums[i] = plus(sums[i - 1], sums[i]);
     set_contents(type, std::move(sums));
   }
   return Types{std::move(type)};

@@ -40,7 +40,7 @@ Result<Types> infer_matmul(const OpCall& call) {
     return error("matmul of " + str(*call.in(0).shape) + " and " + str(*call.in(1).shape) + ": inner sizes " +
                  a.back().str() + " and " + b[b.size() - 2].str() + " differ");
   }
-  RANNC_ASSIGN(Shape to, broadcast(Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
+  RANNC_ASSIGN(Shape to, broadcast(call, Shape(a.begin(), a.end() - 2), Shape(b.begin(), b.end() - 2)));
   const size_t rank = to.size() + 2;
   BatchLayout layout;
   if (!vector_a && !vector_b) {

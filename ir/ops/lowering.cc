@@ -60,6 +60,7 @@ class DimSpelling {
 }  // namespace
 
 std::string torchscript(const Dim& dim) {
+  if (dim == Dim(INT64_MIN)) return "(-9223372036854775807 - 1)";  // the language reads the sign by itself
   const std::string text = dim.str();
   return dim.is_constant() ? text : DimSpelling(text).until("");
 }
@@ -103,38 +104,7 @@ std::string number(double value) {
   return text;
 }
 
-std::string dtype_code(DType dtype) {
-  switch (dtype) {
-    case DType::kU8:
-      return "0";
-    case DType::kI8:
-      return "1";
-    case DType::kI16:
-      return "2";
-    case DType::kI32:
-      return "3";
-    case DType::kI64:
-      return "4";
-    case DType::kF16:
-      return "5";
-    case DType::kF32:
-      return "6";
-    case DType::kF64:
-      return "7";
-    case DType::kBool:
-      return "11";
-    case DType::kBF16:
-      return "15";
-    case DType::kU16:
-      return "27";
-    case DType::kU32:
-      return "28";
-    case DType::kU64:
-      return "29";
-  }
-  RANNC_CHECK(false) << "unknown dtype";
-  return {};
-}
+std::string dtype_code(DType dtype) { return std::to_string(torch_number(dtype)); }
 
 std::string flag(bool value) { return value ? "True" : "False"; }
 
@@ -159,7 +129,10 @@ std::string number_attribute(const Attribute& attribute, DType dtype) {
   if (dtype == DType::kBool) return flag(number_value(attribute) != 0);
   if (is_float(dtype)) return number(number_value(attribute));
   if (const auto* value = std::get_if<Dim>(&attribute)) return torchscript(*value);
-  return fmt::format("{}", static_cast<int64_t>(number_value(attribute)));
+  constexpr double kFar = 0x1p63;
+  const double value = number_value(attribute);
+  if (std::isnan(value)) return "0";
+  return torchscript(Dim(value >= kFar ? INT64_MAX : value < -kFar ? INT64_MIN : static_cast<int64_t>(value)));
 }
 
 Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t operand) {

@@ -40,9 +40,9 @@ std::optional<Contents> folded(const OpCall& call) {
   Dim out = name == "sum" ? Dim(0) : name == "prod" ? Dim(1) : (*values)[0];
   for (const Dim& value : *values) {
     if (name == "sum") {
-      out = out + value;
+      out = plus(out, value);
     } else if (name == "prod") {
-      out = out * value;
+      out = times(out, value);
     } else {
       out = name == "amax" ? max(out, value) : min(out, value);
     }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "ir/dim_bounds.h"
 #include "ir/op.h"
 
 namespace rannc::ir::ops {
@@ -39,18 +40,17 @@ Result<Shape> shape_of(const OpCall& call, size_t operand);
 Result<int64_t> checked_axis(int64_t axis, size_t rank);
 /// The same for a list; sorted, without duplicates.
 Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank);
+/// Whether a rule may take two sizes for equal: they certainly are, or they may be and the call takes the equality as
+/// an assumption. None is taken that speaks of the samples, whose number varies within a step.
+bool taken_for_equal(const OpCall& call, const Dim& a, const Dim& b);
+/// The same for a size that must not be negative.
+bool taken_for_not_negative(const OpCall& call, const Dim& size);
+/// An error where a size of `shape` may not be taken for one.
+Result<void> require_sizes(const OpCall& call, const Shape& shape);
 /// Shape of a broadcast operation. Dimensions agree where equal or one of them is 1; a symbol against a number or
-/// another symbol is an error. `min(40, s)` against `s`, as a table cut to a length gives it, is undecidable: taken for
-/// `s`, since the model has no meaning beyond; so is every computed size that equals the other while sizes are small.
-Result<Shape> broadcast(const Shape& a, const Shape& b);
-/// Sign of an expression whose symbols are sizes (at least 1), judged at probes of small and large sizes: nothing where
-/// it varies.
-std::optional<int> sign(const Dim& dim);
-/// Whether an expression is at most, or at least, 0 at all those probes.
-bool never_positive(const Dim& dim);
-bool never_negative(const Dim& dim);
-/// Whether two sizes are equal, where that does not depend on the symbols.
-std::optional<bool> equal_sizes(const Dim& a, const Dim& b);
+/// another symbol is an error. `min(40, s)` against `s`, as a table cut to a length gives it, is an assumption, as is
+/// every computed size that may equal the other; the simpler of the two stands in the result.
+Result<Shape> broadcast(const OpCall& call, const Shape& a, const Shape& b);
 /// `-1 -> rank-1`, checked dtype equality: an error naming both where operand dtypes differ.
 Result<DType> common_dtype(const OpCall& call, std::initializer_list<size_t> operands);
 /// Integer list from attribute `name`, or from the contents of operand `operand`; an error where neither is known.
@@ -74,12 +74,17 @@ Dim batch_dim(const OpCall& call);
 
 // --- contents of integer values (contents.cc)
 constexpr int64_t kMaxContents = 64;
-/// Attaches contents to a value of rank 0 or 1 if every element is known and there are at most kMaxContents.
+/// Attaches contents to a value of rank 0 or 1 if every element is known and there are at most kMaxContents. Numbers
+/// wrap as the element type does; sizes that a narrow type may not hold are not known.
 void set_contents(ValueType& type, std::optional<Contents> contents);
 /// Elementwise application with broadcasting of single elements; nothing where an element has no result.
 std::optional<Contents> map_contents(const ValueType& a, const ValueType& b,
                                      std::optional<Dim> (*f)(const Dim&, const Dim&));
 std::optional<Contents> map_contents(const ValueType& a, std::optional<Dim> (*f)(const Dim&));
+/// Sums, differences and products as 64-bit integers are computed at run time: of two numbers they wrap.
+Dim plus(const Dim& a, const Dim& b);
+Dim minus(const Dim& a, const Dim& b);
+Dim times(const Dim& a, const Dim& b);
 /// Product of known contents' elements or of a shape as plain integers; nothing where symbolic.
 std::optional<std::vector<int64_t>> constants(const Contents& contents);
 

@@ -9,7 +9,7 @@ namespace {
 // --- reshape
 
 // Replaces the one -1 of `target` by what is left of `from`.
-Result<Shape> resolve(const Shape& from, Shape target) {
+Result<Shape> resolve(const OpCall& call, const Shape& from, Shape target) {
   const Dim count = element_count(from);
   Dim rest = 1;
   std::optional<size_t> hole;
@@ -25,21 +25,21 @@ Result<Shape> resolve(const Shape& from, Shape target) {
   const std::string text = "cannot reshape " + str(from) + " into " + str(target);
   if (hole) {
     const auto exact = exact_div(count, rest);
-    const bool decided = count.is_constant() && rest.is_constant();
-    if (!exact && decided) return error(text + ": " + count.str() + " elements do not divide by " + rest.str());
     target[*hole] = exact ? *exact : floor_div(count, rest);
-    return target;
+    if (exact || (!(rest == Dim(0)) && taken_for_equal(call, target[*hole] * rest, count))) return target;
+    return error(text + ": " + count.str() + " elements do not divide by " + rest.str());
   }
   const std::string left = count.str(), right = rest.str();
   const bool computed = (left + right).find('(') != std::string::npos;
-  if (!(count == rest) && !computed) return error(text + ": " + left + " elements against " + right);
-  return target;
+  if (count == rest || (computed && taken_for_equal(call, count, rest))) return target;
+  return error(text + ": " + left + " elements against " + right);
 }
 
 Result<Types> infer_reshape(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const Shape target, list_argument(call, "shape", 1));
-  RANNC_ASSIGN(Shape to, resolve(from, target));
+  RANNC_ASSIGN(Shape to, resolve(call, from, target));
+  RANNC_TRY(require_sizes(call, to));
   RANNC_ASSIGN(BatchLayout layout, reshape_layout(call, call.in(0).batch, from, to));
   ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
   set_contents(type, call.in(0).contents);
@@ -80,7 +80,8 @@ Result<std::string> lower_permute(const LowerCall& call) {
 Result<Types> infer_expand(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const Shape target, list_argument(call, "shape", 1));
-  RANNC_ASSIGN(Shape to, broadcast(from, target));
+  RANNC_TRY(require_sizes(call, target));
+  RANNC_ASSIGN(Shape to, broadcast(call, from, target));
   BatchLayout layout = call.in(0).batch;
   if (layout.has_batch()) {
     layout.axis += static_cast<int32_t>(to.size() - from.size());
@@ -115,6 +116,7 @@ Result<Types> infer_tile(const OpCall& call) {
     return error("repeats " + str(repeats) + " do not fit rank " + std::to_string(from.size()));
   }
   Shape to;
+  RANNC_TRY(require_sizes(call, repeats));
   for (size_t i = 0; i < from.size(); ++i) to.push_back(from[i] * repeats[i]);
   BatchLayout layout = call.in(0).batch;
   if (!layout.has_batch()) {

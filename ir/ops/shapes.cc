@@ -1,5 +1,6 @@
 // Shapes, dtypes and traffic, as the type and work rules of all families need them.
 #include <algorithm>
+#include <tuple>
 
 #include "ir/ops/rules.h"
 
@@ -42,97 +43,47 @@ Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank
   return axes;
 }
 
-namespace {
-
-std::vector<Bindings> probes(const std::set<std::string>& symbols) {
-  constexpr int64_t kLarge = 1000003;
-  std::vector<Bindings> found(4);
-  for (const std::string& symbol : symbols) {
-    found[0][symbol] = 1;
-    found[1][symbol] = 2;
-    found[2][symbol] = 7;
-    found[3][symbol] = kLarge;
-  }
-  for (const std::string& symbol : symbols) {
-    for (const int64_t base : {int64_t{1}, kLarge}) {
-      Bindings probe;
-      for (const std::string& other : symbols) probe[other] = base;
-      probe[symbol] = base == 1 ? kLarge : 1;
-      found.push_back(std::move(probe));
-    }
-  }
-  return found;
-}
-
-int sign_of(int64_t value) { return value > 0 ? 1 : value < 0 ? -1 : 0; }
-
-}  // namespace
-
-namespace {
-
-// Whether `holds` is true of the signs at all probes.
-template <class F>
-bool at_every_probe(const Dim& dim, F&& holds) {
-  if (dim.is_constant()) return holds(sign_of(dim.constant()));
-  std::set<std::string> symbols;
-  dim.collect_symbols(symbols);
-  for (const Bindings& probe : probes(symbols)) {
-    const auto value = dim.evaluate(probe);
-    if (!value || !holds(sign_of(*value))) return false;
-  }
+bool taken_for_equal(const OpCall& call, const Dim& a, const Dim& b) {
+  if (const auto certain = certainly_equal(a, b)) return *certain;
+  Equality equality = reduced_equality(a, b);
+  const bool of_samples =
+      !call.batch_symbol.empty() && (equality.first.uses(call.batch_symbol) || equality.second.uses(call.batch_symbol));
+  if (call.assumed == nullptr || of_samples) return false;
+  call.assumed->push_back(std::move(equality));
   return true;
 }
 
-}  // namespace
-
-std::optional<int> sign(const Dim& dim) {
-  if (dim.is_constant()) return sign_of(dim.constant());
-  if (dim.is_symbol()) return 1;
-  std::optional<int> common;
-  const bool same = at_every_probe(dim, [&](int found) {
-    if (!common) common = found;
-    return *common == found;
-  });
-  return same ? common : std::nullopt;
+bool taken_for_not_negative(const OpCall& call, const Dim& size) {
+  const Bounds bounds = bounds_of(size);
+  if (bounds.low && *bounds.low >= 0) return true;
+  if (bounds.high && *bounds.high < 0) return false;
+  return taken_for_equal(call, max(size, Dim(0)), size);
 }
 
-bool never_positive(const Dim& dim) {
-  return at_every_probe(dim, [](int found) { return found <= 0; });
-}
-
-bool never_negative(const Dim& dim) {
-  return at_every_probe(dim, [](int found) { return found >= 0; });
-}
-
-std::optional<bool> equal_sizes(const Dim& a, const Dim& b) {
-  if (a == b) return true;
-  if (a.is_constant() && b.is_constant()) return false;
-  const auto difference = sign(a - b);
-  if (!difference) return std::nullopt;
-  return *difference == 0;
+Result<void> require_sizes(const OpCall& call, const Shape& shape) {
+  for (const Dim& size : shape) {
+    if (!taken_for_not_negative(call, size)) {
+      return error("size " + size.str() + " of " + str(shape) + (size.is_constant() ? " is" : " may be") + " negative");
+    }
+  }
+  return {};
 }
 
 namespace {
 
 bool computed(const Dim& dim) { return dim.str().find('(') != std::string::npos; }
 
-// Two sizes of which one is computed, equal while all symbols are small.
-bool may_be_equal(const Dim& a, const Dim& b) {
-  if (a.is_constant() || b.is_constant() || computed(a) == computed(b)) return false;
-  const Dim difference = a - b;
-  std::set<std::string> symbols;
-  difference.collect_symbols(symbols);
-  for (const int64_t size : {1, 2, 3}) {
-    Bindings small;
-    for (const std::string& symbol : symbols) small[symbol] = size;
-    if (difference.evaluate(small) != 0) return false;
-  }
-  return true;
+// Of two sizes that are taken for equal the one that says more.
+const Dim& simpler(const Dim& a, const Dim& b) {
+  const auto effort = [](const Dim& dim) {
+    return std::tuple(!dim.is_constant(), computed(dim), dim.str().size(), dim.str());
+  };
+  return effort(b) < effort(a) ? b : a;
 }
 
 }  // namespace
 
-Result<Shape> broadcast(const Shape& a, const Shape& b) {
+Result<Shape> broadcast(const OpCall& call, const Shape& a, const Shape& b) {
   if (a == b) return a;
   const Shape& longer = a.size() >= b.size() ? a : b;
   const Shape& shorter = a.size() >= b.size() ? b : a;
@@ -144,8 +95,8 @@ Result<Shape> broadcast(const Shape& a, const Shape& b) {
     if (y == Dim(1) || x == y) continue;
     if (x == Dim(1)) {
       out[i + offset] = y;
-    } else if (may_be_equal(x, y)) {
-      out[i + offset] = computed(x) ? y : x;
+    } else if ((computed(x) || computed(y)) && taken_for_equal(call, x, y)) {
+      out[i + offset] = simpler(x, y);
     } else {
       return error("shapes " + str(a) + " and " + str(b) + " do not broadcast: " + x.str() + " against " + y.str());
     }

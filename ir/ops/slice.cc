@@ -55,7 +55,7 @@ Result<Types> infer_split(const OpCall& call) {
   Dim sum = 0;
   Types types;
   for (const Dim& size : sizes) {
-    if (sign(size).value_or(0) < 0) return error("size " + size.str() + " of " + str(sizes) + " is negative");
+    if (!taken_for_not_negative(call, size)) return error("size " + size.str() + " of " + str(sizes) + " is negative");
     const Dim begin = sum;
     sum = sum + size;
     Shape to = from;
@@ -68,7 +68,7 @@ Result<Types> infer_split(const OpCall& call) {
     }
     types.push_back(std::move(type));
   }
-  if (equal_sizes(sum, from[axis]) == false) {
+  if (!taken_for_equal(call, sum, from[axis])) {
     return error("sizes " + str(sizes) + " add up to " + sum.str() + ", axis " + std::to_string(axis) + " of " +
                  str(from) + " has " + from[axis].str());
   }
@@ -97,41 +97,55 @@ struct Cut {
   int64_t step;
 };
 
-// A bound counted from the end where negative, brought into low…high.
-Dim clamp_bound(const Dim& bound, const Dim& extent, const Dim& low, const Dim& high) {
+// A bound counted from the end where negative, brought into low…high; nothing where its sign is open and may not be
+// assumed. No call: the type rule has asked before.
+std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
+                               const Dim& high) {
   constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
   Dim at = bound;
   if (bound.is_constant() && bound.constant() >= kFar) return high;
   if (bound.is_constant() && bound.constant() <= -kFar) return low;
-  const auto negative = sign(bound);
-  if (negative && *negative < 0) at = bound + extent;
+  const auto bounds = bounds_of(bound);
+  const bool from_end = bounds.high && *bounds.high < 0;
+  if (from_end) {
+    at = bound + extent;
+  } else if (call != nullptr && !taken_for_not_negative(*call, bound)) {
+    return std::nullopt;
+  }
   if (never_positive(at - low)) return low;
   if (never_negative(at - high)) return high;
-  if (!never_negative(at - low)) at = max(at, low);
+  if (from_end && !never_negative(at - low)) at = max(at, low);  // `low` is no more than 0
   if (!never_positive(at - high)) at = min(at, high);
   return at;
 }
 
-Result<Cut> cut_of(const Shape& from, int64_t axis, const Dim& start, const Dim& end, const Dim& step) {
+// Places from `first` up to `last`, `by` apart.
+Dim places(const Dim& first, const Dim& last, int64_t by) {
+  const Dim span = last - first;
+  if (never_positive(span)) return 0;
+  return floor_div((never_negative(span) ? span : max(span, Dim(0))) + Dim(by - 1), Dim(by));
+}
+
+Result<Cut> cut_of(const OpCall* call, const Shape& from, int64_t axis, const Dim& start, const Dim& end,
+                   const Dim& step) {
   if (!step.is_constant() || step.constant() == 0) {
     return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
   }
   const int64_t by = std::max(step.constant(), -std::numeric_limits<int64_t>::max());  // so that -by is one too
   const Dim& extent = from[axis];
-  if (by > 0) {
-    const Dim first = clamp_bound(start, extent, 0, extent), last = clamp_bound(end, extent, 0, extent);
-    if (never_positive(last - first)) return Cut{axis, first, 0, by};
-    return Cut{axis, first, floor_div(last - first + Dim(by - 1), Dim(by)), by};
+  const Dim low = by > 0 ? Dim(0) : Dim(-1), high = by > 0 ? extent : extent - Dim(1);
+  const auto first = clamp_bound(call, start, extent, low, high), last = clamp_bound(call, end, extent, low, high);
+  if (!first || !last) {
+    return error("whether " + (first ? end : start).str() + " counts from the end of axis " + std::to_string(axis) +
+                 " depends on the number of samples");
   }
-  const Dim first = clamp_bound(start, extent, -1, extent - Dim(1));
-  const Dim last = clamp_bound(end, extent, -1, extent - Dim(1));
-  if (never_positive(first - last)) return Cut{axis, first, 0, by};
-  return Cut{axis, first, floor_div(first - last + Dim(-by - 1), Dim(-by)), by};
+  return Cut{axis, *first, by > 0 ? places(*first, *last, by) : places(*last, *first, -by), by};
 }
 
 // The cuts of the task: one per axis, from attributes or known operands.
 template <class GetList>
-Result<std::vector<Cut>> cuts_of(const Shape& from, bool axes_given, bool steps_given, GetList&& list) {
+Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, bool axes_given, bool steps_given,
+                                 GetList&& list) {
   RANNC_ASSIGN(const Shape starts, list("starts", 1));
   RANNC_ASSIGN(const Shape ends, list("ends", 2));
   Shape axes, steps(starts.size(), Dim(1));
@@ -153,7 +167,7 @@ Result<std::vector<Cut>> cuts_of(const Shape& from, bool axes_given, bool steps_
     if (std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) { return cut.axis == axis; })) {
       return error("axis " + std::to_string(axis) + " is cut twice");
     }
-    RANNC_ASSIGN(Cut cut, cut_of(from, axis, starts[i], ends[i], steps[i]));
+    RANNC_ASSIGN(Cut cut, cut_of(call, from, axis, starts[i], ends[i], steps[i]));
     cuts.push_back(std::move(cut));
   }
   return cuts;
@@ -162,7 +176,7 @@ Result<std::vector<Cut>> cuts_of(const Shape& from, bool axes_given, bool steps_
 Result<Types> infer_slice(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(from, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
+               cuts_of(&call, from, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
                        [&](std::string_view name, size_t operand) { return list_argument(call, name, operand); }));
   Shape to = from;
   std::optional<Contents> contents = call.in(0).contents;
@@ -189,7 +203,7 @@ Result<std::string> lower_slice(const LowerCall& call) {
     return call.attributes.has(name) || (operand < call.input_types.size() && call.input_types[operand] != nullptr);
   };
   RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(from, given("axes", 3), given("steps", 4),
+               cuts_of(nullptr, from, given("axes", 3), given("steps", 4),
                        [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
   const std::string& out = call.outputs[0];
   std::string text, value = call.inputs[0];
@@ -220,6 +234,7 @@ Result<Types> infer_pad(const OpCall& call) {
     if (!(before == Dim(0)) || !(after == Dim(0))) RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
     to[i] = from[i] + before + after;
   }
+  RANNC_TRY(require_sizes(call, to));
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
 

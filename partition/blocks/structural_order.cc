@@ -4,37 +4,33 @@
 #include <algorithm>
 #include <bit>
 
+#include "ir/split_mix.h"
+
 namespace rannc::partition {
 namespace {
 
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
-uint64_t hash_of(double x) { return mix(std::bit_cast<uint64_t>(x)); }
+uint64_t hash_of(double x) { return ir::split_mix(std::bit_cast<uint64_t>(x)); }
 
 /// Sums over neighbours, so that their order does not count.
 std::vector<uint64_t> structural_hashes(const Dag& dag, std::span<const uint32_t> order) {
   const uint32_t n = dag.tasks();
   std::vector<uint64_t> down(n), up(n);
   for (uint32_t t : order) {
-    uint64_t sum = hash_of(dag.forward[t]) + 3 * hash_of(dag.backward[t]) + 5 * mix(dag.resident_bytes[t]) +
-                   7 * mix(dag.stashed_bytes[t]);
-    for (uint32_t v : dag.task_inputs.row(t)) sum += mix(down[dag.value_producer[v]] ^ hash_of(dag.value_cost[v]));
-    down[t] = mix(sum);
+    uint64_t sum = hash_of(dag.forward[t]) + 3 * hash_of(dag.backward[t]) + 5 * ir::split_mix(dag.resident_bytes[t]) +
+                   7 * ir::split_mix(dag.stashed_bytes[t]);
+    for (uint32_t v : dag.task_inputs.row(t))
+      sum += ir::split_mix(down[dag.value_producer[v]] ^ hash_of(dag.value_cost[v]));
+    down[t] = ir::split_mix(sum);
   }
   for (size_t i = order.size(); i-- > 0;) {
     const uint32_t t = order[i];
     uint64_t sum = down[t];
     for (uint32_t v : dag.task_outputs.row(t)) {
       uint64_t readers = hash_of(dag.value_cost[v]);
-      for (uint32_t reader : dag.value_readers.row(v)) readers += mix(up[reader]);
-      sum += mix(readers);
+      for (uint32_t reader : dag.value_readers.row(v)) readers += ir::split_mix(up[reader]);
+      sum += ir::split_mix(readers);
     }
-    up[t] = mix(sum);
+    up[t] = ir::split_mix(sum);
   }
   return up;
 }

@@ -9,6 +9,8 @@
 #include <numeric>
 #include <set>
 
+#include "ir/split_mix.h"
+
 namespace rannc::partition {
 namespace {
 
@@ -16,20 +18,13 @@ constexpr size_t kHopeless = 16;
 constexpr size_t kMostBytes = size_t{1} << 30;  // of a complete enumeration
 constexpr uint64_t kLook = 1 << 16;             // pairs between two questions whether to stop
 
-uint64_t mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15ull;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
-  return x ^ (x >> 31);
-}
-
 bool bit(std::span<const uint64_t> bits, uint32_t unit) { return bits[unit / 64] >> (unit % 64) & 1; }
 
 }  // namespace
 
 DownSetPool::DownSetPool(const SplitProblem& problem) : problem_(problem), words_((problem.units() + 63) / 64) {
   offset_.push_back(0);
-  for (uint32_t u = 0; u < problem.units(); ++u) unit_hash_.push_back(mix(u + 1));
+  for (uint32_t u = 0; u < problem.units(); ++u) unit_hash_.push_back(ir::split_mix(u + 1));
   std::vector<uint64_t> bits(words_, 0);
   append(bits, 0, 0, 0, {});
   uint64_t hash = 0, bytes = 0;

@@ -18,16 +18,7 @@ using testing::op_cases;
 using testing::OpCase;
 using testing::Operand;
 
-c10::ScalarType scalar_type(DType dtype) {
-  switch (dtype) {
-    case DType::kF32: return c10::kFloat;
-    case DType::kF64: return c10::kDouble;
-    case DType::kI32: return c10::kInt;
-    case DType::kI64: return c10::kLong;
-    case DType::kBool: return c10::kBool;
-    default: throw std::logic_error("no such case");
-  }
-}
+c10::ScalarType scalar_type(DType dtype) { return static_cast<c10::ScalarType>(torch_number(dtype)); }
 
 std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch) {
   std::vector<int64_t> sizes;
@@ -115,6 +106,21 @@ std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {
     if (!operand.absent) inputs.push_back(draw(operand, batch));
   }
   return inputs;
+}
+
+TEST(OpsLowering, NumbersOfElementTypesAreLibTorchs) {
+  const std::pair<DType, c10::ScalarType> types[] = {
+      {DType::kF16, c10::kHalf},   {DType::kBF16, c10::kBFloat16}, {DType::kF32, c10::kFloat},
+      {DType::kF64, c10::kDouble}, {DType::kI8, c10::kChar},       {DType::kI16, c10::kShort},
+      {DType::kI32, c10::kInt},    {DType::kI64, c10::kLong},      {DType::kU8, c10::kByte},
+      {DType::kU16, c10::kUInt16}, {DType::kU32, c10::kUInt32},    {DType::kU64, c10::kUInt64},
+      {DType::kBool, c10::kBool}};
+  for (const auto& [dtype, expected] : types) {
+    EXPECT_EQ(torch_number(dtype), static_cast<int>(expected)) << str(dtype);
+    EXPECT_EQ(dtype_of_torch(static_cast<int>(expected)), dtype);
+    EXPECT_EQ(c10::elementSize(expected), byte_size(dtype)) << str(dtype);
+  }
+  EXPECT_EQ(dtype_of_torch(static_cast<int>(c10::kComplexFloat)), std::nullopt);
 }
 
 TEST(OpsLowering, CoversEveryOperator) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "frontend/onnx/import.h"
+#include "ir/assumptions.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tests/frontend/support/shared_models.h"
@@ -39,6 +40,21 @@ TEST_P(Models, ImportAndVerify) {
   ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
   const auto wrong = ir::verify(*graph);
   EXPECT_TRUE(wrong.empty()) << wrong.front().str();
+}
+
+/// What a folder's graph takes for granted; every other folder's graph takes nothing.
+const std::map<std::string, std::vector<std::string>> kAssumptions = {
+    {"bert_mlm_dynamo_dynseq", {"min(40, sequence) equals sequence"}},
+    {"bert_mlm_legacy_dynseq", {"min(40, sequence) equals sequence"}},
+};
+
+TEST_P(Models, AssumeOnlyWhatTheFileLeavesOpen) {
+  const auto graph = import_onnx(GetParam() / "model.onnx");
+  if (!graph.ok()) return;  // see ImportAndVerify
+  std::vector<std::string> assumed;
+  for (const ir::Assumption& assumption : graph->assumptions()) assumed.push_back(ir::str(assumption));
+  const auto expected = kAssumptions.find(GetParam().filename().string());
+  EXPECT_EQ(assumed, expected == kAssumptions.end() ? std::vector<std::string>{} : expected->second);
 }
 
 /// Names of tensors in a safetensors file.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ir/op.h"
+#include "ir/rewriter.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tests/support/random_graph.h"
@@ -129,6 +130,47 @@ TEST(VerifyGraph, G7_Signature) {
   Graph graph = testing::random_graph({.seed = 1});
   graph.add_output(ValueId(graph.value_count()));
   EXPECT_EQ(verify(graph).at(0).rule, "G7");
+}
+
+const std::string kCut = R"(rannc.graph 1
+batch batch
+assume equal [min(40, s),s] at "m.onnx" node "/Add"
+input %x: f32[batch,s] samples 0
+input %y: f32[batch,min(40, s)] samples 0
+#0 %z: f32[batch,s] samples 0 = core.add(%x, %y)
+inputs [%x, %y]
+outputs [%z]
+)";
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(VerifyGraph, AssumptionsArePrintedParsedAndCarried) {
+  Graph graph = parse_graph(kCut, "t.rir").value();
+  EXPECT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  EXPECT_EQ(print(graph), kCut);
+  EXPECT_FALSE(equal(graph, parse_graph(replaced(kCut, "/Add", "/Sub"), "t.rir").value()));
+  Rewriter rewriter(graph);
+  rewriter.copy(TaskId(0));
+  EXPECT_TRUE(equal(std::move(rewriter).finish(), graph));
+}
+
+TEST(VerifyGraph, G14_AssumptionThatIsDecided) {
+  const std::string line = "equal [min(40, s),s]";
+  expect_broken(replaced(kCut, line, "equal [min(40, s),s + 1]"), "G14", "can never hold");
+  expect_broken(replaced(kCut, line, "equal [s,s]"), "G14", "is certain");
+  expect_broken(replaced(kCut, line, "equal [min(40, batch),batch]"), "G14", "speaks of batch");
+  expect_broken(replaced(kCut, line, "equal [min(40, t),t]"), "G14", "speaks of t, which no input has");
+  expect_broken(replaced(kCut, line, line + "\nassume equal [s,min(40, s)]"), "G14", "stands twice");
+}
+
+TEST(VerifyGraph, G15_EqualityThatNobodyAssumes) {
+  const std::string line = "assume equal [min(40, s),s] at \"m.onnx\" node \"/Add\"\n";
+  expect_broken(replaced(kCut, line, ""), "G15", "min(40, s) to equal s");
+  expect_broken(replaced(kCut, "[min(40, s),s]", "[min(41, s),s]"), "G15", "min(40, s) to equal s");
 }
 
 TEST(VerifyGraph, G8_Types) {

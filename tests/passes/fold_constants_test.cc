@@ -7,6 +7,7 @@
 #include "ir/op.h"
 #include "passes/evaluator.h"
 #include "passes/infer_shapes.h"
+#include "passes/integer_evaluator.h"
 
 namespace rannc::passes {
 namespace {
@@ -133,6 +134,25 @@ TEST_F(FoldConstantsTest, IntegerTensorsAreComputedHere) {
   EXPECT_THAT(data_of("turned"), ElementsAre(0, 2, -1, 2, -1, -3));
   EXPECT_THAT(data_of("late"), ElementsAre(0, 1, 0, 1, 0, 0));
   EXPECT_THAT(data_of("spread"), ElementsAre(0, 1, 0, 1, 0, 0, 0, 1, 0, 1, 0, 0));
+}
+
+// A line of half a million elements: what takes the square of its length does not end.
+TEST_F(FoldConstantsTest, RunningSumsAreFoldedInOneWalk) {
+  constexpr int64_t kLong = 1 << 19;
+  const ValueId line = integers("line", {kLong}, std::vector<int64_t>(kLong, 3));
+  const ValueId sums = graph_.add(core("cumsum"), {line}, {{"axis", Dim(0)}, {"exclusive", true}, {"reverse", true}});
+  graph_.add_output(graph_.add(core("slice"), {sums}, {{"starts", Shape{0}}, {"ends", Shape{2}}}, "first"));
+  EXPECT_TRUE(run());
+  EXPECT_THAT(data_of("first"), ElementsAre(3 * (kLong - 1), 3 * (kLong - 2)));
+}
+
+TEST_F(FoldConstantsTest, TooManyElementsStay) {
+  ir::ValueType type{ir::DType::kI8, Shape{kMostFoldedIntegers + 1}, {}, {}};
+  const ValueId many = graph_.add_value(ValueKind::kConstant, "many", type,
+                                        ir::TensorData::in_memory(std::vector<std::byte>(kMostFoldedIntegers + 1)));
+  graph_.add_output(graph_.add(core("neg"), {many}));
+  EXPECT_FALSE(run());
+  EXPECT_THAT(operators(), ElementsAre("core.neg"));
 }
 
 // A constant rearranged by a shape that is computed: both fold, and the shape is not built.

@@ -71,6 +71,17 @@ void cast(Node& node) {
 
 void cast_like(Node& node) { node.result("cast", {node.in(0)}, {{"dtype", node.dtype(node.in(1))}}); }
 
+/// A bound that is known, as an attribute of `x`'s kind: doubles do not hold every integer.
+std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bound) {
+  if (!ir::is_float(node.dtype(x))) {
+    const auto known = node.integers(bound);
+    if (known && known->size() == 1) return ir::Dim(known->front());
+    return std::nullopt;
+  }
+  const auto known = node.number(bound);
+  return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
+}
+
 /// Bounds were attributes before opset 11 and may be computed since.
 void clip(Node& node) {
   const ValueId x = node.in(0);
@@ -81,7 +92,7 @@ void clip(Node& node) {
     if (node.opset() < 11) {
       if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
     } else if (node.has(i + 1)) {
-      const auto bound = node.number(node.in(i + 1));
+      const auto bound = known_bound(node, x, node.in(i + 1));
       if (bound) {
         attributes.set(kBounds[i], *bound);
       } else {

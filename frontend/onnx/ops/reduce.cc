@@ -85,7 +85,17 @@ void arg_extreme(Node& node, ValueId x) {
   node.result("argmax", {x}, {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}});
 }
 void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
-void arg_min(Node& node) { arg_extreme(node, node.emit("neg", {node.in(0)})); }
+
+/// Of the largest -x, or of the largest -1 - x among integers: that is one too, of the lowest as well.
+void arg_min(Node& node) {
+  ValueId x = node.in(0);
+  if (ir::is_float(node.dtype(x))) return arg_extreme(node, node.emit("neg", {x}));
+  const ir::DType dtype = node.dtype(x);
+  if (dtype == ir::DType::kU64) return node.fail("ArgMin of u64 is not supported");
+  const bool is_unsigned = dtype == ir::DType::kU8 || dtype == ir::DType::kU16 || dtype == ir::DType::kU32;
+  if (is_unsigned) x = node.emit("cast", {x}, {{"dtype", ir::DType::kI64}});
+  arg_extreme(node, node.emit("sub", {node.scalar(-1, is_unsigned ? ir::DType::kI64 : dtype), x}));
+}
 
 /// Since opset 13 over one axis, the last by default.
 template <const char* name>

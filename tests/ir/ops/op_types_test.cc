@@ -3,28 +3,32 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "ir/assumptions.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::ir {
 namespace {
 
+using testing::b;
+using testing::concrete;
 using testing::dims;
 using testing::f;
+using ::testing::HasSubstr;
 using testing::i;
 using testing::list;
-using testing::concrete;
 using testing::op_cases;
 using testing::OpCase;
 using testing::Operand;
 using testing::with_batch;
-using ::testing::HasSubstr;
 
 Result<std::vector<ValueType>> infer(const OpCase& c, std::string_view batch_symbol = "batch") {
   std::vector<const ValueType*> inputs;
   for (const Operand& operand : c.operands) inputs.push_back(operand.absent ? nullptr : &operand.type);
   const OpInfo& op = core(c.op);
-  return op.infer({op, inputs, c.attributes, batch_symbol, c.outputs});
+  std::vector<Equality> assumed;
+  return op.infer({op, inputs, c.attributes, batch_symbol, c.outputs, &assumed});
 }
 
 ValueType type_of(const OpCase& c) {
@@ -115,6 +119,35 @@ TEST(BatchLayouts, FollowTheSamples) {
 
 // --- contents
 
+TEST(ContentsRules, NoElementIsChosenFromEmptyContents) {
+  Operand condition = b("0"), empty = list("1");
+  condition.type.contents = Contents{};
+  empty.type.shape = Shape{0};
+  empty.type.contents = Contents{};
+  EXPECT_EQ(type_of({"where", {condition, list("7"), empty}}).contents, Contents{});
+  EXPECT_EQ(type_of({"where", {condition, empty, list("7")}}).contents, Contents{});
+}
+
+TEST(ContentsRules, NumbersWrapAsTheRunDoes) {
+  const auto of = [](DType dtype, int64_t x) {
+    Operand operand = list("0");
+    operand.type.dtype = dtype;
+    operand.type.contents = Contents{x};
+    return operand;
+  };
+  const auto cast = [&](DType to, int64_t x) {
+    return type_of({"cast", {of(DType::kI64, x)}, {{"dtype", to}}}).contents;
+  };
+  EXPECT_EQ(cast(DType::kU8, 300), Contents{44});
+  EXPECT_EQ(cast(DType::kI8, 200), Contents{-56});
+  EXPECT_EQ(cast(DType::kBool, 2), Contents{1});
+  EXPECT_EQ(type_of({"cast", {list("batch")}, {{"dtype", DType::kI8}}}).contents, std::nullopt);
+  EXPECT_EQ(type_of({"cast", {list("batch")}, {{"dtype", DType::kI32}}}).contents, Contents{Dim::symbol("batch")});
+  EXPECT_EQ(type_of({"add", {of(DType::kI64, INT64_MAX), of(DType::kI64, 1)}}).contents, Contents{INT64_MIN});
+  EXPECT_EQ(type_of({"mul", {of(DType::kI32, 1 << 30), of(DType::kI32, 4)}}).contents, Contents{0});
+  EXPECT_EQ(type_of({"abs", {of(DType::kI64, INT64_MIN)}}).contents, Contents{INT64_MIN});
+}
+
 TEST(ContentsRules, ShapeArithmetic) {
   const Dim batch = Dim::symbol("batch");
   const ValueType sizes = type_of({"shape", {f("batch,12,64")}});
@@ -193,6 +226,7 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"erf", {i("3", 0, 1)}}, "it must be a float type"},
       {{"reshape", {f("batch,12")}, {{"shape", dims("8,12")}}}, "12*batch elements against 96"},
       {{"reshape", {f("3,5")}, {{"shape", dims("2,-1")}}}, "15 elements do not divide by 2"},
+      {{"reshape", {f("0,5")}, {{"shape", dims("0,-1")}}}, "0 elements do not divide by 0"},
       {{"reshape", {f("3,4")}, {{"shape", dims("-1,-1")}}}, "more than one -1"},
       {{"reshape", {f("3,4"), i("2", 0, 1)}}, "do not follow from sizes and constants"},
       {{"permute", {f("3,4")}, {{"dims", dims("0")}}}, "dims has 1 entries for rank 2"},
@@ -204,6 +238,17 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"slice", {f("3"), list("0"), list("2"), list("0"), list("0")}}, "step 0"},
       {{"slice", {list("4,5,6,7"), list("3,3"), list("4,4"), list("0,0")}}, "axis 0 is cut twice"},
       {{"softmax", {f("batch,3")}, {{"axis", Dim(2)}}}, "axis 2 is outside of rank 2"},
+      {{"full", {list("-5")}}, "size -5 of [-5] is negative"},
+      {{"full", {}, {{"shape", dims("2,-5")}, {"value", Dim(1)}, {"dtype", DType::kI64}}}, "size -5 of [2,-5]"},
+      {{"expand", {f("3"), list("-2,3")}}, "size -2 of [-2,3] is negative"},
+      {{"tile", {f("3"), list("-2")}}, "size -2 of [-2] is negative"},
+      {{"reshape", {f("2,3")}, {{"shape", dims("-2,-3")}}}, "size -2 of [-2,-3] is negative"},
+      {{"pad", {f("2,3")}, {{"pads", dims("-3,0,0,0")}}}, "size -1 of [-1,3] is negative"},
+      {{"range", {}, {{"limit", 1e30}}}, "range from 0.0 to 1e+30 by 1.0 has 1e+30 elements"},
+      {{"range", {}, {{"limit", HUGE_VAL}}}, "float('inf') elements"},
+      {{"range", {}, {{"limit", std::nan("")}}}, "float('nan') elements"},
+      {{"range", {}, {{"limit", Dim(INT64_MAX)}, {"start", Dim(INT64_MIN)}}}, "elements"},
+      {{"range", {}, {{"limit", Dim::symbol("batch")}, {"start", 0.5}}}, "a size that is not known"},
       {{"matmul", {f("batch,3"), f("4,5")}}, "inner sizes 3 and 4 differ"},
       {{"linear", {f("batch,3"), f("5,4")}}, "3 features against 4"},
       {{"linear", {f("batch,4"), f("5,4"), f("4")}}, "bias [4] does not fit 5"},
@@ -302,6 +347,92 @@ TEST(OpErrors, AreLocatedAndCheckArity) {
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.diagnostic().where.node, "node_7");
   EXPECT_THAT(found.diagnostic().message, HasSubstr("core.add takes 2 to 2 operands, found 1"));
+}
+
+// --- what a rule assumes
+
+Dim size(std::string_view text) { return Dim::parse(text).value(); }
+
+Operand shaped(Shape shape) {
+  Operand operand;
+  operand.type.dtype = DType::kF64;
+  operand.type.shape = std::move(shape);
+  return operand;
+}
+
+struct Assumed {
+  const char* what;
+  OpCase call;
+  Shape result;
+  std::vector<Equality> equalities;  ///< empty: the rule fails
+};
+
+// An equality or a sign that sizes leave open is taken, and said; never one that speaks of the samples.
+TEST(OpAssumptions, AreWhatTheRuleCannotProve) {
+  const Dim s = Dim::symbol("s"), batch = Dim::symbol("batch"), cut = size("min(40, s)"), half = size("s//2");
+  const auto slice = [](const Dim& start, const Dim& end) {
+    return Attributes{{"axes", dims("0")}, {"starts", Shape{start}}, {"ends", Shape{end}}};
+  };
+  const auto split = [](Shape sizes) { return Attributes{{"axis", Dim(0)}, {"sizes", std::move(sizes)}}; };
+  const Assumed cases[] = {
+      {"a table cut to a length", {"add", {shaped({cut}), shaped({s})}}, {s}, {{cut, s}}},
+      {"in the other order", {"add", {shaped({s}), shaped({cut})}}, {s}, {{cut, s}}},
+      {"a number", {"add", {shaped({half}), shaped({5})}}, {5}, {{5, half}}},
+      {"impossible", {"add", {shaped({cut}), shaped({s + Dim(1)})}}, {}, {}},
+      {"two names", {"add", {shaped({s}), shaped({Dim::symbol("t")})}}, {}, {}},
+      {"of samples", {"add", {shaped({size("mod(batch, 4)")}), shaped({batch})}}, {}, {}},
+      {"as many elements",
+       {"reshape", {shaped({batch, cut, 6})}, {{"shape", Shape{batch, s, 3, 2}}}},
+       {batch, s, 3, 2},
+       {{cut, s}}},
+      {"what is left", {"reshape", {shaped({s})}, {{"shape", dims("2,-1")}}}, {2, half}, {{size("2*(s//2)"), s}}},
+      {"parts of a whole", {"split", {shaped({s})}, split({2, 4}), 2}, {2}, {{6, s}}},
+      {"a part that may not be",
+       {"split", {shaped({s})}, split({2, s - Dim(2)}), 2},
+       {2},
+       {{size("max(0, s - 2)"), s - Dim(2)}}},
+      {"too many parts", {"split", {shaped({s})}, split({2, s}), 2}, {}, {}},
+      {"a start that may be negative",
+       {"slice", {shaped({100})}, slice(s - Dim(5), 100)},
+       {Dim(100) - size("min(100, s - 5)")},
+       {{size("max(0, s - 5)"), s - Dim(5)}}},
+      {"a start that depends on the samples", {"slice", {shaped({100})}, slice(batch - Dim(5), 100)}, {}, {}},
+  };
+  for (const Assumed& c : cases) {
+    SCOPED_TRACE(c.what);
+    std::vector<const ValueType*> inputs;
+    for (const Operand& operand : c.call.operands) inputs.push_back(&operand.type);
+    std::vector<Equality> assumed;
+    const OpInfo& op = core(c.call.op);
+    const auto types = op.infer({op, inputs, c.call.attributes, "batch", c.call.outputs, &assumed});
+    ASSERT_EQ(types.ok(), !c.equalities.empty()) << (types.ok() ? str(*(*types)[0].shape) : types.diagnostic().str());
+    EXPECT_FALSE(op.infer({op, inputs, c.call.attributes, "batch", c.call.outputs}).ok());
+    if (!types.ok()) continue;
+    EXPECT_EQ(str(*(*types)[0].shape), str(c.result));
+    ASSERT_FALSE(assumed.empty());
+    EXPECT_EQ(assumed[0], c.equalities[0]) << assumed[0].first.str() << " = " << assumed[0].second.str();
+  }
+}
+
+TEST(OpAssumptions, StandInTheGraphOnceWithTheFirstTaskThatNeedsThem) {
+  Graph graph;
+  const ValueId x = graph.add_value(ValueKind::kInput, "x", shaped({Dim::symbol("s")}).type);
+  const ValueId y = graph.add_value(ValueKind::kInput, "y", shaped({size("min(40, s)")}).type);
+  for (const char* node : {"first", "second"}) {
+    const ValueId sum = graph.add(core("add"), {x, y}, {}, "", {"m.onnx", 0, 0, node});
+    ASSERT_TRUE(infer_types(graph, graph.producer(sum)).ok());
+  }
+  const ValueId product = graph.add(core("mul"), {y, x}, {}, "", {"m.onnx", 0, 0, "third"});
+  ASSERT_TRUE(infer_types(graph, graph.producer(product)).ok());
+  ASSERT_EQ(graph.assumptions().size(), 1u);
+  EXPECT_EQ(graph.assumptions()[0].where.node, "first");
+  EXPECT_TRUE(check_assumptions(graph, {{"s", 40}}).ok());
+  EXPECT_TRUE(check_assumptions(graph, {{"t", 41}}).ok());
+  const auto broken = check_assumptions(graph, {{"s", 41}});
+  ASSERT_FALSE(broken.ok());
+  EXPECT_EQ(
+      broken.diagnostic().str(),
+      "m.onnx: 'first': error: the model takes for granted that min(40, s) equals s; with s = 41 they are 40 and 41");
 }
 
 // --- work
