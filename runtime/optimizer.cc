@@ -114,6 +114,8 @@ Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
   return {};
 }
 
+void StageOptimizer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+
 const std::vector<std::string>& StageOptimizer::state_names() const { return impl_->names; }
 const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
 

@@ -40,6 +40,7 @@ class StageOptimizer {
   ~StageOptimizer();
   /// Changes the program's parameters in place by its accumulated gradients, scaled by `gradient_scale`.
   Result<void> update(uint64_t step, double gradient_scale = 1);
+  void set_learning_rate(double rate);
   /// Names of the states (`momentum`; `exp_avg`, `exp_avg_sq`), and per state the tensors in the order of the
   /// signature's parameters. Writing through them restores a checkpoint.
   const std::vector<std::string>& state_names() const;

@@ -59,6 +59,15 @@ class Trainer::Impl {
   Result<void> save(const std::string& folder, const std::string& data_state);
   Result<std::string> load(const std::string& folder);
 
+  void set_learning_rate(double rate) {
+    options_.optimizer.learning_rate = rate;
+    for (const auto& device : devices_) {
+      for (const auto& optimizer : device->optimizers) {
+        if (optimizer) optimizer->set_learning_rate(rate);
+      }
+    }
+  }
+
   const ir::Plan& plan() const { return bundle_.plan; }
   uint64_t steps_done() const { return step_; }
   uint64_t seed() const { return options_.seed; }
@@ -478,6 +487,7 @@ Result<void> Trainer::reschedule(ir::Plan plan) { return impl_->reschedule(std::
 uint64_t Trainer::steps_done() const { return impl_->steps_done(); }
 uint64_t Trainer::seed() const { return impl_->seed(); }
 Result<bool> Trainer::all_agree(bool own) { return impl_->all_agree(own); }
+void Trainer::set_learning_rate(double rate) { impl_->set_learning_rate(rate); }
 const std::vector<std::string>& Trainer::needed_inputs() const { return impl_->needed_inputs(); }
 Result<StepResult> Trainer::step(const Batch& batch) { return impl_->run(Mode::kTrain, batch); }
 Result<StepResult> Trainer::accumulate(const Batch& batch) { return impl_->run(Mode::kAccumulate, batch); }

@@ -57,6 +57,10 @@ class Trainer {
   /// Inputs that the stages of this process read, and labels of its losses: what `step` needs of a batch.
   const std::vector<std::string>& needed_inputs() const;
 
+  /// Replaces the options' learning rate for the steps to come, for programs with a schedule of their own: warm-up and
+  /// decay of the options then scale it. In a run of several processes all call it alike. Not part of a checkpoint.
+  void set_learning_rate(double rate);
+
   /// Goes on under another schedule of the same cut: micro-batches, schedule, recompute and predictions may differ;
   /// graph, stages' tasks and devices may not. In a run of several processes all call it with the same plan. What
   /// `accumulate` has summed is forgotten.

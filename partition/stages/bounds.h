@@ -6,10 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "partition/stages/internal/stage_floor.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition {
+
+class RangeCosts;
+struct StageOutline;
 
 struct Bound {
   double value = 0;

@@ -9,10 +9,13 @@ if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
 
+# What all of ours is compiled with. Whoever uses the installed package gets the headers and the language, not the warnings.
 add_library(rannc_flags INTERFACE)
-target_include_directories(rannc_flags INTERFACE ${CMAKE_SOURCE_DIR})
-target_compile_options(rannc_flags INTERFACE -Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
-                       $<$<BOOL:${RANNC_WERROR}>:-Werror>)
+target_include_directories(rannc_flags INTERFACE $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}> $<INSTALL_INTERFACE:include/rannc>)
+target_compile_features(rannc_flags INTERFACE cxx_std_20)
+set(warnings -Wall -Wextra -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>
+             $<$<BOOL:${RANNC_WERROR}>:-Werror>)
+target_compile_options(rannc_flags INTERFACE "$<BUILD_INTERFACE:${warnings}>")
 find_package(Threads REQUIRED)
 target_link_libraries(rannc_flags INTERFACE Threads::Threads)
 
@@ -23,12 +26,16 @@ if(RANNC_SANITIZE)
   target_link_options(rannc_flags INTERFACE ${sanitize_flags})
 endif()
 
-# rannc_library(ir SOURCES graph.cc … DEPENDS …) declares the static library rannc_ir, alias rannc::ir.
+# rannc_library(ir SOURCES graph.cc … DEPENDS … [INSTALLED]) declares the library rannc_ir, alias rannc::ir: static unless
+# BUILD_SHARED_LIBS says otherwise. INSTALLED: others find it in the package under the same alias.
 function(rannc_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(rannc_${name} STATIC ${arg_SOURCES})
+  cmake_parse_arguments(arg "INSTALLED" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
+  add_library(rannc_${name} ${arg_SOURCES})
   add_library(rannc::${name} ALIAS rannc_${name})
   target_link_libraries(rannc_${name} PUBLIC rannc_flags ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
+  if(arg_INSTALLED)
+    rannc_install_library(${name})
+  endif()
 endfunction()
 
 # rannc_test(ir_graph_test SOURCES graph_test.cc DEPENDS rannc::ir LABELS R1 N8 [TIER full] [TIMEOUT 120])

@@ -5,6 +5,7 @@ find_package(CLI11 REQUIRED)
 if(RANNC_TESTS)
   find_package(GTest REQUIRED)
 endif()
+include(RanncThirdParty)
 
 # Other pins lead to other folders.
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/setup-versions)
@@ -17,7 +18,14 @@ function(rannc_setup_path name variable)
 endfunction()
 
 if(RANNC_TORCH)
+  rannc_setup_path(venv venv)
+  file(GLOB RANNC_TORCH_CACHED ${venv}/lib/python3*/site-packages/torch)
   include(RanncTorch)
+  if(RANNC_TORCH_PROBLEM)
+    message(FATAL_ERROR "${RANNC_TORCH_PROBLEM}: run tools/setup, or give -DRANNC_TORCH_DIR=<folder>, or build without "
+                        "it by -DRANNC_TORCH=OFF")
+  endif()
+  include(RanncGloo)
 endif()
 if(RANNC_ONNX)
   include(RanncOnnx)

@@ -6,6 +6,7 @@
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
+#include "partition/stages/internal/stage_floor.h"
 #include "partition/stages/internal/threshold_search.h"
 
 namespace rannc::partition {

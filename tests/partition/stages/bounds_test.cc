@@ -7,6 +7,7 @@
 #include <stop_token>
 
 #include "partition/stages/internal/range_costs.h"
+#include "partition/stages/internal/stage_floor.h"
 #include "partition/stages/judge.h"
 #include "tests/partition/stages/bound_problems.h"
 

@@ -1,0 +1,71 @@
+// A training program of one's own over rannc's runtime: own data, own loop, own learning rate.
+//
+//   rannc-compile tests/data/small_mlp/model.onnx -o mlp.rannc --cluster local:2 --stages 2 --mini-batch 32 \
+//     --loss "cross_entropy(output=logits,labels=y)" --optimizer sgd
+//   train mlp.rannc out 400                                               # both stages, as threads of this process
+//   torchrun --no-python --nproc-per-node 2 train mlp.rannc out 400       # or a process for each
+//
+// Started again with more steps, it goes on from the checkpoint in `out`, under any plan of the same model.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "runtime/checkpoint.h"
+#include "runtime/tensor.h"
+#include "runtime/trainer.h"
+#include "runtime/transport_gloo.h"
+
+namespace runtime = rannc::runtime;
+
+// Points in 12 dimensions, each labelled by the largest of 7 fixed projections: a function of the step alone, so that a
+// resumed run sees what an uninterrupted one would have. A worker uses those samples and inputs that its stage reads.
+runtime::Batch points(uint64_t seed, int64_t count) {
+  static const at::Tensor projections = at::randn({12, 7}, at::detail::createCPUGenerator(1));
+  const at::Tensor x = at::randn({count, 12}, at::detail::createCPUGenerator(2 + seed));
+  return {{"x", runtime::to_value(x)}, {"labels/y", runtime::to_value(x.matmul(projections).argmax(1))}};
+}
+
+// One worker of several where the environment says so, as torchrun does; else all devices of the plan in this process.
+std::unique_ptr<runtime::Trainer> open(const std::string& bundle, const runtime::TrainerOptions& options) {
+  const char* const workers = std::getenv("WORLD_SIZE");
+  if (workers == nullptr) return runtime::Trainer::open(bundle, options).value();
+  runtime::Rendezvous meeting;
+  meeting.host = std::getenv("MASTER_ADDR");
+  meeting.port = static_cast<uint16_t>(std::atoi(std::getenv("MASTER_PORT")));
+  meeting.rank = static_cast<uint32_t>(std::atoi(std::getenv("RANK")));
+  meeting.workers = static_cast<uint32_t>(std::atoi(workers));
+  return runtime::Trainer::open_worker(bundle, options, runtime::join_gloo(meeting).value()).value();
+}
+
+void train(const std::string& bundle, const std::string& folder, uint64_t steps) {
+  runtime::TrainerOptions options;
+  options.optimizer.momentum = 0.9;
+  options.clip_norm = 1;
+  const auto trainer = open(bundle, options);
+  const char* const rank = std::getenv("RANK");
+  const bool leads = rank == nullptr || std::atoi(rank) == 0;
+
+  const std::string latest = runtime::latest_checkpoint(folder);
+  if (!latest.empty()) trainer->load(latest).value();
+  const int64_t samples = trainer->plan().mini_batch;
+  for (uint64_t step = trainer->steps_done(); step < steps; step = trainer->steps_done()) {
+    trainer->set_learning_rate(step < 200 ? 0.1 : 0.02);
+    const double loss = trainer->step(points(step, samples)).value().loss;
+    if (leads && step % 50 == 0) std::printf("step %lu loss %.9g\n", static_cast<unsigned long>(step), loss);
+  }
+  // Points that no step has seen: their seeds begin where those of steps end.
+  const double loss = trainer->evaluate(points(1U << 30, samples)).value().loss;
+  if (leads) std::printf("after %lu steps, on new points: loss %.9g\n", static_cast<unsigned long>(steps), loss);
+  trainer->save(folder + "/step-" + std::to_string(steps)).value();
+}
+
+int main(int argc, char** argv) {
+  if (argc != 4) return std::fputs("usage: train BUNDLE FOLDER STEPS\n", stderr), 2;
+  try {
+    train(argv[1], argv[2], std::strtoull(argv[3], nullptr, 10));
+  } catch (const std::exception& failure) {
+    return std::fprintf(stderr, "%s\n", failure.what()), 1;
+  }
+}

@@ -1,0 +1,106 @@
+"""The installed package, moved, is all that a training program outside the tree needs."""
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+
+import programs
+
+EXAMPLE = programs.SOURCE / "runtime" / "examples"
+CMAKE = os.environ.get("RANNC_CMAKE", "cmake")
+LOSS = re.compile(r"loss (\S+)$", re.MULTILINE)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Installed(programs.ProgramTest):
+    def call(self, *command, **options):
+        done = subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=240, **options)
+        self.assertEqual(done.returncode, 0, f"{done.args}\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def install(self):
+        """Installs, moves the prefix, and takes a copy of the example out of the tree."""
+        build = programs.bin_folder.parent
+        self.call(CMAKE, "--install", build, "--prefix", self.scratch / "first")
+        prefix = self.scratch / "moved" / "rannc"
+        prefix.parent.mkdir()
+        (self.scratch / "first").rename(prefix)
+        shutil.copytree(EXAMPLE, self.scratch / "example")
+        return prefix
+
+    def configure(self, prefix, source, name, *arguments):
+        build = self.scratch / name
+        self.call(CMAKE, "-G", "Ninja", "-S", source, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", *arguments)
+        return build
+
+    def no_foreign_path(self, prefix):
+        """No file of the package names the tree, the build, the first prefix or the user's home."""
+        foreign = [str(programs.SOURCE), str(programs.bin_folder.parent), str(self.scratch), str(pathlib.Path.home())]
+        for path in [*prefix.rglob("*.cmake"), *prefix.rglob("*.h")]:
+            for folder in foreign:
+                self.assertNotIn(folder, path.read_text(), f"{path} names a folder of this machine")
+
+    def every_header_compiles(self, prefix):
+        headers = sorted(path.relative_to(prefix / "include" / "rannc") for path in prefix.rglob("*.h"))
+        self.assertTrue({"runtime/trainer.h", "ir/graph.h", "partition/cluster.h"} <= {str(h) for h in headers})
+        self.assertFalse([header for header in headers if "internal" in header.parts])
+        source = self.scratch / "headers"
+        source.mkdir()
+        (source / "all.cc").write_text("".join(f'#include "{header}"\n' for header in headers if header.name != "tensor.h") +
+                                       "int main() {}\n")
+        (source / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(headers LANGUAGES CXX)\n"
+            "find_package(rannc REQUIRED COMPONENTS ir partition)\n"
+            "add_executable(headers all.cc)\ntarget_link_libraries(headers PRIVATE rannc::partition rannc::ir)\n")
+        # Neither component needs LibTorch: a folder without one is not looked into.
+        self.call(CMAKE, "--build", self.configure(prefix, source, "headers-build", "-DRANNC_TORCH_DIR=/nowhere"))
+
+    def train(self, example, folder, steps):
+        return self.call(example, self.scratch / "mlp.rannc", self.scratch / folder, steps)
+
+    def train_by_workers(self, example, folder, steps):
+        shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        command = [str(example), str(self.scratch / "mlp.rannc"), str(self.scratch / folder), str(steps)]
+        workers = [subprocess.Popen(command, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+                   for rank in range(2)]
+        outputs = [worker.communicate(timeout=120)[0] for worker in workers]
+        self.assertEqual([worker.returncode for worker in workers], [0, 0])
+        self.assertEqual(outputs[1], "")
+        return outputs[0]
+
+    def test_a_program_outside_the_tree_trains(self):
+        prefix = self.install()
+        self.no_foreign_path(prefix)
+        self.every_header_compiles(prefix)
+        missing = subprocess.run([CMAKE, "-S", self.scratch / "example", "-B", self.scratch / "none",
+                                  f"-DCMAKE_PREFIX_PATH={prefix}", "-DRANNC_TORCH_DIR=/nowhere"], capture_output=True, text=True)
+        self.assertNotEqual(missing.returncode, 0)
+        self.assertIn("No LibTorch >= 2.11 in '/nowhere'", missing.stderr)
+
+        build = self.configure(prefix, self.scratch / "example", "example-build")
+        self.call(CMAKE, "--build", build)
+        self.call(prefix / "bin" / "rannc-compile", programs.DATA / "small_mlp" / "model.onnx", "-o", self.scratch / "mlp.rannc",
+                  "--cluster", "local:2", "--stages", 2, "--mini-batch", 32, "--optimizer", "sgd",
+                  "--loss", "cross_entropy(output=logits,labels=y)")
+        whole = [float(loss) for loss in LOSS.findall(self.train(build / "train", "whole", 400))]
+        self.assertEqual(len(whole), 9)
+        self.assertGreater(whole[0], 1.5)
+        self.assertLess(whole[-1], 0.5, "the loss on points that no step has seen")
+        # Saved, taken up again, and a process for each stage: the same numbers.
+        self.train(build / "train", "parts", 120)
+        resumed = [float(loss) for loss in LOSS.findall(self.train_by_workers(build / "train", "parts", 400))]
+        self.assertEqual(resumed, whole[3:])
+        wrong = subprocess.run([build / "train", self.scratch / "none.rannc", self.scratch / "x", "1"], capture_output=True, text=True)
+        self.assertEqual(wrong.returncode, 1)
+        self.assertIn("none.rannc", wrong.stderr)
+
+
+if __name__ == "__main__":
+    programs.main()
