@@ -83,6 +83,8 @@ std::string print_cluster(const Cluster& cluster);
 /// `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart).
 /// An unknown name is an error that lists the known ones.
 Result<Cluster> preset_cluster(std::string_view name);
+/// Their names, `N` for a count.
+const std::vector<std::string>& preset_cluster_names();
 
 /// A cluster of `nodes` equal nodes of `per_node` devices of `kind`.
 Cluster make_cluster(std::string name, DeviceKind kind, uint32_t nodes, uint32_t per_node, Link inside, Link between);

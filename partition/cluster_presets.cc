@@ -45,8 +45,15 @@ Result<Cluster> preset_cluster(std::string_view name) {
     return make_cluster(text, cpu(), 1, count, memory, memory);
   }
   if (const uint32_t count = counted(name, "flat:")) return make_cluster(text, v100(32), 1, count, kNvlink, kNvlink);
-  return error("unknown cluster '" + text +
-               "'; known: dapple-a, dapple-b, dapple-c, rannc-1x8, rannc-4x8, local:N, flat:N, or a TOML file");
+  std::string known;
+  for (const std::string& preset : preset_cluster_names()) known += preset + ", ";
+  return error("unknown cluster '" + text + "'; known: " + known + "or a TOML file");
+}
+
+const std::vector<std::string>& preset_cluster_names() {
+  static const std::vector<std::string> names{"local:N",  "flat:N",    "dapple-a", "dapple-b",
+                                              "dapple-c", "rannc-1x8", "rannc-4x8"};
+  return names;
 }
 
 }  // namespace rannc::partition

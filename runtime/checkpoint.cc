@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "ir/replacement.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
 
@@ -98,15 +99,7 @@ Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint
     file << manifest.dump(1) << '\n';
     if (!file.flush()) return file_error(path, std::string("cannot be written: ") + std::strerror(errno));
   }
-  const fs::path old = folder + ".old";
-  std::error_code failed;
-  fs::remove_all(old, failed);
-  const bool replaces = fs::exists(folder);
-  if (replaces) fs::rename(folder, old, failed);
-  if (!failed) fs::rename(partial(folder), folder, failed);
-  if (failed) return file_error(folder, "cannot be written: " + failed.message());
-  fs::remove_all(old, failed);
-  return {};
+  return move_into_place(partial(folder).string(), folder);
 }
 
 void discard_checkpoint(const std::string& folder) {

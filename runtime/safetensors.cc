@@ -16,6 +16,8 @@
 #include <optional>
 #include <set>
 
+#include "ir/replacement.h"
+
 namespace rannc::runtime {
 namespace {
 
@@ -229,16 +231,15 @@ ir::TensorData SafetensorsFile::data(const Entry& entry) const {
 
 namespace {
 
-/// A temporary sibling that disappears unless it is renamed to its final name.
-class AtomicFile {
+/// A file that is written to disk before it takes its place.
+class FlushedFile {
  public:
-  explicit AtomicFile(const std::string& path) : path_(path), temporary_(path + ".partial") {}
-  ~AtomicFile() {
+  explicit FlushedFile(const std::string& path) : path_(path), replacement_(path) {}
+  ~FlushedFile() {
     if (descriptor_ >= 0) ::close(descriptor_);
-    if (!done_) ::unlink(temporary_.c_str());
   }
   Result<void> open() {
-    descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    descriptor_ = ::open(replacement_.temporary().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     return descriptor_ >= 0 ? Result<void>() : failed("create");
   }
   Result<void> write(std::span<const std::byte> bytes) {
@@ -252,18 +253,16 @@ class AtomicFile {
   }
   Result<void> commit() {
     if (::fsync(descriptor_) != 0) return failed("flush");
-    if (::rename(temporary_.c_str(), path_.c_str()) != 0) return failed("rename");
-    done_ = true;
-    return {};
+    return replacement_.commit();
   }
 
  private:
   Result<void> failed(const char* what) const {
     return at(path_, {}, fmt::format("cannot {}: {}", what, std::strerror(errno)));
   }
-  std::string path_, temporary_;
+  std::string path_;
+  Replacement replacement_;
   int descriptor_ = -1;
-  bool done_ = false;
 };
 
 // The header is JSON, in which one name has another meaning.
@@ -308,7 +307,7 @@ Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsT
   const std::string header = header_text(tensors, metadata);
   std::array<std::byte, 8> length{};
   for (size_t i = 0; i < 8; ++i) length[i] = static_cast<std::byte>(header.size() >> (8 * i));
-  AtomicFile file(path);
+  FlushedFile file(path);
   RANNC_TRY(file.open());
   RANNC_TRY(file.write(length));
   RANNC_TRY(file.write(std::as_bytes(std::span(header))));

@@ -3,6 +3,7 @@
 namespace rannc::tools {
 
 void add_model_flags(CLI::App& app, CompileOptions& options) {
+  app.option_defaults()->group("Model");
   app.add_option(
       "--loss", options.loss,
       "training loss: cross_entropy, mse or in_graph with options, as cross_entropy(output=logits,labels=y); "
@@ -15,6 +16,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
   app.add_flag("--without-weights", options.without_weights,
                "the files of the model's weights may be absent: to plan only");
+  app.option_defaults()->group("Passes");
   app.add_option("--print-after", options.passes.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", options.passes.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", options.time_passes, "say how long each pass takes");
@@ -22,6 +24,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
 
 void add_plan_flags(CLI::App& app, CompileOptions& options) {
   add_demand_flags(app, options);
+  app.option_defaults()->group("Costs and blocks");
   app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")
       ->capture_default_str();
   app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")

@@ -163,9 +163,14 @@ CLI::Validator parsed_by(Result<Number> (*parse)(std::string_view), const char* 
 void add_demand_flags(CLI::App& app, PlanDemands& demands) {
   constexpr uint32_t kMost = 1U << 24;
   const CLI::Range positive(uint64_t{1}, uint64_t{kMost});
-  app.add_option("--cluster", demands.cluster, "cluster file (TOML) or preset: local:N, dapple-a, rannc-4x8 …")
+  app.option_defaults()->group("Cluster");
+  app.add_option("--cluster", demands.cluster, "cluster file (TOML) or preset: local:2, dapple-a, rannc-4x8 …")
       ->capture_default_str();
   app.add_option("--devices", demands.devices, "only the first N devices of the cluster")->check(positive);
+  app.add_option("--memory", demands.memory_bytes, "limit of every device, such as 16GiB")
+      ->transform(parsed_by(&parse_bytes, "SIZE"));
+
+  app.option_defaults()->group("Training step");
   app.add_option("--optimizer", demands.optimizer, "sgd, adam or adamw: how much state it keeps")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
       ->capture_default_str();
@@ -177,36 +182,39 @@ void add_demand_flags(CLI::App& app, PlanDemands& demands) {
                              "open)",
                              kMiniBatch))
       ->check(positive);
-  app.add_option("--micro-batches", demands.micro_batches, "numbers of micro-batches that may be chosen")
+  app.add_option("--micro-batches", demands.micro_batches, "numbers of micro-batches that may be chosen, such as 4,8")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(positive);
+
+  app.option_defaults()->group("Demands on the plan");
   app.add_option("--stages", demands.stages, "exactly so many stages")->check(positive);
   app.add_option("--max-stages", demands.max_stages, "at most so many stages")->check(positive);
   app.add_option("--replicas", demands.replicas, "devices of each stage, such as 2,1,1")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(positive);
-  app.add_option("--memory", demands.memory_bytes, "limit of every device, such as 16GiB")
-      ->transform(parsed_by(&parse_bytes, "SIZE"));
   app.add_option("--pin", demands.pins, "TASK=STAGE: the task lies in that stage; a pattern pins all it matches")
       ->allow_extra_args(false);
   app.add_option("--together", demands.together, "TASK,TASK: no cut between the two")->allow_extra_args(false);
-  app.add_option("--objective", demands.objective, "of planner auto: step, period, load or memory")
-      ->check(CLI::IsMember({"step", "period", "load", "memory"}))
-      ->capture_default_str();
-  app.add_option("--step-limit", demands.step_limit_ns, "a step may not take longer, such as 120ms")
-      ->transform(parsed_by(&parse_duration, "TIME"));
   app.add_option("--recompute", demands.recompute, "auto, always or never")
       ->check(CLI::IsMember({"auto", "always", "never"}))
       ->capture_default_str();
-  app.add_option("--planner", demands.planner, "stage planner")
-      ->check(CLI::IsMember(partition::stage_planner_names()))
-      ->capture_default_str();
-  app.add_option("--schedule", demands.schedules, "gpipe, 1f1b …: those that may be chosen; table: one by hand")
+  app.add_option("--schedule", demands.schedules,
+                 "those that may be chosen, such as gpipe,1f1b (--list schedule); table: one by hand")
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--schedule-file", demands.schedule_file, "the schedule by hand");
+  app.add_option("--step-limit", demands.step_limit_ns, "a step may not take longer, such as 120ms")
+      ->transform(parsed_by(&parse_duration, "TIME"));
+
+  app.option_defaults()->group("Search");
+  app.add_option("--planner", demands.planner, "stage planner (--list planner)")
+      ->check(CLI::IsMember(partition::stage_planner_names()))
+      ->capture_default_str();
+  app.add_option("--objective", demands.objective, "of planner auto: step, period, load or memory")
+      ->check(CLI::IsMember({"step", "period", "load", "memory"}))
+      ->capture_default_str();
   app.add_option("--search-budget", demands.search_budget, "simulated actions that planner auto may spend")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 40));
   app.add_option("--time-limit", demands.time_limit_ns,

@@ -7,6 +7,8 @@
 namespace rannc::tools {
 
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body) {
+  app.set_version_flag("--version", app.get_name() + " " RANNC_VERSION);
+  app.get_formatter()->column_width(34);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& failure) {

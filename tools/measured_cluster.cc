@@ -1,8 +1,6 @@
 #include "tools/measured_cluster.h"
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <set>
 
 #include "ir/plan.h"
@@ -49,18 +47,6 @@ partition::Cluster measured_cluster(const partition::ProfileDatabase& database, 
   cluster.kinds.front() = std::move(kind);
   use_measured_links(database, cluster);
   return cluster;
-}
-
-Result<void> write_cluster(const partition::Cluster& cluster, const std::string& path) {
-  const std::string temporary = path + ".part";
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  stream << partition::print_cluster(cluster);
-  stream.close();
-  if (!stream || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return error({path, 0, 0, {}}, "cannot write the cluster file");
-  }
-  return {};
 }
 
 }  // namespace rannc::tools

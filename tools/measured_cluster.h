@@ -19,7 +19,4 @@ Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const Measur
 partition::Cluster measured_cluster(const partition::ProfileDatabase& database, partition::DeviceKind kind,
                                     uint32_t workers);
 
-/// Writes the cluster as TOML beside `path`, then renames.
-Result<void> write_cluster(const partition::Cluster& cluster, const std::string& path);
-
 }  // namespace rannc::tools

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,6 +9,7 @@
 #include <set>
 #include <sstream>
 
+#include "ir/replacement.h"
 #include "partition/formats/stage_plan_json.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/explain.h"
@@ -34,19 +34,9 @@ Result<std::string> read_file(const std::string& path) {
   return text.str();
 }
 
-/// A temporary sibling that is renamed at the end, so that `path` is whole or absent.
-Result<void> write_file(const std::string& path, const std::string& text, bool replace) {
+Result<void> write_output(const std::string& path, const std::string& text, bool replace) {
   if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; --replace writes over it");
-  const std::string partial = fmt::format("{}.partial-{}", path, ::getpid());
-  std::ofstream file(partial, std::ios::binary);
-  file << text;
-  file.close();
-  std::error_code failed;
-  if (file) fs::rename(partial, path, failed);
-  if (file && !failed) return {};
-  std::error_code ignored;
-  fs::remove(partial, ignored);
-  return error({path, 0, 0, {}}, "cannot be written");
+  return write_file(path, text);
 }
 
 bool is_placement(const ProfileCommand& command) { return fs::path(command.request.file).extension() == ".json"; }
@@ -104,7 +94,7 @@ Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, c
   const ProfileRequest& request = command.request;
   if (!command.output.empty()) {
     const bool graph = fs::path(command.output).extension() == ".txt";
-    RANNC_TRY(write_file(command.output,
+    RANNC_TRY(write_output(command.output,
                          graph ? partition::write_pipedream(with_stages(task, plan))
                                : partition::write_stage_plan(plan, task.block_names),
                          command.replace));
@@ -169,7 +159,7 @@ Result<void> run_placement(const ProfileCommand& command, const std::string& tex
     return error({request.file, 0, 0, {}}, "there is no split: " + answer.result.reason);
   }
   print_warnings(answer.warnings);
-  if (!command.output.empty()) RANNC_TRY(write_file(command.output, split_file(answer), command.replace));
+  if (!command.output.empty()) RANNC_TRY(write_output(command.output, split_file(answer), command.replace));
   if (command.emit == "plan") fmt::print("{}", split_file(answer));
   if (command.summary == "json") {
     auto json = split_summary(answer);

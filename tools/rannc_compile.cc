@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/bundle_writer.h"
+#include "ir/replacement.h"
 #include "ir/text.h"
 #include "runtime/threads.h"
 #include "tools/compile_flags.h"
@@ -14,6 +15,7 @@
 #include "tools/driver.h"
 #include "tools/explain.h"
 #include "tools/how_to_train.h"
+#include "tools/listing.h"
 #include "tools/profile_command.h"
 #include "tools/programs.h"
 #include "tools/refine.h"
@@ -110,13 +112,19 @@ void end_progress() {
   if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
 }
 
-Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
-  if (flags.emit == "graph") {
-    fmt::print("{}", rannc::ir::print(model.graph));
-  } else {
-    fmt::print("{}", rannc::ir::print(model.atoms, model.graph));
+// What --emit asks for: to the file of -o, else alone on standard output.
+Result<void> emit(const Flags& flags, const std::string& text) {
+  if (flags.output.empty()) {
+    fmt::print("{}", text);
+    return {};
   }
-  return {};
+  if (!flags.replace && std::filesystem::exists(flags.output))
+    return rannc::error({flags.output, 0, 0, {}}, "exists already; --replace writes over it");
+  return rannc::write_file(flags.output, text);
+}
+
+Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
+  return emit(flags, flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
 }
 
 Result<void> compile(const Flags& flags) {
@@ -149,23 +157,22 @@ Result<void> compile(const Flags& flags) {
   if (!ended.empty()) report.warnings.push_back(ended);
   tools::print_warnings(report.warnings);
   for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
-  if (flags.emit == "blocks") {
-    fmt::print("{}", tools::print_blocks(planned));
-    return {};
-  }
+  if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   if (flags.emit == "bundle") {
     if (flags.refine && flags.compile.costs == "measured") RANNC_TRY(tools::refine_prediction(planned, *options));
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace}, output));
   }
-  if (flags.emit == "plan") fmt::print("{}", rannc::ir::print(planned.plan));
-  if (flags.emit == "schedule") fmt::print("{}", rannc::ir::print_schedule(planned.plan.schedule));
+  if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
+  if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
   if (flags.summary == "json") {
     fmt::print("{}\n", tools::summary_json(planned, report).dump());
   } else if (flags.emit == "bundle") {
     fmt::print("{}", tools::summary_text(planned));
   }
-  if (flags.explain) fmt::print("{}", tools::explain(planned, *options, report));
+  // What machines read is alone on standard output.
+  const bool for_machines = flags.summary == "json" || flags.emit != "bundle";
+  if (flags.explain) fmt::print(for_machines ? stderr : stdout, "{}", tools::explain(planned, *options, report));
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);
   if (!planned.plan.training) {
@@ -186,7 +193,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
       ->required();
   app.add_option(
       "-o,--output", flags.output,
-      "bundle to write (default: the model's name with .rannc); of a profile: plan (.json) or staged profile (.txt)");
+      "bundle to write (default: the model's name with .rannc), or the file for what --emit prints; of a profile: plan "
+      "(.json) or staged profile (.txt)");
   app.add_option("--emit", flags.emit, "stop and print: graph, atoms, blocks, plan or schedule")
       ->check(CLI::IsMember({"graph", "atoms", "blocks", "plan", "schedule", "bundle"}))
       ->capture_default_str();
@@ -198,6 +206,13 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_option("--profile-batch", flags.profile_batch, "samples at which a profile was measured (default: its pbs-N)")
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
+  tools::add_list_flag(app);
+  app.footer(
+      "Examples:\n"
+      "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"
+      "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
+      "  rannc-compile model.onnx --emit plan -o plan.rir\n"
+      "  rannc-compile vgg19-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
   tools::add_plan_flags(app, flags.compile);
   app.final_callback([&] { check(app, flags); });

@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "ir/replacement.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/pipeline.h"
@@ -35,10 +36,7 @@ Result<void> write_text(const std::string& path, const std::string& text) {
     std::cout << text << std::flush;
     return {};
   }
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  if (!file) return error({path, 0, 0, {}}, "cannot be written");
-  return {};
+  return write_file(path, text);
 }
 
 Result<void> report_failure(const Options& options, const passes::RunReport& report, std::string_view text) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 
+#include "ir/replacement.h"
 #include "runtime/threads.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
@@ -65,7 +66,7 @@ class Profiler {
     if (!(database_ == read_)) RANNC_TRY(database_.write(flags_.database));  // on an error too: what is there holds
     RANNC_TRY(done);
     if (!flags_.cluster.empty()) {
-      RANNC_TRY(tools::write_cluster(tools::measured_cluster(database_, kind_, flags_.workers), flags_.cluster));
+      RANNC_TRY(rannc::write_file(flags_.cluster, rannc::partition::print_cluster(tools::measured_cluster(database_, kind_, flags_.workers))));
     }
     print_summary();
     return {};

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <system_error>
 
 #include "frontend/zoo/normal_numbers.h"
+#include "ir/replacement.h"
 
 namespace rannc::frontend::zoo {
 
@@ -210,20 +210,14 @@ void OnnxWriter::float_output(const std::string& value, const std::string& name,
 
 Result<void> OnnxWriter::save(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
-  const fs::path temporary = path.string() + ".partial";
+  Replacement model(path.string());
   const fs::path weights = path.string() + ".weights";
-  const fs::path weights_temporary = weights.string() + ".partial";
+  Replacement stored(weights.string());
   const bool beside = options_.weights == Weights::kAbsent || parameters_ * sizeof(float) > kInlineLimit;
-  const auto discard = [&](Diagnostic diagnostic) {
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    fs::remove(weights_temporary, ignored);
-    return diagnostic;
-  };
   std::ofstream data;
   if (beside && options_.weights == Weights::kStored) {
-    data.open(weights_temporary, std::ios::binary | std::ios::trunc);
-    if (!data) return discard(cannot_write(weights));
+    data.open(stored.temporary(), std::ios::binary | std::ios::trunc);
+    if (!data) return cannot_write(weights);
   }
   uint64_t offset = 0;
   for (const Model::Pending& weight : model_->pending) {
@@ -245,17 +239,14 @@ Result<void> OnnxWriter::save(const std::filesystem::path& path) {
   }
   if (data.is_open()) {
     data.close();
-    if (!data) return discard(cannot_write(weights));
+    if (!data) return cannot_write(weights);
   }
   {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    if (!file || !model_->proto.SerializeToOstream(&file) || !file.flush()) return discard(cannot_write(path));
+    std::ofstream file(model.temporary(), std::ios::binary | std::ios::trunc);
+    if (!file || !model_->proto.SerializeToOstream(&file) || !file.flush()) return cannot_write(path);
   }
-  std::error_code failed;
-  if (beside && options_.weights == Weights::kStored) fs::rename(weights_temporary, weights, failed);
-  if (!failed) fs::rename(temporary, path, failed);
-  if (failed) return discard(cannot_write(path));
-  return {};
+  if (beside && options_.weights == Weights::kStored) RANNC_TRY(stored.commit());
+  return model.commit();
 }
 
 }  // namespace rannc::frontend::zoo

@@ -4,11 +4,12 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
 #include <sstream>
+
+#include "ir/replacement.h"
 
 namespace rannc::partition {
 namespace {
@@ -98,17 +99,7 @@ Result<ProfileDatabase> ProfileDatabase::read(const std::string& path) {
   return parse(text.str(), path);
 }
 
-Result<void> ProfileDatabase::write(const std::string& path) const {
-  const std::string temporary = path + ".part";
-  std::ofstream stream(temporary, std::ios::binary | std::ios::trunc);
-  stream << print();
-  stream.close();
-  if (!stream || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    return error({path, 0, 0, {}}, "cannot write the profile database");
-  }
-  return {};
-}
+Result<void> ProfileDatabase::write(const std::string& path) const { return write_file(path, print()); }
 
 void ProfileDatabase::describe(const std::string& environment, std::map<std::string, std::string> facts) {
   environments_[environment] = std::move(facts);

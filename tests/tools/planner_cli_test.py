@@ -337,8 +337,21 @@ class Models(PlannerTest):
             found = json.loads(self.model("--emit=plan", "--summary=json", "--objective", objective).stdout.splitlines()[-1])
             self.assertLessEqual(found["lower_bound"], found["objective"] * (1 + 1e-9), objective)
 
+    def test_what_is_emitted_goes_to_the_file_of_output(self):
+        for kind in ("graph", "atoms", "blocks", "plan", "schedule"):
+            path = self.scratch / f"{kind}.txt"
+            self.assertEqual(self.model(f"--emit={kind}", "--costs=analytic", "-o", path).stdout, "")
+            self.assertEqual(path.read_text(), self.model(f"--emit={kind}", "--costs=analytic").stdout)
+        self.refuse(1, ["exists already", "--replace"], "rannc-compile", MLP, "--emit=plan", "--costs=analytic", "-o", path)
+
+    def test_names_and_version_need_no_model(self):
+        self.assertIn("dapple-released", self.succeed("rannc-compile", "--list", "planner").stdout)
+        for name in ("rannc-compile", "rannc-run", "rannc-zoo", "rannc-opt", "rannc-check", "rannc-profile"):
+            self.assertRegex(self.succeed(name, "--version").stdout, rf"^{name} \d+\.\d+\.\d+\n$")
+        self.refuse(2, ["--list", "cluster"], "rannc-compile", "--list", "stage")
+
     def test_explain(self):
-        text = self.model("--emit=plan", "--explain", "--stages", 2).stdout
+        text = self.model("--emit=plan", "--explain", "--stages", 2).stderr
         for part in ("bottleneck: stage", "what would help:", "one more device: "):
             self.assertIn(part, text)
 

@@ -1,0 +1,32 @@
+// What --list prints is what the flags take.
+#include "tools/listing.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "partition/cluster.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/stages/registry.h"
+
+namespace rannc::tools {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Listing, EveryNameHasALine) {
+  for (const std::string& name : partition::stage_planner_names()) EXPECT_THAT(listing("planner"), HasSubstr(name + " "));
+  for (const std::string_view name : partition::schedule_names())
+    EXPECT_THAT(listing("schedule"), HasSubstr(std::string(name) + " "));
+  for (const std::string kind : {"loss", "optimizer"}) EXPECT_THAT(listing(kind), HasSubstr("  ")) << kind;
+}
+
+TEST(Listing, EveryClusterThatIsListedExists) {
+  for (std::string name : partition::preset_cluster_names()) {
+    EXPECT_THAT(listing("cluster"), HasSubstr(name + " "));
+    if (name.ends_with(":N")) name.replace(name.size() - 1, 1, "3");
+    EXPECT_TRUE(partition::preset_cluster(name).ok()) << name;
+  }
+}
+
+}  // namespace
+}  // namespace rannc::tools
