@@ -11,6 +11,7 @@
 
 #include "ir/op.h"
 #include "partition/model/finish_plan.h"
+#include "tools/run_advice.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -175,6 +176,33 @@ std::string cut_table(const ir::Plan& plan) {
   return table + "</table>";
 }
 
+std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
+  const auto advice = run_advice(plan, records);
+  if (!advice.ok() || advice->bottleneck.empty()) return "";
+  std::string section = "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
+                        "</p><h2>What would help</h2><table><tr><th>with</th><th>a step would take</th></tr>";
+  for (const Remedy& remedy : advice->remedies) {
+    section += fmt::format("<tr><td>{}</td><td>{}{}</td></tr>", escaped(remedy.what), duration(remedy.step_ns),
+                           measured_ns > 0 ? fmt::format(" ({:+.0f} %)", 100 * (remedy.step_ns / measured_ns - 1)) : "");
+  }
+  return section + "</table>";
+}
+
+// Colours of the timelines; grey between them is a device that waits.
+std::string legend() {
+  std::string key = "<p class='key'>";
+  const auto entry = [&key](const char* fill, const char* what) {
+    key += fmt::format("<span style='background:{}'>{}</span>", fill, what);
+  };
+  entry(colour(ir::ActionKind::kForward), "F forward");
+  entry(colour(ir::ActionKind::kBackward), "B backward, I input gradient");
+  entry(colour(ir::ActionKind::kWeightGradient), "W weight gradient");
+  entry(colour(ir::ActionKind::kRecompute), "R recompute");
+  entry(colour(ir::ActionKind::kStep), "S optimizer");
+  entry("#9a9a9a", "pale ground: the device waits");
+  return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";
+}
+
 }  // namespace
 
 Result<std::vector<PlannedSpan>> planned_spans(const ir::Plan& plan) {
@@ -228,11 +256,10 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
       fmt::format("<h2>A step, planned and actual</h2><p>Predicted {}, measured {} (median of the last steps){}.</p>",
                   duration(predicted), duration(measured),
                   measured > 0 ? fmt::format(": {:+.1f} %", (predicted / measured - 1) * 100) : "");
-  page +=
-      "<p class='key'><span style='background:#5b8ff9'>forward</span><span style='background:#f6903d'>backward</span>"
-      "<span style='background:#9270ca'>recompute</span><span style='background:#61a861'>optimizer</span></p>";
+  page += legend();
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);
+  page += advice_section(plan, records, measured);
   page += "<h2>The cut</h2>" + cut_table(plan);
   page += "<h2>Memory</h2>" + memory_table(plan, facts.held);
   return page + "</html>\n";

@@ -170,7 +170,7 @@ def judge_report(test, path, steps, stages, devices):
     report = Report(path)
     test.assertEqual(report.problems, [])
     test.assertEqual(report.references, [], "no other file is needed")
-    for section in ("Loss", "A step, planned and actual", "planned", "actual", "The cut", "Memory"):
+    for section in ("Loss", "A step, planned and actual", "planned", "actual", "Bottleneck", "What would help", "The cut", "Memory"):
         test.assertIn(section, report.sections)
     curve = report.sections["Loss"].drawings[0].points
     test.assertEqual(len(curve), steps)
