@@ -87,23 +87,6 @@ double least_share(const rannc::ir::Plan& plan) {
   return total > 0 ? *std::min_element(work.begin(), work.end()) / total : 0;
 }
 
-// What the batch says of dimensions that the model leaves open.
-Result<std::vector<std::string>> assumed_sizes(const rannc::ir::Graph& graph, const std::string& batch) {
-  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(batch));
-  std::vector<std::string> sizes;
-  for (const rannc::ValueId input : graph.inputs()) {
-    const auto* entry = file.find("x/" + std::string(graph.value(input).name));
-    const auto& shape = graph.type(input).shape;
-    if (entry == nullptr || !shape || shape->size() != entry->spec.shape.size()) continue;
-    for (size_t i = 0; i < shape->size(); ++i) {
-      const rannc::ir::Dim& dim = (*shape)[i];
-      if (dim.is_symbol() && dim.symbol_name() != graph.batch_symbol())
-        sizes.push_back(fmt::format("{}={}", dim.symbol_name(), entry->spec.shape[i]));
-    }
-  }
-  return sizes;
-}
-
 tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFolder& folder) {
   tools::CompileOptions options;
   options.model = folder.model;
@@ -142,7 +125,7 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
   } else {
     options.mini_batch = folder.samples;
   }
-  RANNC_ASSIGN(options.assume, assumed_sizes(model.graph, folder.batch));
+  RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
   for (const uint32_t stages : flags.stages) {
     options.cluster = fmt::format("local:{}", stages);
     options.stages = stages;

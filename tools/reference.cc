@@ -299,7 +299,7 @@ class Judge {
 
 }  // namespace
 
-Result<CheckFolder> read_check_folder(const std::string& path) {
+Result<CheckFolder> read_model_folder(const std::string& path) {
   CheckFolder folder;
   folder.path = path;
   folder.model = (fs::path(path) / "model.onnx").string();
@@ -310,9 +310,30 @@ Result<CheckFolder> read_check_folder(const std::string& path) {
                  "and card.json");
   RANNC_TRY(read_card(folder));
   RANNC_TRY(read_sample_count(folder));
+  return folder;
+}
+
+Result<CheckFolder> read_check_folder(const std::string& path) {
+  RANNC_ASSIGN(CheckFolder folder, read_model_folder(path));
   RANNC_TRY(read_references(folder));
   if (folder.gradients.empty()) folder.loss.clear();
   return folder;
+}
+
+Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std::string& batch) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(batch));
+  std::vector<std::string> sizes;
+  for (const ValueId input : graph.inputs()) {
+    const auto* entry = file.find("x/" + std::string(graph.value(input).name));
+    const auto& shape = graph.type(input).shape;
+    if (entry == nullptr || !shape || shape->size() != entry->spec.shape.size()) continue;
+    for (size_t i = 0; i < shape->size(); ++i) {
+      const ir::Dim& dim = (*shape)[i];
+      if (dim.is_symbol() && dim.symbol_name() != graph.batch_symbol())
+        sizes.push_back(fmt::format("{}={}", dim.symbol_name(), entry->spec.shape[i]));
+    }
+  }
+  return sizes;
 }
 
 void CheckResult::merge(const CheckResult& other) {

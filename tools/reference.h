@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "ir/graph.h"
 #include "runtime/value.h"
 
 namespace rannc::tools {
@@ -44,6 +45,12 @@ struct CheckFolder {
 
 /// Errors name the file and what is missing or malformed.
 Result<CheckFolder> read_check_folder(const std::string& path);
+/// The same without the references, which may be absent.
+Result<CheckFolder> read_model_folder(const std::string& path);
+
+/// What a batch file says of dimensions that the model leaves open beside its batch: `sequence=12`, as `--assume` wants
+/// it.
+Result<std::vector<std::string>> assumed_sizes(const ir::Graph& graph, const std::string& batch);
 
 /// The worst error of a kind of number. `relative` is the distance divided by the reference's norm (or its floor),
 /// `of_limit` the distance divided by what is allowed.
