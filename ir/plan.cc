@@ -62,9 +62,8 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
 
 // Bytes of what a stage reads that no task makes.
 struct Weights {
-  int64_t parameters = 0, largest_parameter = 0;
+  int64_t parameters = 0;
   int64_t gradients = 0;  // one for each task that reads a parameter
-  int64_t sums = 0;       // of parameters that several tasks read
   int64_t others = 0;     // buffers and constants
   int64_t samples = 0;    // inputs of the graph, per sample
 };
@@ -90,8 +89,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
         if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
         if (kind == ValueKind::kParameter) {
           weights[s].gradients += *known;
-          (again ? weights[s].sums : weights[s].parameters) += *known;
-          weights[s].largest_parameter = std::max(weights[s].largest_parameter, *known);
+          if (!again) weights[s].parameters += *known;
         } else {
           weights[s].others += *known;
         }
@@ -201,8 +199,6 @@ PipelineShape pipeline_shape(const Plan& plan) {
     if (plan.training) {
       entry.fixed_bytes += weights[s].parameters * plan.optimizer_states;
       entry.gradient_bytes = weights[s].gradients;
-      // Sums over readers, and Adam's denominator, a parameter at a time.
-      entry.step_bytes = weights[s].sums + (plan.optimizer_states > 1 ? weights[s].largest_parameter : 0);
     }
     // A sum over replicas: that of the largest parameter, beside the part of it that this replica adds up.
     const auto replicas = static_cast<int64_t>(stage.devices.size());

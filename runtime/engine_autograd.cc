@@ -172,7 +172,7 @@ class AutogradProgram final : public Program {
     const c10::NoGradGuard no_grad;
     Values values;
     for (uint32_t index : parameters) {
-      if (totals_[index] == nullptr) totals_[index] = to_value(total(index));
+      if (totals_[index] == nullptr) totals_[index] = to_value(take_total(index));
       values.push_back(totals_[index]);
     }
     return values;
@@ -322,12 +322,16 @@ class AutogradProgram final : public Program {
     torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
   }
 
-  at::Tensor total(uint32_t parameter) const {
+  /// Adds up in the first leaf's sum, which is no more needed alone: large tables are not held once more.
+  at::Tensor take_total(uint32_t parameter) {
     at::Tensor sum;
     for (size_t leaf = 0; leaf < leaves_.size(); ++leaf) {
-      const at::Tensor& gradient = leaves_[leaf].grad();
-      if (signature_.leaves[leaf].parameter != parameter || !gradient.defined()) continue;
-      sum = sum.defined() ? sum + gradient : gradient;
+      if (signature_.leaves[leaf].parameter != parameter || !leaves_[leaf].grad().defined()) continue;
+      if (!sum.defined()) {
+        sum = leaves_[leaf].grad();
+      } else {
+        sum.add_(leaves_[leaf].grad());
+      }
     }
     return sum.defined() ? sum : at::zeros_like(to_tensor(parameters_[parameter]));
   }

@@ -1,12 +1,14 @@
 #include "runtime/optimizer.h"
 
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <numbers>
-#include <numeric>
 
 #include "runtime/internal/torch_value.h"
 
@@ -39,6 +41,26 @@ uint32_t OptimizerOptions::states() const {
   return 2;
 }
 
+namespace {
+
+// What one call of LibTorch's fused kernels changes. A kernel treats its tensors one by one, so that the numbers of a
+// parameter do not depend on what else is in the group.
+struct Group {
+  std::vector<at::Tensor> parameters, gradients;
+  std::vector<std::vector<at::Tensor>> states;  // by state
+};
+
+// Elements of a gradient that are scaled or squared at a time: few enough to stay in the cache, and a multiple of any
+// vector's length, so that slices give the numbers of the whole.
+constexpr int64_t kSlice = int64_t{1} << 16;
+
+at::Tensor piece(const at::Tensor& tensor, int64_t first) {
+  const at::Tensor flat = tensor.view(-1);
+  return flat.narrow(0, first, std::min(kSlice, flat.numel() - first));
+}
+
+}  // namespace
+
 class StageOptimizer::Impl {
  public:
   Impl(const OptimizerOptions& options, Program& program) : options(options), program(program) {
@@ -55,36 +77,62 @@ class StageOptimizer::Impl {
     }
   }
 
-  void sgd(at::Tensor parameter, at::Tensor gradient, size_t index, double rate) {
-    if (options.weight_decay != 0) gradient = gradient.add(parameter, options.weight_decay);
-    if (!states.empty()) {
-      at::Tensor velocity = to_tensor(states[0][index]);
-      gradient = velocity.mul_(options.momentum).add_(gradient);
-    }
-    parameter.add_(gradient, -rate);
-  }
-
-  void adam(at::Tensor parameter, at::Tensor gradient, size_t index, double rate, uint64_t step) {
-    if (options.weight_decay != 0) {
-      if (options.kind == OptimizerKind::kAdamW) {
-        parameter.mul_(1 - rate * options.weight_decay);
-      } else {
-        gradient = gradient.add(parameter, options.weight_decay);
+  void update(uint64_t step, double gradient_scale) {
+    const Group all = everything();
+    if (all.parameters.empty()) return;
+    if (gradient_scale == 1) return apply(all, step);
+    // Other members of a collective may hold the same gradients: they are scaled in a copy, a slice at a time.
+    for (size_t i = 0; i < all.parameters.size(); ++i) {
+      for (int64_t first = 0; first < all.parameters[i].numel(); first += kSlice) {
+        Group part{{piece(all.parameters[i], first)}, {piece(all.gradients[i], first) * gradient_scale}, {}};
+        for (const auto& state : all.states) part.states.push_back({piece(state[i], first)});
+        apply(part, step);
       }
     }
-    at::Tensor first = to_tensor(states[0][index]), second = to_tensor(states[1][index]);
-    first.lerp_(gradient, 1 - options.beta1);
-    second.mul_(options.beta2).addcmul_(gradient, gradient, 1 - options.beta2);
-    const double count = static_cast<double>(step + 1);
-    const double correction1 = 1 - std::pow(options.beta1, count), correction2 = 1 - std::pow(options.beta2, count);
-    const at::Tensor denominator = second.sqrt().div_(std::sqrt(correction2)).add_(options.epsilon);
-    parameter.addcdiv_(first, denominator, -rate / correction1);
   }
 
   OptimizerOptions options;
   Program& program;
   std::vector<std::string> names;
   std::vector<Values> states;  // [state][parameter]
+
+ private:
+  // Kernels walk memory as it lies: all tensors of a parameter are contiguous.
+  Group everything() const {
+    std::vector<uint32_t> indices;
+    for (uint32_t i = 0; i < program.parameters().size(); ++i) {
+      const at::Tensor& parameter = to_tensor(program.parameters()[i]);
+      if (parameter.is_floating_point() && parameter.numel() > 0) indices.push_back(i);
+    }
+    const Values gradients = program.gradients(indices);
+    Group group;
+    group.states.resize(states.size());
+    for (size_t k = 0; k < indices.size(); ++k) {
+      group.parameters.push_back(to_tensor(program.parameters()[indices[k]]));
+      RANNC_CHECK(group.parameters.back().is_contiguous()) << "weights are read into contiguous tensors";
+      group.gradients.push_back(to_tensor(gradients[k]).contiguous());
+      for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(to_tensor(states[s][indices[k]]));
+    }
+    return group;
+  }
+
+  void apply(const Group& group, uint64_t step) const {
+    const double rate = options.learning_rate_at(step);
+    if (options.kind == OptimizerKind::kSgd) {
+      // The state begins as zeros, so that the first step is like the others.
+      at::_fused_sgd_(group.parameters, group.gradients,
+                      group.states.empty() ? std::vector<at::Tensor>{} : group.states[0], options.weight_decay,
+                      options.momentum, rate, /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                      /*is_first_step=*/false);
+      return;
+    }
+    const std::vector<at::Tensor> steps(group.parameters.size(), at::scalar_tensor(static_cast<double>(step + 1)));
+    const auto kernel =
+        options.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
+    kernel(group.parameters, group.gradients, group.states[0], group.states[1], /*max_exp_avg_sqs=*/{}, steps, rate,
+           options.beta1, options.beta2, options.weight_decay, options.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/{}, /*found_inf=*/{});
+  }
 };
 
 StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program)
@@ -94,20 +142,7 @@ StageOptimizer::~StageOptimizer() = default;
 Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
   try {
     const c10::NoGradGuard no_grad;
-    std::vector<uint32_t> all(impl_->program.parameters().size());
-    std::iota(all.begin(), all.end(), 0U);
-    const Values gradients = impl_->program.gradients(all);
-    const double rate = impl_->options.learning_rate_at(step);
-    for (size_t i = 0; i < all.size(); ++i) {
-      at::Tensor gradient = to_tensor(gradients[i]);
-      if (gradient_scale != 1) gradient = gradient.mul(gradient_scale);
-      const at::Tensor parameter = to_tensor(impl_->program.parameters()[i]);
-      if (impl_->options.kind == OptimizerKind::kSgd) {
-        impl_->sgd(parameter, gradient, i, rate);
-      } else {
-        impl_->adam(parameter, gradient, i, rate, step);
-      }
-    }
+    impl_->update(step, gradient_scale);
   } catch (const std::exception& failure) {
     return error(std::string("optimizer step failed: ") + failure.what());
   }
@@ -122,10 +157,16 @@ const std::vector<Values>& StageOptimizer::states() const { return impl_->states
 double squared_norm(Program& program, std::span<const uint32_t> parameters) {
   const c10::NoGradGuard no_grad;
   double sum = 0;
-  for (const Value& gradient : program.gradients(parameters)) {
-    sum += to_tensor(gradient).to(at::kDouble).square().sum().item<double>();
+  for (const Value& value : program.gradients(parameters)) {
+    const at::Tensor gradient = to_tensor(value).contiguous();
+    for (int64_t first = 0; first < gradient.numel(); first += kSlice) {
+      const at::Tensor part = piece(gradient, first).to(at::kDouble);
+      sum += (part * part).sum().item<double>();
+    }
   }
   return sum;
 }
+
+double clip_scale(double norm, double limit) { return std::min(1.0, limit / (norm + 1e-6)); }
 
 }  // namespace rannc::runtime

@@ -32,8 +32,9 @@ struct OptimizerOptions {
   uint32_t states() const;
 };
 
-/// State of one stage's parameters. Same formulas as torch.optim, element by element, so that the result does not
-/// depend on which stage holds a parameter. Used by one thread at a time; `program` outlives it.
+/// State of one stage's parameters. Same numbers as torch.optim's, parameter by parameter, so that the result does not
+/// depend on which stage holds one: LibTorch's fused kernels, one pass over all parameters of the stage, which needs no
+/// memory of its own. Used by one thread at a time; `program` outlives it.
 class StageOptimizer {
  public:
   StageOptimizer(const OptimizerOptions& options, Program& program);
@@ -53,5 +54,8 @@ class StageOptimizer {
 
 /// Sum of squares of the accumulated gradients of the given parameters, in double precision.
 double squared_norm(Program& program, std::span<const uint32_t> parameters);
+
+/// By what gradients of the global norm `norm` are scaled down to `limit`, as torch.nn.utils.clip_grad_norm_ has it.
+double clip_scale(double norm, double limit);
 
 }  // namespace rannc::runtime

@@ -331,7 +331,7 @@ Result<double> Trainer::Impl::clip_and_update() {
   for (int64_t i = 0; i < all.size(0); ++i) total += terms[i];
   const double norm = std::sqrt(total);
   if (!std::isfinite(norm)) return close(error(fmt::format("step {}: the gradient's norm is {}", step_, norm)));
-  const double scale = norm > options_.clip_norm ? options_.clip_norm / norm : 1.0;
+  const double scale = clip_scale(norm, options_.clip_norm);
   RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
     for (const auto& optimizer : device.optimizers) {
       if (optimizer) RANNC_TRY(optimizer->update(step_, scale));
