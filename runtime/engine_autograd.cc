@@ -56,9 +56,6 @@ class AutogradProgram final : public Program {
 
   Result<void> load(const SafetensorsFile& weights, const std::string& path) {
     RANNC_TRY(check_program(path));
-    const auto graph = module_.get_method("forward").graph()->copy();
-    torch::jit::Inline(*graph);
-    code_ = torch::jit::Code(graph, "forward");
     for (const Weight& parameter : signature_.parameters) {
       RANNC_ASSIGN(at::Tensor tensor, read(weights, parameter));
       parameters_.push_back(to_value(std::move(tensor)));
@@ -74,6 +71,13 @@ class AutogradProgram final : public Program {
     for (const Leaf& leaf : signature_.leaves) {
       const at::Tensor& parameter = to_tensor(parameters_[leaf.parameter]);
       leaves_.push_back(parameter.detach().requires_grad_(at::isFloatingType(parameter.scalar_type())));
+    }
+    const auto graph = module_.get_method("forward").graph()->copy();
+    torch::jit::Inline(*graph);
+    add_rows_alone(*graph);
+    code_ = torch::jit::Code(graph, "forward");
+    for (const size_t table : tables_) {
+      leaves_[table].register_hook([](const at::Tensor& rows) { return rows.coalesce(); });
     }
     begin_step({});
     return {};
@@ -194,6 +198,24 @@ class AutogradProgram final : public Program {
   static Tape& tape_of(const Held& saved) {
     RANNC_CHECK(saved != nullptr) << "a backward pass follows a forward pass that kept something";
     return static_cast<Tape&>(*saved);
+  }
+
+  /// Lets look-ups in large tables say their gradient as the rows that were looked up. A micro-batch reads few of them:
+  /// a gradient of the table's size would be filled with zeros and added as a whole, which takes longer than the layer.
+  /// Rows are summed before they are added, so that the sums have the bits of whole gradients.
+  void add_rows_alone(torch::jit::Graph& graph) {
+    constexpr size_t kLarge = size_t{1} << 20;  // bytes of a table; smaller ones are filled in no time
+    const auto look_up = c10::Symbol::fromQualString("aten::embedding");
+    const size_t first = 1 + signature_.inputs.size();  // of the leaves among the arguments, after `self`
+    for (torch::jit::Node* node : graph.nodes()) {
+      if (node->kind() != look_up || node->input(0)->node() != graph.param_node()) continue;
+      const size_t leaf = node->input(0)->offset() - first;
+      if (node->input(0)->offset() < first || leaf >= signature_.leaves.size()) continue;
+      if (to_tensor(parameters_[signature_.leaves[leaf].parameter]).nbytes() < kLarge) continue;
+      const torch::jit::WithInsertPoint here(node);
+      node->replaceInput(4, graph.insertConstant(true));
+      tables_.push_back(leaf);
+    }
   }
 
   /// B8: the program takes and returns what the plan says.
@@ -319,6 +341,10 @@ class AutogradProgram final : public Program {
       if (leaf.requires_grad()) sources.push_back(leaf);
     }
     if (outputs.empty() || sources.empty()) return;
+    for (const size_t table : tables_) {
+      at::Tensor& sum = leaves_[table].mutable_grad();
+      if (!sum.defined()) sum = at::zeros_like(leaves_[table].detach());
+    }
     torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
   }
 
@@ -341,6 +367,7 @@ class AutogradProgram final : public Program {
   torch::jit::Code code_;
   Values parameters_, buffers_;
   Tensors constants_;
+  std::vector<size_t> tables_;  ///< leaves of which a gradient comes as rows
   Tensors leaves_;  ///< views of the parameters, one per reading task; each holds the sum of its gradients
   Values totals_;   ///< per parameter; null: not summed yet
   std::vector<RunningStatistics> statistics_;

@@ -56,6 +56,18 @@ std::pair<at::Tensor, at::Tensor> token_forward(std::map<std::string, at::Tensor
           at::cross_entropy_loss(logits.reshape({-1, 11}), batch.at("labels").reshape({-1}), {}, at::Reduction::Sum)};
 }
 
+// Tokens come twice within micro-batches and in several of them.
+std::pair<at::Tensor, at::Tensor> table_forward(std::map<std::string, at::Tensor>& p, const Batch& batch) {
+  const at::Tensor embedded = at::embedding(p["table"], batch.at("tokens"));
+  const at::Tensor y = at::tanh(at::linear(embedded, p["w0"], p["b0"]));
+  return {y, at::mse_loss(y, batch.at("target"), at::Reduction::Sum)};
+}
+Batch table_batch(int64_t samples, at::ScalarType type) {
+  at::manual_seed(13);
+  return {{"tokens", at::randint(-3, 11, {samples, 5}, at::kLong).abs()}, {"target", at::randn({samples, 5, 4}, type)}};
+}
+
+const Toy kTable = {large_table, table_batch, elements, table_forward, {1}, {1, 2}, {1, 2, 3}};
 const Toy kSkip = {skip_and_tie, skip_batch, elements, skip_forward, {3}, {2, 5}, {1, 3, 6}};
 const Toy kToken = {token_model, token_batch, counted, token_forward, {5}, {3, 8}, {1, 5, 10}};
 
@@ -134,7 +146,7 @@ class Engine : public ::testing::TestWithParam<Case> {
   const Toy& toy() const { return *GetParam().toy; }
   std::vector<std::vector<uint32_t>> all_cuts() const { return {{}, toy().cut2, toy().cut3, toy().cut4}; }
 };
-INSTANTIATE_TEST_SUITE_P(Toys, Engine, ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}),
+INSTANTIATE_TEST_SUITE_P(Toys, Engine, ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}, Case{"table", &kTable}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(Engine, EqualsOneTapeInDoublePrecision) {

@@ -109,6 +109,16 @@ ir::Graph token_model(DType dtype) {
   return g.finish(logits, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kNotIgnored, .labels = labels});
 }
 
+ir::Graph large_table(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId tokens = g.input("tokens", DType::kI64, {5}), target = g.input("target", dtype, {5, 4});
+  const ValueId table = g.parameter("table", {8192, 32}), w0 = g.parameter("w0", {4, 32}), b0 = g.parameter("b0", {4});
+  const ValueId embedded = g.task("gather", {table, tokens}, {{"axis", Dim(0)}});
+  const ValueId y = g.task("tanh", {g.task("linear", {embedded, w0, b0}, {{"layout", std::string("oi")}})});
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
 ir::Graph dropout_model(DType dtype) {
   GraphBuilder g(dtype);
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
