@@ -1,118 +1,253 @@
 #include "runtime/measure_stages.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
 
 #include "runtime/engine_autograd.h"
+#include "runtime/executor.h"
+#include "runtime/internal/device_thread.h"
 #include "runtime/internal/torch_value.h"
+#include "runtime/optimizer.h"
+#include "runtime/transport_local.h"
 
 namespace rannc::runtime {
 
 namespace {
 
-constexpr int kWarmUps = 2;
-constexpr int kLeastRuns = 5;
-constexpr int kMostRuns = 15;
-constexpr double kEnoughNs = 1e9;
+constexpr int kLeastSteps = 3;
+constexpr int kMostSteps = 15;
+constexpr double kEnoughNs = 1.5e9;  // of steps that count, unless they are fewer than kLeastSteps
+constexpr double kTooMuchNs = 3e10;  // no further step is begun
+constexpr double kLossSeed = 1e-3;   // about what a mean over a mini-batch gives
+constexpr std::chrono::minutes kPatience{30};  // a step of a large model takes minutes
 
-// With one thread the time that it ran: what other programs take of the processor is no cost of the stage.
-double now_ns() {
-  timespec time{};
-  clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
-  return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
-}
+/// Samples of every input, made once for each number of samples.
+class MadeUpFeed final : public Feed {
+ public:
+  explicit MadeUpFeed(const ir::Plan& plan, ir::Bindings symbols)
+      : batch_(plan.graph.batch_symbol()), symbols_(std::move(symbols)) {}
 
-// The lower quartile: neighbours on the machine, who share its caches, only ever add.
-double typical(std::vector<double> values) {
-  const auto at = values.begin() + static_cast<ptrdiff_t>((values.size() - 1) / 4);
-  std::nth_element(values.begin(), at, values.end());
-  return *at;
-}
-
-Result<Value> made_up(const Port& port, const ir::Bindings& symbols, bool like_noise) {
-  std::vector<int64_t> sizes;
-  for (const ir::Dim& dim : port.type.shape.value_or(ir::Shape{})) {
-    const auto size = dim.evaluate(symbols);
-    if (!size) return error(fmt::format("the size {} of '{}' is not known", dim.str(), port.name));
-    sizes.push_back(*size);
+  Result<Value> input(const Port& port, ir::SampleRange samples) override {
+    const std::lock_guard lock(mutex_);
+    Value& known = made_[{port.name, samples.size()}];
+    if (known != nullptr) return known;
+    if (!batch_.empty()) symbols_[batch_] = samples.size();
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : port.type.shape.value_or(ir::Shape{})) {
+      const auto size = dim.evaluate(symbols_);
+      if (!size) return error(fmt::format("the size {} of '{}' is not known", dim.str(), port.name));
+      sizes.push_back(*size);
+    }
+    const auto options = at::TensorOptions().dtype(to_scalar_type(port.type.dtype));
+    known = to_value(ir::is_float(port.type.dtype) ? at::randn(sizes, options) : at::zeros(sizes, options));
+    return known;
   }
-  const auto options = at::TensorOptions().dtype(to_scalar_type(port.type.dtype));
-  if (!ir::is_float(port.type.dtype)) return to_value(at::zeros(sizes, options));
-  return to_value(like_noise ? at::randn(sizes, options) : at::full(sizes, 1e-3, options));
-}
 
-struct Runs {
-  std::vector<double> forward, backward;
-  uint64_t held = 0;
-  double total = 0;
+ private:
+  std::mutex mutex_;
+  std::string batch_;
+  ir::Bindings symbols_;
+  std::map<std::pair<std::string, int64_t>, Value> made_;
 };
 
-Result<void> run_once(Program& program, const At& at, const Values& inputs, const Values& gradients, bool counted,
-                      Runs& runs) {
-  Held saved, pending;
-  double start = now_ns();
-  RANNC_ASSIGN(const Values outputs, program.forward(at, inputs, saved));
-  const double forward_ns = now_ns() - start;
-  if (at.training) runs.held = saved->bytes();
-  start = now_ns();
-  if (at.training) RANNC_TRY(program.backward_input(at, saved, gradients, pending));
-  const double backward_ns = at.training ? now_ns() - start : 0;
-  if (!counted) return {};
-  runs.forward.push_back(forward_ns);
-  runs.backward.push_back(backward_ns);
-  runs.total += forward_ns + backward_ns;
-  return {};
+/// The actions of one step.
+class StepRecorder final : public Observer {
+ public:
+  void finished(const ActionRecord& record) override {
+    const std::lock_guard lock(mutex_);
+    records_.push_back(record);
+  }
+  std::vector<ActionRecord> take() { return std::exchange(records_, {}); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<ActionRecord> records_;
+};
+
+struct Worker {
+  std::shared_ptr<Transport> transport;
+  std::vector<std::unique_ptr<Program>> programs;           // by stage
+  std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
+  std::unique_ptr<Executor> executor;
+  DeviceThread thread;
+  Result<void> result;
+};
+
+OptimizerOptions optimizer_of(const ir::Plan& plan) {
+  OptimizerOptions options;
+  options.kind = parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
+  options.momentum = plan.optimizer.momentum;
+  options.learning_rate = 0;  // made-up samples must not lead the weights astray
+  return options;
 }
 
-Result<ir::StageTime> measure(Program& program, const ir::Plan& plan, ir::StageTime entry, ir::Bindings symbols) {
-  symbols[plan.graph.batch_symbol()] = entry.samples;
-  const Signature& signature = program.signature();
-  Values inputs, gradients;
-  for (const Port& port : signature.inputs) {
-    RANNC_ASSIGN(Value value, made_up(port, symbols, true));
-    inputs.push_back(std::move(value));
-  }
-  for (const Port& port : signature.outputs) {
-    const bool is_loss = std::any_of(plan.graph.losses().begin(), plan.graph.losses().end(),
-                                     [&](const ir::LossTerm& term) { return term.numerator == port.value; });
-    Value seed;
-    if (port.gradient || is_loss) {
-      RANNC_ASSIGN(seed, made_up(port, symbols, false));
+/// All devices of a plan, a thread each.
+class Bench {
+ public:
+  Bench(const Bundle& bundle, const ir::Bindings& symbols)
+      : plan_(bundle.plan), pipeline_(make_pipeline(bundle.plan)), feed_(bundle.plan, symbols) {
+    input_.training = plan_.training;
+    input_.symbols = symbols;
+    input_.symbols.erase(plan_.graph.batch_symbol());
+    input_.feed = &feed_;
+    for (const ir::LossTerm& term : plan_.graph.losses()) {
+      const auto type = to_scalar_type(plan_.graph.type(term.numerator).dtype);
+      input_.loss_seeds.push_back(to_value(at::scalar_tensor(kLossSeed, at::TensorOptions().dtype(type))));
     }
-    gradients.push_back(std::move(seed));
   }
-  ir::Bindings others = symbols;
-  others.erase(plan.graph.batch_symbol());
-  At at;
-  at.stage = entry.stage;
-  at.samples = entry.samples;
-  at.training = plan.training;
-  at.symbols = &others;
-  at.recomputed = false;
-  Runs runs;
-  for (int i = 0; i < kMostRuns && (i < kWarmUps + kLeastRuns || runs.total < kEnoughNs); ++i) {
-    RANNC_TRY(run_once(program, at, inputs, gradients, i >= kWarmUps, runs));
+
+  Result<void> load(const Bundle& bundle) {
+    const auto devices = static_cast<uint32_t>(plan_.devices.size());
+    for (auto& transport : make_local_transports(devices, kPatience)) {
+      auto worker = std::make_unique<Worker>();
+      worker->transport = std::move(transport);
+      worker->programs.resize(plan_.stages.size());
+      worker->optimizers.resize(plan_.stages.size());
+      std::vector<Program*> programs(plan_.stages.size());
+      for (size_t s = 0; s < plan_.stages.size(); ++s) {
+        const auto& homes = plan_.stages[s].devices;
+        if (std::find(homes.begin(), homes.end(), worker->transport->device()) == homes.end()) continue;
+        RANNC_ASSIGN(worker->programs[s], load_autograd_program(bundle, StageId::from(s)));
+        programs[s] = worker->programs[s].get();
+        if (plan_.training) worker->optimizers[s] = std::make_unique<StageOptimizer>(optimizer_of(plan_), *programs[s]);
+      }
+      worker->executor = std::make_unique<Executor>(pipeline_, worker->transport->device(), std::move(programs),
+                                                    *worker->transport, &recorder_);
+      workers_.push_back(std::move(worker));
+    }
+    return {};
   }
-  entry.forward_ns = static_cast<int64_t>(typical(std::move(runs.forward)));
-  entry.backward_ns = static_cast<int64_t>(typical(std::move(runs.backward)));
-  entry.stashed_bytes = runs.held;
-  return entry;
+
+  Result<std::vector<ActionRecord>> step(uint64_t number) {
+    for (const auto& worker : workers_) worker->thread.post([&, number] { worker->result = run(*worker, number); });
+    for (const auto& worker : workers_) worker->thread.wait();
+    for (const auto& worker : workers_) {
+      if (!worker->result.ok()) return worker->transport->failure().value_or(worker->result.diagnostic());
+    }
+    return recorder_.take();
+  }
+
+ private:
+  Result<void> run(Worker& worker, uint64_t number) const {
+    StepInput input = input_;
+    input.step = number;
+    input.update = [&](StageId stage, Program&) { return worker.optimizers[stage.index()]->update(number); };
+    try {
+      RANNC_ASSIGN(const StepOutcome ignored, worker.executor->run(input));
+    } catch (const std::exception& failure) {
+      worker.transport->abort(error(failure.what()));
+      return error(failure.what());
+    }
+    return {};
+  }
+
+  const ir::Plan& plan_;
+  Pipeline pipeline_;
+  MadeUpFeed feed_;
+  StepRecorder recorder_;
+  StepInput input_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+double length_ns(const std::vector<ActionRecord>& records) {
+  int64_t first = INT64_MAX, last = 0;
+  for (const ActionRecord& record : records) {
+    first = std::min(first, record.start_ns);
+    last = std::max(last, record.end_ns);
+  }
+  return records.empty() ? 0 : static_cast<double>(last - first);
 }
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(const ActionRecord& record) {
+    sum += static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
+    ++count;
+  }
+  /// `otherwise` where nothing was added.
+  int64_t value(int64_t otherwise) const { return count == 0 ? otherwise : static_cast<int64_t>(sum / count); }
+};
+
+/// Means of what the actions of one step took.
+class Averages {
+ public:
+  Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records) : plan_(plan) {
+    for (const ActionRecord& record : records) add(record);
+  }
+
+  MeasuredStages result() const {
+    MeasuredStages measured{plan_.stage_times, {}};
+    for (ir::StageTime& time : measured.stage_times) {
+      const auto found = passes_.find({time.stage, time.samples});
+      if (found == passes_.end()) continue;
+      const auto& [forward, input, weight] = found->second;
+      time.forward_ns = forward.value(time.forward_ns);
+      time.weight_ns = weight.value(0);
+      time.backward_ns = input.value(time.backward_ns) + time.weight_ns;
+    }
+    for (size_t s = 0; s < plan_.stages.size() && plan_.training; ++s) {
+      const auto found = steps_.find(StageId::from(s));
+      measured.optimizer_ns.push_back(found == steps_.end() ? 0 : found->second.value(0));
+    }
+    return measured;
+  }
+
+ private:
+  struct Passes {
+    Mean forward, input_gradient, weight_gradient;
+  };
+
+  void add(const ActionRecord& record) {
+    const ir::Action& action = record.action;
+    if (action.kind == ir::ActionKind::kStep) return steps_[action.stage].add(record);
+    if (!ir::is_compute(action.kind)) return;
+    Passes& passes = passes_[{action.stage, samples(record)}];
+    if (action.kind == ir::ActionKind::kForward || action.kind == ir::ActionKind::kRecompute) {
+      passes.forward.add(record);
+    } else if (action.kind == ir::ActionKind::kWeightGradient) {
+      passes.weight_gradient.add(record);
+    } else {
+      passes.input_gradient.add(record);
+    }
+  }
+
+  uint32_t samples(const ActionRecord& record) const {
+    const auto& homes = plan_.stages[record.action.stage.index()].devices;
+    const auto replica = static_cast<size_t>(std::find(homes.begin(), homes.end(), record.device) - homes.begin());
+    const uint32_t whole = plan_.micro_batches[record.action.micro_batch];
+    return static_cast<uint32_t>(ir::replica_samples(whole, replica, homes.size()).size());
+  }
+
+  const ir::Plan& plan_;
+  std::map<std::pair<StageId, uint32_t>, Passes> passes_;
+  std::map<StageId, Mean> steps_;
+};
 
 }  // namespace
 
-Result<std::vector<ir::StageTime>> measure_stages(const Bundle& bundle, const ir::Bindings& symbols) {
-  std::vector<ir::StageTime> times;
-  for (const ir::StageTime& entry : bundle.plan.stage_times) {
-    RANNC_ASSIGN(const auto program, load_autograd_program(bundle, entry.stage));
-    RANNC_ASSIGN(const ir::StageTime time, measure(*program, bundle.plan, entry, symbols));
-    times.push_back(time);
+Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& symbols,
+                                      const std::function<void(const std::string&)>& progress) {
+  Bench bench(bundle, symbols);
+  RANNC_TRY(bench.load(bundle));
+  std::vector<ActionRecord> shortest;
+  double counted = 0, all = 0;
+  for (int step = 0; step < kMostSteps && (all < kTooMuchNs || shortest.empty()) && (step <= kLeastSteps || counted < kEnoughNs); ++step) {
+    if (progress) progress(fmt::format("step {}", step + 1));
+    RANNC_ASSIGN(std::vector<ActionRecord> records, bench.step(static_cast<uint64_t>(step)));
+    const double length = length_ns(records);
+    all += length;
+    if (step == 0) continue;  // the first touches memory for the first time
+    counted += length;
+    if (shortest.empty() || length < length_ns(shortest)) shortest = std::move(records);
   }
-  return times;
+  return Averages(bundle.plan, shortest).result();
 }
 
 }  // namespace rannc::runtime

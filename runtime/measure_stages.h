@@ -1,6 +1,8 @@
-/// Times the stages of a bundle on this machine.
+/// Times the stages of a plan on this machine as they will run: side by side.
 #pragma once
 
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "ir/plan.h"
@@ -8,10 +10,19 @@
 
 namespace rannc::runtime {
 
-/// Forward and backward time, and bytes held between, of every stage at each of the sample counts that
-/// `bundle.plan.stage_times` lists; lower quartiles of runs on made-up samples (zeros for integers). Symbols other than
-/// the batch take their values from `symbols`. A stage that recomputes runs its forward pass twice; the second counts
-/// as backward no more than the plan's simulator expects, so it is left out here.
-Result<std::vector<ir::StageTime>> measure_stages(const Bundle& bundle, const ir::Bindings& symbols);
+/// What running a plan showed.
+struct MeasuredStages {
+  /// The plan's `stage_times` with measured forward and backward times; what its memory is stays as planned.
+  std::vector<ir::StageTime> stage_times;
+  std::vector<int64_t> optimizer_ns;  ///< by stage; empty for inference
+};
+
+/// Runs whole steps of the bundle's schedule on made-up samples (zeros for integers), a thread per device, each with
+/// LibTorch's present number of threads: caches, memory and page tables are shared as in training. Times are means over
+/// the micro-batches of that step, of several, which took the least; waits for messages do not count. Where forward
+/// passes are repeated, forward time is the mean of both. Symbols other than the batch take their values from
+/// `symbols`. Needs the memory of all devices together. `progress` hears `step 2`, and may be empty.
+Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& symbols,
+                                      const std::function<void(const std::string&)>& progress = {});
 
 }  // namespace rannc::runtime

@@ -14,6 +14,7 @@
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
+#include "tools/machine.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -247,6 +248,10 @@ Result<partition::Cluster> demanded_cluster(const PlanDemands& demands) {
   const bool file = extension == ".toml" || demands.cluster.find('/') != std::string::npos;
   RANNC_ASSIGN(partition::Cluster cluster,
                file ? partition::read_cluster(demands.cluster) : partition::preset_cluster(demands.cluster));
+  if (!file && demands.cluster.starts_with("local:")) {
+    // The limit is part of the plan: given by hand, it is the same on every machine.
+    cluster.kinds.front().memory_bytes = demands.memory_bytes.value_or(worker_memory_bytes(cluster.size()));
+  }
   if (!demands.devices) return cluster;
   if (*demands.devices > cluster.size()) {
     return error(fmt::format("--devices {}: cluster '{}' has {}", *demands.devices, demands.cluster, cluster.size()));

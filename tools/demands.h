@@ -46,7 +46,8 @@ void add_demand_flags(CLI::App& app, PlanDemands& demands);
 /// What contradicts itself without a look at any file: a usage error. Fills in what follows (`stages` from `replicas`).
 Result<void> check_demands(PlanDemands& demands);
 
-/// The cluster, or the part of it that `devices` leaves.
+/// The cluster, or the part of it that `devices` leaves. Workers of `local:N` have `memory_bytes` or, where that is not
+/// given, their part of this machine's memory (`worker_memory_bytes`).
 Result<partition::Cluster> demanded_cluster(const PlanDemands& demands);
 
 partition::Objective demanded_objective(const PlanDemands& demands);

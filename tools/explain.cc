@@ -33,8 +33,21 @@ int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
   return shape.fixed_bytes + shape.gradient_bytes;
 }
 
-double gap(const ir::Plan& plan) {
-  return plan.lower_bound_ns > 0 ? static_cast<double>(plan.step_ns) / static_cast<double>(plan.lower_bound_ns) - 1 : 0;
+// What was chosen by, beside its bound and two plans that anybody would think of.
+std::string comparison(const PlannedModel& planned, const SearchReport& report) {
+  const partition::StagePlan& plan = planned.stages;
+  std::string name = plan.objective_name.substr(0, plan.objective_name.find(", ns"));
+  std::string text = fmt::format("at {}: {} {}", report.prices, name, partition::quantity(plan.objective_name, plan.objective));
+  text += plan.lower_bound > 0
+              ? fmt::format("; no plan of these blocks that meets the demands is below {} ({}): gap {:.2f} %\n",
+                            partition::quantity(plan.objective_name, plan.lower_bound), plan.bound_name, plan.gap() * 100)
+              : std::string("; this planner gives no bound\n");
+  for (const partition::Alternative& other : planned.alternatives) {
+    text += fmt::format("  demands aside, {}: {}\n", other.what,
+                        other.step_ns > 0 ? fmt::format("time of a step {} ({})", partition::quantity("", static_cast<double>(other.step_ns)), other.remark)
+                                          : "no plan: " + other.remark);
+  }
+  return text;
 }
 
 // What a person may know a block by: its first task.
@@ -80,7 +93,7 @@ std::string print_blocks(const PlannedModel& planned) {
   return text;
 }
 
-std::string summary_text(const PlannedModel& planned) {
+std::string summary_text(const PlannedModel& planned, const SearchReport& report) {
   const ir::Plan& plan = planned.plan;
   std::string text =
       fmt::format("{} tasks, {} atoms, {} blocks; {} stages, {} micro-batches of {}, schedule {}\n",
@@ -96,15 +109,10 @@ std::string summary_text(const PlannedModel& planned) {
         duration(time ? static_cast<double>(time->backward_ns) : 0), bytes(static_cast<double>(fixed_bytes(plan, s))),
         bytes(received_bytes(plan, s)));
   }
-  text += fmt::format("predicted step {} (bubble {:.0f} %); no plan is faster than {} (gap {:.1f} %)\n",
-                      duration(static_cast<double>(plan.step_ns)), planned.timeline.bubble * 100,
-                      duration(static_cast<double>(plan.lower_bound_ns)), gap(plan) * 100);
-  for (const partition::Alternative& other : planned.alternatives) {
-    text += fmt::format("  {} would take {}\n", other.what,
-                        other.step_ns > 0 ? duration(static_cast<double>(other.step_ns)) + " (" + other.remark + ")"
-                                          : "no step: " + other.remark);
-  }
-  return text;
+  text += fmt::format("predicted step {} (bubble {:.0f} %){}\n", duration(static_cast<double>(plan.step_ns)),
+                      planned.timeline.bubble * 100,
+                      report.measured ? ", stages and optimizers measured side by side" : "");
+  return text + comparison(planned, report);
 }
 
 nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchReport& report) {
@@ -114,7 +122,8 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
   json["micro_batches"] = plan.micro_batches.size();
   json["schedule"] = plan.schedule.name;
   json["step_ns"] = plan.step_ns;
-  json["step_lower_bound_ns"] = plan.lower_bound_ns;
+  json["measured"] = report.measured;
+  if (plan.lower_bound_ns > 0) json["step_lower_bound_ns"] = plan.lower_bound_ns;
   json["bubble"] = planned.timeline.bubble;
   json["blocks"] = planned.blocks.partition.count;
   json["atoms"] = plan.atoms.tasks.size();
@@ -133,7 +142,7 @@ std::string explain(const PlannedModel& planned, const partition::PlanOptions& o
       options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
   const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
                                                    : std::vector<partition::Remedy>{};
-  return partition::explain(planned.stages, remedies, block_names(planned));
+  return "at " + report.prices + ":\n" + partition::explain(planned.stages, remedies, block_names(planned));
 }
 
 }  // namespace rannc::tools

@@ -1,6 +1,5 @@
 // rannc-compile: plans a model for a cluster and writes a bundle; plans published profiles.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -20,6 +19,7 @@
 #include "tools/programs.h"
 #include "tools/refine.h"
 #include "tools/stage_report.h"
+#include "tools/status_line.h"
 #include "tools/stop.h"
 
 namespace {
@@ -95,21 +95,25 @@ std::string default_output(const std::string& model) {
   return std::filesystem::path(model).replace_extension(".rannc").string();
 }
 
-// Progress on a terminal only, on one line that the next one overwrites.
-tools::CompileProgress progress() {
+tools::CompileProgress progress(tools::StatusLine& status) {
   tools::CompileProgress progress;
-  progress.show_pass = [](std::string_view pass, const std::string& text) {
+  progress.show_pass = [&](std::string_view pass, const std::string& text) {
+    status.clear();
     fmt::print("// after {}\n{}\n", pass, text);
   };
-  progress.remark = [](const std::string& text) { fmt::print(stderr, "remark: {}\n", text); };
-  if (isatty(STDERR_FILENO) != 0) {
-    progress.step = [](const std::string& text) { fmt::print(stderr, "\r\033[K{}", text); };
-  }
+  progress.remark = [&](const std::string& text) {
+    status.clear();
+    fmt::print(stderr, "remark: {}\n", text);
+  };
+  progress.step = [&](const std::string& text) { status.show(text); };
   return progress;
 }
 
-void end_progress() {
-  if (isatty(STDERR_FILENO) != 0) fmt::print(stderr, "\r\033[K");
+// What a plan's objective, bound and gap hold for.
+std::string prices(const Flags& flags) {
+  if (flags.compile.costs == "measured") return "times of tasks measured one by one";
+  if (flags.compile.costs == "analytic") return "prices estimated from the cluster's rates";
+  return "prices of " + flags.compile.costs;
 }
 
 // What --emit asks for: to the file of -o, else alone on standard output.
@@ -128,8 +132,11 @@ Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
 }
 
 Result<void> compile(const Flags& flags) {
-  const tools::CompileProgress watcher = progress();
+  tools::StatusLine status;
+  const tools::CompileProgress watcher = progress(status);
+  status.show("reading the model");
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
+  status.clear();
   if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
   if (flags.emit == "graph" || flags.emit == "atoms") return emit_graph(flags, model);
   for (const rannc::Note& remark : model.remarks) {
@@ -137,12 +144,14 @@ Result<void> compile(const Flags& flags) {
     fmt::print(stderr, "{}remark: {}\n", place.empty() ? "" : place + ": ", remark.message);
   }
   auto options = tools::plan_options(flags.compile, model, watcher);
-  end_progress();
+  status.clear();
   if (!options.ok()) return options.diagnostic();
+  status.show("searching for a plan; Ctrl-C takes the best so far");
   tools::SearchStop stop(flags.compile.time_limit_ns);
   options->stop = stop.token();
   auto outcome = tools::plan_prepared(model, *options);
-  tools::SearchReport report{stop.seconds(), {}, stop.stopped()};
+  status.clear();
+  tools::SearchReport report{stop.seconds(), {}, stop.stopped(), prices(flags), false};
   const std::string ended = stop.end();
   if (!outcome.ok()) {
     rannc::Diagnostic failure = outcome.diagnostic();
@@ -160,19 +169,27 @@ Result<void> compile(const Flags& flags) {
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
   if (flags.emit == "bundle") {
-    if (flags.refine && flags.compile.costs == "measured") RANNC_TRY(tools::refine_prediction(planned, *options));
+    if (flags.refine && flags.compile.costs == "measured") {
+      RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
+    }
+    status.show("writing " + output);
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace}, output));
+    status.clear();
   }
   if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
   if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
   if (flags.summary == "json") {
     fmt::print("{}\n", tools::summary_json(planned, report).dump());
   } else if (flags.emit == "bundle") {
-    fmt::print("{}", tools::summary_text(planned));
+    fmt::print("{}", tools::summary_text(planned, report));
   }
-  // What machines read is alone on standard output.
-  const bool for_machines = flags.summary == "json" || flags.emit != "bundle";
-  if (flags.explain) fmt::print(for_machines ? stderr : stdout, "{}", tools::explain(planned, *options, report));
+  if (flags.explain) {
+    status.show("looking for what would help");
+    const std::string text = tools::explain(planned, *options, report);
+    status.clear();
+    // What machines read is alone on standard output.
+    fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
+  }
   if (flags.emit != "bundle" || flags.summary == "json") return {};
   fmt::print("wrote {}\n", output);
   if (!planned.plan.training) {

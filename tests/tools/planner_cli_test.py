@@ -1,5 +1,6 @@
 """What a user may demand of a plan is what he gets: of published profiles, of placement graphs, and of models."""
 import json
+import os
 import pathlib
 import re
 import signal
@@ -354,6 +355,47 @@ class Models(PlannerTest):
         text = self.model("--emit=plan", "--explain", "--stages", 2).stderr
         for part in ("bottleneck: stage", "what would help:", "one more device: "):
             self.assertIn(part, text)
+
+    def measured(self, *flags):
+        bundle = self.scratch / "model.rannc"
+        done = self.succeed("rannc-compile", MLP, "--cluster", "local:2", "--memory", "1GiB", "--mini-batch", 8, "--loss", MLP_LOSS, "-o", bundle,
+                            "--replace", *flags)
+        return done.stdout, (bundle / "plan.rir").read_text()
+
+    def test_only_what_has_one_price_is_compared(self):
+        """A bound, the plan and other ways to run stand at the planner's prices; the prediction is of measured stages, and alone."""
+        text, plan = self.measured("--explain")
+        self.assertRegex(text, r"predicted step [0-9.]+ [mu]?s \(bubble \d+ %\), stages and optimizers measured side by side\n")
+        self.assertEqual(len(set(re.findall(r"gap [0-9.]+ %", text))), 1, f"one plan has one gap:\n{text}")
+        compared = re.search(r"at times of tasks measured one by one: simulated time of a mini-batch ([0-9.]+) ms; .* is below ([0-9.]+) ms", text)
+        self.assertIsNotNone(compared, text)
+        objective, bound = map(float, compared.groups())
+        others = [float(time) for time in re.findall(r"demands aside, .*: time of a step ([0-9.]+) ms", text)]
+        self.assertEqual(len(others), 2, text)
+        for time in (objective, *others):
+            self.assertGreaterEqual(time, bound, f"the bound is none:\n{text}")
+        self.assertRegex(plan, r"\nstep_ns \d+ lower_bound_ns 0\n", "no bound is known for measured stages")
+
+    def test_summary_says_whether_the_prediction_is_measured(self):
+        for flags, measured in (((), True), (("--no-refine",), False), (("--costs", "analytic"), False)):
+            text, plan = self.measured("--summary=json", *flags)
+            found = json.loads(text)
+            self.assertEqual(found["measured"], measured, flags)
+            self.assertEqual(str(found["step_ns"]), re.search(r"\nstep_ns (\d+)", plan)[1])
+            self.assertGreaterEqual(found["objective"], found["lower_bound"] * (1 - 1e-9))
+        self.assertEqual(found["prices"], "prices estimated from the cluster's rates")
+
+    def test_workers_of_this_machine_share_its_memory(self):
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limits = {}
+        for cluster, flags in (("local:1", ()), ("local:2", ()), ("local:2", ("--memory", "3GiB"))):
+            plan = self.succeed("rannc-compile", MLP, *self.FLAGS[2:], "--cluster", cluster, "--stages", 1, "--emit=plan", *flags).stdout
+            limits[cluster, flags] = int(re.search(r"device d0 .* memory_bytes (\d+)", plan)[1])
+        one, two, told = limits.values()
+        self.assertLessEqual(one, total * 3 / 4)
+        self.assertGreater(one, 256 << 20, "a part of this machine")
+        self.assertAlmostEqual(two / one, 0.5, places=6)
+        self.assertEqual(told, 3 << 30, "said by hand, it is the same on every machine")
 
 
 if __name__ == "__main__":
