@@ -32,7 +32,7 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
   }
   for (size_t i = 0; i < plan.stages.size(); ++i) {
     const std::string name = runtime::weights_file(StageId::from(i));
-    RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder + "/" + name));
+    RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open((fs::path(folder) / name).string()));
     for (const auto& entry : file.entries()) {
       stored.graph.set_data(stored.graph.find(entry.name),
                             ir::TensorData::in_file(name, entry.offset, entry.spec.bytes()));

@@ -68,6 +68,16 @@ struct Weights {
   int64_t samples = 0;    // inputs of the graph, per sample
 };
 
+// Adds a parameter, a buffer or a constant that a task reads; `again`: an earlier task of the stage has read it.
+void add_weight(ValueKind kind, int64_t bytes, bool again, Weights& weights) {
+  if (kind != ValueKind::kParameter) {
+    weights.others += bytes;
+    return;
+  }
+  weights.gradients += bytes;
+  if (!again) weights.parameters += bytes;
+}
+
 // Of each stage; a value counts once, however many tasks read it.
 std::vector<Weights> weights_of_stages(const Plan& plan) {
   const Graph& graph = plan.graph;
@@ -87,12 +97,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
         }
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
         if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
-        if (kind == ValueKind::kParameter) {
-          weights[s].gradients += *known;
-          if (!again) weights[s].parameters += *known;
-        } else {
-          weights[s].others += *known;
-        }
+        add_weight(kind, *known, again, weights[s]);
       }
     }
   }

@@ -43,6 +43,18 @@ class GraphReader {
   std::vector<ValueId> operands_;
 };
 
+/// The first line of a text: `format` and its version, 1.
+inline Result<void> expect_version(TextCursor& line, std::string_view format) {
+  if (!line.accept_word(format)) return line.expected("the first line `" + std::string(format) + " 1`");
+  const size_t column = line.column();
+  RANNC_ASSIGN(const uint64_t version, line.unsigned_integer("a version"));
+  if (version != 1) {
+    return line.fault(column, "version " + std::to_string(version) + " of " + std::string(format) +
+                                  " is not known here; this program reads version 1");
+  }
+  return line.expect_end();
+}
+
 /// Splits `text` into lines after checking that the first says `format` 1, and calls `statement(TextCursor&)`, which
 /// returns Result<void>, for each that holds more than blanks and a comment.
 template <class Statement>
@@ -55,14 +67,7 @@ Result<void> each_statement(std::string_view text, const std::string& file, std:
     TextCursor line(text.substr(0, end), number, file, &dims);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (!versioned) {
-      if (!line.accept_word(format)) return line.expected("the first line `" + std::string(format) + " 1`");
-      const size_t column = line.column();
-      RANNC_ASSIGN(const uint64_t version, line.unsigned_integer("a version"));
-      if (version != 1) {
-        return line.fault(column, "version " + std::to_string(version) + " of " + std::string(format) +
-                                      " is not known here; this program reads version 1");
-      }
-      RANNC_TRY(line.expect_end());
+      RANNC_TRY(expect_version(line, format));
       versioned = true;
     } else if (!line.at_end()) {
       RANNC_TRY(statement(line));

@@ -12,6 +12,7 @@ namespace {
 template <class IdType>
 std::vector<uint32_t> numbers(const std::vector<IdType>& ids) {
   std::vector<uint32_t> found;
+  found.reserve(ids.size());
   for (const IdType id : ids) found.push_back(id.index());
   return found;
 }

@@ -62,6 +62,7 @@ class PlanReader {
   Result<std::vector<IdType>> ids(TextCursor& line, std::string_view sigil, uint64_t limit, std::string_view what) {
     RANNC_ASSIGN(const std::vector<uint32_t> found, line.indices(sigil, limit, what));
     std::vector<IdType> list;
+    list.reserve(found.size());
     for (const uint32_t index : found) list.emplace_back(index);
     return list;
   }
