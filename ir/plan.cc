@@ -66,6 +66,7 @@ struct Weights {
   int64_t gradients = 0;  // one for each task that reads a parameter
   int64_t others = 0;     // buffers and constants
   int64_t samples = 0;    // inputs of the graph, per sample
+  int64_t largest_parameter = 0;
 };
 
 // Adds a parameter, a buffer or a constant that a task reads; `again`: an earlier task of the stage has read it.
@@ -76,6 +77,7 @@ void add_weight(ValueKind kind, int64_t bytes, bool again, Weights& weights) {
   }
   weights.gradients += bytes;
   if (!again) weights.parameters += bytes;
+  weights.largest_parameter = std::max(weights.largest_parameter, bytes);
 }
 
 // Of each stage; a value counts once, however many tasks read it.

@@ -10,8 +10,8 @@
 
 #include "codegen/bundle_writer.h"
 #include "runtime/dataset.h"
-#include "runtime/internal/torch_value.h"
 #include "runtime/numbers.h"
+#include "runtime/tensor.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
 #include "tools/launcher.h"
@@ -21,10 +21,24 @@ namespace rannc::test {
 
 namespace {
 
+at::ScalarType torch_type(ir::DType dtype) {
+  switch (dtype) {
+    case ir::DType::kF32:
+      return at::kFloat;
+    case ir::DType::kI32:
+      return at::kInt;
+    case ir::DType::kBool:
+      return at::kBool;
+    default:
+      RANNC_CHECK(dtype == ir::DType::kI64) << "no model here has an input of " << ir::str(dtype);
+      return at::kLong;
+  }
+}
+
 // Tokens, types and labels that every model knows; nothing is masked out, lest a sample is left without any token.
 at::Tensor drawn(const std::string& name, ir::DType dtype, const std::vector<int64_t>& shape, uint64_t seed) {
   const at::Generator generator = at::detail::createCPUGenerator(seed);
-  const at::TensorOptions options(runtime::to_scalar_type(dtype));
+  const at::TensorOptions options(torch_type(dtype));
   if (ir::is_float(dtype)) return at::randn(shape, generator, options);
   if (name.find("mask") != std::string::npos) return at::ones(shape, options);
   return at::randint(2, shape, generator, options);
