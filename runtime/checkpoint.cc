@@ -18,7 +18,7 @@ namespace rannc::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr int kVersion = 1;
+constexpr int kVersion = 2;
 constexpr const char* kManifest = "manifest.json";
 
 std::string part_name(uint32_t device) { return fmt::format("device{}.safetensors", device); }
@@ -37,6 +37,41 @@ Result<nlohmann::json> read_manifest(const std::string& folder) {
         path, fmt::format("has format version {}, this program reads {}", manifest.value("version", 0), kVersion));
   }
   return manifest;
+}
+
+nlohmann::json to_json(const TrainingSettings& settings) {
+  const OptimizerOptions& optimizer = settings.optimizer;
+  return {{"optimizer", std::string(str(optimizer.kind))},
+          {"learning_rate", optimizer.learning_rate},
+          {"momentum", optimizer.momentum},
+          {"weight_decay", optimizer.weight_decay},
+          {"beta1", optimizer.beta1},
+          {"beta2", optimizer.beta2},
+          {"epsilon", optimizer.epsilon},
+          {"warmup_steps", optimizer.warmup_steps},
+          {"decay_steps", optimizer.decay_steps},
+          {"decay_to", optimizer.decay_to},
+          {"clip_norm", settings.clip_norm},
+          {"seed", settings.seed}};
+}
+
+// Throws what reading JSON throws.
+Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
+  TrainingSettings settings;
+  OptimizerOptions& optimizer = settings.optimizer;
+  RANNC_ASSIGN(optimizer.kind, parse_optimizer(entry.at("optimizer").get<std::string>()));
+  optimizer.learning_rate = entry.at("learning_rate");
+  optimizer.momentum = entry.at("momentum");
+  optimizer.weight_decay = entry.at("weight_decay");
+  optimizer.beta1 = entry.at("beta1");
+  optimizer.beta2 = entry.at("beta2");
+  optimizer.epsilon = entry.at("epsilon");
+  optimizer.warmup_steps = entry.at("warmup_steps");
+  optimizer.decay_steps = entry.at("decay_steps");
+  optimizer.decay_to = entry.at("decay_to");
+  settings.clip_norm = entry.at("clip_norm");
+  settings.seed = entry.at("seed");
+  return settings;
 }
 
 // The files of a checkpoint, opened, with an index over all their tensors.
@@ -85,13 +120,9 @@ Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, c
 
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state) {
-  nlohmann::json manifest{{"version", kVersion},
-                          {"step", state.step},
-                          {"seed", state.seed},
-                          {"model", state.model_digest},
-                          {"optimizer", state.optimizer},
-                          {"data", state.data_state},
-                          {"files", nlohmann::json::array()}};
+  nlohmann::json manifest{{"version", kVersion},         {"step", state.step},
+                          {"model", state.model_digest}, {"settings", to_json(state.settings)},
+                          {"data", state.data_state},    {"files", nlohmann::json::array()}};
   for (const uint32_t device : devices) manifest["files"].push_back(part_name(device));
   const fs::path path = partial(folder) / kManifest;
   {
@@ -110,8 +141,8 @@ void discard_checkpoint(const std::string& folder) {
 Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
   RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
   try {
-    return CheckpointState{manifest.at("step"), manifest.at("seed"), manifest.at("model"), manifest.at("optimizer"),
-                           manifest.at("data")};
+    RANNC_ASSIGN(const TrainingSettings settings, settings_from(manifest.at("settings")));
+    return CheckpointState{manifest.at("step"), settings, manifest.at("model"), manifest.at("data")};
   } catch (const nlohmann::json::exception& failure) {
     return file_error(fs::path(folder) / kManifest, failure.what());
   }

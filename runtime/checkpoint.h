@@ -7,16 +7,24 @@
 #include <vector>
 
 #include "ir/diagnostic.h"
+#include "runtime/optimizer.h"
 #include "runtime/value.h"
 
 namespace rannc::runtime {
 
+/// What a run trains with.
+struct TrainingSettings {
+  OptimizerOptions optimizer;
+  double clip_norm = 0;  ///< as in `TrainerOptions`
+  uint64_t seed = 0;
+  bool operator==(const TrainingSettings&) const = default;
+};
+
 /// Where a run stands.
 struct CheckpointState {
   uint64_t step = 0;  ///< steps done
-  uint64_t seed = 0;
+  TrainingSettings settings;
   std::string model_digest;  ///< of the plan's model
-  std::string optimizer;     ///< `adam` …
   std::string data_state;    ///< of the caller
 };
 

@@ -30,6 +30,7 @@ struct OptimizerOptions {
   double learning_rate_at(uint64_t step) const;
   /// Copies of the parameters that the optimizer keeps.
   uint32_t states() const;
+  bool operator==(const OptimizerOptions&) const = default;
 };
 
 /// State of one stage's parameters. Same numbers as torch.optim's, parameter by parameter, so that the result does not

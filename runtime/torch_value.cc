@@ -22,6 +22,12 @@ class TorchPayload final : public Payload {
     return to_value(tensor_ + static_cast<const TorchPayload&>(other).tensor_);
   }
 
+  Value sum(std::span<const Value> terms) const override {
+    std::vector<at::Tensor> tensors;
+    for (const Value& term : terms) tensors.push_back(to_tensor(term));
+    return to_value(sum_in_order(tensors));
+  }
+
   Value samples(const SampleAxis& axis, ir::SampleRange range) const override {
     const c10::NoGradGuard no_grad;
     if (axis.outer == 1) {
@@ -73,6 +79,16 @@ Value to_value(at::Tensor tensor) { return std::make_shared<TorchPayload>(std::m
 const at::Tensor& to_tensor(const Value& value) {
   static const at::Tensor undefined;
   return value == nullptr ? undefined : static_cast<const TorchPayload&>(*value).tensor();
+}
+
+at::Tensor sum_in_order(std::span<const at::Tensor> terms) {
+  const c10::NoGradGuard no_grad;
+  if (terms.size() == 1) return terms[0];
+  const at::ScalarType type = terms[0].scalar_type();
+  const bool narrow = type == at::kBFloat16 || type == at::kHalf;
+  at::Tensor sum = narrow ? terms[0].to(at::kFloat).add_(terms[1]) : terms[0].add(terms[1]);
+  for (const at::Tensor& term : terms.subspan(2)) sum.add_(term);
+  return narrow ? sum.to(type) : sum;
 }
 
 at::ScalarType to_scalar_type(ir::DType dtype) { return static_cast<at::ScalarType>(ir::torch_number(dtype)); }

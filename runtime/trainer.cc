@@ -57,7 +57,8 @@ class Trainer::Impl {
   }
   Result<std::map<std::string, Value>> gradients();
   Result<void> save(const std::string& folder, const std::string& data_state);
-  Result<std::string> load(const std::string& folder);
+  Result<std::string> load(const std::string& folder, Settings settings);
+  void take_settings(const TrainingSettings& settings);
 
   void set_learning_rate(double rate) {
     options_.optimizer.learning_rate = rate;
@@ -354,7 +355,6 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   StepInput input = prepare(mode, denominators, bound);
   BatchFeed feed(bound.batch, bound.symbols);
   input.feed = &feed;
-  exchanges_ = 0;
   RANNC_ASSIGN(const std::vector<StepOutcome> outcomes, run_devices(input, mode, bound.samples));
   StepResult result;
   RANNC_ASSIGN(result.losses, losses_of(outcomes, denominators, bound.labelled));
@@ -414,7 +414,6 @@ CheckpointTensors Trainer::Impl::tensors_of(Device& device) {
 
 Result<void> Trainer::Impl::save(const std::string& folder, const std::string& data_state) {
   if (failure_) return *failure_;
-  exchanges_ = 1U << 16;  // apart from those of the step that follows
   Result<void> written;
   for (const auto& device : devices_) {
     if (written.ok()) written = write_checkpoint_part(folder, device->id.index(), tensors_of(*device));
@@ -427,7 +426,7 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
     for (uint32_t i = 0; i < parts.size(); ++i) parts[i] = i;
     finished = finish_checkpoint(
         folder, parts,
-        {step_, options_.seed, plan().model_digest, std::string(str(options_.optimizer.kind)), data_state});
+        {step_, {options_.optimizer, options_.clip_norm, options_.seed}, plan().model_digest, data_state});
   } else if (!all_written && leads) {
     discard_checkpoint(folder);
   }
@@ -439,20 +438,39 @@ Result<void> Trainer::Impl::save(const std::string& folder, const std::string& d
   return {};
 }
 
-Result<std::string> Trainer::Impl::load(const std::string& folder) {
+void Trainer::Impl::take_settings(const TrainingSettings& settings) {
+  options_.optimizer = settings.optimizer;
+  options_.clip_norm = settings.clip_norm;
+  options_.seed = settings.seed;
+  for (const auto& device : devices_) {
+    for (size_t s = 0; s < device->optimizers.size(); ++s) {
+      if (device->optimizers[s])
+        device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
+    }
+  }
+}
+
+Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
   if (failure_) return *failure_;
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
   if (state.model_digest != plan().model_digest) {
     return error({folder, 0, 0, {}}, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
                                                  state.model_digest, plan().model_digest));
   }
-  if (state.optimizer != str(options_.optimizer.kind)) {
-    return error({folder, 0, 0, {}}, fmt::format("checkpoint was made with optimizer {}, this run uses {}",
-                                                 state.optimizer, str(options_.optimizer.kind)));
+  const OptimizerOptions &made_by = state.settings.optimizer, &own = options_.optimizer;
+  if (settings == Settings::kOfCheckpoint) take_settings(state.settings);
+  const bool same_state = made_by.states() == own.states();
+  if (!same_state && own.kind != OptimizerKind::kSgd && state.step > 0) {
+    return error({folder, 0, 0, {}},
+                 fmt::format("checkpoint was made with optimizer {}, this run uses {}, whose state cannot begin later",
+                             str(made_by.kind), str(own.kind)));
   }
-  for (const auto& device : devices_) RANNC_TRY(read_checkpoint(folder, tensors_of(*device)));
+  for (const auto& device : devices_) {
+    CheckpointTensors tensors = tensors_of(*device);
+    if (!same_state) std::erase_if(tensors, [](const auto& entry) { return entry.first.starts_with("optimizer/"); });
+    RANNC_TRY(read_checkpoint(folder, tensors));
+  }
   step_ = state.step;
-  options_.seed = state.seed;
   accumulated_samples_ = 0;
   return state.data_state;
 }
@@ -476,6 +494,10 @@ Result<std::unique_ptr<Trainer>> Trainer::open_worker(const std::string& bundle,
     return error(fmt::format("worker {} has no device: the plan has {}", transport->device().index(),
                              opened.plan.devices.size()));
   }
+  if (transport->devices() < opened.plan.devices.size()) {
+    return error(fmt::format("the plan has {} devices, the run has {} workers", opened.plan.devices.size(),
+                             transport->devices()));
+  }
   auto impl = std::make_unique<Impl>(std::move(opened), options);
   RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
@@ -496,6 +518,8 @@ Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradie
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
   return impl_->save(folder, data_state);
 }
-Result<std::string> Trainer::load(const std::string& folder) { return impl_->load(folder); }
+Result<std::string> Trainer::load(const std::string& folder, Settings settings) {
+  return impl_->load(folder, settings);
+}
 
 }  // namespace rannc::runtime

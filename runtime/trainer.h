@@ -58,7 +58,7 @@ class Trainer {
   const std::vector<std::string>& needed_inputs() const;
 
   /// Replaces the options' learning rate for the steps to come, for programs with a schedule of their own: warm-up and
-  /// decay of the options then scale it. In a run of several processes all call it alike. Not part of a checkpoint.
+  /// decay of the options then scale it. In a run of several processes all call it alike. A checkpoint keeps the last.
   void set_learning_rate(double rate);
 
   /// Goes on under another schedule of the same cut: micro-batches, schedule, recompute and predictions may differ;
@@ -87,8 +87,11 @@ class Trainer {
   /// Writes a checkpoint folder: parameters, buffers and optimizer state by the model's names, and where training
   /// stands. Written to a temporary sibling and renamed; `data_state` is given back by `load`.
   Result<void> save(const std::string& folder, const std::string& data_state = {});
-  /// Continues from a checkpoint, also of another plan of the same model; returns its `data_state`.
-  Result<std::string> load(const std::string& folder);
+  /// Continues from a checkpoint, also of another plan of the same model; returns its `data_state`. Optimizer, clipping
+  /// and seed become those of the checkpoint, or stay those of this trainer's options: where these keep another state
+  /// than the checkpoint has, it begins anew, which Adam's cannot after the first step.
+  enum class Settings : uint8_t { kOfCheckpoint, kOfOptions };
+  Result<std::string> load(const std::string& folder, Settings settings = Settings::kOfCheckpoint);
 
  private:
   class Impl;

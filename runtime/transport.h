@@ -46,13 +46,15 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual DeviceId device() const = 0;
+  /// How many devices the run has.
+  virtual uint32_t devices() const = 0;
   /// Hands `value` over without waiting for the receiver. Between two devices, sends happen in the order in which the
   /// other side posts its receives (rule S5).
   virtual Result<void> send(const MessageKey& key, DeviceId to, Value value) = 0;
   /// Posts a receive and returns at once. `spec` is what the plan says of the value.
   virtual Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) = 0;
   /// Element-wise sums over `members`, among which this device is; all call it with the same key, members and specs.
-  /// The terms are added in the order of `members` where the transport can choose, so that sums are reproducible.
+  /// Every member gets the same bits, the same over every transport: those of `Payload::sum` in the order of `members`.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
   /// Waits until at most `left` messages to a device are under way; nothing is where a send itself hands over.
   virtual Result<void> await_sends(DeviceId to, size_t left) {

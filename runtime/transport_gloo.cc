@@ -1,22 +1,17 @@
-// Devices as processes over c10d's Gloo process groups.
+// Devices as processes over c10d's Gloo process group.
 //
 // Messages between two processes keep the order in which they were sent (rule S5), so a counter per ordered pair is the
-// tag on both sides. An abort is a key in the store: every process watches it with a thread of its own, which wakes
-// what waits. A process that dies closes its connections, which ends its peers' waits as well.
+// tag on both sides. Sums are messages too: c10d's own collectives cannot be aborted, and add in an order of their own.
+// Who of the workers is alive, and why the run ended, is known to a store that worker 0 serves.
 #include "runtime/transport_gloo.h"
 
 #include <fmt/format.h>
 
-#include <atomic>
-#include <condition_variable>
+#include <algorithm>
 #include <map>
-#include <mutex>
-#include <set>
-#include <thread>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "runtime/internal/gloo_group.h"
+#include "runtime/internal/run_watch.h"
 #include "runtime/internal/send_queue.h"
 #include "runtime/internal/torch_value.h"
 
@@ -24,174 +19,23 @@ namespace rannc::runtime {
 
 namespace {
 
-using Work = c10::intrusive_ptr<c10d::Work>;
-using Store = c10::intrusive_ptr<c10d::Store>;
-using Group = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
-using Clock = std::chrono::steady_clock;
-
-constexpr const char* kAbortKey = "rannc/abort";
-constexpr std::chrono::milliseconds kWatchPeriod{100};
 constexpr std::chrono::seconds kPatience{10}, kPatienceAfterFailure{1};  // of worker 0 with those that leave after it
-constexpr std::chrono::hours kNoLimit{24 * 365};                         // of a send, until somebody waits for it
-constexpr size_t kOutstandingSends = 16;                                 // per peer; more wait for the oldest
-constexpr size_t kOrderedSumMembers = 4;  // up to here sums are gathered and added in order, beyond that Gloo's ring
-
-// LibTorch's flight recorder is one per process and inserts a group into an unlocked map when it first enqueues work;
-// a process may hold the ends of several devices.
-std::mutex g_enqueue_mutex;
+constexpr std::chrono::milliseconds kJoinPeriod{10};
+constexpr std::chrono::hours kNoLimit{24 * 365};  // of a send, until somebody waits for it
+constexpr size_t kOutstandingSends = 16;          // per peer; more wait for the oldest
+// Terms of a sum up to here go to every member, larger ones in parts to the member that adds that part: for two members
+// the same bytes in one exchange instead of two.
+constexpr int64_t kWholeTermBytes = 32 << 10;
+constexpr uint32_t kTagMask = 0x7ffffff, kSumTag = 0x8000000;
 
 std::string describe(const MessageKey& key) {
   const char* what = key.direction == Direction::kActivation ? "activation" : "gradient";
   return fmt::format("the {} of route {}, micro-batch {} of step {}", what, key.route, key.micro_batch, key.step);
 }
 
-// What the store carries: all of a diagnostic but the word that whoever prints it puts before it.
-std::string spoken(const Diagnostic& reason) {
-  constexpr std::string_view kWord = "error: ";
-  std::string text = reason.str();
-  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
-  return text;
-}
-
-// The first line: what follows in LibTorch's messages is a stack trace.
-std::string first_line(const std::exception& failure) {
-  const std::string text = failure.what();
-  return text.substr(0, text.find('\n'));
-}
-
-Store make_store(const Rendezvous& where, bool serves) {
-  c10d::TCPStoreOptions options;
-  options.port = where.port;
-  options.isServer = serves;
-  if (serves && where.listening_socket >= 0) options.masterListenFd = where.listening_socket;
-  options.numWorkers = std::nullopt;
-  options.waitWorkers = false;
-  options.timeout = where.timeout;
-  options.multiTenant = true;
-  options.useLibUV = false;
-  return c10::make_intrusive<c10d::TCPStore>(where.host, options);
-}
-
-Group make_group(const Store& store, const std::string& prefix, int rank, int size, const Rendezvous& where) {
-  auto options = c10d::ProcessGroupGloo::Options::create(where.timeout);
-  const std::string& address = where.interface_address.empty() ? where.host : where.interface_address;
-  options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(address));
-  return c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<c10d::PrefixStore>(prefix, store), rank, size,
-                                                     options);
-}
-
-/// Why the run ended, and what waits meanwhile.
-class Watch {
- public:
-  explicit Watch(Store store) : store_(std::move(store)), thread_([this] { loop(); }) {}
-  ~Watch() { stop(); }
-
-  /// Asks the store no more.
-  void stop() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    if (thread_.joinable()) thread_.join();
-  }
-
-  std::optional<Diagnostic> failure() const {
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  }
-
-  /// First reason wins, here and in the store.
-  void abort(const Diagnostic& reason) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_) return;
-    }
-    const std::string own = spoken(reason);
-    std::string text = own;
-    try {  // keeps what another process was faster to write
-      const std::vector<uint8_t> bytes(text.begin(), text.end());
-      const std::vector<uint8_t> kept = store_->compareSet(kAbortKey, std::vector<uint8_t>{}, bytes);
-      text.assign(kept.begin(), kept.end());
-    } catch (const std::exception&) {  // the store's process is gone: the others see that themselves
-    }
-    set(text == own ? reason : error(text));
-  }
-
-  /// Waits for `work`; an abort wakes it.
-  Result<void> wait(const Work& work, const std::string& what, std::chrono::milliseconds timeout) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_) return *failure_;
-      waiting_.insert(work.get());
-    }
-    const auto start = Clock::now();
-    Result<void> result;
-    try {
-      work->wait(timeout);
-    } catch (const std::exception& failed) {
-      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-      hear();  // who closed the connection may have said why
-      result = error(waited >= timeout
-                         ? fmt::format("waited {} ms for {}", waited.count(), what)
-                         : fmt::format("lost the connection while waiting for {}: {}", what, first_line(failed)));
-    }
-    const std::lock_guard lock(mutex_);
-    waiting_.erase(work.get());
-    return failure_ ? Result<void>(*failure_) : result;
-  }
-
- private:
-  void set(const Diagnostic& reason) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = reason;
-    for (c10d::Work* work : waiting_) {
-      try {
-        work->abort();
-      } catch (const std::exception&) {  // collectives cannot be aborted: their time-out ends them
-      }
-    }
-  }
-
-  /// Takes over what another process wrote, if one did. Throws where the store is gone.
-  void ask() {
-    if (!store_->check({kAbortKey})) return;
-    const auto text = store_->get(kAbortKey);
-    set(error(std::string(text.begin(), text.end())));
-  }
-  void hear() {
-    try {
-      ask();
-    } catch (const std::exception&) {  // the loop says that the store is gone
-    }
-  }
-
-  void loop() {
-    std::unique_lock lock(mutex_);
-    while (!changed_.wait_for(lock, kWatchPeriod, [this] { return stop_; })) {
-      if (failure_) continue;
-      lock.unlock();
-      try {
-        ask();
-      } catch (const std::exception& failed) {
-        set(error(fmt::format("worker 0, which serves the rendezvous, is gone: {}", first_line(failed))));
-      }
-      lock.lock();
-    }
-  }
-
-  Store store_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::optional<Diagnostic> failure_;
-  std::set<c10d::Work*> waiting_;
-  bool stop_ = false;
-  std::thread thread_;
-};
-
 class GlooReceipt : public Receipt {
  public:
-  GlooReceipt(Watch& watch, Work work, at::Tensor tensor, std::string what, std::chrono::milliseconds timeout)
+  GlooReceipt(RunWatch& watch, GlooWork work, at::Tensor tensor, std::string what, std::chrono::milliseconds timeout)
       : watch_(watch), tensor_(std::move(tensor)), work_(std::move(work)), what_(std::move(what)), timeout_(timeout) {}
   Result<Value> wait() override {
     RANNC_TRY(watch_.wait(work_, what_, timeout_));
@@ -200,47 +44,41 @@ class GlooReceipt : public Receipt {
   }
 
  private:
-  Watch& watch_;
+  RunWatch& watch_;
   at::Tensor tensor_;  // before the work, which writes to it until it is destroyed
-  Work work_;
+  GlooWork work_;
   std::string what_;
   std::chrono::milliseconds timeout_;
 };
 
 class GlooTransport : public Transport {
  public:
-  GlooTransport(const Rendezvous& where, Store store, Store watched)
-      : where_(where), store_(std::move(store)), watch_(std::move(watched)) {
-    group_ = make_group(store_, "rannc/all", static_cast<int>(where.rank), static_cast<int>(where.workers), where);
-  }
+  GlooTransport(const Rendezvous& where, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)
+      : where_(where), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
+
+  /// Throws what c10d throws.
+  void connect() { group_ = make_gloo_group(*client_, where_); }
 
   ~GlooTransport() override {
     // The store's server leaves last: nobody takes its end for a failure, and all hear why the run failed.
     const bool failed = failure().has_value();
-    if (where_.rank != 0) watch_.stop();
-    try {
-      store_->add("rannc/left", 1);
-      const auto end = Clock::now() + (failed ? kPatienceAfterFailure : kPatience);
-      while (where_.rank == 0 && store_->add("rannc/left", 0) < where_.workers && Clock::now() < end &&
-             failure().has_value() == failed) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-      }
-    } catch (const std::exception&) {
-    }
+    watch_.stop();
+    client_->leave();
+    if (server_) server_->await_others(where_.rank, failed ? kPatienceAfterFailure : kPatience);
   }
 
   DeviceId device() const override { return DeviceId(where_.rank); }
+  uint32_t devices() const override { return where_.workers; }
 
   Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
     if (auto reason = failure()) return *reason;
     try {
-      SendQueue& queue = queue_to(to);
-      RANNC_TRY(queue.await(kOutstandingSends - 1));
+      RANNC_TRY(await_sends(to, kOutstandingSends - 1));
       std::vector<at::Tensor> tensors{to_tensor(value).contiguous()};
-      Work work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
-      queue.push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)));
+      GlooWork work = group_->send(tensors, static_cast<int>(to.index()), next_tag(sent_, to));
+      queue_to(to).push(tensors[0], std::move(work), fmt::format("device {} to take {}", to.index(), describe(key)));
     } catch (const std::exception& failed) {
-      return lost(to, first_line(failed));
+      return lost(to, plain(failed));
     }
     return {};
   }
@@ -249,12 +87,12 @@ class GlooTransport : public Transport {
     if (auto reason = failure()) return *reason;
     try {
       std::vector<at::Tensor> tensors{at::empty(spec.shape, at::TensorOptions().dtype(to_scalar_type(spec.dtype)))};
-      Work work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
+      GlooWork work = group_->recv(tensors, static_cast<int>(from.index()), next_tag(received_, from));
       return std::unique_ptr<Receipt>(new GlooReceipt(watch_, std::move(work), tensors[0],
                                                       fmt::format("device {} to send {}", from.index(), describe(key)),
                                                       where_.timeout));
     } catch (const std::exception& failed) {
-      return lost(from, first_line(failed));
+      return lost(from, plain(failed));
     }
   }
 
@@ -262,21 +100,23 @@ class GlooTransport : public Transport {
     if (auto reason = failure()) return *reason;
     if (members.size() < 2) return values;
     try {
-      const Group& group = group_of(members);
       for (Value& value : values) {
-        RANNC_ASSIGN(at::Tensor sum, reduce(group, members.size(), to_tensor(value)));
+        RANNC_ASSIGN(at::Tensor sum, reduce(members, to_tensor(value)));
         value = to_value(std::move(sum));
       }
       return values;
     } catch (const std::exception& failed) {
-      return failure().value_or(error("a collective failed: " + first_line(failed)));
+      return failure().value_or(error("a sum over devices failed: " + plain(failed)));
     }
   }
 
-  Result<void> await_sends(DeviceId to, size_t left) override { return queue_to(to).await(left); }
+  Result<void> await_sends(DeviceId to, size_t left) override {
+    const Result<void> taken = queue_to(to).await(left);
+    return taken.ok() ? taken : Result<void>(watch_.explained(taken.diagnostic()));
+  }
 
   Result<void> flush() override {
-    for (const auto& [peer, queue] : sends_) RANNC_TRY(queue->await(0));
+    for (const auto& [peer, queue] : sends_) RANNC_TRY(await_sends(DeviceId(peer), 0));
     return {};
   }
 
@@ -287,81 +127,171 @@ class GlooTransport : public Transport {
   SendQueue& queue_to(DeviceId peer) {
     std::unique_ptr<SendQueue>& queue = sends_[peer.index()];
     if (queue) return *queue;
-    const auto wait = [this](const Work& work, const std::string& what) { return watch_.wait(work, what, kNoLimit); };
+    const auto wait = [this](const GlooWork& work, const std::string& what) {
+      return watch_.wait(work, what, kNoLimit);
+    };
     queue = std::make_unique<SendQueue>(wait, where_.timeout);
     return *queue;
   }
 
   static int next_tag(std::map<uint32_t, uint32_t>& counters, DeviceId peer) {
-    return static_cast<int>(counters[peer.index()]++ & 0x7ffffff);
+    return static_cast<int>(counters[peer.index()]++ & kTagMask);
   }
 
   Diagnostic lost(DeviceId peer, const std::string& why) {
     return failure().value_or(error(fmt::format("lost the connection to device {}: {}", peer.index(), why)));
   }
 
-  // Sub-groups are made by their members alone, once.
-  const Group& group_of(std::span<const DeviceId> members) {
-    if (members.size() == where_.workers) return group_;
-    const std::vector<DeviceId> key(members.begin(), members.end());
-    const auto found = groups_.find(key);
-    if (found != groups_.end()) return found->second;
-    std::string prefix = "rannc/group";
-    int rank = 0;
-    for (size_t i = 0; i < key.size(); ++i) {
-      prefix += "-" + std::to_string(key[i].index());
-      if (key[i] == device()) rank = static_cast<int>(i);
+  /// What is under way between this device and the other members of a sum.
+  class Exchange {
+   public:
+    explicit Exchange(GlooTransport& transport) : transport_(transport) {}
+    void send(DeviceId to, const at::Tensor& tensor) {
+      std::vector<at::Tensor> tensors{tensor};
+      const int tag = next_tag(transport_.sent_terms_, to) | static_cast<int>(kSumTag);
+      GlooWork work = transport_.group_->send(tensors, static_cast<int>(to.index()), tag);
+      pending_.push_back({tensor, std::move(work), what("take its part of", to)});
     }
-    return groups_.emplace(key, make_group(store_, prefix, rank, static_cast<int>(key.size()), where_)).first->second;
-  }
+    void receive(DeviceId from, const at::Tensor& into) {
+      std::vector<at::Tensor> tensors{into};
+      const int tag = next_tag(transport_.received_terms_, from) | static_cast<int>(kSumTag);
+      GlooWork work = transport_.group_->recv(tensors, static_cast<int>(from.index()), tag);
+      pending_.push_back({into, std::move(work), what("send its part of", from)});
+    }
+    Result<void> finish() {
+      for (const Pending& part : pending_)
+        RANNC_TRY(transport_.watch_.wait(part.work, part.what, transport_.where_.timeout));
+      return {};
+    }
 
-  template <typename Collective>
-  static Work enqueue(const Collective& collective) {
-    const std::lock_guard lock(g_enqueue_mutex);
-    return collective();
-  }
+   private:
+    struct Pending {
+      at::Tensor tensor;  // before the work, which uses it until it is destroyed
+      GlooWork work;
+      std::string what;
+    };
+    static std::string what(const char* does, DeviceId peer) {
+      return fmt::format("device {} to {} a sum over devices", peer.index(), does);
+    }
+    GlooTransport& transport_;
+    std::vector<Pending> pending_;
+  };
 
-  // Half floats are summed in fp32: Gloo has no bf16.
-  Result<at::Tensor> reduce(const Group& group, size_t members, const at::Tensor& tensor) {
-    const bool narrow = tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
-    at::Tensor own = (narrow ? tensor.to(at::kFloat) : tensor.clone()).contiguous();
-    if (members > kOrderedSumMembers) {
-      std::vector<at::Tensor> tensors{own};
-      const Work work = enqueue([&] { return group->allreduce(tensors); });
-      RANNC_TRY(watch_.wait(work, "the other members of an all-reduce", where_.timeout));
+  /// The sum over `members` in their order, of which every member gets the same bits.
+  Result<at::Tensor> reduce(std::span<const DeviceId> members, const at::Tensor& tensor) {
+    if (tensor.numel() == 0) return tensor;
+    const at::Tensor own = tensor.contiguous().view(-1);
+    at::Tensor sum;
+    if (static_cast<int64_t>(own.nbytes()) <= kWholeTermBytes) {
+      RANNC_ASSIGN(sum, sum_of_parts(members, [&](size_t) { return own; }));
     } else {
-      std::vector<at::Tensor> parts(members);
-      for (at::Tensor& part : parts) part = at::empty_like(own);
-      std::vector<std::vector<at::Tensor>> outputs{parts};
-      std::vector<at::Tensor> inputs{own};
-      const Work work = enqueue([&] { return group->allgather(outputs, inputs); });
-      RANNC_TRY(watch_.wait(work, "the other members of an all-reduce", where_.timeout));
-      own = parts[0];
-      for (size_t i = 1; i < members; ++i) own = own.add(parts[i]);
+      const auto count = static_cast<int64_t>(members.size());
+      const auto part_of = [count](const at::Tensor& whole, size_t member) {
+        const auto i = static_cast<int64_t>(member);
+        return whole.slice(0, i * whole.numel() / count, (i + 1) * whole.numel() / count);
+      };
+      RANNC_ASSIGN(const at::Tensor part, sum_of_parts(members, [&](size_t member) { return part_of(own, member); }));
+      sum = at::empty_like(own);
+      RANNC_TRY(gather(members, part, [&](size_t member) { return part_of(sum, member); }));
     }
-    return narrow ? own.to(tensor.scalar_type()) : own;
+    return sum.view(tensor.sizes());
+  }
+
+  /// Every member gets `part_for` it of all members, and adds them up in their order.
+  template <class PartFor>
+  Result<at::Tensor> sum_of_parts(std::span<const DeviceId> members, const PartFor& part_for) {
+    Exchange exchange(*this);
+    const auto self = static_cast<size_t>(std::find(members.begin(), members.end(), device()) - members.begin());
+    RANNC_CHECK(self < members.size()) << "a device takes part in the sums that it is a member of";
+    std::vector<at::Tensor> parts(members.size());
+    parts[self] = part_for(self);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (i == self) continue;
+      parts[i] = at::empty_like(parts[self]);
+      exchange.receive(members[i], parts[i]);
+      exchange.send(members[i], part_for(i));
+    }
+    RANNC_TRY(exchange.finish());
+    return sum_in_order(parts);
+  }
+
+  /// Every member's `own` part comes to its place in all of them.
+  template <class PlaceOf>
+  Result<void> gather(std::span<const DeviceId> members, const at::Tensor& own, const PlaceOf& place_of) {
+    Exchange exchange(*this);
+    for (size_t i = 0; i < members.size(); ++i) {
+      if (members[i] == device()) {
+        place_of(i).copy_(own);
+      } else {
+        exchange.receive(members[i], place_of(i));
+        exchange.send(members[i], own);
+      }
+    }
+    return exchange.finish();
   }
 
   Rendezvous where_;
-  Store store_;
-  Watch watch_;
-  Group group_;
-  std::map<std::vector<DeviceId>, Group> groups_;
-  std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;  // by peer
-  std::map<uint32_t, uint32_t> sent_, received_;          // messages so far by peer
+  std::unique_ptr<StoreServer> server_;  // of worker 0
+  std::unique_ptr<StoreClient> client_;
+  RunWatch watch_;
+  GlooGroup group_;
+  std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;      // by peer
+  std::map<uint32_t, uint32_t> sent_, received_;              // messages so far by peer
+  std::map<uint32_t, uint32_t> sent_terms_, received_terms_;  // those of sums
 };
+
+Result<int> listening_socket(const Rendezvous& where) {
+  if (where.listening_socket >= 0) return where.listening_socket;
+  return listen_on(where.torch_store ? 0 : where.port);
+}
+
+/// Waits until all have joined.
+Result<void> await_all(StoreClient& client, const Rendezvous& where) {
+  for (RunningClock clock;; std::this_thread::sleep_for(kJoinPeriod)) {
+    RANNC_ASSIGN(const RunState state, client.beat());
+    if (!state.failure.empty()) return error(state.failure);
+    if (state.present == where.workers) return {};
+    if (clock.now() > where.timeout) {
+      RANNC_ASSIGN(const std::string first, client.fail("nothing is heard of worker " + state.missing));
+      return error(first);
+    }
+  }
+}
+
+Result<std::unique_ptr<Transport>> join(const Rendezvous& where) {
+  std::unique_ptr<StoreServer> server;
+  uint16_t port = where.port;
+  if (where.rank == 0) {
+    RANNC_ASSIGN(const int socket, listening_socket(where));
+    port = port_of(socket);
+    server = std::make_unique<StoreServer>(socket, where.workers, where.timeout);
+  }
+  if (where.torch_store) {
+    RANNC_ASSIGN(port, port_by_torch_store(where, port));
+  }
+  RANNC_ASSIGN(auto client, StoreClient::join(where.host, port, where.rank, where.workers, where.timeout));
+  if (const Result<void> all = await_all(*client, where); !all.ok()) {
+    client->leave();
+    if (server) server->await_others(where.rank, kPatienceAfterFailure);
+    return all.diagnostic();
+  }
+  auto transport = std::make_unique<GlooTransport>(where, std::move(server), std::move(client));
+  try {
+    transport->connect();
+  } catch (const std::exception& failed) {
+    transport->abort(error(plain(failed)));
+    return *transport->failure();
+  }
+  return std::unique_ptr<Transport>(std::move(transport));
+}
 
 }  // namespace
 
 Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& where) {
-  try {
-    Store store = make_store(where, where.rank == 0);
-    Store watched = make_store(where, false);
-    return std::unique_ptr<Transport>(new GlooTransport(where, std::move(store), std::move(watched)));
-  } catch (const std::exception& failed) {
-    return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,
-                             where.host, where.port, where.timeout.count(), first_line(failed)));
-  }
+  auto joined = join(where);
+  if (joined.ok()) return joined;
+  return error(fmt::format("worker {} of {} could not join at {}:{} within {} ms: {}", where.rank, where.workers,
+                           where.host, where.port, where.timeout.count(), joined.diagnostic().message));
 }
 
 }  // namespace rannc::runtime

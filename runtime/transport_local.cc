@@ -96,14 +96,14 @@ class Exchange {
 
   static Values add(const std::vector<DeviceId>& members, const std::map<DeviceId, Values>& parts) {
     Values total;
-    for (DeviceId member : members) {
-      const Values& part = parts.at(member);
-      if (total.empty()) {
-        total = part;
-        continue;
+    for (size_t i = 0; i < parts.at(members.front()).size(); ++i) {
+      Values terms;
+      for (const DeviceId member : members) {
+        const Values& part = parts.at(member);
+        RANNC_CHECK(i < part.size()) << "members of a collective bring equally many values";
+        terms.push_back(part[i]);
       }
-      RANNC_CHECK(part.size() == total.size()) << "members of a collective bring equally many values";
-      for (size_t i = 0; i < total.size(); ++i) total[i] = total[i]->plus(*part[i]);
+      total.push_back(terms[0]->sum(terms));
     }
     return total;
   }
@@ -129,10 +129,11 @@ class LocalReceipt final : public Receipt {
 
 class LocalTransport final : public Transport {
  public:
-  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device)
-      : exchange_(std::move(exchange)), device_(device) {}
+  LocalTransport(std::shared_ptr<Exchange> exchange, DeviceId device, uint32_t devices)
+      : exchange_(std::move(exchange)), device_(device), devices_(devices) {}
 
   DeviceId device() const override { return device_; }
+  uint32_t devices() const override { return devices_; }
   Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
     return exchange_->post({device_, to, key}, std::move(value));
   }
@@ -153,6 +154,7 @@ class LocalTransport final : public Transport {
  private:
   std::shared_ptr<Exchange> exchange_;
   DeviceId device_;
+  uint32_t devices_;
 };
 
 }  // namespace
@@ -160,7 +162,9 @@ class LocalTransport final : public Transport {
 std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout) {
   const auto exchange = std::make_shared<Exchange>(timeout);
   std::vector<std::unique_ptr<Transport>> ends;
-  for (uint32_t i = 0; i < devices; ++i) ends.push_back(std::make_unique<LocalTransport>(exchange, DeviceId(i)));
+  for (uint32_t i = 0; i < devices; ++i) {
+    ends.push_back(std::make_unique<LocalTransport>(exchange, DeviceId(i), devices));
+  }
   return ends;
 }
 

@@ -46,6 +46,9 @@ class Payload {
   virtual TensorSpec spec() const = 0;
   /// Element-wise sum with a value of equal spec, as a new value.
   virtual Value plus(const Payload& other) const = 0;
+  /// Element-wise sum of values of equal spec in their order; `terms[0]` is this value. Those of 16 bits are added in
+  /// 32 and rounded once.
+  virtual Value sum(std::span<const Value> terms) const = 0;
   /// Samples [first, last) along a present `axis`.
   virtual Value samples(const SampleAxis& axis, ir::SampleRange range) const = 0;
   /// The parts put together along a present `axis`, in order; `parts[0]` is this value.

@@ -11,8 +11,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
-#include <chrono>
 #include <climits>
 #include <cstdlib>
 #include <cstring>
@@ -21,58 +19,37 @@
 #include <thread>
 #include <utility>
 
+#include "runtime/running_clock.h"
+#include "tools/run_signals.h"
+#include "tools/worker_environment.h"
+
 namespace rannc::tools {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-constexpr std::chrono::seconds kGrace{5};
+constexpr std::chrono::milliseconds kGrace{5000};
 constexpr std::chrono::milliseconds kPoll{20};
-
-volatile sig_atomic_t g_signal = 0;  // the only thing a signal handler may touch
-
-void remember_signal(int number) { g_signal = number; }
-
-/// Passes interrupts on for as long as it lives.
-class SignalGuard {
- public:
-  SignalGuard() {
-    g_signal = 0;
-    struct sigaction action {};
-    action.sa_handler = remember_signal;
-    sigaction(SIGINT, &action, &old_interrupt_);
-    sigaction(SIGTERM, &action, &old_terminate_);
-  }
-  ~SignalGuard() {
-    sigaction(SIGINT, &old_interrupt_, nullptr);
-    sigaction(SIGTERM, &old_terminate_, nullptr);
-  }
-
- private:
-  struct sigaction old_interrupt_ {
-  }, old_terminate_{};
-};
 
 using Environment = std::map<std::string, std::string>;
 
-constexpr const char* kListeningSocket = "RANNC_LISTENING_SOCKET";
-
-Environment worker_variables(uint32_t rank, uint32_t workers, const Listener& meeting, uint32_t threads) {
+Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& meeting, int report_pipe) {
+  const std::string workers = std::to_string(fleet.workers);
   Environment variables = {{"RANK", std::to_string(rank)},
                            {"LOCAL_RANK", std::to_string(rank)},
-                           {"WORLD_SIZE", std::to_string(workers)},
-                           {"LOCAL_WORLD_SIZE", std::to_string(workers)},
+                           {"WORLD_SIZE", workers},
+                           {"LOCAL_WORLD_SIZE", workers},
                            {"MASTER_ADDR", "127.0.0.1"},
                            {"MASTER_PORT", std::to_string(meeting.port())},
-                           {"OMP_NUM_THREADS", std::to_string(threads)},
-                           {"OMP_WAIT_POLICY", "passive"}};
-  if (rank == 0) variables.emplace(kListeningSocket, std::to_string(meeting.socket()));
+                           {"OMP_NUM_THREADS", std::to_string(fleet.threads)},
+                           {"OMP_WAIT_POLICY", "passive"},
+                           {kReportPipeVariable, std::to_string(report_pipe)}};
+  if (rank == 0) variables.emplace(kListeningSocketVariable, std::to_string(meeting.socket()));
   return variables;
 }
 
-/// `inherited` stays open in the child; -1: no socket does.
+/// `inherited` files stay open in the child.
 pid_t start(const std::string& program, const std::vector<std::string>& arguments, const Environment& variables,
-            int inherited) {
+            const std::vector<int>& inherited, bool holds_signals) {
   std::vector<char*> argv;
   argv.push_back(const_cast<char*>(program.c_str()));
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -82,98 +59,159 @@ pid_t start(const std::string& program, const std::vector<std::string>& argument
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(127);
-  if (inherited >= 0) fcntl(inherited, F_SETFD, 0);
+  if (holds_signals) hold_signals();
+  for (const int file : inherited) fcntl(file, F_SETFD, 0);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   execv(program.c_str(), argv.data());
   _exit(127);
 }
 
+std::string name_of(int signal_number) {
+  return fmt::format("signal {} ({})", signal_number, strsignal(signal_number));
+}
+
 std::string how_it_ended(int status) {
-  if (WIFSIGNALED(status))
-    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  if (WIFSIGNALED(status)) return "was killed by " + name_of(WTERMSIG(status));
   return fmt::format("ended with exit code {}", WEXITSTATUS(status));
 }
 
-/// The children of one run.
+bool ended_in_order(int status) {
+  return WIFEXITED(status) && (WEXITSTATUS(status) == exit_of(SIGINT) || WEXITSTATUS(status) == exit_of(SIGTERM));
+}
+
+struct Child {
+  uint32_t rank = 0;
+  int report = -1;  // reading end of its pipe
+  std::optional<std::chrono::milliseconds> stopped_at;
+  int stopped_by = 0;
+};
+
+/// All that one left in its pipe.
+std::string read_report(int pipe) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t size = 0; (size = read(pipe, buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(size));
+  return text;
+}
+
+/// The children of one run, and why it fails.
 class Crew {
  public:
+  Crew(const Fleet& fleet, const RunSignals& signals) : fleet_(fleet), signals_(signals) {}
   ~Crew() {
     signal_all(SIGKILL);
-    for (const auto& [child, rank] : alive_) waitpid(child, nullptr, 0);
-  }
-  void add(pid_t child, uint32_t rank) { alive_.emplace(child, rank); }
-  bool empty() const { return alive_.empty(); }
-  void signal_all(int number) const {
-    for (const auto& [child, rank] : alive_) kill(child, number);
-  }
-  /// One that ended since the last call.
-  std::optional<std::pair<uint32_t, int>> reap() {
-    for (const auto& [child, rank] : alive_) {
-      int status = 0;
-      if (waitpid(child, &status, WNOHANG) != child) continue;
-      const std::pair<uint32_t, int> ended{rank, status};
-      alive_.erase(child);
-      return ended;
+    for (auto& [child, about] : alive_) {
+      waitpid(child, nullptr, 0);
+      close(about.report);
     }
-    return std::nullopt;
+  }
+
+  void add(pid_t child, uint32_t rank, int report) { alive_.emplace(child, Child{rank, report, {}, 0}); }
+
+  /// Waits until all are gone.
+  Result<int> watch() {
+    while (!alive_.empty()) {
+      now_ = clock_.now();
+      pass_signal_on();
+      look();
+      judge_stopped();
+      end_others();
+      std::this_thread::sleep_for(kPoll);
+    }
+    if (why_) return error(*why_);
+    return signals_.asked() != 0 ? exit_of(signals_.asked()) : in_order_;
   }
 
  private:
-  std::map<pid_t, uint32_t> alive_;
-};
-
-/// Waits until all are gone. A killed worker is named before one that ended by itself: it fails by the other's death,
-/// and may be seen first.
-Result<void> watch(Crew& crew) {
-  std::optional<Diagnostic> first;
-  bool by_itself = false;
-  std::optional<Clock::time_point> deadline;
-  while (!crew.empty()) {
-    if (g_signal != 0 && !first) first = error(fmt::format("stopped by signal {} ({})", g_signal, strsignal(g_signal)));
-    while (const auto ended = crew.reap()) {
-      const auto [rank, status] = *ended;
-      if (status == 0 || (first && !(by_itself && WIFSIGNALED(status)))) continue;
-      first = error(fmt::format("worker {} {}; the others were stopped", rank, how_it_ended(status)));
-      by_itself = WIFEXITED(status);
-    }
-    if (first && !deadline) {
-      // Workers tell each other why: those that hear of it end by themselves.
-      if (g_signal != 0) crew.signal_all(SIGTERM);
-      deadline = Clock::now() + kGrace;
-    }
-    if (deadline && Clock::now() > *deadline) {
-      crew.signal_all(SIGKILL);
-      by_itself = false;
-    }
-    std::this_thread::sleep_for(kPoll);
+  void signal_all(int number) const {
+    for (const auto& [child, about] : alive_) kill(child, number);
   }
-  return first ? Result<void>(*first) : Result<void>();
-}
 
-Result<uint64_t> integer_variable(const char* name, uint64_t limit) {
-  const char* text = std::getenv(name);
-  if (text == nullptr)
-    return error({{}, 0, 0, name}, "environment variable is not set, though others of its launcher are");
-  uint64_t value = 0;
-  const auto [end, status] = std::from_chars(text, text + std::strlen(text), value);
-  if (status != std::errc() || *end != '\0' || value > limit) {
-    return error({{}, 0, 0, name},
-                 fmt::format("environment variable is '{}', expected an integer up to {}", text, limit));
+  void pass_signal_on() {
+    if (passed_on_ || signals_.asked() == 0) return;
+    passed_on_ = true;
+    signal_all(SIGTERM);
   }
-  return value;
-}
 
-struct LauncherNames {
-  const char* name;
-  const char* rank;
-  const char* workers;
-  const char* local_rank;
+  /// Takes notice of what became of each.
+  void look() {
+    for (auto it = alive_.begin(); it != alive_.end();) {
+      int status = 0;
+      auto& [child, about] = *it;
+      if (waitpid(child, &status, WNOHANG | WUNTRACED | WCONTINUED) != child) {
+        ++it;
+      } else if (WIFSTOPPED(status)) {
+        about.stopped_at = now_;
+        about.stopped_by = WSTOPSIG(status);
+        ++it;
+      } else if (WIFCONTINUED(status)) {
+        about.stopped_at.reset();
+        ++it;
+      } else {
+        gone(about, status);
+        close(about.report);
+        it = alive_.erase(it);
+      }
+    }
+  }
+
+  // A killed worker is named before one that ended by itself: it fails by the other's death, and may be seen first.
+  void gone(const Child& child, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    if (ended_in_order(status)) in_order_ = WEXITSTATUS(status);
+    const bool asked_to =
+        signals_.asked() != 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+    if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && WIFSIGNALED(status)))) return;
+    by_itself_ = WIFEXITED(status);
+    const std::string report = read_report(child.report);
+    fail(report.empty() ? fmt::format("worker {} {}; the others were stopped", child.rank, how_it_ended(status))
+                        : report);
+  }
+
+  /// One that is stopped is why another has failed, or fails the run itself.
+  void judge_stopped() {
+    for (const auto& [process, child] : alive_) {
+      if (!child.stopped_at || (why_ && !by_itself_)) continue;
+      const auto since = now_ - *child.stopped_at;
+      if (since < fleet_.timeout && !why_) continue;
+      by_itself_ = false;
+      fail(fmt::format("worker {} was stopped by {} and did not go on for {:.0f} s; the others were ended", child.rank,
+                       name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
+      kill(process, SIGKILL);
+    }
+  }
+
+  void fail(std::string why) {
+    why_ = std::move(why);
+    if (!deadline_) deadline_ = now_ + kGrace;  // workers tell each other why: those that hear of it end by themselves
+  }
+
+  void end_others() {
+    if (!deadline_ || now_ < *deadline_) return;
+    by_itself_ = false;
+    signal_all(SIGKILL);
+  }
+
+  const Fleet& fleet_;
+  const RunSignals& signals_;
+  std::map<pid_t, Child> alive_;
+  runtime::RunningClock clock_;
+  std::chrono::milliseconds now_{0};
+  std::optional<std::chrono::milliseconds> deadline_;
+  std::optional<std::string> why_;
+  bool by_itself_ = false;  // `why_` is what a worker said that ended by itself
+  bool passed_on_ = false;
+  int in_order_ = 0;
 };
-constexpr LauncherNames kLaunchers[] = {
-    {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK"},
-    {"mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
-};
+
+/// A pipe whose reading end never makes its reader wait.
+Result<std::pair<int, int>> make_report_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return error(fmt::format("no pipe can be made: {}", std::strerror(errno)));
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return std::pair(ends[0], ends[1]);
+}
 
 }  // namespace
 
@@ -200,54 +238,27 @@ Listener::~Listener() {
 
 int Listener::release() { return std::exchange(socket_, -1); }
 
-Result<void> launch_workers(const std::string& program, const std::vector<std::string>& arguments, uint32_t workers,
-                            uint32_t threads) {
+Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet) {
   RANNC_ASSIGN(Listener meeting, Listener::open());
-  const SignalGuard signals;
-  Crew crew;
-  for (uint32_t rank = 0; rank < workers; ++rank) {
-    const pid_t child =
-        start(program, arguments, worker_variables(rank, workers, meeting, threads), rank == 0 ? meeting.socket() : -1);
-    if (child < 0) return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(errno)));
-    crew.add(child, rank);
+  const RunSignals signals({.announces = fleet.ends_in_order});
+  Crew crew(fleet, signals);
+  for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
+    RANNC_ASSIGN(const auto report, make_report_pipe());
+    std::vector<int> inherited{report.second};
+    if (rank == 0) inherited.push_back(meeting.socket());
+    const pid_t child = start(program, arguments, worker_variables(rank, fleet, meeting, report.second), inherited,
+                              fleet.ends_in_order);
+    const int reason = errno;
+    close(report.second);
+    if (child < 0) {
+      close(report.first);
+      return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(reason)));
+    }
+    crew.add(child, rank, report.first);
   }
   // From here on worker 0 alone holds it: who connects to a dead worker 0 is told so.
   close(meeting.release());
-  return watch(crew);
-}
-
-Result<std::optional<WorkerEnvironment>> read_worker_environment() {
-  std::optional<WorkerEnvironment> found;
-  const char* from = nullptr;
-  for (const LauncherNames& launcher : kLaunchers) {
-    if (std::getenv(launcher.rank) == nullptr) continue;
-    WorkerEnvironment worker;
-    RANNC_ASSIGN(const uint64_t rank, integer_variable(launcher.rank, UINT16_MAX));
-    RANNC_ASSIGN(const uint64_t workers, integer_variable(launcher.workers, UINT16_MAX));
-    RANNC_ASSIGN(const uint64_t local, integer_variable(launcher.local_rank, UINT16_MAX));
-    worker.rank = static_cast<uint32_t>(rank);
-    worker.workers = static_cast<uint32_t>(workers);
-    worker.local_rank = static_cast<uint32_t>(local);
-    if (found) {
-      if (found->rank == worker.rank && found->workers == worker.workers) continue;
-      return error(
-          fmt::format("the environment says worker {} of {} by {} and worker {} of {} by {}: unset one of them",
-                      found->rank, found->workers, from, worker.rank, worker.workers, launcher.name));
-    }
-    from = launcher.name;
-    const char* address = std::getenv("MASTER_ADDR");
-    if (address == nullptr)
-      return error({{}, 0, 0, "MASTER_ADDR"}, "environment variable is not set: workers need a place to meet");
-    worker.master_address = address;
-    RANNC_ASSIGN(const uint64_t port, integer_variable("MASTER_PORT", UINT16_MAX));
-    worker.master_port = static_cast<uint16_t>(port);
-    if (worker.rank == 0 && std::getenv(kListeningSocket) != nullptr) {
-      RANNC_ASSIGN(const uint64_t number, integer_variable(kListeningSocket, INT_MAX));
-      worker.listening_socket = static_cast<int>(number);
-    }
-    found = worker;
-  }
-  return found;
+  return crew.watch();
 }
 
 std::string own_program() {

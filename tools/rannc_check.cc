@@ -21,6 +21,7 @@
 #include "tools/launcher.h"
 #include "tools/programs.h"
 #include "tools/reference.h"
+#include "tools/run_worker.h"
 #include "tools/scratch.h"
 
 namespace {
@@ -208,8 +209,7 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
 }
 
 // A worker's whole life: every folder, every variant, then its results as a file.
-Result<void> run_worker(const Flags& flags, std::vector<Case>& cases,
-                        const tools::WorkerEnvironment& worker) {
+Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tools::WorkerEnvironment& worker) {
   RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
                runtime::join_gloo({.host = worker.master_address,
                                    .port = worker.master_port,
@@ -230,8 +230,7 @@ Result<void> run_worker(const Flags& flags, std::vector<Case>& cases,
 }
 
 // Names that no worker had are found when their numbers are put together.
-Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
-                                                      const std::vector<Case>& cases,
+Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<Case>& cases,
                                                       const std::string& scratch) {
   const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
@@ -247,7 +246,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags,
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
-  RANNC_TRY(tools::launch_workers(tools::own_program(), arguments, workers, 1));
+  RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments, {.workers = workers}));
+  if (code != 0) throw tools::Exit{code};
   std::vector<tools::CheckResult> merged;
   for (uint32_t rank = 0; rank < workers; ++rank) {
     std::ifstream file(part_file(scratch, rank));
@@ -291,7 +291,8 @@ Result<void> check(const Flags& flags) {
   if (!flags.workers.empty()) {
     RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
     if (!worker) return rannc::error("--workers is for the processes that rannc-check starts itself");
-    return run_worker(flags, cases, *worker);
+    tools::run_as_worker(*worker, [&] { return run_worker(flags, cases, *worker); });
+    return {};
   }
   const tools::Scratch scratch;
   for (size_t i = 0; i < cases.size(); ++i) {

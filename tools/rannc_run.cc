@@ -9,7 +9,6 @@
 #include <sstream>
 
 #include "runtime/checkpoint.h"
-#include "runtime/dataset.h"
 #include "runtime/threads.h"
 #include "runtime/trace.h"
 #include "runtime/trainer.h"
@@ -20,7 +19,13 @@
 #include "tools/launcher.h"
 #include "tools/memory_gauge.h"
 #include "tools/progress.h"
+#include "tools/run_data.h"
+#include "tools/run_folder.h"
 #include "tools/run_report.h"
+#include "tools/run_settings.h"
+#include "tools/run_signals.h"
+#include "tools/run_worker.h"
+#include "tools/worker_environment.h"
 
 namespace {
 
@@ -36,51 +41,15 @@ struct Flags {
   std::vector<std::string> text;
   std::string data;
   uint64_t steps = 100;
-  std::string transport = "local";
+  std::string transport;  // empty: as the environment says
   uint32_t threads = 1;
-  std::string optimizer = "adam";
-  runtime::TrainerOptions trainer;
+  tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
-  bool resume = false;
+  bool resume = false, replace = false;
   bool evaluate = false;  // also what a bundle without a loss gets
   uint32_t timeout_seconds = 60;
   std::string loss_log;
 };
-
-// Plan facts that the data needs: a text model reads one token input and one label input of rank 2.
-Result<std::unique_ptr<runtime::Dataset>> open_data(const Flags& flags, const rannc::ir::Plan& plan, uint64_t seed) {
-  if (!flags.data.empty()) return runtime::open_samples(flags.data, plan.mini_batch);
-  runtime::TextOptions options;
-  options.paths = flags.text;
-  options.samples = plan.mini_batch;
-  options.seed = seed;
-  options.input.clear();
-  for (const rannc::ValueId id : plan.graph.inputs()) {
-    const std::string name(plan.graph.value(id).name);
-    const auto& type = plan.graph.type(id);
-    if (type.dtype != rannc::ir::DType::kI64 || !type.shape || type.shape->size() != 2 ||
-        !(*type.shape)[1].is_constant()) {
-      return rannc::error(fmt::format("--text: input '{}' is no list of tokens per sample; give --data instead", name));
-    }
-    options.length = static_cast<uint64_t>((*type.shape)[1].constant());
-    (name.starts_with("labels/") ? options.labels : options.input) = name;
-  }
-  if (options.input.empty() || plan.graph.inputs().size() != 2) {
-    return rannc::error("--text needs a model with one token input and one label input; give --data instead");
-  }
-  return runtime::open_text(options);
-}
-
-uint64_t tokens_per_step(const rannc::ir::Plan& plan) {
-  for (const rannc::ValueId id : plan.graph.inputs()) {
-    const auto& type = plan.graph.type(id);
-    if (type.shape && type.shape->size() == 2 && type.dtype == rannc::ir::DType::kI64 &&
-        (*type.shape)[1].is_constant()) {
-      return static_cast<uint64_t>((*type.shape)[1].constant()) * plan.mini_batch;
-    }
-  }
-  return 0;
-}
 
 std::string output_folder(const Flags& flags) {
   return flags.output.empty() ? fs::path(flags.bundle).replace_extension(".run").string() : flags.output;
@@ -109,6 +78,43 @@ std::string take_text(const fs::path& path) {
   return text.str();
 }
 
+tools::RunFolderUse use_of(const Flags& flags) {
+  if (flags.resume) return tools::RunFolderUse::kResume;
+  return flags.replace ? tools::RunFolderUse::kReplace : tools::RunFolderUse::kNew;
+}
+
+/// What is known before anything is trained.
+struct Start {
+  std::string checkpoint;  // empty: the bundle's weights
+  uint64_t step = 0;
+  tools::SettingsFound found;
+  bool evaluates = false;
+  uint32_t devices = 0;
+};
+
+/// Finds what is wrong with the command line and the folder before any worker waits for another.
+Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvironment>& worker) {
+  RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(flags.bundle));
+  Start start;
+  start.devices = static_cast<uint32_t>(bundle.plan.devices.size());
+  if (worker && worker->workers != start.devices) {
+    return rannc::error({flags.bundle, 0, 0, {}}, fmt::format("the plan is for {} devices, {} started {} workers",
+                                                              start.devices, worker->launcher, worker->workers));
+  }
+  start.evaluates = flags.evaluate || !bundle.plan.training;
+  const fs::path folder = output_folder(flags);
+  if (flags.resume || !start.evaluates) RANNC_TRY(tools::check_run_folder(folder, use_of(flags)));
+  std::optional<runtime::CheckpointState> state;
+  if (flags.resume) {
+    start.checkpoint = runtime::latest_checkpoint(tools::checkpoints_of(folder).string());
+    RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
+    start.step = state->step;
+  }
+  RANNC_ASSIGN(start.found,
+               tools::find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));
+  return start;
+}
+
 /// One process's part of a run.
 class Run {
  public:
@@ -116,10 +122,16 @@ class Run {
       : flags_(flags), worker_(std::move(worker)), command_(std::move(command)) {}
 
   Result<void> run() {
-    RANNC_TRY(open());
-    if (flags_.evaluate || !trainer_->plan().training) return evaluate();
-    RANNC_TRY(open_training());
     const bool leads = !worker_ || worker_->rank == 0;
+    const bool launched = worker_ && worker_->report_pipe >= 0;  // then the launcher speaks, and ends us
+    RANNC_ASSIGN(start_, prepare(flags_, worker_));
+    if (start_.evaluates) {
+      RANNC_TRY(open());
+      return evaluate();
+    }
+    const tools::RunSignals signals({.announces = leads && !launched, .second_ends = !launched});
+    RANNC_TRY(open());
+    RANNC_TRY(open_training());
     tools::Progress progress(leads, flags_.steps);
     const auto start = Clock::now();
     for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
@@ -127,19 +139,27 @@ class Run {
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       losses_.push_back(result.loss);
       if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
-      progress.step(step + 1, result.loss, tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
+      progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
       if (leads && log_.is_open()) log_ << fmt::format("{} {:a}\n", step, result.loss) << std::flush;
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
         RANNC_TRY(save(step + 1));
+      // One that was asked to ends all after the same step.
+      RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
+      if (!goes_on) break;
     }
     seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
     progress.end();
-    return finish(leads);
+    RANNC_TRY(finish(leads));
+    if (trainer_->steps_done() >= flags_.steps) return {};
+    if (leads) say_how_to_go_on();
+    throw tools::Exit{tools::exit_of(signals.asked() != 0 ? signals.asked() : SIGTERM)};
   }
 
  private:
   Result<void> open() {
-    runtime::TrainerOptions options = flags_.trainer;
+    const runtime::TrainingSettings& settings = start_.found.settings;
+    runtime::TrainerOptions options{
+        .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.observer = &recorder_;
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
@@ -148,25 +168,23 @@ class Run {
                                                        .rank = worker_->rank,
                                                        .workers = worker_->workers,
                                                        .listening_socket = worker_->listening_socket,
+                                                       .torch_store = worker_->torch_store,
+                                                       .torch_round = worker_->torch_round,
                                                        .timeout = options.timeout}));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = output_folder(flags_);
-    if (flags_.resume) {
-      const std::string latest = runtime::latest_checkpoint((folder_ / "checkpoints").string());
-      if (latest.empty())
-        return rannc::error({(folder_ / "checkpoints").string(), 0, 0, {}},
-                            "--resume: there is no finished checkpoint");
-      RANNC_ASSIGN(const std::string ignored, trainer_->load(latest));
-    }
+    if (start_.checkpoint.empty()) return {};
+    RANNC_ASSIGN(const std::string ignored, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
     return {};
   }
 
   Result<void> evaluate() {
     if (flags_.data.empty()) {
-      const char* why = trainer_->plan().training ? "--evaluate goes over the samples of a file" : "the bundle has no loss";
+      const char* why =
+          trainer_->plan().training ? "--evaluate goes over the samples of a file" : "the bundle has no loss";
       return rannc::error(fmt::format("{}: give --data, not --text; {}", why, tools::how_to_train(trainer_->plan())));
     }
     tools::EvaluationRun run{.bundle = flags_.bundle, .data = flags_.data, .folder = folder_};
@@ -177,18 +195,38 @@ class Run {
   // A loaded checkpoint has the seed: the text that it goes on with is that of its run.
   Result<void> open_training() {
     const uint64_t before = tools::MemoryGauge::live_bytes();
-    RANNC_ASSIGN(data_, open_data(flags_, trainer_->plan(), trainer_->seed()));
+    RANNC_ASSIGN(data_, tools::open_data(flags_.data, flags_.text, trainer_->plan(), trainer_->seed()));
     data_bytes_ = tools::MemoryGauge::live_bytes() - before;
-    std::error_code failed;
-    fs::create_directories(folder_ / "checkpoints", failed);
-    if (failed) return rannc::error({folder_.string(), 0, 0, {}}, "cannot be created: " + failed.message());
+    const bool leads = !worker_ || worker_->rank == 0;
+    RANNC_TRY(tools::prepare_run_folder(folder_, leads ? use_of(flags_) : tools::RunFolderUse::kResume));
     first_step_ = trainer_->steps_done();
-    if (!flags_.loss_log.empty()) {
+    if (leads && !flags_.loss_log.empty()) {
       log_.open(flags_.loss_log, flags_.resume ? std::ios::app : std::ios::trunc);
       if (!log_) return rannc::error({flags_.loss_log, 0, 0, {}}, "cannot be written");
     }
-    if (!worker_ || worker_->rank == 0) fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
+    if (leads) say_what_begins();
     return {};
+  }
+
+  void say_what_begins() const {
+    fmt::print("training {} on {}\n", flags_.bundle, data_->describe());
+    fmt::print("{}{}\n", start_.checkpoint.empty() ? "" : fmt::format("going on after step {} with ", start_.step),
+               tools::describe(start_.found.settings));
+    for (const std::string& change : start_.found.changed) fmt::print("changed by a flag: {}\n", change);
+    const uint32_t states = start_.found.settings.optimizer.states(), planned = trainer_->plan().optimizer_states;
+    if (states > planned) {
+      fmt::print(stderr, "warning: the optimizer keeps {} copies of the parameters, the plan has memory for {}\n",
+                 states, planned);
+    }
+    std::fflush(stdout);
+  }
+
+  void say_how_to_go_on() const {
+    std::string again = command_;
+    if (const size_t at = again.find(" --replace"); at != std::string::npos) again.erase(at, 10);
+    if (!flags_.resume) again += " --resume";
+    if (worker_ && worker_->report_pipe < 0) again = "the same command and --resume";  // of a launcher not ours
+    fmt::print("ended as asked, after step {} of {}; go on with: {}\n", trainer_->steps_done(), flags_.steps, again);
   }
 
   Result<void> save(uint64_t step) {
@@ -222,7 +260,7 @@ class Run {
     RANNC_ASSIGN(facts.held, collect_held(held));
     const double steps = static_cast<double>(losses_.size());
     facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
-    facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tokens_per_step(plan)) / seconds_ : 0;
+    facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tools::tokens_per_step(plan)) / seconds_ : 0;
     RANNC_TRY(
         write_text(folder_ / "trace.json", runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
     RANNC_TRY(write_text(folder_ / "report.html", tools::run_report(plan, facts, records, planned)));
@@ -272,6 +310,7 @@ class Run {
   const Flags& flags_;
   std::optional<tools::WorkerEnvironment> worker_;
   std::string command_;
+  Start start_;
   runtime::TraceRecorder recorder_;
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
@@ -283,19 +322,28 @@ class Run {
   std::ofstream log_;
 };
 
+Result<void> launch(const Flags& flags, const std::vector<std::string>& arguments) {
+  RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));  // errors once, not per worker
+  RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments,
+                                                     {.workers = start.devices,
+                                                      .threads = flags.threads,
+                                                      .timeout = std::chrono::seconds(flags.timeout_seconds),
+                                                      .ends_in_order = !start.evaluates}));
+  if (code != 0) throw tools::Exit{code};
+  return {};
+}
+
 Result<void> train(const Flags& flags, const std::vector<std::string>& arguments) {
   if (flags.text.empty() == flags.data.empty()) return rannc::error("give either --text or --data");
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
-  if (flags.transport == "gloo" && !worker) {
-    RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(flags.bundle));  // errors once, not per worker
-    return tools::launch_workers(tools::own_program(), arguments, static_cast<uint32_t>(bundle.plan.devices.size()),
-                                 flags.threads);
-  }
+  const bool processes = flags.transport.empty() ? worker.has_value() : flags.transport == "gloo";
+  if (processes && !worker) return launch(flags, arguments);
   runtime::set_threads(static_cast<int>(flags.threads));
   tools::MemoryGauge::install();
-  return Run(flags, flags.transport == "gloo" ? worker : std::nullopt,
-             fmt::format("rannc-run {}", fmt::join(arguments, " ")))
-      .run();
+  const std::string command = "rannc-run " + tools::shell_words(arguments);
+  if (!processes) return Run(flags, std::nullopt, command).run();
+  tools::run_as_worker(*worker, [&] { return Run(flags, worker, command).run(); });
+  return {};
 }
 
 void add_flags(CLI::App& app, Flags& flags) {
@@ -305,31 +353,22 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--text", flags.text, "files or folders of text, for next-byte prediction");
   app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
   app.add_option("--steps", flags.steps, "steps in all, those before a resume included")->capture_default_str();
-  app.add_option("--transport", flags.transport, "local: threads of this process; gloo: a process per device")
-      ->check(CLI::IsMember({"local", "gloo"}))
-      ->capture_default_str();
+  app.add_option("--transport", flags.transport,
+                 "local: threads of this process; gloo: a process per device (default: gloo where torchrun, mpirun or "
+                 "srun has started several processes, else local)")
+      ->check(CLI::IsMember({"local", "gloo"}));
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
-  app.add_option("--optimizer", flags.optimizer, "sgd, adam or adamw")
-      ->check(CLI::IsMember({"sgd", "adam", "adamw"}))
-      ->capture_default_str();
-  runtime::OptimizerOptions& optimizer = flags.trainer.optimizer;
-  optimizer.learning_rate = 1e-3;
-  app.add_option("--learning-rate", optimizer.learning_rate)->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--momentum", optimizer.momentum, "of sgd")->capture_default_str();
-  app.add_option("--weight-decay", optimizer.weight_decay)->capture_default_str();
-  app.add_option("--warmup-steps", optimizer.warmup_steps, "steps over which the learning rate rises")
-      ->capture_default_str();
-  app.add_option("--decay-steps", optimizer.decay_steps, "step at which it has fallen to a tenth; 0: stays")
-      ->capture_default_str();
-  app.add_option("--clip-norm", flags.trainer.clip_norm, "largest global norm of the gradient; 0: any")
-      ->capture_default_str();
-  app.add_option("--seed", flags.trainer.seed, "of data and random operators")->capture_default_str();
+  tools::add_setting_flags(app, flags.settings);
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")
       ->capture_default_str();
-  app.add_flag("--resume", flags.resume, "go on from the latest checkpoint in the output folder");
-  app.add_flag("--evaluate", flags.evaluate,
-               "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
-               "a bundle without a loss gets");
+  auto* resume = app.add_flag("--resume", flags.resume,
+                              "go on from the latest checkpoint in the output folder, with its settings but for those "
+                              "that flags give");
+  app.add_flag("--replace", flags.replace, "remove the run that the output folder holds")->excludes(resume);
+  app.add_flag(
+      "--evaluate", flags.evaluate,
+      "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
+      "a bundle without a loss gets");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -343,8 +382,5 @@ int main(int argc, char** argv) {
   Flags flags;
   add_flags(app, flags);
   const std::vector<std::string> arguments(argv + 1, argv + argc);
-  return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
-    RANNC_ASSIGN(flags.trainer.optimizer.kind, runtime::parse_optimizer(flags.optimizer));
-    return train(flags, arguments);
-  });
+  return tools::run_tool(app, argc, argv, [&] { return train(flags, arguments); });
 }

@@ -1,4 +1,4 @@
-/// Element types of the language as LibTorch calls them.
+/// What the runtime knows of LibTorch's tensors: element types, sums.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -6,6 +6,9 @@
 #include "runtime/tensor.h"
 
 namespace rannc::runtime {
+
+/// `Payload::sum` of tensors.
+at::Tensor sum_in_order(std::span<const at::Tensor> terms);
 
 at::ScalarType to_scalar_type(ir::DType dtype);
 /// The element type, or an error for complex, quantized and other kinds that no model of ours has.

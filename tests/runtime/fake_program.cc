@@ -35,6 +35,12 @@ Value FakeValue::plus(const Payload& other) const {
   return std::make_shared<FakeValue>(std::move(sum), scalar_);
 }
 
+Value FakeValue::sum(std::span<const Value> terms) const {
+  Value total = terms[0];
+  for (const Value& term : terms.subspan(1)) total = total->plus(*term);
+  return total;
+}
+
 Value FakeValue::samples(const runtime::SampleAxis&, ir::SampleRange range) const {
   return std::make_shared<FakeValue>(
       std::vector<double>(numbers_.begin() + range.first, numbers_.begin() + range.last));

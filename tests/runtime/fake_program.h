@@ -25,6 +25,7 @@ class FakeValue final : public runtime::Payload {
             scalar_ ? std::vector<int64_t>{} : std::vector<int64_t>{static_cast<int64_t>(numbers_.size())}};
   }
   runtime::Value plus(const runtime::Payload& other) const override;
+  runtime::Value sum(std::span<const runtime::Value> terms) const override;
   runtime::Value samples(const runtime::SampleAxis& axis, ir::SampleRange range) const override;
   runtime::Value joined(std::span<const runtime::Value> parts, const runtime::SampleAxis& axis) const override;
   runtime::Value zeros() const override;

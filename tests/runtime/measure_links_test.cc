@@ -30,6 +30,7 @@ class Broken final : public Transport {
  public:
   explicit Broken(std::unique_ptr<Transport> inner) : inner_(std::move(inner)) {}
   DeviceId device() const override { return inner_->device(); }
+  uint32_t devices() const override { return inner_->devices(); }
   Result<void> send(const MessageKey& key, DeviceId to, Value value) override {
     if (++sent_ == 3) return error("the cable is cut");
     return inner_->send(key, to, std::move(value));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure_links.h"
 #include "tools/launcher.h"
@@ -59,6 +60,52 @@ TEST(TransportGloo, WhyOneFailsIsWhatTheOthersHear) {
     }
     EXPECT_THAT(heard, testing::HasSubstr("the disk is full"));
   }
+}
+
+/// Why two workers could not meet as `where` says, one after the other; empty: they met, and left.
+std::string join_both(const Rendezvous& where) {
+  std::string failures[2];
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&failures, own = where, rank]() mutable {
+        own.rank = rank;
+        const auto end = join_gloo(own);
+        if (!end.ok()) failures[rank] = end.diagnostic().str();
+      });
+    }
+  }
+  return failures[0] + failures[1];
+}
+
+// torchrun has taken the port of MASTER_PORT itself, for a store of LibTorch's.
+TEST(TransportGloo, WorkersMeetByTorchrunsStore) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const c10d::TCPStore agent("127.0.0.1", options);
+  Rendezvous where;
+  where.port = agent.getPort();
+  where.workers = 2;
+  where.torch_store = true;
+  for (const char* round : {"0", "1"}) {
+    where.torch_round = round;
+    EXPECT_EQ(join_both(where), "") << round;
+  }
+}
+
+TEST(TransportGloo, AWorkerThatNeverComesIsNamed) {
+  auto meeting = tools::Listener::open();
+  ASSERT_TRUE(meeting.ok()) << meeting.diagnostic().str();
+  Rendezvous where;
+  where.port = meeting->port();
+  where.listening_socket = meeting->release();
+  where.workers = 3;
+  where.timeout = std::chrono::milliseconds(300);
+  const auto end = join_gloo(where);
+  ASSERT_FALSE(end.ok());
+  EXPECT_THAT(end.diagnostic().str(), testing::HasSubstr("nothing is heard of worker 1, 2"));
 }
 
 }  // namespace

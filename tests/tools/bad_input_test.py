@@ -246,7 +246,8 @@ class Bundles(BadInputTest):
     def judge(self, bundle, file, what):
         # A picture for viewers is no part of what is run.
         needed = file.suffix not in (".onnx", ".html", ".txt", ".md")
-        done = programs.run("rannc-run", bundle, "-o", self.scratch / "run", "--data", MLP / "batch.safetensors", "--steps", 1)
+        done = programs.run("rannc-run", bundle, "-o", self.scratch / "run", "--replace", "--data", MLP / "batch.safetensors",
+                            "--steps", 1)
         if not needed:
             self.assertEqual(done.returncode, 0, done.stderr)
             return

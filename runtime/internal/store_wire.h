@@ -1,0 +1,87 @@
+/// How requests to the store and its answers look as bytes.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace rannc::runtime {
+
+/// Requests. Each is answered by one frame: a `StoreAnswer`, then what the request asks for.
+enum class StoreAsk : uint8_t {
+  kJoin,   ///< kStoreMagic, rank, workers
+  kBeat,   ///< → failure or empty, number present, missing ranks as text, the most silent rank, its silence in ms
+  kLeave,  ///< nothing of this worker is missed from here on
+  kGet,    ///< key → 0 or 1, value
+  kSet,    ///< key, value
+  kAdd,    ///< key, number → sum
+  kFail,   ///< reason → the first reason that anybody gave
+};
+enum class StoreAnswer : uint8_t { kDone, kRefused };  ///< kRefused: why, as text
+
+constexpr std::string_view kStoreMagic = "rannc-store-1";
+/// Longer frames are no requests of ours.
+constexpr uint32_t kStoreFrameLimit = 1U << 20;
+
+/// A frame: its length in four bytes, then numbers in eight and texts behind their lengths, lowest byte first.
+class StoreWriter {
+ public:
+  StoreWriter() : bytes_(4, '\0') {}
+  StoreWriter& number(uint64_t value) {
+    for (int i = 0; i < 8; ++i) bytes_ += static_cast<char>(value >> (8 * i) & 0xff);
+    return *this;
+  }
+  StoreWriter& text(std::string_view value) {
+    number(value.size());
+    bytes_ += value;
+    return *this;
+  }
+  /// All of it; ends the writer.
+  std::string frame() {
+    const auto size = static_cast<uint32_t>(bytes_.size() - 4);
+    for (int i = 0; i < 4; ++i) bytes_[static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i) & 0xff);
+    return std::move(bytes_);
+  }
+
+ private:
+  std::string bytes_;
+};
+
+/// The size that a frame's first four bytes announce.
+inline uint32_t store_frame_size(std::string_view head) {
+  uint32_t size = 0;
+  for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<uint8_t>(head[static_cast<size_t>(i)]);
+  return size;
+}
+
+/// Reads a frame without its length. What is missing reads as 0 or empty, after which `ok` is false.
+class StoreReader {
+ public:
+  explicit StoreReader(std::string_view bytes) : rest_(bytes) {}
+  uint64_t number() {
+    uint64_t value = 0;
+    if (!has(8)) return 0;
+    for (int i = 7; i >= 0; --i) value = value << 8 | static_cast<uint8_t>(rest_[static_cast<size_t>(i)]);
+    rest_.remove_prefix(8);
+    return value;
+  }
+  std::string text() {
+    const uint64_t size = number();
+    if (!has(size)) return {};
+    std::string value(rest_.substr(0, size));
+    rest_.remove_prefix(size);
+    return value;
+  }
+  bool ok() const { return ok_; }
+
+ private:
+  bool has(uint64_t size) {
+    ok_ = ok_ && size <= rest_.size();
+    return ok_;
+  }
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+}  // namespace rannc::runtime

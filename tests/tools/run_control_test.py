@@ -1,0 +1,177 @@
+"""How a run is started, ended and gone on with: launchers' environments, folders, signals, settings."""
+import json
+import os
+import signal
+import time
+
+import programs
+from workers_test import MLP, WorkersTest, free_port
+
+DIAGNOSTICS, USAGE = 1, 2
+STEPS = 12
+
+
+def losses(path):
+    return [line.split()[1] for line in path.read_text().splitlines()]
+
+
+class RunControl(WorkersTest):
+    def arguments(self, bundle, name="run", steps=STEPS, *more):
+        return ["rannc-run", bundle, "-o", self.scratch / name, "--data", MLP / "batch.safetensors", "--steps", steps, "--loss-log",
+                self.scratch / f"{name}.log", *more]
+
+    def train(self, bundle, name, *more, steps=STEPS, **options):
+        return self.succeed(*self.arguments(bundle, name, steps, *more), **options)
+
+
+class Environments(RunControl):
+    def torchrun(self, rank, workers, port):
+        return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+    def mpirun(self, rank, workers, port):
+        return {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(workers), "OMPI_COMM_WORLD_LOCAL_SIZE": str(workers),
+                "PMIX_NAMESPACE": f"prterun-test-{os.getpid()}@1"}
+
+    def test_a_launched_worker_needs_not_be_told(self):
+        bundle = self.bundle()
+        self.train(bundle, "alone")
+        for launcher in (self.torchrun, self.mpirun):
+            with self.subTest(launcher=launcher.__name__):
+                port, name = free_port(), launcher.__name__
+                workers = [self.popen(self.arguments(bundle, name), launcher(rank, 2, port)) for rank in range(2)]
+                for worker in workers:
+                    output, errors = worker.communicate(timeout=programs.HANG_SECONDS)
+                    self.assertEqual(worker.returncode, 0, output + errors)
+                self.assertEqual(losses(self.scratch / f"{name}.log"), losses(self.scratch / "alone.log"))
+
+    def test_the_shell_of_an_allocation_is_no_worker(self):
+        self.train(self.bundle(), "run", env={**os.environ, "SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0"})
+        self.assertEqual(len(losses(self.scratch / "run.log")), STEPS)
+
+    def test_another_number_of_workers_than_devices(self):
+        done = self.refuse(DIAGNOSTICS, ["2 devices", "3 workers", "[worker 1]"], *self.arguments(self.bundle()),
+                           env={**os.environ, **self.torchrun(1, 3, free_port())}, timeout=30)
+        self.assertNotIn("could not join", done.stderr)
+
+
+class Folders(RunControl):
+    def test_a_run_is_not_overwritten_unasked(self):
+        bundle = self.bundle()
+        self.train(bundle, "run", steps=3)
+        for transport in ("local", "gloo"):
+            self.refuse(DIAGNOSTICS, ["run", "--resume", "--replace"], *self.arguments(bundle, "run", 5, "--transport", transport))
+        self.assertEqual([path.name for path in (self.scratch / "run" / "checkpoints").iterdir()], ["step-3"])
+        self.train(bundle, "run", "--resume", steps=5)
+        self.assertEqual(len(losses(self.scratch / "run.log")), 5)
+        self.train(bundle, "run", "--replace", "--transport", "gloo", steps=2)
+        self.assertEqual([path.name for path in (self.scratch / "run" / "checkpoints").iterdir()], ["step-2"])
+        self.refuse(USAGE, ["--replace"], *self.arguments(bundle, "run", 5, "--replace", "--resume"))
+
+
+class Signals(RunControl):
+    def endless(self, bundle, name, *more, environment=None):
+        self.log = self.scratch / f"{name}.log"
+        return self.popen(self.arguments(bundle, name, 10**9, *more), environment)
+
+    def ended(self, running, code):
+        output, errors = running.communicate(timeout=programs.HANG_SECONDS)
+        self.assertEqual(running.returncode, code, output + errors)
+        self.assertNotIn("error: ", errors)
+        return output + errors
+
+    def goes_on(self, bundle, name):
+        """The checkpoint is that of the last step in the log, and what follows is what an uninterrupted run gives."""
+        done = len(losses(self.log))
+        self.assertEqual([path.name for path in (self.scratch / name / "checkpoints").iterdir()], [f"step-{done}"])
+        self.train(bundle, name, "--resume", steps=done + 3)
+        self.train(bundle, name + "-whole", steps=done + 3)
+        self.assertEqual(losses(self.log), losses(self.scratch / f"{name}-whole.log"))
+
+    def test_one_process(self):
+        bundle = self.bundle()
+        running = self.endless(bundle, "local")
+        self.await_step(running)
+        running.send_signal(signal.SIGINT)
+        said = self.ended(running, 128 + signal.SIGINT)
+        self.assertIn("--resume", said)
+        self.goes_on(bundle, "local")
+
+    def test_our_launcher(self):
+        bundle = self.bundle()
+        running = self.endless(bundle, "ours", "--transport", "gloo")
+        self.await_step(running)
+        # To the whole group, as a terminal does, would come twice to no worker: they are told by the launcher too.
+        for process in [running.pid, *programs.children(running.pid)]:
+            os.kill(process, signal.SIGTERM)
+        said = self.ended(running, 128 + signal.SIGTERM)
+        self.assertEqual(said.count("--resume"), 1, said)
+        self.goes_on(bundle, "ours")
+
+    def test_one_worker_of_another_launcher(self):
+        bundle, port = self.bundle(), free_port()
+        workers = [self.endless(bundle, "theirs", environment=Environments.torchrun(self, rank, 2, port)) for rank in range(2)]
+        self.await_step(workers[0])
+        workers[1].send_signal(signal.SIGINT)
+        said = [self.ended(workers[0], 128 + signal.SIGTERM), self.ended(workers[1], 128 + signal.SIGINT)]
+        self.assertIn("--resume", said[0])
+        self.goes_on(bundle, "theirs")
+
+    def test_a_second_signal_ends_at_once(self):
+        running = self.endless(self.bundle(), "ours", "--transport", "gloo")
+        self.await_step(running)
+        workers = programs.children(running.pid)
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)  # now it never ends in order
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGTERM)
+        running.communicate(timeout=30)
+        self.assertEqual(running.returncode, 128 + signal.SIGTERM)
+        limit = time.monotonic() + 30
+        while any(map(programs.alive, workers)) and time.monotonic() < limit:
+            time.sleep(0.01)
+        self.assertEqual([worker for worker in workers if programs.alive(worker)], [])
+
+
+class Settings(RunControl):
+    def settings(self, name, step):
+        return json.loads((self.scratch / name / "checkpoints" / f"step-{step}" / "manifest.json").read_text())["settings"]
+
+    def test_a_resumed_run_keeps_its_settings(self):
+        bundle = self.bundle()
+        flags = ["--optimizer", "adamw", "--learning-rate", "0.03", "--weight-decay", "0.1", "--warmup-steps", 4, "--decay-steps", 40,
+                 "--clip-norm", "0.5", "--seed", 7]
+        self.train(bundle, "whole", *flags, steps=8)
+        self.train(bundle, "parts", *flags, steps=4)
+        done = self.train(bundle, "parts", "--resume", steps=8)
+        self.assertEqual(losses(self.scratch / "parts.log"), losses(self.scratch / "whole.log"))
+        self.assertIn("adamw, learning rate 0.03", done.stdout)
+        self.assertNotIn("changed by a flag", done.stdout)
+        self.assertEqual(self.settings("parts", 8), self.settings("whole", 8))
+
+    def test_flags_win_and_are_printed(self):
+        bundle = self.bundle()
+        self.train(bundle, "run", steps=4)
+        done = self.train(bundle, "run", "--resume", "--learning-rate", "0.5", "--clip-norm", 0, steps=6)
+        self.assertIn("changed by a flag: learning rate 0.5 instead of 0.001", done.stdout)
+        self.assertEqual(done.stdout.count("changed by a flag"), 1)
+        self.assertEqual(self.settings("run", 6)["learning_rate"], 0.5)
+
+    def test_another_optimizer(self):
+        bundle = self.bundle()
+        self.train(bundle, "run", steps=4)
+        self.train(bundle, "run", "--resume", "--optimizer", "sgd", "--momentum", 0.9, steps=6)
+        self.assertEqual(self.settings("run", 6)["optimizer"], "sgd")
+        self.train(bundle, "plain", "--optimizer", "sgd", steps=4)
+        self.refuse(DIAGNOSTICS, ["sgd", "adam"], *self.arguments(bundle, "plain", 6, "--resume", "--optimizer", "adam"))
+
+    def test_the_bundle_knows_its_optimizer(self):
+        done = self.train(self.bundle(2, "--optimizer", "sgd", "--momentum", 0.5), "run", steps=3)
+        self.assertIn("sgd, learning rate 0.001, momentum 0.5", done.stdout)
+        done = self.train(self.bundle(2, "--optimizer", "sgd"), "other", "--optimizer", "adamw", steps=3)
+        self.assertIn("adamw", done.stdout)
+        self.assertIn("warning: the optimizer keeps 2 copies", done.stderr)
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,120 @@
+"""What becomes of a run when one of its workers is stopped or gone, whoever started the workers."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import programs
+
+MLP = programs.DATA / "small_mlp"
+TIMEOUT = 3
+# Beyond the time-out: the launcher's grace, leaving, and a loaded machine.
+SECONDS_TO_END = TIMEOUT + 20
+# What LibTorch writes of its own accord.
+FOREIGN = ["frame #", "Exception raised from", "[W", "[E", "third_party"]
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class WorkersTest(programs.ProgramTest):
+    def bundle(self, stages=2, *more):
+        path = self.scratch / f"mlp-{'-'.join(map(str, [stages, *more]))}.rannc"
+        if path.exists():
+            return path
+        self.succeed("rannc-compile", MLP / "model.onnx", "-o", path, "--cluster", f"local:{stages}", "--stages", stages, "--mini-batch", 8,
+                     "--micro-batches", 2, "--loss", "cross_entropy(output=logits,labels=y,ignore_index=-100)", "--costs", "analytic",
+                     "--schedule", "1f1b", *more)
+        return path
+
+    def start(self, bundle, *more, environment=None):
+        """rannc-run that goes on until somebody ends it."""
+        self.log = self.scratch / "steps.log"
+        return self.popen(["rannc-run", bundle, "-o", self.scratch / "run", "--data", MLP / "batch.safetensors", "--steps", 10**9,
+                           "--timeout", TIMEOUT, *more], environment)
+
+    def popen(self, command, environment=None):
+        running = subprocess.Popen([programs.program(command[0]), *map(str, command[1:])], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True, env={**os.environ, **(environment or {})})
+        self.addCleanup(running.communicate)
+        self.addCleanup(running.kill)
+        return running
+
+    def await_step(self, running, step=5):
+        limit = time.monotonic() + programs.HANG_SECONDS
+        while not (self.log.exists() and self.log.read_text().count("\n") >= step):
+            self.assertIsNone(running.poll(), "it ended by itself")
+            self.assertLess(time.monotonic(), limit, "nothing happens")
+            time.sleep(0.01)
+
+    def ends(self, running):
+        """Its standard error, once it has ended by itself with a diagnostic."""
+        try:
+            _, errors = running.communicate(timeout=SECONDS_TO_END)
+        except subprocess.TimeoutExpired:
+            self.fail("it hangs")
+        self.assertEqual(running.returncode, 1, errors)
+        for foreign in FOREIGN:
+            self.assertNotIn(foreign, errors)
+        return errors
+
+
+class OfOurLauncher(WorkersTest):
+    def end_by(self, signal_number, victim, *words):
+        launcher = self.start(self.bundle(), "--transport", "gloo", "--loss-log", self.scratch / "steps.log")
+        self.await_step(launcher)
+        workers = sorted(programs.children(launcher.pid))
+        os.kill(workers[victim], signal_number)
+        errors = self.ends(launcher)
+        self.assertEqual(errors.count("error: "), 1, errors)
+        for word in [f"worker {victim} ", *words]:
+            self.assertIn(word, errors)
+        self.assertEqual([worker for worker in workers if programs.alive(worker)], [])
+
+    def test_stopped_worker(self):
+        for victim in (0, 1):
+            with self.subTest(victim=victim):
+                self.end_by(signal.SIGSTOP, victim, "was stopped by signal 19")
+                self.log.unlink()
+
+    def test_killed_worker(self):
+        """Of the one that serves the store; bad_input_test.py kills at any moment."""
+        self.end_by(signal.SIGKILL, 0, "was killed by signal 9")
+
+
+class OfAnotherLauncher(WorkersTest):
+    """Workers with torchrun's environment, that nobody watches."""
+
+    def start_workers(self, bundle, workers=2):
+        port = free_port()
+        return [self.start(bundle, "--transport", "gloo", *(["--loss-log", self.scratch / "steps.log"] if rank == 0 else []),
+                           environment={"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
+                                        "MASTER_PORT": str(port)}) for rank in range(workers)]
+
+    def survivors_end(self, signal_number, victim, word):
+        workers = self.start_workers(self.bundle(3), 3)
+        self.await_step(workers[0])
+        workers[victim].send_signal(signal_number)
+        for rank, worker in enumerate(workers):
+            if rank == victim:
+                continue
+            errors = self.ends(worker)
+            self.assertIn(f"worker {victim} {word}", errors)
+            self.assertEqual(errors.count("error: "), 1, errors)
+        workers[victim].kill()
+        self.log.unlink()
+
+    def test_survivors_of_a_stopped_worker_end(self):
+        self.survivors_end(signal.SIGSTOP, 0, "has not answered")
+        self.survivors_end(signal.SIGSTOP, 1, "has not been heard of")
+
+    def test_survivors_of_a_killed_worker_end(self):
+        self.survivors_end(signal.SIGKILL, 0, "is gone")
+
+
+if __name__ == "__main__":
+    programs.main()
