@@ -5,6 +5,7 @@ import shutil
 import struct
 
 import programs
+import small_onnx as onnx
 
 SAMPLES, MINI_BATCH = 13, 4  # three mini-batches of four and one of one
 FORMATS = {"F32": "f", "F64": "d", "I64": "q"}
@@ -167,6 +168,70 @@ class WithLoss(EvaluateTest):
         self.succeed("rannc-run", bundle, "-o", folder, "--data", data, "--evaluate", "--resume")
         after = float.fromhex(programs.read_metadata(folder / "outputs.safetensors")["loss"])
         self.assertLess(after, 0.9 * before)
+
+
+class FixedBatch(EvaluateTest):
+    """Models exported for eight samples: whole mini-batches of the file's own size, nothing padded."""
+
+    def model(self, turned):
+        path = self.scratch / "fixed.onnx"
+        nodes = [onnx.node("MatMul", ["x", "w"], ["h"], "m"),
+                 onnx.node("Transpose" if turned else "Relu", ["h"], ["y"], "last")]
+        onnx.write(path, nodes, [onnx.tensor("w", [3, 2], [1, -2, 3, -4, 5, -6])], [onnx.value("x", onnx.FLOAT, [8, 3])],
+                   [onnx.value("y", onnx.FLOAT, [2, 8] if turned else [8, 2])])
+        return self.compile(path, "fixed", "--replace")[0]
+
+    def data(self, samples):
+        path = self.scratch / f"{samples}.safetensors"
+        programs.write_safetensors(path, {"x/x": ("F32", [samples, 3], struct.pack(f"<{3 * samples}f", *range(3 * samples)))})
+        return path
+
+    def test_multiples(self):
+        bundle = self.model(turned=False)
+        for samples in (8, 24):
+            outputs, printed, _ = self.evaluate(bundle, self.data(samples))
+            rows = [(3 * i, 3 * i + 1, 3 * i + 2) for i in range(samples)]
+            expected = [max(0, a * row[0] + b * row[1] + c * row[2]) for row in rows for a, b, c in ((1, 3, 5), (-2, -4, -6))]
+            self.assertEqual(outputs["y"][1], [samples, 2])
+            self.assertEqual(list(numbers(outputs["y"])), expected)
+            self.assertIn(f"evaluated {samples} samples", printed)
+
+    def test_what_would_be_left_over(self):
+        bundle = self.model(turned=False)
+        for samples in (4, 12):
+            self.refuse(1, [f"has {samples} samples", "exported for 8 at a time", "4 would be left over"], "rannc-run", bundle,
+                        "-o", self.scratch / "run", "--data", self.data(samples))
+
+    def test_outputs_that_do_not_count_samples_in_front(self):
+        bundle = self.model(turned=True)
+        self.assertEqual(self.evaluate(bundle, self.data(8))[0]["y"][1], [2, 8])
+        self.refuse(1, ["has 16 samples", "output 'y' does not count them in front"], "rannc-run", bundle,
+                    "-o", self.scratch / "run", "--data", self.data(16))
+
+
+class UnusualOutputs(EvaluateTest):
+    def write(self, nodes, inputs, outputs):
+        return onnx.write(self.scratch / "model.onnx", nodes, [onnx.tensor("w", [3, 2], [1, -2, 3, -4, 5, -6])], inputs, outputs)
+
+    def test_an_output_without_samples(self):
+        nodes = [onnx.node("MatMul", ["x", "w"], ["y"], "m"), onnx.node("Neg", ["w"], ["n"], "n")]
+        model = self.write(nodes, [onnx.value("x", onnx.FLOAT, ["batch", 3])],
+                           [onnx.value("y", onnx.FLOAT, ["batch", 2]), onnx.value("n", onnx.FLOAT, [3, 2])])
+        bundle, _ = self.compile(model, "model", "--mini-batch", MINI_BATCH)
+        data = self.scratch / "data.safetensors"
+        programs.write_safetensors(data, {"x/x": ("F32", [SAMPLES, 3], struct.pack(f"<{3 * SAMPLES}f", *range(3 * SAMPLES)))})
+        outputs, _, _ = self.evaluate(bundle, data)
+        self.assertEqual(outputs["y"][1], [SAMPLES, 2])
+        self.assertEqual(numbers(outputs["n"]), (-1, 2, -3, 4, -5, 6))
+
+    def test_a_loss_is_no_plain_output(self):
+        """Of two micro-batches it would be the sum over the first."""
+        nodes = [onnx.node("MatMul", ["x", "w"], ["h"], "m"), onnx.node("SoftmaxCrossEntropyLoss", ["h", "t"], ["loss"], "nll")]
+        model = self.write(nodes, [onnx.value("x", onnx.FLOAT, ["batch", 3]), onnx.value("t", onnx.INT64, ["batch"])],
+                           [onnx.value("loss", onnx.FLOAT, [])])
+        self.refuse(1, ["'nll'", "core.cross_entropy_sum", "a sum over the samples of a micro-batch", "--loss 'in_graph(output=NAME)'"],
+                    "rannc-compile", model)
+        self.compile(model, "trained", "--loss", "in_graph(output=loss)")
 
 
 class Errors(EvaluateTest):
