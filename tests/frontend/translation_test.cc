@@ -306,8 +306,12 @@ TEST(Translation, CrossEntropyOfNarrowLabelsIgnoresNothingUnlessTold) {
     ASSERT_TRUE(model.ok()) << model.diagnostic().str();
     for (const TaskId task : model->tasks()) {
       const ir::Attributes& attributes = model->attributes(task);
-      if (model->op(task).name == "core.full") EXPECT_EQ(std::get<ir::Dim>(*attributes.find("value")), ir::Dim(least));
-      if (attributes.has("ignore_index")) EXPECT_EQ(attributes.integer("ignore_index"), least);
+      if (model->op(task).name == "core.full") {
+        EXPECT_EQ(std::get<ir::Dim>(*attributes.find("value")), ir::Dim(least));
+      }
+      if (attributes.has("ignore_index")) {
+        EXPECT_EQ(attributes.integer("ignore_index"), least);
+      }
     }
   }
 }
