@@ -11,7 +11,7 @@ namespace rannc::tools {
 namespace {
 
 using ir::ActionKind;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 /// Records of steps 0 and 1: every action of a device follows the one before it; forward passes take `forward_ns` of
 /// their stage, backward passes twice that, the optimizer 1,000, all else nothing. Step 0 is ten times as slow.
