@@ -130,7 +130,8 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
   const ir::Graph& graph = plan.graph;
   RANNC_TRY(check_names(graph, batch));
   EvaluationBatch bound{.batch = batch, .samples = plan.mini_batch};
-  RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, needed, {}));
+  // Also by inputs that this process does not read: they say how many samples there are.
+  RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, {}, {}));
   if (!graph.batch_symbol().empty()) {
     const auto samples = bound.symbols.emplace(graph.batch_symbol(), plan.mini_batch).first->second;
     if (samples < 1 || samples > plan.mini_batch) {
