@@ -25,7 +25,8 @@ class FixedBatch(programs.ProgramTest):
         self.model.write_text(text)
 
     def flags(self, *more):
-        return ["rannc-compile", self.model, "--loss", LOSS, "--costs", "analytic", "--cluster", "local:4", "--emit=plan", *more]
+        costs = [] if "--costs" in more else ["--costs", "analytic"]
+        return ["rannc-compile", self.model, "--loss", LOSS, *costs, "--cluster", "local:4", "--emit=plan", *more]
 
     def summary(self, *more):
         return json.loads(self.succeed(*self.flags("--summary=json", *more)).stdout.splitlines()[-1])

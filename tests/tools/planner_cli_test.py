@@ -341,9 +341,9 @@ class Models(PlannerTest):
     def test_what_is_emitted_goes_to_the_file_of_output(self):
         for kind in ("graph", "atoms", "blocks", "plan", "schedule"):
             path = self.scratch / f"{kind}.txt"
-            self.assertEqual(self.model(f"--emit={kind}", "--costs=analytic", "-o", path).stdout, "")
-            self.assertEqual(path.read_text(), self.model(f"--emit={kind}", "--costs=analytic").stdout)
-        self.refuse(1, ["exists already", "--replace"], "rannc-compile", MLP, "--emit=plan", "--costs=analytic", "-o", path)
+            self.assertEqual(self.model(f"--emit={kind}", "-o", path).stdout, "")
+            self.assertEqual(path.read_text(), self.model(f"--emit={kind}").stdout)
+        self.refuse(1, ["exists already", "--replace"], "rannc-compile", MLP, "--emit=plan", "-o", path)
 
     def test_names_and_version_need_no_model(self):
         self.assertIn("dapple-released", self.succeed("rannc-compile", "--list", "planner").stdout)

@@ -6,17 +6,20 @@ namespace rannc::frontend {
 
 namespace {
 
-/// ONNX ignores nothing unless told: a number of the labels' type that no label is.
-int64_t ignore_nothing(ir::DType labels) { return labels == ir::DType::kI32 ? INT32_MIN : INT64_MIN; }
+/// ONNX ignores nothing unless told; no label is this number.
+constexpr int64_t kIgnoreNothing = INT64_MIN;
 
 /// Class weights, a second output and losses per sample are left to ONNX's definition. Cross entropy over axis 1,
 /// summed, or averaged over the labels that are not ignored: sum / count, so that attach-loss finds the mean and opens
 /// it.
 void softmax_cross_entropy(Node& node) {
-  const ValueId logits = node.in(0), labels = node.in(1);
+  const ValueId logits = node.in(0), given = node.in(1);
   const std::string reduction = node.text("reduction", "mean");
   if (node.has(2) || node.wants(1) || (reduction != "mean" && reduction != "sum")) return node.use_definition();
-  const int64_t ignored = node.integer("ignore_index", ignore_nothing(node.dtype(labels)));
+  const int64_t ignored = node.integer("ignore_index", kIgnoreNothing);
+  // What is ignored, or the number of none, may lie outside of 32 bits: cast to them it would be a label.
+  const bool wide = node.dtype(given) == ir::DType::kI64;
+  const ValueId labels = wide ? given : node.emit("cast", {given}, {{"dtype", ir::DType::kI64}});
   const ir::Attributes attributes = {{"axis", ir::Dim(1)}, {"ignore_index", ir::Dim(ignored)}};
   if (reduction == "sum") return node.result("cross_entropy_sum", {logits, labels}, attributes);
   const ValueId sum = node.emit("cross_entropy_sum", {logits, labels}, attributes);
