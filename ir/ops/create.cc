@@ -92,14 +92,21 @@ Result<Types> infer_range(const OpCall& call) {
   return Types{std::move(type)};
 }
 
+// Up to the end of the elements that the type counts: ATen refuses a limit on the other side of the start.
 Result<std::string> lower_range(const LowerCall& call) {
   const ValueType& type = *call.output_types[0];
-  auto text = [&](size_t index, const Dim& otherwise) {
-    const auto bound = bound_of(call.attributes, type_at(call.input_types, index), index).value_or(otherwise);
-    const auto* dim = std::get_if<Dim>(&bound);
-    return dim ? torchscript(*dim) : number(std::get<double>(bound));
+  const Dim& count = shape_of(type)[0];
+  const auto bound = [&](size_t index, const Dim& otherwise) {
+    return bound_of(call.attributes, type_at(call.input_types, index), index).value_or(otherwise);
   };
-  return assign(call, "arange", {text(0, 0), text(1, 0), text(2, 1), "dtype=" + dtype_code(type.dtype)});
+  const Bound start = bound(0, 0), delta = bound(2, 1);
+  const auto *from = std::get_if<Dim>(&start), *by = std::get_if<Dim>(&delta);
+  const Bound limit = count == Dim(0) ? start : from && by ? Bound(*from + count * *by) : bound(1, 0);
+  const auto text = [](const Bound& each) {
+    const auto* dim = std::get_if<Dim>(&each);
+    return dim ? torchscript(*dim) : number(std::get<double>(each));
+  };
+  return assign(call, "arange", {text(start), text(limit), text(delta), "dtype=" + dtype_code(type.dtype)});
 }
 
 // --- full

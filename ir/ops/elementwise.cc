@@ -25,10 +25,12 @@ std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
   return mod(a, b);
 }
 std::optional<Dim> larger(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) return max(a, b);  // their difference may not be one
   if (never_negative(a - b)) return a;
   return never_positive(a - b) ? b : max(a, b);
 }
 std::optional<Dim> smaller(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) return min(a, b);
   if (never_positive(a - b)) return a;
   return never_negative(a - b) ? b : min(a, b);
 }

@@ -97,11 +97,12 @@ struct Cut {
   int64_t step;
 };
 
+constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
+
 // A bound counted from the end where negative, brought into low…high; nothing where its sign is open and may not be
 // assumed. No call: the type rule has asked before.
 std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
                                const Dim& high) {
-  constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
   Dim at = bound;
   if (bound.is_constant() && bound.constant() >= kFar) return high;
   if (bound.is_constant() && bound.constant() <= -kFar) return low;
@@ -131,7 +132,7 @@ Result<Cut> cut_of(const OpCall* call, const Shape& from, int64_t axis, const Di
   if (!step.is_constant() || step.constant() == 0) {
     return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
   }
-  const int64_t by = std::max(step.constant(), -std::numeric_limits<int64_t>::max());  // so that -by is one too
+  const int64_t by = std::clamp(step.constant(), -kFar, kFar);
   const Dim& extent = from[axis];
   const Dim low = by > 0 ? Dim(0) : Dim(-1), high = by > 0 ? extent : extent - Dim(1);
   const auto first = clamp_bound(call, start, extent, low, high), last = clamp_bound(call, end, extent, low, high);
