@@ -1,4 +1,6 @@
 // Convolutions and pooling: samples lead, then channels, then 1 to 3 spatial axes.
+#include <algorithm>
+
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -30,11 +32,13 @@ Result<Window> window_of(const Attributes& attributes, std::vector<int64_t> kern
   }
   window.begin.assign(pads.begin(), pads.begin() + n);
   window.end.assign(pads.begin() + n, pads.end());
-  for (size_t i = 0; i < n; ++i) {
-    if (window.kernel[i] < 1 || window.strides[i] < 1 || window.dilations[i] < 1 || window.begin[i] < 0 ||
-        window.end[i] < 0) {
-      return error("kernel, strides and dilations must be positive, pads not negative");
-    }
+  const auto within = [](const std::vector<int64_t>& numbers, int64_t least) {
+    constexpr int64_t kMost = int64_t{1} << 31;  // sums and products of a few stay integers
+    return std::all_of(numbers.begin(), numbers.end(), [&](int64_t x) { return x >= least && x < kMost; });
+  };
+  if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1) ||
+      !within(window.begin, 0) || !within(window.end, 0)) {
+    return error("kernel, strides and dilations must be positive, pads not negative, all below 2^31");
   }
   return window;
 }
