@@ -103,7 +103,9 @@ double norm_of(Trainer& trainer, const Batch& batch) {
 /// step clipped to `clip` is the whole's with a rate that `clip` makes smaller.
 void expect_one_step(Trainer& parts, Trainer& whole, const Batch& batch, double clip = 0) {
   const double norm = 3 * norm_of(whole, batch);
-  if (clip > 0) EXPECT_GT(norm, clip) << "a norm that is clipped";
+  if (clip > 0) {
+    EXPECT_GT(norm, clip) << "a norm that is clipped";
+  }
   whole.set_learning_rate(3 * kRate * (clip > 0 ? clip_scale(norm, clip) : 1));
   parts.accumulate(slice(batch, 0, 4)).value();
   parts.accumulate(slice(batch, 4, 8)).value();
