@@ -1,13 +1,12 @@
 // rannc-run: trains or evaluates a bundle with the workers of this machine, or as one worker of a launcher.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
+#include "ir/replacement.h"
 #include "runtime/checkpoint.h"
 #include "runtime/threads.h"
 #include "runtime/trace.h"
@@ -53,16 +52,6 @@ struct Flags {
 
 std::string output_folder(const Flags& flags) {
   return flags.output.empty() ? fs::path(flags.bundle).replace_extension(".run").string() : flags.output;
-}
-
-Result<void> write_text(const fs::path& path, const std::string& text) {
-  const fs::path partial = path.string() + ".partial";
-  std::ofstream file(partial, std::ios::trunc);
-  file << text;
-  std::error_code failed;
-  if (file.flush()) fs::rename(partial, path, failed);
-  if (!file || failed) return rannc::error({path.string(), 0, 0, {}}, "cannot be written");
-  return {};
 }
 
 // What a worker leaves to the first one.
@@ -239,8 +228,8 @@ class Run {
     const auto held = held_memory();
     if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
     if (worker_) {
-      RANNC_TRY(write_text(records_file(folder_, rank), runtime::print_records(recorder_.records())));
-      RANNC_TRY(write_text(memory_file(folder_, rank), tools::print_held(held)));
+      RANNC_TRY(rannc::write_file(records_file(folder_, rank).string(), runtime::print_records(recorder_.records())));
+      RANNC_TRY(rannc::write_file(memory_file(folder_, rank).string(), tools::print_held(held)));
     }
     RANNC_TRY(save(trainer_->steps_done()));
     if (!leads) return {};
@@ -261,9 +250,9 @@ class Run {
     const double steps = static_cast<double>(losses_.size());
     facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
     facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tools::tokens_per_step(plan)) / seconds_ : 0;
-    RANNC_TRY(
-        write_text(folder_ / "trace.json", runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
-    RANNC_TRY(write_text(folder_ / "report.html", tools::run_report(plan, facts, records, planned)));
+    RANNC_TRY(rannc::write_file((folder_ / "trace.json").string(),
+                                runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
+    RANNC_TRY(rannc::write_file((folder_ / "report.html").string(), tools::run_report(plan, facts, records, planned)));
     const double measured = tools::measured_step_ns(records);
     if (!losses_.empty()) {
       fmt::print(
