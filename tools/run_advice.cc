@@ -104,22 +104,9 @@ std::string bottleneck(const ir::Plan& plan, const Measured& measured, double st
                      step_ns > 0 ? 100 * *worst / step_ns : 0, mean > 0 ? *worst / mean : 0);
 }
 
-// From first action to last, the mean of the steps that count.
-double step_of(const std::vector<ActionRecord>& records) {
-  std::map<uint64_t, std::pair<int64_t, int64_t>> bounds;
-  for (const ActionRecord& record : records) {
-    const auto [entry, fresh] = bounds.try_emplace(record.step, record.start_ns, record.end_ns);
-    entry->second = {std::min(entry->second.first, record.start_ns), std::max(entry->second.second, record.end_ns)};
-  }
-  if (bounds.size() > 1) bounds.erase(bounds.begin());
-  Mean mean;
-  for (const auto& [step, times] : bounds) mean.add(static_cast<double>(times.second - times.first));
-  return mean.value();
-}
-
 }  // namespace
 
-Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecord>& records) {
+Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
   const Measured measured = measure(plan, records);
   RunAdvice advice;
   if (std::all_of(measured.busy_ns.begin(), measured.busy_ns.end(), [](double busy) { return busy <= 0; })) return advice;
@@ -131,7 +118,7 @@ Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecor
   };
   const ScheduleCosts costs = costs_of(measured);
   RANNC_ASSIGN(advice.step_ns, simulated(costs));
-  advice.bottleneck = bottleneck(plan, measured, step_of(records));
+  advice.bottleneck = bottleneck(plan, measured, measured_ns);
   advice.remedies.push_back({"messages and waiting for other work of the machine, in no time", advice.step_ns});
   if (plan.stages.size() > 1) {
     RANNC_ASSIGN(const double level, simulated(even(costs)));

@@ -21,8 +21,9 @@ struct RunAdvice {
   std::vector<Remedy> remedies;  ///< the best first
 };
 
-/// From the records of whole steps; the first is left out where there are others, as it is not like them. Nothing where
-/// no computation was recorded.
-Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<runtime::ActionRecord>& records);
+/// From the records of whole steps, which took `measured_ns` each; the first is left out where there are others, as it
+/// is not like them. Nothing where no computation was recorded.
+Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<runtime::ActionRecord>& records,
+                             double measured_ns);
 
 }  // namespace rannc::tools

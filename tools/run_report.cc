@@ -177,7 +177,7 @@ std::string cut_table(const ir::Plan& plan) {
 }
 
 std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
-  const auto advice = run_advice(plan, records);
+  const auto advice = run_advice(plan, records, measured_ns);
   if (!advice.ok() || advice->bottleneck.empty()) return "";
   std::string section = "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
                         "</p><h2>What would help</h2><table><tr><th>with</th><th>a step would take</th></tr>";

@@ -49,13 +49,13 @@ double step_with(const RunAdvice& advice, const std::string& part) {
 
 TEST(RunAdvice, NamesTheBusiestDeviceAndWhatItCosts) {
   const ir::Plan plan = two_stages();
-  const auto advice = run_advice(plan, records_of(plan, {10'000, 30'000}));
+  const auto advice = run_advice(plan, records_of(plan, {10'000, 30'000}), 722'000);
   ASSERT_TRUE(advice.ok()) << advice.diagnostic().str();
   // Four micro-batches of 30 + 60 us and the optimizer's 1 us on device 1; device 0 has 121 us: 1.50 times the mean.
   EXPECT_THAT(advice->bottleneck, HasSubstr("Device 1"));
   EXPECT_THAT(advice->bottleneck, HasSubstr("stage 1"));
   EXPECT_THAT(advice->bottleneck, HasSubstr("361"));
-  EXPECT_THAT(advice->bottleneck, HasSubstr("1.50 times"));
+  EXPECT_THAT(advice->bottleneck, HasSubstr("(50 %), 1.50 times"));
   // 10 us until device 1 can begin, its 360 us, then the last gradient through stage 0: 20 us, its step 1 us.
   EXPECT_DOUBLE_EQ(advice->step_ns, 10'000 + 360'000 + 20'000 + 1'000);
   // Both at 20 + 40 us: (4 + 1) of each pass over two stages, and the step.
@@ -67,7 +67,7 @@ TEST(RunAdvice, NamesTheBusiestDeviceAndWhatItCosts) {
 }
 
 TEST(RunAdvice, OfNoRecordsThereIsNone) {
-  const auto advice = run_advice(two_stages(), {});
+  const auto advice = run_advice(two_stages(), {}, 0);
   ASSERT_TRUE(advice.ok());
   EXPECT_EQ(advice->bottleneck, "");
 }
