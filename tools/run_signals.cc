@@ -64,6 +64,7 @@ RunSignals::RunSignals(Options options) {
 }
 
 RunSignals::~RunSignals() {
+  if (g_asked != 0) return;  // what is asked for twice must not cut off the end in order
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_terminate_, nullptr);
 }

@@ -111,6 +111,18 @@ TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
   EXPECT_EXIT(twice(0), testing::ExitedWithCode(SIGINT), "") << "one wish may come as two signals";
 }
 
+TEST(RunSignals, OneThatComesTwiceDoesNotCutOffTheEnd) {
+  const auto end_in_order = [] {
+    {
+      const RunSignals signals({.announces = false, .second_ends = false});
+      raise(SIGTERM);
+    }
+    raise(SIGTERM);
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(end_in_order(), testing::ExitedWithCode(7), "");
+}
+
 TEST(RunSignals, HeldOnesArriveWhenThereIsSomebodyToTakeThem) {
   const auto held = [] {
     hold_signals();
