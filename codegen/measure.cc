@@ -10,8 +10,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "codegen/internal/allocation_peak.h"
 #include "codegen/internal/task_run.h"
+#include "runtime/allocation_meter.h"
 
 namespace rannc::codegen {
 
@@ -88,19 +88,19 @@ class Backward {
 
 /// Bytes: one pass of each kind outside the timed ones.
 void weigh(TaskRun& run, Tensors& sums, RunTimes& times) {
-  AllocationPeak meter;
+  runtime::AllocationMeter meter;
   Tensors results = run.forward();
-  times.temporary_bytes = meter.peak_bytes() - meter.live_bytes();
+  times.temporary_bytes = static_cast<double>(meter.peak_bytes() - meter.live_bytes());
   for (size_t i = 0; i < results.size(); ++i) {
     if (!run.seeded()[i]) results[i] = at::Tensor();
   }
-  times.held_bytes = std::max(0.0, meter.live_bytes());
+  times.held_bytes = static_cast<double>(std::max<int64_t>(0, meter.live_bytes()));
   const Backward backward(run, results);
   if (!backward.possible()) return;
   meter.restart();
-  const double before = meter.live_bytes();
+  const int64_t before = meter.live_bytes();
   backward.both(sums);
-  times.temporary_bytes = std::max(times.temporary_bytes, meter.peak_bytes() - before);
+  times.temporary_bytes = std::max(times.temporary_bytes, static_cast<double>(meter.peak_bytes() - before));
 }
 
 RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {

@@ -60,48 +60,70 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   return most;
 }
 
-// Bytes of what a stage reads that no task makes.
-struct Weights {
-  int64_t parameters = 0;
-  int64_t gradients = 0;  // one for each task that reads a parameter
-  int64_t others = 0;     // buffers and constants
-  int64_t samples = 0;    // inputs of the graph, per sample
-  int64_t largest_parameter = 0;
+// A parameter of a stage; each task that reads it has a gradient of its own.
+struct HeldParameter {
+  ValueId value;
+  int64_t bytes = 0, readings = 0;
 };
 
-// Adds a parameter, a buffer or a constant that a task reads; `again`: an earlier task of the stage has read it.
-void add_weight(ValueKind kind, int64_t bytes, bool again, Weights& weights) {
-  if (kind != ValueKind::kParameter) {
-    weights.others += bytes;
-    return;
+// Bytes of what a stage reads that no task makes.
+struct Weights {
+  std::vector<HeldParameter> parameters;  // ascending
+  int64_t others = 0;                     // buffers and constants
+  int64_t samples = 0;                    // inputs of the graph, per sample
+
+  int64_t parameter_bytes() const {
+    int64_t total = 0;
+    for (const HeldParameter& held : parameters) total += held.bytes;
+    return total;
   }
-  weights.gradients += bytes;
-  if (!again) weights.parameters += bytes;
-  weights.largest_parameter = std::max(weights.largest_parameter, bytes);
-}
+  int64_t gradient_bytes() const {
+    int64_t total = 0;
+    for (const HeldParameter& held : parameters) total += held.bytes * held.readings;
+    return total;
+  }
+  /// What sums over replicas need at most beside the gradients, one parameter after the other: its readings become one
+  /// term, beside which lie the sum and the part of it that this replica adds up.
+  int64_t sum_bytes(int64_t replicas) const {
+    int64_t most = 0, joined = 0;
+    for (const HeldParameter& held : parameters) {
+      joined += held.bytes * (held.readings - 1);
+      most = std::max(most, held.bytes + held.bytes / replicas - joined);
+    }
+    return most;
+  }
+};
 
 // Of each stage; a value counts once, however many tasks read it.
 std::vector<Weights> weights_of_stages(const Plan& plan) {
   const Graph& graph = plan.graph;
   std::vector<std::optional<int64_t>> of_type(graph.type_count());
   std::vector<StageId> counted(graph.value_count());  // the last stage in which a value was counted
+  std::vector<int64_t> readings(graph.value_count());
   std::vector<Weights> weights(plan.stages.size());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const TaskId task : plan.stages[s].tasks) {
       for (const ValueId input : graph.inputs(task)) {
         if (!input.valid() || graph.producer(input).valid()) continue;
         const bool again = std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s);
-        const ValueKind kind = graph.kind(input);
-        if (again && kind != ValueKind::kParameter) continue;
-        if (kind == ValueKind::kInput) {
+        readings[input.index()] = again ? readings[input.index()] + 1 : 1;
+        if (again) continue;
+        if (graph.kind(input) == ValueKind::kInput) {
           weights[s].samples += bytes_per_sample(plan, byte_count(graph.type(input)));
           continue;
         }
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
         if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
-        add_weight(kind, *known, again, weights[s]);
+        if (graph.kind(input) == ValueKind::kParameter) {
+          weights[s].parameters.push_back({input, *known, 0});
+        } else {
+          weights[s].others += *known;
+        }
       }
     }
+    std::sort(weights[s].parameters.begin(), weights[s].parameters.end(),
+              [](const HeldParameter& a, const HeldParameter& b) { return a.value < b.value; });
+    for (HeldParameter& held : weights[s].parameters) held.readings = readings[held.value.index()];
   }
   return weights;
 }
@@ -118,6 +140,8 @@ void take_passes(const StageTime& time, StageShape& shape) {
   raise(shape.forward_bytes, time.forward_bytes);
   raise(shape.backward_bytes, time.backward_bytes);
   raise(shape.pending_bytes, time.pending_bytes);
+  if (time.first_backward_bytes == 0) return;
+  shape.first_backward.push_back({time.samples, static_cast<int64_t>(time.first_backward_bytes)});
 }
 
 // Finds the stages that read a value.
@@ -202,16 +226,12 @@ PipelineShape pipeline_shape(const Plan& plan) {
     StageShape entry;
     entry.devices = stage.devices;
     entry.recompute = stage.recompute;
-    entry.fixed_bytes = weights[s].parameters + weights[s].others;
+    const int64_t parameters = weights[s].parameter_bytes(), replicas = static_cast<int64_t>(stage.devices.size());
+    entry.fixed_bytes = parameters + weights[s].others;
     if (plan.training) {
-      entry.fixed_bytes += weights[s].parameters * plan.optimizer_states;
-      entry.gradient_bytes = weights[s].gradients;
-    }
-    // A sum over replicas: that of the largest parameter, beside the part of it that this replica adds up.
-    const auto replicas = static_cast<int64_t>(stage.devices.size());
-    if (plan.training && replicas > 1) {
-      const int64_t largest = weights[s].largest_parameter;
-      entry.step_bytes = std::max(entry.step_bytes, largest + largest / replicas);
+      entry.fixed_bytes += parameters * plan.optimizer_states;
+      entry.gradient_bytes = weights[s].gradient_bytes();
+      if (replicas > 1) entry.step_bytes = weights[s].sum_bytes(replicas);
     }
     shape.stages.push_back(std::move(entry));
   }

@@ -37,6 +37,7 @@ struct SharedParameter {
   ValueId parameter;
   StageId owner;                ///< first reading stage
   std::vector<StageId> others;  ///< ascending
+  int64_t sum_ns = 0;           ///< what adding its gradients takes, as priced by the planner or measured
   bool operator==(const SharedParameter&) const = default;
 };
 
@@ -55,7 +56,7 @@ struct Prediction {
   bool operator==(const Prediction&) const = default;
 };
 
-/// Forward and backward time of a stage for one micro-batch of `samples`, as priced by the planner.
+/// Forward and backward time of a stage for one micro-batch of `samples`, as priced by the planner or measured.
 struct StageTime {
   StageId stage;
   uint32_t samples = 0;
@@ -66,7 +67,16 @@ struct StageTime {
   /// What a pass needs at most beyond what was there before it: a forward pass that keeps nothing, one that keeps all,
   /// a backward pass. 0: not known.
   uint64_t passing_bytes = 0, forward_bytes = 0, backward_bytes = 0;
+  uint64_t first_backward_bytes = 0;  ///< of the step's first, which makes the sums of parameters' gradients
   bool operator==(const StageTime&) const = default;
+};
+
+/// What a stage does once a step, behind its last backward pass, as priced by the planner or measured.
+struct FinishTime {
+  StageId stage;
+  int64_t all_reduce_ns = 0;  ///< sum over its replicas, once the last has joined
+  int64_t optimizer_ns = 0;
+  bool operator==(const FinishTime&) const = default;
 };
 
 /// The optimizer that a plan is for: a run of its bundle takes it unless told otherwise.
@@ -94,6 +104,7 @@ struct PlanBody {
   Schedule schedule;                    ///< lowered
   std::vector<Prediction> predictions;  ///< per device
   std::vector<StageTime> stage_times;
+  std::vector<FinishTime> finish_times;  ///< of every stage, in order; none for inference
   int64_t step_ns = 0;         ///< simulated time of a mini-batch
   int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and costs can be faster
   std::string planner;         ///< which planner made it

@@ -11,6 +11,12 @@
 
 namespace rannc::ir {
 
+/// What a pass over a share of a micro-batch needs.
+struct PassBytes {
+  int64_t samples = 0, bytes = 0;
+  bool operator==(const PassBytes&) const = default;
+};
+
 /// One pipeline stage as a schedule sees it. Bytes are those of one replica.
 struct StageShape {
   std::vector<DeviceId> devices;  ///< replica r runs on devices[r]; distinct
@@ -27,7 +33,10 @@ struct StageShape {
   int64_t passing_bytes = 0;   ///< an F whose work an R repeats, or of inference
   int64_t forward_bytes = 0;   ///< any other F, and R
   int64_t backward_bytes = 0;  ///< B, and I
-  int64_t step_bytes = 0;      ///< while the optimizer steps
+  /// A step's first B, the sums of parameters' gradients included, which do not grow with samples: by share, larger
+  /// ones first. Empty: as the others.
+  std::vector<PassBytes> first_backward;
+  int64_t step_bytes = 0;      ///< while gradients are summed over replicas, and the optimizer steps
   bool operator==(const StageShape&) const = default;
 };
 

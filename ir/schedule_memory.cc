@@ -37,8 +37,10 @@ class Follower {
     const int64_t samples = own_samples(action), before = live_;
     const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
     release(action, at);
-    const int64_t needed = needed_per_sample(action, shape, at);
-    return std::max(needed > 0 ? before + needed * samples : made, live_);
+    const int64_t needed = needs_first(action, shape, at) ? first_backward(shape, samples)
+                                                          : needed_per_sample(action, shape, at) * samples;
+    if (gives_gradients(action)) summed_[slot(at)] = true;
+    return std::max(needed > 0 ? before + needed : made, live_);
   }
 
  private:
@@ -77,6 +79,26 @@ class Follower {
     }
   }
 
+  size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
+
+  static bool gives_gradients(const Action& action) {
+    return action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
+  }
+
+  /// Whether sums of parameters' gradients begin here.
+  bool needs_first(const Action& action, const StageShape& shape, size_t at) const {
+    return action.kind == ActionKind::kBackward && !summed_[slot(at)] && !shape.first_backward.empty();
+  }
+
+  /// That of the next larger share that is known; of the largest where this one is larger.
+  static int64_t first_backward(const StageShape& shape, int64_t samples) {
+    int64_t bytes = shape.first_backward.front().bytes;
+    for (const PassBytes& known : shape.first_backward) {
+      if (known.samples >= samples) bytes = known.bytes;
+    }
+    return bytes;
+  }
+
   void keep(size_t at, int64_t bytes) {
     held_[at] += bytes;
     live_ += bytes;
@@ -107,13 +129,10 @@ class Follower {
 
   void release(const Action& action, size_t at) {
     live_ -= messages(action, Side::kIncoming);
-    if (action.kind != ActionKind::kBackward && action.kind != ActionKind::kWeightGradient) return;
+    if (!gives_gradients(action)) return;
     live_ -= held_[at];
     held_[at] = 0;
-    const size_t slot = at / shape_.micro_batch_count();
-    if (summed_[slot]) return;
-    summed_[slot] = true;
-    live_ += stage(action.stage).gradient_bytes;
+    if (!summed_[slot(at)]) live_ += stage(action.stage).gradient_bytes;
   }
 
   enum class Side { kIncoming, kOutgoing };

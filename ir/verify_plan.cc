@@ -9,7 +9,8 @@
 //   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
 //   P9   a block lies in one stage; blocks are numbered without gaps
 //   P10  each device has a prediction, within its memory
-//   P11  times are of stages that exist, none is negative, and none beats the lower bound
+//   P11  times are of stages that exist, those of finishing a step of all or none; none is negative, and none beats
+//        the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule is lowered, has a row for each device and a name of one word
 //   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
@@ -19,6 +20,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "ir/fixed_samples.h"
 #include "ir/verify.h"
@@ -49,6 +51,7 @@ class PlanVerifier {
     blocks();
     predictions();
     times();
+    finish_times();
     provenance();
     optimizer();
     if (found_.empty()) schedule();
@@ -195,13 +198,17 @@ class PlanVerifier {
   }
 
   void shared() {
+    std::vector<SharedParameter> listed = plan_.shared;
+    for (SharedParameter& entry : listed) {
+      if (std::exchange(entry.sum_ns, 0) < 0) add("P11", {}, "a sum of a shared parameter takes a negative time");
+    }
     for (const SharedParameter& needed : crossings_.shared) {
-      if (std::find(plan_.shared.begin(), plan_.shared.end(), needed) == plan_.shared.end()) {
+      if (std::find(listed.begin(), listed.end(), needed) == listed.end()) {
         add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so",
             name(needed.parameter), needed.others.size() + 1, needed.owner.index());
       }
     }
-    if (found_.empty() && plan_.shared != crossings_.shared) {
+    if (found_.empty() && listed != crossings_.shared) {
       add("P6", {}, "{} shared parameters are listed; {} are read by several stages", plan_.shared.size(),
           crossings_.shared.size());
     }
@@ -309,6 +316,21 @@ class PlanVerifier {
     }
     if (plan_.lower_bound_ns < 0 || plan_.step_ns < plan_.lower_bound_ns) {
       add("P11", {}, "a step takes {} ns, less than the lower bound of {} ns", plan_.step_ns, plan_.lower_bound_ns);
+    }
+  }
+
+  void finish_times() {
+    const auto& times = plan_.finish_times;
+    if (!times.empty() && times.size() != plan_.stages.size()) {
+      return add("P11", {}, "{} times of finishing a step for {} stages", times.size(), plan_.stages.size());
+    }
+    for (size_t s = 0; s < times.size(); ++s) {
+      if (times[s].stage != StageId::from(s)) {
+        add("P11", {}, "finishing time {} is of stage @s{}", s, times[s].stage.index());
+      } else if (times[s].all_reduce_ns < 0 || times[s].optimizer_ns < 0) {
+        add("P11", {}, "finishing a step takes stage @s{} {} and {} ns", s, times[s].all_reduce_ns,
+            times[s].optimizer_ns);
+      }
     }
   }
 

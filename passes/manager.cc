@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "ir/stopwatch.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -84,11 +84,11 @@ RunReport PassManager::run(ir::Graph& graph, PassContext& context, const Manager
   for (size_t i = 0; i < passes_.size(); ++i) {
     const Pass& pass = *passes_[i];
     const PassContext before = context;
-    const auto start = std::chrono::steady_clock::now();
+    const Stopwatch watch;
     auto outcome = guarded(pass, graph, context, report.internal);
-    const std::chrono::nanoseconds elapsed = std::chrono::steady_clock::now() - start;
+    const int64_t elapsed = watch.nanoseconds();
     if (outcome.ok()) {
-      report.times.push_back({std::string(pass.name()), elapsed.count(), outcome->changed});
+      report.times.push_back({std::string(pass.name()), elapsed, outcome->changed});
       if (outcome->changed) drop_facts(context, before);
       if (outcome->changed && options.verify) {
         auto holds = ir::as_result(ir::verify(graph));

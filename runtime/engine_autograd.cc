@@ -7,7 +7,8 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include "runtime/internal/allocation_meter.h"
+#include "ir/row_gradients.h"
+#include "runtime/allocation_meter.h"
 #include "runtime/internal/running_statistics.h"
 #include "runtime/internal/torch_masks.h"
 #include "runtime/internal/torch_value.h"
@@ -77,7 +78,11 @@ class AutogradProgram final : public Program {
     add_rows_alone(*graph);
     code_ = torch::jit::Code(graph, "forward");
     for (const size_t table : tables_) {
-      leaves_[table].register_hook([](const at::Tensor& rows) { return rows.coalesce(); });
+      // The sum is made when the first rows come: by then the tape has let most of what it kept go.
+      leaves_[table].register_hook([&leaf = leaves_[table]](const at::Tensor& rows) {
+        if (!leaf.grad().defined()) leaf.mutable_grad() = at::zeros_like(leaf.detach());
+        return rows.coalesce();
+      });
     }
     begin_step({});
     return {};
@@ -204,14 +209,14 @@ class AutogradProgram final : public Program {
   /// a gradient of the table's size would be filled with zeros and added as a whole, which takes longer than the layer.
   /// Rows are summed before they are added, so that the sums have the bits of whole gradients.
   void add_rows_alone(torch::jit::Graph& graph) {
-    constexpr size_t kLarge = size_t{1} << 20;  // bytes of a table; smaller ones are filled in no time
     const auto look_up = c10::Symbol::fromQualString("aten::embedding");
     const size_t first = 1 + signature_.inputs.size();  // of the leaves among the arguments, after `self`
     for (torch::jit::Node* node : graph.nodes()) {
       if (node->kind() != look_up || node->input(0)->node() != graph.param_node()) continue;
       const size_t leaf = node->input(0)->offset() - first;
       if (node->input(0)->offset() < first || leaf >= signature_.leaves.size()) continue;
-      if (to_tensor(parameters_[signature_.leaves[leaf].parameter]).nbytes() < kLarge) continue;
+      const auto bytes = static_cast<int64_t>(to_tensor(parameters_[signature_.leaves[leaf].parameter]).nbytes());
+      if (bytes < ir::kRowGradientTableBytes) continue;
       const torch::jit::WithInsertPoint here(node);
       node->replaceInput(4, graph.insertConstant(true));
       tables_.push_back(leaf);
@@ -312,7 +317,7 @@ class AutogradProgram final : public Program {
   /// Runs forward with a tape that starts at the inputs; returns means and variances.
   Result<Tensors> record(const At& at, Tape& tape) {
     const c10::AutoGradMode with_grad(true);
-    AllocationMeter meter;
+    const AllocationMeter meter;  // what the tape and the results hold
     uint64_t input_bytes = 0;
     for (size_t i = 0; i < tape.inputs.size(); ++i) {
       input_bytes += tape.inputs[i].nbytes();
@@ -321,7 +326,7 @@ class AutogradProgram final : public Program {
     }
     RANNC_ASSIGN(tape.outputs, call(at, tape.inputs));
     Tensors moments = split_moments(tape.outputs);
-    tape.held_bytes = input_bytes + meter.stop();
+    tape.held_bytes = input_bytes + static_cast<uint64_t>(std::max<int64_t>(meter.live_bytes(), 0));
     return moments;
   }
 
@@ -341,10 +346,6 @@ class AutogradProgram final : public Program {
       if (leaf.requires_grad()) sources.push_back(leaf);
     }
     if (outputs.empty() || sources.empty()) return;
-    for (const size_t table : tables_) {
-      at::Tensor& sum = leaves_[table].mutable_grad();
-      if (!sum.defined()) sum = at::zeros_like(leaves_[table].detach());
-    }
     torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
   }
 

@@ -175,15 +175,26 @@ struct Mean {
   int64_t value(int64_t otherwise) const { return count == 0 ? otherwise : static_cast<int64_t>(sum / count); }
 };
 
-/// Means of what the actions of one step took.
+/// From when the last member has joined.
+struct Joined {
+  int64_t start = INT64_MIN, end = INT64_MIN;
+  void add(const ActionRecord& record) {
+    start = std::max(start, record.start_ns);
+    end = std::max(end, record.end_ns);
+  }
+  int64_t value() const { return end > start ? end - start : 0; }  // 0 where nobody has
+};
+
+/// What the actions of one step took, those of micro-batches on average.
 class Averages {
  public:
-  Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records) : plan_(plan) {
+  Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records)
+      : plan_(plan), sums_(plan.stages.size()), shared_(plan.shared.size()), steps_(plan.stages.size()) {
     for (const ActionRecord& record : records) add(record);
   }
 
   MeasuredStages result() const {
-    MeasuredStages measured{plan_.stage_times, {}};
+    MeasuredStages measured{plan_.stage_times, {}, {}};
     for (ir::StageTime& time : measured.stage_times) {
       const auto found = passes_.find({time.stage, time.samples});
       if (found == passes_.end()) continue;
@@ -192,10 +203,11 @@ class Averages {
       time.weight_ns = weight.value(0);
       time.backward_ns = input.value(time.backward_ns) + time.weight_ns;
     }
-    for (size_t s = 0; s < plan_.stages.size() && plan_.training; ++s) {
-      const auto found = steps_.find(StageId::from(s));
-      measured.optimizer_ns.push_back(found == steps_.end() ? 0 : found->second.value(0));
+    if (!plan_.training) return measured;
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      measured.finish_times.push_back({StageId::from(s), sums_[s].value(), steps_[s].value(0)});
     }
+    for (const Joined& sum : shared_) measured.shared_ns.push_back(sum.value());
     return measured;
   }
 
@@ -206,17 +218,27 @@ class Averages {
 
   void add(const ActionRecord& record) {
     const ir::Action& action = record.action;
-    if (action.kind == ir::ActionKind::kStep) return steps_[action.stage].add(record);
-    if (!ir::is_compute(action.kind)) return;
-    Passes& passes = passes_[{action.stage, samples(record)}];
-    if (action.kind == ir::ActionKind::kForward || action.kind == ir::ActionKind::kRecompute) {
-      passes.forward.add(record);
-    } else if (action.kind == ir::ActionKind::kWeightGradient) {
-      passes.weight_gradient.add(record);
-    } else {
-      passes.input_gradient.add(record);
+    switch (action.kind) {
+      case ir::ActionKind::kStep:
+        return steps_[action.stage.index()].add(record);
+      case ir::ActionKind::kAllReduce:
+        return sums_[action.stage.index()].add(record);
+      case ir::ActionKind::kReduceShared:
+        return shared_[action.route].add(record);
+      case ir::ActionKind::kForward:
+      case ir::ActionKind::kRecompute:
+        return passes(record).forward.add(record);
+      case ir::ActionKind::kWeightGradient:
+        return passes(record).weight_gradient.add(record);
+      case ir::ActionKind::kBackward:
+      case ir::ActionKind::kInputGradient:
+        return passes(record).input_gradient.add(record);
+      default:
+        return;  // messages
     }
   }
+
+  Passes& passes(const ActionRecord& record) { return passes_[{record.action.stage, samples(record)}]; }
 
   uint32_t samples(const ActionRecord& record) const {
     const auto& homes = plan_.stages[record.action.stage.index()].devices;
@@ -227,7 +249,8 @@ class Averages {
 
   const ir::Plan& plan_;
   std::map<std::pair<StageId, uint32_t>, Passes> passes_;
-  std::map<StageId, Mean> steps_;
+  std::vector<Joined> sums_, shared_;
+  std::vector<Mean> steps_;
 };
 
 }  // namespace
@@ -236,18 +259,21 @@ Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& 
                                       const std::function<void(const std::string&)>& progress) {
   Bench bench(bundle, symbols);
   RANNC_TRY(bench.load(bundle));
-  std::vector<ActionRecord> shortest;
+  std::vector<std::vector<ActionRecord>> steps;
   double counted = 0, all = 0;
-  for (int step = 0; step < kMostSteps && (all < kTooMuchNs || shortest.empty()) && (step <= kLeastSteps || counted < kEnoughNs); ++step) {
+  for (int step = 0; step < kMostSteps && (all < kTooMuchNs || steps.empty()) && (step <= kLeastSteps || counted < kEnoughNs); ++step) {
     if (progress) progress(fmt::format("step {}", step + 1));
     RANNC_ASSIGN(std::vector<ActionRecord> records, bench.step(static_cast<uint64_t>(step)));
     const double length = length_ns(records);
     all += length;
     if (step == 0) continue;  // the first touches memory for the first time
     counted += length;
-    if (shortest.empty() || length < length_ns(shortest)) shortest = std::move(records);
+    steps.push_back(std::move(records));
   }
-  return Averages(bundle.plan, shortest).result();
+  const auto middle = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end(),
+                   [](const auto& a, const auto& b) { return length_ns(a) < length_ns(b); });
+  return Averages(bundle.plan, *middle).result();
 }
 
 }  // namespace rannc::runtime

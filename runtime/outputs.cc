@@ -114,9 +114,8 @@ Result<void> Outputs::add_part(const std::string& path) {
   return {};
 }
 
-Result<void> Outputs::write(const std::string& path, uint64_t samples,
-                            const std::map<std::string, std::string>& metadata) const {
-  std::vector<SafetensorsTensor> tensors;
+std::map<std::string, Value> Outputs::whole(uint64_t samples) const {
+  std::map<std::string, Value> outputs;
   for (const auto& [name, unordered] : pieces_) {
     std::vector<Piece> pieces = unordered;
     std::sort(pieces.begin(), pieces.end(),
@@ -128,11 +127,18 @@ Result<void> Outputs::write(const std::string& path, uint64_t samples,
       next = piece.samples.last;
     }
     RANNC_CHECK(next == 0 || next == static_cast<int64_t>(samples)) << "output " << name << " ends at sample " << next;
-    tensors.push_back(to_write(name, joined(name, pieces)));
+    outputs.emplace(name, joined(name, pieces));
   }
   for (const ValueId id : plan_.graph.outputs()) {
-    RANNC_CHECK(pieces_.contains(std::string(plan_.graph.value(id).name))) << "every output comes out of a stage";
+    RANNC_CHECK(outputs.contains(std::string(plan_.graph.value(id).name))) << "every output comes out of a stage";
   }
+  return outputs;
+}
+
+Result<void> Outputs::write(const std::string& path, uint64_t samples,
+                            const std::map<std::string, std::string>& metadata) const {
+  std::vector<SafetensorsTensor> tensors;
+  for (const auto& [name, value] : whole(samples)) tensors.push_back(to_write(name, value));
   return write_safetensors(path, std::move(tensors), metadata);
 }
 

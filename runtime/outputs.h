@@ -23,6 +23,9 @@ class Outputs {
   Result<void> write_part(const std::string& path) const;
   Result<void> add_part(const std::string& path);
 
+  /// Every output over [0, samples). What was added has to cover all samples.
+  std::map<std::string, Value> whole(uint64_t samples) const;
+
   /// Writes every output over [0, samples) under its name to a temporary sibling of `path`, which is renamed. What was
   /// added has to cover all samples.
   Result<void> write(const std::string& path, uint64_t samples,

@@ -1,6 +1,7 @@
 #include "tools/check_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -20,7 +21,10 @@ WorstError worst_from(const json& entry) { return {entry.at("relative"), entry.a
 }  // namespace
 
 std::string CheckVariant::str() const {
-  return fmt::format("stages {} micro-batches {} {} recompute {}", stages, change.micro_batches, change.schedule,
+  const bool replicated = std::any_of(replicas.begin(), replicas.end(), [](uint32_t count) { return count > 1; });
+  const std::string cut =
+      replicated ? fmt::format("replicas {}", fmt::join(replicas, ",")) : fmt::format("stages {}", replicas.size());
+  return fmt::format("{} micro-batches {} {} recompute {}", cut, change.micro_batches, change.schedule,
                      change.recompute ? "always" : "never");
 }
 
@@ -44,7 +48,8 @@ void CheckPrinter::line(const std::string& folder, const std::vector<std::string
   if (!json_) return text_line(folder, variant, transport, result);
   json entry = to_json(result);
   entry.update({{"folder", folder},
-                {"stages", variant.stages},
+                {"stages", variant.replicas.size()},
+                {"replicas", variant.replicas},
                 {"micro_batches", variant.change.micro_batches},
                 {"schedule", variant.change.schedule},
                 {"recompute", variant.change.recompute},

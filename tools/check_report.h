@@ -13,7 +13,7 @@ namespace rannc::tools {
 
 /// One way to run a step. All processes list them in the same order.
 struct CheckVariant {
-  uint32_t stages = 1;
+  std::vector<uint32_t> replicas;  ///< by stage
   partition::Reschedule change;
   std::string str() const;
 };

@@ -16,6 +16,7 @@
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
 #include "runtime/bundle.h"
+#include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
@@ -141,6 +142,10 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
                                             const CompileProgress& progress) {
   partition::PlanOptions plan;
   RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
+  if (options.cluster.starts_with("local:") && plan.cluster.size() > machine_cores() && progress.remark) {
+    progress.remark(fmt::format("{} workers share the {} cores of this machine; times of tasks are of a core each",
+                                plan.cluster.size(), machine_cores()));
+  }
   RANNC_ASSIGN(plan.assume, assumptions(options));
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
   plan.mini_batch = options.mini_batch.value_or(ir::fixed_samples(model.graph).value_or(kMiniBatch));

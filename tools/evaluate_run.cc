@@ -3,19 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 
-#include "runtime/outputs.h"
+#include "ir/stopwatch.h"
 #include "runtime/sample_file.h"
 #include "tools/how_to_train.h"
+#include "tools/output_parts.h"
 
 namespace rannc::tools {
 
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 /// Loss terms over all samples: sums of numerators and denominators, never averages of averages.
 class LossSums {
@@ -42,31 +41,15 @@ class LossSums {
   std::vector<runtime::LossSum> sums_;
 };
 
-fs::path part_file(const EvaluationRun& run, uint32_t rank) {
-  return run.folder / fmt::format(".outputs-{}.safetensors", rank);
-}
-
-/// Worker 0 reads what the others wrote.
-Result<void> add_parts(const EvaluationRun& run, runtime::Outputs& outputs) {
-  for (uint32_t rank = 1; rank < run.workers; ++rank) {
-    RANNC_TRY(outputs.add_part(part_file(run, rank).string()));
-    std::error_code ignored;
-    fs::remove(part_file(run, rank), ignored);
-  }
-  return {};
-}
-
 /// Ends with the same answer in every worker.
 Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, runtime::Outputs& outputs,
                            uint64_t samples, const std::map<std::string, std::string>& metadata) {
+  RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank, run.workers));
   Result<void> own;
-  if (run.rank > 0) own = outputs.write_part(part_file(run, run.rank).string());
-  RANNC_ASSIGN(const bool parts, trainer.all_agree(own.ok()));
-  if (parts && run.rank == 0) own = add_parts(run, outputs);
-  if (parts && own.ok() && run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
+  if (run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
   RANNC_ASSIGN(const bool written, trainer.all_agree(own.ok()));
   RANNC_TRY(own);
-  if (!parts || !written) return error("the outputs were given up because another worker could not write its part");
+  if (!written) return error("the outputs were given up because worker 0 could not write them");
   return {};
 }
 
@@ -93,7 +76,7 @@ Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   RANNC_ASSIGN(const auto bound, runtime::bind_evaluation(plan, file.batch(0, first_end)));
   runtime::Outputs outputs(plan, bound.symbols);
   LossSums losses;
-  const auto start = Clock::now();
+  const Stopwatch watch;
   for (uint64_t first = 0; first < file.samples(); first += file.mini_batch()) {
     const uint64_t last = std::min(first + file.mini_batch(), file.samples());
     RANNC_ASSIGN(const auto result, trainer.evaluate(file.batch(first, last)));
@@ -103,7 +86,7 @@ Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
   std::error_code failed;
   fs::create_directories(run.folder, failed);
   if (failed) return error({run.folder.string(), 0, 0, {}}, "cannot be created: " + failed.message());
-  const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+  const double seconds = watch.seconds();
   const std::optional<double> loss = losses.loss(plan.graph);
   std::map<std::string, std::string> metadata = {{"samples", fmt::format("{}", file.samples())}};
   if (loss) metadata["loss"] = fmt::format("{:a}", *loss);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <thread>
 
 namespace rannc::tools {
 
@@ -49,6 +50,8 @@ uint64_t free_memory_bytes() {
   const uint64_t of_group = limit == UINT64_MAX ? UINT64_MAX : limit - std::min(limit, usage);
   return std::min(available(), of_group);
 }
+
+uint32_t machine_cores() { return std::max(std::thread::hardware_concurrency(), 1U); }
 
 uint64_t worker_memory_bytes(uint32_t workers) { return machine_memory_bytes() / 4 * 3 / std::max(workers, 1U); }
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "ir/stopwatch.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -73,11 +73,11 @@ Result<SplitAnswer> split_placement(std::string_view text, const SplitRequest& r
   }
   answer.problem = *std::move(problem);
   if (request.memory_bytes) answer.problem.memory_limit = std::min(answer.problem.memory_limit, *request.memory_bytes);
-  const auto start = std::chrono::steady_clock::now();
+  const Stopwatch watch;
   partition::SplitOptions options = split_options(request, answer.devices);
   options.stop = std::move(stop);
   answer.result = partition::solve_split(answer.problem, options);
-  answer.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  answer.seconds = watch.seconds();
   if (!answer.result.device_of) return answer;
   if (!exact(answer.result)) {
     answer.warnings.push_back(fmt::format("not proved optimal: the bound leaves {:.2f} %{}", 100 * gap(answer.result),

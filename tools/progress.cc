@@ -23,13 +23,13 @@ std::string count_text(double count) {
 }  // namespace
 
 Progress::Progress(bool shown, uint64_t steps)
-    : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0), steps_(steps), start_(std::chrono::steady_clock::now()) {}
+    : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0), steps_(steps) {}
 
 void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t samples) {
   if (!shown_) return;
   if (!started_) first_ = done - 1;
   started_ = true;
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  const double seconds = watch_.seconds();
   const double rate = static_cast<double>(done - first_) / std::max(seconds, 1e-9);
   const double left = static_cast<double>(steps_ - done) / rate;
   const std::string speed = tokens > 0 ? count_text(rate * static_cast<double>(tokens)) + " tokens/s"

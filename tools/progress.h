@@ -1,8 +1,9 @@
 /// The progress bar of a training run.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+
+#include "ir/stopwatch.h"
 
 namespace rannc::tools {
 
@@ -20,7 +21,7 @@ class Progress {
   uint64_t steps_;
   uint64_t first_ = 0;  ///< steps done before this run
   bool started_ = false;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch watch_;
 };
 
 }  // namespace rannc::tools

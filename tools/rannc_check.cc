@@ -1,24 +1,31 @@
 // rannc-check: one step of a model against reference numbers, under any cut and schedule.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <sstream>
 
 #include "codegen/bundle_writer.h"
 #include "ir/fixed_samples.h"
 #include "partition/model/finish_plan.h"
 #include "runtime/dataset.h"
 #include "runtime/numbers.h"
-#include "runtime/threads.h"
+#include "runtime/outputs.h"
+#include "runtime/process.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
 #include "tools/check_report.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/launcher.h"
+#include "tools/output_parts.h"
 #include "tools/programs.h"
 #include "tools/reference.h"
 #include "tools/run_worker.h"
@@ -34,9 +41,14 @@ using nlohmann::json;
 using rannc::Result;
 using Variant = tools::CheckVariant;
 
+/// Devices of every stage.
+using Cut = std::vector<uint32_t>;
+
+uint32_t devices_of(const Cut& cut) { return std::accumulate(cut.begin(), cut.end(), 0U); }
+
 struct Flags {
   std::vector<std::string> folders;
-  std::vector<uint32_t> stages{2};
+  std::vector<Cut> cuts;
   std::vector<uint32_t> micro_batches;  ///< empty: 4, or 1 where the batch is fixed
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
@@ -54,21 +66,21 @@ struct Case {
   std::vector<std::string> warnings;
 };
 
-std::vector<Variant> variants(const Flags& flags, const Case& checked, uint32_t stages) {
+std::vector<Variant> variants(const Flags& flags, const Case& checked, const Cut& cut) {
   std::vector<Variant> list;
   const std::vector<uint32_t> usual{checked.fixed_batch ? 1U : 4U};
   for (const uint32_t micro_batches : flags.micro_batches.empty() ? usual : flags.micro_batches) {
     for (const std::string& schedule : flags.schedules) {
       for (const std::string& recompute : flags.recompute) {
-        list.push_back({stages, {micro_batches, schedule, recompute == "always"}});
+        list.push_back({cut, {micro_batches, schedule, recompute == "always"}});
       }
     }
   }
   return list;
 }
 
-std::string bundle_path(const std::string& scratch, size_t folder, uint32_t stages) {
-  return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, stages)).string();
+std::string bundle_path(const std::string& scratch, size_t folder, const Cut& cut) {
+  return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, fmt::join(cut, "x"))).string();
 }
 
 // Workers do not compile: a file beside the bundles tells them of a fixed batch.
@@ -97,7 +109,6 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.optimizer = "sgd";
   options.micro_batches = {1};
   options.recompute = "never";
-  options.planner = "gpipe";  // even stages: every one has something to get wrong
   return options;
 }
 
@@ -127,37 +138,25 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
     options.mini_batch = folder.samples;
   }
   RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
-  for (const uint32_t stages : flags.stages) {
-    options.cluster = fmt::format("local:{}", stages);
-    options.stages = stages;
+  for (const Cut& cut : flags.cuts) {
+    options.cluster = fmt::format("local:{}", devices_of(cut));
+    options.stages = static_cast<uint32_t>(cut.size());
+    // Even stages where one can: every one has something to get wrong.
+    options.planner = devices_of(cut) == cut.size() ? "gpipe" : "auto";
     RANNC_ASSIGN(partition::PlanOptions plan, tools::plan_options(options, model));
-    plan.constraints.replicas.assign(stages, 1);
+    plan.constraints.replicas = cut;
     RANNC_ASSIGN(const partition::PlannedModel planned, tools::plan_prepared(model, plan));
     if (const double share = least_share(planned.plan); share < flags.least_share) {
       return rannc::error(
           {folder.path, 0, 0, {}},
-          fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", stages, share * 100));
+          fmt::format("with {} stages one holds {:.1f} % of the work, below --least-share", cut.size(), share * 100));
     }
-    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, stages)));
+    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
   }
   return {};
 }
 
 tools::OwnTensor own_tensor(const runtime::Value& value) { return {value->spec().shape, runtime::to_doubles(value)}; }
-
-Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const Variant& variant, const runtime::Batch& batch) {
-  RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(trainer.plan(), variant.change));
-  const bool training = plan.training;
-  RANNC_TRY(trainer.reschedule(std::move(plan)));
-  RANNC_ASSIGN(const runtime::StepResult step, training ? trainer.accumulate(batch) : trainer.evaluate(batch));
-  tools::OwnNumbers own;
-  for (const auto& [name, value] : step.outputs) own.outputs[name] = own_tensor(value);
-  if (!training) return own;
-  own.loss = step.loss;
-  RANNC_ASSIGN(const auto gradients, trainer.gradients());
-  for (const auto& [name, value] : gradients) own.gradients[name] = own_tensor(value);
-  return own;
-}
 
 /// Runs all variants of one folder in this process, or this process's device of them.
 class FolderRun {
@@ -169,32 +168,63 @@ class FolderRun {
   Result<std::vector<tools::CheckResult>> run(const std::shared_ptr<runtime::Transport>& transport) {
     RANNC_ASSIGN(const runtime::Batch raw, runtime::read_batch(folder_.batch));
     std::vector<tools::CheckResult> results;
-    for (const uint32_t stages : flags_.stages) {
-      const bool idle = transport && transport->device().index() >= stages;
+    for (const Cut& cut : flags_.cuts) {
+      const bool idle = transport && transport->device().index() >= devices_of(cut);
       if (idle) {
-        results.resize(results.size() + variants(flags_, case_, stages).size());
+        results.resize(results.size() + variants(flags_, case_, cut).size());
         continue;
       }
-      RANNC_TRY(run_stages(stages, transport, raw, results));
+      RANNC_TRY(run_cut(cut, transport, raw, results));
     }
     return results;
   }
 
  private:
-  Result<void> run_stages(uint32_t stages, const std::shared_ptr<runtime::Transport>& transport,
-                          const runtime::Batch& raw, std::vector<tools::CheckResult>& results) {
-    const std::string path = bundle_path(scratch_, index_, stages);
+  Result<void> run_cut(const Cut& cut, const std::shared_ptr<runtime::Transport>& transport,
+                       const runtime::Batch& raw, std::vector<tools::CheckResult>& results) {
+    const std::string path = bundle_path(scratch_, index_, cut);
     runtime::TrainerOptions options;
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
     if (!trainer->plan().training)
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
-    for (const Variant& variant : variants(flags_, case_, stages)) {
-      RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch));
+    for (const Variant& variant : variants(flags_, case_, cut)) {
+      RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch, transport.get()));
       results.push_back(tools::compare(folder_, own, flags_.dtype == "float64", !transport));
     }
     return {};
+  }
+
+  // Replicas have parts of a tensor, and the reference may keep but some of its entries: worker 0 compares the outputs.
+  Result<std::map<std::string, runtime::Value>> whole_outputs(runtime::Trainer& trainer, const runtime::StepResult& step,
+                                                              const runtime::Batch& batch,
+                                                              const runtime::Transport* transport) const {
+    if (transport == nullptr) return step.outputs;
+    const rannc::ir::Plan& plan = trainer.plan();
+    RANNC_ASSIGN(const auto bound, runtime::bind_evaluation(plan, batch));
+    runtime::Outputs outputs(plan, bound.symbols);
+    outputs.add(step, 0);
+    const auto rank = static_cast<uint32_t>(transport->device().index());
+    RANNC_TRY(tools::gather_parts(trainer, outputs, scratch_, rank, static_cast<uint32_t>(plan.devices.size())));
+    if (rank > 0) return std::map<std::string, runtime::Value>{};
+    return outputs.whole(bound.samples);
+  }
+
+  Result<tools::OwnNumbers> run_variant(runtime::Trainer& trainer, const Variant& variant, const runtime::Batch& batch,
+                                        const runtime::Transport* transport) const {
+    RANNC_ASSIGN(rannc::ir::Plan plan, partition::reschedule(trainer.plan(), variant.change));
+    const bool training = plan.training;
+    RANNC_TRY(trainer.reschedule(std::move(plan)));
+    RANNC_ASSIGN(const runtime::StepResult step, training ? trainer.accumulate(batch) : trainer.evaluate(batch));
+    RANNC_ASSIGN(const auto outputs, whole_outputs(trainer, step, batch, transport));
+    tools::OwnNumbers own;
+    for (const auto& [name, value] : outputs) own.outputs[name] = own_tensor(value);
+    if (!training) return own;
+    own.loss = step.loss;
+    RANNC_ASSIGN(const auto gradients, trainer.gradients());
+    for (const auto& [name, value] : gradients) own.gradients[name] = own_tensor(value);
+    return own;
   }
 
   const Flags& flags_;
@@ -232,7 +262,8 @@ Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tool
 // Names that no worker had are found when their numbers are put together.
 Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<Case>& cases,
                                                       const std::string& scratch) {
-  const uint32_t workers = *std::max_element(flags.stages.begin(), flags.stages.end());
+  uint32_t workers = 0;
+  for (const Cut& cut : flags.cuts) workers = std::max(workers, devices_of(cut));
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
@@ -242,7 +273,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
       arguments.push_back(fmt::format("{}", value));
     }
   };
-  add("--stages", flags.stages);
+  for (const Cut& cut : flags.cuts) arguments.insert(arguments.end(), {"--replicas", fmt::format("{}", fmt::join(cut, ","))});
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
@@ -259,8 +290,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   size_t next = 0;
   for (const Case& checked : cases) {
     const size_t expected = tools::expected_gradients(checked.folder, flags.dtype == "float64").size();
-    for (const uint32_t stages : flags.stages) {
-      for (size_t i = 0; i < variants(flags, checked, stages).size(); ++i, ++next) {
+    for (const Cut& cut : flags.cuts) {
+      for (size_t i = 0; i < variants(flags, checked, cut).size(); ++i, ++next) {
         if (!checked.folder.loss.empty() && merged[next].compared_gradients < expected) {
           merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
                                                       merged[next].compared_gradients, expected));
@@ -306,13 +337,37 @@ Result<void> check(const Flags& flags) {
     size_t next = 0;
     for (const Case& checked : cases) {
       const std::string name = fs::path(checked.folder.path).filename().string();
-      for (const uint32_t stages : flags.stages) {
-        for (const Variant& variant : variants(flags, checked, stages))
+      for (const Cut& cut : flags.cuts) {
+        for (const Variant& variant : variants(flags, checked, cut))
           printer.line(name, checked.warnings, variant, transport, results.at(next++));
       }
     }
   }
   return printer.end();
+}
+
+std::optional<Cut> parse_cut(const std::string& text) {
+  Cut cut;
+  std::istringstream parts(text);
+  for (std::string part; std::getline(parts, part, ',');) {
+    uint32_t count = 0;
+    const auto [end, failed] = std::from_chars(part.data(), part.data() + part.size(), count);
+    if (failed != std::errc() || end != part.data() + part.size() || count < 1 || count > 64) return std::nullopt;
+    cut.push_back(count);
+  }
+  return cut.empty() ? std::nullopt : std::optional(cut);
+}
+
+std::string wrong_cut(const std::string& text) {
+  return parse_cut(text) ? "" : "'" + text + "' is not the number of devices of every stage, each from 1 to 64, as in 2,1";
+}
+
+std::vector<Cut> cuts_of(const std::vector<uint32_t>& stages, const std::vector<std::string>& replicas) {
+  std::vector<Cut> cuts;
+  for (const uint32_t count : stages) cuts.emplace_back(count, 1);
+  for (const std::string& text : replicas) cuts.push_back(*parse_cut(text));
+  if (cuts.empty()) cuts.push_back({1, 1});
+  return cuts;
 }
 
 }  // namespace
@@ -325,10 +380,15 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("folder", flags.folders,
                  "folders with model.onnx, batch.safetensors, reference.safetensors, card.json")
       ->required();
-  app.add_option("--stages", flags.stages, "numbers of stages")
-      ->delimiter(',')
-      ->check(CLI::Range(1U, 64U))
-      ->capture_default_str();
+  std::vector<uint32_t> stages;
+  std::vector<std::string> replicas;
+  auto* const by_stages = app.add_option("--stages", stages, "numbers of stages, each on one device (default: 2)")
+                              ->delimiter(',')
+                              ->check(CLI::Range(1U, 64U));
+  app.add_option("--replicas", replicas, "2,1: devices of every stage; once for each cut")
+      ->allow_extra_args(false)
+      ->check(wrong_cut)
+      ->excludes(by_stages);
   app.add_option("--micro-batches", flags.micro_batches,
                  "numbers of micro-batches (default: 4, or 1 where no symbol counts a model's samples)")
       ->delimiter(',')
@@ -351,6 +411,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--workers", flags.workers)->group("");
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     runtime::set_threads(1);
+    flags.cuts = cuts_of(stages, replicas);
     return check(flags);
   });
 }

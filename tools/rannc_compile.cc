@@ -8,7 +8,7 @@
 #include "codegen/bundle_writer.h"
 #include "ir/replacement.h"
 #include "ir/text.h"
-#include "runtime/threads.h"
+#include "runtime/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
@@ -235,6 +235,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.final_callback([&] { check(app, flags); });
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
+    rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(1);
     return compile(flags);
   });

@@ -3,11 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 
 #include "ir/replacement.h"
-#include "runtime/threads.h"
+#include "ir/stopwatch.h"
+#include "runtime/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
@@ -19,9 +19,8 @@ namespace {
 using rannc::Result;
 using rannc::partition::ProfileDatabase;
 namespace tools = rannc::tools;
-using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSavePeriod{15};
+constexpr double kSaveSeconds = 15;
 
 struct Flags {
   tools::CompileOptions compile;
@@ -113,8 +112,8 @@ class Profiler {
 
   void step(const std::string& text) {
     if (terminal_) fmt::print(stderr, "\r\033[K{}{}", name_, text);
-    if (Clock::now() - saved_ < kSavePeriod) return;
-    saved_ = Clock::now();
+    if (saved_.seconds() < kSaveSeconds) return;
+    saved_.restart();
     (void)database_.write(flags_.database).ok();  // the last write reports
   }
 
@@ -124,9 +123,8 @@ class Profiler {
       fmt::print("run together, {} samples: forward {:.2f}, backward {:.2f}, kept bytes {:.2f} of the tasks' sums\n",
                  samples, fusion.forward, fusion.backward, fusion.saved);
     }
-    const std::chrono::duration<double> elapsed = Clock::now() - start_;
     fmt::print("{}: {} entries measured, {} reused, {:.1f} s, for '{}'\n", flags_.database, measured_, reused_,
-               elapsed.count(), environment);
+               watch_.seconds(), environment);
   }
 
   const Flags& flags_;
@@ -137,7 +135,7 @@ class Profiler {
   std::string name_;
   bool terminal_ = isatty(STDERR_FILENO) != 0;
   size_t measured_ = 0, reused_ = 0;
-  Clock::time_point start_ = Clock::now(), saved_ = start_;
+  rannc::Stopwatch watch_, saved_;
 };
 
 Result<void> profile(const Flags& flags) {
@@ -184,6 +182,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   tools::add_model_flags(app, flags.compile);
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(static_cast<int>(flags.threads));
     std::sort(flags.sizes.begin(), flags.sizes.end());
     flags.sizes.erase(std::unique(flags.sizes.begin(), flags.sizes.end()), flags.sizes.end());

@@ -7,8 +7,9 @@
 #include <sstream>
 
 #include "ir/replacement.h"
+#include "ir/stopwatch.h"
 #include "runtime/checkpoint.h"
-#include "runtime/threads.h"
+#include "runtime/process.h"
 #include "runtime/trace.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
@@ -16,6 +17,7 @@
 #include "tools/evaluate_run.h"
 #include "tools/how_to_train.h"
 #include "tools/launcher.h"
+#include "tools/loss_log.h"
 #include "tools/memory_gauge.h"
 #include "tools/progress.h"
 #include "tools/run_data.h"
@@ -32,7 +34,6 @@ namespace fs = std::filesystem;
 namespace runtime = rannc::runtime;
 namespace tools = rannc::tools;
 using rannc::Result;
-using Clock = std::chrono::steady_clock;
 
 struct Flags {
   std::string bundle;
@@ -122,21 +123,21 @@ class Run {
     RANNC_TRY(open());
     RANNC_TRY(open_training());
     tools::Progress progress(leads, flags_.steps);
-    const auto start = Clock::now();
+    const rannc::Stopwatch watch;
     for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
       losses_.push_back(result.loss);
       if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
       progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
-      if (leads && log_.is_open()) log_ << fmt::format("{} {:a}\n", step, result.loss) << std::flush;
+      for (tools::LossLog& log : logs_) RANNC_TRY(log.add(step, result.loss));
       if (flags_.checkpoint_every > 0 && (step + 1) % flags_.checkpoint_every == 0 && step + 1 < flags_.steps)
         RANNC_TRY(save(step + 1));
       // One that was asked to ends all after the same step.
       RANNC_ASSIGN(const bool goes_on, trainer_->all_agree(signals.asked() == 0));
       if (!goes_on) break;
     }
-    seconds_ = std::chrono::duration<double>(Clock::now() - start).count();
+    seconds_ = watch.seconds();
     progress.end();
     RANNC_TRY(finish(leads));
     if (trainer_->steps_done() >= flags_.steps) return {};
@@ -188,12 +189,13 @@ class Run {
     data_bytes_ = tools::MemoryGauge::live_bytes() - before;
     const bool leads = !worker_ || worker_->rank == 0;
     RANNC_TRY(tools::prepare_run_folder(folder_, leads ? use_of(flags_) : tools::RunFolderUse::kResume));
-    first_step_ = trainer_->steps_done();
-    if (leads && !flags_.loss_log.empty()) {
-      log_.open(flags_.loss_log, flags_.resume ? std::ios::app : std::ios::trunc);
-      if (!log_) return rannc::error({flags_.loss_log, 0, 0, {}}, "cannot be written");
+    if (!leads) return {};
+    for (const std::string& path : {(folder_ / tools::kLossesFile).string(), flags_.loss_log}) {
+      if (path.empty()) continue;
+      RANNC_ASSIGN(tools::LossLog log, tools::LossLog::open(path, trainer_->steps_done()));
+      logs_.push_back(std::move(log));
     }
-    if (leads) say_what_begins();
+    say_what_begins();
     return {};
   }
 
@@ -242,8 +244,9 @@ class Run {
     tools::RunFacts facts;
     facts.title = fmt::format("{} on {}", fs::path(flags_.bundle).stem().string(), data_->describe());
     facts.command = command_;
-    facts.losses = losses_;
-    facts.first_step = first_step_;
+    facts.losses = logs_.front().losses();
+    facts.first_step = logs_.front().first();
+    facts.steps = losses_.size();
     facts.seconds = seconds_;
     facts.transport = worker_ ? "gloo" : "local";
     RANNC_ASSIGN(facts.held, collect_held(held));
@@ -304,11 +307,10 @@ class Run {
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
-  std::vector<double> losses_;
-  uint64_t first_step_ = 0;
+  std::vector<double> losses_;        // of this process's own steps
   double seconds_ = 0;
   uint64_t data_bytes_ = 0;  // of the data set's tensors
-  std::ofstream log_;
+  std::vector<tools::LossLog> logs_;  // worker 0's: the folder's, and the user's
 };
 
 Result<void> launch(const Flags& flags, const std::vector<std::string>& arguments) {
@@ -327,6 +329,7 @@ Result<void> train(const Flags& flags, const std::vector<std::string>& arguments
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
   const bool processes = flags.transport.empty() ? worker.has_value() : flags.transport == "gloo";
   if (processes && !worker) return launch(flags, arguments);
+  runtime::keep_freed_memory();
   runtime::set_threads(static_cast<int>(flags.threads));
   tools::MemoryGauge::install();
   const std::string command = "rannc-run " + tools::shell_words(arguments);
@@ -361,7 +364,8 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--loss-log", flags.loss_log, "file for a line per step: number and loss as a hexadecimal float");
+  app.add_option("--loss-log", flags.loss_log, "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
+                 "float");
 }
 
 }  // namespace

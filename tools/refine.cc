@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "codegen/bundle_writer.h"
-#include "partition/stages/cluster_links.h"
+#include "partition/model/finish_plan.h"
 #include "runtime/measure_stages.h"
 #include "tools/machine.h"
 #include "tools/scratch.h"
@@ -19,22 +19,6 @@ double memory_of_all(const ir::Plan& plan) {
   double total = 0;
   for (const ir::Prediction& prediction : plan.predictions) total += static_cast<double>(prediction.peak_bytes);
   return total;
-}
-
-// As `partition::predict`, but with optimizers as they were measured.
-Result<void> predict(partition::PlannedModel& planned, const partition::Cluster& cluster,
-                     const std::vector<int64_t>& optimizer_ns) {
-  ir::Plan& plan = planned.plan;
-  partition::ScheduleCosts costs = partition::schedule_costs(plan, cluster);
-  for (size_t s = 0; s < optimizer_ns.size(); ++s) costs.step[s] = static_cast<double>(optimizer_ns[s]);
-  partition::SimulationOptions simulation;
-  simulation.contention = partition::contended(plan.schedule);
-  RANNC_ASSIGN(planned.timeline, partition::simulate(ir::pipeline_shape(plan), plan.schedule, costs, simulation));
-  for (size_t d = 0; d < plan.predictions.size(); ++d) {
-    plan.predictions[d].busy_ns = static_cast<int64_t>(planned.timeline.devices[d].busy);
-  }
-  plan.step_ns = static_cast<int64_t>(planned.timeline.makespan);
-  return {};
 }
 
 }  // namespace
@@ -60,7 +44,9 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(path));
   RANNC_ASSIGN(runtime::MeasuredStages measured, runtime::measure_stages(bundle, options.assume, say));
   planned.plan.stage_times = std::move(measured.stage_times);
-  RANNC_TRY(predict(planned, options.cluster, measured.optimizer_ns));
+  planned.plan.finish_times = std::move(measured.finish_times);
+  for (size_t g = 0; g < measured.shared_ns.size(); ++g) planned.plan.shared[g].sum_ns = measured.shared_ns[g];
+  RANNC_ASSIGN(planned.timeline, partition::predict(planned.plan, options.cluster));
   planned.plan.lower_bound_ns = 0;
   return true;
 }

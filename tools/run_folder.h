@@ -9,6 +9,9 @@
 
 namespace rannc::tools {
 
+/// Losses of all steps of the run in the folder, by `LossLog`.
+inline constexpr const char* kLossesFile = "losses.txt";
+
 /// What a run may do with a folder that holds another.
 enum class RunFolderUse {
   kNew,      ///< nothing: that is an error

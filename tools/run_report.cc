@@ -78,6 +78,13 @@ std::string losses_svg(const RunFacts& facts) {
         "text-anchor='end'>{:.2f}</text>",
         kLeft, kWidth - 10, y(loss), y(loss), kLeft - 6, y(loss) + 4, loss);
   }
+  if (facts.steps > 0 && facts.steps < facts.losses.size()) {
+    const double resumed = x(facts.losses.size() - facts.steps);
+    svg += fmt::format(
+        "<line x1='{0:.1f}' x2='{0:.1f}' y1='8' y2='{1}' stroke='#999' stroke-dasharray='4 3'/><text x='{2:.1f}' "
+        "y='18'>resumed before step {3}</text>",
+        resumed, kHeight - kBottom, resumed + 4, facts.first_step + facts.losses.size() - facts.steps);
+  }
   svg += "<polyline fill='none' stroke='#3b6fd4' stroke-width='2' points='";
   for (size_t i = 0; i < facts.losses.size(); ++i) svg += fmt::format("{:.1f},{:.1f} ", x(i), y(facts.losses[i]));
   svg += fmt::format("'/><text x='{}' y='{}'>step {}</text><text x='{}' y='{}' text-anchor='end'>step {}</text></svg>",
@@ -247,7 +254,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   page += "<h1>" + escaped(facts.title) + "</h1>";
   page += fmt::format(
       "<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages, {} micro-batches, schedule {}, transport {}.</p>",
-      facts.losses.size(), facts.seconds, facts.samples_per_second,
+      facts.steps, facts.seconds, facts.samples_per_second,
       facts.tokens_per_second > 0 ? fmt::format(", {:.0f} tokens/s", facts.tokens_per_second) : "", plan.stages.size(),
       plan.micro_batches.size(), escaped(plan.schedule.name), escaped(facts.transport));
   if (!facts.command.empty()) page += "<p><code>" + escaped(facts.command) + "</code></p>";

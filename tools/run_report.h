@@ -14,9 +14,10 @@ namespace rannc::tools {
 struct RunFacts {
   std::string title;           ///< model and data, one line
   std::string command;         ///< that made the run
-  std::vector<double> losses;  ///< of steps `first_step`, `first_step` + 1 …
+  std::vector<double> losses;  ///< of steps `first_step`, `first_step` + 1 …, those before a resume included
   uint64_t first_step = 0;
-  double seconds = 0;  ///< of all steps
+  size_t steps = 0;    ///< that this process did: the last of them
+  double seconds = 0;  ///< of these
   double samples_per_second = 0;
   double tokens_per_second = 0;  ///< 0: samples have no length
   std::string transport;

@@ -31,6 +31,7 @@ class PlanPrinter {
     for (size_t r = 0; r < plan_.routes.size(); ++r) route(r);
     for (const SharedParameter& shared : plan_.shared) share(shared);
     for (const StageTime& time : plan_.stage_times) stage_time(time);
+    for (const FinishTime& time : plan_.finish_times) finish_time(time);
     for (size_t d = 0; d < plan_.predictions.size(); ++d) prediction(d);
     to_ += print_schedule(plan_.schedule);
   }
@@ -114,6 +115,7 @@ class PlanPrinter {
     value(shared.parameter);
     add(" owner @s{} also ", shared.owner.index());
     append_indices(to_, "@s", numbers(shared.others));
+    if (shared.sum_ns != 0) add(" sum_ns {}", shared.sum_ns);
     to_ += '\n';
   }
 
@@ -128,7 +130,12 @@ class PlanPrinter {
     more("passing_bytes", time.passing_bytes);
     more("forward_bytes", time.forward_bytes);
     more("backward_bytes", time.backward_bytes);
+    more("first_backward_bytes", time.first_backward_bytes);
     to_ += '\n';
+  }
+
+  void finish_time(const FinishTime& time) {
+    add("finish @s{} all_reduce_ns {} optimizer_ns {}\n", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
   }
 
   void prediction(size_t d) {

@@ -54,7 +54,7 @@ class PlanReader {
 
  private:
   using Statement = Result<void> (PlanReader::*)(TextCursor&);
-  static const std::pair<std::string_view, Statement> kStatements[14];
+  static const std::pair<std::string_view, Statement> kStatements[15];
 
   const Graph& graph() const { return graph_.graph(); }
 
@@ -228,6 +228,10 @@ class PlanReader {
     RANNC_ASSIGN(shared.owner, stage_id(line));
     RANNC_TRY(line.expect("also"));
     RANNC_ASSIGN(shared.others, ids<StageId>(line, "@s", plan_.stages.size(), "a stage"));
+    if (line.accept_word("sum_ns")) {
+      RANNC_ASSIGN(const uint64_t sum, line.unsigned_integer("a number", INT64_MAX));
+      shared.sum_ns = static_cast<int64_t>(sum);
+    }
     plan_.shared.push_back(std::move(shared));
     return {};
   }
@@ -246,12 +250,24 @@ class PlanReader {
     for (const auto& [name, into] :
          {std::pair("weight_ns", &weight), std::pair("pending_bytes", &time.pending_bytes),
           std::pair("passing_bytes", &time.passing_bytes), std::pair("forward_bytes", &time.forward_bytes),
-          std::pair("backward_bytes", &time.backward_bytes)}) {
+          std::pair("backward_bytes", &time.backward_bytes),
+          std::pair("first_backward_bytes", &time.first_backward_bytes)}) {
       if (!line.accept_word(name)) continue;  // absent: 0
       RANNC_ASSIGN(*into, line.unsigned_integer("a number", INT64_MAX));
     }
     time.weight_ns = static_cast<int64_t>(weight);
     plan_.stage_times.push_back(time);
+    return {};
+  }
+
+  Result<void> finish_time(TextCursor& line) {
+    FinishTime time;
+    RANNC_ASSIGN(time.stage, stage_id(line));
+    RANNC_ASSIGN(const uint64_t all_reduce, field(line, "all_reduce_ns"));
+    RANNC_ASSIGN(const uint64_t optimizer, field(line, "optimizer_ns"));
+    time.all_reduce_ns = static_cast<int64_t>(all_reduce);
+    time.optimizer_ns = static_cast<int64_t>(optimizer);
+    plan_.finish_times.push_back(time);
     return {};
   }
 
@@ -283,7 +299,7 @@ class PlanReader {
   std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
 };
 
-const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[14] = {
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[15] = {
     {"plan", &PlanReader::plan_line},
     {"digests", &PlanReader::digests},
     {"training", &PlanReader::training},
@@ -297,6 +313,7 @@ const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements
     {"route", &PlanReader::route},
     {"share", &PlanReader::share},
     {"time", &PlanReader::time},
+    {"finish", &PlanReader::finish_time},
     {"predict", &PlanReader::predict},
 };
 

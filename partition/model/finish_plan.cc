@@ -73,6 +73,7 @@ void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& ti
   time.pending_bytes = whole(memory.pending);
   time.forward_bytes = whole(memory.forward);
   time.backward_bytes = whole(memory.backward);
+  time.first_backward_bytes = whole(memory.first_backward);
 }
 
 // Devices in use, in the cluster's order; renumbers the stages.
@@ -176,6 +177,7 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
     }
   }
 
+  price_finish(plan, *facts.cluster);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   ScheduleSpec spec = schedule_spec(plan, stages, *facts.cluster, facts.schedule);
   spec.table = facts.schedule_table;

@@ -42,13 +42,16 @@ struct Reschedule {
 /// other sizes.
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
 
-/// Times of the stages alone, from a plan's own `stage_times`: all that is known where the cluster is not at hand.
+/// Prices sums of gradients by the cluster's links and optimizers by its memory: `finish_times` and `sum_ns`.
+void price_finish(ir::Plan& plan, const Cluster& cluster);
+
+/// Durations that a plan holds itself, without those of messages: all that is known where the cluster is not at hand.
 ScheduleCosts compute_costs(const ir::Plan& plan);
 
-/// Durations of a plan's actions: stages at its `stage_times`, links of its devices in the cluster.
+/// Durations of a plan's actions: its own, and links of its devices in the cluster.
 ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster);
 
-/// Runs the plan's schedule on its `stage_times` and stores `predictions` and `step_ns`. Returns the timeline.
+/// Runs the plan's schedule on the times that it holds and stores `predictions` and `step_ns`. Returns the timeline.
 Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster);
 
 /// Hex digest of a cluster's text.

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <map>
 #include <set>
@@ -18,6 +19,9 @@ namespace rannc::partition {
 namespace {
 
 constexpr double kMostStepNs = 4e18;  // below what 63 bits hold
+
+// Rounded up, at most what a step may take: `predict` refuses more.
+int64_t whole_ns(double ns) { return static_cast<int64_t>(std::min(std::ceil(ns), kMostStepNs)); }
 
 // Of each of the plan's devices, the one of its name in the cluster.
 std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
@@ -75,35 +79,47 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
     }
     costs.compute.push_back(std::move(times));
   }
+  for (const ir::FinishTime& time : plan.finish_times) {
+    costs.all_reduce.push_back(static_cast<double>(time.all_reduce_ns));
+    costs.step.push_back(static_cast<double>(time.optimizer_ns));
+  }
+  for (const ir::SharedParameter& shared : plan.shared) costs.shared.push_back(static_cast<double>(shared.sum_ns));
   return costs;
+}
+
+void price_finish(ir::Plan& plan, const Cluster& cluster) {
+  plan.finish_times.clear();
+  if (!plan.training) return;
+  const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
+  // What a sum of so many bytes takes between all devices of some stages.
+  const auto sum_ns = [&](const std::vector<StageId>& stages, double bytes) -> int64_t {
+    std::set<DeviceId> members;
+    for (const StageId stage : stages) {
+      for (const DeviceId home : plan.stages[stage.index()].devices) members.insert(in_cluster[home.index()]);
+    }
+    if (members.size() < 2) return 0;
+    const std::vector<DeviceId> group(members.begin(), members.end());
+    return whole_ns(ring_ns(bytes, static_cast<double>(group.size()), cluster.slowest_link(group)));
+  };
+  const std::vector<double> parameters = parameter_bytes(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    double rate = std::numeric_limits<double>::infinity();
+    for (const DeviceId home : plan.stages[s].devices) {
+      rate = std::min(rate, cluster.kind_of(in_cluster[home.index()]).bytes_per_second);
+    }
+    const StageId stage = StageId::from(s);
+    plan.finish_times.push_back({stage, sum_ns({stage}, parameters[s]),
+                                 whole_ns(optimizer_pass_ns(parameters[s], plan.optimizer_states, rate))});
+  }
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  for (size_t g = 0; g < plan.shared.size(); ++g) {
+    plan.shared[g].sum_ns = sum_ns(shape.shared[g].stages, static_cast<double>(shape.shared[g].bytes));
+  }
 }
 
 ScheduleCosts schedule_costs(const ir::Plan& plan, const Cluster& cluster) {
   ScheduleCosts costs = compute_costs(plan);
-  const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  const std::vector<double> parameters = parameter_bytes(plan);
-  for (size_t s = 0; s < plan.stages.size(); ++s) {
-    const double bytes = parameters[s];
-    std::vector<DeviceId> members;
-    for (const DeviceId home : plan.stages[s].devices) members.push_back(in_cluster[home.index()]);
-    std::sort(members.begin(), members.end());
-    const double n = static_cast<double>(members.size());
-    costs.all_reduce.push_back(n > 1 ? ring_ns(bytes, n, cluster.slowest_link(members)) : 0);
-    double rate = std::numeric_limits<double>::infinity();
-    for (const DeviceId member : members) rate = std::min(rate, cluster.kind_of(member).bytes_per_second);
-    costs.step.push_back(plan.training ? optimizer_pass_ns(bytes, plan.optimizer_states, rate) : 0);
-  }
-  for (const ir::SharedShape& shared : shape.shared) {
-    std::set<DeviceId> members;
-    for (const StageId stage : shared.stages) {
-      for (const DeviceId home : plan.stages[stage.index()].devices) members.insert(in_cluster[home.index()]);
-    }
-    const double n = static_cast<double>(members.size());
-    const std::vector<DeviceId> group(members.begin(), members.end());
-    costs.shared.push_back(n > 1 ? ring_ns(static_cast<double>(shared.bytes), n, cluster.slowest_link(group)) : 0);
-  }
-  use_links(costs, cluster, in_cluster);
+  use_links(costs, cluster, devices_in(cluster, plan));
   return costs;
 }
 

@@ -27,7 +27,9 @@ class StageFollower::Pass {
     memory.forward = forward(true);
     memory.saved = received_ + live_;
     memory.pending = pending();
-    memory.backward = backward();
+    backward();
+    memory.backward = peak_;
+    memory.first_backward = first_peak_;
     return memory;
   }
 
@@ -93,6 +95,7 @@ class StageFollower::Pass {
   void grow(double bytes) {
     live_ += bytes;
     peak_ = std::max(peak_, live_);
+    first_peak_ = std::max(first_peak_, live_ - added_ + summed_);
   }
 
   /// The peak beside received values; `live_` is then what stays.
@@ -137,11 +140,10 @@ class StageFollower::Pass {
     return total;
   }
 
-  double backward() {
-    live_ = peak_ = 0;
+  void backward() {
+    live_ = peak_ = first_peak_ = summed_ = added_ = 0;
     std::vector<Gradient> of(made_.size());
     for (size_t i = tasks_.size(); i-- > 0;) go_back(tasks_[i], of);
-    return peak_;
   }
 
   /// The gradient of a value that the stage made; gradients may share memory.
@@ -173,12 +175,7 @@ class StageFollower::Pass {
     grow(transient);
     const auto pass = [&](ValueId input) {
       if (!input.valid() || !gradient(input)) return;
-      if (resident(input)) {
-        // Added to the sum and gone, one task at a time.
-        grow(bytes(input));
-        transient += bytes(input);
-        return;
-      }
+      if (resident(input)) return add_to_sum(task, input, transient);
       give(input, tape_.passes_gradient(task) ? shared : UINT32_MAX, tape_.passes_gradient(task), of);
     };
     if (tape_.is_view(task)) {
@@ -188,6 +185,7 @@ class StageFollower::Pass {
       for (const ValueId input : graph_.inputs(task)) pass(input);
     }
     live_ -= transient + tape_.own(task).at(samples_);
+    added_ = 0;
     for (const ValueId kept : tape_.kept(task)) {
       if (--o_.keepers_[base(kept).index()] == 0) release(base(kept));
     }
@@ -195,6 +193,17 @@ class StageFollower::Pass {
       unreference(of[index(output)].memory);
       of[index(output)] = {};
     }
+  }
+
+  /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or, where
+  /// it comes as rows, is added to zeros.
+  void add_to_sum(TaskId task, ValueId parameter, double& transient) {
+    const bool as_rows = tape_.gives_rows(task);
+    const double gradient = as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
+    summed_ += bytes(parameter);
+    if (!as_rows) added_ += gradient;
+    grow(gradient);
+    transient += gradient;
   }
 
   /// Adds to the gradient of a value: the first is taken as it is, later ones are added to it.
@@ -245,6 +254,8 @@ class StageFollower::Pass {
   const std::vector<ValueId>& sent_;
   double samples_;
   double received_ = 0, fed_ = 0, live_ = 0, peak_ = 0;
+  // Of a step's first backward pass: parameters' gradients so far; of `live_`, those that only later passes have twice.
+  double first_peak_ = 0, summed_ = 0, added_ = 0;
   std::vector<ValueId> made_, always_;  // ascending
   std::vector<Block> blocks_;
 };

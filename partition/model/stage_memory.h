@@ -16,6 +16,8 @@ struct StageMemory {
   double passing = 0;   ///< at most, while a forward pass keeps nothing, beside its received values
   double forward = 0;   ///< at most, while a forward pass keeps all, beside its received values
   double backward = 0;  ///< at most, while a backward pass runs, beyond what was there before it
+  /// The same of the first one of a step, which makes the sums of parameters' gradients that later ones add to.
+  double first_backward = 0;
 };
 
 /// Follows stages of one graph. Not for several threads at once.

@@ -104,10 +104,17 @@ void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>&
   Holdings holdings(model, problem);
   StageFollower follower(model.graph, model.tape);
   const double samples = static_cast<double>(model.costs.sizes.back());
+  const double least = static_cast<double>(model.costs.sizes.front());
   for (uint32_t block = 0; block < problem.blocks; ++block) {
     for (const TaskId task : tasks[block]) holdings.read(task, block);
+    const StageMemory smallest = follower.follow(tasks[block], sent[block], least);
+    const double at_least = temporary_bytes(model, smallest, sent[block], least);
     const StageMemory memory = follower.follow(tasks[block], sent[block], samples);
-    problem.temporary_bytes_per_sample[block] = temporary_bytes(model, memory, sent[block], samples) / samples;
+    const double at_most = temporary_bytes(model, memory, sent[block], samples);
+    // Temporaries are maxima of lines: the one through both ends lies above what is between.
+    const double growth = samples > least ? std::max(0.0, at_most - at_least) / (samples - least) : at_most / samples;
+    problem.temporary_bytes_per_sample[block] = growth;
+    problem.temporary_bytes[block] = std::max({0.0, at_most - growth * samples, at_least - growth * least});
     if (!model.training) continue;
     double stashed = 0;
     for (const TaskId task : tasks[block]) stashed += model.tape.stash_bytes(task, samples);
@@ -155,6 +162,7 @@ Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition
   problem.buffer_bytes.assign(blocks.count, 0);
   problem.stashed_bytes_per_sample.assign(blocks.count, 0);
   problem.temporary_bytes_per_sample.assign(blocks.count, 0);
+  problem.temporary_bytes.assign(blocks.count, 0);
   problem.pending_bytes_per_sample.assign(blocks.count, 0);
   const auto tasks = tasks_of_blocks(model, blocks);
   add_times(model, tasks, problem);

@@ -8,6 +8,7 @@
 
 #include "ir/op.h"
 #include "ir/plan.h"
+#include "ir/row_gradients.h"
 
 namespace rannc::partition {
 
@@ -228,6 +229,15 @@ class TapeBuilder {
     }
   }
 
+  /// As the runtime decides it: a large parameter, looked up by `embedding`.
+  bool looks_up_rows() const {
+    const ValueId table = operand(0);
+    const auto& shape = graph_.type(table).shape;
+    const int64_t axis = graph_.attributes(task_).integer("axis");
+    return graph_.kind(table) == ir::ValueKind::kParameter && shape && shape->size() == 2 && (axis == 0 || axis == -2) &&
+           line(table).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
+  }
+
   void keep_by(Rule rule) {
     switch (rule) {
       case Rule::kNothing:
@@ -286,6 +296,7 @@ class TapeBuilder {
         return;
       }
       case Rule::kConvolution:
+        work(line(operand(1)));  // oneDNN's own layout of the filters
         keep(operand(0));
         return keep(operand(1));
       case Rule::kLayerNorm:
@@ -302,6 +313,7 @@ class TapeBuilder {
         own(scaled(line(result()), 8 / element(result())));
         return keep(operand(0));
       case Rule::kGather:
+        if (looks_up_rows()) tape_.traits_[task_.index()] |= Tape::kGivesRows;
         return own(scaled(line(operand(1)), 8 / element(operand(1))));
       case Rule::kDropout:
         if (graph_.attributes(task_).number("ratio", 0) > 0) own(line(result()));

@@ -29,6 +29,8 @@ class Tape {
   bool is_view(TaskId task) const { return traits_[task.index()] & kView; }
   /// Whether the gradient of its result serves as that of its operands, without memory of its own.
   bool passes_gradient(TaskId task) const { return traits_[task.index()] & kPassesGradient; }
+  /// Whether the gradient of the parameter that it reads are the rows that it looked up.
+  bool gives_rows(TaskId task) const { return traits_[task.index()] & kGivesRows; }
   /// The value whose memory this one shares; itself where it has its own.
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether some task keeps the memory of this base.
@@ -40,7 +42,7 @@ class Tape {
 
  private:
   friend class TapeBuilder;
-  static constexpr uint8_t kView = 1, kPassesGradient = 2;
+  static constexpr uint8_t kView = 1, kPassesGradient = 2, kGivesRows = 4;
 
   const ir::Graph* graph_ = nullptr;
   std::vector<ByteLine> lines_;  // by type number

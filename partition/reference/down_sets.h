@@ -1,13 +1,13 @@
 /// Down-sets of a split problem with what a cut after each of them costs.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <span>
 #include <stop_token>
 #include <unordered_map>
 #include <vector>
 
+#include "ir/stopwatch.h"
 #include "partition/reference/split_problem.h"
 
 namespace rannc::partition {
@@ -64,16 +64,13 @@ class DownSetPool {
 class Interrupt {
  public:
   explicit Interrupt(std::stop_token stop = {}, double seconds = 0)
-      : stop_(std::move(stop)), seconds_(seconds), start_(std::chrono::steady_clock::now()) {}
-  bool requested() const {
-    if (stop_.stop_requested()) return true;
-    return seconds_ > 0 && std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count() > seconds_;
-  }
+      : stop_(std::move(stop)), seconds_(seconds) {}
+  bool requested() const { return stop_.stop_requested() || (seconds_ > 0 && watch_.seconds() > seconds_); }
 
  private:
   std::stop_token stop_;
   double seconds_;
-  std::chrono::steady_clock::time_point start_;
+  Stopwatch watch_;
 };
 
 /// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or

@@ -184,6 +184,7 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
   RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));
   RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));
+  RANNC_TRY(costs_are_sane(problem.temporary_bytes, problem.blocks, "the fixed temporary size", true));
   RANNC_TRY(costs_are_sane(problem.pending_bytes_per_sample, problem.blocks, "the pending size", true));
   if (!sane(problem.optimizer_factor)) {
     return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));

@@ -104,6 +104,7 @@ struct StageProblem {
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward
   std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while it runs; may be empty
+  std::vector<double> temporary_bytes;             ///< per block: beside these, however many samples; may be empty
   std::vector<double> pending_bytes_per_sample;    ///< per block: kept from I to W; may be empty: the stash
   std::vector<BlockValue> values;
   std::vector<SharedHolding> shared;  ///< beside what the blocks hold each for itself

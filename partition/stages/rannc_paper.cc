@@ -43,7 +43,7 @@ class Profile {
     const double n = static_cast<double>(samples), held = static_cast<double>(micro_batches);
     const double stash = ranges_.stashed_per_sample(a, b) * n;
     const double kept = recompute ? ranges_.received(a, b).at(n) * held + stash : stash * held;
-    return ranges_.resident(a, b) + ranges_.temporary_per_sample(a, b) * n + kept;
+    return ranges_.resident(a, b) + ranges_.temporary(a, b).at(n) + kept;
   }
 
  private:
@@ -226,7 +226,8 @@ class RanncPaperPlanner final : public StagePlanner {
     StagePlan plan =
         finish_plan(problem, ranges, cover, best.arguments.micro_batches, best.arguments.devices, copies);
     for (const PlannedStage& stage : plan.stages) {
-      const double offered = memory_of(problem, stage.devices.front());
+      double offered = memory_of(problem, stage.devices.front());
+      for (const DeviceId device : stage.devices) offered = std::min(offered, memory_of(problem, device));
       if (stage.peak_bytes > offered) {
         return Infeasible{fmt::format("the printed plan needs {:.0f} bytes on a device of {:.0f}: its memory leaves out "
                                       "communication buffers and uneven shares", stage.peak_bytes, offered),

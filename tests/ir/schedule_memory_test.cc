@@ -53,6 +53,22 @@ TEST(ScheduleMemory, GradientsStayFromTheFirstBackwardPassOn) {
   EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 I0 F1 I1 W0 W1")).during, ElementsAre(110, 110, 120, 120, 160, 160));
 }
 
+// Sums of parameters' gradients do not grow with samples: a share takes what is said of the next larger one.
+TEST(ScheduleMemory, AStepsFirstBackwardPassMakesTheSums) {
+  PipelineShape shape = chain_shape(1, 3);
+  shape.micro_batches = {3, 3, 2};
+  shape.stages[0].fixed_bytes = 100;
+  shape.stages[0].saved_bytes = 10;
+  shape.stages[0].backward_bytes = 7;
+  shape.stages[0].gradient_bytes = 50;
+  shape.stages[0].first_backward = {{3, 60}, {2, 55}};
+  // 130 and 60 while the sums come, then 150 of weights and sums; the next has 30 of stash and 21 more.
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 B0 F1 B1 F2 B2")).during, ElementsAre(130, 190, 180, 201, 170, 184));
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F2 B2 F1 B1 F0 B0")).during, ElementsAre(120, 175, 180, 201, 180, 201));
+  shape.micro_batches = {1, 1, 1};
+  EXPECT_THAT(follow(shape, 0, rows(shape, "0: F0 B0 F1 B1 F2 B2")).during, ElementsAre(110, 165, 160, 167, 160, 167));
+}
+
 // 2 samples each: a pass needs what its stage says beyond what was there, not what it leaves.
 TEST(ScheduleMemory, PassesNeedWhatTheirStageSays) {
   PipelineShape shape = chain_shape(1, 2);

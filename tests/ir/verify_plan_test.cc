@@ -166,6 +166,21 @@ TEST(VerifyPlan, P11_TimeOfNoStage) {
   expect_broken("P11", "@s7", [](Plan& plan) { plan.stage_times[0].stage = StageId(7); });
 }
 
+TEST(VerifyPlan, P11_FinishOfSomeStages) {
+  expect_broken("P11", "1 times", [](Plan& plan) { plan.finish_times = {{StageId(0), 1, 1}}; });
+}
+TEST(VerifyPlan, P11_FinishOutOfOrder) {
+  expect_broken("P11", "finishing time 0 is of stage @s1", [](Plan& plan) {
+    plan.finish_times = {{StageId(1), 1, 1}, {StageId(0), 1, 1}};
+  });
+}
+TEST(VerifyPlan, P11_NegativeFinish) {
+  expect_broken("P11", "-1", [](Plan& plan) { plan.finish_times = {{StageId(0), 1, 1}, {StageId(1), 1, -1}}; });
+}
+TEST(VerifyPlan, P11_NegativeSum) {
+  expect_broken("P11", "shared parameter", [](Plan& plan) { plan.shared[0].sum_ns = -1; });
+}
+
 TEST(VerifyPlan, P12_Planner) {
   expect_broken("P12", "planner", [](Plan& plan) { plan.planner.clear(); });
 }

@@ -57,8 +57,18 @@ void expect_all_measured(const ir::Plan& plan, const MeasuredStages& found) {
     EXPECT_LT(time.backward_ns, kUnset);
     EXPECT_LE(time.weight_ns, time.backward_ns);
   }
-  ASSERT_EQ(found.optimizer_ns.size(), plan.training ? plan.stages.size() : 0);
-  for (const int64_t time : found.optimizer_ns) EXPECT_GT(time, 0);
+  ASSERT_EQ(found.finish_times.size(), plan.training ? plan.stages.size() : 0);
+  for (const ir::FinishTime& time : found.finish_times) {
+    EXPECT_GT(time.optimizer_ns, 0);
+    const bool replicated = plan.stages[time.stage.index()].devices.size() > 1;
+    EXPECT_EQ(time.all_reduce_ns > 0, replicated);
+    EXPECT_LT(time.all_reduce_ns, kUnset);
+  }
+  ASSERT_EQ(found.shared_ns.size(), plan.training ? plan.shared.size() : 0);
+  for (const int64_t time : found.shared_ns) {
+    EXPECT_GT(time, 0);
+    EXPECT_LT(time, kUnset);
+  }
 }
 
 TEST(MeasureStages, TimesEveryStageSizeAndOptimizer) {

@@ -81,7 +81,11 @@ Plan small_plan(Graph graph, const PlanShape& shape) {
   plan.mini_batch = shape.mini_batch;
   plan.micro_batches = split_mini_batch(shape.mini_batch, shape.micro_batches);
   plan.optimizer_states = 1;
-  for (size_t s = 0; s < plan.stages.size(); ++s) plan.stage_times.push_back({StageId::from(s), 3, 1000, 2000, 300});
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    plan.stage_times.push_back({StageId::from(s), 3, 1000, 2000, 300});
+    plan.finish_times.push_back({StageId::from(s), shape.replicas > 1 ? 70 : 0, 40});
+  }
+  for (SharedParameter& shared : plan.shared) shared.sum_ns = 50;
   for (size_t d = 0; d < plan.devices.size(); ++d) plan.predictions.push_back({5000, 100000});
   plan.step_ns = 9000;
   plan.lower_bound_ns = 6000;

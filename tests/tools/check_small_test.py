@@ -21,6 +21,11 @@ class CheckSmall(ProductTest):
         product = {"stages": [2, 4], "micro_batches": [4, 5], "schedule": ["zb-h1", "zb-h2"], "recompute": ["never"]}
         self.judge(self.folders, ["local"], product=product)
 
+    def test_replicas(self):
+        # 8 samples in 3 micro-batches for 3 replicas: some have no sample of a micro-batch.
+        product = {"replicas": ["2", "2,1", "1,3"], "micro_batches": [1, 3], "schedule": ["1f1b"], "recompute": ["never"]}
+        self.judge(self.folders, ["local", "gloo"], product=product)
+
     def test_threads_in_float32(self):
         self.judge(self.folders, ["local"], dtype="float32")
 

@@ -78,6 +78,13 @@ class MemoryTest(programs.ProgramTest):
     def test_tied_parameters_are_held_once(self):
         self.expect_gpt(1, 4, "1f1b", "never", "--tied", "--vocabulary", 512)
 
+    def test_logits_that_outweigh_weights(self):
+        # The step's first backward pass begins the sums of gradients while all that the tape keeps is there; looked-up
+        # rows of a table of 2 MiB come last.
+        for tied in ([], ["--tied"]):
+            self.expect_gpt(1, 1, "gpipe", "never", "--vocabulary", 8192, *tied, mini_batch=8)
+            self.expect_gpt(1, 3, "1f1b", "never", "--vocabulary", 8192, *tied, mini_batch=8)
+
     def test_optimizer_without_state(self):
         self.expect_gpt(1, 3, "1f1b", "never", optimizer="sgd")
 

@@ -397,6 +397,12 @@ class Models(PlannerTest):
         self.assertAlmostEqual(two / one, 0.5, places=6)
         self.assertEqual(told, 3 << 30, "said by hand, it is the same on every machine")
 
+    def test_more_workers_than_cores_are_told(self):
+        cores = len(os.sched_getaffinity(0))
+        for workers, told in ((1, False), (2 * cores, True)):
+            done = self.succeed("rannc-compile", MLP, *self.FLAGS[2:], "--cluster", f"local:{workers}", "--stages", 1, "--emit=plan")
+            self.assertEqual(f"{workers} workers share the {cores} cores" in done.stderr, told, done.stderr)
+
 
 if __name__ == "__main__":
     programs.main()

@@ -32,7 +32,8 @@ class ProductTest(programs.ProgramTest):
         done, entries = programs.check(folders, **product, transport=transports, dtype=dtype, **flags)
         self.assertEqual(done.returncode, 0, done.stderr + "\n".join(json.dumps(e) for e in entries if not e["ok"])[:4000])
         expected = set(itertools.product((folder.name for folder in folders), transports, *product.values()))
-        found = {(e["folder"], e["transport"], e["stages"], e["micro_batches"], e["schedule"], "always" if e["recompute"] else "never")
+        cut = "replicas" if "replicas" in product else "stages"
+        found = {(e["folder"], e["transport"], ",".join(map(str, e[cut])) if cut == "replicas" else e[cut], e["micro_batches"], e["schedule"], "always" if e["recompute"] else "never")
                  for e in entries}
         self.assertEqual(found, expected)
         self.assertEqual(len(entries), len(expected))

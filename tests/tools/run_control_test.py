@@ -5,6 +5,7 @@ import signal
 import time
 
 import programs
+import run_folder
 from workers_test import MLP, WorkersTest, free_port
 
 DIAGNOSTICS, USAGE = 1, 2
@@ -148,6 +149,20 @@ class Settings(RunControl):
         self.assertIn("adamw, learning rate 0.03", done.stdout)
         self.assertNotIn("changed by a flag", done.stdout)
         self.assertEqual(self.settings("parts", 8), self.settings("whole", 8))
+
+    def test_the_report_of_a_resumed_run_has_its_whole_curve(self):
+        bundle = self.bundle()
+        self.train(bundle, "run", steps=4)
+        self.train(bundle, "run", "--resume", steps=7)
+        folder = self.scratch / "run"
+        self.assertEqual(losses(folder / "losses.txt"), losses(self.scratch / "run.log"))
+        self.assertEqual(len(losses(folder / "losses.txt")), 7)
+        report = run_folder.Report(folder / "report.html")
+        self.assertEqual(report.problems, [])
+        curve = report.sections["Loss"].drawings[0]
+        self.assertEqual(len(curve.points), 7)
+        self.assertIn("resumed before step 4", curve.labels)
+        self.assertIn("3 steps in", report.sections[""].text)
 
     def test_flags_win_and_are_printed(self):
         bundle = self.bundle()

@@ -22,10 +22,10 @@ endfunction()
 # The package itself, once all libraries are declared.
 function(rannc_install_package)
   install(TARGETS rannc_flags EXPORT rannc)
-  # A header under internal/ is no header of the package.
+  # Headers under internal/ are no headers of the package, nor is what codegen alone has of the runtime.
   foreach(folder ir partition runtime)
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/rannc FILES_MATCHING PATTERN "*.h"
-            PATTERN internal EXCLUDE PATTERN examples EXCLUDE)
+            PATTERN internal EXCLUDE PATTERN examples EXCLUDE PATTERN allocation_meter.h EXCLUDE)
   endforeach()
   install(EXPORT rannc NAMESPACE rannc:: FILE ranncTargets.cmake DESTINATION ${rannc_package_folder})
   if(RANNC_TORCH)

@@ -127,12 +127,14 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   resident_ = prefix(resident);
   stashed_ = prefix(problem.stashed_bytes_per_sample);
   if (!problem.pending_bytes_per_sample.empty()) pending_ = prefix(problem.pending_bytes_per_sample);
-  if (!problem.temporary_bytes_per_sample.empty()) {
-    temporary_.assign(static_cast<size_t>(k + 1) * (k + 1), 0);
+  const std::vector<double>&growing = problem.temporary_bytes_per_sample, &fixed = problem.temporary_bytes;
+  if (!growing.empty() || !fixed.empty()) {
+    temporary_.assign(static_cast<size_t>(k + 1) * (k + 1), {});
     for (uint32_t a = 0; a < k; ++a) {
-      double largest = 0;
+      Affine largest;
       for (uint32_t b = a + 1; b <= k; ++b) {
-        largest = std::max(largest, problem.temporary_bytes_per_sample[b - 1]);
+        if (!growing.empty()) largest.per_sample = std::max(largest.per_sample, growing[b - 1]);
+        if (!fixed.empty()) largest.fixed = std::max(largest.fixed, fixed[b - 1]);
         temporary_[index(a, b)] = largest;
       }
     }

@@ -50,8 +50,9 @@ class RangeCosts {
   Affine pending(uint32_t a, uint32_t b) const {
     return pending_.empty() ? saved(a, b) : Affine{0, pending_[b] - pending_[a]};
   }
-  /// The largest temporary of one block.
-  double temporary_per_sample(uint32_t a, uint32_t b) const { return temporary_.empty() ? 0 : temporary_[index(a, b)]; }
+  /// The largest temporary of one block; where one block has the largest part that grows with samples and another the
+  /// largest that does not, of both together.
+  Affine temporary(uint32_t a, uint32_t b) const { return temporary_.empty() ? Affine{} : temporary_[index(a, b)]; }
   bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
   bool has_pins() const { return !pins_.empty(); }
   /// Whether the stage of the blocks [a, b) may be the one that is `from_end` stages from the end (1 = the last).
@@ -70,7 +71,8 @@ class RangeCosts {
   std::vector<Affine> received_, returned_, sent_, answered_, kept_;
   std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
   std::vector<Affine> shared_parameters_, shared_resident_;  ///< empty: nothing is shared
-  std::vector<double> parameters_, resident_, stashed_, pending_, temporary_;
+  std::vector<Affine> temporary_;                            ///< empty: there is none
+  std::vector<double> parameters_, resident_, stashed_, pending_;
   std::vector<char> cut_allowed_;
   /// Of the first pinned block from some block on, and where the next block of another stage lies.
   struct PinnedStages {

@@ -39,7 +39,7 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   StageBytes bytes;
   bytes.gradients = ranges.parameters(a, b);
   bytes.standing = ranges.resident(a, b) +
-                   std::max(ranges.temporary_per_sample(a, b) * samples, ranges.returned(a, b).at(samples)) + sent +
+                   std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples)) + sent +
                    std::max(ranges.received(a, b).at(samples), sent) + (recompute ? std::max(0.0, saved - kept) : 0);
   bytes.in_flight = recompute ? kept : saved;
   bytes.pending = ranges.pending(a, b).at(samples);

@@ -61,10 +61,32 @@ TEST(StageMemory, FollowsTheWholeModel) {
   EXPECT_EQ(memory.forward, 112 + 4) << "and the loss";
   // y's gradient takes the place of y; then g's and that of w2 come before g goes.
   EXPECT_EQ(memory.backward, 16 - 16 + 32 + 128);
+  // Both weights' gradients stay; by then g, h and their gradients are gone, and y's.
+  EXPECT_EQ(memory.first_backward, 2 * 128 - 32 - 16);
   EXPECT_EQ(memory.pending, (16 + 32) + (32 + 16)) << "operand and gradient of the result of each product";
   const StageMemory triple = model.follow(model.tasks, {}, 3);
   EXPECT_EQ(triple.saved, 3 * 112);
   EXPECT_EQ(triple.backward, 3 * 32 + 128) << "gradients of parameters do not grow with the samples";
+  EXPECT_EQ(triple.first_backward, 3 * 32 + 128) << "with more samples the peak is at the second product";
+}
+
+// What a look-up in a table needs for its gradient: the table's size from the step's first on, and rows beside it where
+// the table is large.
+TEST(StageMemory, LargeTablesGetTheirGradientsAsRows) {
+  for (const int64_t rows : {1024, 1023}) {
+    SCOPED_TRACE(rows);
+    Builder model;
+    const ValueId table = model.parameter({Dim(rows), Dim(256)}), t = model.input({Dim(2), Dim(256)});
+    const ValueId ids = model.graph.add_value(ir::ValueKind::kInput, "",
+                                              {DType::kI64, Shape{Dim::symbol("n"), Dim(2)}, {.axis = 0}, {}});
+    model.graph.add_input(ids);
+    const ValueId found = model.task("gather", {table, ids}, {{"axis", int64_t{0}}});
+    model.task("mse_sum", {model.task("tanh", {found}), t});
+    const StageMemory memory = model.follow(model.tasks, {}, 1);
+    const int64_t row_bytes = 2 * 256 * 4, table_bytes = rows * 256 * 4;
+    EXPECT_EQ(memory.backward, rows == 1024 ? 2 * row_bytes : table_bytes);
+    EXPECT_EQ(memory.first_backward, rows == 1024 ? table_bytes + row_bytes : table_bytes);
+  }
 }
 
 TEST(StageMemory, FollowsAStageThatSends) {

@@ -112,13 +112,15 @@ class Oracle {
     if (p_.in_flight == InFlight::kOneFOneB) held = std::min(held, from_end);
     if (p_.in_flight == InFlight::kTwice) held = std::min(held, 2 * from_end - 1);
     double gradients = 0;  // there from the first backward pass on
-    double resident = 0, stash = 0, temporary = 0, in = 0, back = 0, out = 0, kept = 0;
+    double resident = 0, stash = 0, temporary = 0, fixed_temporary = 0, in = 0, back = 0, out = 0, kept = 0;
     for (uint32_t b = stage.first; b < stage.end; ++b) {
       resident += p_.parameter_bytes[b] * (2 + p_.optimizer_factor);
       gradients += p_.parameter_bytes[b];
       stash += p_.stashed_bytes_per_sample[b] * n;
       if (!p_.temporary_bytes_per_sample.empty()) temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
+      if (!p_.temporary_bytes.empty()) fixed_temporary = std::max(fixed_temporary, p_.temporary_bytes[b]);
     }
+    temporary += fixed_temporary;
     for (const BlockValue& value : p_.values) {
       const double bytes = value.bytes + value.bytes_per_sample * n;
       if (value.producer < stage.first && reads(value, stage.first, stage.end)) {

@@ -90,6 +90,7 @@ StageProblem random_problem(std::mt19937_64& random, const RandomOptions& option
     problem.parameter_bytes.push_back(static_cast<double>(pick(random, 0, 100)));
     problem.stashed_bytes_per_sample.push_back(static_cast<double>(pick(random, 0, 40)));
     problem.temporary_bytes_per_sample.push_back(static_cast<double>(pick(random, 0, 10)));
+    problem.temporary_bytes.push_back(static_cast<double>(pick(random, 0, 30)));
   }
   add_values(random, options.skips, problem);
   if (options.skips) add_shared(random, problem);

@@ -7,16 +7,16 @@
 #include <algorithm>
 #include <memory>
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
-/// Counts from its construction to its end; one at a time per thread. What was allocated before and is freed meanwhile
-/// counts as negative.
-class AllocationPeak {
+/// Adds what this thread allocates for tensors from its construction to its end and subtracts what it frees, be it from
+/// before: then the count may be negative. One at a time per thread.
+class AllocationMeter {
  public:
-  AllocationPeak() : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
-  double live_bytes() const { return static_cast<double>(counter_->live); }
+  AllocationMeter() : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
+  int64_t live_bytes() const { return counter_->live; }
   /// Since construction or the last `restart`.
-  double peak_bytes() const { return static_cast<double>(counter_->peak); }
+  int64_t peak_bytes() const { return counter_->peak; }
   void restart() { counter_->peak = counter_->live; }
 
  private:
@@ -32,4 +32,4 @@ class AllocationPeak {
   c10::DebugInfoGuard guard_;
 };
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime
