@@ -89,6 +89,15 @@ TEST(StageMemory, LargeTablesGetTheirGradientsAsRows) {
   }
 }
 
+TEST(StageMemory, ConvolutionsLayTheirFiltersOutOnceMore) {
+  Builder model;
+  const ValueId x = model.input({Dim(4), Dim(1), Dim(1)}), t = model.input({Dim(8), Dim(1), Dim(1)});
+  const ValueId filters = model.parameter({Dim(8), Dim(4), Dim(1), Dim(1)});
+  model.task("mse_sum", {model.task("conv", {x, filters}), t});
+  // The result's gradient has taken the place of the result.
+  EXPECT_EQ(model.follow(model.tasks, {}, 1).backward, 128 + 128) << "beside their gradient";
+}
+
 TEST(StageMemory, FollowsAStageThatSends) {
   const TwoLayers model;
   const StageMemory memory = model.follow({model.tasks[0], model.tasks[1]}, {model.g}, 1);
