@@ -79,7 +79,7 @@ class Installed(programs.ProgramTest):
         prefix = self.install()
         self.no_foreign_path(prefix)
         self.every_header_compiles(prefix)
-        missing = subprocess.run([CMAKE, "-S", self.scratch / "example", "-B", self.scratch / "none",
+        missing = subprocess.run([CMAKE, "-G", "Ninja", "-S", self.scratch / "example", "-B", self.scratch / "none",
                                   f"-DCMAKE_PREFIX_PATH={prefix}", "-DRANNC_TORCH_DIR=/nowhere"], capture_output=True, text=True)
         self.assertNotEqual(missing.returncode, 0)
         self.assertIn("No LibTorch >= 2.11 in '/nowhere'", missing.stderr)
