@@ -3,6 +3,8 @@
 
 #include <memory>
 #include <optional>
+#include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "partition/stages/internal/prices.h"
@@ -40,6 +42,10 @@ class CoverFinder {
   virtual ~CoverFinder() = default;
   /// A cover within the limits with as few stages as the count allows; exact: nothing found means that none exists.
   virtual std::optional<Cover> find(const TimeLimits& limits, StageCount count) = 0;
+  /// From now on a query ends where `stop` asks, with nothing found: then `interrupted` says that this means nothing.
+  void heed(std::stop_token stop) { stop_ = std::move(stop); }
+  /// Of the last query.
+  bool interrupted() const { return interrupted_; }
   /// Replaces the memory of every device (in bytes), to find out how much would be needed.
   virtual void set_memory(std::optional<double> bytes) = 0;
   uint64_t micro_batches() const { return micro_batches_; }
@@ -49,9 +55,12 @@ class CoverFinder {
 
  protected:
   explicit CoverFinder(uint64_t micro_batches) : micro_batches_(micro_batches) {}
+  bool stopped() { return interrupted_ = stop_.stop_requested(); }
 
  private:
   uint64_t micro_batches_;
+  std::stop_token stop_;
+  bool interrupted_ = false;
 };
 
 /// For equal devices and equal links: least devices per (stages, first block). O(blocks^2 * stages) a query.

@@ -47,6 +47,7 @@ class PositionalCover final : public CoverFinder {
     reach_.assign(static_cast<size_t>(stages_ + 1) * (k + 1) * words_, 0);
     for (uint32_t p = 0; p <= devices_; ++p) set(bits(0, k), p);
     for (uint32_t a = k; a-- > 0;) {
+      if (stopped()) return std::nullopt;
       if (a == 0 || ranges_.cut_allowed(a)) fill(a);
     }
     for (uint32_t s = count.least; s <= stages_; ++s) {

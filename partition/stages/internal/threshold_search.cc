@@ -67,7 +67,14 @@ class Search {
     --queries_;
     const double target = target_of(box), limit = per_step(box, target);
     const double high = std::min(box.high, limit);
-    auto cover = finders_[box.finder]->find({high, limit - box.low, limit}, {box.least, box.most});
+    CoverFinder& finder = *finders_[box.finder];
+    if (best_) finder.heed(stop_);
+    auto cover = finder.find({high, limit - box.low, limit}, {box.least, box.most});
+    finder.heed({});
+    if (finder.interrupted()) {
+      open_.insert(box);  // as if it had not been asked
+      return;
+    }
     box.fresh = false;
     if (!cover) {
       box.bound = target;
@@ -76,7 +83,7 @@ class Search {
     }
     const uint32_t stages = static_cast<uint32_t>(cover->stages.size());
     const double forward = cover->forward_ns, backward = cover->backward_ns;
-    const double value = fill_drain_ns(finders_[box.finder]->micro_batches(), stages, forward, backward);
+    const double value = fill_drain_ns(finder.micro_batches(), stages, forward, backward);
     if (value < top()) best_ = ThresholdAnswer{box.finder, std::move(*cover), value, value};
     if (stages > box.least) {
       // Fewer stages admit no cover even under these limits, which are looser than their own.

@@ -1,6 +1,7 @@
 // The corrected Algorithms 1 and 2 against exhaustive search.
 #include <gtest/gtest.h>
 
+#include "partition/stages/internal/threshold_search.h"
 #include "partition/stages/planner.h"
 #include "tests/partition/stages/oracle.h"
 #include "tests/partition/stages/random_problem.h"
@@ -124,6 +125,50 @@ TEST(RanncPlanner, LargeHierarchicalClustersArePricedCoarsely) {
   const auto& plan = std::get<StagePlan>(*outcome);
   ASSERT_EQ(plan.notes.size(), 1u);
   EXPECT_NE(plan.notes[0].find("exactness is given up"), std::string::npos);
+}
+
+TEST(PositionalCover, EndsWhereItIsAsked) {
+  StageProblem problem = chain(std::vector<double>(6, 1e6), std::vector<double>(6, 2e6), 1);
+  problem.cluster = make_cluster("big", {"d", 1ull << 40, 1e12, 1e12, 0}, 2, 2, {25e9, 5000}, {12e9, 10000});
+  const RangeCosts ranges(problem);
+  const auto finder = positional_cover(problem, ranges, 1, 4, 1);
+  const TimeLimits any{1e18, 1e18, 1e18};
+  std::stop_source stop;
+  stop.request_stop();
+  finder->heed(stop.get_token());
+  EXPECT_FALSE(finder->find(any, {2, 2}));
+  EXPECT_TRUE(finder->interrupted());
+  finder->heed({});
+  EXPECT_TRUE(finder->find(any, {2, 2}));
+  EXPECT_FALSE(finder->interrupted());
+}
+
+/// Finds one cover of 10 + 10 ns, and is stopped in the second query.
+class StoppedFinder final : public CoverFinder {
+ public:
+  explicit StoppedFinder(std::stop_source& stop) : CoverFinder(4), source_(stop) {}
+  std::optional<Cover> find(const TimeLimits&, StageCount) override {
+    if (++queries > 1) source_.request_stop();
+    if (stopped()) return std::nullopt;
+    return Cover{{CoveredStage{}}, 10, 10};
+  }
+  void set_memory(std::optional<double>) override {}
+  double least_step_ns() const override { return 5; }
+
+  int queries = 0;
+
+ private:
+  std::stop_source& source_;
+};
+
+TEST(ThresholdSearch, AQueryThatWasInterruptedProvesNothing) {
+  std::stop_source stop;
+  StoppedFinder finder(stop);
+  const auto answer = minimise_fill_drain({&finder}, {1, 1}, {.stop = stop.get_token()});
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(finder.queries, 2);
+  EXPECT_EQ(answer->objective, 4 * 20);
+  EXPECT_EQ(answer->lower_bound, 4 * 5);
 }
 
 TEST(RanncPlanner, SamePlanOnEveryRun) {
