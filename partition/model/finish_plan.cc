@@ -27,9 +27,6 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
 
 constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: beyond, costs are not those of any machine
 
-// Whole ns that are no less: a stage must not seem faster than its tasks.
-int64_t whole_ns(double ns) { return static_cast<int64_t>(std::ceil(ns)); }
-
 // On the slowest of the stage's kinds of device.
 Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
                                  const std::set<uint32_t>& kinds) {
@@ -177,8 +174,8 @@ Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector
     }
   }
 
-  price_finish(plan, *facts.cluster);
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  price_finish(plan, shape, *facts.cluster);
   ScheduleSpec spec = schedule_spec(plan, stages, *facts.cluster, facts.schedule);
   spec.table = facts.schedule_table;
   spec.table_file = facts.schedule_file;

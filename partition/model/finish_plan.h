@@ -42,8 +42,12 @@ struct Reschedule {
 /// other sizes.
 Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change);
 
-/// Prices sums of gradients by the cluster's links and optimizers by its memory: `finish_times` and `sum_ns`.
-void price_finish(ir::Plan& plan, const Cluster& cluster);
+/// Whole ns that are no less, so that a stage does not seem faster than its tasks; at most what a step may take.
+int64_t whole_ns(double ns);
+
+/// Prices sums of gradients by the cluster's links and optimizers by its memory: `finish_times` and `sum_ns`. `shape`:
+/// of the plan.
+void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster& cluster);
 
 /// Durations that a plan holds itself, without those of messages: all that is known where the cluster is not at hand.
 ScheduleCosts compute_costs(const ir::Plan& plan);

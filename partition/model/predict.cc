@@ -20,9 +20,6 @@ namespace {
 
 constexpr double kMostStepNs = 4e18;  // below what 63 bits hold
 
-// Rounded up, at most what a step may take: `predict` refuses more.
-int64_t whole_ns(double ns) { return static_cast<int64_t>(std::min(std::ceil(ns), kMostStepNs)); }
-
 // Of each of the plan's devices, the one of its name in the cluster.
 std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   std::map<std::string_view, DeviceId> named;
@@ -56,6 +53,8 @@ std::vector<double> parameter_bytes(const ir::Plan& plan) {
 
 }  // namespace
 
+int64_t whole_ns(double ns) { return static_cast<int64_t>(std::min(std::ceil(ns), kMostStepNs)); }
+
 ScheduleCosts compute_costs(const ir::Plan& plan) {
   ScheduleCosts costs;
   std::vector<uint32_t> distinct;  // micro-batch sizes, larger first
@@ -87,7 +86,7 @@ ScheduleCosts compute_costs(const ir::Plan& plan) {
   return costs;
 }
 
-void price_finish(ir::Plan& plan, const Cluster& cluster) {
+void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster& cluster) {
   plan.finish_times.clear();
   if (!plan.training) return;
   const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
@@ -111,7 +110,6 @@ void price_finish(ir::Plan& plan, const Cluster& cluster) {
     plan.finish_times.push_back({stage, sum_ns({stage}, parameters[s]),
                                  whole_ns(optimizer_pass_ns(parameters[s], plan.optimizer_states, rate))});
   }
-  const ir::PipelineShape shape = ir::pipeline_shape(plan);
   for (size_t g = 0; g < plan.shared.size(); ++g) {
     plan.shared[g].sum_ns = sum_ns(shape.shared[g].stages, static_cast<double>(shape.shared[g].bytes));
   }
