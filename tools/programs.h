@@ -8,6 +8,8 @@ namespace rannc::tools {
 int check_main(int argc, char** argv);
 int compile_main(int argc, char** argv);
 int opt_main(int argc, char** argv);
+/// A worker's limits (threads, how freed memory is kept) stay the process's. Only as rannc-run it can launch workers.
+int run_main(int argc, char** argv);
 int zoo_main(int argc, char** argv);
 
 }  // namespace rannc::tools

@@ -19,6 +19,7 @@
 #include "tools/launcher.h"
 #include "tools/loss_log.h"
 #include "tools/memory_gauge.h"
+#include "tools/programs.h"
 #include "tools/progress.h"
 #include "tools/run_data.h"
 #include "tools/run_folder.h"
@@ -370,7 +371,7 @@ void add_flags(CLI::App& app, Flags& flags) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
+int tools::run_main(int argc, char** argv) {
   CLI::App app("Trains a bundle, or evaluates it where it has no loss.", "rannc-run");
   Flags flags;
   add_flags(app, flags);

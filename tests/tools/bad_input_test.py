@@ -150,13 +150,16 @@ class Output(BadInputTest):
 
 
 class Batches(BadInputTest):
-    def refuse_batch(self, change, *parts):
+    ALL_TRANSPORTS = ("local", "gloo")
+
+    def refuse_batch(self, change, *parts, transports=("local",)):
         tensors = programs.read_safetensors(MLP / "batch.safetensors")
         change(tensors)
         path = self.scratch / "batch.safetensors"
         programs.write_safetensors(path, tensors)
-        for transport in ("local", "gloo"):
-            done = programs.run("rannc-run", self.bundle_path, "-o", self.scratch / "run", "--data", path, "--steps", 2, "--transport", transport)
+        for transport in transports:
+            done = self.run_program("rannc-run", self.bundle_path, "-o", self.scratch / "run", "--data", path, "--steps", 2,
+                                    "--transport", transport)
             self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)
             for part in parts:
                 self.assertIn(part, done.stderr)
@@ -177,7 +180,7 @@ class Batches(BadInputTest):
         def change(tensors):
             tensors["x/x"] = ("F32", [8, 13], bytes(4 * 8 * 13))
 
-        self.refuse_batch(change, "'x'", "13", "12")
+        self.refuse_batch(change, "'x'", "13", "12", transports=self.ALL_TRANSPORTS)
 
     def test_missing_input(self):
         self.refuse_batch(lambda tensors: tensors.pop("x/x"), "x")
@@ -189,7 +192,8 @@ class Batches(BadInputTest):
         def change(tensors):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, 7, 4, 5, 6, 0))
 
-        self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0")
+        self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0",
+                          transports=self.ALL_TRANSPORTS)
 
     def test_negative_class_that_is_not_the_ignored_one(self):
         def change(tensors):
@@ -203,7 +207,7 @@ class Batches(BadInputTest):
                 dtype, shape, data = tensors[name]
                 tensors[name] = (dtype, [5, *shape[1:]], data[:5 * width])
 
-        self.refuse_batch(change, "5", "8")
+        self.refuse_batch(change, "5", "8", transports=self.ALL_TRANSPORTS)
 
     def test_truncated_file(self):
         path = self.scratch / "batch.safetensors"
@@ -246,8 +250,8 @@ class Bundles(BadInputTest):
     def judge(self, bundle, file, what):
         # A picture for viewers is no part of what is run.
         needed = file.suffix not in (".onnx", ".html", ".txt", ".md")
-        done = programs.run("rannc-run", bundle, "-o", self.scratch / "run", "--replace", "--data", MLP / "batch.safetensors",
-                            "--steps", 1)
+        done = self.run_program("rannc-run", bundle, "-o", self.scratch / "run", "--replace", "--data", MLP / "batch.safetensors",
+                                "--steps", 1)
         if not needed:
             self.assertEqual(done.returncode, 0, done.stderr)
             return
@@ -257,7 +261,7 @@ class Bundles(BadInputTest):
     def test_no_bundle(self):
         for name in ("absent.rannc", "file"):
             (self.scratch / "file").write_text("no bundle")
-            for transport in ("local", "gloo"):
+            for transport in Batches.ALL_TRANSPORTS:
                 self.refuse(DIAGNOSTICS, [name], "rannc-run", self.scratch / name, "--text", MLP, "--transport", transport)
 
     def test_resume_without_or_with_a_spoiled_checkpoint(self):
@@ -307,12 +311,12 @@ class KilledWorkers(BadInputTest):
 
     def test_at_any_moment(self):
         bundle = self.bundle()
-        for seed in range(6):
-            generator = random.Random(seed)
+        runs = [self.begin_and_kill_one(bundle, random.Random(seed)) for seed in range(6)]
+        for seed, run in enumerate(runs):
             with self.subTest(seed=seed):
-                self.kill_one(bundle, generator)
+                self.judge(*run)
 
-    def kill_one(self, bundle, generator):
+    def begin_and_kill_one(self, bundle, generator):
         output = self.scratch / f"run-{generator.random()}"
         log = output.with_suffix(".log")
         launcher = subprocess.Popen([programs.program("rannc-run"), str(bundle), "-o", str(output), "--data", str(MLP / "batch.safetensors"),
@@ -326,6 +330,9 @@ class KilledWorkers(BadInputTest):
         steps = generator.choice([0, 0, 1, 50, 200])
         self.wait_for(launcher, lambda: steps == 0 or log.exists() and log.read_text().count("\n") >= steps)
         os.kill(workers[victim], signal.SIGKILL)
+        return launcher, workers, victim, output
+
+    def judge(self, launcher, workers, victim, output):
         try:
             _, errors = launcher.communicate(timeout=SECONDS_TO_END)
         except subprocess.TimeoutExpired:

@@ -42,7 +42,12 @@ def run(name, *arguments, timeout=HANG_SECONDS, **options):
 class Resident:
     """One process that runs many command lines, for tests of what is said: exit codes are those of a process's end."""
 
-    PROGRAMS = ("rannc-check", "rannc-compile", "rannc-opt", "rannc-zoo")
+    PROGRAMS = ("rannc-check", "rannc-compile", "rannc-opt", "rannc-run", "rannc-zoo")
+
+    @classmethod
+    def runs(cls, name, *arguments):
+        """Whether it can: processes of several workers are started by rannc-run itself."""
+        return name in cls.PROGRAMS and "gloo" not in arguments
 
     def __init__(self):
         self.process = None
@@ -84,7 +89,7 @@ class ProgramTest(unittest.TestCase):
     in_process = False  # whether programs that can are run by the resident process
 
     def run_program(self, name, *arguments, **options):
-        if self.in_process and name in Resident.PROGRAMS and not options:
+        if self.in_process and Resident.runs(name, *arguments) and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 
