@@ -77,7 +77,8 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
 }
 
 Result<void> check_names(const ir::Graph& graph, const Batch& batch) {
-  for (const auto& [name, value] : batch) {
+  for (const auto& entry : batch) {
+    const std::string& name = entry.first;
     const auto is_input = [&](ValueId id) { return graph.value(id).name == name; };
     if (std::none_of(graph.inputs().begin(), graph.inputs().end(), is_input)) {
       return error(fmt::format("batch: the model has no input '{}'", name));

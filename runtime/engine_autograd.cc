@@ -379,7 +379,9 @@ class AutogradProgram final : public Program {
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage) {
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
-    auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], torch::jit::load(path));
+    // Where the text of the text came from is as large as a small model's weights, and of no use here.
+    torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/false);
+    auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module));
     RANNC_TRY(program->load(bundle.weights[stage.index()], path));
     return std::unique_ptr<Program>(std::move(program));
   });

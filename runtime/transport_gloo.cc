@@ -180,7 +180,7 @@ class GlooTransport : public Transport {
   /// The sum over `members` in their order, of which every member gets the same bits.
   Result<at::Tensor> reduce(std::span<const DeviceId> members, const at::Tensor& tensor) {
     if (tensor.numel() == 0) return tensor;
-    const at::Tensor own = tensor.contiguous().view(-1);
+    at::Tensor own = tensor.contiguous().view(-1);
     at::Tensor sum;
     if (static_cast<int64_t>(own.nbytes()) <= kWholeTermBytes) {
       RANNC_ASSIGN(sum, sum_of_parts(members, [&](size_t) { return own; }));

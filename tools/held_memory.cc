@@ -41,6 +41,29 @@ uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
   return sum;
 }
 
+uint64_t sample_bytes(const ir::Plan& plan, uint32_t first_device, uint32_t devices) {
+  std::vector<double> part(plan.graph.value_count(), 0);  // by value: of the mini-batch
+  for (const ir::Stage& stage : plan.stages) {
+    const auto own = std::count_if(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
+      return device.index() >= first_device && device.index() < first_device + devices;
+    });
+    const double share = static_cast<double>(own) / static_cast<double>(stage.devices.size());
+    for (const TaskId task : stage.tasks) {
+      for (const ValueId value : plan.graph.inputs(task)) {
+        if (value.valid()) part[value.index()] = std::max(part[value.index()], share);
+      }
+    }
+  }
+  double sum = 0;
+  for (const ValueId input : plan.graph.inputs()) {
+    const ir::ValueType& type = plan.graph.type(input);
+    if (!type.shape) continue;
+    const auto elements = ir::element_count(*type.shape).evaluate({{plan.graph.batch_symbol(), plan.mini_batch}});
+    sum += part[input.index()] * static_cast<double>(elements.value_or(0) * ir::byte_size(type.dtype));
+  }
+  return static_cast<uint64_t>(sum);
+}
+
 std::string describe(const ir::Plan& plan, const HeldMemory& held) {
   return fmt::format("{} held {} bytes at most, {} were predicted", devices_of(held), held.peak_bytes,
                      predicted_bytes(plan, held));

@@ -272,9 +272,12 @@ class Run {
   // The first step makes what later ones reuse: it is not like them.
   std::optional<tools::HeldMemory> held_memory() const {
     if (losses_.size() < 2) return std::nullopt;
-    const uint64_t bytes = tools::MemoryGauge::peak_bytes() - data_bytes_;
-    if (worker_) return tools::HeldMemory{worker_->rank, 1, bytes};
-    return tools::HeldMemory{0, static_cast<uint32_t>(trainer_->plan().devices.size()), bytes};
+    const rannc::ir::Plan& plan = trainer_->plan();
+    const uint32_t first = worker_ ? worker_->rank : 0;
+    const uint32_t devices = worker_ ? 1 : static_cast<uint32_t>(plan.devices.size());
+    // A mini-batch of a file is a part of the data set's tensors.
+    const uint64_t unread = data_bytes_ - std::min(data_bytes_, tools::sample_bytes(plan, first, devices));
+    return tools::HeldMemory{first, devices, tools::MemoryGauge::peak_bytes() - unread};
   }
 
   Result<std::vector<tools::HeldMemory>> collect_held(std::optional<tools::HeldMemory> own) {

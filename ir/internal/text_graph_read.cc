@@ -187,7 +187,7 @@ Result<void> GraphReader::read_task(TextCursor& line) {
   }
   RANNC_ASSIGN(Location location, read_location(line));
   RANNC_TRY(line.expect_end());
-  const TaskId task = graph_.add_task(*op, operands_, std::move(attributes), output_names_, std::move(location));
+  const TaskId task = graph_.add_task(*op, operands_, std::move(attributes), output_names_, location);
   for (size_t i = 0; i < output_types_.size(); ++i)
     graph_.set_type(graph_.outputs(task)[i], std::move(output_types_[i]));
   output_names_.clear();

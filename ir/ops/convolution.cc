@@ -30,8 +30,9 @@ Result<Window> window_of(const Attributes& attributes, std::vector<int64_t> kern
   if (window.strides.size() != n || window.dilations.size() != n || pads.size() != 2 * n) {
     return error("strides, pads or dilations do not fit " + std::to_string(n) + " spatial axes");
   }
-  window.begin.assign(pads.begin(), pads.begin() + n);
-  window.end.assign(pads.begin() + n, pads.end());
+  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(n);
+  window.begin.assign(pads.begin(), middle);
+  window.end.assign(middle, pads.end());
   const auto within = [](const std::vector<int64_t>& numbers, int64_t least) {
     constexpr int64_t kMost = int64_t{1} << 31;  // sums and products of a few stay integers
     return std::all_of(numbers.begin(), numbers.end(), [&](int64_t x) { return x >= least && x < kMost; });

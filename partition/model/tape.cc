@@ -1,115 +1,17 @@
-// The rules, by operator: what ATen's derivative of an operator reads of its forward pass.
 #include "partition/model/tape.h"
 
 #include <algorithm>
-#include <map>
-#include <string_view>
+#include <cmath>
 #include <unordered_map>
 
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/row_gradients.h"
+#include "partition/model/tape_rules.h"
 
 namespace rannc::partition {
 
 namespace {
-
-enum class Rule : uint8_t {
-  kNothing,
-  kSum,  ///< its gradient is its operands'
-  kView,
-  kPartView,  ///< of a part: the gradient is as large as the whole again
-  kReshape,
-  kPermute,
-  kOperand,
-  kOperands,
-  kResult,
-  kOperandAndResult,
-  kProduct,   ///< each factor where the other one wants a gradient
-  kQuotient,  ///< the divisor; the dividend and the divisor where the divisor wants a gradient
-  kLinear,
-  kMatmul,
-  kConvolution,
-  kLayerNorm,
-  kRmsNorm,
-  kBatchNorm,
-  kMaxPool,
-  kGather,
-  kDropout,
-  kCrossEntropy,
-  kCondition,
-  kAll
-};
-
-Rule rule_of(std::string_view op) {
-  static const std::map<std::string_view, Rule> kRules{
-      {"core.add", Rule::kSum},
-      {"core.sub", Rule::kSum},
-      {"core.neg", Rule::kNothing},
-      {"core.concat", Rule::kNothing},
-      {"core.sum", Rule::kNothing},
-      {"core.mean", Rule::kNothing},
-      {"core.tile", Rule::kNothing},
-      {"core.pad", Rule::kNothing},
-      {"core.cumsum", Rule::kNothing},
-      {"core.trilu", Rule::kNothing},
-      {"core.cast", Rule::kNothing},
-      {"core.identity", Rule::kView},
-      {"core.unsqueeze", Rule::kView},
-      {"core.squeeze", Rule::kView},
-      {"core.reshape", Rule::kReshape},
-      {"core.permute", Rule::kPermute},
-      {"core.expand", Rule::kPartView},
-      {"core.split", Rule::kPartView},
-      {"core.slice", Rule::kPartView},
-      {"core.mul", Rule::kProduct},
-      {"core.div", Rule::kQuotient},
-      {"core.matmul", Rule::kMatmul},
-      {"core.linear", Rule::kLinear},
-      {"core.conv", Rule::kConvolution},
-      {"core.layer_norm", Rule::kLayerNorm},
-      {"core.rms_norm", Rule::kRmsNorm},
-      {"core.batch_norm", Rule::kBatchNorm},
-      {"core.max_pool", Rule::kMaxPool},
-      {"core.avg_pool", Rule::kOperand},
-      {"core.adaptive_avg_pool", Rule::kOperand},
-      {"core.gather", Rule::kGather},
-      {"core.dropout", Rule::kDropout},
-      {"core.cross_entropy_sum", Rule::kCrossEntropy},
-      {"core.mse_sum", Rule::kOperands},
-      {"core.maximum", Rule::kOperands},
-      {"core.minimum", Rule::kOperands},
-      {"core.where", Rule::kCondition},
-      {"core.relu", Rule::kResult},
-      {"core.tanh", Rule::kResult},
-      {"core.sigmoid", Rule::kResult},
-      {"core.exp", Rule::kResult},
-      {"core.sqrt", Rule::kResult},
-      {"core.rsqrt", Rule::kResult},
-      {"core.reciprocal", Rule::kResult},
-      {"core.softmax", Rule::kResult},
-      {"core.log_softmax", Rule::kResult},
-      {"core.gelu", Rule::kOperand},
-      {"core.silu", Rule::kOperand},
-      {"core.hardswish", Rule::kOperand},
-      {"core.hardsigmoid", Rule::kOperand},
-      {"core.softplus", Rule::kOperand},
-      {"core.leaky_relu", Rule::kOperand},
-      {"core.elu", Rule::kOperand},
-      {"core.clamp", Rule::kOperand},
-      {"core.abs", Rule::kOperand},
-      {"core.erf", Rule::kOperand},
-      {"core.log", Rule::kOperand},
-      {"core.sin", Rule::kOperand},
-      {"core.cos", Rule::kOperand},
-      {"core.pow", Rule::kOperands},
-      {"core.amax", Rule::kOperandAndResult},
-      {"core.amin", Rule::kOperandAndResult},
-      {"core.prod", Rule::kOperandAndResult},
-  };
-  const auto found = kRules.find(op);
-  return found == kRules.end() ? Rule::kAll : found->second;
-}
 
 ByteLine scaled(const ByteLine& line, double by) { return {line.per_sample * by, line.fixed * by}; }
 
@@ -125,6 +27,7 @@ class TapeBuilder {
   TapeBuilder(const ir::Graph& graph, Tape& tape) : graph_(graph), tape_(tape) {}
 
   Result<void> run(const ir::Bindings& assume) {
+    assume_ = &assume;
     tape_.graph_ = &graph_;
     tape_.needs_gradient_ = ir::needs_gradient(graph_);
     tape_.lines_.resize(graph_.type_count());
@@ -203,7 +106,13 @@ class TapeBuilder {
     const auto outputs = graph_.outputs(task);
     const bool flows =
         std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return tape_.needs_gradient_[v.index()]; });
-    if (flows) keep_by(rule);
+    if (!flows) return;
+    work(scaled(line(result()), passing_copies(graph_.op(task).name)));
+    keep_by(rule);
+  }
+
+  bool is_bounded() const {
+    return graph_.attributes(task_).has("min") || graph_.attributes(task_).has("max");
   }
 
   // What shares memory with what.
@@ -218,6 +127,9 @@ class TapeBuilder {
       case Rule::kPermute:
         view(true);
         scattered_[result().index()] = true;
+        return;
+      case Rule::kClamp:  // without bounds the operand itself
+        if (!is_bounded()) view(true);
         return;
       case Rule::kReshape:
         // In one piece another view of it, else a copy.
@@ -248,6 +160,9 @@ class TapeBuilder {
         return;
       case Rule::kSum:
         if (passes_whole()) tape_.traits_[task_.index()] |= Tape::kPassesGradient;
+        return;
+      case Rule::kClamp:
+        if (is_bounded()) keep(operand(0));
         return;
       case Rule::kOperand:
         return keep(operand(0));
@@ -283,6 +198,83 @@ class TapeBuilder {
     return true;
   }
 
+  /// Of an axis that does not count samples.
+  double extent(ValueId value, size_t axis) const {
+    const auto& shape = graph_.type(value).shape;
+    if (!shape || axis >= shape->size()) return 1;
+    const auto found = (*shape)[axis].evaluate(*assume_);
+    return found && *found > 0 ? static_cast<double>(*found) : 1;
+  }
+
+  // What windows move over: the operand, or a padded copy of it where ATen's own padding, which is the same on both
+  // sides and for pooling at most half the kernel, does not do.
+  struct Pads {
+    std::vector<int64_t> begin, end;
+    bool by_hand = false;
+  };
+
+  Pads pads() const {
+    const ir::Attributes& attributes = graph_.attributes(task_);
+    const std::vector<int64_t> given = attributes.integers("pads"), kernel = attributes.integers("kernel");
+    const auto middle = given.begin() + static_cast<std::ptrdiff_t>(given.size() / 2);
+    Pads found{{given.begin(), middle}, {middle, given.end()}};
+    found.by_hand = found.begin != found.end;
+    for (size_t i = 0; i < std::min(kernel.size(), found.begin.size()); ++i) {
+      if (2 * found.begin[i] > kernel[i]) found.by_hand = true;
+    }
+    return found;
+  }
+
+  double padded_extent(const Pads& pads, size_t i) const {
+    return extent(operand(0), i + 2) + static_cast<double>(pads.begin[i] + pads.end[i]);
+  }
+
+  void keep_windowed() {
+    const Pads found = pads();
+    if (!found.by_hand) return keep(operand(0));
+    double growth = 1;
+    for (size_t i = 0; i < found.begin.size(); ++i) growth *= padded_extent(found, i) / extent(operand(0), i + 2);
+    own(scaled(line(operand(0)), growth));
+  }
+
+  /// How many windows ATen counts for each that the result has: of an operand padded by hand also those that begin in
+  /// its right pad, where the last one may end beyond it.
+  double late_windows() const {
+    const ir::Attributes& attributes = graph_.attributes(task_);
+    const Pads found = pads();
+    if (!found.by_hand || !attributes.flag("ceil")) return 1;
+    const std::vector<int64_t> kernel = attributes.integers("kernel"), strides = attributes.integers("strides"),
+                               dilations = attributes.integers("dilations");
+    double growth = 1;
+    for (size_t i = 0; i < kernel.size(); ++i) {
+      const double stride = strides.empty() ? 1 : static_cast<double>(strides[i]);
+      const double reach = static_cast<double>((dilations.empty() ? 1 : dilations[i]) * (kernel[i] - 1) + 1);
+      const double room = padded_extent(found, i);
+      double count = std::ceil((room - reach) / stride) + 1;
+      if ((count - 1) * stride >= room) --count;
+      growth *= count / extent(result(), i + 2);
+    }
+    return growth;
+  }
+
+  // One axis after another, from the last on; each product keeps its operand and its result.
+  void keep_products() {
+    keep(operand(0));
+    keep(result());
+    const size_t axes = rank(operand(0));
+    std::vector<int64_t> folded = graph_.attributes(task_).integers("axes");
+    if (!graph_.attributes(task_).has("axes")) {
+      for (size_t i = 0; i < axes; ++i) folded.push_back(static_cast<int64_t>(i));
+    }
+    for (int64_t& axis : folded) axis += axis < 0 ? static_cast<int64_t>(axes) : 0;
+    std::sort(folded.rbegin(), folded.rend());
+    ByteLine left = line(operand(0));
+    for (size_t i = 0; i + 1 < folded.size(); ++i) {
+      left = scaled(left, 1 / extent(operand(0), static_cast<size_t>(folded[i])));
+      own(left);
+    }
+  }
+
   void keep_by_structure(Rule rule) {
     switch (rule) {
       case Rule::kLinear:
@@ -297,30 +289,57 @@ class TapeBuilder {
       }
       case Rule::kConvolution:
         work(line(operand(1)));  // oneDNN's own layout of the filters
+        keep_windowed();
+        return keep(operand(1));
+      case Rule::kPower:
+        keep(operand(0));
+        keep(operand(1));
+        return keep(result());
+      case Rule::kRemainder:
+        if (!wants(1)) return;
         keep(operand(0));
         return keep(operand(1));
+      case Rule::kProductOverAxes:
+        return keep_products();
+      case Rule::kPad:
+        if (graph_.attributes(task_).text("mode", "constant") != "constant") keep(operand(0));
+        return;
       case Rule::kLayerNorm:
         own(row_numbers(2));
         return keep(operand(0));
       case Rule::kRmsNorm:
-        own(row_numbers(1));
-        own(line(result()));
-        return keep(operand(0));
+        if (wants(0)) {
+          own(row_numbers(1));
+          keep(operand(0));
+          keep(operand(1));
+        }
+        if (wants(1)) own(line(result()));  // before it is scaled
+        return;
       case Rule::kBatchNorm:
         own({0, operand(1).valid() ? 2 * line(operand(1)).fixed : 0});
         return keep(operand(0));
       case Rule::kMaxPool:
-        own(scaled(line(result()), 8 / element(result())));
-        return keep(operand(0));
+        own(scaled(line(result()), late_windows() * 8 / element(result())));  // where each maximum was
+        [[fallthrough]];
+      case Rule::kAvgPool:
+        return keep_windowed();
       case Rule::kGather:
         if (looks_up_rows()) tape_.traits_[task_.index()] |= Tape::kGivesRows;
         return own(scaled(line(operand(1)), 8 / element(operand(1))));
+      case Rule::kGatherTuples: {
+        const double depth = extent(operand(1), rank(operand(1)) - 1);  // one number for each tuple
+        return own(scaled(line(operand(1)), 8 / element(operand(1)) / depth));
+      }
+      case Rule::kGatherElements:
+        own(scaled(line(operand(1)), 8 / element(operand(1))));
+        return keep(operand(0));
       case Rule::kDropout:
         if (graph_.attributes(task_).number("ratio", 0) > 0) own(line(result()));
         return;
       case Rule::kCrossEntropy:
         // The logarithms of the probabilities; backward, the gradient with respect to them.
         own(line(operand(0)));
+        keep(operand(1));
         return work(line(operand(0)));
       case Rule::kCondition:
         return keep(operand(0));
@@ -334,6 +353,7 @@ class TapeBuilder {
 
   const ir::Graph& graph_;
   Tape& tape_;
+  const ir::Bindings* assume_ = nullptr;  // while it runs
   TaskId task_;
   std::vector<bool> scattered_;  // by value: its elements do not lie in one piece
 };

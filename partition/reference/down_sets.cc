@@ -129,7 +129,7 @@ uint32_t DownSetPool::add_unit(uint32_t set, uint32_t unit) {
   for (uint32_t e : touched) {
     if (crosses(bits, e)) crossing.push_back(e);
   }
-  std::inplace_merge(crossing.begin(), crossing.begin() + kept, crossing.end());
+  std::inplace_merge(crossing.begin(), crossing.begin() + static_cast<std::ptrdiff_t>(kept), crossing.end());
   return append(bits, hash, work_[set] + problem_.work[unit], bytes_[set] + problem_.bytes[unit], crossing);
 }
 

@@ -209,7 +209,7 @@ Result<SplitProblem> make_split_problem(const SplitSource& source) {
                        std::to_string(value.cost) + "; a finite number >= 0 is allowed",
                    "D3");
     }
-    total += value.cost * (value.readers.size() + 1.0);
+    total += value.cost * (static_cast<double>(value.readers.size()) + 1);
   }
   if (!std::isfinite(total)) return error({}, "the sum of all times and costs is not finite", "D3");
   Union join(source.work.size());

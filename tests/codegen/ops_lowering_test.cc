@@ -9,83 +9,21 @@
 
 #include "ir/constant.h"
 #include "passes/integer_evaluator.h"
-#include "tests/ir/ops/op_cases.h"
+#include "tests/codegen/prepared_case.h"
 
 namespace rannc::ir {
 namespace {
 
+using testing::draw;
+using testing::drawn;
+using testing::execute;
 using testing::op_cases;
 using testing::OpCase;
 using testing::Operand;
-
-c10::ScalarType scalar_type(DType dtype) { return static_cast<c10::ScalarType>(torch_number(dtype)); }
-
-std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch) {
-  std::vector<int64_t> sizes;
-  for (const Dim& dim : shape) sizes.push_back(dim.evaluate({{"batch", batch}}).value());
-  return sizes;
-}
-
-at::Tensor draw(const Operand& operand, int64_t batch) {
-  const auto options = at::TensorOptions().dtype(scalar_type(operand.type.dtype));
-  const auto sizes = sizes_of(*operand.type.shape, batch);
-  if (operand.type.contents) return at::tensor(sizes_of(*operand.type.contents, batch)).to(options).reshape(sizes);
-  if (is_float(operand.type.dtype)) return at::rand(sizes, at::kDouble).mul(1.9).add(0.05).to(options);
-  return at::randint(operand.low, operand.high, sizes, at::kLong).to(options);
-}
-
-// One case in one precision.
-struct Prepared {
-  const OpInfo* op = nullptr;
-  std::vector<Operand> operands;
-  Attributes attributes;
-  std::vector<ValueType> types;
-  std::string source;
-};
-
-Prepared prepare(const OpCase& c, DType precision) {
-  Prepared made;
-  made.op = &core(c.op);
-  made.operands = c.operands;
-  made.attributes = c.attributes;
-  for (Operand& operand : made.operands) {
-    if (is_float(operand.type.dtype)) operand.type.dtype = precision;
-  }
-  const auto dtype = made.attributes.dtype("dtype");
-  if (dtype && is_float(*dtype)) made.attributes.set("dtype", precision);
-  std::vector<const ValueType*> inputs;
-  std::vector<std::string> names, outputs;
-  made.source = "def f(";
-  for (size_t k = 0; k < made.operands.size(); ++k) {
-    inputs.push_back(made.operands[k].absent ? nullptr : &made.operands[k].type);
-    names.push_back(made.operands[k].absent ? "" : "i" + std::to_string(k));
-    if (!made.operands[k].absent) made.source += names.back() + ": Tensor, ";
-  }
-  made.types = made.op->infer({*made.op, inputs, made.attributes, "batch", c.outputs}).value();
-  std::vector<const ValueType*> output_types;
-  for (size_t k = 0; k < made.types.size(); ++k) {
-    outputs.push_back("o" + std::to_string(k));
-    output_types.push_back(&made.types[k]);
-  }
-  std::string lines = made.op->lower({*made.op, names, outputs, inputs, output_types, made.attributes}).value();
-  made.source += "batch: int):\n";
-  for (size_t at = 0; at < lines.size();) {
-    const size_t end = lines.find('\n', at);
-    made.source += "    " + lines.substr(at, end - at) + "\n";
-    at = end + 1;
-  }
-  made.source += "    return [";
-  for (const std::string& output : outputs) made.source += output + ", ";
-  made.source += "]\n";
-  return made;
-}
-
-std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch) {
-  const auto unit = torch::jit::compile(made.source);
-  std::vector<c10::IValue> stack(inputs.begin(), inputs.end());
-  stack.emplace_back(batch);
-  return unit->get_function("f")(stack).toTensorVector();
-}
+using testing::prepare;
+using testing::Prepared;
+using testing::scalar_type;
+using testing::sizes_of;
 
 // The part of `value` that belongs to sample `sample` of `batch`.
 at::Tensor sample_of(const at::Tensor& value, const ValueType& type, int64_t sample, int64_t batch) {
@@ -98,14 +36,6 @@ at::Tensor sample_of(const at::Tensor& value, const ValueType& type, int64_t sam
   split.insert(split.begin() + axis + 1, {batch, inner});
   sizes[axis] = outer * inner;
   return value.reshape(split).narrow(axis + 1, sample, 1).reshape(sizes);
-}
-
-std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch) {
-  std::vector<at::Tensor> inputs;
-  for (const Operand& operand : made.operands) {
-    if (!operand.absent) inputs.push_back(draw(operand, batch));
-  }
-  return inputs;
 }
 
 TEST(OpsLowering, NumbersOfElementTypesAreLibTorchs) {

@@ -1,7 +1,9 @@
 """What a plan predicts of memory is what the tensors of its workers take, within 2 %: counted, not timed."""
+import json
 import pathlib
 import re
 import tempfile
+import unittest
 
 import programs
 
@@ -102,6 +104,25 @@ class MemoryTest(programs.ProgramTest):
         for replicas in ([2], [3], [2, 1]):
             self.expect_replicas(replicas, "--recompute", "never", schedules=["1f1b"], layers=2, width=128, context=8,
                                  mini_batch=12)
+
+    def expect_folder(self, folder, devices, micro_batches):
+        """An export with its samples: activations outweigh its weights."""
+        loss = json.loads((folder / "card.json").read_text())["loss"][0]
+        text = f"cross_entropy(output={loss['output']},labels={loss['labels']},axis={loss['class_axis']})"
+        self.expect(folder / "model.onnx", text, ["--data", folder / "batch.safetensors"], devices, "--stages", devices,
+                    "--mini-batch", 8, "--micro-batches", micro_batches, "--schedule", "gpipe", "--recompute", "never",
+                    optimizer="sgd")
+
+    def test_small_exports(self):
+        for name in ("small_gpt", "small_mlp"):
+            self.expect_folder(programs.DATA / name, 1, 2)
+
+    @unittest.skipUnless(programs.shared_models(), "no published models")
+    def test_published_exports(self):
+        for name in ("gpt2_dynamo_dyn", "bert_legacy_dyn", "vit_dynamo_dyn", "llama_dynamo_dyn", "resnet_folded_dynamo"):
+            self.expect_folder(programs.shared_models() / name, 1, 2)
+        for name in ("bert_dynamo_dyn", "t5_dynamo_dyn"):
+            self.expect_folder(programs.shared_models() / name, 2, 4)
 
 
 if __name__ == "__main__":

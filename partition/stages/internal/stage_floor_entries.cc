@@ -237,7 +237,8 @@ void FloorEntries::price(uint32_t a) {
     if (least_there > most_here + most_units) continue;
     if (b < problem_.blocks && !ranges_.cut_allowed(b)) continue;
     bool any_in_time = false;
-    for (uint16_t group = 0; group < groups_.size(); ++group) {
+    const auto groups = static_cast<uint16_t>(groups_.size());  // some hundreds
+    for (uint16_t group = 0; group < groups; ++group) {
       const uint32_t units = groups_[group].units;
       if (least_here + units > most_there || most_here + units < least_there) {
         any_in_time = true;

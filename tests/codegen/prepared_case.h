@@ -1,0 +1,31 @@
+/// Calls of core operators as they are lowered: TorchScript over drawn operands.
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/ir/ops/op_cases.h"
+
+namespace rannc::ir::testing {
+
+/// One case in one precision.
+struct Prepared {
+  const OpInfo* op = nullptr;
+  std::vector<Operand> operands;
+  Attributes attributes;
+  std::vector<ValueType> types;  ///< of the results
+  std::string source;            ///< of `f`: the operands that are there, then the number of samples
+};
+
+Prepared prepare(const OpCase& c, DType precision);
+c10::ScalarType scalar_type(DType dtype);
+std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch);
+/// Positive floats, integers of the operand's range, or its contents.
+at::Tensor draw(const Operand& operand, int64_t batch);
+/// One tensor for each operand that is there.
+std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch);
+std::vector<at::Tensor> execute(const Prepared& made, const std::vector<at::Tensor>& inputs, int64_t batch);
+
+}  // namespace rannc::ir::testing
