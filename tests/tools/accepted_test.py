@@ -14,7 +14,7 @@ DIAGNOSTICS = 1
 
 class FixedBatch(programs.ProgramTest):
     """Without a symbol of samples there is one micro-batch, one replica, and the mini-batch is the file's own."""
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def setUp(self):
         super().setUp()
@@ -45,7 +45,7 @@ class FixedBatch(programs.ProgramTest):
 
 class MergedInitialValues(programs.ProgramTest):
     """Two layers whose zero biases the exporter merged."""
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def model(self, second_bias):
         nodes = [onnx.node("Gemm", ["x", "v", "zero"], ["h"], "/layers.0/Gemm"),

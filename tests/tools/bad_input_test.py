@@ -21,7 +21,7 @@ SECONDS_TO_END = 60
 
 
 class BadInputTest(programs.ProgramTest):
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def compile_flags(self, stages=2):
         return ["--cluster", f"local:{stages}", "--stages", stages, "--mini-batch", 8, "--micro-batches", 2, "--loss", MLP_LOSS,
@@ -38,7 +38,7 @@ class BadInputTest(programs.ProgramTest):
 
 class Usage(BadInputTest):
     """Each program as a process: its exit code."""
-    in_process = False
+    in_process = ()
 
     def test_help(self):
         for name in PROGRAMS:

@@ -14,7 +14,7 @@ MERGED = "bert_fresh_legacy"
 
 
 class CheckAllModels(programs.ProgramTest):
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def check(self, folder, *flags):
         done = self.run_program("rannc-check", folder, "--stages", 2, "--summary=json", *flags)

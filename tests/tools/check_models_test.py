@@ -25,7 +25,7 @@ class CheckModels(ProductTest):
 
 class FixedBatches(ProductTest):
     """Exports whose batch is a number: one micro-batch, any number of stages."""
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
     PRODUCT = {"stages": [1, 3], "schedule": ["gpipe", "1f1b"]}
 
     def test_numbers(self):
@@ -44,7 +44,7 @@ class FixedBatches(ProductTest):
 
 
 class MergedInitialValues(ProductTest):
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def test_warning(self):
         for name, warnings in (("bert_fresh_dynamo", 3), ("bert_dynamo_dyn", 0)):
@@ -55,7 +55,7 @@ class MergedInitialValues(ProductTest):
 
 class WhatIsTrained(ProductTest):
     """A card that knows less, and one that knows more, than is trained."""
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def spoiled(self, change):
         folder = self.scratch / "folder"

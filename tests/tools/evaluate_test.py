@@ -32,7 +32,7 @@ def distance(found, expected):
 
 
 class EvaluateTest(programs.ProgramTest):
-    in_process = True
+    in_process = programs.Resident.PROGRAMS
 
     def compile(self, model, name, *flags):
         bundle = self.scratch / f"{name}.rannc"
@@ -57,7 +57,7 @@ class EvaluateTest(programs.ProgramTest):
 
 class PlainTest(EvaluateTest):
     """`rannc-compile model.onnx`, `rannc-run model.rannc --data file`: no flag beside."""
-    in_process = False
+    in_process = ()
 
     def expect_reference(self, folder):
         scratch = self.scratch / folder.name

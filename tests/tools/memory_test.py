@@ -18,6 +18,8 @@ def size(count):
 
 
 class MemoryTest(programs.ProgramTest):
+    in_process = programs.PREPARING
+
     def model(self, *flags):
         path = self.scratch / "model.onnx"
         self.succeed("rannc-zoo", *flags, "-o", path)

@@ -83,13 +83,17 @@ class Resident:
 resident = Resident()
 
 
+# What only makes the bundle that a test is about.
+PREPARING = ("rannc-compile", "rannc-zoo")
+
+
 class ProgramTest(unittest.TestCase):
     """A test with a scratch folder of its own."""
 
-    in_process = False  # whether programs that can are run by the resident process
+    in_process = ()  # the programs that the resident process runs, where it can
 
     def run_program(self, name, *arguments, **options):
-        if self.in_process and Resident.runs(name, *arguments) and not options:
+        if name in self.in_process and Resident.runs(name, *arguments) and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 

@@ -22,6 +22,8 @@ def free_port():
 
 
 class WorkersTest(programs.ProgramTest):
+    in_process = programs.PREPARING
+
     def bundle(self, stages=2, *more):
         path = self.scratch / f"mlp-{'-'.join(map(str, [stages, *more]))}.rannc"
         if path.exists():
