@@ -196,8 +196,12 @@ class StageFollower::Pass {
   }
 
   /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or, where
-  /// it comes as rows, is added to zeros.
+  /// it comes as rows, is added to zeros. That of a view is there already; the first is copied into the parameter's order.
   void add_to_sum(TaskId task, ValueId parameter, double& transient) {
+    if (tape_.is_view(task) && tape_.passes_gradient(task)) {
+      summed_ += bytes(parameter);
+      return grow(0);
+    }
     const bool as_rows = tape_.gives_rows(task);
     const double gradient = as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
     summed_ += bytes(parameter);

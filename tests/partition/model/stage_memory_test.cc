@@ -89,6 +89,17 @@ TEST(StageMemory, LargeTablesGetTheirGradientsAsRows) {
   }
 }
 
+// A product with a parameter that a task of its own transposes: its gradient is not there twice.
+TEST(StageMemory, TransposedParametersPassTheirGradientsOn) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), t = model.input({Dim(8)}), w = model.parameter({Dim(8), Dim(4)});
+  const ValueId turned = model.task("permute", {w}, {{"dims", Shape{Dim(1), Dim(0)}}});
+  model.task("mse_sum", {model.task("matmul", {x, turned}), t});
+  const StageMemory memory = model.follow(model.tasks, {}, 1);
+  EXPECT_EQ(memory.backward, 128) << "y's gradient has taken the place of y";
+  EXPECT_EQ(memory.first_backward, 128 - 32 + 128) << "by then it is gone, and the sum is made beside the gradient";
+}
+
 TEST(StageMemory, ConvolutionsLayTheirFiltersOutOnceMore) {
   Builder model;
   const ValueId x = model.input({Dim(4), Dim(1), Dim(1)}), t = model.input({Dim(8), Dim(1), Dim(1)});
