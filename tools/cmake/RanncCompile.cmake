@@ -28,12 +28,17 @@ if(RANNC_SANITIZE)
   target_link_options(rannc_flags INTERFACE ${sanitize_flags})
 endif()
 
-# rannc_library(ir SOURCES graph.cc … DEPENDS … [INSTALLED]) declares the library rannc_ir, alias rannc::ir: static unless
-# BUILD_SHARED_LIBS says otherwise. INSTALLED: others find it in the package under the same alias.
+# rannc_library(ir SOURCES graph.cc … DEPENDS … [INSTALLED]) declares the library rannc_ir, alias rannc::ir. INSTALLED: others find
+# it in the package under the same alias, shared if BUILD_SHARED_LIBS says so.
 function(rannc_library name)
   cmake_parse_arguments(arg "INSTALLED" "" "SOURCES;DEPENDS;PRIVATE_DEPENDS" ${ARGN})
-  add_library(rannc_${name} ${arg_SOURCES})
+  if(arg_INSTALLED)
+    add_library(rannc_${name} ${arg_SOURCES})
+  else()
+    add_library(rannc_${name} STATIC ${arg_SOURCES})  # a part of our programs alone
+  endif()
   add_library(rannc::${name} ALIAS rannc_${name})
+  set_target_properties(rannc_${name} PROPERTIES DEFINE_SYMBOL "")  # objects are the same, static or shared
   target_link_libraries(rannc_${name} PUBLIC rannc_flags ${arg_DEPENDS} PRIVATE ${arg_PRIVATE_DEPENDS})
   if(arg_INSTALLED)
     rannc_install_library(${name})
