@@ -56,6 +56,7 @@ class AutogradProgram final : public Program {
       : signature_(std::move(signature)), module_(std::move(module)), statistics_(signature_.statistics.size()) {}
 
   Result<void> load(const SafetensorsFile& weights, const std::string& path) {
+    path_ = path;
     RANNC_TRY(check_program(path));
     for (const Weight& parameter : signature_.parameters) {
       RANNC_ASSIGN(at::Tensor tensor, read(weights, parameter));
@@ -269,7 +270,8 @@ class AutogradProgram final : public Program {
     return bound;
   }
 
-  Result<Tensors> call(const At& at, const Tensors& inputs) {
+  /// What `forward` takes.
+  Result<torch::jit::Stack> arguments(const At& at, const Tensors& inputs) {
     RANNC_ASSIGN(const ir::Bindings bound, bindings(at));
     torch::jit::Stack stack = {module_._ivalue()};
     stack.insert(stack.end(), inputs.begin(), inputs.end());
@@ -282,10 +284,35 @@ class AutogradProgram final : public Program {
     }
     for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));
     if (!statistics_.empty()) stack.emplace_back(at.training);
-    torch::jit::InterpreterState(code_).run(stack);
+    return stack;
+  }
+
+  Result<Tensors> call(const At& at, const Tensors& inputs) {
+    RANNC_ASSIGN(torch::jit::Stack stack, arguments(at, inputs));
+    try {
+      torch::jit::InterpreterState(code_).run(stack);
+    } catch (const std::exception&) {
+      RANNC_TRY(fail_again(at, inputs));
+      throw;
+    }
     Tensors outputs;
     for (const c10::IValue& output : stack.back().toTupleRef().elements()) outputs.push_back(output.toTensor());
     return outputs;
+  }
+
+  /// Throws what a call has thrown, but with the task that failed: the program's records say it. They are as large as a
+  /// small model's weights, and so not there as a rule.
+  Result<void> fail_again(const At& at, const Tensors& inputs) {
+    std::optional<torch::jit::Module> recorded;
+    try {
+      recorded = torch::jit::load(path_);
+    } catch (const std::exception&) {
+      return {};  // the bundle has gone meanwhile
+    }
+    RANNC_ASSIGN(torch::jit::Stack stack, arguments(at, inputs));
+    stack.front() = recorded->_ivalue();
+    recorded->get_method("forward").function().run(stack);
+    return {};
   }
 
   /// Outputs whose gradient nobody gives need not outlive the forward pass: logits, as a rule.
@@ -364,6 +391,7 @@ class AutogradProgram final : public Program {
   }
 
   Signature signature_;
+  std::string path_;  ///< of the program
   torch::jit::Module module_;
   torch::jit::Code code_;
   Values parameters_, buffers_;
@@ -379,7 +407,6 @@ class AutogradProgram final : public Program {
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage) {
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
-    // Where the text of the text came from is as large as a small model's weights, and of no use here.
     torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/false);
     auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module));
     RANNC_TRY(program->load(bundle.weights[stage.index()], path));
