@@ -7,7 +7,7 @@
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/row_gradients.h"
-#include "partition/model/tape_rules.h"
+#include "partition/model/internal/tape_rules.h"
 
 namespace rannc::partition {
 
@@ -101,7 +101,7 @@ class TapeBuilder {
   void follow(TaskId task) {
     task_ = task;
     if (graph_.outputs(task).empty()) return;
-    const Rule rule = rule_of(graph_.op(task).name);
+    const TapeRule rule = rule_of(graph_.op(task).name);
     shape(rule);
     const auto outputs = graph_.outputs(task);
     const bool flows =
@@ -116,22 +116,22 @@ class TapeBuilder {
   }
 
   // What shares memory with what.
-  void shape(Rule rule) {
+  void shape(TapeRule rule) {
     switch (rule) {
-      case Rule::kView:
+      case TapeRule::kView:
         return view(true);
-      case Rule::kPartView:
+      case TapeRule::kPartView:
         view(false);
         for (const ValueId output : graph_.outputs(task_)) scattered_[output.index()] = true;
         return;
-      case Rule::kPermute:
+      case TapeRule::kPermute:
         view(true);
         scattered_[result().index()] = true;
         return;
-      case Rule::kClamp:  // without bounds the operand itself
+      case TapeRule::kClamp:  // without bounds the operand itself
         if (!is_bounded()) view(true);
         return;
-      case Rule::kReshape:
+      case TapeRule::kReshape:
         // In one piece another view of it, else a copy.
         if (operand(0).valid() && !scattered_[operand(0).index()]) return view(true);
         tape_.traits_[task_.index()] |= Tape::kPassesGradient;
@@ -150,35 +150,35 @@ class TapeBuilder {
            line(table).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
   }
 
-  void keep_by(Rule rule) {
+  void keep_by(TapeRule rule) {
     switch (rule) {
-      case Rule::kNothing:
-      case Rule::kView:
-      case Rule::kPartView:
-      case Rule::kReshape:
-      case Rule::kPermute:
+      case TapeRule::kNothing:
+      case TapeRule::kView:
+      case TapeRule::kPartView:
+      case TapeRule::kReshape:
+      case TapeRule::kPermute:
         return;
-      case Rule::kSum:
+      case TapeRule::kSum:
         if (passes_whole()) tape_.traits_[task_.index()] |= Tape::kPassesGradient;
         return;
-      case Rule::kClamp:
+      case TapeRule::kClamp:
         if (is_bounded()) keep(operand(0));
         return;
-      case Rule::kOperand:
+      case TapeRule::kOperand:
         return keep(operand(0));
-      case Rule::kOperands:
+      case TapeRule::kOperands:
         keep(operand(0));
         return keep(operand(1));
-      case Rule::kResult:
+      case TapeRule::kResult:
         return keep(result());
-      case Rule::kOperandAndResult:
+      case TapeRule::kOperandAndResult:
         keep(operand(0));
         return keep(result());
-      case Rule::kProduct:
+      case TapeRule::kProduct:
         if (wants(1)) keep(operand(0));
         if (wants(0)) keep(operand(1));
         return;
-      case Rule::kQuotient:
+      case TapeRule::kQuotient:
         keep(operand(1));
         if (wants(1)) keep(operand(0));
         return;
@@ -275,39 +275,39 @@ class TapeBuilder {
     }
   }
 
-  void keep_by_structure(Rule rule) {
+  void keep_by_structure(TapeRule rule) {
     switch (rule) {
-      case Rule::kLinear:
+      case TapeRule::kLinear:
         if (wants(1)) keep(operand(0));
         if (wants(0)) keep(operand(1));
         return;
-      case Rule::kMatmul: {
+      case TapeRule::kMatmul: {
         const bool stacked = rank(operand(0)) > 2 && rank(operand(1)) > 2;
         if (wants(1)) keep_factor(0, stacked);
         if (wants(0)) keep_factor(1, stacked);
         return;
       }
-      case Rule::kConvolution:
+      case TapeRule::kConvolution:
         work(line(operand(1)));  // oneDNN's own layout of the filters
         keep_windowed();
         return keep(operand(1));
-      case Rule::kPower:
+      case TapeRule::kPower:
         keep(operand(0));
         keep(operand(1));
         return keep(result());
-      case Rule::kRemainder:
+      case TapeRule::kRemainder:
         if (!wants(1)) return;
         keep(operand(0));
         return keep(operand(1));
-      case Rule::kProductOverAxes:
+      case TapeRule::kProductOverAxes:
         return keep_products();
-      case Rule::kPad:
+      case TapeRule::kPad:
         if (graph_.attributes(task_).text("mode", "constant") != "constant") keep(operand(0));
         return;
-      case Rule::kLayerNorm:
+      case TapeRule::kLayerNorm:
         own(row_numbers(2));
         return keep(operand(0));
-      case Rule::kRmsNorm:
+      case TapeRule::kRmsNorm:
         if (wants(0)) {
           own(row_numbers(1));
           keep(operand(0));
@@ -315,33 +315,33 @@ class TapeBuilder {
         }
         if (wants(1)) own(line(result()));  // before it is scaled
         return;
-      case Rule::kBatchNorm:
+      case TapeRule::kBatchNorm:
         own({0, operand(1).valid() ? 2 * line(operand(1)).fixed : 0});
         return keep(operand(0));
-      case Rule::kMaxPool:
+      case TapeRule::kMaxPool:
         own(scaled(line(result()), late_windows() * 8 / element(result())));  // where each maximum was
         [[fallthrough]];
-      case Rule::kAvgPool:
+      case TapeRule::kAvgPool:
         return keep_windowed();
-      case Rule::kGather:
+      case TapeRule::kGather:
         if (looks_up_rows()) tape_.traits_[task_.index()] |= Tape::kGivesRows;
         return own(scaled(line(operand(1)), 8 / element(operand(1))));
-      case Rule::kGatherTuples: {
+      case TapeRule::kGatherTuples: {
         const double depth = extent(operand(1), rank(operand(1)) - 1);  // one number for each tuple
         return own(scaled(line(operand(1)), 8 / element(operand(1)) / depth));
       }
-      case Rule::kGatherElements:
+      case TapeRule::kGatherElements:
         own(scaled(line(operand(1)), 8 / element(operand(1))));
         return keep(operand(0));
-      case Rule::kDropout:
+      case TapeRule::kDropout:
         if (graph_.attributes(task_).number("ratio", 0) > 0) own(line(result()));
         return;
-      case Rule::kCrossEntropy:
+      case TapeRule::kCrossEntropy:
         // The logarithms of the probabilities; backward, the gradient with respect to them.
         own(line(operand(0)));
         keep(operand(1));
         return work(line(operand(0)));
-      case Rule::kCondition:
+      case TapeRule::kCondition:
         return keep(operand(0));
       default:
         for (const ValueId input : graph_.inputs(task_)) {

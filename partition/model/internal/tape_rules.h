@@ -7,7 +7,7 @@
 namespace rannc::partition {
 
 /// What the derivative reads of the forward pass.
-enum class Rule : uint8_t {
+enum class TapeRule : uint8_t {
   kNothing,
   kSum,  ///< its gradient is its operands'
   kView,
@@ -42,7 +42,7 @@ enum class Rule : uint8_t {
   kAll  ///< float operands and results: of an operator without a rule
 };
 
-Rule rule_of(std::string_view op);
+TapeRule rule_of(std::string_view op);
 
 /// How many copies of its result ATen's derivative makes for a while, beside the gradients.
 double passing_copies(std::string_view op);
