@@ -18,6 +18,7 @@ MLP = programs.DATA / "small_mlp"
 MLP_LOSS = "cross_entropy(output=logits,labels=y,ignore_index=-100)"
 # The launcher gives workers 5 s to end by themselves; the rest is for a loaded machine.
 SECONDS_TO_END = 60
+ALL_TRANSPORTS = ("local", "gloo")
 
 
 class BadInputTest(programs.ProgramTest):
@@ -150,8 +151,6 @@ class Output(BadInputTest):
 
 
 class Batches(BadInputTest):
-    ALL_TRANSPORTS = ("local", "gloo")
-
     def refuse_batch(self, change, *parts, transports=("local",)):
         tensors = programs.read_safetensors(MLP / "batch.safetensors")
         change(tensors)
@@ -180,7 +179,7 @@ class Batches(BadInputTest):
         def change(tensors):
             tensors["x/x"] = ("F32", [8, 13], bytes(4 * 8 * 13))
 
-        self.refuse_batch(change, "'x'", "13", "12", transports=self.ALL_TRANSPORTS)
+        self.refuse_batch(change, "'x'", "13", "12", transports=ALL_TRANSPORTS)
 
     def test_missing_input(self):
         self.refuse_batch(lambda tensors: tensors.pop("x/x"), "x")
@@ -193,7 +192,7 @@ class Batches(BadInputTest):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, 7, 4, 5, 6, 0))
 
         self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0",
-                          transports=self.ALL_TRANSPORTS)
+                          transports=ALL_TRANSPORTS)
 
     def test_negative_class_that_is_not_the_ignored_one(self):
         def change(tensors):
@@ -207,7 +206,7 @@ class Batches(BadInputTest):
                 dtype, shape, data = tensors[name]
                 tensors[name] = (dtype, [5, *shape[1:]], data[:5 * width])
 
-        self.refuse_batch(change, "5", "8", transports=self.ALL_TRANSPORTS)
+        self.refuse_batch(change, "5", "8", transports=ALL_TRANSPORTS)
 
     def test_truncated_file(self):
         path = self.scratch / "batch.safetensors"
@@ -261,7 +260,7 @@ class Bundles(BadInputTest):
     def test_no_bundle(self):
         for name in ("absent.rannc", "file"):
             (self.scratch / "file").write_text("no bundle")
-            for transport in Batches.ALL_TRANSPORTS:
+            for transport in ALL_TRANSPORTS:
                 self.refuse(DIAGNOSTICS, [name], "rannc-run", self.scratch / name, "--text", MLP, "--transport", transport)
 
     def test_resume_without_or_with_a_spoiled_checkpoint(self):

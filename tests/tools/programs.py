@@ -44,11 +44,6 @@ class Resident:
 
     PROGRAMS = ("rannc-check", "rannc-compile", "rannc-opt", "rannc-run", "rannc-zoo")
 
-    @classmethod
-    def runs(cls, name, *arguments):
-        """Whether it can: processes of several workers are started by rannc-run itself."""
-        return name in cls.PROGRAMS and "gloo" not in arguments
-
     def __init__(self):
         self.process = None
 
@@ -90,10 +85,11 @@ PREPARING = ("rannc-compile", "rannc-zoo")
 class ProgramTest(unittest.TestCase):
     """A test with a scratch folder of its own."""
 
-    in_process = ()  # the programs that the resident process runs, where it can
+    in_process = ()  # of Resident.PROGRAMS, those that the resident process runs
 
     def run_program(self, name, *arguments, **options):
-        if name in self.in_process and Resident.runs(name, *arguments) and not options:
+        # Processes of several workers are started by rannc-run itself.
+        if name in self.in_process and "gloo" not in arguments and not options:
             return resident.call(name, *arguments)
         return run(name, *arguments, **options)
 
