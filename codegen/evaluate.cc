@@ -1,14 +1,12 @@
-// Compiles a function of one statement and interprets it.
 #include "codegen/evaluate.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
-#include <torch/csrc/jit/api/module.h>
-#include <torch/csrc/jit/passes/inliner.h>
-#include <torch/csrc/jit/runtime/interpreter.h>
 
 #include <cstring>
 
+#include "codegen/aten_call.h"
 #include "codegen/torch_types.h"
 
 namespace rannc::codegen {
@@ -44,78 +42,40 @@ Result<StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type) {
   return StoredTensor{std::move(type), ir::TensorData::in_memory(std::move(bytes))};
 }
 
-/// One operator with its operands under names.
-class Evaluation {
- public:
-  Evaluation(const ir::OpInfo& op, std::span<const StoredTensor* const> operands, const ir::Attributes& attributes)
-      : op_(op), operands_(operands), attributes_(attributes) {
-    for (size_t i = 0; i < operands.size(); ++i) {
-      inputs_.push_back(operands[i] != nullptr ? fmt::format("i{}", i) : "");
-      input_types_.push_back(operands[i] != nullptr ? &operands[i]->type : nullptr);
-    }
+/// Operands and results without symbols: everything is known ahead of a run.
+Result<std::vector<StoredTensor>> computed(const ir::OpInfo& op, std::span<const StoredTensor* const> operands,
+                                           const ir::Attributes& attributes) {
+  std::vector<const ir::ValueType*> input_types, output_types;
+  for (const StoredTensor* operand : operands) input_types.push_back(operand != nullptr ? &operand->type : nullptr);
+  RANNC_ASSIGN(std::vector<ir::ValueType> types, op.infer({op, input_types, attributes, {}, op.outputs}));
+  for (const ir::ValueType& type : types) output_types.push_back(&type);
+  RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering({op, input_types, output_types, attributes}));
+  std::vector<std::optional<at::Tensor>> tensors;
+  for (const StoredTensor* operand : operands) {
+    tensors.emplace_back();
+    if (operand == nullptr) continue;
+    RANNC_ASSIGN(tensors.back(), to_tensor(*operand));
   }
-
-  Result<std::vector<StoredTensor>> run() {
-    RANNC_ASSIGN(std::vector<ir::ValueType> types, op_.infer({op_, input_types_, attributes_, {}, op_.outputs}));
-    RANNC_ASSIGN(const std::string source, write_source(types));
-    torch::jit::Module module("evaluated");
-    module.define(source);
-    const auto graph = module.get_method("forward").graph()->copy();
-    torch::jit::Inline(*graph);
-    torch::jit::Stack stack = {module._ivalue()};
-    for (const StoredTensor* operand : operands_) {
-      if (operand == nullptr) continue;
-      RANNC_ASSIGN(at::Tensor tensor, to_tensor(*operand));
-      stack.emplace_back(std::move(tensor));
-    }
-    torch::jit::InterpreterState(torch::jit::Code(graph, "forward")).run(stack);
-    const auto& outputs = stack.back().toTupleRef().elements();
-    std::vector<StoredTensor> results;
-    for (size_t i = 0; i < types.size(); ++i) {
-      RANNC_ASSIGN(StoredTensor result, to_stored(outputs[i].toTensor(), std::move(types[i])));
-      results.push_back(std::move(result));
-    }
-    return results;
+  const ir::Bindings no_symbols;
+  RANNC_ASSIGN(const std::vector<at::Tensor> made, run_lowering(lowering, {.operands = tensors, .sizes = no_symbols}));
+  std::vector<StoredTensor> results;
+  for (size_t i = 0; i < types.size(); ++i) {
+    RANNC_ASSIGN(StoredTensor result, to_stored(made[i], std::move(types[i])));
+    results.push_back(std::move(result));
   }
-
- private:
-  Result<std::string> write_source(const std::vector<ir::ValueType>& types) const {
-    std::vector<std::string> outputs;
-    std::vector<const ir::ValueType*> output_types;
-    std::string arguments, annotation, returned;
-    for (size_t i = 0; i < types.size(); ++i) {
-      outputs.push_back(fmt::format("o{}", i));
-      output_types.push_back(&types[i]);
-      annotation += i == 0 ? "Tensor" : ", Tensor";
-      returned += outputs.back() + ", ";
-    }
-    for (const std::string& input : inputs_) {
-      if (!input.empty()) arguments += ", " + input + ": Tensor";
-    }
-    RANNC_ASSIGN(std::string statements, op_.lower({op_, inputs_, outputs, input_types_, output_types, attributes_}));
-    if (!statements.empty() && statements.back() == '\n') statements.pop_back();
-    for (size_t at = 0; (at = statements.find('\n', at)) != std::string::npos; at += 5)
-      statements.replace(at, 1, "\n    ");
-    return fmt::format("def forward(self{}) -> Tuple[{}]:\n    {}\n    return ({})\n", arguments, annotation,
-                       statements, returned);
-  }
-
-  const ir::OpInfo& op_;
-  std::span<const StoredTensor* const> operands_;
-  const ir::Attributes& attributes_;
-  std::vector<std::string> inputs_;
-  std::vector<const ir::ValueType*> input_types_;
-};
+  return results;
+}
 
 }  // namespace
 
 Result<std::vector<StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const StoredTensor* const> operands,
                                            const ir::Attributes& attributes) {
-  if (op.infer == nullptr || op.lower == nullptr || op.outputs == 0 || op.effect != ir::Effect::kPure) {
+  if (op.infer == nullptr || !op.can_be_lowered() || op.outputs == 0 || op.effect != ir::Effect::kPure) {
     return error("operator `" + op.name + "` cannot be computed ahead of a run");
   }
   try {
-    return Evaluation(op, operands, attributes).run();
+    const c10::NoGradGuard no_grad;
+    return computed(op, operands, attributes);
   } catch (const c10::Error& failure) {
     return error("operator `" + op.name + "`: " + failure.what_without_backtrace());
   } catch (const std::exception& failure) {

@@ -11,6 +11,7 @@
 #include <limits>
 #include <set>
 
+#include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
 #include "codegen/torch_types.h"
 #include "ir/op.h"
@@ -75,11 +76,9 @@ class TaskRunBuilder {
       body_ += fmt::format("    {} = {} * {}\n", outputs[0], inputs[0], argument(std::move(factors)));
       return {};
     }
-    if (task.op->lower == nullptr) return error(task.location, "operator '" + task.op->name + "' has no lowering");
-    Result<std::string> statements =
-        task.op->lower({*task.op, inputs, outputs, input_types, output_types, task.attributes});
-    if (!statements.ok()) return error(task.location, statements.diagnostic().message);
-    body_ += indented(*statements);
+    const auto lowering = ir::lowering({*task.op, input_types, output_types, task.attributes});
+    if (!lowering.ok()) return error(task.location, lowering.diagnostic().message);
+    body_ += indented(torchscript_statements(*lowering, {inputs, outputs, "torch.device(\"cpu\")", "True"}));
     return {};
   }
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <map>
 
+#include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
 #include "ir/op.h"
 #include "runtime/bundle.h"
@@ -47,7 +48,10 @@ class SourceWriter {
  private:
   Result<void> write_head() {
     text_ = "def forward(self";
-    const auto argument = [&](const std::string& name, const char* type) { text_ += ",\n    " + name + ": " + type; };
+    const auto argument = [&](const std::string& name, const std::string& type) {
+      text_ += ",\n    " + name + ": " + type;
+      if (device_.empty() && type == "Tensor") device_ = name + ".device";  // all of a program is on one device
+    };
     for (const auto& port : signature_.inputs) argument(port.argument, "Tensor");
     for (const auto& leaf : signature_.leaves) argument(leaf.argument, "Tensor");
     for (const auto& buffer : signature_.buffers) argument(buffer.argument, "Tensor");
@@ -74,7 +78,7 @@ class SourceWriter {
   void write_task(TaskId id) {
     const ir::Graph::Task task = graph_.task(id);
     const std::string place = task.location.str();
-    if (task.op->lower == nullptr) {
+    if (!task.op->can_be_lowered() && task.op->effect != ir::Effect::kRandom) {
       problems_.push_back(error(task.location, "operator `" + task.op->name + "` has no lowering"));
       return;
     }
@@ -88,8 +92,8 @@ class SourceWriter {
       outputs.push_back(runtime::variable(value));
       output_types.push_back(&graph_.type(value));
     }
-    const ir::LowerCall call{*task.op, inputs, outputs, input_types, output_types, task.attributes};
-    Result<std::string> statements = lower(id, call);
+    const ir::LowerCall call{*task.op, input_types, output_types, task.attributes};
+    Result<std::string> statements = lower(id, call, {inputs, outputs, device_, "training"});
     if (!statements.ok()) {
       Diagnostic problem = statements.diagnostic();
       problem.where = task.location;
@@ -100,29 +104,36 @@ class SourceWriter {
     text_ += indented(*statements);
   }
 
-  Result<std::string> lower(TaskId task, const ir::LowerCall& call) const {
+  static Result<std::string> statements(const ir::LowerCall& call, const AtenNames& names) {
+    RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering(call));
+    return torchscript_statements(lowering, names);
+  }
+
+  Result<std::string> lower(TaskId task, const ir::LowerCall& call, const AtenNames& names) const {
     if (call.op.effect == ir::Effect::kRandom) {
-      return call.outputs[0] + " = " + call.inputs[0] + " * " + runtime::mask_variable(task) + "\n";
+      return names.results[0] + " = " + names.operands[0] + " * " + runtime::mask_variable(task) + "\n";
     }
     for (const runtime::Statistics& statistics : signature_.statistics) {
-      if (statistics.task == task) return lower_statistics(statistics, call);
+      if (statistics.task == task) return lower_statistics(statistics, call, names);
     }
-    return call.op.lower(call);
+    return statements(call, names);
   }
 
   /// In training the statement also yields the call's mean and variance; in evaluation it reads the buffers.
-  static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call) {
-    const std::vector<std::string> all = {call.outputs[0], statistics.mean_result, statistics.variance_result};
-    const std::vector<const ir::ValueType*> types = {call.output_types[0], call.input_types[3], call.input_types[4]};
-    RANNC_ASSIGN(const std::string training,
-                 call.op.lower({call.op, call.inputs, all, call.input_types, types, call.attributes}));
+  static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call,
+                                              const AtenNames& names) {
+    const std::vector<std::string> all = {names.results[0], statistics.mean_result, statistics.variance_result};
+    const std::vector<const ir::ValueType*> types = {call.outputs[0], call.inputs[3], call.inputs[4]};
+    RANNC_ASSIGN(const std::string training, statements({call.op, call.inputs, types, call.attributes},
+                                                        {names.operands, all, names.device, names.training}));
     ir::Attributes fixed = call.attributes;
     fixed.set("training", false);
-    RANNC_ASSIGN(const std::string evaluation, call.op.lower({call.op, call.inputs, call.outputs.first(1),
-                                                              call.input_types, call.output_types.first(1), fixed}));
+    RANNC_ASSIGN(const std::string evaluation,
+                 statements({call.op, call.inputs, call.outputs.first(1), fixed},
+                            {names.operands, names.results.first(1), names.device, names.training}));
     std::string text = "if training:\n" + indented(training) + "else:\n" + indented(evaluation);
-    text += "    " + all[1] + " = " + call.inputs[3] + "\n    " + all[2] + " = " + call.inputs[4] + "\n";
-    for (size_t i = 1; i < call.outputs.size(); ++i) text += call.outputs[i] + " = " + all[i] + "\n";
+    text += "    " + all[1] + " = " + names.operands[3] + "\n    " + all[2] + " = " + names.operands[4] + "\n";
+    for (size_t i = 1; i < names.results.size(); ++i) text += names.results[i] + " = " + all[i] + "\n";
     return text;
   }
 
@@ -158,6 +169,7 @@ class SourceWriter {
   runtime::Signature signature_;
   std::map<std::pair<ValueId, TaskId>, std::string> leaves_;
   std::string text_;
+  std::string device_;  // an expression
   std::vector<Diagnostic> problems_;
 };
 

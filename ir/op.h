@@ -1,12 +1,14 @@
 /// What is known of an operator: one entry per core operator, with its rules for type, work and lowering.
 #pragma once
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "ir/aten.h"
 #include "ir/graph.h"
 
 namespace rannc::ir {
@@ -32,14 +34,13 @@ struct Work {
   Dim bytes = 0;           ///< bytes read and written
 };
 
-/// What a lowering rule sees: operand expressions, and texts of symbolic integers, in TorchScript source.
+/// What a lowering rule sees of a task.
 struct LowerCall {
   const OpInfo& op;
-  std::span<const std::string> inputs;   ///< variable of each operand; empty text: absent
-  std::span<const std::string> outputs;  ///< variables to assign
-  std::span<const ValueType* const> input_types;
-  std::span<const ValueType* const> output_types;
+  std::span<const ValueType* const> inputs;  ///< null: absent optional operand
+  std::span<const ValueType* const> outputs;
   const Attributes& attributes;
+  bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
 };
 
 /// How far a mini-batch's samples stay apart in an operator.
@@ -63,11 +64,13 @@ struct OpInfo {
   Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
   /// Work of the forward pass. Null: reads and writes only.
   Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
-  /// TorchScript statements (one a line, no indentation) that assign the outputs. Null: cannot be lowered.
-  Result<std::string> (*lower)(const LowerCall&) = nullptr;
+  /// What it is lowered to: a template where one call is the operator, else a rule. Neither: cannot be lowered.
+  std::optional<aten::Template> form = {};
+  Result<aten::Lowering> (*lower)(const LowerCall&) = nullptr;
   /// Per operand the attribute that may stand for it where its contents are known (the operand form); empty: data.
   std::vector<std::string> operand_attributes = {};
   bool known() const { return infer != nullptr; }
+  bool can_be_lowered() const { return form.has_value() || lower != nullptr; }
 };
 
 /// The core operators, sorted by name.
@@ -82,6 +85,8 @@ Work work_of(const Graph& graph, TaskId task);
 /// Applies the type rule of a task and stores the types of its outputs, and what the rule had to assume in the graph.
 /// Errors carry the task's location.
 Result<void> infer_types(Graph& graph, TaskId task);
+/// The calls of a task; a diagnostic (without location) where they do not follow from its types and attributes.
+Result<aten::Lowering> lowering(const LowerCall& call);
 /// A symbolic integer as a TorchScript expression of variables named like the symbols (dots become underscores).
 std::string torchscript(const Dim& dim);
 std::string torchscript(const Shape& shape);

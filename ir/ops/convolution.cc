@@ -1,5 +1,7 @@
 // Convolutions and pooling: samples lead, then channels, then 1 to 3 spatial axes.
 #include <algorithm>
+#include <functional>
+#include <limits>
 
 #include "ir/ops/rules.h"
 
@@ -81,8 +83,8 @@ std::vector<int64_t> plain(const Shape& shape, size_t from) {
   return out;
 }
 
-// Pads the operand by a statement of its own, from the last axis on, and clears the window's pads.
-std::string padded(const LowerCall& call, Window& window, std::string& value, const std::string& fill) {
+// Pads `value` by a call of its own, from the last axis on, and clears the window's pads.
+aten::Value padded(Calls& calls, Window& window, aten::Value value, double fill) {
   std::vector<int64_t> pads;
   for (size_t i = window.rank(); i-- > 0;) {
     pads.push_back(window.begin[i]);
@@ -90,13 +92,12 @@ std::string padded(const LowerCall& call, Window& window, std::string& value, co
   }
   window.begin.assign(window.rank(), 0);
   window.end = window.begin;
-  const std::string text =
-      call.outputs[0] + " = torch.constant_pad_nd(" + value + ", " + int_list(pads) + ", " + fill + ")\n";
-  value = call.outputs[0];
-  return text;
+  return calls("aten::constant_pad_nd", {value, pads, aten::Scalar{fill}});
 }
 
-std::string dimensional(std::string_view name, size_t rank) { return std::string(name) + std::to_string(rank) + "d"; }
+std::string dimensional(std::string_view name, size_t rank) {
+  return "aten::" + std::string(name) + std::to_string(rank) + "d";
+}
 
 // --- conv
 
@@ -128,13 +129,14 @@ Work conv_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(element_count(*outputs[0].shape) * per_output, call, outputs);
 }
 
-Result<std::string> lower_conv(const LowerCall& call) {
-  RANNC_ASSIGN(Window window, window_of(call.attributes, plain(shape_of(*call.input_types[1]), 2)));
-  std::string value = call.inputs[0];
-  std::string text = window.symmetric() ? "" : padded(call, window, value, "0.0");
-  return text + assign(call, dimensional("conv", window.rank()),
-                       {value, call.inputs[1], operand(call, 2), int_list(window.strides), int_list(window.begin),
-                        int_list(window.dilations), std::to_string(call.attributes.integer("groups", 1))});
+Result<aten::Lowering> lower_conv(const LowerCall& call) {
+  RANNC_ASSIGN(Window window, window_of(call.attributes, plain(shape_of(*call.inputs[1]), 2)));
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  if (!window.symmetric()) value = padded(calls, window, value, 0);
+  return std::move(calls).with(
+      {calls(dimensional("conv", window.rank()), {value, aten::Operand{1}, aten::Operand{2}, window.strides, window.begin,
+                                                  window.dilations, call.attributes.integer("groups", 1)})});
 }
 
 // --- max_pool, avg_pool
@@ -160,39 +162,39 @@ bool aten_pads(const Window& window) {
 }
 
 // Drops windows that start in the right pad, which ATen cannot tell from the input once it has been padded.
-std::string without_late_windows(const LowerCall& call, const Window& window) {
-  std::string text;
-  const Shape& to = shape_of(*call.output_types[0]);
-  for (size_t i = 0; i < window.rank(); ++i) {
-    text += assign(call, "slice", {call.outputs[0], std::to_string(i + 2), "0", torchscript(to[i + 2]), "1"});
-  }
-  return text;
+aten::Value without_late_windows(Calls& calls, aten::Value value, const LowerCall& call, const Window& window) {
+  const Shape& to = shape_of(*call.outputs[0]);
+  for (size_t i = 0; i < window.rank(); ++i) value = calls("aten::slice.Tensor", {value, i + 2, 0, to[i + 2], 1});
+  return value;
 }
 
-Result<std::string> lower_max_pool(const LowerCall& call) {
+Result<aten::Lowering> lower_pool(const LowerCall& call, std::string_view name, double fill,
+                                  const std::function<std::vector<aten::Argument>(const Window&)>& rest) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
-  std::string value = call.inputs[0];
-  const bool by_hand = !aten_pads(window), ceil = call.attributes.flag("ceil");
-  std::string text = by_hand ? padded(call, window, value, "float('-inf')") : "";
-  text += assign(call, dimensional("max_pool", window.rank()),
-                 {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin),
-                  int_list(window.dilations), flag(ceil)});
-  return by_hand && ceil ? text + without_late_windows(call, window) : text;
-}
-
-Result<std::string> lower_avg_pool(const LowerCall& call) {
-  RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
-  const bool count_pad = call.attributes.flag("count_include_pad"), ceil = call.attributes.flag("ceil");
   const bool by_hand = !aten_pads(window);
-  std::string value = call.inputs[0], text;
-  if (by_hand) {
-    if (!count_pad) return error("avg_pool with unequal pads that are not counted");
-    text = padded(call, window, value, "0.0");
-  }
-  text += assign(
-      call, dimensional("avg_pool", window.rank()),
-      {value, int_list(window.kernel), int_list(window.strides), int_list(window.begin), flag(ceil), flag(count_pad)});
-  return by_hand && ceil ? text + without_late_windows(call, window) : text;
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  if (by_hand) value = padded(calls, window, value, fill);
+  std::vector<aten::Argument> arguments = {value, window.kernel, window.strides, window.begin};
+  for (aten::Argument& argument : rest(window)) arguments.push_back(std::move(argument));
+  value = calls(dimensional(name, window.rank()), std::move(arguments));
+  if (by_hand && call.attributes.flag("ceil")) value = without_late_windows(calls, value, call, window);
+  return std::move(calls).with({value});
+}
+
+Result<aten::Lowering> lower_max_pool(const LowerCall& call) {
+  return lower_pool(call, "max_pool", -std::numeric_limits<double>::infinity(), [&](const Window& window) {
+    return std::vector<aten::Argument>{window.dilations, call.attributes.flag("ceil")};
+  });
+}
+
+Result<aten::Lowering> lower_avg_pool(const LowerCall& call) {
+  const bool count_pad = call.attributes.flag("count_include_pad");
+  RANNC_ASSIGN(const Window window, window_of(call.attributes, call.attributes.integers("kernel")));
+  if (!aten_pads(window) && !count_pad) return error("avg_pool with unequal pads that are not counted");
+  return lower_pool(call, "avg_pool", 0, [&](const Window&) {
+    return std::vector<aten::Argument>{call.attributes.flag("ceil"), count_pad};
+  });
 }
 
 // --- adaptive_avg_pool
@@ -212,43 +214,32 @@ Work adaptive_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(call.in(0).shape ? element_count(*call.in(0).shape) : Dim(0), call, outputs);
 }
 
-Result<std::string> lower_adaptive(const LowerCall& call) {
+Result<aten::Lowering> lower_adaptive(const LowerCall& call) {
   const std::vector<int64_t> size = call.attributes.integers("size");
-  return assign(call, dimensional("adaptive_avg_pool", size.size()), {call.inputs[0], int_list(size)});
+  return one_call(dimensional("adaptive_avg_pool", size.size()), {aten::Operand{0}, size});
+}
+
+OpInfo row(std::string_view name, std::vector<std::string> attributes, InferRule infer, WorkRule work, LowerRule lower) {
+  return {.name = "core." + std::string(name),
+          .min_inputs = 1,
+          .max_inputs = 1,
+          .attributes = std::move(attributes),
+          .infer = infer,
+          .work = work,
+          .lower = lower};
 }
 
 }  // namespace
 
 std::vector<OpInfo> convolution_ops() {
+  OpInfo conv = row("conv", {"strides", "pads", "dilations", "groups"}, infer_conv, conv_work, lower_conv);
+  conv.min_inputs = 2;
+  conv.max_inputs = 3;
   return {
-      {"core.conv",
-       2,
-       3,
-       1,
-       {"strides", "pads", "dilations", "groups"},
-       Effect::kPure,
-       infer_conv,
-       conv_work,
-       lower_conv},
-      {"core.max_pool",
-       1,
-       1,
-       1,
-       {"kernel", "strides", "pads", "dilations", "ceil"},
-       Effect::kPure,
-       infer_pool,
-       pool_work,
-       lower_max_pool},
-      {"core.avg_pool",
-       1,
-       1,
-       1,
-       {"kernel", "strides", "pads", "ceil", "count_include_pad"},
-       Effect::kPure,
-       infer_pool,
-       pool_work,
-       lower_avg_pool},
-      {"core.adaptive_avg_pool", 1, 1, 1, {"size"}, Effect::kPure, infer_adaptive, adaptive_work, lower_adaptive},
+      std::move(conv),
+      row("max_pool", {"kernel", "strides", "pads", "dilations", "ceil"}, infer_pool, pool_work, lower_max_pool),
+      row("avg_pool", {"kernel", "strides", "pads", "ceil", "count_include_pad"}, infer_pool, pool_work, lower_avg_pool),
+      row("adaptive_avg_pool", {"size"}, infer_adaptive, adaptive_work, lower_adaptive),
   };
 }
 

@@ -93,20 +93,21 @@ Result<Types> infer_range(const OpCall& call) {
 }
 
 // Up to the end of the elements that the type counts: ATen refuses a limit on the other side of the start.
-Result<std::string> lower_range(const LowerCall& call) {
-  const ValueType& type = *call.output_types[0];
+Result<aten::Lowering> lower_range(const LowerCall& call) {
+  const ValueType& type = *call.outputs[0];
   const Dim& count = shape_of(type)[0];
   const auto bound = [&](size_t index, const Dim& otherwise) {
-    return bound_of(call.attributes, type_at(call.input_types, index), index).value_or(otherwise);
+    return bound_of(call.attributes, type_at(call.inputs, index), index).value_or(otherwise);
   };
   const Bound start = bound(0, 0), delta = bound(2, 1);
   const auto *from = std::get_if<Dim>(&start), *by = std::get_if<Dim>(&delta);
   const Bound limit = count == Dim(0) ? start : from && by ? Bound(*from + count * *by) : bound(1, 0);
-  const auto text = [](const Bound& each) {
+  const auto number = [](const Bound& each) {
     const auto* dim = std::get_if<Dim>(&each);
-    return dim ? torchscript(*dim) : number(std::get<double>(each));
+    return dim ? aten::Scalar{*dim} : aten::Scalar{std::get<double>(each)};
   };
-  return assign(call, "arange", {text(start), text(limit), text(delta), "dtype=" + dtype_code(type.dtype)});
+  return one_call("aten::arange.start_step", {number(start), number(limit), number(delta), {"dtype", type.dtype},
+                                              {"device", aten::Device{}}});
 }
 
 // --- full
@@ -129,30 +130,29 @@ Result<Types> infer_full(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_full(const LowerCall& call) {
-  const ValueType& type = *call.output_types[0];
+Result<aten::Lowering> lower_full(const LowerCall& call) {
+  const ValueType& type = *call.outputs[0];
   const Attribute* value = call.attributes.find("value");
-  return assign(
-      call, "full",
-      {torchscript(shape_of(type)), value ? number_attribute(*value, type.dtype) : number_attribute(0.0, type.dtype),
-       "dtype=" + dtype_code(type.dtype)});
+  const aten::Scalar filler = value ? number_attribute(*value, type.dtype) : number_attribute(0.0, type.dtype);
+  return one_call("aten::full", {shape_of(type), filler, {"dtype", type.dtype}, {"device", aten::Device{}}});
 }
 
 }  // namespace
 
 std::vector<OpInfo> create_ops() {
   return {
-      {"core.range",
-       0,
-       3,
-       1,
-       {"start", "limit", "delta", "dtype"},
-       Effect::kPure,
-       infer_range,
-       nullptr,
-       lower_range,
-       {"start", "limit", "delta"}},
-      {"core.full", 0, 1, 1, {"shape", "value", "dtype"}, Effect::kPure, infer_full, nullptr, lower_full, {"shape"}},
+      {.name = "core.range",
+       .max_inputs = 3,
+       .attributes = {"start", "limit", "delta", "dtype"},
+       .infer = infer_range,
+       .lower = lower_range,
+       .operand_attributes = {"start", "limit", "delta"}},
+      {.name = "core.full",
+       .max_inputs = 1,
+       .attributes = {"shape", "value", "dtype"},
+       .infer = infer_full,
+       .lower = lower_full,
+       .operand_attributes = {"shape"}},
   };
 }
 

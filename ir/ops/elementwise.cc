@@ -255,61 +255,60 @@ Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // --- lowering
 
-Result<std::string> lower_div(const LowerCall& call) {
+using aten::FromAttribute;
+using aten::Operand;
+using aten::Scalar;
+using aten::Text;
+
+Result<aten::Lowering> lower_div(const LowerCall& call) {
   const std::string rounding = call.attributes.text("rounding", "none");
-  if (rounding == "none") return lower_same_name(call);
-  return assign(call, "div", {call.inputs[0], call.inputs[1], "rounding_mode=\"" + rounding + "\""});
-}
-Result<std::string> lower_mod(const LowerCall& call) {
-  return assign(call, "remainder", {call.inputs[0], call.inputs[1]});
+  if (rounding == "none") return one_call("aten::div.Tensor", {Operand{0}, Operand{1}});
+  return one_call("aten::div.Tensor_mode", {Operand{0}, Operand{1}, {"rounding_mode", Text{rounding}}});
 }
 // ATen promotes mixed operands; the result has the base's type.
-Result<std::string> lower_pow(const LowerCall& call) {
-  const DType base = call.input_types[0]->dtype, exponent = call.input_types[1]->dtype;
-  if (base == exponent) return lower_same_name(call);
-  const std::string& out = call.outputs[0];
-  return assign(call, "pow", {call.inputs[0], call.inputs[1]}) + out + " = torch.to(" + out + ", " + dtype_code(base) +
-         ")\n";
+Result<aten::Lowering> lower_pow(const LowerCall& call) {
+  Calls calls;
+  aten::Made power = calls("aten::pow.Tensor_Tensor", {Operand{0}, Operand{1}});
+  const DType base = call.inputs[0]->dtype;
+  if (base != call.inputs[1]->dtype) power = calls("aten::to.dtype", {power, {"dtype", base}});
+  return std::move(calls).with({power});
 }
-Result<std::string> lower_gelu(const LowerCall& call) {
-  return assign(call, "gelu", {call.inputs[0], "approximate=\"" + call.attributes.text("approximate", "none") + "\""});
-}
-// ATen's threshold of 20 would leave an error of 1e-9.
-Result<std::string> lower_softplus(const LowerCall& call) {
-  return assign(call, "softplus", {call.inputs[0], "1", "40"});
-}
-Result<std::string> lower_leaky_relu(const LowerCall& call) {
-  return assign(call, "leaky_relu", {call.inputs[0], number(call.attributes.number("alpha", 0.01))});
-}
-Result<std::string> lower_elu(const LowerCall& call) {
-  return assign(call, "elu", {call.inputs[0], number(call.attributes.number("alpha", 1))});
-}
-Result<std::string> lower_clamp(const LowerCall& call) {
-  const DType dtype = call.input_types[0]->dtype;
-  auto bound = [&](std::string_view name) {
+Result<aten::Lowering> lower_clamp(const LowerCall& call) {
+  const auto bound = [&](std::string_view name) -> aten::Argument::Kind {
     const Attribute* value = call.attributes.find(name);
-    return value ? number_attribute(*value, dtype) : std::string("None");
+    if (value == nullptr) return aten::None{};
+    return number_attribute(*value, call.inputs[0]->dtype);
   };
-  if (!call.attributes.has("min") && !call.attributes.has("max"))
-    return call.outputs[0] + " = " + call.inputs[0] + "\n";
-  return assign(call, "clamp", {call.inputs[0], bound("min"), bound("max")});
+  if (!call.attributes.has("min") && !call.attributes.has("max")) return passed_on();
+  return one_call("aten::clamp", {Operand{0}, bound("min"), bound("max")});
 }
-Result<std::string> lower_identity(const LowerCall& call) { return call.outputs[0] + " = " + call.inputs[0] + "\n"; }
-Result<std::string> lower_cast(const LowerCall& call) {
-  return assign(call, "to", {call.inputs[0], dtype_code(call.output_types[0]->dtype)});
+Result<aten::Lowering> lower_identity(const LowerCall&) { return passed_on(); }
+Result<aten::Lowering> lower_cast(const LowerCall& call) {
+  return one_call("aten::to.dtype", {Operand{0}, {"dtype", call.outputs[0]->dtype}});
+}
+
+OpInfo made(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer) {
+  return {.name = "core." + std::string(name),
+          .min_inputs = operands,
+          .max_inputs = operands,
+          .attributes = std::move(attributes),
+          .infer = infer,
+          .work = elementwise_work};
 }
 
 OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
-           LowerRule lower = lower_same_name) {
-  return {"core." + std::string(name),
-          operands,
-          operands,
-          1,
-          std::move(attributes),
-          Effect::kPure,
-          infer,
-          elementwise_work,
-          lower};
+           LowerRule lower) {
+  OpInfo op = made(name, operands, std::move(attributes), infer);
+  op.lower = lower;
+  return op;
+}
+
+/// One call of `schema` with the operands and `slots`.
+OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
+           std::string schema, std::vector<aten::Template::Slot> slots = {}) {
+  OpInfo op = made(name, operands, std::move(attributes), infer);
+  op.form = form(std::move(schema), operands, std::move(slots));
+  return op;
 }
 
 }  // namespace
@@ -317,30 +316,36 @@ OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> at
 std::vector<OpInfo> elementwise_ops() {
   std::vector<OpInfo> table = {
       row("div", 2, {"rounding"}, infer_arithmetic, lower_div),
-      row("mod", 2, {}, infer_arithmetic, lower_mod),
+      row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"),
       row("pow", 2, {}, infer_power, lower_pow),
-      row("softplus", 1, {}, infer_float, lower_softplus),
-      row("isnan", 1, {}, infer_float_test),
-      row("isinf", 1, {}, infer_float_test),
-      row("logical_not", 1, {}, infer_not),
+      // ATen's threshold of 20 would leave an error of 1e-9.
+      row("softplus", 1, {}, infer_float, "aten::softplus", {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}),
+      row("isnan", 1, {}, infer_float_test, "aten::isnan"),
+      row("isinf", 1, {}, infer_float_test, "aten::isinf"),
+      row("logical_not", 1, {}, infer_not, "aten::logical_not"),
       row("identity", 1, {}, infer_identity, lower_identity),
-      row("gelu", 1, {"approximate"}, infer_float, lower_gelu),
-      row("leaky_relu", 1, {"alpha"}, infer_float, lower_leaky_relu),
-      row("elu", 1, {"alpha"}, infer_float, lower_elu),
+      row("gelu", 1, {"approximate"}, infer_float, "aten::gelu",
+          {{"approximate", FromAttribute{"approximate", Text{"none"}}}}),
+      row("leaky_relu", 1, {"alpha"}, infer_float, "aten::leaky_relu", {{"", FromAttribute{"alpha", Scalar{0.01}}}}),
+      row("elu", 1, {"alpha"}, infer_float, "aten::elu", {{"", FromAttribute{"alpha", Scalar{1.0}}}}),
       row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp),
-      row("where", 3, {}, infer_where),
+      row("where", 3, {}, infer_where, "aten::where.self"),
       row("cast", 1, {"dtype"}, infer_cast, lower_cast),
   };
-  for (const char* name : {"add", "sub", "mul", "maximum", "minimum"})
-    table.push_back(row(name, 2, {}, infer_arithmetic));
-  for (const char* name : {"neg", "abs", "relu", "sign"}) table.push_back(row(name, 1, {}, infer_numeric));
-  for (const char* name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil",
-                           "sin", "cos", "silu", "hardswish", "hardsigmoid"}) {
-    table.push_back(row(name, 1, {}, infer_float));
+  for (const std::string name : {"add", "sub", "mul"})
+    table.push_back(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"));
+  for (const std::string name : {"maximum", "minimum"})
+    table.push_back(row(name, 2, {}, infer_arithmetic, "aten::" + name));
+  for (const std::string name : {"neg", "abs", "relu", "sign"})
+    table.push_back(row(name, 1, {}, infer_numeric, "aten::" + name));
+  for (const std::string name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil",
+                                 "sin", "cos", "silu", "hardswish", "hardsigmoid"}) {
+    table.push_back(row(name, 1, {}, infer_float, "aten::" + name));
   }
-  for (const char* name : {"logical_and", "logical_or", "logical_xor"})
-    table.push_back(row(name, 2, {}, infer_logical));
-  for (const char* name : {"eq", "ne", "lt", "le", "gt", "ge"}) table.push_back(row(name, 2, {}, infer_comparison));
+  for (const std::string name : {"logical_and", "logical_or", "logical_xor"})
+    table.push_back(row(name, 2, {}, infer_logical, "aten::" + name));
+  for (const std::string name : {"eq", "ne", "lt", "le", "gt", "ge"})
+    table.push_back(row(name, 2, {}, infer_comparison, "aten::" + name + ".Tensor"));
   return table;
 }
 

@@ -62,28 +62,28 @@ Result<Types> infer_gather(const OpCall& call) {
 }
 
 // Indices brought into 0…extent-1: ONNX counts negative ones from the end, ATen's index_select does not.
-std::string from_start(const LowerCall& call, size_t operand, const Dim& extent, const std::string& into) {
-  const ValueType& type = *call.input_types[operand];
-  const std::string& index = call.inputs[operand];
-  std::string text;
-  if (type.dtype != DType::kI64) text = into + " = torch.to(" + index + ", 4)\n";
-  const std::string& value = text.empty() ? index : into;
-  return text + into + " = torch.where(torch.lt(" + value + ", 0), torch.add(" + value + ", " + torchscript(extent) +
-         "), " + value + ")\n";
+aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& extent) {
+  if (dtype != DType::kI64) index = calls("aten::to.dtype", {index, DType::kI64});
+  const aten::Made below = calls("aten::lt.Scalar", {index, aten::Scalar{Dim(0)}});
+  const aten::Made moved = calls("aten::add.Scalar", {index, aten::Scalar{extent}});
+  return calls("aten::where.self", {below, moved, index});
 }
 
-Result<std::string> lower_gather(const LowerCall& call) {
-  const Shape& data = shape_of(*call.input_types[0]);
-  const Shape& indices = shape_of(*call.input_types[1]);
-  const int64_t given = call.attributes.integer("axis");
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(data.size()) : given;
-  const std::string index = call.outputs[0] + "_index";
-  std::string text = from_start(call, 1, data[axis], index);
-  if (axis == 0 && data.size() == 2) return text + assign(call, "embedding", {call.inputs[0], index});
-  const std::string flat = indices.size() == 1 ? index : "torch.reshape(" + index + ", [-1])";
-  text += assign(call, "index_select", {call.inputs[0], std::to_string(axis), flat});
-  if (indices.size() == 1) return text;
-  return text + assign(call, "reshape", {call.outputs[0], torchscript(shape_of(*call.output_types[0]))});
+size_t axis_of(const LowerCall& call, std::string_view name = "axis", int64_t otherwise = 0) {
+  const int64_t given = call.attributes.integer(name, otherwise);
+  return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(shape_of(*call.inputs[0]).size()) : given);
+}
+
+Result<aten::Lowering> lower_gather(const LowerCall& call) {
+  const Shape& data = shape_of(*call.inputs[0]);
+  const size_t axis = axis_of(call), rank = shape_of(*call.inputs[1]).size();
+  Calls calls;
+  const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, data[axis]);
+  if (axis == 0 && data.size() == 2) return std::move(calls).with({calls("aten::embedding", {aten::Operand{0}, index})});
+  const aten::Value flat = rank == 1 ? index : calls("aten::reshape", {index, Shape{Dim(-1)}});
+  aten::Value picked = calls("aten::index_select", {aten::Operand{0}, axis, flat});
+  if (rank != 1) picked = calls("aten::reshape", {picked, shape_of(*call.outputs[0])});
+  return std::move(calls).with({picked});
 }
 
 // --- gather_nd
@@ -124,37 +124,35 @@ Result<Types> infer_gather_nd(const OpCall& call) {
 }
 
 // One flat index into the picked axes, then one index_select: x is seen as [batch…, picked, rest…].
-Result<std::string> lower_gather_nd(const LowerCall& call) {
-  const Shape& data = shape_of(*call.input_types[0]);
-  const Shape& indices = shape_of(*call.input_types[1]);
+Result<aten::Lowering> lower_gather_nd(const LowerCall& call) {
+  const Shape& data = shape_of(*call.inputs[0]);
+  const Shape& indices = shape_of(*call.inputs[1]);
   const int64_t batch_dims = call.attributes.integer("batch_dims");
   const int64_t depth = indices.back().constant();
   const Dim groups = element_count(Shape(data.begin(), data.begin() + batch_dims));
   const Dim picked = element_count(Shape(data.begin() + batch_dims, data.begin() + batch_dims + depth));
   const Dim rest = element_count(Shape(data.begin() + batch_dims + depth, data.end()));
   const Dim rows = element_count(Shape(indices.begin() + batch_dims, indices.end() - 1));
-  const std::string& out = call.outputs[0];
-  const std::string index = out + "_index", part = out + "_part";
-  const std::string last = std::to_string(indices.size() - 1);
-  std::string text;
+  if (depth == 0) return error("gather_nd with an empty index");
+  Calls calls;
+  std::optional<aten::Value> index;
   Dim stride = 1;
   for (int64_t d = depth; d-- > 0; stride = stride * data[batch_dims + d]) {
-    const std::string extent = torchscript(data[batch_dims + d]);
-    text += part + " = torch.to(torch.select(" + call.inputs[1] + ", " + last + ", " + std::to_string(d) + "), 4)\n";
-    text += part + " = torch.where(torch.lt(" + part + ", 0), torch.add(" + part + ", " + extent + "), " + part + ")\n";
-    const std::string scaled = "torch.mul(" + part + ", " + torchscript(stride) + ")";
-    text += index + " = " + (d == depth - 1 ? scaled : "torch.add(" + index + ", " + scaled + ")") + "\n";
+    aten::Value part = calls("aten::select.int", {aten::Operand{1}, indices.size() - 1, d});
+    part = from_start(calls, part, call.inputs[1]->dtype, data[batch_dims + d]);
+    part = calls("aten::mul.Scalar", {part, aten::Scalar{stride}});
+    index = index ? calls("aten::add.Tensor", {*index, part}) : part;
   }
-  if (depth == 0) return error("gather_nd with an empty index");
   if (batch_dims > 0) {
-    text += index + " = torch.reshape(" + index + ", [" + torchscript(groups) + ", " + torchscript(rows) + "])\n";
-    text += part + " = torch.mul(torch.unsqueeze(torch.arange(" + torchscript(groups) + ", device=" + index +
-            ".device), 1), " + torchscript(picked) + ")\n";
-    text += index + " = torch.add(" + index + ", " + part + ")\n";
+    const aten::Value grouped = calls("aten::reshape", {*index, Shape{groups, rows}});
+    const aten::Value group = calls("aten::arange", {aten::Scalar{groups}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+    const aten::Value first = calls("aten::mul.Scalar", {calls("aten::unsqueeze", {group, 1}), aten::Scalar{picked}});
+    index = calls("aten::add.Tensor", {grouped, first});
   }
-  text += out + " = torch.reshape(" + call.inputs[0] + ", " + torchscript(Shape{groups * picked, rest}) + ")\n";
-  text += out + " = torch.index_select(" + out + ", 0, torch.reshape(" + index + ", [-1]))\n";
-  return text + assign(call, "reshape", {out, torchscript(shape_of(*call.output_types[0]))});
+  const aten::Value table = calls("aten::reshape", {aten::Operand{0}, Shape{groups * picked, rest}});
+  const aten::Value flat = calls("aten::reshape", {*index, Shape{Dim(-1)}});
+  const aten::Value found = calls("aten::index_select", {table, 0, flat});
+  return std::move(calls).with({calls("aten::reshape", {found, shape_of(*call.outputs[0])})});
 }
 
 // --- gather_elements
@@ -171,12 +169,11 @@ Result<Types> infer_gather_elements(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, std::move(indices), std::move(layout))};
 }
 
-Result<std::string> lower_gather_elements(const LowerCall& call) {
-  const Shape& data = shape_of(*call.input_types[0]);
-  const int64_t given = call.attributes.integer("axis");
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(data.size()) : given;
-  const std::string index = call.outputs[0] + "_index";
-  return from_start(call, 1, data[axis], index) + assign(call, "gather", {call.inputs[0], std::to_string(axis), index});
+Result<aten::Lowering> lower_gather_elements(const LowerCall& call) {
+  const size_t axis = axis_of(call);
+  Calls calls;
+  const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, shape_of(*call.inputs[0])[axis]);
+  return std::move(calls).with({calls("aten::gather", {aten::Operand{0}, axis, index})});
 }
 
 // --- cumsum, trilu, one_hot
@@ -195,18 +192,17 @@ Result<Types> infer_cumsum(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_cumsum(const LowerCall& call) {
-  const std::string axis = std::to_string(call.attributes.integer("axis"));
-  const std::string dtype = "dtype=" + dtype_code(call.input_types[0]->dtype);
-  const std::string& out = call.outputs[0];
+Result<aten::Lowering> lower_cumsum(const LowerCall& call) {
+  const size_t axis = axis_of(call);
+  const Shape axes = {Dim(static_cast<int64_t>(axis))};
   const bool reverse = call.attributes.flag("reverse");
-  std::string value = call.inputs[0], text;
-  if (reverse) text += out + "_flipped = torch.flip(" + value + ", [" + axis + "])\n";
-  if (reverse) value = out + "_flipped";
-  text += out + " = torch.cumsum(" + value + ", " + axis + ", " + dtype + ")\n";
-  if (call.attributes.flag("exclusive")) text += out + " = torch.sub(" + out + ", " + value + ")\n";
-  if (reverse) text += out + " = torch.flip(" + out + ", [" + axis + "])\n";
-  return text;
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  if (reverse) value = calls("aten::flip", {value, axes});
+  aten::Value sum = calls("aten::cumsum", {value, axis, {"dtype", call.inputs[0]->dtype}});
+  if (call.attributes.flag("exclusive")) sum = calls("aten::sub.Tensor", {sum, value});
+  if (reverse) sum = calls("aten::flip", {sum, axes});
+  return std::move(calls).with({sum});
 }
 
 Result<Types> infer_trilu(const OpCall& call) {
@@ -218,9 +214,9 @@ Result<Types> infer_trilu(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, shape, call.in(0).batch)};
 }
 
-Result<std::string> lower_trilu(const LowerCall& call) {
-  return assign(call, call.attributes.flag("upper", true) ? "triu" : "tril",
-                {call.inputs[0], std::to_string(call.attributes.integer("diagonal"))});
+Result<aten::Lowering> lower_trilu(const LowerCall& call) {
+  return one_call(call.attributes.flag("upper", true) ? "aten::triu" : "aten::tril",
+                  {aten::Operand{0}, call.attributes.integer("diagonal")});
 }
 
 Result<Types> infer_one_hot(const OpCall& call) {
@@ -236,27 +232,36 @@ Result<Types> infer_one_hot(const OpCall& call) {
 }
 
 // Indices outside 0…depth-1 give zeros, as in ONNX, where ATen's one_hot fails.
-Result<std::string> lower_one_hot(const LowerCall& call) {
-  const int64_t depth = call.attributes.integer("depth");
-  const int64_t axis = call.attributes.integer("axis", -1);
-  const std::string& out = call.outputs[0];
-  std::string text = from_start(call, 0, depth, out + "_index");
-  text += out + " = torch.to(torch.eq(torch.unsqueeze(" + out + "_index, -1), torch.arange(" + std::to_string(depth) +
-          ", device=" + call.inputs[0] + ".device)), 4)\n";
-  if (axis != -1) text += out + " = torch.movedim(" + out + ", -1, " + std::to_string(axis) + ")\n";
-  return text;
+Result<aten::Lowering> lower_one_hot(const LowerCall& call) {
+  const int64_t depth = call.attributes.integer("depth"), axis = call.attributes.integer("axis", -1);
+  Calls calls;
+  const aten::Value index = from_start(calls, aten::Operand{0}, call.inputs[0]->dtype, depth);
+  const aten::Value classes = calls("aten::arange", {aten::Scalar{Dim(depth)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+  const aten::Value equal = calls("aten::eq.Tensor", {calls("aten::unsqueeze", {index, -1}), classes});
+  aten::Value hot = calls("aten::to.dtype", {equal, DType::kI64});
+  if (axis != -1) hot = calls("aten::movedim.int", {hot, -1, axis});
+  return std::move(calls).with({hot});
+}
+
+OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer, LowerRule lower) {
+  return {.name = "core." + std::string(name),
+          .min_inputs = operands,
+          .max_inputs = operands,
+          .attributes = std::move(attributes),
+          .infer = infer,
+          .lower = lower};
 }
 
 }  // namespace
 
 std::vector<OpInfo> index_ops() {
   return {
-      {"core.gather", 2, 2, 1, {"axis"}, Effect::kPure, infer_gather, nullptr, lower_gather},
-      {"core.gather_nd", 2, 2, 1, {"batch_dims"}, Effect::kPure, infer_gather_nd, nullptr, lower_gather_nd},
-      {"core.gather_elements", 2, 2, 1, {"axis"}, Effect::kPure, infer_gather_elements, nullptr, lower_gather_elements},
-      {"core.cumsum", 1, 1, 1, {"axis", "exclusive", "reverse"}, Effect::kPure, infer_cumsum, nullptr, lower_cumsum},
-      {"core.trilu", 1, 1, 1, {"upper", "diagonal"}, Effect::kPure, infer_trilu, nullptr, lower_trilu},
-      {"core.one_hot", 1, 1, 1, {"depth", "axis"}, Effect::kPure, infer_one_hot, nullptr, lower_one_hot},
+      row("gather", 2, {"axis"}, infer_gather, lower_gather),
+      row("gather_nd", 2, {"batch_dims"}, infer_gather_nd, lower_gather_nd),
+      row("gather_elements", 2, {"axis"}, infer_gather_elements, lower_gather_elements),
+      row("cumsum", 1, {"axis", "exclusive", "reverse"}, infer_cumsum, lower_cumsum),
+      row("trilu", 1, {"upper", "diagonal"}, infer_trilu, lower_trilu),
+      row("one_hot", 1, {"depth", "axis"}, infer_one_hot, lower_one_hot),
   };
 }
 

@@ -94,17 +94,30 @@ Work linear_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(element_count(*outputs[0].shape) * call.in(0).shape->back() * Dim(2), call, outputs);
 }
 
-Result<std::string> lower_linear(const LowerCall& call) {
-  const std::string weight = output_first(call.attributes) ? call.inputs[1] : "torch.t(" + call.inputs[1] + ")";
-  return assign(call, "linear", {call.inputs[0], weight, operand(call, 2)});
+Result<aten::Lowering> lower_linear(const LowerCall& call) {
+  Calls calls;
+  aten::Value weight = aten::Operand{1};
+  if (!output_first(call.attributes)) weight = calls("aten::t", {weight});
+  return std::move(calls).with({calls("aten::linear", {aten::Operand{0}, weight, aten::Operand{2}})});
 }
 
 }  // namespace
 
 std::vector<OpInfo> linear_ops() {
   return {
-      {"core.matmul", 2, 2, 1, {}, Effect::kPure, infer_matmul, matmul_work, lower_same_name},
-      {"core.linear", 2, 3, 1, {"layout"}, Effect::kPure, infer_linear, linear_work, lower_linear},
+      {.name = "core.matmul",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .infer = infer_matmul,
+       .work = matmul_work,
+       .form = form("aten::matmul", 2)},
+      {.name = "core.linear",
+       .min_inputs = 2,
+       .max_inputs = 3,
+       .attributes = {"layout"},
+       .infer = infer_linear,
+       .work = linear_work,
+       .lower = lower_linear},
   };
 }
 

@@ -48,39 +48,41 @@ Work mse_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(3) : Dim(0), call, outputs);
 }
 
-// --- lowering: 2 is ATen's Reduction::Sum
+// --- lowering, by ATen's Reduction::Sum
 
-Result<std::string> lower_cross_entropy(const LowerCall& call) {
-  const Shape& logits = shape_of(*call.input_types[0]);
+constexpr int64_t kSum = 2;
+
+Result<aten::Lowering> lower_cross_entropy(const LowerCall& call) {
+  const Shape& logits = shape_of(*call.inputs[0]);
   const int64_t given = call.attributes.integer("axis", -1);
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(logits.size()) : given;
-  const bool last = axis + 1 == static_cast<int64_t>(logits.size());
-  const std::string classes_last =
-      last ? call.inputs[0] : "torch.movedim(" + call.inputs[0] + ", " + std::to_string(axis) + ", -1)";
-  const std::string rows = "torch.reshape(" + classes_last + ", [-1, " + torchscript(logits[axis]) + "])";
-  const std::string labels = "torch.to(torch.reshape(" + call.inputs[1] + ", [-1]), 4)";
-  return assign(call, "cross_entropy_loss",
-                {rows, labels, "None", "2", std::to_string(call.attributes.integer("ignore_index", -100)), "0.0"});
-}
-
-Result<std::string> lower_mse(const LowerCall& call) {
-  return assign(call, "mse_loss", {call.inputs[0], call.inputs[1], "2"});
+  const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(logits.size()) : given);
+  Calls calls;
+  aten::Value rows = aten::Operand{0};
+  if (axis + 1 != logits.size()) rows = calls("aten::movedim.int", {rows, axis, -1});
+  rows = calls("aten::reshape", {rows, Shape{Dim(-1), logits[axis]}});
+  const aten::Value flat = calls("aten::reshape", {aten::Operand{1}, Shape{Dim(-1)}});
+  const aten::Value labels = calls("aten::to.dtype", {flat, DType::kI64});
+  return std::move(calls).with({calls("aten::cross_entropy_loss", {rows, labels, aten::None{}, kSum,
+                                                                   call.attributes.integer("ignore_index", -100), 0.0})});
 }
 
 }  // namespace
 
 std::vector<OpInfo> loss_ops() {
   return {
-      {"core.cross_entropy_sum",
-       2,
-       2,
-       1,
-       {"axis", "ignore_index"},
-       Effect::kPure,
-       infer_cross_entropy,
-       cross_entropy_work,
-       lower_cross_entropy},
-      {"core.mse_sum", 2, 2, 1, {}, Effect::kPure, infer_mse, mse_work, lower_mse},
+      {.name = "core.cross_entropy_sum",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .attributes = {"axis", "ignore_index"},
+       .infer = infer_cross_entropy,
+       .work = cross_entropy_work,
+       .lower = lower_cross_entropy},
+      {.name = "core.mse_sum",
+       .min_inputs = 2,
+       .max_inputs = 2,
+       .infer = infer_mse,
+       .work = mse_work,
+       .form = form("aten::mse_loss", 2, {{"", Dim(kSum)}})},
   };
 }
 

@@ -73,44 +73,67 @@ std::string torchscript(const Shape& shape) {
   return out + "]";
 }
 
+namespace {
+
+aten::Argument::Kind filled(const aten::FromAttribute& slot, const Attributes& attributes) {
+  const Attribute* given = attributes.find(slot.name);
+  if (given == nullptr) {
+    RANNC_CHECK(!std::holds_alternative<aten::None>(slot.otherwise)) << "required attribute " << slot.name;
+    return slot.otherwise;
+  }
+  // As the slot's default is: a number written without a point may stand for a float.
+  if (std::holds_alternative<double>(slot.otherwise)) return attributes.number(slot.name);
+  if (std::holds_alternative<aten::Scalar>(slot.otherwise)) return aten::Scalar{ops::number_value(*given)};
+  if (std::holds_alternative<bool>(slot.otherwise)) return attributes.flag(slot.name);
+  if (std::holds_alternative<aten::Text>(slot.otherwise)) return aten::Text{attributes.text(slot.name)};
+  if (std::holds_alternative<Dim>(slot.otherwise)) return Dim(attributes.integer(slot.name));
+  RANNC_CHECK(std::holds_alternative<Shape>(slot.otherwise)) << "attribute " << slot.name << " has no kind";
+  return *attributes.list(slot.name);
+}
+
+aten::Lowering filled(const aten::Template& form, const Attributes& attributes) {
+  std::vector<aten::Argument> arguments;
+  for (const aten::Template::Slot& slot : form.slots) {
+    const auto* from = std::get_if<aten::FromAttribute>(&slot.value);
+    arguments.emplace_back(slot.name, from ? filled(*from, attributes) : std::get<aten::Argument::Kind>(slot.value));
+  }
+  return ops::one_call(form.schema, std::move(arguments));
+}
+
+}  // namespace
+
+Result<aten::Lowering> lowering(const LowerCall& call) {
+  if (call.op.form) return filled(*call.op.form, call.attributes);
+  if (call.op.lower == nullptr) return error("operator `" + call.op.name + "` has no lowering");
+  return call.op.lower(call);
+}
+
 namespace ops {
 
-std::string assign(const LowerCall& call, std::string_view function, std::initializer_list<std::string> arguments) {
-  std::string out = call.outputs[0] + " = torch." + std::string(function) + "(";
-  bool first = true;
-  for (const std::string& argument : arguments) {
-    out += (first ? "" : ", ") + argument;
-    first = false;
-  }
-  return out + ")\n";
+aten::Made Calls::operator()(std::string schema, std::vector<aten::Argument> arguments) {
+  made_.calls.push_back({std::move(schema), std::move(arguments)});
+  return {static_cast<uint32_t>(made_.calls.size() - 1)};
 }
 
-Result<std::string> lower_same_name(const LowerCall& call) {
-  std::string out = call.outputs[0] + " = torch." + std::string(short_name(call.op)) + "(";
-  for (size_t i = 0; i < call.inputs.size(); ++i) out += (i == 0 ? "" : ", ") + operand(call, i);
-  return out + ")\n";
+aten::Lowering Calls::with(std::vector<aten::Value> results) && {
+  made_.results = std::move(results);
+  return std::move(made_);
 }
 
-std::string int_list(std::span<const int64_t> values) {
-  if (values.empty()) return "[0][:0]";
-  return fmt::format("[{}]", fmt::join(values, ", "));
+aten::Lowering one_call(std::string schema, std::vector<aten::Argument> arguments) {
+  return {{{std::move(schema), std::move(arguments)}}, {aten::Made{0}}};
 }
 
-std::string number(double value) {
-  if (std::isnan(value)) return "float('nan')";
-  if (std::isinf(value)) return value > 0 ? "float('inf')" : "float('-inf')";
-  std::string text = fmt::format("{}", value);
-  if (text.find_first_of(".e") == std::string::npos) text += ".0";
-  return text;
+aten::Lowering passed_on() { return {{}, {aten::Operand{0}}}; }
+
+aten::Template form(std::string schema, uint32_t operands, std::vector<aten::Template::Slot> slots) {
+  aten::Template made{std::move(schema), {}};
+  for (uint32_t k = 0; k < operands; ++k) made.slots.push_back({"", aten::Argument::Kind(aten::Value(aten::Operand{k}))});
+  made.slots.insert(made.slots.end(), slots.begin(), slots.end());
+  return made;
 }
 
-std::string dtype_code(DType dtype) { return std::to_string(torch_number(dtype)); }
-
-std::string flag(bool value) { return value ? "True" : "False"; }
-
-std::string operand(const LowerCall& call, size_t index) {
-  return index < call.inputs.size() && !call.inputs[index].empty() ? call.inputs[index] : "None";
-}
+std::string number(double value) { return fmt::format("{}", value); }
 
 const Shape& shape_of(const ValueType& type) {
   RANNC_CHECK(type.shape.has_value()) << "lowering needs known ranks";
@@ -125,21 +148,19 @@ double number_value(const Attribute& attribute) {
   return static_cast<double>(value->constant());
 }
 
-std::string number_attribute(const Attribute& attribute, DType dtype) {
-  if (dtype == DType::kBool) return flag(number_value(attribute) != 0);
-  if (is_float(dtype)) return number(number_value(attribute));
-  if (const auto* value = std::get_if<Dim>(&attribute)) return torchscript(*value);
+aten::Scalar number_attribute(const Attribute& attribute, DType dtype) {
+  if (dtype == DType::kBool) return {number_value(attribute) != 0};
+  if (is_float(dtype)) return {number_value(attribute)};
+  if (const auto* value = std::get_if<Dim>(&attribute)) return {*value};
   constexpr double kFar = 0x1p63;
   const double value = number_value(attribute);
-  if (std::isnan(value)) return "0";
-  return torchscript(Dim(value >= kFar ? INT64_MAX : value < -kFar ? INT64_MIN : static_cast<int64_t>(value)));
+  if (std::isnan(value)) return {Dim(0)};
+  return {Dim(value >= kFar ? INT64_MAX : value < -kFar ? INT64_MIN : static_cast<int64_t>(value))};
 }
 
 Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t operand) {
   if (const Shape* list = call.attributes.list(name)) return *list;
-  if (operand < call.input_types.size() && call.input_types[operand] && call.input_types[operand]->contents) {
-    return *call.input_types[operand]->contents;
-  }
+  if (call.has(operand) && call.inputs[operand]->contents) return *call.inputs[operand]->contents;
   return error("`" + std::string(name) + "` of " + call.op.name + " is not known when code is generated");
 }
 

@@ -37,23 +37,21 @@ Work norm_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(8) : Dim(0), call, outputs);
 }
 
-std::string normalised_sizes(const LowerCall& call) {
-  const Shape& shape = shape_of(*call.input_types[0]);
+Shape normalised_sizes(const LowerCall& call) {
+  const Shape& shape = shape_of(*call.inputs[0]);
   const int64_t given = call.attributes.integer("axis", -1);
   const int64_t axis = given < 0 ? given + static_cast<int64_t>(shape.size()) : given;
-  return torchscript(Shape(shape.begin() + axis, shape.end()));
+  return Shape(shape.begin() + axis, shape.end());
 }
 
-Result<std::string> lower_layer_norm(const LowerCall& call) {
-  return assign(call, "layer_norm",
-                {call.inputs[0], normalised_sizes(call), operand(call, 1), operand(call, 2),
-                 number(call.attributes.number("epsilon", 1e-5))});
+Result<aten::Lowering> lower_layer_norm(const LowerCall& call) {
+  return one_call("aten::layer_norm", {aten::Operand{0}, normalised_sizes(call), aten::Operand{1}, aten::Operand{2},
+                                       call.attributes.number("epsilon", 1e-5)});
 }
 
-Result<std::string> lower_rms_norm(const LowerCall& call) {
-  return assign(
-      call, "rms_norm",
-      {call.inputs[0], normalised_sizes(call), operand(call, 1), number(call.attributes.number("epsilon", 1e-5))});
+Result<aten::Lowering> lower_rms_norm(const LowerCall& call) {
+  return one_call("aten::rms_norm", {aten::Operand{0}, normalised_sizes(call), aten::Operand{1},
+                                     call.attributes.number("epsilon", 1e-5)});
 }
 
 // --- batch_norm: one output, or three where the task also wants the batch's mean and unbiased variance
@@ -79,37 +77,52 @@ Result<Types> infer_batch_norm(const OpCall& call) {
 }
 
 // Running statistics are inputs only: the runtime commits the batch's statistics once a step.
-Result<std::string> lower_batch_norm(const LowerCall& call) {
+Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
   const bool training = call.attributes.flag("training");
-  const std::string epsilon = number(call.attributes.number("epsilon", 1e-5));
-  const std::string momentum = number(call.attributes.number("momentum", 0.1));
-  const std::string mean = training ? "None" : call.inputs[3], variance = training ? "None" : call.inputs[4];
-  std::string text = assign(
-      call, "batch_norm",
-      {call.inputs[0], call.inputs[1], call.inputs[2], mean, variance, flag(training), momentum, epsilon, "False"});
-  if (call.outputs.size() < 3) return text;
-  std::vector<int64_t> axes = {0};
-  for (size_t i = 2; i < shape_of(*call.input_types[0]).size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  const std::string x = "torch.detach(" + call.inputs[0] + "), " + int_list(axes);
-  text += call.outputs[1] + " = torch.mean(" + x + ")\n";
-  return text + call.outputs[2] + " = torch.var(" + x + ", True)\n";
+  const auto statistics = [&](uint32_t operand) -> aten::Argument::Kind {
+    if (training) return aten::None{};
+    return aten::Value(aten::Operand{operand});
+  };
+  Calls calls;
+  const aten::Made normalised =
+      calls("aten::batch_norm", {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, statistics(3), statistics(4), training,
+                                 call.attributes.number("momentum", 0.1), call.attributes.number("epsilon", 1e-5), false});
+  if (call.outputs.size() < 3) return std::move(calls).with({normalised});
+  Shape axes = {Dim(0)};
+  for (size_t i = 2; i < shape_of(*call.inputs[0]).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
+  const aten::Made x = calls("aten::detach", {aten::Operand{0}});
+  const aten::Made mean = calls("aten::mean.dim", {x, axes});
+  const aten::Made variance = calls("aten::var.dim", {x, axes, true});
+  return std::move(calls).with({normalised, mean, variance});
 }
 
 }  // namespace
 
 std::vector<OpInfo> normalize_ops() {
   return {
-      {"core.layer_norm", 1, 3, 1, {"axis", "epsilon"}, Effect::kPure, infer_norm, norm_work, lower_layer_norm},
-      {"core.rms_norm", 1, 2, 1, {"axis", "epsilon"}, Effect::kPure, infer_norm, norm_work, lower_rms_norm},
-      {"core.batch_norm",
-       5,
-       5,
-       0,
-       {"epsilon", "momentum", "training"},
-       Effect::kStatistics,
-       infer_batch_norm,
-       norm_work,
-       lower_batch_norm},
+      {.name = "core.layer_norm",
+       .min_inputs = 1,
+       .max_inputs = 3,
+       .attributes = {"axis", "epsilon"},
+       .infer = infer_norm,
+       .work = norm_work,
+       .lower = lower_layer_norm},
+      {.name = "core.rms_norm",
+       .min_inputs = 1,
+       .max_inputs = 2,
+       .attributes = {"axis", "epsilon"},
+       .infer = infer_norm,
+       .work = norm_work,
+       .lower = lower_rms_norm},
+      {.name = "core.batch_norm",
+       .min_inputs = 5,
+       .max_inputs = 5,
+       .outputs = 0,
+       .attributes = {"epsilon", "momentum", "training"},
+       .effect = Effect::kStatistics,
+       .infer = infer_batch_norm,
+       .work = norm_work,
+       .lower = lower_batch_norm},
   };
 }
 

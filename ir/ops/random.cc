@@ -12,16 +12,18 @@ Result<Types> infer_random(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, shape, call.in(0).batch)};
 }
 
-// Draws belong to the runtime, keyed by seed, step, task and sample, so that they are the same in every plan.
-Result<std::string> lower_random(const LowerCall& call) {
-  return error(call.op.name + " has no statement of its own: its mask is an input of the stage's functions");
-}
-
 }  // namespace
 
 std::vector<OpInfo> random_ops() {
+  // Draws belong to the runtime, keyed by seed, step, task and sample, so that they are the same in every plan: there is
+  // nothing to lower.
   return {
-      {"core.dropout", 1, 1, 1, {"ratio", "key"}, Effect::kRandom, infer_random, nullptr, lower_random},
+      {.name = "core.dropout",
+       .min_inputs = 1,
+       .max_inputs = 1,
+       .attributes = {"ratio", "key"},
+       .effect = Effect::kRandom,
+       .infer = infer_random},
   };
 }
 

@@ -94,30 +94,27 @@ Work softmax_work(const OpCall& call, std::span<const ValueType> outputs) {
 // --- lowering
 
 // The axes as ATen wants them; without any the operand stays, as the type rule says.
-Result<std::string> lower_reduce(const LowerCall& call) {
-  const std::string_view name = short_name(call.op);
-  const size_t rank = shape_of(*call.input_types[0]).size();
-  RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, rank));
-  if (axes.empty()) return call.outputs[0] + " = " + call.inputs[0] + "\n";
-  const std::string keepdim = flag(call.attributes.flag("keepdim"));
-  if (name == "amax" || name == "amin") return assign(call, name, {call.inputs[0], int_list(axes), keepdim});
-  const std::string dtype = "dtype=" + dtype_code(call.output_types[0]->dtype);
-  if (name != "prod") return assign(call, name, {call.inputs[0], int_list(axes), keepdim, dtype});
-  std::string text, value = call.inputs[0];
-  for (size_t i = axes.size(); i-- > 0; value = call.outputs[0]) {
-    text += assign(call, "prod", {value, std::to_string(axes[i]), keepdim, dtype});
-  }
-  return text;
+Result<aten::Lowering> lower_reduce(const LowerCall& call) {
+  const std::string name(short_name(call.op));
+  RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
+  if (axes.empty()) return passed_on();
+  const bool keepdim = call.attributes.flag("keepdim");
+  if (name == "amax" || name == "amin") return one_call("aten::" + name, {aten::Operand{0}, axes, keepdim});
+  const aten::Argument dtype("dtype", call.outputs[0]->dtype);
+  if (name != "prod") return one_call("aten::" + name + (name == "sum" ? ".dim_IntList" : ".dim"), {aten::Operand{0}, axes, keepdim, dtype});
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  for (size_t i = axes.size(); i-- > 0;) value = calls("aten::prod.dim_int", {value, axes[i], keepdim, dtype});
+  return std::move(calls).with({value});
 }
 
-Result<std::string> lower_argmax(const LowerCall& call) {
-  return assign(
-      call, "argmax",
-      {call.inputs[0], std::to_string(call.attributes.integer("axis")), flag(call.attributes.flag("keepdim"))});
-}
-
-Result<std::string> lower_softmax(const LowerCall& call) {
-  return assign(call, short_name(call.op), {call.inputs[0], std::to_string(call.attributes.integer("axis", -1))});
+OpInfo row(std::string_view name, std::vector<std::string> attributes, InferRule infer, WorkRule work) {
+  return {.name = "core." + std::string(name),
+          .min_inputs = 1,
+          .max_inputs = 1,
+          .attributes = std::move(attributes),
+          .infer = infer,
+          .work = work};
 }
 
 }  // namespace
@@ -125,21 +122,14 @@ Result<std::string> lower_softmax(const LowerCall& call) {
 std::vector<OpInfo> reduce_ops() {
   std::vector<OpInfo> table;
   for (const char* name : {"sum", "mean", "amax", "amin", "prod"}) {
-    table.push_back({std::string("core.") + name,
-                     1,
-                     1,
-                     1,
-                     {"axes", "keepdim"},
-                     Effect::kPure,
-                     infer_reduce,
-                     reduce_work,
-                     lower_reduce});
+    table.push_back(row(name, {"axes", "keepdim"}, infer_reduce, reduce_work));
+    table.back().lower = lower_reduce;
   }
-  table.push_back(
-      {"core.argmax", 1, 1, 1, {"axis", "keepdim"}, Effect::kPure, infer_argmax, reduce_work, lower_argmax});
-  for (const char* name : {"softmax", "log_softmax"}) {
-    table.push_back(
-        {std::string("core.") + name, 1, 1, 1, {"axis"}, Effect::kPure, infer_softmax, softmax_work, lower_softmax});
+  table.push_back(row("argmax", {"axis", "keepdim"}, infer_argmax, reduce_work));
+  table.back().form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis", Dim(0)}}, {"", aten::FromAttribute{"keepdim", false}}});
+  for (const std::string name : {"softmax", "log_softmax"}) {
+    table.push_back(row(name, {"axis"}, infer_softmax, softmax_work));
+    table.back().form = form("aten::" + name + ".int", 1, {{"", aten::FromAttribute{"axis", Dim(-1)}}});
   }
   return table;
 }

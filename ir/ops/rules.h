@@ -13,7 +13,7 @@ namespace rannc::ir::ops {
 using Types = std::vector<ValueType>;
 using InferRule = Result<Types> (*)(const OpCall&);
 using WorkRule = Work (*)(const OpCall&, std::span<const ValueType>);
-using LowerRule = Result<std::string> (*)(const LowerCall&);
+using LowerRule = Result<aten::Lowering> (*)(const LowerCall&);
 
 /// The families; each table is the one place where its operators are declared.
 std::vector<OpInfo> elementwise_ops();
@@ -89,20 +89,28 @@ Dim times(const Dim& a, const Dim& b);
 std::optional<std::vector<int64_t>> constants(const Contents& contents);
 
 // --- lowering (lowering.cc)
-/// `o0 = torch.<function>(arguments)`.
-std::string assign(const LowerCall& call, std::string_view function, std::initializer_list<std::string> arguments);
-/// `o0 = <short name>(i0, i1, …)` with the ATen function of the same name.
-Result<std::string> lower_same_name(const LowerCall& call);
-std::string int_list(std::span<const int64_t> values);
-std::string number(double value);     ///< round-trips; infinities and NaN as `float('inf')`
-std::string dtype_code(DType dtype);  ///< the integer TorchScript uses for a ScalarType
-std::string flag(bool value);
-/// An optional operand: its variable or `None`.
-std::string operand(const LowerCall& call, size_t index);
+/// Takes down the calls of a lowering, in order.
+class Calls {
+ public:
+  /// The call's first result.
+  aten::Made operator()(std::string schema, std::vector<aten::Argument> arguments);
+  aten::Lowering with(std::vector<aten::Value> results) &&;
+
+ private:
+  aten::Lowering made_;
+};
+
+/// The lowering of one call with one result.
+aten::Lowering one_call(std::string schema, std::vector<aten::Argument> arguments);
+/// The result is the operand itself.
+aten::Lowering passed_on();
+/// A template: the call of `aten::<name>` whose arguments are the operator's `operands`, then `slots`.
+aten::Template form(std::string schema, uint32_t operands, std::vector<aten::Template::Slot> slots = {});
 const Shape& shape_of(const ValueType& type);
-/// An attribute that is a number of any kind as a literal of `dtype`.
-std::string number_attribute(const Attribute& attribute, DType dtype);
+/// An attribute that is a number of any kind as a number of `dtype`.
+aten::Scalar number_attribute(const Attribute& attribute, DType dtype);
 double number_value(const Attribute& attribute);
+std::string number(double value);  ///< for messages
 /// The integer list attribute `name`, or the contents of the operand where only they say it.
 Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t operand);
 

@@ -46,8 +46,8 @@ Result<Types> infer_reshape(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_reshape(const LowerCall& call) {
-  return assign(call, "reshape", {call.inputs[0], torchscript(shape_of(*call.output_types[0]))});
+Result<aten::Lowering> lower_reshape(const LowerCall& call) {
+  return one_call("aten::reshape", {aten::Operand{0}, shape_of(*call.outputs[0])});
 }
 
 // --- permute
@@ -71,9 +71,6 @@ Result<Types> infer_permute(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_permute(const LowerCall& call) {
-  return assign(call, "permute", {call.inputs[0], int_list(call.attributes.integers("dims"))});
-}
 
 // --- expand, tile
 
@@ -105,8 +102,8 @@ Result<Types> infer_expand(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_expand(const LowerCall& call) {
-  return assign(call, "expand", {call.inputs[0], torchscript(shape_of(*call.output_types[0]))});
+Result<aten::Lowering> lower_expand(const LowerCall& call) {
+  return one_call("aten::expand", {aten::Operand{0}, shape_of(*call.outputs[0])});
 }
 
 Result<Types> infer_tile(const OpCall& call) {
@@ -134,9 +131,9 @@ Result<Types> infer_tile(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, std::move(to), std::move(layout))};
 }
 
-Result<std::string> lower_tile(const LowerCall& call) {
+Result<aten::Lowering> lower_tile(const LowerCall& call) {
   RANNC_ASSIGN(const Shape repeats, lowered_list(call, "repeats", 1));
-  return assign(call, "repeat", {call.inputs[0], torchscript(repeats)});
+  return one_call("aten::repeat", {aten::Operand{0}, repeats});
 }
 
 // --- unsqueeze, squeeze
@@ -202,9 +199,15 @@ Result<Types> infer_shape(const OpCall& call) {
 }
 
 // Sizes are known expressions wherever the operator occurs; the operand's data is not read.
-Result<std::string> lower_shape(const LowerCall& call) {
-  if (!call.output_types[0]->contents) return error("the sizes of " + call.inputs[0] + " are not known");
-  return assign(call, "tensor", {torchscript(*call.output_types[0]->contents), "dtype=4"});
+Result<aten::Lowering> lower_shape(const LowerCall& call) {
+  if (!call.outputs[0]->contents) return error("the sizes of the operand are not known");
+  Calls calls;
+  std::vector<aten::Value> sizes;
+  for (const Dim& size : *call.outputs[0]->contents) {
+    sizes.push_back(calls("aten::scalar_tensor", {aten::Scalar{size}, {"dtype", DType::kI64}, {"device", aten::Device{}}}));
+  }
+  if (sizes.empty()) return one_call("aten::zeros", {Shape{Dim(0)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+  return std::move(calls).with({calls("aten::stack", {sizes})});
 }
 
 // --- work: nothing is computed; views move nothing
@@ -215,8 +218,20 @@ OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::s
            WorkRule work, LowerRule lower) {
   std::vector<std::string> operand_form;
   if (max == 2) operand_form = {"", attributes[0]};
-  return {"core." + std::string(name), min, max, 1, std::move(attributes), Effect::kPure, infer, work, lower,
-          std::move(operand_form)};
+  return {.name = "core." + std::string(name),
+          .min_inputs = min,
+          .max_inputs = max,
+          .attributes = std::move(attributes),
+          .infer = infer,
+          .work = work,
+          .lower = lower,
+          .operand_attributes = std::move(operand_form)};
+}
+
+OpInfo permute() {
+  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr);
+  op.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims", Shape{}}}});
+  return op;
 }
 
 }  // namespace
@@ -224,7 +239,7 @@ OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::s
 std::vector<OpInfo> shape_ops() {
   return {
       row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape),
-      row("permute", 1, 1, {"dims"}, infer_permute, view_work, lower_permute),
+      permute(),
       row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand),
       row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile),
       row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape),

@@ -35,10 +35,10 @@ Result<Types> infer_concat(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-Result<std::string> lower_concat(const LowerCall& call) {
-  std::string list = "[";
-  for (size_t i = 0; i < call.inputs.size(); ++i) list += (i == 0 ? "" : ", ") + call.inputs[i];
-  return assign(call, "cat", {list + "]", std::to_string(call.attributes.integer("axis"))});
+Result<aten::Lowering> lower_concat(const LowerCall& call) {
+  std::vector<aten::Value> parts;
+  for (uint32_t i = 0; i < call.inputs.size(); ++i) parts.push_back(aten::Operand{i});
+  return one_call("aten::cat", {parts, call.attributes.integer("axis")});
 }
 
 // --- split
@@ -75,18 +75,19 @@ Result<Types> infer_split(const OpCall& call) {
   return types;
 }
 
-Result<std::string> lower_split(const LowerCall& call) {
-  const int64_t axis = call.attributes.integer("axis");
-  std::string out;
+Result<aten::Lowering> lower_split(const LowerCall& call) {
+  const int64_t given = call.attributes.integer("axis");
+  const auto rank = static_cast<int64_t>(shape_of(*call.inputs[0]).size());
+  const auto axis = static_cast<size_t>(given < 0 ? given + rank : given);
+  Calls calls;
+  std::vector<aten::Value> parts;
   Dim start = 0;
-  for (size_t i = 0; i < call.outputs.size(); ++i) {
-    const Shape& shape = shape_of(*call.output_types[i]);
-    const Dim size = shape[axis < 0 ? axis + shape.size() : axis];
-    out += call.outputs[i] + " = torch.narrow(" + call.inputs[0] + ", " + std::to_string(axis) + ", " +
-           torchscript(start) + ", " + torchscript(size) + ")\n";
+  for (const ValueType* part : call.outputs) {
+    const Dim size = shape_of(*part)[axis];
+    parts.push_back(calls("aten::narrow", {aten::Operand{0}, axis, start, size}));
     start = start + size;
   }
-  return out;
+  return std::move(calls).with(std::move(parts));
 }
 
 // --- slice
@@ -198,25 +199,20 @@ Result<Types> infer_slice(const OpCall& call) {
 }
 
 // ATen has no negative steps: the range is taken forwards and flipped.
-Result<std::string> lower_slice(const LowerCall& call) {
-  const Shape& from = shape_of(*call.input_types[0]);
-  auto given = [&](std::string_view name, size_t operand) {
-    return call.attributes.has(name) || (operand < call.input_types.size() && call.input_types[operand] != nullptr);
-  };
+Result<aten::Lowering> lower_slice(const LowerCall& call) {
+  const auto given = [&](std::string_view name, size_t operand) { return call.attributes.has(name) || call.has(operand); };
   RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(nullptr, from, given("axes", 3), given("steps", 4),
+               cuts_of(nullptr, shape_of(*call.inputs[0]), given("axes", 3), given("steps", 4),
                        [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
-  const std::string& out = call.outputs[0];
-  std::string text, value = call.inputs[0];
+  Calls calls;
+  aten::Value value = aten::Operand{0};
   for (const Cut& cut : cuts) {
     const Dim span = cut.count == Dim(0) ? Dim(0) : (cut.count - Dim(1)) * Dim(std::abs(cut.step)) + Dim(1);
     const Dim low = cut.step > 0 || cut.count == Dim(0) ? cut.start : cut.start - span + Dim(1);
-    text += out + " = torch.slice(" + value + ", " + std::to_string(cut.axis) + ", " + torchscript(low) + ", " +
-            torchscript(low + span) + ", " + std::to_string(std::abs(cut.step)) + ")\n";
-    if (cut.step < 0) text += out + " = torch.flip(" + out + ", [" + std::to_string(cut.axis) + "])\n";
-    value = out;
+    value = calls("aten::slice.Tensor", {value, cut.axis, low, low + span, std::abs(cut.step)});
+    if (cut.step < 0) value = calls("aten::flip", {value, Shape{Dim(cut.axis)}});
   }
-  return text.empty() ? out + " = " + value + "\n" : text;
+  return std::move(calls).with({value});
 }
 
 // --- pad
@@ -240,7 +236,7 @@ Result<Types> infer_pad(const OpCall& call) {
 }
 
 // ATen lists pads from the last axis on; modes other than "constant" leave leading axes without pads out.
-Result<std::string> lower_pad(const LowerCall& call) {
+Result<aten::Lowering> lower_pad(const LowerCall& call) {
   RANNC_ASSIGN(const Shape pads, lowered_list(call, "pads", 1));
   const size_t rank = pads.size() / 2;
   const std::string mode = call.attributes.text("mode", "constant");
@@ -253,12 +249,11 @@ Result<std::string> lower_pad(const LowerCall& call) {
   }
   if (mode == "constant") {
     const Attribute* value = call.attributes.find("value");
-    const DType dtype = call.input_types[0]->dtype;
-    return assign(call, "constant_pad_nd",
-                  {call.inputs[0], torchscript(list), value ? number_attribute(*value, dtype) : std::string("0")});
+    const aten::Scalar filler = value ? number_attribute(*value, call.inputs[0]->dtype) : aten::Scalar{Dim(0)};
+    return one_call("aten::constant_pad_nd", {aten::Operand{0}, list, filler});
   }
   const std::string name = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
-  return assign(call, "pad", {call.inputs[0], torchscript(list), "\"" + name + "\""});
+  return one_call("aten::pad", {aten::Operand{0}, list, aten::Text{name}});
 }
 
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
@@ -266,21 +261,37 @@ Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 }  // namespace
 
 std::vector<OpInfo> slice_ops() {
-  constexpr uint32_t kAny = std::numeric_limits<uint32_t>::max();
   return {
-      {"core.concat", 1, kAny, 1, {"axis"}, Effect::kPure, infer_concat, nullptr, lower_concat},
-      {"core.split", 1, 2, 0, {"axis", "sizes"}, Effect::kPure, infer_split, view_work, lower_split, {"", "sizes"}},
-      {"core.slice",
-       1,
-       5,
-       1,
-       {"axes", "starts", "ends", "steps"},
-       Effect::kPure,
-       infer_slice,
-       view_work,
-       lower_slice,
-       {"", "starts", "ends", "axes", "steps"}},
-      {"core.pad", 1, 2, 1, {"pads", "value", "mode"}, Effect::kPure, infer_pad, nullptr, lower_pad, {"", "pads"}},
+      {.name = "core.concat",
+       .min_inputs = 1,
+       .max_inputs = std::numeric_limits<uint32_t>::max(),
+       .attributes = {"axis"},
+       .infer = infer_concat,
+       .lower = lower_concat},
+      {.name = "core.split",
+       .min_inputs = 1,
+       .max_inputs = 2,
+       .outputs = 0,
+       .attributes = {"axis", "sizes"},
+       .infer = infer_split,
+       .work = view_work,
+       .lower = lower_split,
+       .operand_attributes = {"", "sizes"}},
+      {.name = "core.slice",
+       .min_inputs = 1,
+       .max_inputs = 5,
+       .attributes = {"axes", "starts", "ends", "steps"},
+       .infer = infer_slice,
+       .work = view_work,
+       .lower = lower_slice,
+       .operand_attributes = {"", "starts", "ends", "axes", "steps"}},
+      {.name = "core.pad",
+       .min_inputs = 1,
+       .max_inputs = 2,
+       .attributes = {"pads", "value", "mode"},
+       .infer = infer_pad,
+       .lower = lower_pad,
+       .operand_attributes = {"", "pads"}},
   };
 }
 

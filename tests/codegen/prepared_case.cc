@@ -2,6 +2,8 @@
 
 #include <torch/jit.h>
 
+#include "codegen/aten_source.h"
+
 namespace rannc::ir::testing {
 
 c10::ScalarType scalar_type(DType dtype) { return static_cast<c10::ScalarType>(torch_number(dtype)); }
@@ -44,7 +46,9 @@ Prepared prepare(const OpCase& c, DType precision) {
     outputs.push_back("o" + std::to_string(k));
     output_types.push_back(&made.types[k]);
   }
-  std::string lines = made.op->lower({*made.op, names, outputs, inputs, output_types, made.attributes}).value();
+  made.lowering = lowering({*made.op, inputs, output_types, made.attributes}).value();
+  const std::string device = names.empty() ? "torch.device(\"cpu\")" : names[0] + ".device";
+  const std::string lines = codegen::torchscript_statements(made.lowering, {names, outputs, device, "True"});
   made.source += "batch: int):\n";
   for (size_t at = 0; at < lines.size();) {
     const size_t end = lines.find('\n', at);

@@ -16,6 +16,7 @@ struct Prepared {
   std::vector<Operand> operands;
   Attributes attributes;
   std::vector<ValueType> types;  ///< of the results
+  aten::Lowering lowering;
   std::string source;            ///< of `f`: the operands that are there, then the number of samples
 };
 

@@ -1,0 +1,177 @@
+#include "codegen/aten_call.h"
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "codegen/torch_types.h"
+
+namespace rannc::codegen {
+
+namespace {
+
+namespace aten = ir::aten;
+
+/// The registered operator; null: none of that name. Found once each.
+const c10::OperatorHandle* handle_of(const std::string& schema) {
+  static std::mutex mutex;
+  static std::map<std::string, std::optional<c10::OperatorHandle>> found;
+  const std::lock_guard lock(mutex);
+  auto at = found.find(schema);
+  if (at == found.end()) {
+    const size_t dot = schema.find('.');
+    const std::string overload = dot == std::string::npos ? "" : schema.substr(dot + 1);
+    at = found.emplace(schema, c10::Dispatcher::singleton().findSchema({schema.substr(0, dot), overload})).first;
+  }
+  return at->second ? &*at->second : nullptr;
+}
+
+/// Which argument of the call stands for parameter `index`; null: the default.
+const aten::Argument* argument_for(const aten::Call& call, const c10::FunctionSchema& schema, size_t index) {
+  const c10::Argument& parameter = schema.arguments()[index];
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const aten::Argument& given = call.arguments[i];
+    if (given.name.empty() ? i == index : given.name == parameter.name()) return &given;
+  }
+  return nullptr;
+}
+
+class Runner {
+ public:
+  Runner(const aten::Lowering& lowering, const AtenRun& run) : lowering_(lowering), run_(run) {}
+
+  Result<std::vector<at::Tensor>> results() {
+    for (const aten::Call& call : lowering_.calls) RANNC_TRY(make(call));
+    std::vector<at::Tensor> found;
+    for (const aten::Value& value : lowering_.results) found.push_back(tensor(value).value());
+    return found;
+  }
+
+ private:
+  Result<void> make(const aten::Call& call) {
+    const c10::OperatorHandle* handle = handle_of(call.schema);
+    RANNC_CHECK(handle != nullptr) << "no operator " << call.schema << " in LibTorch";
+    torch::jit::Stack stack;
+    const c10::FunctionSchema& schema = handle->schema();
+    for (size_t i = 0; i < schema.arguments().size(); ++i) {
+      const aten::Argument* given = argument_for(call, schema, i);
+      if (given == nullptr) {
+        RANNC_CHECK(schema.arguments()[i].default_value().has_value()) << call.schema << " lacks " << schema.arguments()[i].name();
+        stack.push_back(*schema.arguments()[i].default_value());
+        continue;
+      }
+      RANNC_ASSIGN(c10::IValue value, value_of(given->value));
+      stack.push_back(std::move(value));
+    }
+    handle->callBoxed(stack);
+    std::vector<at::Tensor> made;
+    for (const c10::IValue& value : stack) {
+      if (value.isTensorList()) {
+        for (const at::Tensor& each : value.toTensorVector()) made.push_back(each);
+      } else {
+        made.push_back(value.toTensor());
+      }
+    }
+    made_.push_back(std::move(made));
+    return {};
+  }
+
+  std::optional<at::Tensor> tensor(const aten::Value& value) const {
+    if (const auto* operand = std::get_if<aten::Operand>(&value)) {
+      return operand->index < run_.operands.size() ? run_.operands[operand->index] : std::nullopt;
+    }
+    const auto& made = std::get<aten::Made>(value);
+    return made_.at(made.call).at(made.index);
+  }
+
+  Result<int64_t> integer(const ir::Dim& dim) const {
+    const auto value = dim.evaluate(run_.sizes);
+    if (!value) return error("`" + dim.str() + "` has no value here");
+    return *value;
+  }
+
+  Result<c10::IValue> value_of(const aten::Argument::Kind& kind) const {
+    if (std::holds_alternative<aten::None>(kind)) return c10::IValue();
+    if (const auto* value = std::get_if<aten::Value>(&kind)) {
+      const auto found = tensor(*value);
+      return found ? c10::IValue(*found) : c10::IValue();
+    }
+    if (const auto* values = std::get_if<std::vector<aten::Value>>(&kind)) return tensors(*values);
+    if (const auto* dim = std::get_if<ir::Dim>(&kind)) {
+      RANNC_ASSIGN(const int64_t number, integer(*dim));
+      return c10::IValue(number);
+    }
+    if (const auto* dims = std::get_if<ir::Shape>(&kind)) {
+      c10::List<int64_t> numbers;
+      for (const ir::Dim& dim : *dims) {
+        RANNC_ASSIGN(const int64_t number, integer(dim));
+        numbers.push_back(number);
+      }
+      return c10::IValue(std::move(numbers));
+    }
+    if (const auto* scalar = std::get_if<aten::Scalar>(&kind)) {
+      if (const auto* dim = std::get_if<ir::Dim>(&scalar->number)) {
+        RANNC_ASSIGN(const int64_t number, integer(*dim));
+        return c10::IValue(number);
+      }
+      if (const auto* number = std::get_if<double>(&scalar->number)) return c10::IValue(*number);
+      return c10::IValue(std::get<bool>(scalar->number));
+    }
+    if (const auto* number = std::get_if<double>(&kind)) return c10::IValue(*number);
+    if (const auto* flag = std::get_if<bool>(&kind)) return c10::IValue(*flag);
+    if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
+      c10::List<bool> list;
+      for (const bool flag : *flags) list.push_back(flag);
+      return c10::IValue(std::move(list));
+    }
+    if (const auto* dtype = std::get_if<ir::DType>(&kind)) return c10::IValue(static_cast<int64_t>(scalar_type(*dtype)));
+    if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return c10::IValue(static_cast<int64_t>(*format));
+    if (std::holds_alternative<aten::Device>(kind)) return c10::IValue(run_.device);
+    if (std::holds_alternative<aten::Training>(kind)) return c10::IValue(run_.training);
+    return c10::IValue(std::get<aten::Text>(kind).text);
+  }
+
+  c10::IValue tensors(const std::vector<aten::Value>& values) const {
+    c10::List<at::Tensor> present;
+    c10::List<std::optional<at::Tensor>> all;
+    for (const aten::Value& value : values) {
+      const auto found = tensor(value);
+      all.push_back(found);
+      if (found) present.push_back(*found);
+    }
+    if (present.size() == all.size()) return c10::IValue(std::move(present));
+    return c10::IValue(std::move(all));
+  }
+
+  const aten::Lowering& lowering_;
+  const AtenRun& run_;
+  std::vector<std::vector<at::Tensor>> made_;  // by call
+};
+
+}  // namespace
+
+Result<std::vector<at::Tensor>> run_lowering(const ir::aten::Lowering& lowering, const AtenRun& run) {
+  return Runner(lowering, run).results();
+}
+
+Result<void> check_call(const ir::aten::Call& call) {
+  const c10::OperatorHandle* handle = handle_of(call.schema);
+  if (handle == nullptr) return error("LibTorch has no operator `" + call.schema + "`");
+  const c10::FunctionSchema& schema = handle->schema();
+  for (size_t i = 0; i < call.arguments.size(); ++i) {
+    const aten::Argument& given = call.arguments[i];
+    const bool there = given.name.empty() ? i < schema.arguments().size() && !schema.arguments()[i].kwarg_only()
+                                          : schema.argumentIndexWithName(given.name).has_value();
+    if (!there) return error(fmt::format("`{}` has no parameter for argument {} {}", call.schema, i, given.name));
+  }
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    if (argument_for(call, schema, i) == nullptr && !schema.arguments()[i].default_value()) {
+      return error(fmt::format("`{}` lacks its argument {}", call.schema, schema.arguments()[i].name()));
+    }
+  }
+  return {};
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,85 @@
+// Every call of every operator's lowering: a registered operator whose arguments fit, printed as text that means the same
+// operator, and run to the same numbers by the dispatcher.
+#include "codegen/aten_call.h"
+
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/jit.h>
+
+#include <set>
+
+#include "tests/codegen/prepared_case.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::OpCase;
+using testing::Prepared;
+
+/// `aten::add.Tensor` of every node that calls ATen, in order.
+std::vector<std::string> operators_of(const std::string& source) {
+  const auto unit = torch::jit::compile(source);
+  const auto graph = torch::jit::toGraphFunction(unit->get_function("f")).graph();
+  std::vector<std::string> found;
+  for (const torch::jit::Node* node : graph->nodes()) {
+    const c10::FunctionSchema* schema = node->maybeSchema();
+    if (schema == nullptr || node->outputs().empty()) continue;
+    const auto& type = *node->output(0)->type();
+    if (type.kind() != c10::TypeKind::TensorType && !type.isSubtypeOf(*c10::ListType::ofTensors())) continue;  // sizes
+    const std::string name = schema->name();
+    if (name.starts_with("aten::")) found.push_back(name + (schema->overload_name().empty() ? "" : "." + schema->overload_name()));
+  }
+  return found;
+}
+
+TEST(AtenCalls, AreRegisteredAndFit) {
+  std::set<std::string> schemas;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF64);
+    for (const aten::Call& call : made.lowering.calls) {
+      const Result<void> fits = codegen::check_call(call);
+      EXPECT_TRUE(fits.ok()) << describe(c) << fits.diagnostic().str();
+      schemas.insert(call.schema);
+    }
+  }
+  EXPECT_GT(schemas.size(), 80U);
+}
+
+TEST(AtenCalls, TheTextMeansTheSameOperators) {
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF64);
+    std::multiset<std::string> said, parsed;
+    for (const aten::Call& call : made.lowering.calls) said.insert(call.schema);
+    for (const std::string& name : operators_of(made.source)) parsed.insert(name);
+    EXPECT_EQ(parsed, said) << describe(c) << "\n" << made.source;
+  }
+}
+
+TEST(AtenCalls, RunByTheDispatcherAsByTheInterpreter) {
+  at::manual_seed(4);
+  for (const OpCase& c : testing::op_cases()) {
+    SCOPED_TRACE(describe(c));
+    const Prepared made = testing::prepare(c, DType::kF64);
+    for (const int64_t batch : {2, 3}) {
+      const std::vector<at::Tensor> inputs = testing::drawn(made, batch);
+      std::vector<std::optional<at::Tensor>> operands;
+      for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
+        operands.emplace_back();
+        if (!made.operands[k].absent) operands.back() = inputs[at++];
+      }
+      const Bindings sizes = {{"batch", batch}};
+      const auto found = codegen::run_lowering(made.lowering, {.operands = operands, .sizes = sizes});
+      ASSERT_TRUE(found.ok()) << found.diagnostic().str();
+      const std::vector<at::Tensor> expected = testing::execute(made, inputs, batch);
+      ASSERT_EQ(found->size(), expected.size());
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_EQ((*found)[i].scalar_type(), expected[i].scalar_type());
+        EXPECT_TRUE(at::equal((*found)[i], expected[i]) || expected[i].isnan().any().item<bool>()) << made.source;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace rannc::ir
