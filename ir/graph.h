@@ -140,6 +140,15 @@ class Graph {
       f(Use{TaskId(task), slot - tasks_[task].first_input});
     }
   }
+  /// Whether `f(Use)` holds for a use; asks no further once it does.
+  template <class F>
+  bool any_use(ValueId id, F&& f) const {
+    for (uint32_t slot = first_use_[id.index()]; slot != kNone; slot = slots_[slot].next) {
+      const uint32_t task = slots_[slot].task;
+      if (f(Use{TaskId(task), slot - tasks_[task].first_input})) return true;
+    }
+    return false;
+  }
   /// The value of that name, or invalid.
   ValueId find(std::string_view name) const;
   /// Iterates ids 0…n-1.
