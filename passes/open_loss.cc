@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
-#include "ir/constant.h"
+#include "ir/match.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/attach_loss.h"
@@ -15,7 +16,44 @@ namespace {
 
 using ir::Graph;
 using ir::LossTerm;
-using ir::ValueKind;
+
+constexpr ir::Capture kTerm{0}, kOther{1}, kNumber{2};
+constexpr ir::Capture kSum{3}, kLabels{4}, kIgnored{5};
+constexpr ir::Capture kDifference{6}, kPrediction{7}, kTarget{8};
+
+// Labels may be cast where their values are compared, never where they are counted.
+bool counts_what_is_summed(const ir::Match& found) {
+  const int64_t ignored = found.attributes(kSum).integer("ignore_index", -100);
+  return found.number(kIgnored) == static_cast<double>(ignored);
+}
+
+// cross_entropy_sum(logits, labels) / sum(cast(labels != ignored)).
+ir::Pattern mean_of_cross_entropies() {
+  using namespace ir;
+  const Pattern labels = through({"identity", "cast"}, input(kTarget)).as(kLabels);
+  const Pattern counted = through("cast", op("ne", same(kLabels), constant(kIgnored)));
+  return op("div", op("cross_entropy_sum", any(), labels).as(kSum), op("sum", counted).without("axes"))
+      .where(counts_what_is_summed);
+}
+
+// Whether a mean of squares runs over all axes: no list of them, or as many as the target has.
+bool folds_all(const ir::Match& found) {
+  const ir::Attributes& mean = found.graph().attributes(found.tasks()[0]);
+  if (!mean.has("axes")) return true;
+  for (const ValueId side : found.graph().inputs(found.task(kDifference))) {
+    const auto& shape = found.graph().type(side).shape;
+    if (shape) return mean.integers("axes").size() == shape->size();
+  }
+  return false;
+}
+
+// mean((a - b)²) with an input on one side; a square does not tell a - b from b - a.
+ir::Pattern mean_of_squares() {
+  using namespace ir;
+  const Pattern difference = commutative(op("sub", any(kPrediction), input(kTarget))).as(kDifference);
+  const Pattern square = either({op("mul", difference, same(kDifference)), op("pow", difference, constant(2.0))});
+  return op("mean", square).where(folds_all);
+}
 
 class Opener {
  public:
@@ -24,38 +62,64 @@ class Opener {
   // Adds the terms of `weight * value`.
   Result<void> open(ValueId value, double weight) {
     if (++steps_ > kMaxSteps) return closed(value);
-    const std::string_view op = made_by(value);
-    if (op == "core.identity" || op == "core.reshape" || op == "core.squeeze") return open(operand(value, 0), weight);
-    if (op == "core.neg") return open(operand(value, 0), -weight);
-    if (op == "core.add" || op == "core.sub") {
-      RANNC_TRY(open(operand(value, 0), weight));
-      return open(operand(value, 1), op == "core.add" ? weight : -weight);
-    }
-    if (op == "core.cross_entropy_sum" || op == "core.mse_sum")
-      return term({value, weight, LossTerm::Denominator::kOne, {}});
-    if (op == "core.mean") return open_mean(value, weight);
-    if (op == "core.mul") {
-      for (const size_t side : {0, 1}) {
-        if (const auto factor = number(operand(value, side))) return open(operand(value, 1 - side), weight * *factor);
-      }
-    }
-    if (op == "core.div") {
-      if (const auto divisor = number(operand(value, 1))) return open(operand(value, 0), weight / *divisor);
-      return open_quotient(value, weight);
+    for (const Rule& rule : rules()) {
+      if (const auto found = ir::match(graph_, value, rule.pattern)) return (this->*rule.open)(*found, value, weight);
     }
     return closed(value);
   }
 
  private:
-  std::string_view made_by(ValueId value) const {
-    const TaskId producer = value.valid() ? graph_.value(value).producer : TaskId();
-    return producer.valid() ? std::string_view(graph_.op(producer).name) : std::string_view();
+  struct Rule {
+    ir::Pattern pattern;
+    Result<void> (Opener::*open)(const ir::Match&, ValueId value, double weight);
+  };
+
+  // In the order of trial.
+  static const std::vector<Rule>& rules() {
+    using namespace ir;
+    static const std::vector<Rule> kRules = {
+        {op({"identity", "reshape", "squeeze"}, any(kTerm), maybe(any())), &Opener::open_same},
+        {op("neg", any(kTerm)), &Opener::open_negated},
+        {op("add", any(kTerm), any(kOther)), &Opener::open_sum},
+        {op("sub", any(kTerm), any(kOther)), &Opener::open_difference},
+        {op({"cross_entropy_sum", "mse_sum"}), &Opener::add_sum},
+        {mean_of_squares(), &Opener::add_mean_of_squares},
+        {commutative(op("mul", constant(kNumber), any(kTerm))), &Opener::open_multiple},
+        {op("div", any(kTerm), constant(kNumber)), &Opener::open_part},
+        {mean_of_cross_entropies(), &Opener::add_mean_of_cross_entropies},
+    };
+    return kRules;
   }
-  ValueId operand(ValueId value, size_t index) const {
-    const auto inputs = graph_.inputs(graph_.value(value).producer);
-    return index < inputs.size() ? inputs[index] : ValueId();
+
+  Result<void> open_same(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], weight); }
+  Result<void> open_negated(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], -weight); }
+  Result<void> open_sum(const ir::Match& found, ValueId, double weight) {
+    RANNC_TRY(open(found[kTerm], weight));
+    return open(found[kOther], weight);
   }
-  const ir::Attributes& attributes(ValueId value) const { return graph_.attributes(graph_.value(value).producer); }
+  Result<void> open_difference(const ir::Match& found, ValueId, double weight) {
+    RANNC_TRY(open(found[kTerm], weight));
+    return open(found[kOther], -weight);
+  }
+  Result<void> open_multiple(const ir::Match& found, ValueId, double weight) {
+    return open(found[kTerm], weight * found.number(kNumber));
+  }
+  Result<void> open_part(const ir::Match& found, ValueId, double weight) {
+    return open(found[kTerm], weight / found.number(kNumber));
+  }
+  Result<void> add_sum(const ir::Match&, ValueId value, double weight) {
+    return term({value, weight, LossTerm::Denominator::kOne, {}});
+  }
+  Result<void> add_mean_of_cross_entropies(const ir::Match& found, ValueId, double weight) {
+    const int64_t ignored = found.attributes(kSum).integer("ignore_index", -100);
+    return term({found[kSum], weight, LossTerm::Denominator::kNotIgnored, found[kTarget], ignored});
+  }
+  Result<void> add_mean_of_squares(const ir::Match& found, ValueId value, double weight) {
+    const ValueId sum =
+        graph_.add(ir::core("mse_sum"), {found[kPrediction], found[kTarget]}, {},
+                   std::string(graph_.value(value).name) + ".sum", graph_.location(graph_.producer(value)));
+    return term({sum, weight, LossTerm::Denominator::kElements, found[kTarget]});
+  }
 
   Result<void> term(LossTerm made) {
     graph_.add_loss(made);
@@ -70,74 +134,6 @@ class Opener {
         fmt::format("the loss needs %{}, made by {}, which cannot be taken apart into sums over samples; the model "
                     "may give out predictions instead, with the loss asked for by name",
                     found.name, graph_.op(found.producer).name));
-  }
-
-  // A scalar constant.
-  std::optional<double> number(ValueId value) const {
-    if (!value.valid()) return std::nullopt;
-    if (made_by(value) == "core.full") {
-      const ir::Attribute* found = attributes(value).find("value");
-      if (found == nullptr) return 0.0;
-      if (const auto* dim = std::get_if<ir::Dim>(found)) {
-        return dim->is_constant() ? std::optional(static_cast<double>(dim->constant())) : std::nullopt;
-      }
-      const auto* real = std::get_if<double>(found);
-      return real ? std::optional(*real) : std::nullopt;
-    }
-    const Graph::Value& constant = graph_.value(value);
-    if (constant.kind != ValueKind::kConstant) return std::nullopt;
-    const auto numbers = ir::decode_numbers(constant.type, constant.data, 1);
-    return numbers.ok() && numbers->size() == 1 ? std::optional(numbers->front()) : std::nullopt;
-  }
-
-  // Past casts and identities, to an input of the model; invalid elsewhere.
-  ValueId input_behind(ValueId value) const {
-    while (made_by(value) == "core.identity" || made_by(value) == "core.cast") value = operand(value, 0);
-    return value.valid() && graph_.value(value).kind == ValueKind::kInput ? value : ValueId();
-  }
-
-  // cross_entropy_sum(logits, labels) / sum(cast(labels != ignored)).
-  Result<void> open_quotient(ValueId value, double weight) {
-    const ValueId sum = operand(value, 0), count = operand(value, 1);
-    if (made_by(sum) != "core.cross_entropy_sum" || made_by(count) != "core.sum") return closed(value);
-    ValueId mask = operand(count, 0);
-    if (made_by(mask) == "core.cast") mask = operand(mask, 0);
-    if (made_by(mask) != "core.ne" || attributes(count).has("axes")) return closed(value);
-    const ValueId labels = operand(sum, 1);
-    const int64_t ignored = attributes(sum).integer("ignore_index", -100);
-    const bool same = operand(mask, 0) == labels && number(operand(mask, 1)) == static_cast<double>(ignored);
-    if (!same || !input_behind(labels).valid()) return closed(value);
-    return term({sum, weight, LossTerm::Denominator::kNotIgnored, input_behind(labels), ignored});
-  }
-
-  // mean((a - b)²) with an input on one side.
-  Result<void> open_mean(ValueId value, double weight) {
-    const ValueId square = operand(value, 0);
-    ValueId difference;
-    if (made_by(square) == "core.mul" && operand(square, 0) == operand(square, 1)) difference = operand(square, 0);
-    if (made_by(square) == "core.pow" && number(operand(square, 1)) == 2.0) difference = operand(square, 0);
-    if (made_by(difference) != "core.sub" || !folds_all(value)) return closed(value);
-    for (const size_t side : {1, 0}) {
-      const ValueId target = operand(difference, side);
-      if (graph_.value(target).kind != ValueKind::kInput) continue;
-      const ValueId prediction = operand(difference, 1 - side);
-      const ValueId sum =
-          graph_.add(ir::core("mse_sum"), {prediction, target}, {}, std::string(graph_.value(value).name) + ".sum",
-                     graph_.location(graph_.value(value).producer));
-      return term({sum, weight, LossTerm::Denominator::kElements, target});
-    }
-    return closed(value);
-  }
-
-  // Whether a mean runs over all axes: no list of them, or as many as the target has.
-  bool folds_all(ValueId value) const {
-    if (!attributes(value).has("axes")) return true;
-    const ValueId difference = operand(operand(value, 0), 0);
-    for (const size_t side : {0, 1}) {
-      const auto& shape = graph_.type(operand(difference, side)).shape;
-      if (shape) return attributes(value).integers("axes").size() == shape->size();
-    }
-    return false;
   }
 
   static constexpr int kMaxSteps = 1000;  // a loss of more terms is a graph that feeds on itself

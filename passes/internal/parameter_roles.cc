@@ -1,9 +1,10 @@
 #include "passes/internal/parameter_roles.h"
 
 #include <algorithm>
-#include <array>
+#include <iterator>
 #include <string_view>
 
+#include "ir/match.h"
 #include "ir/op.h"
 
 namespace rannc::passes {
@@ -38,11 +39,6 @@ bool is_weight_place(std::string_view op, uint32_t operand) {
   return std::any_of(std::begin(kWeightPlaces), std::end(kWeightPlaces), [&](const WeightPlace& place) {
     return place.op == op && operand >= place.first && operand <= place.last;
   });
-}
-
-template <size_t n>
-bool is_one_of(std::string_view op, const std::array<std::string_view, n>& ops) {
-  return std::find(ops.begin(), ops.end(), op) != ops.end();
 }
 
 /// Extents other than 1.
@@ -95,55 +91,40 @@ class RoleFinder {
         passed.role = std::max(passed.role, roles_[output.index()].role);
         passed.statistics = passed.statistics || roles_[output.index()].statistics;
       }
-      if ((op == "core.linear" || op == "core.matmul") && operand == 0)
-        passed.role = std::min(passed.role, Role::kState);
+      static const ir::Pattern kProduct = ir::op({"linear", "matmul"});
+      if (operand == 0 && is(task, kProduct)) passed.role = std::min(passed.role, Role::kState);
       return passed;
     }
-    return {varying_use(task, op, value)};
+    return {varying_use(task, value)};
   }
 
-  Role varying_use(TaskId task, std::string_view op, ValueId value) const {
-    if (op == "core.matmul") return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
-    if (op == "core.concat") return Role::kLikely;
-    if (op == "core.add") return extents(graph_, value) > 1 && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
-    if (op == "core.mul") return extents(graph_, value) > 1 ? Role::kConstant : Role::kLikely;
+  bool is(TaskId task, const ir::Pattern& pattern) const { return ir::match(graph_, task, pattern).has_value(); }
+
+  Role varying_use(TaskId task, ValueId value) const {
+    static const ir::Pattern kProduct = ir::op("matmul"), kJoin = ir::op("concat"), kShift = ir::op("add"),
+                             kScale = ir::op("mul");
+    const bool wide = extents(graph_, value) > 1;
+    if (is(task, kProduct)) return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
+    if (is(task, kJoin)) return Role::kLikely;
+    if (is(task, kShift)) return wide && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
+    if (is(task, kScale)) return wide ? Role::kConstant : Role::kLikely;
     return Role::kConstant;
   }
 
   /// Attention scores: the sum meets a softmax before any other product.
   bool leads_to_softmax(TaskId task) const {
-    constexpr std::array<std::string_view, 8> kThrough = {"core.add",     "core.mul",  "core.div",      "core.where",
-                                                          "core.maximum", "core.cast", "core.identity", "core.reshape"};
-    constexpr std::array<std::string_view, 2> kTo = {"core.softmax", "core.log_softmax"};
-    return leads_to(task, kThrough, kTo);
+    static const ir::Path kScores = {
+        .through = {"add", "mul", "div", "where", "maximum", "cast", "identity", "reshape"},
+        .to = {"softmax", "log_softmax"}};
+    return ir::leads_to(graph_, task, kScores);
   }
 
   /// Frequencies of rotary positions: the product's sine and cosine are taken.
   bool leads_to_waves(TaskId task) const {
-    constexpr std::array<std::string_view, 8> kThrough = {"core.permute", "core.concat",   "core.mul",
-                                                          "core.cast",    "core.identity", "core.unsqueeze",
-                                                          "core.reshape", "core.squeeze"};
-    constexpr std::array<std::string_view, 2> kTo = {"core.sin", "core.cos"};
-    return leads_to(task, kThrough, kTo);
-  }
-
-  template <size_t n, size_t m>
-  bool leads_to(TaskId from, const std::array<std::string_view, n>& through,
-                const std::array<std::string_view, m>& to) const {
-    constexpr size_t kMostTasks = 64;
-    std::vector<TaskId> seen = {from};
-    for (size_t i = 0; i < seen.size() && i < kMostTasks; ++i) {
-      for (const ValueId output : graph_.outputs(seen[i])) {
-        for (const Graph::Use use : graph_.uses(output)) {
-          const std::string_view op = graph_.op(use.task).name;
-          if (is_one_of(op, to)) return true;
-          if (is_one_of(op, through) && std::find(seen.begin(), seen.end(), use.task) == seen.end()) {
-            seen.push_back(use.task);
-          }
-        }
-      }
-    }
-    return false;
+    static const ir::Path kAngles = {
+        .through = {"permute", "concat", "mul", "cast", "identity", "unsqueeze", "reshape", "squeeze"},
+        .to = {"sin", "cos"}};
+    return ir::leads_to(graph_, task, kAngles);
   }
 
   const Graph& graph_;

@@ -210,6 +210,45 @@ TEST(OpenLoss, SumsAndFactors) {
   EXPECT_EQ(graph.losses()[1].weight, -0.25);
 }
 
+std::string inside_with(const std::string& from, const std::string& to) {
+  std::string text = kInside;
+  return text.replace(text.find(from), from.size(), to);
+}
+
+// A square does not say which side it was taken from, a product not which factor is the number.
+TEST(OpenLoss, OtherSpellingsAreTheSameLoss) {
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"core.sub(%logits, %target)", "core.sub(%target, %logits)"},
+        {"core.pow(%difference, %two)", "core.mul(%difference, %difference)"},
+        {"core.mul(%mse, %quarter)", "core.mul(%quarter, %mse)"},
+        {"{keepdim = false}\n#10", "{axes = [0,1], keepdim = false}\n#10"}}) {
+    SCOPED_TRACE(to);
+    Graph graph = ir::parse_graph(inside_with(from, to) + "outputs [%scaled]\n", "t.rir").value();
+    PassContext context;
+    ASSERT_TRUE(OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context).ok());
+    ASSERT_EQ(graph.losses().size(), 1u);
+    EXPECT_EQ(graph.losses()[0].weight, 0.25);
+    EXPECT_EQ(graph.losses()[0].labels, graph.find("target"));
+    const auto operands = graph.inputs(graph.producer(graph.losses()[0].numerator));
+    EXPECT_EQ(graph.value(operands[0]).name, "logits");
+  }
+}
+
+TEST(OpenLoss, OtherMeansAreRefused) {
+  for (const auto& [from, to] :
+       {std::pair<std::string, std::string>{"core.pow(%difference, %two)", "core.pow(%difference, %quarter)"},
+        {"core.pow(%difference, %two)", "core.mul(%difference, %logits)"},
+        {"core.sub(%logits, %target)", "core.sub(%logits, %logits)"},
+        {"{keepdim = false}\n#10", "{axes = [0], keepdim = false}\n#10"}}) {
+    SCOPED_TRACE(to);
+    Graph graph = ir::parse_graph(inside_with(from, to) + "outputs [%mse]\n", "t.rir").value();
+    PassContext context;
+    const auto outcome = OpenLoss({{.kind = LossSpec::Kind::kInGraph}}).run(graph, context);
+    ASSERT_FALSE(outcome.ok());
+    EXPECT_NE(outcome.diagnostic().message.find("%mse, made by core.mean"), std::string::npos);
+  }
+}
+
 TEST(OpenLoss, ASumIsTakenAsItIs) {
   const Graph graph = opened("sum");
   EXPECT_EQ(graph.losses()[0].denominator, LossTerm::Denominator::kOne);
