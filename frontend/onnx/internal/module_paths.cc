@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "frontend/onnx/internal/scan.h"
-#include "ir/op.h"
+#include "ir/match.h"
 
 namespace rannc::frontend {
 
@@ -25,10 +25,8 @@ std::vector<std::string_view> python_strings(std::string_view list) {
 
 /// Whether a value holds a stored tensor under this or another name.
 bool is_stored(const ir::Graph& graph, ValueId value) {
-  while (graph.producer(value).valid() && graph.op(graph.producer(value)).name == "core.identity") {
-    value = graph.inputs(graph.producer(value))[0];
-  }
-  return graph.value(value).kind == ir::ValueKind::kConstant;
+  static const ir::Pattern kStored = ir::through("identity", ir::of_kind(ir::ValueKind::kConstant));
+  return ir::match(graph, value, kStored).has_value();
 }
 
 }  // namespace

@@ -7,14 +7,19 @@
 #include <cmath>
 
 #include "ir/constant.h"
+#include "ir/match.h"
 
 namespace rannc::frontend {
 
 namespace {
 
-bool keeps_the_number(std::string_view op) {
-  constexpr std::array kOps = {"core.cast", "core.identity", "core.reshape", "core.unsqueeze", "core.squeeze"};
-  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+constexpr ir::Capture kNumber{0};
+
+/// A task whose result has the only element of its operand.
+const ir::Pattern& keeps_the_number() {
+  static const ir::Pattern kPattern =
+      ir::op({"cast", "identity", "reshape", "unsqueeze", "squeeze"}, ir::any(kNumber), ir::maybe(ir::any()));
+  return kPattern;
 }
 
 }  // namespace
@@ -81,8 +86,8 @@ std::optional<double> Node::number(ValueId value) const {
     if (found.kind == ir::ValueKind::kConstant) {
       return only_element(found.type, found.data);
     }
-    if (found.kind != ir::ValueKind::kActivation || !keeps_the_number(graph_.op(found.producer).name)) break;
-    value = graph_.inputs(found.producer)[0];
+    const auto behind = ir::match(graph_, value, keeps_the_number());
+    value = behind ? (*behind)[kNumber] : ValueId();
   }
   return std::nullopt;
 }
@@ -120,10 +125,9 @@ bool Node::is_zero(ValueId value) const {
 }
 
 void Node::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
-  constexpr std::array<std::string_view, 14> kBroadcasting = {
-      "core.add", "core.sub", "core.mul", "core.div", "core.where", "core.logical_and", "core.logical_or",
-      "core.eq",  "core.ne",  "core.lt",  "core.le",  "core.gt",    "core.ge",          "core.maximum"};
-  if (std::find(kBroadcasting.begin(), kBroadcasting.end(), op.name) == kBroadcasting.end()) return;
+  static const ir::Ops kBroadcasting = {"add", "sub", "mul", "div", "where", "logical_and", "logical_or",
+                                        "eq",  "ne",  "lt",  "le",  "gt",    "ge",          "maximum"};
+  if (!kBroadcasting.contains(op)) return;
   for (const ValueId other : operands.subspan(1)) {
     const auto& a = type(operands[0]).shape;
     const auto& b = type(other).shape;
