@@ -12,7 +12,7 @@
 namespace rannc::codegen {
 namespace {
 
-Result<at::Tensor> to_tensor(const StoredTensor& stored) {
+Result<at::Tensor> to_tensor(const ir::StoredTensor& stored) {
   std::vector<int64_t> sizes;
   if (!stored.type.shape) return error("an operand has no known shape");
   for (const ir::Dim& dim : *stored.type.shape) {
@@ -28,7 +28,7 @@ Result<at::Tensor> to_tensor(const StoredTensor& stored) {
   return tensor;
 }
 
-Result<StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type) {
+Result<ir::StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type) {
   const at::Tensor dense = tensor.contiguous();
   ir::Shape shape;
   for (int64_t extent : dense.sizes()) shape.emplace_back(extent);
@@ -39,28 +39,28 @@ Result<StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type) {
   type.shape = std::move(shape);
   std::vector<std::byte> bytes(dense.nbytes());
   if (!bytes.empty()) std::memcpy(bytes.data(), dense.data_ptr(), bytes.size());
-  return StoredTensor{std::move(type), ir::TensorData::in_memory(std::move(bytes))};
+  return ir::StoredTensor{std::move(type), ir::TensorData::in_memory(std::move(bytes))};
 }
 
 /// Operands and results without symbols: everything is known ahead of a run.
-Result<std::vector<StoredTensor>> computed(const ir::OpInfo& op, std::span<const StoredTensor* const> operands,
-                                           const ir::Attributes& attributes) {
+Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
+                                               const ir::Attributes& attributes) {
   std::vector<const ir::ValueType*> input_types, output_types;
-  for (const StoredTensor* operand : operands) input_types.push_back(operand != nullptr ? &operand->type : nullptr);
+  for (const ir::StoredTensor* operand : operands) input_types.push_back(operand != nullptr ? &operand->type : nullptr);
   RANNC_ASSIGN(std::vector<ir::ValueType> types, op.infer({op, input_types, attributes, {}, op.outputs}));
   for (const ir::ValueType& type : types) output_types.push_back(&type);
   RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering({op, input_types, output_types, attributes}));
   std::vector<std::optional<at::Tensor>> tensors;
-  for (const StoredTensor* operand : operands) {
+  for (const ir::StoredTensor* operand : operands) {
     tensors.emplace_back();
     if (operand == nullptr) continue;
     RANNC_ASSIGN(tensors.back(), to_tensor(*operand));
   }
   const ir::Bindings no_symbols;
   RANNC_ASSIGN(const std::vector<at::Tensor> made, run_lowering(lowering, {.operands = tensors, .sizes = no_symbols}));
-  std::vector<StoredTensor> results;
+  std::vector<ir::StoredTensor> results;
   for (size_t i = 0; i < types.size(); ++i) {
-    RANNC_ASSIGN(StoredTensor result, to_stored(made[i], std::move(types[i])));
+    RANNC_ASSIGN(ir::StoredTensor result, to_stored(made[i], std::move(types[i])));
     results.push_back(std::move(result));
   }
   return results;
@@ -68,8 +68,8 @@ Result<std::vector<StoredTensor>> computed(const ir::OpInfo& op, std::span<const
 
 }  // namespace
 
-Result<std::vector<StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const StoredTensor* const> operands,
-                                           const ir::Attributes& attributes) {
+Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
+                                               const ir::Attributes& attributes) {
   if (op.infer == nullptr || !op.can_be_lowered() || op.outputs == 0 || op.effect != ir::Effect::kPure) {
     return error("operator `" + op.name + "` cannot be computed ahead of a run");
   }

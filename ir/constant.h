@@ -8,6 +8,13 @@
 
 namespace rannc::ir {
 
+/// One operand or result of an operator that is computed ahead of a run: a type whose shape is made of integers, and
+/// its bytes (row-major, little-endian).
+struct StoredTensor {
+  ValueType type;
+  TensorData data;
+};
+
 /// Number of elements of a shape made of integers; nothing where a dimension is symbolic, negative, or the product
 /// overflows.
 std::optional<int64_t> static_count(const ValueType& type);

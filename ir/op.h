@@ -43,6 +43,8 @@ struct LowerCall {
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
 };
 
+struct FoldCall;
+
 /// How far a mini-batch's samples stay apart in an operator.
 enum class Effect : uint8_t {
   kPure,        ///< a function of its operands
@@ -67,6 +69,8 @@ struct OpInfo {
   /// What it is lowered to: a template where one call is the operator, else a rule. Neither: cannot be lowered.
   std::optional<aten::Template> form = {};
   Result<aten::Lowering> (*lower)(const LowerCall&) = nullptr;
+  /// The elements of the results where all operands are integers that are known (`ir/fold.h`). Null: not computed here.
+  std::vector<int64_t> (*fold)(FoldCall&) = nullptr;
   /// Per operand the attribute that may stand for it where its contents are known (the operand form); empty: data.
   std::vector<std::string> operand_attributes = {};
   bool known() const { return infer != nullptr; }

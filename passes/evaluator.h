@@ -4,15 +4,10 @@
 #include <span>
 #include <vector>
 
+#include "ir/constant.h"
 #include "ir/op.h"
 
 namespace rannc::passes {
-
-/// One operand or result: a type whose shape is made of integers, and its bytes (row-major, little-endian, in memory).
-struct Tensor {
-  ir::ValueType type;
-  ir::TensorData data;
-};
 
 /// Implemented where a tensor library is at hand. Must be deterministic: same operands, same bytes.
 class Evaluator {
@@ -20,8 +15,9 @@ class Evaluator {
   virtual ~Evaluator() = default;
   /// The outputs of one execution of `op`, types as `op.infer` gives them. A null operand is absent. A diagnostic where
   /// the operator cannot be computed here; the caller then leaves the task in place.
-  virtual Result<std::vector<Tensor>> evaluate(const ir::OpInfo& op, std::span<const Tensor* const> operands,
-                                               const ir::Attributes& attributes) const = 0;
+  virtual Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
+                                                         std::span<const ir::StoredTensor* const> operands,
+                                                         const ir::Attributes& attributes) const = 0;
 };
 
 }  // namespace rannc::passes

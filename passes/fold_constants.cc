@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "ir/constant.h"
+#include "ir/fold.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/evaluator.h"
-#include "passes/integer_evaluator.h"
 
 namespace rannc::passes {
 
@@ -14,6 +14,7 @@ namespace {
 
 using ir::Dim;
 using ir::Graph;
+using ir::StoredTensor;
 using ir::ValueType;
 
 constexpr int64_t kAlwaysFolded = 1 << 16;             // elements of results, however few the operands have
@@ -191,7 +192,7 @@ class Folder {
       integers = integers && !ir::is_float(types.back().dtype);
     }
     if (needed > std::min(std::max(available, kAlwaysFolded), kMostFolded) || is_long(task)) return false;
-    const std::vector<Tensor> results = evaluate(op, read, types, integers);
+    const std::vector<StoredTensor> results = evaluate(op, read, types, integers);
     for (size_t i = 0; i < results.size(); ++i) store(from_.outputs(task)[i], results[i]);
     return !results.empty();
   }
@@ -214,26 +215,26 @@ class Folder {
   }
 
   // The results, or none where nobody can compute them.
-  std::vector<Tensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types,
-                               bool integers) {
-    std::vector<Tensor> tensors;
+  std::vector<StoredTensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types,
+                                     bool integers) {
+    std::vector<StoredTensor> tensors;
     for (const ValueId input : read.operands) {
       tensors.emplace_back();
       if (!input.valid()) continue;
       const Graph::Value& value = graph().value(rewriter_.map(input));
       tensors.back() = {value.type, value.data};
     }
-    std::vector<const Tensor*> operands;
+    std::vector<const StoredTensor*> operands;
     for (size_t i = 0; i < tensors.size(); ++i) operands.push_back(read.operands[i].valid() ? &tensors[i] : nullptr);
     if (integers) {
-      if (auto found = evaluate_integers(op, operands, read.attributes, types)) return *std::move(found);
+      if (auto found = ir::fold_integers(op, operands, read.attributes, types)) return *std::move(found);
     }
     if (!context_.evaluator) return {};
     auto found = context_.evaluator->evaluate(op, operands, read.attributes);
-    return found && found->size() == types.size() ? *std::move(found) : std::vector<Tensor>{};
+    return found && found->size() == types.size() ? *std::move(found) : std::vector<StoredTensor>{};
   }
 
-  void store(ValueId old, const Tensor& result) {
+  void store(ValueId old, const StoredTensor& result) {
     const ValueType& type = from_.type(old);
     RANNC_CHECK(result.type.dtype == type.dtype && result.type.shape == type.shape)
         << "folding %" << from_.value(old).name << " gave another type";

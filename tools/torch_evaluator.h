@@ -8,8 +8,9 @@ namespace rannc::tools {
 /// Runs operators by `codegen::evaluate`.
 class TorchEvaluator final : public passes::Evaluator {
  public:
-  Result<std::vector<passes::Tensor>> evaluate(const ir::OpInfo& op, std::span<const passes::Tensor* const> operands,
-                                               const ir::Attributes& attributes) const override;
+  Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
+                                                 std::span<const ir::StoredTensor* const> operands,
+                                                 const ir::Attributes& attributes) const override;
 };
 
 }  // namespace rannc::tools

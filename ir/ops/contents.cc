@@ -3,9 +3,6 @@
 
 namespace rannc::ir::ops {
 
-namespace {
-
-// The number as an element of that type reads it back; nothing where int64 holds no such element.
 std::optional<int64_t> wrapped(DType dtype, int64_t value) {
   switch (dtype) {
     case DType::kI8:
@@ -28,8 +25,19 @@ std::optional<int64_t> wrapped(DType dtype, int64_t value) {
   }
 }
 
+std::optional<int64_t> integer_element(const Attribute& attribute, DType dtype) {
+  const aten::Scalar scalar = number_attribute(attribute, dtype);
+  if (const auto* flag = std::get_if<bool>(&scalar.number)) return *flag;
+  const auto* number = std::get_if<Dim>(&scalar.number);
+  if (number == nullptr || !number->is_constant()) return std::nullopt;
+  const auto held = wrapped(dtype, number->constant());
+  return held == number->constant() ? held : std::nullopt;
+}
+
+namespace {
+
 // Sizes are taken to lie below 2^31: an axis that does not would not fit a device. Narrower types may not hold them.
-std::optional<Dim> wrapped(DType dtype, const Dim& element) {
+std::optional<Dim> wrapped_element(DType dtype, const Dim& element) {
   if (element.is_constant()) {
     const auto value = wrapped(dtype, element.constant());
     return value ? std::optional<Dim>(*value) : std::nullopt;
@@ -65,7 +73,7 @@ void set_contents(ValueType& type, std::optional<Contents> contents) {
     return;
   }
   for (Dim& element : *contents) {
-    const auto held = wrapped(type.dtype, element);
+    const auto held = wrapped_element(type.dtype, element);
     if (!held) return;
     element = *held;
   }

@@ -1,4 +1,5 @@
 // Elementwise operators.
+#include "ir/ops/fold.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -311,41 +312,50 @@ OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> at
   return op;
 }
 
+OpInfo folding(OpInfo op, FoldRule rule) {
+  op.fold = rule;
+  return op;
+}
+
 }  // namespace
 
 std::vector<OpInfo> elementwise_ops() {
+  using Folds = std::vector<std::pair<std::string, FoldRule>>;
   std::vector<OpInfo> table = {
-      row("div", 2, {"rounding"}, infer_arithmetic, lower_div),
-      row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"),
-      row("pow", 2, {}, infer_power, lower_pow),
+      folding(row("div", 2, {"rounding"}, infer_arithmetic, lower_div), fold::div),
+      folding(row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"), fold::mod),
+      folding(row("pow", 2, {}, infer_power, lower_pow), fold::pow),
       // ATen's threshold of 20 would leave an error of 1e-9.
       row("softplus", 1, {}, infer_float, "aten::softplus", {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}),
       row("isnan", 1, {}, infer_float_test, "aten::isnan"),
       row("isinf", 1, {}, infer_float_test, "aten::isinf"),
-      row("logical_not", 1, {}, infer_not, "aten::logical_not"),
-      row("identity", 1, {}, infer_identity, lower_identity),
+      folding(row("logical_not", 1, {}, infer_not, "aten::logical_not"), fold::logical_not),
+      folding(row("identity", 1, {}, infer_identity, lower_identity), fold::identity),
       row("gelu", 1, {"approximate"}, infer_float, "aten::gelu",
           {{"approximate", FromAttribute{"approximate", Text{"none"}}}}),
       row("leaky_relu", 1, {"alpha"}, infer_float, "aten::leaky_relu", {{"", FromAttribute{"alpha", Scalar{0.01}}}}),
       row("elu", 1, {"alpha"}, infer_float, "aten::elu", {{"", FromAttribute{"alpha", Scalar{1.0}}}}),
-      row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp),
-      row("where", 3, {}, infer_where, "aten::where.self"),
-      row("cast", 1, {"dtype"}, infer_cast, lower_cast),
+      folding(row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp), fold::clamp),
+      folding(row("where", 3, {}, infer_where, "aten::where.self"), fold::where),
+      folding(row("cast", 1, {"dtype"}, infer_cast, lower_cast), fold::cast),
   };
-  for (const std::string name : {"add", "sub", "mul"})
-    table.push_back(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"));
-  for (const std::string name : {"maximum", "minimum"})
-    table.push_back(row(name, 2, {}, infer_arithmetic, "aten::" + name));
-  for (const std::string name : {"neg", "abs", "relu", "sign"})
-    table.push_back(row(name, 1, {}, infer_numeric, "aten::" + name));
+  for (const auto& [name, rule] : Folds{{"add", fold::add}, {"sub", fold::sub}, {"mul", fold::mul}})
+    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"), rule));
+  for (const auto& [name, rule] : Folds{{"maximum", fold::maximum}, {"minimum", fold::minimum}})
+    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name), rule));
+  for (const auto& [name, rule] :
+       Folds{{"neg", fold::neg}, {"abs", fold::abs}, {"relu", fold::relu}, {"sign", fold::sign}})
+    table.push_back(folding(row(name, 1, {}, infer_numeric, "aten::" + name), rule));
   for (const std::string name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil",
                                  "sin", "cos", "silu", "hardswish", "hardsigmoid"}) {
     table.push_back(row(name, 1, {}, infer_float, "aten::" + name));
   }
-  for (const std::string name : {"logical_and", "logical_or", "logical_xor"})
-    table.push_back(row(name, 2, {}, infer_logical, "aten::" + name));
-  for (const std::string name : {"eq", "ne", "lt", "le", "gt", "ge"})
-    table.push_back(row(name, 2, {}, infer_comparison, "aten::" + name + ".Tensor"));
+  for (const auto& [name, rule] :
+       Folds{{"logical_and", fold::logical_and}, {"logical_or", fold::logical_or}, {"logical_xor", fold::logical_xor}})
+    table.push_back(folding(row(name, 2, {}, infer_logical, "aten::" + name), rule));
+  for (const auto& [name, rule] : Folds{
+           {"eq", fold::eq}, {"ne", fold::ne}, {"lt", fold::lt}, {"le", fold::le}, {"gt", fold::gt}, {"ge", fold::ge}})
+    table.push_back(folding(row(name, 2, {}, infer_comparison, "aten::" + name + ".Tensor"), rule));
   return table;
 }
 

@@ -1,6 +1,7 @@
 // Operators that read or place elements by position.
 #include <algorithm>
 
+#include "ir/ops/fold.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -243,25 +244,27 @@ Result<aten::Lowering> lower_one_hot(const LowerCall& call) {
   return std::move(calls).with({hot});
 }
 
-OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer, LowerRule lower) {
+OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer, LowerRule lower,
+           FoldRule fold) {
   return {.name = "core." + std::string(name),
           .min_inputs = operands,
           .max_inputs = operands,
           .attributes = std::move(attributes),
           .infer = infer,
-          .lower = lower};
+          .lower = lower,
+          .fold = fold};
 }
 
 }  // namespace
 
 std::vector<OpInfo> index_ops() {
   return {
-      row("gather", 2, {"axis"}, infer_gather, lower_gather),
-      row("gather_nd", 2, {"batch_dims"}, infer_gather_nd, lower_gather_nd),
-      row("gather_elements", 2, {"axis"}, infer_gather_elements, lower_gather_elements),
-      row("cumsum", 1, {"axis", "exclusive", "reverse"}, infer_cumsum, lower_cumsum),
-      row("trilu", 1, {"upper", "diagonal"}, infer_trilu, lower_trilu),
-      row("one_hot", 1, {"depth", "axis"}, infer_one_hot, lower_one_hot),
+      row("gather", 2, {"axis"}, infer_gather, lower_gather, fold::gather),
+      row("gather_nd", 2, {"batch_dims"}, infer_gather_nd, lower_gather_nd, fold::gather_nd),
+      row("gather_elements", 2, {"axis"}, infer_gather_elements, lower_gather_elements, fold::gather_elements),
+      row("cumsum", 1, {"axis", "exclusive", "reverse"}, infer_cumsum, lower_cumsum, fold::cumsum),
+      row("trilu", 1, {"upper", "diagonal"}, infer_trilu, lower_trilu, fold::trilu),
+      row("one_hot", 1, {"depth", "axis"}, infer_one_hot, lower_one_hot, fold::one_hot),
   };
 }
 

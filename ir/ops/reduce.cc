@@ -1,6 +1,7 @@
 // Operators that fold values along axes.
 #include <algorithm>
 
+#include "ir/ops/fold.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -121,11 +122,15 @@ OpInfo row(std::string_view name, std::vector<std::string> attributes, InferRule
 
 std::vector<OpInfo> reduce_ops() {
   std::vector<OpInfo> table;
-  for (const char* name : {"sum", "mean", "amax", "amin", "prod"}) {
+  using Folds = std::vector<std::pair<std::string_view, FoldRule>>;
+  for (const auto& [name, rule] : Folds{
+           {"sum", fold::sum}, {"mean", nullptr}, {"amax", fold::amax}, {"amin", fold::amin}, {"prod", fold::prod}}) {
     table.push_back(row(name, {"axes", "keepdim"}, infer_reduce, reduce_work));
     table.back().lower = lower_reduce;
+    table.back().fold = rule;
   }
   table.push_back(row("argmax", {"axis", "keepdim"}, infer_argmax, reduce_work));
+  table.back().fold = fold::argmax;
   table.back().form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis", Dim(0)}}, {"", aten::FromAttribute{"keepdim", false}}});
   for (const std::string name : {"softmax", "log_softmax"}) {
     table.push_back(row(name, {"axis"}, infer_softmax, softmax_work));

@@ -14,6 +14,7 @@ using Types = std::vector<ValueType>;
 using InferRule = Result<Types> (*)(const OpCall&);
 using WorkRule = Work (*)(const OpCall&, std::span<const ValueType>);
 using LowerRule = Result<aten::Lowering> (*)(const LowerCall&);
+using FoldRule = std::vector<int64_t> (*)(FoldCall&);
 
 /// The families; each table is the one place where its operators are declared.
 std::vector<OpInfo> elementwise_ops();
@@ -74,6 +75,10 @@ Dim batch_dim(const OpCall& call);
 
 // --- contents of integer values (contents.cc)
 constexpr int64_t kMaxContents = 64;
+/// The number as an element of that type reads it back; nothing where int64 holds no such element.
+std::optional<int64_t> wrapped(DType dtype, int64_t value);
+/// An attribute that is a number, as an element of that integer type or bool; nothing where it holds no such number.
+std::optional<int64_t> integer_element(const Attribute& attribute, DType dtype);
 /// Attaches contents to a value of rank 0 or 1 if every element is known and there are at most kMaxContents. Numbers
 /// wrap as the element type does; sizes that a narrow type may not hold are not known.
 void set_contents(ValueType& type, std::optional<Contents> contents);

@@ -1,6 +1,7 @@
 // Operators that only rearrange elements or read sizes.
 #include <algorithm>
 
+#include "ir/ops/fold.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -215,7 +216,7 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::string> attributes, InferRule infer,
-           WorkRule work, LowerRule lower) {
+           WorkRule work, LowerRule lower, FoldRule fold = nullptr) {
   std::vector<std::string> operand_form;
   if (max == 2) operand_form = {"", attributes[0]};
   return {.name = "core." + std::string(name),
@@ -225,11 +226,12 @@ OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::s
           .infer = infer,
           .work = work,
           .lower = lower,
+          .fold = fold,
           .operand_attributes = std::move(operand_form)};
 }
 
 OpInfo permute() {
-  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr);
+  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr, fold::permute);
   op.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims", Shape{}}}});
   return op;
 }
@@ -238,12 +240,12 @@ OpInfo permute() {
 
 std::vector<OpInfo> shape_ops() {
   return {
-      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape),
+      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape, fold::view),
       permute(),
-      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand),
-      row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile),
-      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape),
-      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape),
+      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand, fold::expand),
+      row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile, fold::tile),
+      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape, fold::view),
+      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape, fold::view),
       row("shape", 1, 1, {"start", "end"}, infer_shape, view_work, lower_shape),
   };
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ir/ops/fold.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -267,7 +268,8 @@ std::vector<OpInfo> slice_ops() {
        .max_inputs = std::numeric_limits<uint32_t>::max(),
        .attributes = {"axis"},
        .infer = infer_concat,
-       .lower = lower_concat},
+       .lower = lower_concat,
+       .fold = fold::concat},
       {.name = "core.split",
        .min_inputs = 1,
        .max_inputs = 2,
@@ -276,6 +278,7 @@ std::vector<OpInfo> slice_ops() {
        .infer = infer_split,
        .work = view_work,
        .lower = lower_split,
+       .fold = fold::split,
        .operand_attributes = {"", "sizes"}},
       {.name = "core.slice",
        .min_inputs = 1,
@@ -284,6 +287,7 @@ std::vector<OpInfo> slice_ops() {
        .infer = infer_slice,
        .work = view_work,
        .lower = lower_slice,
+       .fold = fold::slice,
        .operand_attributes = {"", "starts", "ends", "axes", "steps"}},
       {.name = "core.pad",
        .min_inputs = 1,
@@ -291,6 +295,7 @@ std::vector<OpInfo> slice_ops() {
        .attributes = {"pads", "value", "mode"},
        .infer = infer_pad,
        .lower = lower_pad,
+       .fold = fold::pad,
        .operand_attributes = {"", "pads"}},
   };
 }

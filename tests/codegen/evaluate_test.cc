@@ -10,6 +10,7 @@
 namespace rannc::codegen {
 namespace {
 
+using ir::StoredTensor;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 

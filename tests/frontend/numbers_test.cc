@@ -15,7 +15,7 @@
 namespace rannc::frontend {
 namespace {
 
-using codegen::StoredTensor;
+using ir::StoredTensor;
 using Values = std::map<uint32_t, StoredTensor>;
 
 /// Every value of a graph without symbols, task by task; a diagnostic where a task cannot be evaluated by itself.

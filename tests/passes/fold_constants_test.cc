@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "ir/constant.h"
+#include "ir/fold.h"
 #include "ir/op.h"
 #include "passes/evaluator.h"
 #include "passes/infer_shapes.h"
-#include "passes/integer_evaluator.h"
 
 namespace rannc::passes {
 namespace {
@@ -24,13 +24,14 @@ const Dim kBatch = Dim::symbol("batch");
 // Doubles its operand and remembers that it was asked.
 class Doubling : public Evaluator {
  public:
-  Result<std::vector<Tensor>> evaluate(const ir::OpInfo& op, std::span<const Tensor* const> operands,
-                                       const ir::Attributes&) const override {
+  Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
+                                                 std::span<const ir::StoredTensor* const> operands,
+                                                 const ir::Attributes&) const override {
     asked.push_back(op.name);
     if (op.name == "core.sin") return error("not here");
     auto numbers = ir::decode_numbers(operands[0]->type, operands[0]->data, 100).value();
     for (double& number : numbers) number *= 2;
-    return std::vector<Tensor>{{operands[0]->type, ir::encode_numbers(operands[0]->type.dtype, numbers)}};
+    return std::vector<ir::StoredTensor>{{operands[0]->type, ir::encode_numbers(operands[0]->type.dtype, numbers)}};
   }
   mutable std::vector<std::string> asked;
 };
@@ -147,9 +148,9 @@ TEST_F(FoldConstantsTest, RunningSumsAreFoldedInOneWalk) {
 }
 
 TEST_F(FoldConstantsTest, TooManyElementsStay) {
-  ir::ValueType type{ir::DType::kI8, Shape{kMostFoldedIntegers + 1}, {}, {}};
+  ir::ValueType type{ir::DType::kI8, Shape{ir::kMostFoldedIntegers + 1}, {}, {}};
   const ValueId many = graph_.add_value(ValueKind::kConstant, "many", type,
-                                        ir::TensorData::in_memory(std::vector<std::byte>(kMostFoldedIntegers + 1)));
+                                        ir::TensorData::in_memory(std::vector<std::byte>(ir::kMostFoldedIntegers + 1)));
   graph_.add_output(graph_.add(core("neg"), {many}));
   EXPECT_FALSE(run());
   EXPECT_THAT(operators(), ElementsAre("core.neg"));
