@@ -354,6 +354,18 @@ bool never_negative(const Dim& dim) {
   return bounds.low && *bounds.low >= 0;
 }
 
+Dim larger(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) return max(a, b);  // their difference may not be one
+  if (never_negative(a - b)) return a;
+  return never_positive(a - b) ? b : max(a, b);
+}
+
+Dim smaller(const Dim& a, const Dim& b) {
+  if (a.is_constant() && b.is_constant()) return min(a, b);
+  if (never_positive(a - b)) return a;
+  return never_negative(a - b) ? b : min(a, b);
+}
+
 std::optional<bool> certainly_equal(const Dim& a, const Dim& b) {
   if (a == b) return true;
   if (a.is_constant() && b.is_constant()) return false;

@@ -23,6 +23,9 @@ std::optional<int> sign(const Dim& dim);
 /// Whether an expression is certainly at most, or at least, 0.
 bool never_positive(const Dim& dim);
 bool never_negative(const Dim& dim);
+/// The larger, or smaller, of two expressions: one of them where it is certain which.
+Dim larger(const Dim& a, const Dim& b);
+Dim smaller(const Dim& a, const Dim& b);
 /// Whether two expressions are equal, where that is certain.
 std::optional<bool> certainly_equal(const Dim& a, const Dim& b);
 

@@ -44,6 +44,8 @@ struct LowerCall {
 };
 
 struct FoldCall;
+struct IndexRange;
+struct IntervalCall;
 
 /// How far a mini-batch's samples stay apart in an operator.
 enum class Effect : uint8_t {
@@ -71,6 +73,8 @@ struct OpInfo {
   Result<aten::Lowering> (*lower)(const LowerCall&) = nullptr;
   /// The elements of the results where all operands are integers that are known (`ir/fold.h`). Null: not computed here.
   std::vector<int64_t> (*fold)(FoldCall&) = nullptr;
+  /// Where the elements of an integer result lie (`ir/interval.h`). Null, or nothing: not known.
+  std::optional<IndexRange> (*interval)(const IntervalCall&) = nullptr;
   /// Per operand the attribute that may stand for it where its contents are known (the operand form); empty: data.
   std::vector<std::string> operand_attributes = {};
   bool known() const { return infer != nullptr; }

@@ -8,9 +8,8 @@ namespace rannc::passes {
 
 /// For a task that gathers along the axis where its data has its samples (a padding mask fetched by
 /// `gather_nd(mask, [range(batch), positions])`, or flattened and fetched at sample * length + position): success where
-/// the indices are shown to pick each sample's own elements, by following them back to `range` through sums, products
-/// and rearrangements. An error at the task otherwise: run on a part of the mini-batch it would pick other samples.
-/// Success for every other task.
+/// the indices are shown to pick each sample's own elements, by their interval (`ir/interval.h`). An error at the task
+/// otherwise: run on a part of the mini-batch it would pick other samples. Success for every other task.
 Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
 
 /// An error for a sum or mean over the samples, unless nothing but a loss reads it: of a part of the mini-batch it is

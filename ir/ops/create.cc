@@ -1,6 +1,7 @@
 // Operators that make values from numbers and sizes.
 #include <cmath>
 
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -146,6 +147,7 @@ std::vector<OpInfo> create_ops() {
        .attributes = {"start", "limit", "delta", "dtype"},
        .infer = infer_range,
        .lower = lower_range,
+       .interval = interval::range,
        .operand_attributes = {"start", "limit", "delta"}},
       {.name = "core.full",
        .max_inputs = 1,

@@ -1,5 +1,6 @@
 // Elementwise operators.
 #include "ir/ops/fold.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -24,16 +25,6 @@ std::optional<Dim> truncated_div(const Dim& a, const Dim& b) {
 std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
   if (b == Dim(0)) return std::nullopt;
   return mod(a, b);
-}
-std::optional<Dim> larger(const Dim& a, const Dim& b) {
-  if (a.is_constant() && b.is_constant()) return max(a, b);  // their difference may not be one
-  if (never_negative(a - b)) return a;
-  return never_positive(a - b) ? b : max(a, b);
-}
-std::optional<Dim> smaller(const Dim& a, const Dim& b) {
-  if (a.is_constant() && b.is_constant()) return min(a, b);
-  if (never_positive(a - b)) return a;
-  return never_negative(a - b) ? b : min(a, b);
 }
 std::optional<Dim> power(const Dim& a, const Dim& b) {
   if (!b.is_constant() || b.constant() < 0 || b.constant() > 16) return std::nullopt;
@@ -67,8 +58,8 @@ const BinaryFold kBinaryFolds[] = {
     {"mul", [](const Dim& a, const Dim& b) { return std::optional(times(a, b)); }},
     {"pow", power},
     {"mod", safe_mod},
-    {"maximum", larger},
-    {"minimum", smaller},
+    {"maximum", [](const Dim& a, const Dim& b) { return std::optional(larger(a, b)); }},
+    {"minimum", [](const Dim& a, const Dim& b) { return std::optional(smaller(a, b)); }},
     {"eq", compare<0, 1, 0>},
     {"ne", compare<1, 0, 1>},
     {"lt", compare<1, 0, 0>},
@@ -312,8 +303,9 @@ OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> at
   return op;
 }
 
-OpInfo folding(OpInfo op, FoldRule rule) {
+OpInfo folding(OpInfo op, FoldRule rule, IntervalRule interval = nullptr) {
   op.fold = rule;
+  op.interval = interval;
   return op;
 }
 
@@ -321,28 +313,33 @@ OpInfo folding(OpInfo op, FoldRule rule) {
 
 std::vector<OpInfo> elementwise_ops() {
   using Folds = std::vector<std::pair<std::string, FoldRule>>;
+  using Rules = std::vector<std::tuple<std::string, FoldRule, IntervalRule>>;
   std::vector<OpInfo> table = {
-      folding(row("div", 2, {"rounding"}, infer_arithmetic, lower_div), fold::div),
-      folding(row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"), fold::mod),
+      folding(row("div", 2, {"rounding"}, infer_arithmetic, lower_div), fold::div, interval::div),
+      folding(row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"), fold::mod, interval::mod),
       folding(row("pow", 2, {}, infer_power, lower_pow), fold::pow),
       // ATen's threshold of 20 would leave an error of 1e-9.
       row("softplus", 1, {}, infer_float, "aten::softplus", {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}),
       row("isnan", 1, {}, infer_float_test, "aten::isnan"),
       row("isinf", 1, {}, infer_float_test, "aten::isinf"),
       folding(row("logical_not", 1, {}, infer_not, "aten::logical_not"), fold::logical_not),
-      folding(row("identity", 1, {}, infer_identity, lower_identity), fold::identity),
+      folding(row("identity", 1, {}, infer_identity, lower_identity), fold::identity, interval::identity),
       row("gelu", 1, {"approximate"}, infer_float, "aten::gelu",
           {{"approximate", FromAttribute{"approximate", Text{"none"}}}}),
       row("leaky_relu", 1, {"alpha"}, infer_float, "aten::leaky_relu", {{"", FromAttribute{"alpha", Scalar{0.01}}}}),
       row("elu", 1, {"alpha"}, infer_float, "aten::elu", {{"", FromAttribute{"alpha", Scalar{1.0}}}}),
-      folding(row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp), fold::clamp),
-      folding(row("where", 3, {}, infer_where, "aten::where.self"), fold::where),
-      folding(row("cast", 1, {"dtype"}, infer_cast, lower_cast), fold::cast),
+      folding(row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp), fold::clamp, interval::clamp),
+      folding(row("where", 3, {}, infer_where, "aten::where.self"), fold::where, interval::where),
+      folding(row("cast", 1, {"dtype"}, infer_cast, lower_cast), fold::cast, interval::cast),
   };
-  for (const auto& [name, rule] : Folds{{"add", fold::add}, {"sub", fold::sub}, {"mul", fold::mul}})
-    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"), rule));
-  for (const auto& [name, rule] : Folds{{"maximum", fold::maximum}, {"minimum", fold::minimum}})
-    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name), rule));
+  for (const auto& [name, rule, interval] :
+       Rules{{"add", fold::add, interval::add}, {"sub", fold::sub, interval::sub}, {"mul", fold::mul, interval::mul}}) {
+    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"), rule, interval));
+  }
+  for (const auto& [name, rule, interval] :
+       Rules{{"maximum", fold::maximum, interval::maximum}, {"minimum", fold::minimum, interval::minimum}}) {
+    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name), rule, interval));
+  }
   for (const auto& [name, rule] :
        Folds{{"neg", fold::neg}, {"abs", fold::abs}, {"relu", fold::relu}, {"sign", fold::sign}})
     table.push_back(folding(row(name, 1, {}, infer_numeric, "aten::" + name), rule));

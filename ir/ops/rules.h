@@ -15,6 +15,7 @@ using InferRule = Result<Types> (*)(const OpCall&);
 using WorkRule = Work (*)(const OpCall&, std::span<const ValueType>);
 using LowerRule = Result<aten::Lowering> (*)(const LowerCall&);
 using FoldRule = std::vector<int64_t> (*)(FoldCall&);
+using IntervalRule = std::optional<IndexRange> (*)(const IntervalCall&);
 
 /// The families; each table is the one place where its operators are declared.
 std::vector<OpInfo> elementwise_ops();

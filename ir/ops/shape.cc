@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/ops/fold.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -216,7 +217,7 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::string> attributes, InferRule infer,
-           WorkRule work, LowerRule lower, FoldRule fold = nullptr) {
+           WorkRule work, LowerRule lower, FoldRule fold = nullptr, IntervalRule interval = nullptr) {
   std::vector<std::string> operand_form;
   if (max == 2) operand_form = {"", attributes[0]};
   return {.name = "core." + std::string(name),
@@ -227,11 +228,12 @@ OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::s
           .work = work,
           .lower = lower,
           .fold = fold,
+          .interval = interval,
           .operand_attributes = std::move(operand_form)};
 }
 
 OpInfo permute() {
-  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr, fold::permute);
+  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr, fold::permute, interval::permute);
   op.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims", Shape{}}}});
   return op;
 }
@@ -240,12 +242,12 @@ OpInfo permute() {
 
 std::vector<OpInfo> shape_ops() {
   return {
-      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape, fold::view),
+      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape, fold::view, interval::view),
       permute(),
-      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand, fold::expand),
+      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand, fold::expand, interval::expand),
       row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile, fold::tile),
-      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape, fold::view),
-      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape, fold::view),
+      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape, fold::view, interval::view),
+      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape, fold::view, interval::view),
       row("shape", 1, 1, {"start", "end"}, infer_shape, view_work, lower_shape),
   };
 }

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "ir/ops/fold.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -269,7 +270,8 @@ std::vector<OpInfo> slice_ops() {
        .attributes = {"axis"},
        .infer = infer_concat,
        .lower = lower_concat,
-       .fold = fold::concat},
+       .fold = fold::concat,
+       .interval = interval::concat},
       {.name = "core.split",
        .min_inputs = 1,
        .max_inputs = 2,

@@ -15,6 +15,17 @@ struct Case {
   Bounds bounds;
 };
 
+TEST(DimBounds, SayWhichIsLarger) {
+  EXPECT_EQ(larger(dim("s"), dim("s - 1")), dim("s"));
+  EXPECT_EQ(smaller(dim("s"), dim("s - 1")), dim("s - 1"));
+  EXPECT_EQ(larger(dim("s"), dim("1")), dim("s"));
+  EXPECT_EQ(smaller(dim("1"), dim("s")), dim("1"));
+  EXPECT_EQ(larger(dim("s"), dim("t")), dim("max(s, t)"));
+  EXPECT_EQ(smaller(dim("s"), dim("t")), dim("min(s, t)"));
+  EXPECT_EQ(larger(INT64_MIN, INT64_MAX), Dim(INT64_MAX));
+  EXPECT_EQ(smaller(INT64_MIN, INT64_MAX), Dim(INT64_MIN));
+}
+
 TEST(DimBounds, AreFound) {
   const Case cases[] = {
       {"7", {7, 7}},
