@@ -58,7 +58,8 @@ class Runner {
     for (size_t i = 0; i < schema.arguments().size(); ++i) {
       const aten::Argument* given = argument_for(call, schema, i);
       if (given == nullptr) {
-        RANNC_CHECK(schema.arguments()[i].default_value().has_value()) << call.schema << " lacks " << schema.arguments()[i].name();
+        RANNC_CHECK(schema.arguments()[i].default_value().has_value())
+            << call.schema << " lacks " << schema.arguments()[i].name();
         stack.push_back(*schema.arguments()[i].default_value());
         continue;
       }
@@ -126,7 +127,8 @@ class Runner {
       for (const bool flag : *flags) list.push_back(flag);
       return c10::IValue(std::move(list));
     }
-    if (const auto* dtype = std::get_if<ir::DType>(&kind)) return c10::IValue(static_cast<int64_t>(scalar_type(*dtype)));
+    if (const auto* dtype = std::get_if<ir::DType>(&kind))
+      return c10::IValue(static_cast<int64_t>(scalar_type(*dtype)));
     if (const auto* format = std::get_if<aten::MemoryFormat>(&kind)) return c10::IValue(static_cast<int64_t>(*format));
     if (std::holds_alternative<aten::Device>(kind)) return c10::IValue(run_.device);
     if (std::holds_alternative<aten::Training>(kind)) return c10::IValue(run_.training);

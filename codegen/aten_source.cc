@@ -61,7 +61,8 @@ class Writer {
     }
     for (size_t i = 0; i < lowering_.results.size(); ++i) {
       const auto* made = std::get_if<aten::Made>(&lowering_.results[i]);
-      if (made != nullptr && lowering_.calls[made->call].results == 1) variables_.try_emplace(made->call, names_.results[i]);
+      if (made != nullptr && lowering_.calls[made->call].results == 1)
+        variables_.try_emplace(made->call, names_.results[i]);
     }
   }
   void count(const aten::Value& value) {
@@ -81,7 +82,8 @@ class Writer {
       inline_[index] = std::move(expression);
       return;
     }
-    const std::string variable = named != variables_.end() ? named->second : fmt::format("{}_{}", names_.results[0], index);
+    const std::string variable =
+        named != variables_.end() ? named->second : fmt::format("{}_{}", names_.results[0], index);
     variables_[index] = variable;
     text_ += variable + " = " + expression + "\n";
   }
@@ -98,28 +100,30 @@ class Writer {
   }
 
   std::string text(const aten::Argument::Kind& argument) const {
-    return std::visit(
-        Overloaded{
-            [](const aten::None&) -> std::string { return "None"; },
-            [this](const aten::Value& value) { return text(value); },
-            [this](const std::vector<aten::Value>& values) { return list(values, [this](const aten::Value& v) { return text(v); }); },
-            [](const ir::Dim& dim) { return ir::torchscript(dim); },
-            [](const ir::Shape& dims) { return ir::torchscript(dims); },
-            [this](const aten::Scalar& scalar) {
-              return std::visit(Overloaded{[](const ir::Dim& dim) { return ir::torchscript(dim); },
-                                           [](double value) { return number(value); }, [](bool value) { return flag(value); }},
-                                scalar.number);
-            },
-            [](double value) { return number(value); },
-            [](bool value) { return flag(value); },
-            [](const std::vector<bool>& values) { return list(values, flag); },
-            [](ir::DType dtype) { return std::to_string(ir::torch_number(dtype)); },
-            [](aten::MemoryFormat format) { return std::to_string(static_cast<int>(format)); },
-            [this](const aten::Device&) { return names_.device; },
-            [this](const aten::Training&) { return names_.training; },
-            [](const aten::Text& given) { return "\"" + given.text + "\""; },
-        },
-        argument);
+    return std::visit(Overloaded{
+                          [](const aten::None&) -> std::string { return "None"; },
+                          [this](const aten::Value& value) { return text(value); },
+                          [this](const std::vector<aten::Value>& values) {
+                            return list(values, [this](const aten::Value& v) { return text(v); });
+                          },
+                          [](const ir::Dim& dim) { return ir::torchscript(dim); },
+                          [](const ir::Shape& dims) { return ir::torchscript(dims); },
+                          [this](const aten::Scalar& scalar) {
+                            return std::visit(Overloaded{[](const ir::Dim& dim) { return ir::torchscript(dim); },
+                                                         [](double value) { return number(value); },
+                                                         [](bool value) { return flag(value); }},
+                                              scalar.number);
+                          },
+                          [](double value) { return number(value); },
+                          [](bool value) { return flag(value); },
+                          [](const std::vector<bool>& values) { return list(values, flag); },
+                          [](ir::DType dtype) { return std::to_string(ir::torch_number(dtype)); },
+                          [](aten::MemoryFormat format) { return std::to_string(static_cast<int>(format)); },
+                          [this](const aten::Device&) { return names_.device; },
+                          [this](const aten::Training&) { return names_.training; },
+                          [](const aten::Text& given) { return "\"" + given.text + "\""; },
+                      },
+                      argument);
   }
 
   template <class List, class F>
@@ -131,9 +135,9 @@ class Writer {
 
   const aten::Lowering& lowering_;
   const AtenNames& names_;
-  std::vector<uint32_t> uses_;                  // by call
-  std::map<uint32_t, std::string> variables_;   // by call
-  std::map<uint32_t, std::string> inline_;      // by call: what stands where its result is read
+  std::vector<uint32_t> uses_;                 // by call
+  std::map<uint32_t, std::string> variables_;  // by call
+  std::map<uint32_t, std::string> inline_;     // by call: what stands where its result is read
   std::string text_;
 };
 

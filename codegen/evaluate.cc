@@ -47,7 +47,8 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
                                                const ir::Attributes& attributes) {
   std::vector<const ir::ValueType*> input_types, output_types;
   for (const ir::StoredTensor* operand : operands) input_types.push_back(operand != nullptr ? &operand->type : nullptr);
-  RANNC_ASSIGN(std::vector<ir::ValueType> types, op.infer({op, input_types, attributes, {}, op.outputs}));
+  RANNC_ASSIGN(std::vector<ir::ValueType> types,
+               op.infer({op, input_types, attributes, {}, static_cast<uint32_t>(op.results.size())}));
   for (const ir::ValueType& type : types) output_types.push_back(&type);
   RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering({op, input_types, output_types, attributes}));
   std::vector<std::optional<at::Tensor>> tensors;
@@ -70,7 +71,8 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
 
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes) {
-  if (op.infer == nullptr || !op.can_be_lowered() || op.outputs == 0 || op.effect != ir::Effect::kPure) {
+  if (op.infer == nullptr || !op.can_be_lowered() || op.results.back().presence != ir::Presence::kRequired ||
+      op.effect != ir::Effect::kPure) {
     return error("operator `" + op.name + "` cannot be computed ahead of a run");
   }
   try {

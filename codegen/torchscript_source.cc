@@ -124,9 +124,9 @@ class SourceWriter {
                                               const AtenNames& names) {
     const std::vector<std::string> all = {names.results[0], statistics.mean_result, statistics.variance_result};
     const std::vector<const ir::ValueType*> types = {call.outputs[0], call.inputs[3], call.inputs[4]};
-    RANNC_ASSIGN(const std::string training, statements({call.op, call.inputs, types, call.attributes},
+    RANNC_ASSIGN(const std::string training, statements({call.op, call.inputs, types, call.attributes.given()},
                                                         {names.operands, all, names.device, names.training}));
-    ir::Attributes fixed = call.attributes;
+    ir::Attributes fixed = call.attributes.given();
     fixed.set("training", false);
     RANNC_ASSIGN(const std::string evaluation,
                  statements({call.op, call.inputs, call.outputs.first(1), fixed},

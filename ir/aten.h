@@ -1,4 +1,5 @@
-/// Calls of ATen as data: what an operator is lowered to. Printed as TorchScript, run by the dispatcher, read by checks.
+/// Calls of ATen as data: what an operator is lowered to. Printed as TorchScript, run by the dispatcher, read by
+/// checks.
 #pragma once
 
 #include <cstdint>
@@ -61,8 +62,8 @@ struct Argument {
   Kind value;
 
   template <class T>
-    requires(!std::is_same_v<std::remove_cvref_t<T>, Argument>)
-  Argument(T&& given) : value(kind_of(std::forward<T>(given))) {}  // NOLINT(google-explicit-constructor)
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Argument>) Argument(T&& given)
+      : value(kind_of(std::forward<T>(given))) {}  // NOLINT(google-explicit-constructor)
   template <class T>
   Argument(std::string parameter, T&& given) : name(std::move(parameter)), value(kind_of(std::forward<T>(given))) {}
   bool operator==(const Argument&) const = default;
@@ -92,10 +93,9 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 
-/// What stands in the text of an entry for the value of one of its attributes.
+/// What stands in an entry for the value of one of its attributes.
 struct FromAttribute {
-  std::string name;
-  Argument::Kind otherwise;  ///< where the task has it not; None: the entry requires it
+  std::string_view name;
 };
 
 /// A lowering of one call whose arguments are operands, attributes and literals: it can be read both ways.

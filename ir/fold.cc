@@ -58,7 +58,7 @@ std::optional<std::vector<StoredTensor>> fold_integers(const OpInfo& op, std::sp
     decoded[i] = *std::move(integers);
     inputs[i] = &decoded[i];
   }
-  FoldCall call{inputs, types, attributes};
+  FoldCall call{inputs, types, {op, attributes}};
   const std::vector<int64_t> data = op.fold(call);
   if (call.failed || static_cast<int64_t>(data.size()) != *count) return std::nullopt;
   return encode(types, data);

@@ -25,7 +25,7 @@ struct Integers {
 struct FoldCall {
   std::span<const Integers* const> inputs;  ///< null: absent optional operand
   std::span<const ValueType> outputs;       ///< as the type rule gave them, of shapes made of integers
-  const Attributes& attributes;
+  OpAttributes attributes;
   bool failed = false;  ///< set by the rule where an element has no result; what it gives then is not read
 
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }

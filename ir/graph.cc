@@ -215,8 +215,8 @@ const OpInfo& Graph::foreign_op(std::string_view name) {
   }
   auto op = std::make_shared<OpInfo>();
   op->name = name;
-  op->max_inputs = UINT32_MAX;
-  op->outputs = 0;
+  op->operands = {{.name = "operands", .presence = Presence::kVariadic}};
+  op->results = {{"results", Presence::kVariadic}};
   foreign_ops_.push_back(op);
   return *foreign_ops_.back();
 }

@@ -45,7 +45,7 @@ struct IntervalCall {
   bool has(size_t operand) const;
   const ValueType& in(size_t operand) const;
   const ValueType& out() const;
-  const Attributes& attributes() const { return graph.attributes(task); }
+  OpAttributes attributes() const { return {graph.op(task), graph.attributes(task)}; }
   /// Elements of an operand: of one component, or all.
   std::optional<IndexRange> operand(size_t i, int64_t of_component) const;
   /// Elements of an operand, aligned with the result at the right, that the result's component is made of.

@@ -9,12 +9,32 @@ namespace rannc::ir {
 
 namespace {
 
+struct Family {
+  std::string_view name;
+  std::vector<OpInfo> (*declared)();
+};
+
+constexpr Family kFamilies[] = {
+    {"elementwise", ops::elementwise_ops},
+    {"shape", ops::shape_ops},
+    {"slice", ops::slice_ops},
+    {"index", ops::index_ops},
+    {"create", ops::create_ops},
+    {"reduce", ops::reduce_ops},
+    {"linear", ops::linear_ops},
+    {"normalize", ops::normalize_ops},
+    {"convolution", ops::convolution_ops},
+    {"random", ops::random_ops},
+    {"loss", ops::loss_ops},
+};
+
 std::vector<OpInfo> build_table() {
   std::vector<OpInfo> table;
-  for (const auto family :
-       {ops::elementwise_ops, ops::shape_ops, ops::slice_ops, ops::index_ops, ops::create_ops, ops::reduce_ops,
-        ops::linear_ops, ops::normalize_ops, ops::convolution_ops, ops::random_ops, ops::loss_ops}) {
-    for (OpInfo& op : family()) table.push_back(std::move(op));
+  for (const Family& family : kFamilies) {
+    for (OpInfo& op : family.declared()) {
+      op.family = family.name;
+      table.push_back(std::move(op));
+    }
   }
   std::sort(table.begin(), table.end(), [](const OpInfo& a, const OpInfo& b) { return a.name < b.name; });
   for (size_t i = 1; i < table.size(); ++i) {
@@ -44,20 +64,27 @@ void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   }
 }
 
-// Arity as the registry declares it.
-Result<void> check_call(const OpCall& call) {
+std::string operand_range(const OpInfo& op) {
+  const uint32_t most = op.max_inputs();
+  return std::to_string(op.min_inputs()) + " to " + (most == UINT32_MAX ? "more" : std::to_string(most));
+}
+
+// Operands, results and required attributes as the entry declares them.
+Result<void> check_call(const OpCall& call, const Attributes& attributes) {
   const OpInfo& op = call.op;
   const size_t count = call.inputs.size();
-  if (count < op.min_inputs || count > op.max_inputs) {
-    return error(op.name + " takes " + std::to_string(op.min_inputs) + " to " + std::to_string(op.max_inputs) +
-                 " operands, found " + std::to_string(count));
+  if (count < op.min_inputs() || count > op.max_inputs()) {
+    return error(op.name + " takes " + operand_range(op) + " operands, found " + std::to_string(count));
   }
-  if (op.outputs != 0 && call.output_count != op.outputs) {
-    return error(op.name + " has " + std::to_string(op.outputs) + " outputs, the task " +
+  if (!op.may_have_results(call.output_count)) {
+    return error(op.name + " has " + std::to_string(op.results.size()) + " outputs, the task " +
                  std::to_string(call.output_count));
   }
-  for (uint32_t i = 0; i < op.min_inputs; ++i) {
+  for (uint32_t i = 0; i < op.min_inputs(); ++i) {
     if (!call.has(i)) return error(op.name + ": operand " + std::to_string(i) + " is missing");
+  }
+  if (const AttributeInfo* missing = op.missing(attributes)) {
+    return error(op.name + ": attribute " + std::string(missing->name) + " is missing");
   }
   return {};
 }
@@ -70,6 +97,61 @@ Diagnostic located(Diagnostic diagnostic, const Graph& graph, TaskId task) {
 }
 
 }  // namespace
+
+uint32_t OpInfo::min_inputs() const {
+  uint32_t least = 0;
+  for (const OperandInfo& operand : operands) least += operand.presence == Presence::kRequired ? 1 : 0;
+  return least;
+}
+
+uint32_t OpInfo::max_inputs() const {
+  const bool variadic = !operands.empty() && operands.back().presence == Presence::kVariadic;
+  return variadic ? UINT32_MAX : static_cast<uint32_t>(operands.size());
+}
+
+bool OpInfo::may_have_results(size_t count) const {
+  if (results.empty() || results.back().presence == Presence::kVariadic) return true;
+  const auto required = std::count_if(results.begin(), results.end(),
+                                      [](const ResultInfo& r) { return r.presence == Presence::kRequired; });
+  return count == static_cast<size_t>(required) || count == results.size();
+}
+
+const OperandInfo& OpInfo::operand(size_t index) const { return operands[std::min(index, operands.size() - 1)]; }
+
+const AttributeInfo* OpInfo::attribute(std::string_view name) const {
+  const auto at =
+      std::find_if(attributes.begin(), attributes.end(), [&](const AttributeInfo& a) { return a.name == name; });
+  return at == attributes.end() ? nullptr : &*at;
+}
+
+const AttributeInfo* OpInfo::missing(const Attributes& given) const {
+  const auto at = std::find_if(attributes.begin(), attributes.end(),
+                               [&](const AttributeInfo& a) { return a.required && !given.has(a.name); });
+  return at == attributes.end() ? nullptr : &*at;
+}
+
+const Attribute* OpAttributes::find(std::string_view name) const {
+  if (const Attribute* given = given_->find(name)) return given;
+  const AttributeInfo* declared = op_->attribute(name);
+  return declared && declared->otherwise ? &*declared->otherwise : nullptr;
+}
+int64_t OpAttributes::integer(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  const bool has = declared && declared->otherwise;
+  return given_->integer(name, has ? std::get<Dim>(*declared->otherwise).constant() : 0);
+}
+double OpAttributes::number(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->number(name, declared && declared->otherwise ? std::get<double>(*declared->otherwise) : 0);
+}
+bool OpAttributes::flag(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->flag(name, declared && declared->otherwise && std::get<bool>(*declared->otherwise));
+}
+std::string OpAttributes::text(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->text(name, declared && declared->otherwise ? std::get<std::string>(*declared->otherwise) : "");
+}
 
 std::span<const OpInfo> core_ops() { return table(); }
 
@@ -94,6 +176,23 @@ Work work_of(const Graph& graph, TaskId task) {
   return op.work ? op.work(call, outputs) : Work{0, ops::traffic(call, outputs)};
 }
 
+TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
+  const OpInfo& op = graph.op(task);
+  RANNC_CHECK(op.tape.has_value()) << "it is not known what the tape keeps of " << op.name;
+  TapeUse use;
+  if (op.tape->rule != nullptr) {
+    const std::vector<const ValueType*> inputs = operand_types(graph, task);
+    std::vector<const ValueType*> outputs;
+    for (const ValueId output : graph.outputs(task)) outputs.push_back(&graph.type(output));
+    const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
+    if (std::none_of(inputs.begin(), inputs.end(), unknown) && std::none_of(outputs.begin(), outputs.end(), unknown)) {
+      use = op.tape->rule({op, inputs, outputs, graph.attributes(task), wanted});
+    }
+  }
+  use.keeps.insert(use.keeps.begin(), op.tape->keeps.begin(), op.tape->keeps.end());
+  return use;
+}
+
 Result<void> infer_types(Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   if (!op.known()) return {};
@@ -108,7 +207,8 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   std::vector<Equality> assumed;
   const OpCall call{
       op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
-  if (auto checked = check_call(call); !checked) return located(checked.diagnostic(), graph, task);
+  if (auto checked = check_call(call, graph.attributes(task)); !checked)
+    return located(checked.diagnostic(), graph, task);
   auto types = op.infer(call);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";

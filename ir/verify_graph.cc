@@ -225,21 +225,27 @@ class GraphVerifier {
       add(graph_.location(id), fmt::format("task #{}: {} {}", id.index(), op.name, what), "G3");
       return false;
     };
-    if (inputs.size() < op.min_inputs || inputs.size() > op.max_inputs) {
-      const std::string most = op.max_inputs == UINT32_MAX ? "more" : std::to_string(op.max_inputs);
-      return fault(fmt::format("takes {} to {} operands, found {}", op.min_inputs, most, inputs.size()));
+    const uint32_t least = op.min_inputs();
+    if (inputs.size() < least || inputs.size() > op.max_inputs()) {
+      const std::string most = op.max_inputs() == UINT32_MAX ? "more" : std::to_string(op.max_inputs());
+      return fault(fmt::format("takes {} to {} operands, found {}", least, most, inputs.size()));
     }
-    for (uint32_t i = 0; i < op.min_inputs; ++i) {
+    for (uint32_t i = 0; i < least; ++i) {
       if (!inputs[i].valid()) return fault(fmt::format("needs operand {}, which is absent", i));
     }
-    if (op.outputs != 0 && outputs != op.outputs)
-      return fault(fmt::format("has {} outputs, found {}", op.outputs, outputs));
+    if (!op.may_have_results(outputs))
+      return fault(fmt::format("has {} outputs, found {}", op.results.size(), outputs));
     return true;
   }
 
   bool attributes(TaskId id) {
     if (!graph_.op(id).known()) return true;
     bool holds = true;
+    if (const AttributeInfo* missing = graph_.op(id).missing(graph_.attributes(id))) {
+      holds = false;
+      add(graph_.location(id),
+          fmt::format("task #{}: {} needs attribute {}", id.index(), graph_.op(id).name, missing->name), "G4");
+    }
     for (const auto& [name, value] : graph_.attributes(id)) {
       const std::string fault = attribute_fault(graph_.op(id), name, value);
       if (fault.empty()) continue;

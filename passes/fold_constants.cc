@@ -35,17 +35,17 @@ Known known_contents(const Graph& graph, TaskId task) {
   const ValueType& type = graph.type(outputs[0]);
   if (!type.contents) return Known::kNo;
   if (all_constant(*type.contents)) return Known::kNumbers;
-  if (op.name == "core.full" || !ir::is_integer(type.dtype)) return Known::kNo;
+  if (graph.inputs(task).empty() || !ir::is_integer(type.dtype)) return Known::kNo;
   if (type.contents->size() == 1) return Known::kOneSize;
-  return op.name == "core.shape" ? Known::kSizes : Known::kNo;
+  return op.operands[0].role == ir::Role::kShape ? Known::kSizes : Known::kNo;
 }
 
 // Whether operand `i` of a task moves into the attribute of its name.
 bool becomes_attribute(const Graph& graph, TaskId task, size_t i) {
-  const std::vector<std::string>& names = graph.op(task).operand_attributes;
+  const ir::OpInfo& op = graph.op(task);
   const ValueId input = graph.inputs(task)[i];
-  return i < names.size() && !names[i].empty() && input.valid() && graph.type(input).contents &&
-         !graph.attributes(task).has(names[i]);
+  return op.known() && !op.operand(i).attribute.empty() && input.valid() && graph.type(input).contents &&
+         !graph.attributes(task).has(op.operand(i).attribute);
 }
 
 // What is still read once contents are known: nothing is built for shape arithmetic that then vanishes.
@@ -155,7 +155,7 @@ class Folder {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!becomes_attribute(from_, task, i)) continue;
       const ValueType& type = from_.type(inputs[i]);
-      const std::string& name = from_.op(task).operand_attributes[i];
+      const std::string_view name = from_.op(task).operand(i).attribute;
       if (type.shape->empty()) {
         found.attributes.set(name, (*type.contents)[0]);
       } else {

@@ -38,7 +38,7 @@ bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
 
 /// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
 ValueId merged_into(const ir::Graph& graph, TaskId task, const std::set<std::string>& literals) {
-  if (graph.op(task).name != "core.identity") return {};
+  if (graph.op(task).view != ir::View::kSame) return {};
   const ValueId kept = graph.inputs(task)[0], lost = graph.outputs(task)[0];
   const auto& found = graph.value(kept);
   if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !has_several_elements(found.type)) return {};

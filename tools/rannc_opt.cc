@@ -6,6 +6,7 @@
 #include <iostream>
 #include <iterator>
 
+#include "ir/op_table.h"
 #include "ir/replacement.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -20,7 +21,7 @@ struct Options {
   std::string input = "-", output = "-";
   std::string passes;
   std::string reproducer = "rannc-opt.reproducer.rir";
-  bool verify_only = false, show_times = false;
+  bool verify_only = false, show_times = false, list_operators = false;
   passes::ManagerOptions manager;
 };
 
@@ -65,6 +66,7 @@ Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_vi
 }
 
 Result<void> run(const Options& options) {
+  if (options.list_operators) return write_text(options.output, ir::operator_table());
   RANNC_ASSIGN(const std::string text, read_text(options.input));
   const std::string name = options.input == "-" ? "standard input" : options.input;
   if (text.starts_with("rannc.plan")) {
@@ -101,6 +103,7 @@ int rannc::tools::opt_main(int argc, char** argv) {
       ->delimiter(',')
       ->allow_extra_args(false);
   app.add_flag("--print-changed", options.manager.print_changed, "show the graph after each pass that changed it");
+  app.add_flag("--list-operators", options.list_operators, "print what is known of every core operator, as Markdown");
   app.add_flag("--time-passes", options.show_times, "say how long each pass took");
   app.add_option("--reproducer", options.reproducer, "written where a pass has a defect")->capture_default_str();
   return tools::run_tool(app, argc, argv, [&] { return run(options); });

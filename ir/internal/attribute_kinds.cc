@@ -1,73 +1,12 @@
 #include "ir/internal/attribute_kinds.h"
 
 #include <algorithm>
-#include <array>
 
 namespace rannc::ir {
 
 namespace {
 
-enum class Kind : uint8_t { kInteger, kFlag, kNumber, kScalar, kText, kDType, kIntegers, kSizes };
-
-struct Row {
-  std::string_view name;
-  Kind kind;
-};
-
-// Sorted by name. `start` and `end` of core.shape are integers, `pads` of windows plain integers: see kind_of.
-constexpr std::array<Row, 42> kRows{{
-    {"alpha", Kind::kNumber},
-    {"approximate", Kind::kText},
-    {"axes", Kind::kIntegers},
-    {"axis", Kind::kInteger},
-    {"batch_dims", Kind::kInteger},
-    {"ceil", Kind::kFlag},
-    {"count_include_pad", Kind::kFlag},
-    {"delta", Kind::kScalar},
-    {"depth", Kind::kInteger},
-    {"diagonal", Kind::kInteger},
-    {"dilations", Kind::kIntegers},
-    {"dims", Kind::kIntegers},
-    {"dtype", Kind::kDType},
-    {"end", Kind::kInteger},
-    {"ends", Kind::kSizes},
-    {"epsilon", Kind::kNumber},
-    {"exclusive", Kind::kFlag},
-    {"groups", Kind::kInteger},
-    {"ignore_index", Kind::kInteger},
-    {"keepdim", Kind::kFlag},
-    {"kernel", Kind::kIntegers},
-    {"key", Kind::kInteger},
-    {"layout", Kind::kText},
-    {"limit", Kind::kScalar},
-    {"max", Kind::kScalar},
-    {"min", Kind::kScalar},
-    {"mode", Kind::kText},
-    {"momentum", Kind::kNumber},
-    {"pads", Kind::kSizes},
-    {"ratio", Kind::kNumber},
-    {"repeats", Kind::kSizes},
-    {"reverse", Kind::kFlag},
-    {"rounding", Kind::kText},
-    {"shape", Kind::kSizes},
-    {"size", Kind::kIntegers},
-    {"sizes", Kind::kSizes},
-    {"start", Kind::kScalar},
-    {"starts", Kind::kSizes},
-    {"steps", Kind::kSizes},
-    {"strides", Kind::kIntegers},
-    {"training", Kind::kFlag},
-    {"upper", Kind::kFlag},
-}};
-
-std::optional<Kind> kind_of(const OpInfo& op, std::string_view name) {
-  if (name == "value") return Kind::kScalar;
-  if (name == "start" && op.name == "core.shape") return Kind::kInteger;
-  if (name == "pads" && op.name != "core.pad") return Kind::kIntegers;
-  const auto row = std::lower_bound(kRows.begin(), kRows.end(), name,
-                                    [](const Row& row, std::string_view key) { return row.name < key; });
-  return row != kRows.end() && row->name == name ? std::optional(row->kind) : std::nullopt;
-}
+using Kind = AttributeKind;
 
 bool plain(const Attribute& value) {
   const auto* dim = std::get_if<Dim>(&value);
@@ -127,14 +66,20 @@ std::string_view describe(Kind kind) {
 }  // namespace
 
 std::string attribute_fault(const OpInfo& op, std::string_view name, const Attribute& value) {
-  if (std::find(op.attributes.begin(), op.attributes.end(), name) == op.attributes.end()) {
+  const AttributeInfo* declared = op.attribute(name);
+  if (declared == nullptr) {
     std::string text = op.name + " has no attribute " + std::string(name) + "; it has";
-    for (const std::string& known : op.attributes) text += " " + known;
+    for (const AttributeInfo& known : op.attributes) text.append(" ").append(known.name);
     return op.attributes.empty() ? text + " none" : text;
   }
-  const auto kind = kind_of(op, name);
-  if (!kind || fits(*kind, value)) return {};
-  return "attribute " + std::string(name) + " of " + op.name + " must be " + std::string(describe(*kind));
+  const std::string what = "attribute " + std::string(name) + " of " + op.name + " must be ";
+  if (!fits(declared->kind, value)) return what + std::string(describe(declared->kind));
+  const auto& allowed = declared->allowed;
+  if (allowed.empty() || std::find(allowed.begin(), allowed.end(), std::get<std::string>(value)) != allowed.end())
+    return {};
+  std::string list;
+  for (const std::string_view each : allowed) list += (list.empty() ? "" : " or ") + ('"' + std::string(each) + '"');
+  return what + list;
 }
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-/// Which type an attribute of a core operator has: one meaning per name across all operators.
+/// Whether an attribute is what its operator's entry declares.
 #pragma once
 
 #include <string_view>

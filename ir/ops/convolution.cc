@@ -17,7 +17,7 @@ struct Window {
   bool symmetric() const { return begin == end; }
 };
 
-Result<Window> window_of(const Attributes& attributes, std::vector<int64_t> kernel) {
+Result<Window> window_of(const OpAttributes& attributes, std::vector<int64_t> kernel) {
   const size_t n = kernel.size();
   if (n < 1 || n > 3) return error("a window of " + std::to_string(n) + " axes; 1 to 3 are supported");
   Window window;
@@ -106,7 +106,7 @@ Result<Types> infer_conv(const OpCall& call) {
   RANNC_ASSIGN(const Shape weight, shape_of(call, 1));
   RANNC_TRY(common_dtype(call, {0, 1, 2}));
   if (weight.size() < 3 || !constants(weight)) return error("weight " + str(weight) + " is not [out, in, spatial…]");
-  const int64_t groups = call.attributes.integer("groups", 1);
+  const int64_t groups = call.attributes.integer("groups");
   if (from.size() < 2 || !(from[1] == weight[1] * Dim(groups))) {
     return error("input " + str(from) + " does not fit weight " + str(weight) + " with " + std::to_string(groups) +
                  " groups");
@@ -135,8 +135,8 @@ Result<aten::Lowering> lower_conv(const LowerCall& call) {
   aten::Value value = aten::Operand{0};
   if (!window.symmetric()) value = padded(calls, window, value, 0);
   return std::move(calls).with(
-      {calls(dimensional("conv", window.rank()), {value, aten::Operand{1}, aten::Operand{2}, window.strides, window.begin,
-                                                  window.dilations, call.attributes.integer("groups", 1)})});
+      {calls(dimensional("conv", window.rank()), {value, aten::Operand{1}, aten::Operand{2}, window.strides,
+                                                  window.begin, window.dilations, call.attributes.integer("groups")})});
 }
 
 // --- max_pool, avg_pool
@@ -219,27 +219,108 @@ Result<aten::Lowering> lower_adaptive(const LowerCall& call) {
   return one_call(dimensional("adaptive_avg_pool", size.size()), {aten::Operand{0}, size});
 }
 
-OpInfo row(std::string_view name, std::vector<std::string> attributes, InferRule infer, WorkRule work, LowerRule lower) {
-  return {.name = "core." + std::string(name),
-          .min_inputs = 1,
-          .max_inputs = 1,
-          .attributes = std::move(attributes),
-          .infer = infer,
-          .work = work,
-          .lower = lower};
+// --- tape
+
+// What windows move over is kept: the operand, or a padded copy of it where ATen's own padding does not do.
+TapeUse windowed_tape(const TapeCall& call, const Window& window, bool by_hand) {
+  if (!by_hand) return {.keeps = {kept_operand(0)}};
+  Shape padded = shape_of(*call.inputs[0]);
+  for (size_t i = 0; i < window.rank(); ++i) padded[i + 2] = padded[i + 2] + Dim(window.begin[i] + window.end[i]);
+  return {.own_bytes = element_count(padded) * Dim(byte_size(call.inputs[0]->dtype))};
+}
+
+TapeUse conv_tape(const TapeCall& call) {
+  const ValueType& weight = *call.inputs[1];
+  const auto window = window_of(OpAttributes(call.op, call.attributes), plain(shape_of(weight), 2));
+  TapeUse use = windowed_tape(call, *window, !window->symmetric());
+  use.keeps.push_back(kept_operand(1));
+  use.workspace_bytes =
+      element_count(shape_of(weight)) * Dim(byte_size(weight.dtype));  // oneDNN's layout of the filters
+  return use;
+}
+
+Result<Window> pool_window(const TapeCall& call) {
+  return window_of(OpAttributes(call.op, call.attributes), call.attributes.integers("kernel"));
+}
+
+TapeUse avg_pool_tape(const TapeCall& call) {
+  const auto window = pool_window(call);
+  return windowed_tape(call, *window, !aten_pads(*window));
+}
+
+// The windows of a result as ATen counts them: of an operand padded by hand also those that begin in its right pad,
+// where the last one may end beyond it.
+Dim windows(const TapeCall& call, const Window& window) {
+  const Shape &from = shape_of(*call.inputs[0]), &to = shape_of(*call.outputs[0]);
+  const bool late = !aten_pads(window) && OpAttributes(call.op, call.attributes).flag("ceil");
+  if (!late) return element_count(to);
+  Shape counted = {to[0], to[1]};
+  for (size_t i = 0; i < window.rank(); ++i) {
+    const Dim room = from[i + 2] + Dim(window.begin[i] + window.end[i]), stride = window.strides[i];
+    const Dim reach = window.dilations[i] * (window.kernel[i] - 1) + 1;
+    const Dim count = floor_div(room - reach + stride - Dim(1), stride) + Dim(1);
+    const Dim starts = floor_div(room - Dim(1), stride) + Dim(1);
+    counted.push_back(min(count, starts));
+  }
+  return element_count(counted);
+}
+
+TapeUse max_pool_tape(const TapeCall& call) {
+  const auto window = pool_window(call);
+  TapeUse use = windowed_tape(call, *window, !aten_pads(*window));
+  constexpr int64_t kPlaceBytes = 8;  // where each maximum was
+  use.own_bytes = use.own_bytes + windows(call, *window) * Dim(kPlaceBytes);
+  return use;
 }
 
 }  // namespace
 
 std::vector<OpInfo> convolution_ops() {
-  OpInfo conv = row("conv", {"strides", "pads", "dilations", "groups"}, infer_conv, conv_work, lower_conv);
-  conv.min_inputs = 2;
-  conv.max_inputs = 3;
+  using Kind = AttributeKind;
+  const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
+  const AttributeInfo kernel{.name = "kernel", .kind = Kind::kIntegers, .required = true},
+      ceil{"ceil", Kind::kFlag, false};
   return {
-      std::move(conv),
-      row("max_pool", {"kernel", "strides", "pads", "dilations", "ceil"}, infer_pool, pool_work, lower_max_pool),
-      row("avg_pool", {"kernel", "strides", "pads", "ceil", "count_include_pad"}, infer_pool, pool_work, lower_avg_pool),
-      row("adaptive_avg_pool", {"size"}, infer_adaptive, adaptive_work, lower_adaptive),
+      {.name = "core.conv",
+       .says = "convolution over 1 to 3 axes; pads are begin…end",
+       .onnx = {"Conv"},
+       .aten = {"aten::conv1d", "aten::conv2d", "aten::conv3d"},
+       .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
+       .attributes = {integers("strides"), integers("pads"), integers("dilations"), {"groups", Kind::kInteger, Dim(1)}},
+       .infer = infer_conv,
+       .work = conv_work,
+       .lower = lower_conv,
+       .tape = TapeInfo{.rule = conv_tape}},
+      {.name = "core.max_pool",
+       .says = "largest element of each window",
+       .onnx = {"MaxPool", "GlobalMaxPool"},
+       .aten = {"aten::max_pool1d", "aten::max_pool2d", "aten::max_pool3d"},
+       .operands = {{"x"}},
+       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil},
+       .infer = infer_pool,
+       .work = pool_work,
+       .lower = lower_max_pool,
+       .tape = TapeInfo{.rule = max_pool_tape}},
+      {.name = "core.avg_pool",
+       .says = "mean of each window",
+       .onnx = {"AveragePool"},
+       .aten = {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d"},
+       .operands = {{"x"}},
+       .attributes = {kernel, integers("strides"), integers("pads"), ceil, {"count_include_pad", Kind::kFlag, false}},
+       .infer = infer_pool,
+       .work = pool_work,
+       .lower = lower_avg_pool,
+       .tape = TapeInfo{.rule = avg_pool_tape}},
+      {.name = "core.adaptive_avg_pool",
+       .says = "mean of windows such that the result has the sizes asked for",
+       .onnx = {"GlobalAveragePool"},
+       .aten = {"aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d"},
+       .operands = {{"x"}},
+       .attributes = {{.name = "size", .kind = Kind::kIntegers, .required = true}},
+       .infer = infer_adaptive,
+       .work = adaptive_work,
+       .lower = lower_adaptive,
+       .tape = TapeInfo{{kept_operand(0)}}},
   };
 }
 

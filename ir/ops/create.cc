@@ -14,7 +14,7 @@ constexpr const char* kRangeNames[] = {"start", "limit", "delta"};
 // One bound of a range: an integer expression, or a float.
 using Bound = std::variant<Dim, double>;
 
-std::optional<Bound> bound_of(const Attributes& attributes, const ValueType* type, size_t index) {
+std::optional<Bound> bound_of(const OpAttributes& attributes, const ValueType* type, size_t index) {
   if (const Attribute* found = attributes.find(kRangeNames[index])) {
     if (const auto* dim = std::get_if<Dim>(found)) return Bound(*dim);
     return Bound(number_value(*found));
@@ -107,8 +107,8 @@ Result<aten::Lowering> lower_range(const LowerCall& call) {
     const auto* dim = std::get_if<Dim>(&each);
     return dim ? aten::Scalar{*dim} : aten::Scalar{std::get<double>(each)};
   };
-  return one_call("aten::arange.start_step", {number(start), number(limit), number(delta), {"dtype", type.dtype},
-                                              {"device", aten::Device{}}});
+  return one_call("aten::arange.start_step",
+                  {number(start), number(limit), number(delta), {"dtype", type.dtype}, {"device", aten::Device{}}});
 }
 
 // --- full
@@ -141,20 +141,27 @@ Result<aten::Lowering> lower_full(const LowerCall& call) {
 }  // namespace
 
 std::vector<OpInfo> create_ops() {
+  using Kind = AttributeKind;
+  const auto bound = [](std::string_view name) { return OperandInfo{name, Role::kSize, Presence::kOptional, name}; };
   return {
       {.name = "core.range",
-       .max_inputs = 3,
-       .attributes = {"start", "limit", "delta", "dtype"},
+       .says = "numbers from start up to limit by delta",
+       .onnx = {"Range"},
+       .aten = {"aten::arange"},
+       .operands = {bound("start"), bound("limit"), bound("delta")},
+       .attributes =
+           {{"start", Kind::kScalar}, {"limit", Kind::kScalar}, {"delta", Kind::kScalar}, {"dtype", Kind::kDType}},
        .infer = infer_range,
        .lower = lower_range,
-       .interval = interval::range,
-       .operand_attributes = {"start", "limit", "delta"}},
+       .interval = interval::range},
       {.name = "core.full",
-       .max_inputs = 1,
-       .attributes = {"shape", "value", "dtype"},
+       .says = "one number, which may be a size, in every place",
+       .onnx = {"ConstantOfShape"},
+       .aten = {"aten::full"},
+       .operands = {bound("shape")},
+       .attributes = {{"shape", Kind::kSizes}, {"value", Kind::kScalar}, {"dtype", Kind::kDType}},
        .infer = infer_full,
-       .lower = lower_full,
-       .operand_attributes = {"shape"}},
+       .lower = lower_full},
   };
 }
 

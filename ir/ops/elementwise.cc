@@ -1,4 +1,5 @@
 // Elementwise operators.
+#include "ir/ops/elementwise_contents.h"
 #include "ir/ops/fold.h"
 #include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
@@ -8,77 +9,8 @@ namespace {
 
 // --- type rule
 
-std::optional<Dim> safe_div(const Dim& a, const Dim& b) {
-  if (b == Dim(0) || (b == Dim(-1) && a == Dim(INT64_MIN))) return std::nullopt;
-  return floor_div(a, b);
-}
-std::optional<Dim> truncated_div(const Dim& a, const Dim& b) {
-  if (a.is_constant() && b.is_constant() && b.constant() != 0 && b.constant() != -1) {
-    return a.constant() / b.constant();
-  }
-  const auto sign_a = sign(a), sign_b = sign(b);
-  if (!sign_a || !sign_b || *sign_b == 0) return std::nullopt;
-  if (a == Dim(INT64_MIN) || b == Dim(INT64_MIN)) return std::nullopt;
-  if (*sign_a * *sign_b >= 0) return floor_div(a, b);
-  return Dim(0) - floor_div(Dim(0) - a, b);
-}
-std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
-  if (b == Dim(0)) return std::nullopt;
-  return mod(a, b);
-}
-std::optional<Dim> power(const Dim& a, const Dim& b) {
-  if (!b.is_constant() || b.constant() < 0 || b.constant() > 16) return std::nullopt;
-  Dim out = 1;
-  for (int64_t i = 0; i < b.constant(); ++i) out = times(out, a);
-  return out;
-}
-
-using Fold = std::optional<Dim> (*)(const Dim&, const Dim&);
-
-struct BinaryFold {
-  std::string_view name;
-  Fold fold;
-};
-
-template <int kLess, int kEqual, int kGreater>
-std::optional<Dim> compare(const Dim& a, const Dim& b) {
-  if (a == b) return Dim(kEqual);
-  if (a.is_constant() && b.is_constant()) return Dim(a.constant() < b.constant() ? kLess : kGreater);
-  const Dim difference = a - b;
-  const auto s = sign(difference);
-  if (s) return Dim(*s < 0 ? kLess : *s == 0 ? kEqual : kGreater);
-  if (kLess == kEqual && never_positive(difference)) return Dim(kLess);
-  if (kGreater == kEqual && never_negative(difference)) return Dim(kGreater);
-  return std::nullopt;
-}
-
-const BinaryFold kBinaryFolds[] = {
-    {"add", [](const Dim& a, const Dim& b) { return std::optional(plus(a, b)); }},
-    {"sub", [](const Dim& a, const Dim& b) { return std::optional(minus(a, b)); }},
-    {"mul", [](const Dim& a, const Dim& b) { return std::optional(times(a, b)); }},
-    {"pow", power},
-    {"mod", safe_mod},
-    {"maximum", [](const Dim& a, const Dim& b) { return std::optional(larger(a, b)); }},
-    {"minimum", [](const Dim& a, const Dim& b) { return std::optional(smaller(a, b)); }},
-    {"eq", compare<0, 1, 0>},
-    {"ne", compare<1, 0, 1>},
-    {"lt", compare<1, 0, 0>},
-    {"le", compare<1, 1, 0>},
-    {"gt", compare<0, 0, 1>},
-    {"ge", compare<0, 1, 1>},
-    {"logical_and", [](const Dim& a, const Dim& b) { return std::optional(a * b); }},
-    {"logical_or", [](const Dim& a, const Dim& b) { return std::optional(a + b - a * b); }},
-    {"logical_xor", [](const Dim& a, const Dim& b) { return std::optional(a + b - Dim(2) * a * b); }},
-};
-
-Fold binary_fold(const OpCall& call) {
-  const std::string_view name = short_name(call.op);
-  if (name == "div") return call.attributes.text("rounding", "none") == "trunc" ? truncated_div : safe_div;
-  for (const BinaryFold& entry : kBinaryFolds) {
-    if (entry.name == name) return entry.fold;
-  }
-  return nullptr;
-}
+using Contents1 = std::optional<Dim> (*)(const Dim&);
+using Contents2 = std::optional<Dim> (*)(const Dim&, const Dim&);
 
 // Shape and samples of a broadcast operation over the operands from `first` on, of element type `dtype`.
 Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
@@ -93,25 +25,33 @@ Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
   return make_type(dtype, std::move(shape), std::move(layout));
 }
 
-Result<Types> binary_type(const OpCall& call, DType dtype) {
+Result<Types> binary_type(const OpCall& call, DType dtype, Contents2 of_contents) {
   RANNC_ASSIGN(ValueType type, broadcast_type(call, dtype));
-  if (const Fold fold = binary_fold(call)) set_contents(type, map_contents(call.in(0), call.in(1), fold));
+  set_contents(type, map_contents(call.in(0), call.in(1), of_contents));
   return Types{std::move(type)};
 }
 
+template <Contents2 of_contents>
 Result<Types> infer_arithmetic(const OpCall& call) {
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1}));
   if (dtype == DType::kBool) return error("arithmetic on bool");
-  if (short_name(call.op) == "div" && !is_float(dtype) && call.attributes.text("rounding", "none") == "none") {
+  return binary_type(call, dtype, of_contents);
+}
+
+Result<Types> infer_quotient(const OpCall& call) {
+  const std::string rounding = call.attributes.text("rounding");
+  if (!is_float(call.in(0).dtype) && rounding == "none") {
     return error("division of integers needs rounding=\"trunc\" or \"floor\"");
   }
-  return binary_type(call, dtype);
+  return rounding == "trunc" ? infer_arithmetic<truncated_div>(call) : infer_arithmetic<safe_div>(call);
 }
-Result<Types> infer_power(const OpCall& call) { return binary_type(call, call.in(0).dtype); }
 
+Result<Types> infer_power(const OpCall& call) { return binary_type(call, call.in(0).dtype, power); }
+
+template <Contents2 of_contents>
 Result<Types> infer_comparison(const OpCall& call) {
   RANNC_TRY(common_dtype(call, {0, 1}));
-  return binary_type(call, DType::kBool);
+  return binary_type(call, DType::kBool, of_contents);
 }
 
 Result<void> require_bool(const OpCall& call, size_t operand) {
@@ -120,10 +60,11 @@ Result<void> require_bool(const OpCall& call, size_t operand) {
                "; it must be bool");
 }
 
+template <Contents2 of_contents>
 Result<Types> infer_logical(const OpCall& call) {
   RANNC_TRY(require_bool(call, 0));
   RANNC_TRY(require_bool(call, 1));
-  return binary_type(call, DType::kBool);
+  return binary_type(call, DType::kBool, of_contents);
 }
 
 ValueType like(const OpCall& call, DType dtype) {
@@ -146,23 +87,12 @@ Result<Types> infer_float_test(const OpCall& call) {
   return Types{like(call, DType::kBool)};
 }
 
+template <Contents1 of_contents>
 Result<Types> infer_numeric(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
   ValueType type = like(call, call.in(0).dtype);
-  const std::string_view name = short_name(call.op);
-  if (name == "neg") {
-    set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(minus(0, x)); }));
-  } else if (name == "abs" || name == "relu" || name == "sign") {
-    const bool absolute = name == "abs", rectify = name == "relu";
-    Contents out;
-    for (const Dim& x : call.in(0).contents.value_or(Contents{})) {
-      const auto s = sign(x);
-      if (!s) return Types{std::move(type)};
-      out.push_back(absolute ? (*s < 0 ? minus(0, x) : x) : rectify ? (*s < 0 ? Dim(0) : x) : Dim(*s));
-    }
-    if (call.in(0).contents) set_contents(type, std::move(out));
-  }
+  set_contents(type, map_contents(call.in(0), of_contents));
   return Types{std::move(type)};
 }
 
@@ -175,13 +105,14 @@ Result<Types> infer_not(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   RANNC_TRY(require_bool(call, 0));
   ValueType type = like(call, DType::kBool);
-  set_contents(type, map_contents(call.in(0), [](const Dim& x) { return std::optional(Dim(1) - x); }));
+  set_contents(type, map_contents(call.in(0), none_of));
   return Types{std::move(type)};
 }
 
 Result<Types> infer_clamp(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
+  if (!call.attributes.has("min") && !call.attributes.has("max")) return error("clamp has neither min nor max");
   return Types{like(call, call.in(0).dtype)};
 }
 
@@ -219,7 +150,6 @@ Result<Types> infer_where(const OpCall& call) {
 Result<Types> infer_cast(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   const auto dtype = call.attributes.dtype("dtype");
-  if (!dtype) return error("attribute dtype is missing");
   ValueType type = like(call, *dtype);
   if (*dtype == DType::kBool && call.in(0).dtype != DType::kBool) {
     set_contents(type, map_contents(call.in(0), [](const Dim& x) { return compare<1, 0, 1>(x, Dim(0)); }));
@@ -231,18 +161,10 @@ Result<Types> infer_cast(const OpCall& call) {
 
 // --- work
 
-// Approximate operations per element of functions that cost more than an add.
-int64_t operations(std::string_view name) {
-  for (const std::string_view costly :
-       {"exp", "log", "erf", "tanh", "sigmoid", "sin", "cos", "softplus", "silu", "gelu", "pow", "elu"}) {
-    if (name == costly) return 10;
-  }
-  return 1;
-}
-
+template <int64_t operations>
 Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!outputs[0].shape || !is_float(outputs[0].dtype)) return work(0, call, outputs);
-  return work(element_count(*outputs[0].shape) * Dim(operations(short_name(call.op))), call, outputs);
+  return work(element_count(*outputs[0].shape) * Dim(operations), call, outputs);
 }
 
 // --- lowering
@@ -253,7 +175,7 @@ using aten::Scalar;
 using aten::Text;
 
 Result<aten::Lowering> lower_div(const LowerCall& call) {
-  const std::string rounding = call.attributes.text("rounding", "none");
+  const std::string rounding = call.attributes.text("rounding");
   if (rounding == "none") return one_call("aten::div.Tensor", {Operand{0}, Operand{1}});
   return one_call("aten::div.Tensor_mode", {Operand{0}, Operand{1}, {"rounding_mode", Text{rounding}}});
 }
@@ -271,7 +193,6 @@ Result<aten::Lowering> lower_clamp(const LowerCall& call) {
     if (value == nullptr) return aten::None{};
     return number_attribute(*value, call.inputs[0]->dtype);
   };
-  if (!call.attributes.has("min") && !call.attributes.has("max")) return passed_on();
   return one_call("aten::clamp", {Operand{0}, bound("min"), bound("max")});
 }
 Result<aten::Lowering> lower_identity(const LowerCall&) { return passed_on(); }
@@ -279,80 +200,190 @@ Result<aten::Lowering> lower_cast(const LowerCall& call) {
   return one_call("aten::to.dtype", {Operand{0}, {"dtype", call.outputs[0]->dtype}});
 }
 
-OpInfo made(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer) {
-  return {.name = "core." + std::string(name),
-          .min_inputs = operands,
-          .max_inputs = operands,
-          .attributes = std::move(attributes),
-          .infer = infer,
-          .work = elementwise_work};
-}
+// --- rows
 
-OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
-           LowerRule lower) {
-  OpInfo op = made(name, operands, std::move(attributes), infer);
-  op.lower = lower;
+using Names = std::vector<std::string_view>;
+using Kind = AttributeKind;
+
+// What a row says beside types.
+struct Traits {
+  std::optional<TapeInfo> tape = {};
+  FoldRule fold = nullptr;
+  IntervalRule interval = nullptr;
+  bool costly = false;
+  std::string schema = {};    ///< the call; empty: `aten::<name>`
+  LowerRule lower = nullptr;  ///< instead of the call
+  Names aten = {};            ///< names for such a rule
+  std::vector<AttributeInfo> attributes = {};
+  std::vector<aten::Template::Slot> slots = {};  ///< of the call, after the operands
+};
+
+OpInfo row(std::string_view name, std::string_view says, Names onnx, std::vector<OperandInfo> operands, InferRule infer,
+           Traits traits) {
+  const auto count = static_cast<uint32_t>(operands.size());
+  OpInfo op{.name = "core." + std::string(name),
+            .says = says,
+            .onnx = std::move(onnx),
+            .aten = std::move(traits.aten),
+            .operands = std::move(operands),
+            .attributes = std::move(traits.attributes),
+            .broadcasts = count > 1,
+            .infer = infer,
+            .work = traits.costly ? elementwise_work<10> : elementwise_work<1>,
+            .lower = traits.lower,
+            .fold = traits.fold,
+            .interval = traits.interval,
+            .tape = std::move(traits.tape)};
+  if (traits.schema.empty()) traits.schema = "aten::" + std::string(name);
+  if (op.lower == nullptr) op.form = form(std::move(traits.schema), count, std::move(traits.slots));
   return op;
 }
 
-/// One call of `schema` with the operands and `slots`.
-OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer,
-           std::string schema, std::vector<aten::Template::Slot> slots = {}) {
-  OpInfo op = made(name, operands, std::move(attributes), infer);
-  op.form = form(std::move(schema), operands, std::move(slots));
-  return op;
+OpInfo unary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits = {}) {
+  return row(name, says, std::move(onnx), {{"x"}}, infer, std::move(traits));
+}
+OpInfo binary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits) {
+  return row(name, says, std::move(onnx), {{"a"}, {"b"}}, infer, std::move(traits));
 }
 
-OpInfo folding(OpInfo op, FoldRule rule, IntervalRule interval = nullptr) {
-  op.fold = rule;
-  op.interval = interval;
-  return op;
+TapeInfo nothing() { return {}; }
+TapeInfo operand() { return {{kept_operand(0)}}; }
+TapeInfo operands() { return {{kept_operand(0), kept_operand(1)}}; }
+TapeInfo result() { return {{kept_result()}}; }
+
+void add_arithmetic(std::vector<OpInfo>& table) {
+  const TapeInfo passes{.passes_gradient = true}, factors{{operand_where(0, 1), operand_where(1, 0)}},
+      quotient{{kept_operand(1), operand_where(0, 1)}}, remainder{{operand_where(0, 1), operand_where(1, 1)}},
+      all{{kept_operand(0), kept_operand(1), kept_result()}, 3};
+  const AttributeInfo rounding{"rounding", Kind::kText, "none", false, {"none", "trunc", "floor"}};
+  table.insert(
+      table.end(),
+      {binary("add", "a + b", {"Add", "Sum"}, infer_arithmetic<sum_of>,
+              {.tape = passes, .fold = fold::add, .interval = interval::add, .schema = "aten::add.Tensor"}),
+       binary("sub", "a - b", {"Sub"}, infer_arithmetic<difference_of>,
+              {.tape = passes, .fold = fold::sub, .interval = interval::sub, .schema = "aten::sub.Tensor"}),
+       binary("mul", "a * b", {"Mul"}, infer_arithmetic<product_of>,
+              {.tape = factors, .fold = fold::mul, .interval = interval::mul, .schema = "aten::mul.Tensor"}),
+       binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
+              {.tape = quotient,
+               .fold = fold::div,
+               .interval = interval::div,
+               .lower = lower_div,
+               .aten = {"aten::div"},
+               .attributes = {rounding}}),
+       binary("mod", "a - b * floor(a / b)", {"Mod"}, infer_arithmetic<safe_mod>,
+              {.tape = remainder, .fold = fold::mod, .interval = interval::mod, .schema = "aten::remainder.Tensor"}),
+       binary("pow", "a to the power of b, of a's type", {"Pow"}, infer_power,
+              {.tape = all, .fold = fold::pow, .costly = true, .lower = lower_pow, .aten = {"aten::pow"}}),
+       binary("maximum", "the larger of a and b", {"Max"}, infer_arithmetic<larger_of>,
+              {.tape = operands(), .fold = fold::maximum, .interval = interval::maximum}),
+       binary("minimum", "the smaller of a and b", {"Min"}, infer_arithmetic<smaller_of>,
+              {.tape = operands(), .fold = fold::minimum, .interval = interval::minimum})});
+}
+
+void add_truth(std::vector<OpInfo>& table) {
+  table.insert(
+      table.end(),
+      {binary("eq", "a = b", {"Equal"}, infer_comparison<compare<0, 1, 0>>,
+              {.fold = fold::eq, .schema = "aten::eq.Tensor"}),
+       binary("ne", "a ≠ b", {}, infer_comparison<compare<1, 0, 1>>, {.fold = fold::ne, .schema = "aten::ne.Tensor"}),
+       binary("lt", "a < b", {"Less"}, infer_comparison<compare<1, 0, 0>>,
+              {.fold = fold::lt, .schema = "aten::lt.Tensor"}),
+       binary("le", "a ≤ b", {"LessOrEqual"}, infer_comparison<compare<1, 1, 0>>,
+              {.fold = fold::le, .schema = "aten::le.Tensor"}),
+       binary("gt", "a > b", {"Greater"}, infer_comparison<compare<0, 0, 1>>,
+              {.fold = fold::gt, .schema = "aten::gt.Tensor"}),
+       binary("ge", "a ≥ b", {"GreaterOrEqual"}, infer_comparison<compare<0, 1, 1>>,
+              {.fold = fold::ge, .schema = "aten::ge.Tensor"}),
+       binary("logical_and", "a and b, of truth values", {"And"}, infer_logical<both>, {.fold = fold::logical_and}),
+       binary("logical_or", "a or b, of truth values", {"Or"}, infer_logical<either>, {.fold = fold::logical_or}),
+       binary("logical_xor", "either a or b, of truth values", {"Xor"}, infer_logical<one_of>,
+              {.fold = fold::logical_xor}),
+       unary("logical_not", "not x, of truth values", {"Not"}, infer_not, {.fold = fold::logical_not}),
+       unary("isnan", "whether x is no number", {"IsNaN"}, infer_float_test),
+       unary("isinf", "whether x is infinite", {"IsInf"}, infer_float_test)});
+}
+
+void add_numeric(std::vector<OpInfo>& table) {
+  const AttributeInfo dtype{.name = "dtype", .kind = Kind::kDType, .required = true};
+  OpInfo identity =
+      unary("identity", "x itself", {"Identity"}, infer_identity,
+            {.tape = nothing(), .fold = fold::identity, .interval = interval::identity, .lower = lower_identity});
+  identity.view = View::kSame;
+  table.insert(
+      table.end(),
+      {unary("neg", "-x", {"Neg"}, infer_numeric<negative>, {.tape = nothing(), .fold = fold::neg}),
+       unary("abs", "x without its sign", {"Abs"}, infer_numeric<absolute>,
+             {.tape = TapeInfo{{kept_operand(0)}, 1}, .fold = fold::abs}),
+       unary("relu", "the larger of x and 0", {"Relu"}, infer_numeric<rectified>,
+             {.tape = result(), .fold = fold::relu}),
+       unary("sign", "-1, 0 or 1", {"Sign"}, infer_numeric<sign_of>, {.tape = nothing(), .fold = fold::sign}),
+       unary("clamp", "x within min and max, one of which may be absent", {"Clip"}, infer_clamp,
+             {.tape = operand(),
+              .fold = fold::clamp,
+              .interval = interval::clamp,
+              .lower = lower_clamp,
+              .aten = {"aten::clamp"},
+              .attributes = {{"min", Kind::kScalar}, {"max", Kind::kScalar}}}),
+       row("where", "a where the condition holds, b elsewhere", {"Where"}, {{"condition"}, {"a"}, {"b"}}, infer_where,
+           {.tape = operand(), .fold = fold::where, .interval = interval::where, .schema = "aten::where.self"}),
+       unary("cast", "x as another element type", {"Cast", "CastLike"}, infer_cast,
+             {.tape = nothing(),
+              .fold = fold::cast,
+              .interval = interval::cast,
+              .lower = lower_cast,
+              .aten = {"aten::to"},
+              .attributes = {dtype}}),
+       std::move(identity)});
+}
+
+void add_functions(std::vector<OpInfo>& table) {
+  const auto after = [](Kept kept, uint32_t copies) { return TapeInfo{{kept}, copies}; };
+  const AttributeInfo approximate{"approximate", Kind::kText, "none", false, {"none", "tanh"}};
+  table.insert(
+      table.end(),
+      {unary("floor", "rounded down", {"Floor"}, infer_float, {.tape = nothing()}),
+       unary("ceil", "rounded up", {"Ceil"}, infer_float, {.tape = nothing()}),
+       unary("exp", "e to the power of x", {"Exp"}, infer_float, {.tape = result(), .costly = true}),
+       unary("log", "natural logarithm", {"Log"}, infer_float, {.tape = operand(), .costly = true}),
+       unary("sqrt", "square root", {"Sqrt"}, infer_float, {.tape = after(kept_result(), 1)}),
+       unary("rsqrt", "1 / √x", {}, infer_float, {.tape = after(kept_result(), 2)}),
+       unary("reciprocal", "1 / x", {"Reciprocal"}, infer_float, {.tape = after(kept_result(), 2)}),
+       unary("erf", "error function", {"Erf"}, infer_float, {.tape = after(kept_operand(0), 4), .costly = true}),
+       unary("tanh", "hyperbolic tangent", {"Tanh"}, infer_float, {.tape = result(), .costly = true}),
+       unary("sigmoid", "1 / (1 + e^-x)", {"Sigmoid"}, infer_float, {.tape = result(), .costly = true}),
+       unary("sin", "sine", {"Sin"}, infer_float, {.tape = after(kept_operand(0), 1), .costly = true}),
+       unary("cos", "cosine", {"Cos"}, infer_float, {.tape = after(kept_operand(0), 2), .costly = true}),
+       unary("silu", "x * sigmoid(x)", {"Swish"}, infer_float, {.tape = operand(), .costly = true}),
+       unary("hardswish", "x * hardsigmoid(x)", {"HardSwish"}, infer_float, {.tape = operand()}),
+       unary("hardsigmoid", "x / 6 + 1 / 2 within 0 and 1", {"HardSigmoid"}, infer_float, {.tape = operand()}),
+       // ATen's threshold of 20 would leave an error of 1e-9.
+       unary("softplus", "log(1 + e^x)", {"Softplus"}, infer_float,
+             {.tape = operand(), .costly = true, .slots = {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}}),
+       unary("gelu", "x times the share of a normal distribution below it", {"Gelu"}, infer_float,
+             {.tape = operand(),
+              .costly = true,
+              .attributes = {approximate},
+              .slots = {{"approximate", FromAttribute{"approximate"}}}}),
+       unary("leaky_relu", "x where it is positive, else alpha * x", {"LeakyRelu"}, infer_float,
+             {.tape = operand(),
+              .attributes = {{"alpha", Kind::kNumber, 0.01}},
+              .slots = {{"", FromAttribute{"alpha"}}}}),
+       unary("elu", "x where it is positive, else alpha * (e^x - 1)", {"Elu"}, infer_float,
+             {.tape = operand(),
+              .costly = true,
+              .attributes = {{"alpha", Kind::kNumber, 1.0}},
+              .slots = {{"", FromAttribute{"alpha"}}}})});
 }
 
 }  // namespace
 
 std::vector<OpInfo> elementwise_ops() {
-  using Folds = std::vector<std::pair<std::string, FoldRule>>;
-  using Rules = std::vector<std::tuple<std::string, FoldRule, IntervalRule>>;
-  std::vector<OpInfo> table = {
-      folding(row("div", 2, {"rounding"}, infer_arithmetic, lower_div), fold::div, interval::div),
-      folding(row("mod", 2, {}, infer_arithmetic, "aten::remainder.Tensor"), fold::mod, interval::mod),
-      folding(row("pow", 2, {}, infer_power, lower_pow), fold::pow),
-      // ATen's threshold of 20 would leave an error of 1e-9.
-      row("softplus", 1, {}, infer_float, "aten::softplus", {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}),
-      row("isnan", 1, {}, infer_float_test, "aten::isnan"),
-      row("isinf", 1, {}, infer_float_test, "aten::isinf"),
-      folding(row("logical_not", 1, {}, infer_not, "aten::logical_not"), fold::logical_not),
-      folding(row("identity", 1, {}, infer_identity, lower_identity), fold::identity, interval::identity),
-      row("gelu", 1, {"approximate"}, infer_float, "aten::gelu",
-          {{"approximate", FromAttribute{"approximate", Text{"none"}}}}),
-      row("leaky_relu", 1, {"alpha"}, infer_float, "aten::leaky_relu", {{"", FromAttribute{"alpha", Scalar{0.01}}}}),
-      row("elu", 1, {"alpha"}, infer_float, "aten::elu", {{"", FromAttribute{"alpha", Scalar{1.0}}}}),
-      folding(row("clamp", 1, {"min", "max"}, infer_clamp, lower_clamp), fold::clamp, interval::clamp),
-      folding(row("where", 3, {}, infer_where, "aten::where.self"), fold::where, interval::where),
-      folding(row("cast", 1, {"dtype"}, infer_cast, lower_cast), fold::cast, interval::cast),
-  };
-  for (const auto& [name, rule, interval] :
-       Rules{{"add", fold::add, interval::add}, {"sub", fold::sub, interval::sub}, {"mul", fold::mul, interval::mul}}) {
-    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name + ".Tensor"), rule, interval));
-  }
-  for (const auto& [name, rule, interval] :
-       Rules{{"maximum", fold::maximum, interval::maximum}, {"minimum", fold::minimum, interval::minimum}}) {
-    table.push_back(folding(row(name, 2, {}, infer_arithmetic, "aten::" + name), rule, interval));
-  }
-  for (const auto& [name, rule] :
-       Folds{{"neg", fold::neg}, {"abs", fold::abs}, {"relu", fold::relu}, {"sign", fold::sign}})
-    table.push_back(folding(row(name, 1, {}, infer_numeric, "aten::" + name), rule));
-  for (const std::string name : {"exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "floor", "ceil",
-                                 "sin", "cos", "silu", "hardswish", "hardsigmoid"}) {
-    table.push_back(row(name, 1, {}, infer_float, "aten::" + name));
-  }
-  for (const auto& [name, rule] :
-       Folds{{"logical_and", fold::logical_and}, {"logical_or", fold::logical_or}, {"logical_xor", fold::logical_xor}})
-    table.push_back(folding(row(name, 2, {}, infer_logical, "aten::" + name), rule));
-  for (const auto& [name, rule] : Folds{
-           {"eq", fold::eq}, {"ne", fold::ne}, {"lt", fold::lt}, {"le", fold::le}, {"gt", fold::gt}, {"ge", fold::ge}})
-    table.push_back(folding(row(name, 2, {}, infer_comparison, "aten::" + name + ".Tensor"), rule));
+  std::vector<OpInfo> table;
+  add_arithmetic(table);
+  add_truth(table);
+  add_numeric(table);
+  add_functions(table);
   return table;
 }
 

@@ -82,7 +82,7 @@ Numbers cumsum(FoldCall& call) {
 }
 
 Numbers trilu(FoldCall& call) {
-  const bool upper = call.attributes.flag("upper", true);
+  const bool upper = call.attributes.flag("upper");
   const int64_t diagonal = call.attributes.integer("diagonal");
   Numbers out;
   size_t at = 0;
@@ -98,7 +98,7 @@ Numbers trilu(FoldCall& call) {
 Numbers one_hot(FoldCall& call) {
   const Integers& indices = call.in(0);
   const Sizes to = call.out_shape();
-  const int64_t axis = axis_of(call, to.size(), -1), depth = call.attributes.integer("depth");
+  const int64_t axis = axis_of(call, to.size()), depth = call.attributes.integer("depth");
   Sizes strides = strides_of(indices.shape);
   strides.insert(strides.begin() + axis, 0);
   Numbers out;

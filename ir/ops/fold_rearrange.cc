@@ -96,7 +96,7 @@ Numbers pad(FoldCall& call) {
   const Sizes before = list_of(call, "pads", 1), own = strides_of(x.shape);
   const Attribute* value = call.attributes.find("value");
   const auto filler = value == nullptr ? std::optional<int64_t>(0) : integer_element(*value, call.outputs[0].dtype);
-  call.failed = !filler || call.attributes.text("mode", "constant") != "constant";
+  call.failed = !filler || call.attributes.text("mode") != "constant";
   if (call.failed) return {};
   Numbers out;
   for_each_index(call.out_shape(), [&](const Sizes& index) {

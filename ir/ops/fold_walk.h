@@ -59,9 +59,7 @@ inline int64_t dot(const Sizes& index, const Sizes& strides) {
 inline int64_t from_front(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
 
 /// The attribute `axis` of an operator on a value of that rank.
-inline int64_t axis_of(const FoldCall& call, size_t rank, int64_t otherwise = 0) {
-  return from_front(call.attributes.integer("axis", otherwise), rank);
-}
+inline int64_t axis_of(const FoldCall& call, size_t rank) { return from_front(call.attributes.integer("axis"), rank); }
 
 /// The integer list in the attribute `name`, else in that operand, else `otherwise`.
 inline Sizes list_of(const FoldCall& call, std::string_view name, size_t operand, const Sizes& otherwise = {}) {

@@ -70,8 +70,8 @@ aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& 
   return calls("aten::where.self", {below, moved, index});
 }
 
-size_t axis_of(const LowerCall& call, std::string_view name = "axis", int64_t otherwise = 0) {
-  const int64_t given = call.attributes.integer(name, otherwise);
+size_t axis_of(const LowerCall& call) {
+  const int64_t given = call.attributes.integer("axis");
   return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(shape_of(*call.inputs[0]).size()) : given);
 }
 
@@ -80,7 +80,8 @@ Result<aten::Lowering> lower_gather(const LowerCall& call) {
   const size_t axis = axis_of(call), rank = shape_of(*call.inputs[1]).size();
   Calls calls;
   const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, data[axis]);
-  if (axis == 0 && data.size() == 2) return std::move(calls).with({calls("aten::embedding", {aten::Operand{0}, index})});
+  if (axis == 0 && data.size() == 2)
+    return std::move(calls).with({calls("aten::embedding", {aten::Operand{0}, index})});
   const aten::Value flat = rank == 1 ? index : calls("aten::reshape", {index, Shape{Dim(-1)}});
   aten::Value picked = calls("aten::index_select", {aten::Operand{0}, axis, flat});
   if (rank != 1) picked = calls("aten::reshape", {picked, shape_of(*call.outputs[0])});
@@ -146,7 +147,8 @@ Result<aten::Lowering> lower_gather_nd(const LowerCall& call) {
   }
   if (batch_dims > 0) {
     const aten::Value grouped = calls("aten::reshape", {*index, Shape{groups, rows}});
-    const aten::Value group = calls("aten::arange", {aten::Scalar{groups}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+    const aten::Value group =
+        calls("aten::arange", {aten::Scalar{groups}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
     const aten::Value first = calls("aten::mul.Scalar", {calls("aten::unsqueeze", {group, 1}), aten::Scalar{picked}});
     index = calls("aten::add.Tensor", {grouped, first});
   }
@@ -216,14 +218,14 @@ Result<Types> infer_trilu(const OpCall& call) {
 }
 
 Result<aten::Lowering> lower_trilu(const LowerCall& call) {
-  return one_call(call.attributes.flag("upper", true) ? "aten::triu" : "aten::tril",
+  return one_call(call.attributes.flag("upper") ? "aten::triu" : "aten::tril",
                   {aten::Operand{0}, call.attributes.integer("diagonal")});
 }
 
 Result<Types> infer_one_hot(const OpCall& call) {
   RANNC_ASSIGN(Shape shape, shape_of(call, 0));
   RANNC_TRY(require_integers(call, 0));
-  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), shape.size() + 1));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), shape.size() + 1));
   const int64_t depth = call.attributes.integer("depth");
   if (depth <= 0) return error("depth is " + std::to_string(depth));
   shape.insert(shape.begin() + axis, Dim(depth));
@@ -234,37 +236,103 @@ Result<Types> infer_one_hot(const OpCall& call) {
 
 // Indices outside 0…depth-1 give zeros, as in ONNX, where ATen's one_hot fails.
 Result<aten::Lowering> lower_one_hot(const LowerCall& call) {
-  const int64_t depth = call.attributes.integer("depth"), axis = call.attributes.integer("axis", -1);
+  const int64_t depth = call.attributes.integer("depth"), axis = call.attributes.integer("axis");
   Calls calls;
   const aten::Value index = from_start(calls, aten::Operand{0}, call.inputs[0]->dtype, depth);
-  const aten::Value classes = calls("aten::arange", {aten::Scalar{Dim(depth)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+  const aten::Value classes =
+      calls("aten::arange", {aten::Scalar{Dim(depth)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
   const aten::Value equal = calls("aten::eq.Tensor", {calls("aten::unsqueeze", {index, -1}), classes});
   aten::Value hot = calls("aten::to.dtype", {equal, DType::kI64});
   if (axis != -1) hot = calls("aten::movedim.int", {hot, -1, axis});
   return std::move(calls).with({hot});
 }
 
-OpInfo row(std::string_view name, uint32_t operands, std::vector<std::string> attributes, InferRule infer, LowerRule lower,
-           FoldRule fold) {
-  return {.name = "core." + std::string(name),
-          .min_inputs = operands,
-          .max_inputs = operands,
-          .attributes = std::move(attributes),
-          .infer = infer,
-          .lower = lower,
-          .fold = fold};
+// --- tape: indices are kept as i64
+
+constexpr int64_t kIndexBytes = 8;
+
+Dim index_bytes(const TapeCall& call) { return element_count(shape_of(*call.inputs[1])) * Dim(kIndexBytes); }
+
+TapeUse gather_tape(const TapeCall& call) {
+  const OpAttributes attributes(call.op, call.attributes);
+  const size_t rank = shape_of(*call.inputs[0]).size();
+  const int64_t axis = attributes.integer("axis");
+  return {.own_bytes = index_bytes(call), .gives_rows = rank == 2 && (axis == 0 || axis == -2)};
+}
+// One number for each tuple.
+TapeUse gather_nd_tape(const TapeCall& call) {
+  const Shape& indices = shape_of(*call.inputs[1]);
+  return {.own_bytes = element_count(Shape(indices.begin(), indices.end() - 1)) * Dim(kIndexBytes)};
+}
+TapeUse gather_elements_tape(const TapeCall& call) {
+  return {.keeps = {kept_operand(0)}, .own_bytes = index_bytes(call)};
 }
 
 }  // namespace
 
 std::vector<OpInfo> index_ops() {
+  using Kind = AttributeKind;
+  const AttributeInfo axis{"axis", Kind::kInteger, Dim(0)};
   return {
-      row("gather", 2, {"axis"}, infer_gather, lower_gather, fold::gather),
-      row("gather_nd", 2, {"batch_dims"}, infer_gather_nd, lower_gather_nd, fold::gather_nd),
-      row("gather_elements", 2, {"axis"}, infer_gather_elements, lower_gather_elements, fold::gather_elements),
-      row("cumsum", 1, {"axis", "exclusive", "reverse"}, infer_cumsum, lower_cumsum, fold::cumsum),
-      row("trilu", 1, {"upper", "diagonal"}, infer_trilu, lower_trilu, fold::trilu),
-      row("one_hot", 1, {"depth", "axis"}, infer_one_hot, lower_one_hot, fold::one_hot),
+      {.name = "core.gather",
+       .says = "x at indices of an axis, which count from the end where negative",
+       .onnx = {"Gather"},
+       .aten = {"aten::embedding", "aten::index_select"},
+       .operands = {{"x", Role::kWeight}, {"indices", Role::kIndex}},
+       .attributes = {axis},
+       .infer = infer_gather,
+       .lower = lower_gather,
+       .fold = fold::gather,
+       .tape = TapeInfo{.rule = gather_tape}},
+      {.name = "core.gather_nd",
+       .says = "x at tuples of indices, the last axis of `indices`",
+       .onnx = {"GatherND"},
+       .aten = {"aten::index"},
+       .operands = {{"x"}, {"indices", Role::kIndex}},
+       .attributes = {{"batch_dims", Kind::kInteger, Dim(0)}},
+       .infer = infer_gather_nd,
+       .lower = lower_gather_nd,
+       .fold = fold::gather_nd,
+       .tape = TapeInfo{.rule = gather_nd_tape}},
+      {.name = "core.gather_elements",
+       .says = "x with the position on one axis replaced by an index of the same place",
+       .onnx = {"GatherElements"},
+       .aten = {"aten::gather"},
+       .operands = {{"x"}, {"indices", Role::kIndex}},
+       .attributes = {axis},
+       .infer = infer_gather_elements,
+       .lower = lower_gather_elements,
+       .fold = fold::gather_elements,
+       .tape = TapeInfo{.rule = gather_elements_tape}},
+      {.name = "core.cumsum",
+       .says = "sums of what stands before, along an axis",
+       .onnx = {"CumSum"},
+       .aten = {"aten::cumsum"},
+       .operands = {{"x"}},
+       .attributes = {axis, {"exclusive", Kind::kFlag, false}, {"reverse", Kind::kFlag, false}},
+       .infer = infer_cumsum,
+       .lower = lower_cumsum,
+       .fold = fold::cumsum,
+       .tape = TapeInfo{.copies = 2}},
+      {.name = "core.trilu",
+       .says = "the upper or lower triangle of each matrix, zeros elsewhere",
+       .onnx = {"Trilu"},
+       .aten = {"aten::triu", "aten::tril"},
+       .operands = {{"x"}},
+       .attributes = {{"upper", Kind::kFlag, true}, {"diagonal", Kind::kInteger, Dim(0)}},
+       .infer = infer_trilu,
+       .lower = lower_trilu,
+       .fold = fold::trilu,
+       .tape = TapeInfo{}},
+      {.name = "core.one_hot",
+       .says = "1 at each index of a new axis, 0 elsewhere; zeros alone for an index outside",
+       .onnx = {"OneHot"},
+       .aten = {"aten::one_hot"},
+       .operands = {{"indices", Role::kIndex}},
+       .attributes = {{.name = "depth", .kind = Kind::kInteger, .required = true}, {"axis", Kind::kInteger, Dim(-1)}},
+       .infer = infer_one_hot,
+       .lower = lower_one_hot,
+       .fold = fold::one_hot},
   };
 }
 

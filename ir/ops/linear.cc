@@ -64,14 +64,13 @@ Work matmul_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // --- linear
 
-bool output_first(const Attributes& attributes) { return attributes.text("layout", "oi") == "oi"; }
+bool output_first(const OpAttributes& attributes) { return attributes.text("layout") == "oi"; }
 
 Result<Types> infer_linear(const OpCall& call) {
   RANNC_ASSIGN(Shape shape, shape_of(call, 0));
   RANNC_ASSIGN(const Shape weight, shape_of(call, 1));
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1, 2}));
-  const std::string layout = call.attributes.text("layout", "oi");
-  if (layout != "oi" && layout != "io") return error("layout \"" + layout + "\" is neither \"oi\" nor \"io\"");
+  const std::string layout = call.attributes.text("layout");
   if (shape.empty() || weight.size() != 2) return error("linear of " + str(shape) + " with weight " + str(weight));
   const Dim &out = weight[layout == "oi" ? 0 : 1], &in = weight[layout == "oi" ? 1 : 0];
   if (!(shape.back() == in)) {
@@ -101,23 +100,41 @@ Result<aten::Lowering> lower_linear(const LowerCall& call) {
   return std::move(calls).with({calls("aten::linear", {aten::Operand{0}, weight, aten::Operand{2}})});
 }
 
+// --- tape: a product of stacks of matrices lays operands out in one piece first
+
+TapeUse matmul_tape(const TapeCall& call) {
+  const bool stacked = shape_of(*call.inputs[0]).size() > 2 && shape_of(*call.inputs[1]).size() > 2;
+  TapeUse use;
+  for (const uint32_t k : {0U, 1U}) {
+    Kept kept = operand_where(k, 1 - k);
+    kept.in_one_piece = stacked;
+    use.keeps.push_back(kept);
+  }
+  return use;
+}
+
 }  // namespace
 
 std::vector<OpInfo> linear_ops() {
   return {
       {.name = "core.matmul",
-       .min_inputs = 2,
-       .max_inputs = 2,
+       .says = "matrix product, broadcasting as numpy",
+       .onnx = {"MatMul", "Gemm"},
+       .operands = {{"a"}, {"b"}},
        .infer = infer_matmul,
        .work = matmul_work,
-       .form = form("aten::matmul", 2)},
+       .form = form("aten::matmul", 2),
+       .tape = TapeInfo{.rule = matmul_tape}},
       {.name = "core.linear",
-       .min_inputs = 2,
-       .max_inputs = 3,
-       .attributes = {"layout"},
+       .says = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
+       .onnx = {"Gemm"},
+       .aten = {"aten::linear"},
+       .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
+       .attributes = {{"layout", AttributeKind::kText, "oi", false, {"oi", "io"}}},
        .infer = infer_linear,
        .work = linear_work,
-       .lower = lower_linear},
+       .lower = lower_linear,
+       .tape = TapeInfo{{operand_where(0, 1), operand_where(1, 0)}}},
   };
 }
 

@@ -12,7 +12,7 @@ Result<Types> infer_cross_entropy(const OpCall& call) {
   if (!is_float(call.in(0).dtype)) return error("logits are " + std::string(str(call.in(0).dtype)));
   if (!is_integer(call.in(1).dtype))
     return error("labels are " + std::string(str(call.in(1).dtype)) + "; they must be integers");
-  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), logits.size()));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), logits.size()));
   RANNC_TRY(keep_samples_apart(call, 0, axis));
   Shape expected = logits;
   expected.erase(expected.begin() + axis);
@@ -54,7 +54,7 @@ constexpr int64_t kSum = 2;
 
 Result<aten::Lowering> lower_cross_entropy(const LowerCall& call) {
   const Shape& logits = shape_of(*call.inputs[0]);
-  const int64_t given = call.attributes.integer("axis", -1);
+  const int64_t given = call.attributes.integer("axis");
   const auto axis = static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(logits.size()) : given);
   Calls calls;
   aten::Value rows = aten::Operand{0};
@@ -62,27 +62,38 @@ Result<aten::Lowering> lower_cross_entropy(const LowerCall& call) {
   rows = calls("aten::reshape", {rows, Shape{Dim(-1), logits[axis]}});
   const aten::Value flat = calls("aten::reshape", {aten::Operand{1}, Shape{Dim(-1)}});
   const aten::Value labels = calls("aten::to.dtype", {flat, DType::kI64});
-  return std::move(calls).with({calls("aten::cross_entropy_loss", {rows, labels, aten::None{}, kSum,
-                                                                   call.attributes.integer("ignore_index", -100), 0.0})});
+  return std::move(calls).with({calls(
+      "aten::cross_entropy_loss", {rows, labels, aten::None{}, kSum, call.attributes.integer("ignore_index"), 0.0})});
+}
+
+// The logarithms of the probabilities are kept; backward, the gradient with respect to them is made.
+TapeUse cross_entropy_tape(const TapeCall& call) {
+  const Dim bytes = element_count(shape_of(*call.inputs[0])) * Dim(byte_size(call.inputs[0]->dtype));
+  return {.keeps = {kept_operand(1)}, .own_bytes = bytes, .workspace_bytes = bytes};
 }
 
 }  // namespace
 
 std::vector<OpInfo> loss_ops() {
+  using Kind = AttributeKind;
   return {
       {.name = "core.cross_entropy_sum",
-       .min_inputs = 2,
-       .max_inputs = 2,
-       .attributes = {"axis", "ignore_index"},
+       .says = "sum of -log softmax(logits) at the labels that are not ignored",
+       .onnx = {"SoftmaxCrossEntropyLoss"},
+       .aten = {"aten::cross_entropy_loss"},
+       .operands = {{"logits"}, {"labels", Role::kIndex}},
+       .attributes = {{"axis", Kind::kInteger, Dim(-1)}, {"ignore_index", Kind::kInteger, Dim(-100)}},
        .infer = infer_cross_entropy,
        .work = cross_entropy_work,
-       .lower = lower_cross_entropy},
+       .lower = lower_cross_entropy,
+       .tape = TapeInfo{.rule = cross_entropy_tape}},
       {.name = "core.mse_sum",
-       .min_inputs = 2,
-       .max_inputs = 2,
+       .says = "sum of the squares of prediction - target",
+       .operands = {{"prediction"}, {"target"}},
        .infer = infer_mse,
        .work = mse_work,
-       .form = form("aten::mse_loss", 2, {{"", Dim(kSum)}})},
+       .form = form("aten::mse_loss", 2, {{"", Dim(kSum)}}),
+       .tape = TapeInfo{{kept_operand(0), kept_operand(1)}}},
   };
 }
 

@@ -75,35 +75,43 @@ std::string torchscript(const Shape& shape) {
 
 namespace {
 
-aten::Argument::Kind filled(const aten::FromAttribute& slot, const Attributes& attributes) {
-  const Attribute* given = attributes.find(slot.name);
-  if (given == nullptr) {
-    RANNC_CHECK(!std::holds_alternative<aten::None>(slot.otherwise)) << "required attribute " << slot.name;
-    return slot.otherwise;
+aten::Argument::Kind filled(const AttributeInfo& attribute, const OpAttributes& attributes) {
+  switch (attribute.kind) {
+    case AttributeKind::kInteger:
+      return Dim(attributes.integer(attribute.name));
+    case AttributeKind::kFlag:
+      return attributes.flag(attribute.name);
+    case AttributeKind::kNumber:
+      return attributes.number(attribute.name);
+    case AttributeKind::kText:
+      return aten::Text{attributes.text(attribute.name)};
+    case AttributeKind::kIntegers:
+    case AttributeKind::kSizes:
+      return *attributes.list(attribute.name);
+    default:
+      RANNC_CHECK(false) << "a template takes no attribute like " << attribute.name;
+      return aten::None{};
   }
-  // As the slot's default is: a number written without a point may stand for a float.
-  if (std::holds_alternative<double>(slot.otherwise)) return attributes.number(slot.name);
-  if (std::holds_alternative<aten::Scalar>(slot.otherwise)) return aten::Scalar{ops::number_value(*given)};
-  if (std::holds_alternative<bool>(slot.otherwise)) return attributes.flag(slot.name);
-  if (std::holds_alternative<aten::Text>(slot.otherwise)) return aten::Text{attributes.text(slot.name)};
-  if (std::holds_alternative<Dim>(slot.otherwise)) return Dim(attributes.integer(slot.name));
-  RANNC_CHECK(std::holds_alternative<Shape>(slot.otherwise)) << "attribute " << slot.name << " has no kind";
-  return *attributes.list(slot.name);
 }
 
-aten::Lowering filled(const aten::Template& form, const Attributes& attributes) {
+aten::Lowering filled(const OpInfo& op, const OpAttributes& attributes) {
   std::vector<aten::Argument> arguments;
-  for (const aten::Template::Slot& slot : form.slots) {
-    const auto* from = std::get_if<aten::FromAttribute>(&slot.value);
-    arguments.emplace_back(slot.name, from ? filled(*from, attributes) : std::get<aten::Argument::Kind>(slot.value));
+  for (const aten::Template::Slot& slot : op.form->slots) {
+    if (const auto* from = std::get_if<aten::FromAttribute>(&slot.value)) {
+      const AttributeInfo* attribute = op.attribute(from->name);
+      RANNC_CHECK(attribute != nullptr) << op.name << " has no attribute " << from->name;
+      arguments.emplace_back(slot.name, filled(*attribute, attributes));
+    } else {
+      arguments.emplace_back(slot.name, std::get<aten::Argument::Kind>(slot.value));
+    }
   }
-  return ops::one_call(form.schema, std::move(arguments));
+  return ops::one_call(op.form->schema, std::move(arguments));
 }
 
 }  // namespace
 
 Result<aten::Lowering> lowering(const LowerCall& call) {
-  if (call.op.form) return filled(*call.op.form, call.attributes);
+  if (call.op.form) return filled(call.op, call.attributes);
   if (call.op.lower == nullptr) return error("operator `" + call.op.name + "` has no lowering");
   return call.op.lower(call);
 }
@@ -128,7 +136,8 @@ aten::Lowering passed_on() { return {{}, {aten::Operand{0}}}; }
 
 aten::Template form(std::string schema, uint32_t operands, std::vector<aten::Template::Slot> slots) {
   aten::Template made{std::move(schema), {}};
-  for (uint32_t k = 0; k < operands; ++k) made.slots.push_back({"", aten::Argument::Kind(aten::Value(aten::Operand{k}))});
+  for (uint32_t k = 0; k < operands; ++k)
+    made.slots.push_back({"", aten::Argument::Kind(aten::Value(aten::Operand{k}))});
   made.slots.insert(made.slots.end(), slots.begin(), slots.end());
   return made;
 }

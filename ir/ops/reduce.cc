@@ -9,7 +9,7 @@ namespace {
 
 // --- type rule
 
-Result<std::vector<int64_t>> reduced_axes(const Attributes& attributes, size_t rank) {
+Result<std::vector<int64_t>> reduced_axes(const OpAttributes& attributes, size_t rank) {
   if (attributes.has("axes")) return checked_axes(attributes.integers("axes"), rank);
   std::vector<int64_t> all(rank);
   for (size_t i = 0; i < rank; ++i) all[i] = static_cast<int64_t>(i);
@@ -33,38 +33,51 @@ ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& a
   return make_type(dtype, std::move(to), std::move(layout));
 }
 
-std::optional<Contents> folded(const OpCall& call) {
+using Step = Dim (*)(const Dim&, const Dim&);
+
+// The contents folded by `step`, from `start` on where it is there, else from the first one.
+template <Step step>
+std::optional<Contents> folded(const OpCall& call, std::optional<Dim> start) {
   const auto& values = call.in(0).contents;
-  if (!values || call.in(0).shape->size() != 1) return std::nullopt;
-  const std::string_view name = short_name(call.op);
-  if (values->empty() && name != "sum" && name != "prod") return std::nullopt;
-  Dim out = name == "sum" ? Dim(0) : name == "prod" ? Dim(1) : (*values)[0];
-  for (const Dim& value : *values) {
-    if (name == "sum") {
-      out = plus(out, value);
-    } else if (name == "prod") {
-      out = times(out, value);
-    } else {
-      out = name == "amax" ? max(out, value) : min(out, value);
-    }
-  }
+  if (!values || call.in(0).shape->size() != 1 || (values->empty() && !start)) return std::nullopt;
+  Dim out = start ? *start : (*values)[0];
+  for (const Dim& value : *values) out = step(out, value);
   return Contents{out};
 }
 
-Result<Types> infer_reduce(const OpCall& call) {
+Result<ValueType> reduced_by_axes(const OpCall& call, bool over_samples) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, from.size()));
-  const bool additive = short_name(call.op) == "sum" || short_name(call.op) == "mean";
   for (const int64_t axis : axes) {
-    if (!additive) RANNC_TRY(keep_samples_apart(call, 0, axis));
+    if (!over_samples) RANNC_TRY(keep_samples_apart(call, 0, axis));
   }
   if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
-  const bool mean = short_name(call.op) == "mean";
-  if (mean && !is_float(call.in(0).dtype)) return error("mean of integers");
-  ValueType type = reduced(call, call.in(0).dtype, axes, call.attributes.flag("keepdim"));
-  if (!mean) set_contents(type, folded(call));
+  return reduced(call, call.in(0).dtype, axes, call.attributes.flag("keepdim"));
+}
+
+Result<Types> infer_sum(const OpCall& call) {
+  RANNC_ASSIGN(ValueType type, reduced_by_axes(call, true));
+  set_contents(type, folded<plus>(call, Dim(0)));
   return Types{std::move(type)};
 }
+Result<Types> infer_mean(const OpCall& call) {
+  RANNC_ASSIGN(ValueType type, reduced_by_axes(call, true));
+  if (!is_float(type.dtype)) return error("mean of integers");
+  return Types{std::move(type)};
+}
+Result<Types> infer_product(const OpCall& call) {
+  RANNC_ASSIGN(ValueType type, reduced_by_axes(call, false));
+  set_contents(type, folded<times>(call, Dim(1)));
+  return Types{std::move(type)};
+}
+template <Step step>
+Result<Types> infer_extreme(const OpCall& call) {
+  RANNC_ASSIGN(ValueType type, reduced_by_axes(call, false));
+  set_contents(type, folded<step>(call, std::nullopt));
+  return Types{std::move(type)};
+}
+Dim greatest(const Dim& a, const Dim& b) { return max(a, b); }
+Dim least(const Dim& a, const Dim& b) { return min(a, b); }
 
 Result<Types> infer_argmax(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
@@ -75,7 +88,7 @@ Result<Types> infer_argmax(const OpCall& call) {
 
 Result<Types> infer_softmax(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
-  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis", -1), from.size()));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), from.size()));
   RANNC_TRY(keep_samples_apart(call, 0, axis));
   if (!is_float(call.in(0).dtype)) return error(std::string(short_name(call.op)) + " of integers");
   return Types{make_type(call.in(0).dtype, from, call.in(0).batch)};
@@ -94,49 +107,106 @@ Work softmax_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // --- lowering
 
-// The axes as ATen wants them; without any the operand stays, as the type rule says.
-Result<aten::Lowering> lower_reduce(const LowerCall& call) {
-  const std::string name(short_name(call.op));
+// One call of `schema` with the axes; without any the operand stays, as the type rule says.
+Result<aten::Lowering> over_axes(const LowerCall& call, std::string schema, bool with_type) {
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
   if (axes.empty()) return passed_on();
-  const bool keepdim = call.attributes.flag("keepdim");
-  if (name == "amax" || name == "amin") return one_call("aten::" + name, {aten::Operand{0}, axes, keepdim});
-  const aten::Argument dtype("dtype", call.outputs[0]->dtype);
-  if (name != "prod") return one_call("aten::" + name + (name == "sum" ? ".dim_IntList" : ".dim"), {aten::Operand{0}, axes, keepdim, dtype});
+  std::vector<aten::Argument> arguments = {aten::Operand{0}, axes, call.attributes.flag("keepdim")};
+  if (with_type) arguments.emplace_back("dtype", call.outputs[0]->dtype);
+  return one_call(std::move(schema), std::move(arguments));
+}
+Result<aten::Lowering> lower_sum(const LowerCall& call) { return over_axes(call, "aten::sum.dim_IntList", true); }
+Result<aten::Lowering> lower_mean(const LowerCall& call) { return over_axes(call, "aten::mean.dim", true); }
+Result<aten::Lowering> lower_amax(const LowerCall& call) { return over_axes(call, "aten::amax", false); }
+Result<aten::Lowering> lower_amin(const LowerCall& call) { return over_axes(call, "aten::amin", false); }
+
+// One axis after another, from the last on.
+Result<aten::Lowering> lower_prod(const LowerCall& call) {
+  RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
   Calls calls;
   aten::Value value = aten::Operand{0};
-  for (size_t i = axes.size(); i-- > 0;) value = calls("aten::prod.dim_int", {value, axes[i], keepdim, dtype});
+  for (size_t i = axes.size(); i-- > 0;) {
+    value = calls("aten::prod.dim_int",
+                  {value, axes[i], call.attributes.flag("keepdim"), {"dtype", call.outputs[0]->dtype}});
+  }
   return std::move(calls).with({value});
 }
 
-OpInfo row(std::string_view name, std::vector<std::string> attributes, InferRule infer, WorkRule work) {
+// --- tape: each product but the last keeps its result too
+TapeUse prod_tape(const TapeCall& call) {
+  const Shape& from = shape_of(*call.inputs[0]);
+  const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), from.size());
+  TapeUse use;
+  Dim left = element_count(from) * Dim(byte_size(call.inputs[0]->dtype));
+  for (size_t i = axes.ok() ? axes->size() : 0; i-- > 1;) {
+    left = exact_div(left, from[(*axes)[i]]).value_or(Dim(0));
+    use.own_bytes = use.own_bytes + left;
+  }
+  return use;
+}
+
+OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer,
+           LowerRule lower, FoldRule fold, TapeInfo tape) {
   return {.name = "core." + std::string(name),
-          .min_inputs = 1,
-          .max_inputs = 1,
-          .attributes = std::move(attributes),
+          .says = says,
+          .onnx = std::move(onnx),
+          .operands = {{"x"}},
+          .attributes = {{"axes", AttributeKind::kIntegers}, {"keepdim", AttributeKind::kFlag, false}},
           .infer = infer,
-          .work = work};
+          .work = reduce_work,
+          .lower = lower,
+          .fold = fold,
+          .tape = std::move(tape)};
+}
+
+OpInfo exponential(std::string_view name, std::string_view says, std::string_view onnx) {
+  return {.name = "core." + std::string(name),
+          .says = says,
+          .onnx = {onnx},
+          .operands = {{"x"}},
+          .attributes = {{"axis", AttributeKind::kInteger, Dim(-1)}},
+          .infer = infer_softmax,
+          .work = softmax_work,
+          .form = form("aten::" + std::string(name) + ".int", 1, {{"", aten::FromAttribute{"axis"}}}),
+          .tape = TapeInfo{{kept_result()}}};
+}
+
+OpInfo named(OpInfo op, std::string_view aten) {
+  op.aten = {aten};
+  return op;
 }
 
 }  // namespace
 
 std::vector<OpInfo> reduce_ops() {
-  std::vector<OpInfo> table;
-  using Folds = std::vector<std::pair<std::string_view, FoldRule>>;
-  for (const auto& [name, rule] : Folds{
-           {"sum", fold::sum}, {"mean", nullptr}, {"amax", fold::amax}, {"amin", fold::amin}, {"prod", fold::prod}}) {
-    table.push_back(row(name, {"axes", "keepdim"}, infer_reduce, reduce_work));
-    table.back().lower = lower_reduce;
-    table.back().fold = rule;
-  }
-  table.push_back(row("argmax", {"axis", "keepdim"}, infer_argmax, reduce_work));
-  table.back().fold = fold::argmax;
-  table.back().form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis", Dim(0)}}, {"", aten::FromAttribute{"keepdim", false}}});
-  for (const std::string name : {"softmax", "log_softmax"}) {
-    table.push_back(row(name, {"axis"}, infer_softmax, softmax_work));
-    table.back().form = form("aten::" + name + ".int", 1, {{"", aten::FromAttribute{"axis", Dim(-1)}}});
-  }
-  return table;
+  const TapeInfo extreme{{kept_operand(0), kept_result()}};
+  TapeInfo product = extreme;
+  product.rule = prod_tape;
+  return {
+      named(row("sum", "sum over axes; over all where none are given", {"ReduceSum"}, infer_sum, lower_sum, fold::sum,
+                {}),
+            "aten::sum"),
+      named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, {}), "aten::mean"),
+      named(row("amax", "largest element over axes", {"ReduceMax"}, infer_extreme<greatest>, lower_amax, fold::amax,
+                extreme),
+            "aten::amax"),
+      named(row("amin", "smallest element over axes", {"ReduceMin"}, infer_extreme<least>, lower_amin, fold::amin,
+                extreme),
+            "aten::amin"),
+      named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, product),
+            "aten::prod"),
+      {.name = "core.argmax",
+       .says = "place of the first largest element on an axis",
+       .onnx = {"ArgMax"},
+       .operands = {{"x"}},
+       .attributes = {{"axis", AttributeKind::kInteger, Dim(0)}, {"keepdim", AttributeKind::kFlag, false}},
+       .infer = infer_argmax,
+       .work = reduce_work,
+       .form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis"}}, {"", aten::FromAttribute{"keepdim"}}}),
+       .fold = fold::argmax},
+      exponential("softmax", "e^x over its sum along an axis", "Softmax"),
+      exponential("log_softmax", "logarithm of softmax", "LogSoftmax"),
+  };
 }
 
 }  // namespace rannc::ir::ops

@@ -33,6 +33,12 @@ std::vector<OpInfo> loss_ops();
 /// `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);
 
+// --- what the tape keeps
+inline Kept kept_operand(uint32_t index) { return {Kept::Of::kOperand, index}; }
+/// Only where operand `wanted` wants a gradient.
+inline Kept operand_where(uint32_t index, uint32_t wanted) { return {Kept::Of::kOperand, index, wanted}; }
+inline Kept kept_result() { return {Kept::Of::kResult, 0}; }
+
 // --- shapes (shapes.cc)
 /// A type rule's value before its parts are known to be consistent.
 ValueType make_type(DType dtype, Shape shape, BatchLayout batch = {});

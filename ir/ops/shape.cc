@@ -73,7 +73,6 @@ Result<Types> infer_permute(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-
 // --- expand, tile
 
 Result<Types> infer_expand(const OpCall& call) {
@@ -191,7 +190,7 @@ Result<Types> infer_shape(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   const auto rank = static_cast<int64_t>(from.size());
   auto bound = [&](std::string_view name, int64_t otherwise) {
-    const int64_t at = call.attributes.integer(name, otherwise);
+    const int64_t at = call.attributes.has(name) ? call.attributes.integer(name) : otherwise;
     return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
   };
   const int64_t start = bound("start", 0), end = std::max(start, bound("end", rank));
@@ -206,9 +205,11 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
   Calls calls;
   std::vector<aten::Value> sizes;
   for (const Dim& size : *call.outputs[0]->contents) {
-    sizes.push_back(calls("aten::scalar_tensor", {aten::Scalar{size}, {"dtype", DType::kI64}, {"device", aten::Device{}}}));
+    sizes.push_back(
+        calls("aten::scalar_tensor", {aten::Scalar{size}, {"dtype", DType::kI64}, {"device", aten::Device{}}}));
   }
-  if (sizes.empty()) return one_call("aten::zeros", {Shape{Dim(0)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+  if (sizes.empty())
+    return one_call("aten::zeros", {Shape{Dim(0)}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
   return std::move(calls).with({calls("aten::stack", {sizes})});
 }
 
@@ -216,39 +217,74 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
-OpInfo row(std::string_view name, uint32_t min, uint32_t max, std::vector<std::string> attributes, InferRule infer,
-           WorkRule work, LowerRule lower, FoldRule fold = nullptr, IntervalRule interval = nullptr) {
-  std::vector<std::string> operand_form;
-  if (max == 2) operand_form = {"", attributes[0]};
+OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer, View view,
+           FoldRule fold, IntervalRule interval) {
   return {.name = "core." + std::string(name),
-          .min_inputs = min,
-          .max_inputs = max,
-          .attributes = std::move(attributes),
+          .says = says,
+          .onnx = std::move(onnx),
+          .operands = {{"x"}},
+          .view = view,
           .infer = infer,
-          .work = work,
-          .lower = lower,
+          .work = view_work,
           .fold = fold,
           .interval = interval,
-          .operand_attributes = std::move(operand_form)};
+          .tape = TapeInfo{}};
 }
 
-OpInfo permute() {
-  OpInfo op = row("permute", 1, 1, {"dims"}, infer_permute, view_work, nullptr, fold::permute, interval::permute);
-  op.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims", Shape{}}}});
+OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten) {
+  op.lower = lower;
+  op.aten = std::move(aten);
+  return op;
+}
+
+/// Sizes come from the attribute of that name, or from operand 1.
+OpInfo with_sizes(OpInfo op, std::string_view name) {
+  op.operands.push_back({name, Role::kSize, Presence::kOptional, name});
+  op.attributes = {{name, AttributeKind::kSizes}};
+  return op;
+}
+
+OpInfo with_axes(OpInfo op, AttributeInfo axes) {
+  op.attributes = {std::move(axes)};
   return op;
 }
 
 }  // namespace
 
 std::vector<OpInfo> shape_ops() {
+  OpInfo permute = with_axes(row("permute", "x with its axes in another order", {"Transpose"}, infer_permute,
+                                 View::kPermuted, fold::permute, interval::permute),
+                             {.name = "dims", .kind = AttributeKind::kIntegers, .required = true});
+  permute.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims"}}});
+  OpInfo tile = row("tile", "x several times along each axis", {"Tile"}, infer_tile, View::kNone, fold::tile, nullptr);
+  tile.work = nullptr;
+  OpInfo shape{.name = "core.shape",
+               .says = "sizes of the axes from `start` to `end`",
+               .onnx = {"Shape", "Size"},
+               .operands = {{"x", Role::kShape}},
+               .attributes = {{"start", AttributeKind::kInteger}, {"end", AttributeKind::kInteger}},
+               .infer = infer_shape,
+               .work = view_work};
   return {
-      row("reshape", 1, 2, {"shape"}, infer_reshape, view_work, lower_reshape, fold::view, interval::view),
-      permute(),
-      row("expand", 1, 2, {"shape"}, infer_expand, view_work, lower_expand, fold::expand, interval::expand),
-      row("tile", 1, 2, {"repeats"}, infer_tile, nullptr, lower_tile, fold::tile),
-      row("unsqueeze", 1, 1, {"axes"}, infer_unsqueeze, view_work, lower_reshape, fold::view, interval::view),
-      row("squeeze", 1, 1, {"axes"}, infer_squeeze, view_work, lower_reshape, fold::view, interval::view),
-      row("shape", 1, 1, {"start", "end"}, infer_shape, view_work, lower_shape),
+      with_sizes(by_rule(row("reshape", "x in another shape; one size may be -1, none 0", {"Reshape", "Flatten"},
+                             infer_reshape, View::kWhereContiguous, fold::view, interval::view),
+                         lower_reshape, {"aten::reshape"}),
+                 "shape"),
+      std::move(permute),
+      with_sizes(by_rule(row("expand", "x stretched, both ways, to a shape", {"Expand"}, infer_expand, View::kPart,
+                             fold::expand, interval::expand),
+                         lower_expand, {"aten::expand"}),
+                 "shape"),
+      with_sizes(by_rule(std::move(tile), lower_tile, {"aten::repeat"}), "repeats"),
+      with_axes(by_rule(row("unsqueeze", "x with axes of size 1 more", {"Unsqueeze"}, infer_unsqueeze, View::kWhole,
+                            fold::view, interval::view),
+                        lower_reshape, {"aten::unsqueeze"}),
+                {.name = "axes", .kind = AttributeKind::kIntegers, .required = true}),
+      with_axes(by_rule(row("squeeze", "x without axes of size 1", {"Squeeze"}, infer_squeeze, View::kWhole, fold::view,
+                            interval::view),
+                        lower_reshape, {"aten::squeeze"}),
+                {"axes", AttributeKind::kIntegers}),
+      by_rule(std::move(shape), lower_shape, {"aten::size"}),
   };
 }
 

@@ -202,7 +202,9 @@ Result<Types> infer_slice(const OpCall& call) {
 
 // ATen has no negative steps: the range is taken forwards and flipped.
 Result<aten::Lowering> lower_slice(const LowerCall& call) {
-  const auto given = [&](std::string_view name, size_t operand) { return call.attributes.has(name) || call.has(operand); };
+  const auto given = [&](std::string_view name, size_t operand) {
+    return call.attributes.has(name) || call.has(operand);
+  };
   RANNC_ASSIGN(const std::vector<Cut> cuts,
                cuts_of(nullptr, shape_of(*call.inputs[0]), given("axes", 3), given("steps", 4),
                        [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
@@ -225,8 +227,6 @@ Result<Types> infer_pad(const OpCall& call) {
   if (pads.size() != 2 * from.size()) {
     return error("pads " + str(pads) + " must have two entries for each axis of " + str(from));
   }
-  const std::string mode = call.attributes.text("mode", "constant");
-  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") return error("unknown mode " + mode);
   Shape to = from;
   for (size_t i = 0; i < from.size(); ++i) {
     const Dim &before = pads[i], &after = pads[i + from.size()];
@@ -241,7 +241,7 @@ Result<Types> infer_pad(const OpCall& call) {
 Result<aten::Lowering> lower_pad(const LowerCall& call) {
   RANNC_ASSIGN(const Shape pads, lowered_list(call, "pads", 1));
   const size_t rank = pads.size() / 2;
-  const std::string mode = call.attributes.text("mode", "constant");
+  const std::string mode = call.attributes.text("mode");
   size_t first = 0;
   while (mode != "constant" && first + 1 < rank && pads[first] == Dim(0) && pads[first + rank] == Dim(0)) ++first;
   Shape list;
@@ -260,45 +260,67 @@ Result<aten::Lowering> lower_pad(const LowerCall& call) {
 
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
+TapeUse pad_tape(const TapeCall& call) {
+  TapeUse use;
+  if (OpAttributes(call.op, call.attributes).text("mode") != "constant") use.keeps = {kept_operand(0)};
+  return use;
+}
+
 }  // namespace
 
 std::vector<OpInfo> slice_ops() {
+  using Kind = AttributeKind;
+  const auto bound = [](std::string_view name) { return OperandInfo{name, Role::kSize, Presence::kOptional, name}; };
   return {
       {.name = "core.concat",
-       .min_inputs = 1,
-       .max_inputs = std::numeric_limits<uint32_t>::max(),
-       .attributes = {"axis"},
+       .says = "operands one after another along an axis",
+       .onnx = {"Concat"},
+       .aten = {"aten::cat"},
+       .operands = {{.name = "parts", .presence = Presence::kVariadic}},
+       .attributes = {{.name = "axis", .kind = Kind::kInteger, .required = true}},
        .infer = infer_concat,
        .lower = lower_concat,
        .fold = fold::concat,
-       .interval = interval::concat},
+       .interval = interval::concat,
+       .tape = TapeInfo{}},
       {.name = "core.split",
-       .min_inputs = 1,
-       .max_inputs = 2,
-       .outputs = 0,
-       .attributes = {"axis", "sizes"},
+       .says = "parts of x along an axis, one result per size",
+       .onnx = {"Split"},
+       .aten = {"aten::split_with_sizes", "aten::narrow"},
+       .operands = {{"x"}, bound("sizes")},
+       .attributes = {{"axis", Kind::kInteger, Dim(0)}, {"sizes", Kind::kSizes}},
+       .results = {{"parts", Presence::kVariadic}},
+       .view = View::kPart,
        .infer = infer_split,
        .work = view_work,
        .lower = lower_split,
        .fold = fold::split,
-       .operand_attributes = {"", "sizes"}},
+       .tape = TapeInfo{}},
       {.name = "core.slice",
-       .min_inputs = 1,
-       .max_inputs = 5,
-       .attributes = {"axes", "starts", "ends", "steps"},
+       .says = "x from starts to ends by steps; bounds negative or beyond as in ONNX",
+       .onnx = {"Slice"},
+       .aten = {"aten::slice"},
+       .operands = {{"x"}, bound("starts"), bound("ends"), bound("axes"), bound("steps")},
+       .attributes =
+           {{"axes", Kind::kIntegers}, {"starts", Kind::kSizes}, {"ends", Kind::kSizes}, {"steps", Kind::kSizes}},
+       .view = View::kPart,
        .infer = infer_slice,
        .work = view_work,
        .lower = lower_slice,
        .fold = fold::slice,
-       .operand_attributes = {"", "starts", "ends", "axes", "steps"}},
+       .tape = TapeInfo{}},
       {.name = "core.pad",
-       .min_inputs = 1,
-       .max_inputs = 2,
-       .attributes = {"pads", "value", "mode"},
+       .says = "x with elements more before and after each axis; pads are begin…end",
+       .onnx = {"Pad"},
+       .aten = {"aten::pad", "aten::constant_pad_nd"},
+       .operands = {{"x"}, bound("pads")},
+       .attributes = {{"pads", Kind::kSizes},
+                      {"value", Kind::kScalar},
+                      {"mode", Kind::kText, "constant", false, {"constant", "reflect", "edge", "wrap"}}},
        .infer = infer_pad,
        .lower = lower_pad,
        .fold = fold::pad,
-       .operand_attributes = {"", "pads"}},
+       .tape = TapeInfo{.rule = pad_tape}},
   };
 }
 

@@ -57,12 +57,15 @@ void structural_numbers(const ir::Graph& graph, TaskId task, const std::vector<b
 }
 
 // Views and sums need nothing of the forward pass to go back.
-bool keeps_nothing(const std::string& op) {
-  static const std::set<std::string, std::less<>> kNames{
-      "core.reshape",   "core.permute", "core.expand",   "core.split", "core.slice", "core.concat",
-      "core.unsqueeze", "core.squeeze", "core.identity", "core.add",   "core.sub",   "core.neg",
-      "core.cast",      "core.sum",     "core.mean",     "core.tile",  "core.pad"};
-  return kNames.contains(op);
+bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
+  if (!graph.op(task).tape) return false;
+  uint64_t wanted = 0;
+  for (size_t i = 0; i < std::min<size_t>(graph.inputs(task).size(), 64); ++i) {
+    const ValueId input = graph.inputs(task)[i];
+    if (input.valid() && needs_gradient[input.index()]) wanted |= uint64_t{1} << i;
+  }
+  const ir::TapeUse use = ir::tape_use(graph, task, wanted);
+  return use.keeps.empty() && use.own_bytes == ir::Dim(0);
 }
 
 }  // namespace
@@ -105,8 +108,9 @@ Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vec
       facts.needs_input_gradient = true;
     }
   }
+  const bool saves = !keeps_nothing(graph, task, needs_gradient);
   for (const ValueId output : graph.outputs(task)) {
-    if (!needs_gradient[output.index()] || keeps_nothing(graph.op(task).name)) continue;
+    if (!saves || !needs_gradient[output.index()]) continue;
     RANNC_ASSIGN(const double bytes, number(bytes_of(graph.type(output)), bindings, graph, task));
     facts.saved_bytes += bytes;
   }

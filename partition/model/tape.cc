@@ -1,23 +1,19 @@
 #include "partition/model/tape.h"
 
 #include <algorithm>
-#include <cmath>
 #include <unordered_map>
 
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/row_gradients.h"
-#include "partition/model/internal/tape_rules.h"
 
 namespace rannc::partition {
 
 namespace {
 
-ByteLine scaled(const ByteLine& line, double by) { return {line.per_sample * by, line.fixed * by}; }
-
-void add(ByteLine& to, const ByteLine& more) {
-  to.per_sample += more.per_sample;
-  to.fixed += more.fixed;
+void add(ByteLine& to, const ByteLine& more, double times = 1) {
+  to.per_sample += more.per_sample * times;
+  to.fixed += more.fixed * times;
 }
 
 }  // namespace
@@ -54,6 +50,13 @@ class TapeBuilder {
   }
 
  private:
+  // What a rule of the registry found, in bytes.
+  struct Found {
+    std::vector<ir::Kept> keeps;
+    ByteLine own, workspace;
+    bool gives_rows = false;
+  };
+
   ValueId operand(size_t i) const {
     const auto inputs = graph_.inputs(task_);
     return i < inputs.size() ? inputs[i] : ValueId();
@@ -61,129 +64,54 @@ class TapeBuilder {
   ValueId result() const { return graph_.outputs(task_)[0]; }
   bool wants(size_t i) const { return operand(i).valid() && tape_.needs_gradient_[operand(i).index()]; }
   const ByteLine& line(ValueId value) const { return tape_.bytes(value); }
-  size_t rank(ValueId value) const { return graph_.type(value).shape ? graph_.type(value).shape->size() : 0; }
-  double element(ValueId value) const { return static_cast<double>(ir::byte_size(graph_.type(value).dtype)); }
 
   void keep(ValueId value) {
     if (!value.valid()) return;
     tape_.kept_.push_back(value);
     tape_.kept_somewhere_[tape_.base_[value.index()].index()] = true;
   }
-  void own(const ByteLine& bytes) { add(tape_.own_[task_.index()], bytes); }
-  void work(const ByteLine& bytes) { add(tape_.workspace_[task_.index()], bytes); }
 
-  void view(bool passes_gradient) {
+  void view(bool passes_gradient, bool scatters) {
     if (!operand(0).valid()) return;
     tape_.traits_[task_.index()] |= Tape::kView | (passes_gradient ? Tape::kPassesGradient : 0);
     for (const ValueId output : graph_.outputs(task_)) {
       tape_.base_[output.index()] = tape_.base_[operand(0).index()];
-      scattered_[output.index()] = scattered_[operand(0).index()];
+      scattered_[output.index()] = scatters || scattered_[operand(0).index()];
     }
-  }
-
-  /// A product of stacks of matrices lays operands out in one piece first: a copy, which is kept in their stead.
-  void keep_factor(size_t i, bool stacked) {
-    if (stacked && scattered_[operand(i).index()]) return own(line(operand(i)));
-    keep(operand(i));
-  }
-
-  // Mean and deviation of each row: the operand's last axes make one.
-  ByteLine row_numbers(double each) const {
-    double row = 1;
-    if (operand(1).valid() && graph_.type(operand(1)).shape) {
-      for (const ir::Dim& dim : *graph_.type(operand(1)).shape) {
-        row *= dim.is_constant() ? static_cast<double>(dim.constant()) : 1;
-      }
-    }
-    return scaled(line(result()), each / row);
   }
 
   void follow(TaskId task) {
     task_ = task;
     if (graph_.outputs(task).empty()) return;
-    const TapeRule rule = rule_of(graph_.op(task).name);
-    shape(rule);
+    const ir::OpInfo& op = graph_.op(task);
+    share(op.view);
     const auto outputs = graph_.outputs(task);
     const bool flows =
         std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return tape_.needs_gradient_[v.index()]; });
     if (!flows) return;
-    work(scaled(line(result()), passing_copies(graph_.op(task).name)));
-    keep_by(rule);
-  }
-
-  bool is_bounded() const {
-    return graph_.attributes(task_).has("min") || graph_.attributes(task_).has("max");
+    if (!op.tape) return keep_all();
+    if (op.tape->passes_gradient && passes_whole()) tape_.traits_[task.index()] |= Tape::kPassesGradient;
+    add(tape_.workspace_[task.index()], line(result()), op.tape->copies);
+    if (op.tape->rule == nullptr) return keep_listed(op.tape->keeps);
+    keep_by_rule(op);
   }
 
   // What shares memory with what.
-  void shape(TapeRule rule) {
-    switch (rule) {
-      case TapeRule::kView:
-        return view(true);
-      case TapeRule::kPartView:
-        view(false);
-        for (const ValueId output : graph_.outputs(task_)) scattered_[output.index()] = true;
+  void share(ir::View kind) {
+    switch (kind) {
+      case ir::View::kNone:
         return;
-      case TapeRule::kPermute:
-        view(true);
-        scattered_[result().index()] = true;
-        return;
-      case TapeRule::kClamp:  // without bounds the operand itself
-        if (!is_bounded()) view(true);
-        return;
-      case TapeRule::kReshape:
-        // In one piece another view of it, else a copy.
-        if (operand(0).valid() && !scattered_[operand(0).index()]) return view(true);
+      case ir::View::kSame:
+      case ir::View::kWhole:
+        return view(true, false);
+      case ir::View::kPart:
+        return view(false, true);
+      case ir::View::kPermuted:
+        return view(true, true);
+      case ir::View::kWhereContiguous:
+        if (operand(0).valid() && !scattered_[operand(0).index()]) return view(true, false);
         tape_.traits_[task_.index()] |= Tape::kPassesGradient;
         return;
-      default:
-        return;
-    }
-  }
-
-  /// As the runtime decides it: a large parameter, looked up by `embedding`.
-  bool looks_up_rows() const {
-    const ValueId table = operand(0);
-    const auto& shape = graph_.type(table).shape;
-    const int64_t axis = graph_.attributes(task_).integer("axis");
-    return graph_.kind(table) == ir::ValueKind::kParameter && shape && shape->size() == 2 && (axis == 0 || axis == -2) &&
-           line(table).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
-  }
-
-  void keep_by(TapeRule rule) {
-    switch (rule) {
-      case TapeRule::kNothing:
-      case TapeRule::kView:
-      case TapeRule::kPartView:
-      case TapeRule::kReshape:
-      case TapeRule::kPermute:
-        return;
-      case TapeRule::kSum:
-        if (passes_whole()) tape_.traits_[task_.index()] |= Tape::kPassesGradient;
-        return;
-      case TapeRule::kClamp:
-        if (is_bounded()) keep(operand(0));
-        return;
-      case TapeRule::kOperand:
-        return keep(operand(0));
-      case TapeRule::kOperands:
-        keep(operand(0));
-        return keep(operand(1));
-      case TapeRule::kResult:
-        return keep(result());
-      case TapeRule::kOperandAndResult:
-        keep(operand(0));
-        return keep(result());
-      case TapeRule::kProduct:
-        if (wants(1)) keep(operand(0));
-        if (wants(0)) keep(operand(1));
-        return;
-      case TapeRule::kQuotient:
-        keep(operand(1));
-        if (wants(1)) keep(operand(0));
-        return;
-      default:
-        return keep_by_structure(rule);
     }
   }
 
@@ -198,157 +126,66 @@ class TapeBuilder {
     return true;
   }
 
-  /// Of an axis that does not count samples.
-  double extent(ValueId value, size_t axis) const {
-    const auto& shape = graph_.type(value).shape;
-    if (!shape || axis >= shape->size()) return 1;
-    const auto found = (*shape)[axis].evaluate(*assume_);
-    return found && *found > 0 ? static_cast<double>(*found) : 1;
-  }
-
-  // What windows move over: the operand, or a padded copy of it where ATen's own padding, which is the same on both
-  // sides and for pooling at most half the kernel, does not do.
-  struct Pads {
-    std::vector<int64_t> begin, end;
-    bool by_hand = false;
-  };
-
-  Pads pads() const {
-    const ir::Attributes& attributes = graph_.attributes(task_);
-    const std::vector<int64_t> given = attributes.integers("pads"), kernel = attributes.integers("kernel");
-    const auto middle = given.begin() + static_cast<std::ptrdiff_t>(given.size() / 2);
-    Pads found{{given.begin(), middle}, {middle, given.end()}};
-    found.by_hand = found.begin != found.end;
-    for (size_t i = 0; i < std::min(kernel.size(), found.begin.size()); ++i) {
-      if (2 * found.begin[i] > kernel[i]) found.by_hand = true;
+  // Of an operator of which nothing is known.
+  void keep_all() {
+    for (const ValueId input : graph_.inputs(task_)) {
+      if (input.valid() && ir::is_float(graph_.type(input).dtype)) keep(input);
     }
-    return found;
+    for (const ValueId output : graph_.outputs(task_)) keep(output);
   }
 
-  double padded_extent(const Pads& pads, size_t i) const {
-    return extent(operand(0), i + 2) + static_cast<double>(pads.begin[i] + pads.end[i]);
-  }
-
-  void keep_windowed() {
-    const Pads found = pads();
-    if (!found.by_hand) return keep(operand(0));
-    double growth = 1;
-    for (size_t i = 0; i < found.begin.size(); ++i) growth *= padded_extent(found, i) / extent(operand(0), i + 2);
-    own(scaled(line(operand(0)), growth));
-  }
-
-  /// How many windows ATen counts for each that the result has: of an operand padded by hand also those that begin in
-  /// its right pad, where the last one may end beyond it.
-  double late_windows() const {
-    const ir::Attributes& attributes = graph_.attributes(task_);
-    const Pads found = pads();
-    if (!found.by_hand || !attributes.flag("ceil")) return 1;
-    const std::vector<int64_t> kernel = attributes.integers("kernel"), strides = attributes.integers("strides"),
-                               dilations = attributes.integers("dilations");
-    double growth = 1;
-    for (size_t i = 0; i < kernel.size(); ++i) {
-      const double stride = strides.empty() ? 1 : static_cast<double>(strides[i]);
-      const double reach = static_cast<double>((dilations.empty() ? 1 : dilations[i]) * (kernel[i] - 1) + 1);
-      const double room = padded_extent(found, i);
-      double count = std::ceil((room - reach) / stride) + 1;
-      if ((count - 1) * stride >= room) --count;
-      growth *= count / extent(result(), i + 2);
-    }
-    return growth;
-  }
-
-  // One axis after another, from the last on; each product keeps its operand and its result.
-  void keep_products() {
-    keep(operand(0));
-    keep(result());
-    const size_t axes = rank(operand(0));
-    std::vector<int64_t> folded = graph_.attributes(task_).integers("axes");
-    if (!graph_.attributes(task_).has("axes")) {
-      for (size_t i = 0; i < axes; ++i) folded.push_back(static_cast<int64_t>(i));
-    }
-    for (int64_t& axis : folded) axis += axis < 0 ? static_cast<int64_t>(axes) : 0;
-    std::sort(folded.rbegin(), folded.rend());
-    ByteLine left = line(operand(0));
-    for (size_t i = 0; i + 1 < folded.size(); ++i) {
-      left = scaled(left, 1 / extent(operand(0), static_cast<size_t>(folded[i])));
-      own(left);
-    }
-  }
-
-  void keep_by_structure(TapeRule rule) {
-    switch (rule) {
-      case TapeRule::kLinear:
-        if (wants(1)) keep(operand(0));
-        if (wants(0)) keep(operand(1));
-        return;
-      case TapeRule::kMatmul: {
-        const bool stacked = rank(operand(0)) > 2 && rank(operand(1)) > 2;
-        if (wants(1)) keep_factor(0, stacked);
-        if (wants(0)) keep_factor(1, stacked);
-        return;
+  void keep_listed(const std::vector<ir::Kept>& keeps) {
+    for (const ir::Kept& kept : keeps) {
+      if (kept.where_wanted != ir::Kept::kAlways && !wants(kept.where_wanted)) continue;
+      const ValueId value = kept.of == ir::Kept::Of::kResult ? graph_.outputs(task_)[kept.index] : operand(kept.index);
+      if (kept.in_one_piece && scattered_[value.index()]) {
+        add(tape_.own_[task_.index()], line(value));
+      } else {
+        keep(value);
       }
-      case TapeRule::kConvolution:
-        work(line(operand(1)));  // oneDNN's own layout of the filters
-        keep_windowed();
-        return keep(operand(1));
-      case TapeRule::kPower:
-        keep(operand(0));
-        keep(operand(1));
-        return keep(result());
-      case TapeRule::kRemainder:
-        if (!wants(1)) return;
-        keep(operand(0));
-        return keep(operand(1));
-      case TapeRule::kProductOverAxes:
-        return keep_products();
-      case TapeRule::kPad:
-        if (graph_.attributes(task_).text("mode", "constant") != "constant") keep(operand(0));
-        return;
-      case TapeRule::kLayerNorm:
-        own(row_numbers(2));
-        return keep(operand(0));
-      case TapeRule::kRmsNorm:
-        if (wants(0)) {
-          own(row_numbers(1));
-          keep(operand(0));
-          keep(operand(1));
-        }
-        if (wants(1)) own(line(result()));  // before it is scaled
-        return;
-      case TapeRule::kBatchNorm:
-        own({0, operand(1).valid() ? 2 * line(operand(1)).fixed : 0});
-        return keep(operand(0));
-      case TapeRule::kMaxPool:
-        own(scaled(line(result()), late_windows() * 8 / element(result())));  // where each maximum was
-        [[fallthrough]];
-      case TapeRule::kAvgPool:
-        return keep_windowed();
-      case TapeRule::kGather:
-        if (looks_up_rows()) tape_.traits_[task_.index()] |= Tape::kGivesRows;
-        return own(scaled(line(operand(1)), 8 / element(operand(1))));
-      case TapeRule::kGatherTuples: {
-        const double depth = extent(operand(1), rank(operand(1)) - 1);  // one number for each tuple
-        return own(scaled(line(operand(1)), 8 / element(operand(1)) / depth));
-      }
-      case TapeRule::kGatherElements:
-        own(scaled(line(operand(1)), 8 / element(operand(1))));
-        return keep(operand(0));
-      case TapeRule::kDropout:
-        if (graph_.attributes(task_).number("ratio", 0) > 0) own(line(result()));
-        return;
-      case TapeRule::kCrossEntropy:
-        // The logarithms of the probabilities; backward, the gradient with respect to them.
-        own(line(operand(0)));
-        keep(operand(1));
-        return work(line(operand(0)));
-      case TapeRule::kCondition:
-        return keep(operand(0));
-      default:
-        for (const ValueId input : graph_.inputs(task_)) {
-          if (input.valid() && ir::is_float(graph_.type(input).dtype)) keep(input);
-        }
-        for (const ValueId output : graph_.outputs(task_)) keep(output);
     }
+  }
+
+  void keep_by_rule(const ir::OpInfo& op) {
+    const Found& found = found_by_rule(op);
+    keep_listed(found.keeps);
+    add(tape_.own_[task_.index()], found.own);
+    add(tape_.workspace_[task_.index()], found.workspace);
+    if (found.gives_rows && is_large_table(operand(0))) tape_.traits_[task_.index()] |= Tape::kGivesRows;
+  }
+
+  /// As the runtime decides it.
+  bool is_large_table(ValueId value) const {
+    return graph_.kind(value) == ir::ValueKind::kParameter &&
+           line(value).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
+  }
+
+  // Of equal tasks the rule is asked once.
+  const Found& found_by_rule(const ir::OpInfo& op) {
+    const auto address = uint64_t{reinterpret_cast<uintptr_t>(&op)};
+    uint64_t wanted = 0;
+    key_.assign(
+        {static_cast<uint32_t>(address), static_cast<uint32_t>(address >> 32), graph_.attributes_number(task_)});
+    for (size_t i = 0; i < graph_.inputs(task_).size(); ++i) {
+      key_.push_back(operand(i).valid() ? graph_.type_number(operand(i)) : UINT32_MAX);
+      key_.push_back(wants(i));
+      if (wants(i) && i < 64) wanted |= uint64_t{1} << i;
+    }
+    const auto [at, fresh] = found_.try_emplace(key_);
+    if (fresh) at->second = ask(wanted);
+    return at->second;
+  }
+
+  Found ask(uint64_t wanted) const {
+    ir::TapeUse use = ir::tape_use(graph_, task_, wanted);
+    return {std::move(use.keeps), of(use.own_bytes), of(use.workspace_bytes), use.gives_rows};
+  }
+
+  // Symbols of sizes have numbers: those of the values have been asked for before.
+  ByteLine of(const ir::Dim& bytes) const {
+    const auto found = byte_line(bytes, graph_.batch_symbol(), *assume_);
+    RANNC_CHECK(found.has_value()) << bytes.str() << " has a symbol that no value's size has";
+    return *found;
   }
 
   const ir::Graph& graph_;
@@ -356,6 +193,8 @@ class TapeBuilder {
   const ir::Bindings* assume_ = nullptr;  // while it runs
   TaskId task_;
   std::vector<bool> scattered_;  // by value: its elements do not lie in one piece
+  std::unordered_map<std::vector<uint32_t>, Found, ir::HashOfNumbers> found_;
+  std::vector<uint32_t> key_;
 };
 
 double Tape::stash_bytes(TaskId task, double samples) const {

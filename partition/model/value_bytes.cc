@@ -35,13 +35,19 @@ Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bind
   const auto element_bytes = static_cast<int64_t>(ir::byte_size(type.dtype));
   if (const auto plain = plain_line(*type.shape, graph.batch_symbol(), static_cast<double>(element_bytes)))
     return *plain;
-  const ir::Dim count = ir::element_count(*type.shape) * ir::Dim(element_bytes);
+  const auto line = byte_line(ir::element_count(*type.shape) * ir::Dim(element_bytes), graph.batch_symbol(), assume);
+  if (!line) return unknown_size(graph, value);
+  return *line;
+}
+
+std::optional<ByteLine> byte_line(const ir::Dim& bytes, const std::string& batch, const ir::Bindings& assume) {
+  if (bytes.is_constant()) return ByteLine{0, static_cast<double>(bytes.constant())};
   ir::Bindings bindings = assume;
-  bindings[graph.batch_symbol()] = 1;
-  const auto one = count.evaluate(bindings);
-  bindings[graph.batch_symbol()] = 2;
-  const auto two = count.evaluate(bindings);
-  if (!one || !two) return unknown_size(graph, value);
+  bindings[batch] = 1;
+  const auto one = bytes.evaluate(bindings);
+  bindings[batch] = 2;
+  const auto two = bytes.evaluate(bindings);
+  if (!one || !two) return std::nullopt;
   const double slope = static_cast<double>(*two - *one);
   return ByteLine{slope, static_cast<double>(*one) - slope};
 }

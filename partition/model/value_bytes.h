@@ -16,5 +16,7 @@ struct ByteLine {
 /// The line through the sizes at one and two samples; 0 for a value without a shape. `assume` binds symbols other than
 /// the batch; a diagnostic names the value whose symbols have no number.
 Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bindings& assume);
+/// The same of a number of bytes; nothing where a symbol has no number.
+std::optional<ByteLine> byte_line(const ir::Dim& bytes, const std::string& batch, const ir::Bindings& assume);
 
 }  // namespace rannc::partition

@@ -13,32 +13,19 @@ namespace {
 
 using ir::Graph;
 
+bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op.operands[0].role == ir::Role::kShape; }
+
 /// Values that depend on the data of an input; sizes do not count.
 std::vector<bool> varying_values(const Graph& graph) {
   std::vector<bool> varying(graph.value_count(), false);
   for (const ValueId value : graph.values()) varying[value.index()] = graph.value(value).kind == ir::ValueKind::kInput;
   for (const TaskId task : graph.tasks()) {
-    if (graph.op(task).name == "core.shape") continue;
+    if (reads_sizes_alone(graph.op(task))) continue;
     bool any = graph.op(task).effect == ir::Effect::kRandom;
     for (const ValueId operand : graph.inputs(task)) any = any || (operand.valid() && varying[operand.index()]);
     for (const ValueId output : graph.outputs(task)) varying[output.index()] = any && !graph.type(output).contents;
   }
   return varying;
-}
-
-struct WeightPlace {
-  std::string_view op;
-  uint32_t first, last;  ///< operands, inclusive
-};
-constexpr WeightPlace kWeightPlaces[] = {
-    {"core.linear", 1, 2},   {"core.conv", 1, 2},       {"core.conv_transpose", 1, 2}, {"core.layer_norm", 1, 2},
-    {"core.rms_norm", 1, 1}, {"core.batch_norm", 1, 2}, {"core.gather", 0, 0},
-};
-
-bool is_weight_place(std::string_view op, uint32_t operand) {
-  return std::any_of(std::begin(kWeightPlaces), std::end(kWeightPlaces), [&](const WeightPlace& place) {
-    return place.op == op && operand >= place.first && operand <= place.last;
-  });
 }
 
 /// Extents other than 1.
@@ -81,10 +68,11 @@ class RoleFinder {
   }
 
   Roles use_roles(TaskId task, uint32_t operand, ValueId value) const {
-    const std::string_view op = graph_.op(task).name;
-    if (op == "core.batch_norm" && operand >= 3) return {Role::kConstant, true};
-    if (is_weight_place(op, operand)) return {Role::kParameter};
-    if (op == "core.shape") return {};
+    const ir::OpInfo& entry = graph_.op(task);
+    if (entry.operands.empty() || reads_sizes_alone(entry)) return {};
+    const ir::Role role = entry.operand(operand).role;
+    if (role == ir::Role::kStatistics) return {Role::kConstant, true};
+    if (role == ir::Role::kWeight) return {Role::kParameter};
     if (!makes_varying(task)) {
       Roles passed;
       for (const ValueId output : graph_.outputs(task)) {

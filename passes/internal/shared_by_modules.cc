@@ -21,9 +21,11 @@ void collect(const ir::Graph& graph, ValueId value, const Readers& readers, Uses
   const auto found = readers.find(std::string(graph.value(value).name));
   if (found != readers.end()) uses.modules.insert(found->second.begin(), found->second.end());
   graph.for_each_use(value, [&](ir::Graph::Use use) {
-    const std::string_view op = graph.op(use.task).name;
-    if (op == "core.identity") return collect(graph, graph.outputs(use.task)[0], readers, uses);
-    (op == "core.gather" ? uses.looked_up : uses.otherwise) = true;
+    const ir::OpInfo& op = graph.op(use.task);
+    if (op.view == ir::View::kSame) return collect(graph, graph.outputs(use.task)[0], readers, uses);
+    const bool indexed = std::any_of(op.operands.begin(), op.operands.end(),
+                                     [](const ir::OperandInfo& o) { return o.role == ir::Role::kIndex; });
+    (indexed && op.operand(use.operand).role == ir::Role::kWeight ? uses.looked_up : uses.otherwise) = true;
   });
 }
 

@@ -1,10 +1,11 @@
-// Every call of every operator's lowering: a registered operator whose arguments fit, printed as text that means the same
-// operator, and run to the same numbers by the dispatcher.
+// Every call of every operator's lowering: a registered operator whose arguments fit, printed as text that means the
+// same operator, and run to the same numbers by the dispatcher.
 #include "codegen/aten_call.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/function_impl.h>
 #include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/runtime/operator.h>
 #include <torch/jit.h>
 
 #include <set>
@@ -28,7 +29,8 @@ std::vector<std::string> operators_of(const std::string& source) {
     const auto& type = *node->output(0)->type();
     if (type.kind() != c10::TypeKind::TensorType && !type.isSubtypeOf(*c10::ListType::ofTensors())) continue;  // sizes
     const std::string name = schema->name();
-    if (name.starts_with("aten::")) found.push_back(name + (schema->overload_name().empty() ? "" : "." + schema->overload_name()));
+    if (name.starts_with("aten::"))
+      found.push_back(name + (schema->overload_name().empty() ? "" : "." + schema->overload_name()));
   }
   return found;
 }
@@ -44,6 +46,16 @@ TEST(AtenCalls, AreRegisteredAndFit) {
     }
   }
   EXPECT_GT(schemas.size(), 80U);
+}
+
+TEST(AtenCalls, EntriesStandForOperatorsThatThereAre) {
+  for (const OpInfo& op : core_ops()) {
+    for (const std::string_view name : op.aten) {
+      EXPECT_FALSE(torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(std::string(name))).empty())
+          << op.name << " stands for " << name;
+    }
+    EXPECT_TRUE(op.form || !op.aten.empty() || op.view == View::kSame || op.effect == Effect::kRandom) << op.name;
+  }
 }
 
 TEST(AtenCalls, TheTextMeansTheSameOperators) {

@@ -92,7 +92,8 @@ TEST(VerifyGraph, G4_AnyAttributeOfAnyOperatorIsAnswered) {
   const ValueType types[] = {{DType::kF32, Shape{Dim::symbol("batch"), 4}, {}, {}},
                              {DType::kI64, Shape{2}, {}, Contents{1, 0}}};
   for (const OpInfo& op : core_ops()) {
-    for (const std::string& name : op.attributes) {
+    for (const AttributeInfo& attribute : op.attributes) {
+      const std::string name(attribute.name);
       for (const Attribute& value : values) {
         for (const ValueType& type : types) {
           SCOPED_TRACE(op.name + " " + name);
@@ -100,8 +101,8 @@ TEST(VerifyGraph, G4_AnyAttributeOfAnyOperatorIsAnswered) {
           graph.set_batch_symbol("batch");
           const ValueId x = graph.add_value(ValueKind::kInput, "x", type);
           graph.add_input(x);
-          const std::vector<ValueId> operands(std::max(op.min_inputs, 1u), x);
-          const std::vector<std::string> outputs(std::max(op.outputs, 1u));
+          const std::vector<ValueId> operands(std::max(op.min_inputs(), 1u), x);
+          const std::vector<std::string> outputs(1);
           const TaskId task = graph.add_task(op, operands, {{name, value}}, outputs);
           graph.set_type(graph.outputs(task)[0], type);
           EXPECT_NO_THROW(verify(graph));

@@ -96,7 +96,7 @@ std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> ope
                                std::span<const std::string> names) {
   if (!good()) return {};
   const ir::OpInfo& info = ir::core(op);
-  RANNC_CHECK(operands.size() >= info.min_inputs && operands.size() <= info.max_inputs)
+  RANNC_CHECK(operands.size() >= info.min_inputs() && operands.size() <= info.max_inputs())
       << proto_.op_type() << " -> " << info.name << ": " << operands.size() << " operands";
   const TaskId task = graph_.add_task(info, operands, std::move(attributes), names, where_);
   if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {

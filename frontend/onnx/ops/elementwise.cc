@@ -101,7 +101,8 @@ void clip(Node& node) {
     }
   }
   const bool low = computed[0].valid(), high = computed[1].valid();
-  if (!low && !high) return node.result("clamp", {x}, std::move(attributes));
+  if (!low && !high)
+    return attributes.empty() ? node.result("identity", {x}) : node.result("clamp", {x}, std::move(attributes));
   ValueId y = attributes.empty() ? x : node.emit("clamp", {x}, std::move(attributes));
   if (low && high) y = node.emit("maximum", {y, computed[0]});
   node.result(high ? "minimum" : "maximum", {y, computed[high ? 1 : 0]});

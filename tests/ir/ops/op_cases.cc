@@ -53,7 +53,7 @@ void add_elementwise(std::vector<OpCase>& cases) {
       {"elu", {f("batch,5")}, {{"alpha", 0.7}}},
       {"clamp", {f("batch,5")}, {{"min", -0.5}, {"max", 0.25}}},
       {"clamp", {i("batch,5", -9, 9)}, {{"max", Dim(3)}}},
-      {"clamp", {f("batch,5")}},
+      {"clamp", {f("batch,5")}, {{"min", 0.5}}},
       {"where", {b("batch,1,4"), f("batch,3,4"), f("")}},
       {"cast", {f("batch,5")}, {{"dtype", DType::kI32}}},
       {"cast", {i("batch,5", -1, 2)}, {{"dtype", DType::kBool}}},

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ir/assumptions.h"
+#include "ir/internal/attribute_kinds.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::ir {
@@ -77,16 +78,62 @@ TEST(OpTypes, RegistryIsSortedAndFindsEveryName) {
     const std::string& previous = core_ops()[k == 0 ? 0 : k - 1].name;
     EXPECT_TRUE(k == 0 || previous < op.name) << previous << " before " << op.name;
     EXPECT_EQ(find_op(op.name), &op);
-    EXPECT_LE(op.min_inputs, op.max_inputs);
-    EXPECT_TRUE(op.max_inputs == op.min_inputs || !op.operand_attributes.empty() || op.name == "core.concat" ||
-                op.name == "core.linear" || op.name == "core.conv" || op.name.ends_with("_norm"))
-        << op.name << " has an optional operand that is neither data nor an attribute's operand form";
-    for (const std::string& name : op.operand_attributes) {
-      EXPECT_TRUE(name.empty() || std::count(op.attributes.begin(), op.attributes.end(), name)) << op.name << " " << name;
-    }
   }
   EXPECT_EQ(find_op("core.nothing"), nullptr);
   EXPECT_EQ(find_op("add"), nullptr);
+}
+
+// What an entry says fits together: the generated table, the verifier and the type rules rely on it.
+TEST(OpEntries, AreConsistent) {
+  for (const OpInfo& op : core_ops()) {
+    SCOPED_TRACE(op.name);
+    EXPECT_FALSE(op.says.empty());
+    EXPECT_FALSE(op.family.empty());
+    ASSERT_FALSE(op.results.empty());
+    std::set<std::string_view> names;
+    bool optional = false;
+    for (const OperandInfo& operand : op.operands) {
+      EXPECT_TRUE(names.insert(operand.name).second) << operand.name;
+      EXPECT_FALSE(optional && operand.presence == Presence::kRequired) << operand.name << " comes after optional ones";
+      optional = optional || operand.presence == Presence::kOptional;
+      EXPECT_TRUE(operand.presence != Presence::kOptional || !operand.attribute.empty() ||
+                  operand.role == Role::kWeight)
+          << operand.name << " may be absent, but neither as a weight nor for an attribute";
+      EXPECT_TRUE(operand.attribute.empty() || op.attribute(operand.attribute)) << operand.name;
+    }
+    for (const AttributeInfo& attribute : op.attributes) {
+      EXPECT_FALSE(attribute.required && attribute.otherwise) << attribute.name;
+      EXPECT_TRUE(attribute.allowed.empty() || attribute.kind == AttributeKind::kText) << attribute.name;
+      if (attribute.otherwise) {
+        EXPECT_EQ(attribute_fault(op, attribute.name, *attribute.otherwise), "");
+      }
+    }
+    EXPECT_FALSE(op.form && op.lower) << "two lowerings";
+    EXPECT_TRUE(op.can_be_lowered() || op.effect == Effect::kRandom);
+    EXPECT_TRUE(op.view == View::kNone || op.operand(0).presence == Presence::kRequired);
+    for (const Kept& kept : op.tape.value_or(TapeInfo{}).keeps) {
+      EXPECT_LT(kept.index, kept.of == Kept::Of::kOperand ? op.operands.size() : op.results.size());
+    }
+  }
+}
+
+TEST(OpEntries, DefaultsAreReadByTheRules) {
+  for (const OpInfo& op : core_ops()) {
+    for (const AttributeInfo& attribute : op.attributes) {
+      if (!attribute.otherwise) continue;
+      const Attributes none, given = {{std::string(attribute.name), *attribute.otherwise}};
+      EXPECT_EQ(*OpAttributes(op, none).find(attribute.name), *OpAttributes(op, given).find(attribute.name)) << op.name;
+    }
+  }
+}
+
+TEST(OpEntries, WhatIsNotAllowedIsRefusedByName) {
+  const OpInfo& pad = core("pad");
+  EXPECT_EQ(attribute_fault(pad, "mode", std::string("mirror")),
+            "attribute mode of core.pad must be \"constant\" or \"reflect\" or \"edge\" or \"wrap\"");
+  EXPECT_EQ(attribute_fault(pad, "mode", std::string("edge")), "");
+  EXPECT_EQ(core("cast").missing({})->name, "dtype");
+  EXPECT_EQ(core("cast").missing({{"dtype", DType::kF32}}), nullptr);
 }
 
 // --- place of the samples
@@ -157,18 +204,22 @@ TEST(ContentsRules, ShapeArithmetic) {
   EXPECT_EQ(type_of({"mul", {list("batch,3"), list("4")}}).contents, (Contents{Dim(4) * batch, 12}));
   EXPECT_EQ(type_of({"prod", {list("batch,3,4")}}).contents, (Contents{Dim(12) * batch}));
   EXPECT_EQ(type_of({"neg", {list("5,batch")}}).contents, (Contents{-5, Dim(0) - batch}));
-  EXPECT_EQ(type_of({"slice", {list("batch,12,64"), list("-2"), list("9223372036854775807")}}).contents, (Contents{12, 64}));
-  EXPECT_EQ(type_of({"slice", {list("1,2,3,4"), list("-1"), list("-9223372036854775807"), list("0"), list("-2")}}).contents,
-            (Contents{4, 2}));
+  EXPECT_EQ(type_of({"slice", {list("batch,12,64"), list("-2"), list("9223372036854775807")}}).contents,
+            (Contents{12, 64}));
+  EXPECT_EQ(
+      type_of({"slice", {list("1,2,3,4"), list("-1"), list("-9223372036854775807"), list("0"), list("-2")}}).contents,
+      (Contents{4, 2}));
   EXPECT_EQ(type_of({"unsqueeze", {testing::scalar("batch")}, {{"axes", dims("0")}}}).contents, (Contents{batch}));
-  EXPECT_EQ(type_of({"range", {}, {{"start", Dim(1)}, {"limit", Dim(7)}, {"delta", Dim(2)}}}).contents, (Contents{1, 3, 5}));
+  EXPECT_EQ(type_of({"range", {}, {{"start", Dim(1)}, {"limit", Dim(7)}, {"delta", Dim(2)}}}).contents,
+            (Contents{1, 3, 5}));
   EXPECT_EQ(type_of({"expand", {list("7"), list("3")}}).contents, (Contents{7, 7, 7}));
   EXPECT_EQ(type_of({"full", {list("2")}, {{"value", Dim(1)}, {"dtype", DType::kI64}}}).contents, (Contents{1, 1}));
 }
 
 TEST(ContentsRules, DivisionRounds) {
   const Attributes trunc = {{"rounding", std::string("trunc")}}, floor = {{"rounding", std::string("floor")}};
-  EXPECT_EQ(type_of({"div", {list("-7,7,6*batch"), list("2")}, trunc}).contents, (Contents{-3, 3, Dim(3) * Dim::symbol("batch")}));
+  EXPECT_EQ(type_of({"div", {list("-7,7,6*batch"), list("2")}, trunc}).contents,
+            (Contents{-3, 3, Dim(3) * Dim::symbol("batch")}));
   EXPECT_EQ(type_of({"div", {list("-7,7"), list("2")}, floor}).contents, (Contents{-4, 3}));
   EXPECT_FALSE(type_of({"div", {list("7"), list("0")}, trunc}).contents);
 }
@@ -179,7 +230,8 @@ TEST(ContentsRules, SizesAreAtLeastOne) {
   EXPECT_EQ(equal.contents, (Contents{0, 1}));
   Operand condition;
   condition.type = equal;
-  EXPECT_EQ(type_of({"where", {condition, list("1,1"), list("batch,9")}}).contents, (Contents{Dim::symbol("batch"), 1}));
+  EXPECT_EQ(type_of({"where", {condition, list("1,1"), list("batch,9")}}).contents,
+            (Contents{Dim::symbol("batch"), 1}));
   EXPECT_FALSE(type_of({"eq", {list("batch"), list("8")}}).contents);
 }
 

@@ -1,0 +1,79 @@
+/// The parts of an operator's entry that say what it takes and gives: operands, results, attributes, shared memory.
+#pragma once
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "ir/attributes.h"
+
+namespace rannc::ir {
+
+/// What an operand is for.
+enum class Role : uint8_t {
+  kData,
+  kWeight,      ///< what stands here and does not vary is trained
+  kIndex,       ///< numbers of places
+  kSize,        ///< sizes, axes or bounds
+  kStatistics,  ///< running statistics
+  kShape,       ///< its shape alone is read
+};
+
+enum class Presence : uint8_t {
+  kRequired,
+  kOptional,
+  kVariadic  ///< any number, in the last place
+};
+
+struct OperandInfo {
+  std::string_view name;
+  Role role = Role::kData;
+  Presence presence = Presence::kRequired;
+  /// The attribute that may stand for it where its contents are known (the operand form); empty: none.
+  std::string_view attribute = {};
+};
+
+/// Optional results (auxiliary ones: statistics, places) are asked for all together, or not at all.
+struct ResultInfo {
+  std::string_view name;
+  Presence presence = Presence::kRequired;
+};
+
+enum class AttributeKind : uint8_t {
+  kInteger,
+  kFlag,
+  kNumber,
+  kScalar,  ///< a number, an integer or a truth value
+  kText,
+  kDType,
+  kIntegers,
+  kSizes,  ///< integer expressions
+};
+
+struct AttributeInfo {
+  std::string_view name;
+  AttributeKind kind;
+  /// What an absent one stands for; nothing: its absence has a meaning of its own, or another one decides.
+  std::optional<Attribute> otherwise = {};
+  bool required = false;
+  std::vector<std::string_view> allowed = {};  ///< of a text; empty: any
+};
+
+/// Which memory the results share with operand 0.
+enum class View : uint8_t {
+  kNone,
+  kSame,             ///< the operand itself
+  kWhole,            ///< all of it, seen in another shape
+  kPart,             ///< some of its elements, or some of them several times
+  kPermuted,         ///< all of it, in another order of axes
+  kWhereContiguous,  ///< all of it where it lies in one piece, else a copy
+};
+
+/// How far a mini-batch's samples stay apart in an operator.
+enum class Effect : uint8_t {
+  kPure,        ///< a function of its operands
+  kRandom,      ///< draws random numbers, keyed by (seed, step, task, sample)
+  kStatistics,  ///< updates running statistics (BatchNormalization in training mode)
+};
+
+}  // namespace rannc::ir
