@@ -119,21 +119,25 @@ class SourceWriter {
     return statements(call, names);
   }
 
-  /// In training the statement also yields the call's mean and variance; in evaluation it reads the buffers.
+  /// The statement also yields mean and variance: the call's in training, else those of the buffers.
   static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call,
                                               const AtenNames& names) {
-    const std::vector<std::string> all = {names.results[0], statistics.mean_result, statistics.variance_result};
-    const std::vector<const ir::ValueType*> types = {call.outputs[0], call.inputs[3], call.inputs[4]};
-    RANNC_ASSIGN(const std::string training, statements({call.op, call.inputs, types, call.attributes.given()},
-                                                        {names.operands, all, names.device, names.training}));
-    ir::Attributes fixed = call.attributes.given();
-    fixed.set("training", false);
-    RANNC_ASSIGN(const std::string evaluation,
-                 statements({call.op, call.inputs, call.outputs.first(1), fixed},
-                            {names.operands, names.results.first(1), names.device, names.training}));
+    std::vector<std::string> all = {names.results[0], statistics.mean_result, statistics.variance_result};
+    std::vector<const ir::ValueType*> types = {call.outputs[0], call.inputs[3], call.inputs[4]};
+    const size_t results = names.results.size();
+    for (size_t i = 3; i < results; ++i) {
+      all.emplace_back(names.results[i]);
+      types.push_back(call.outputs[i]);
+    }
+    const auto branch = [&](bool training) {
+      ir::Attributes fixed = call.attributes.given();
+      fixed.set("training", training);
+      return statements({call.op, call.inputs, types, fixed}, {names.operands, all, names.device, names.training});
+    };
+    RANNC_ASSIGN(const std::string training, branch(true));
+    RANNC_ASSIGN(const std::string evaluation, branch(false));
     std::string text = "if training:\n" + indented(training) + "else:\n" + indented(evaluation);
-    text += "    " + all[1] + " = " + names.operands[3] + "\n    " + all[2] + " = " + names.operands[4] + "\n";
-    for (size_t i = 1; i < names.results.size(); ++i) text += names.results[i] + " = " + all[i] + "\n";
+    for (size_t i = 1; i < std::min<size_t>(results, 3); ++i) text += names.results[i] + " = " + all[i] + "\n";
     return text;
   }
 

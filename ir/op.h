@@ -84,6 +84,13 @@ struct LowerCall {
   bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
 };
 
+/// A rule of `OpInfo::linear` that does not depend on the call.
+template <Linear linear>
+Linear always(const OpCall&) {
+  return linear;
+}
+
+class GradientCall;
 struct FoldCall;
 struct IndexRange;
 struct IntervalCall;
@@ -104,6 +111,11 @@ struct OpInfo {
   /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators). Sizes that have
   /// to be equal and may be go to `assumed`, reduced (`ir/dim_bounds.h`).
   Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
+  /// Whether it passes a partial sum on (`ir/type.h`). Null: it does not.
+  Linear (*linear)(const OpCall&) = nullptr;
+  /// Which component of the indices (its operand of role kIndex) picks along an axis of operand 0: -1 where each number
+  /// does. Nothing: none. Null: it has no indices.
+  std::optional<int64_t> (*picks)(const OpCall&, int64_t axis) = nullptr;
   /// Work of the forward pass. Null: reads and writes only.
   Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
   /// What it is lowered to: a template where one call is the operator, else a rule. Neither: cannot be lowered.
@@ -113,15 +125,23 @@ struct OpInfo {
   std::vector<int64_t> (*fold)(FoldCall&) = nullptr;
   /// Where the elements of an integer result lie (`ir/interval.h`). Null, or nothing: not known.
   std::optional<IndexRange> (*interval)(const IntervalCall&) = nullptr;
+  /// Adds the tasks of the gradient (`ir/gradient.h`); false where it has none for these attributes. Null: none is
+  /// known.
+  bool (*gradient)(GradientCall&) = nullptr;
+  bool gradient_takes_auxiliary = false;  ///< it reads the auxiliary results, which the forward task then makes
   /// What LibTorch's tape keeps. Nothing: it is not known, and float operands and all results are taken for kept.
   std::optional<TapeInfo> tape = {};
   std::string_view family = {};  ///< set by the registry: the file that declares it
 
   bool known() const { return infer != nullptr; }
+  /// Whether it makes partial sums whole, once a step.
+  bool makes_whole() const { return linear == always<Linear::kWhole>; }
   bool can_be_lowered() const { return form.has_value() || lower != nullptr; }
   /// Operands that must be there, which come first; how many there may be (UINT32_MAX: any number).
   uint32_t min_inputs() const;
   uint32_t max_inputs() const;
+  /// Results that every task has.
+  uint32_t min_results() const;
   /// Whether a task may have that many results.
   bool may_have_results(size_t count) const;
   /// What stands at that place, which may be that of the last one that repeats.
@@ -138,6 +158,11 @@ const OpInfo* find_op(std::string_view name);
 /// The core operator of that short name (`add`); its absence is our bug.
 const OpInfo& core(std::string_view short_name);
 
+/// The types that an operator gives: those of its rule, with what becomes of operands that depend on the samples of a
+/// micro-batch without having an axis of them.
+Result<std::vector<ValueType>> types_of(const OpCall& call);
+/// Fills in what becomes of samples (`BatchLayout::mix`) where no type of the graph says it, as older texts do not.
+void fill_mixes(Graph& graph);
 /// Work of a task; the sum of bytes read and written where the operator has no rule of its own.
 Work work_of(const Graph& graph, TaskId task);
 /// All that the tape keeps of a task through which a gradient flows: what the entry lists, which must say something,

@@ -33,7 +33,7 @@ struct OperandInfo {
   std::string_view attribute = {};
 };
 
-/// Optional results (auxiliary ones: statistics, places) are asked for all together, or not at all.
+/// Optional results (auxiliary ones: statistics, places) come last; a task asks for the first of them, any number.
 struct ResultInfo {
   std::string_view name;
   Presence presence = Presence::kRequired;
@@ -66,7 +66,18 @@ enum class View : uint8_t {
   kWhole,            ///< all of it, seen in another shape
   kPart,             ///< some of its elements, or some of them several times
   kPermuted,         ///< all of it, in another order of axes
+  kWhereSameType,    ///< the operand itself where it has the result's element type, else a copy
   kWhereContiguous,  ///< all of it where it lies in one piece, else a copy
+};
+
+/// In which operands an operator is homogeneous: scaling them by a number scales its results by it, and results of sums
+/// are sums of results.
+enum class Linear : uint8_t {
+  kNo,
+  kFirst,     ///< in operand 0
+  kEach,      ///< in each of its data operands, the others being fixed
+  kTogether,  ///< in all of its data operands together
+  kWhole,     ///< in operand 0, whose sum over micro-batches and replicas it makes whole, once a step
 };
 
 /// How far a mini-batch's samples stay apart in an operator.

@@ -16,6 +16,7 @@ struct Family {
 
 constexpr Family kFamilies[] = {
     {"elementwise", ops::elementwise_ops},
+    {"functions", ops::function_ops},
     {"shape", ops::shape_ops},
     {"slice", ops::slice_ops},
     {"index", ops::index_ops},
@@ -26,6 +27,10 @@ constexpr Family kFamilies[] = {
     {"convolution", ops::convolution_ops},
     {"random", ops::random_ops},
     {"loss", ops::loss_ops},
+    {"grad_elementwise", ops::grad_elementwise_ops},
+    {"grad_slice", ops::grad_slice_ops},
+    {"grad_dense", ops::grad_dense_ops},
+    {"grad_windows", ops::grad_windows_ops},
 };
 
 std::vector<OpInfo> build_table() {
@@ -69,8 +74,8 @@ std::string operand_range(const OpInfo& op) {
   return std::to_string(op.min_inputs()) + " to " + (most == UINT32_MAX ? "more" : std::to_string(most));
 }
 
-// Operands, results and required attributes as the entry declares them.
-Result<void> check_call(const OpCall& call, const Attributes& attributes) {
+// Operands and results as the entry declares them.
+Result<void> check_call(const OpCall& call) {
   const OpInfo& op = call.op;
   const size_t count = call.inputs.size();
   if (count < op.min_inputs() || count > op.max_inputs()) {
@@ -82,9 +87,6 @@ Result<void> check_call(const OpCall& call, const Attributes& attributes) {
   }
   for (uint32_t i = 0; i < op.min_inputs(); ++i) {
     if (!call.has(i)) return error(op.name + ": operand " + std::to_string(i) + " is missing");
-  }
-  if (const AttributeInfo* missing = op.missing(attributes)) {
-    return error(op.name + ": attribute " + std::string(missing->name) + " is missing");
   }
   return {};
 }
@@ -109,11 +111,14 @@ uint32_t OpInfo::max_inputs() const {
   return variadic ? UINT32_MAX : static_cast<uint32_t>(operands.size());
 }
 
+uint32_t OpInfo::min_results() const {
+  return static_cast<uint32_t>(std::count_if(
+      results.begin(), results.end(), [](const ResultInfo& result) { return result.presence == Presence::kRequired; }));
+}
+
 bool OpInfo::may_have_results(size_t count) const {
   if (results.empty() || results.back().presence == Presence::kVariadic) return true;
-  const auto required = std::count_if(results.begin(), results.end(),
-                                      [](const ResultInfo& r) { return r.presence == Presence::kRequired; });
-  return count == static_cast<size_t>(required) || count == results.size();
+  return count >= min_results() && count <= results.size();
 }
 
 const OperandInfo& OpInfo::operand(size_t index) const { return operands[std::min(index, operands.size() - 1)]; }
@@ -207,9 +212,9 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   std::vector<Equality> assumed;
   const OpCall call{
       op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
-  if (auto checked = check_call(call, graph.attributes(task)); !checked)
+  if (auto checked = check_call(call); !checked)
     return located(checked.diagnostic(), graph, task);
-  auto types = op.infer(call);
+  auto types = types_of(call);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
   for (Equality& needed : assumed) {

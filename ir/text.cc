@@ -44,7 +44,9 @@ Result<Graph> parse_graph(std::string_view text, const std::string& file) {
     if (known) return {};
     return line.expected("a statement (graph batch input parameter buffer constant #task inputs outputs loss)");
   }));
-  return std::move(reader).take();
+  Graph graph = std::move(reader).take();
+  fill_mixes(graph);
+  return graph;
 }
 
 }  // namespace rannc::ir

@@ -49,6 +49,18 @@ std::optional<DType> dtype_of_torch(int number) {
 bool is_float(DType dtype) { return dtype <= DType::kF64; }
 bool is_integer(DType dtype) { return dtype > DType::kF64 && dtype != DType::kBool; }
 
+std::string_view str(Mix mix) {
+  constexpr std::string_view kNames[] = {"", "partial", "counted", "mixed"};
+  return kNames[static_cast<size_t>(mix)];
+}
+
+std::optional<Mix> parse_mix(std::string_view text) {
+  for (const Mix mix : {Mix::kPartial, Mix::kCounted, Mix::kMixed}) {
+    if (str(mix) == text) return mix;
+  }
+  return std::nullopt;
+}
+
 size_t hash_of(const std::vector<Dim>& dims) {
   size_t hash = dims.size();
   for (const Dim& dim : dims) hash = combine(hash, dim.hash());
@@ -59,6 +71,7 @@ size_t ValueType::hash() const {
   size_t hash = static_cast<size_t>(dtype);
   hash = combine(hash, shape ? hash_of(*shape) : ~size_t{0});
   hash = combine(hash, combine(static_cast<size_t>(batch.axis), combine(batch.outer.hash(), batch.inner.hash())));
+  hash = combine(hash, static_cast<size_t>(batch.mix));
   return combine(hash, contents ? hash_of(*contents) : ~size_t{0});
 }
 

@@ -26,13 +26,27 @@ std::optional<DType> dtype_of_torch(int number);
 bool is_float(DType dtype);
 bool is_integer(DType dtype);  ///< bool is not an integer
 
+/// How a value without an axis of samples depends on those of its micro-batch.
+enum class Mix : uint8_t {
+  kNone,
+  kPartial,  ///< a sum over samples: those of all micro-batches and replicas add up to that of the mini-batch
+  kCounted,  ///< made from the number of samples, which varies within a step
+  kMixed,    ///< otherwise: it means something of one micro-batch alone
+};
+/// `partial`, `counted`, `mixed`: the spelling of text IR; empty for none.
+std::string_view str(Mix mix);
+std::optional<Mix> parse_mix(std::string_view text);
+
 /// Where the samples of a value are: along `axis`, whose extent is outer * batch * inner with the samples varying
-/// in the middle ([T, B*heads, D] has axis 1, outer 1, inner heads). No axis: the value has no samples.
+/// in the middle ([T, B*heads, D] has axis 1, outer 1, inner heads). No axis: the value has no samples, and `mix` says
+/// what became of them.
 struct BatchLayout {
   int32_t axis = -1;
   Dim outer = 1;
   Dim inner = 1;
+  Mix mix = Mix::kNone;
   bool has_batch() const { return axis >= 0; }
+  bool is_partial() const { return mix == Mix::kPartial; }
   bool operator==(const BatchLayout&) const = default;
 };
 

@@ -16,6 +16,7 @@
 //   stands
 //        once
 //   G15  a type rule needs no equality that is neither certain nor an assumption
+//   G16  where there are losses no value mixes the samples of a micro-batch
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -56,6 +57,7 @@ class GraphVerifier {
     signature();
     for (const LossTerm& term : graph_.losses()) loss(term);
     symbols();
+    if (!graph_.losses().empty()) mixes();
     return std::move(found_);
   }
 
@@ -133,7 +135,9 @@ class GraphVerifier {
     const auto fault = [&](std::string what) {
       add(where(id), fmt::format("samples of %{}: {}", name(id), what), "G10");
     };
+    if (!batch.has_batch() && batch == BatchLayout{.mix = batch.mix}) return;
     if (!batch.has_batch()) return fault("a layout without an axis");
+    if (batch.mix != Mix::kNone) return fault("samples on an axis, and " + std::string(str(batch.mix)));
     if (!batch_) return fault("the graph has no batch symbol");
     if (!type.shape) return fault("the shape is not known");
     if (batch.axis >= static_cast<int32_t>(type.shape->size())) {
@@ -270,7 +274,7 @@ class GraphVerifier {
         op,       operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size()),
         &assumed_};
     assumed_.clear();
-    const auto inferred = op.infer(call);
+    const auto inferred = types_of(call);
     if (!inferred.ok()) {
       add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message),
           "G8");
@@ -305,8 +309,19 @@ class GraphVerifier {
       text += fmt::format(" with samples on axis {} ({}*batch*{})", type.batch.axis, type.batch.outer.str(),
                           type.batch.inner.str());
     }
+    if (type.batch.mix != Mix::kNone) text += fmt::format(" {}", str(type.batch.mix));
     if (type.contents) text += " contents " + str(*type.contents);
     return text;
+  }
+
+  void mixes() {
+    for (const ValueId id : graph_.values()) {
+      if (graph_.type(id).batch.mix != Mix::kMixed) continue;
+      const TaskId maker = graph_.producer(id);
+      const std::string by =
+          maker.valid() ? fmt::format("task #{} {} makes", maker.index(), graph_.op(maker).name) : "there is";
+      add(where(id), fmt::format("{} %{}, which mixes the samples of a micro-batch", by, name(id)), "G16");
+    }
   }
 
   // --- signature and losses

@@ -16,6 +16,7 @@
 //   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
 //        momentum is of sgd, from 0 to below 1
 //   P15  where no symbol counts samples there is one micro-batch, of the graph's own samples, and one device a stage
+//   P16  no route carries a sum over the samples of a micro-batch: parts on several replicas would have to be added
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -194,6 +195,8 @@ class PlanVerifier {
       if (!(plan_.routes[r] == needed[r])) {
         return add("P5", {}, "route {} is {}; needed is {}", r, describe(plan_.routes[r]), describe(needed[r]));
       }
+      if (plan_.graph.type(needed[r].value).batch.is_partial())
+        add("P16", {}, "route {} carries a sum over samples: {}", r, describe(needed[r]));
     }
   }
 

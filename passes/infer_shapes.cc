@@ -105,7 +105,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
       continue;
     }
     RANNC_TRY(check_sample_index(graph, task));
-    RANNC_TRY(check_no_sum_over_samples(graph, task));
+    RANNC_TRY(check_no_mix(graph, task));
     const auto outputs = graph.outputs(task);
     for (size_t k = 0; k < outputs.size(); ++k)
       outcome.changed = outcome.changed || before[k] != graph.type_number(outputs[k]);

@@ -10,43 +10,43 @@ namespace rannc::passes {
 using ir::Dim;
 using ir::Graph;
 
+namespace {
+
+// Operands as a rule of the registry reads them.
+std::vector<const ir::ValueType*> operand_types(const Graph& graph, TaskId task) {
+  std::vector<const ir::ValueType*> types;
+  for (const ValueId in : graph.inputs(task)) types.push_back(in.valid() ? &graph.type(in) : nullptr);
+  return types;
+}
+
+}  // namespace
+
 Result<void> check_sample_index(const Graph& graph, TaskId task) {
-  const std::string_view name = graph.op(task).name;
-  if (name != "core.gather" && name != "core.gather_nd") return {};
+  const ir::OpInfo& op = graph.op(task);
+  if (op.picks == nullptr) return {};
   const auto in = graph.inputs(task);
   const ir::ValueType& data = graph.type(in[0]);
   if (!data.batch.has_batch()) return {};
-  int64_t component = -1;
-  if (name == "core.gather") {
-    const int64_t given = graph.attributes(task).integer("axis");
-    if ((given < 0 ? given + static_cast<int64_t>(data.shape->size()) : given) != data.batch.axis) return {};
-  } else {
-    const int64_t first = graph.attributes(task).integer("batch_dims");
-    component = data.batch.axis - first;
-    if (component < 0 || component >= graph.type(in[1]).shape->back().constant()) return {};
-  }
-  const auto index = ir::Intervals(graph).of(in[1], component);
+  const std::vector<const ir::ValueType*> types = operand_types(graph, task);
+  const auto component = op.picks({op, types, graph.attributes(task), graph.batch_symbol()}, data.batch.axis);
+  if (!component) return {};
+  const auto index = ir::Intervals(graph).of(in[1], *component);
   const Dim& inner = data.batch.inner;
   if (index && data.batch.outer == Dim(1) && index->factor == inner && ir::never_negative(index->low) &&
       ir::never_negative(inner - Dim(1) - index->high)) {
     return {};
   }
-  return error(graph.location(task), std::string(name) + " picks samples along axis " +
-                                         std::to_string(data.batch.axis) + " of " + ir::str(*data.shape) + " by %" +
-                                         std::string(graph.value(in[1]).name) +
+  return error(graph.location(task), op.name + " picks samples along axis " + std::to_string(data.batch.axis) + " of " +
+                                         ir::str(*data.shape) + " by %" + std::string(graph.value(in[1]).name) +
                                          ", which is not shown to hold each sample's own number");
 }
 
 namespace {
 
 // Sums that a loss consists of: only the runtime, which adds up those of all micro-batches, may read one.
-Result<void> check_loss_sum(const Graph& graph, TaskId task) {
-  const auto in = graph.inputs(task);
-  const bool sampled = std::any_of(in.begin(), in.end(), [&](ValueId id) { return graph.type(id).batch.has_batch(); });
-  const ValueId sum = graph.outputs(task)[0];
-  bool read = std::find(graph.outputs().begin(), graph.outputs().end(), sum) != graph.outputs().end();
-  graph.for_each_use(sum, [&](Graph::Use) { read = true; });
-  if (!sampled || !read) return {};
+Result<void> check_partial(const Graph& graph, TaskId task, ValueId sum) {
+  const bool given = std::find(graph.outputs().begin(), graph.outputs().end(), sum) != graph.outputs().end();
+  if (!given && !graph.has_uses(sum)) return {};
   return error(graph.location(task), std::string(graph.op(task).name) + " makes %" + std::string(graph.value(sum).name) +
                                          " a sum over the samples of a micro-batch, which can be a loss, but neither be "
                                          "given out nor read by a task");
@@ -58,21 +58,31 @@ Diagnostic with_advice(Diagnostic failure, const Graph& graph) {
   return std::move(failure).note("if an output of the model is its loss, ask for it: --loss 'in_graph(output=NAME)'");
 }
 
+// The operand whose samples, or whose sum over them, the task mixes.
+std::string what_is_mixed(const Graph& graph, TaskId task) {
+  for (const ValueId in : graph.inputs(task)) {
+    if (!in.valid()) continue;
+    const ir::ValueType& type = graph.type(in);
+    if (type.batch.has_batch()) return " over axis " + std::to_string(type.batch.axis) + " of " + ir::str(*type.shape);
+    if (type.batch.is_partial()) return " of %" + std::string(graph.value(in).name) + ", a sum over samples,";
+  }
+  return "";
+}
+
 }  // namespace
 
-Result<void> check_no_sum_over_samples(const Graph& graph, TaskId task) {
-  const std::string_view name = graph.op(task).name;
-  if (name == "core.cross_entropy_sum" || name == "core.mse_sum") {
-    auto checked = check_loss_sum(graph, task);
-    return checked.ok() ? checked : Result<void>(with_advice(checked.diagnostic(), graph));
+Result<void> check_no_mix(const Graph& graph, TaskId task) {
+  for (const ValueId output : graph.outputs(task)) {
+    if (graph.type(output).batch.is_partial()) {
+      auto checked = check_partial(graph, task, output);
+      if (!checked.ok()) return with_advice(checked.diagnostic(), graph);
+    }
+    if (graph.type(output).batch.mix != ir::Mix::kMixed) continue;
+    return with_advice(error(graph.location(task), graph.op(task).name + what_is_mixed(graph, task) +
+                                                       " would mix the samples of a micro-batch"),
+                       graph);
   }
-  if (name != "core.sum" && name != "core.mean") return {};
-  const ir::ValueType& from = graph.type(graph.inputs(task)[0]);
-  if (!from.batch.has_batch() || graph.type(graph.outputs(task)[0]).batch.has_batch()) return {};
-  return with_advice(error(graph.location(task), std::string(name) + " over axis " + std::to_string(from.batch.axis) +
-                                                     " of " + ir::str(*from.shape) +
-                                                     " would mix the samples of a micro-batch"),
-                     graph);
+  return {};
 }
 
 }  // namespace rannc::passes

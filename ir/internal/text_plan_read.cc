@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "ir/internal/text_graph.h"
+#include "ir/op.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -33,6 +34,7 @@ class PlanReader {
 
   Result<Plan> finish() && {
     plan_.graph = std::move(graph_).take();
+    fill_mixes(plan_.graph);
     finish_atoms();
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);

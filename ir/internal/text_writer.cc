@@ -137,7 +137,8 @@ void append_type(std::string& to, const ValueType& type) {
   } else {
     to += "[*]";
   }
-  if (!(type.batch == BatchLayout{})) {
+  if (type.batch.mix != Mix::kNone) to.append(" ").append(str(type.batch.mix));
+  if (type.batch.has_batch()) {
     fmt::format_to(std::back_inserter(to), " samples {}", type.batch.axis);
     if (!(type.batch.outer == Dim(1))) to += " outer [" + type.batch.outer.str() + "]";
     if (!(type.batch.inner == Dim(1))) to += " inner [" + type.batch.inner.str() + "]";

@@ -67,7 +67,9 @@ Result<BatchLayout> reshape_layout(const OpCall& call, const BatchLayout& layout
   for (size_t k = 0; k < to.size(); before = before * to[k], ++k) {
     if (!per_sample(call, to[k])) continue;
     const auto outer = exact_div(left, before);
-    const auto inner = exact_div(right, element_count(Shape(to.begin() + k + 1, to.end())));
+    const Dim after = element_count(Shape(to.begin() + k + 1, to.end()));
+    const bool empty = right == Dim(0) && after == Dim(0);  // no element says how many of them are a sample's
+    const auto inner = !empty ? exact_div(right, after) : outer ? exact_div(to[k], *outer * batch_dim(call)) : outer;
     if (outer && inner && *outer * batch_dim(call) * *inner == to[k]) {
       return BatchLayout{static_cast<int32_t>(k), *outer, *inner};
     }

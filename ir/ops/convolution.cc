@@ -3,100 +3,24 @@
 #include <functional>
 #include <limits>
 
-#include "ir/ops/rules.h"
+#include "ir/ops/gradients_dense.h"
+#include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
 namespace {
 
-// --- windows
-
-// Kernel, strides, pads begin…end and dilations of all spatial axes, with their defaults filled in.
-struct Window {
-  std::vector<int64_t> kernel, strides, begin, end, dilations;
-  size_t rank() const { return kernel.size(); }
-  bool symmetric() const { return begin == end; }
-};
-
-Result<Window> window_of(const OpAttributes& attributes, std::vector<int64_t> kernel) {
-  const size_t n = kernel.size();
-  if (n < 1 || n > 3) return error("a window of " + std::to_string(n) + " axes; 1 to 3 are supported");
-  Window window;
-  window.kernel = std::move(kernel);
-  auto list = [&](std::string_view name, size_t size, int64_t otherwise) {
-    const std::vector<int64_t> given = attributes.integers(name);
-    return given.empty() ? std::vector<int64_t>(size, otherwise) : given;
-  };
-  window.strides = list("strides", n, 1);
-  window.dilations = list("dilations", n, 1);
-  const std::vector<int64_t> pads = list("pads", 2 * n, 0);
-  if (window.strides.size() != n || window.dilations.size() != n || pads.size() != 2 * n) {
-    return error("strides, pads or dilations do not fit " + std::to_string(n) + " spatial axes");
-  }
-  const auto middle = pads.begin() + static_cast<std::ptrdiff_t>(n);
-  window.begin.assign(pads.begin(), middle);
-  window.end.assign(middle, pads.end());
-  const auto within = [](const std::vector<int64_t>& numbers, int64_t least) {
-    constexpr int64_t kMost = int64_t{1} << 31;  // sums and products of a few stay integers
-    return std::all_of(numbers.begin(), numbers.end(), [&](int64_t x) { return x >= least && x < kMost; });
-  };
-  if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1) ||
-      !within(window.begin, 0) || !within(window.end, 0)) {
-    return error("kernel, strides and dilations must be positive, pads not negative, all below 2^31");
-  }
-  return window;
-}
-
-// Positions of a window along one axis. With `ceil` a last window counts even where it ends beyond, but only where it
-// starts inside the input or its left pad.
-Result<Dim> positions(const Dim& extent, const Window& window, size_t i, bool ceil) {
-  const int64_t reach = window.dilations[i] * (window.kernel[i] - 1) + 1;
-  const Dim room = extent + Dim(window.begin[i] + window.end[i] - reach);
-  if (room.is_constant() && room.constant() < 0) {
-    return error("a window of " + std::to_string(reach) + " does not fit extent " + extent.str() + " with pads " +
-                 std::to_string(window.begin[i]) + " and " + std::to_string(window.end[i]));
-  }
-  const Dim stride = window.strides[i];
-  if (!ceil) return floor_div(room, stride) + Dim(1);
-  const Dim count = floor_div(room + stride - Dim(1), stride) + Dim(1);
-  const Dim starts = floor_div(extent + Dim(window.begin[i]) + stride - Dim(1), stride);
-  return never_positive(count - starts) ? count : min(count, starts);
-}
-
+// One result whose channels are `channels`.
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
-  const Shape& from = *call.in(0).shape;
-  if (from.size() != window.rank() + 2) {
-    return error("operand 0 of shape " + str(from) + " does not fit " + std::to_string(window.rank()) +
-                 " spatial axes");
-  }
+  RANNC_ASSIGN(Shape to, windowed(window, *call.in(0).shape, channels, ceil));
   RANNC_TRY(samples_lead(call, 0));
-  Shape to = {from[0], channels};
-  for (size_t i = 0; i < window.rank(); ++i) {
-    RANNC_ASSIGN(Dim count, positions(from[i + 2], window, i, ceil));
-    to.push_back(std::move(count));
-  }
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
 
-std::vector<int64_t> plain(const Shape& shape, size_t from) {
-  std::vector<int64_t> out;
-  for (size_t i = from; i < shape.size(); ++i) out.push_back(shape[i].constant());
-  return out;
-}
-
-// Pads `value` by a call of its own, from the last axis on, and clears the window's pads.
-aten::Value padded(Calls& calls, Window& window, aten::Value value, double fill) {
-  std::vector<int64_t> pads;
-  for (size_t i = window.rank(); i-- > 0;) {
-    pads.push_back(window.begin[i]);
-    pads.push_back(window.end[i]);
-  }
-  window.begin.assign(window.rank(), 0);
-  window.end = window.begin;
-  return calls("aten::constant_pad_nd", {value, pads, aten::Scalar{fill}});
-}
-
-std::string dimensional(std::string_view name, size_t rank) {
-  return "aten::" + std::string(name) + std::to_string(rank) + "d";
+// Pads `value` by a call of its own, and clears the window's pads.
+aten::Value padded_by_hand(Calls& calls, Window& window, aten::Value value, double fill) {
+  value = padded(calls, window, value, fill);
+  window = without_pads(window);
+  return value;
 }
 
 // --- conv
@@ -133,7 +57,7 @@ Result<aten::Lowering> lower_conv(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, plain(shape_of(*call.inputs[1]), 2)));
   Calls calls;
   aten::Value value = aten::Operand{0};
-  if (!window.symmetric()) value = padded(calls, window, value, 0);
+  if (!window.symmetric()) value = padded_by_hand(calls, window, value, 0);
   return std::move(calls).with(
       {calls(dimensional("conv", window.rank()), {value, aten::Operand{1}, aten::Operand{2}, window.strides,
                                                   window.begin, window.dilations, call.attributes.integer("groups")})});
@@ -147,18 +71,18 @@ Result<Types> infer_pool(const OpCall& call) {
   return windowed(call, window, from.size() < 2 ? Dim(0) : from[1], call.attributes.flag("ceil"));
 }
 
+Result<Types> infer_max_pool(const OpCall& call) {
+  RANNC_ASSIGN(Types types, infer_pool(call));
+  if (call.output_count == 1) return types;
+  types.push_back(types[0]);
+  types[1].dtype = DType::kI64;
+  return types;
+}
+
 Work pool_work(const OpCall& call, std::span<const ValueType> outputs) {
   int64_t window = 1;
   for (const int64_t k : call.attributes.integers("kernel")) window *= k;
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(window) : Dim(0), call, outputs);
-}
-
-// ATen pads by at most half the kernel, on both sides alike; anything else is padded first.
-bool aten_pads(const Window& window) {
-  for (size_t i = 0; i < window.rank(); ++i) {
-    if (2 * window.begin[i] > window.kernel[i]) return false;
-  }
-  return window.symmetric();
 }
 
 // Drops windows that start in the right pad, which ATen cannot tell from the input once it has been padded.
@@ -174,7 +98,7 @@ Result<aten::Lowering> lower_pool(const LowerCall& call, std::string_view name, 
   const bool by_hand = !aten_pads(window);
   Calls calls;
   aten::Value value = aten::Operand{0};
-  if (by_hand) value = padded(calls, window, value, fill);
+  if (by_hand) value = padded_by_hand(calls, window, value, fill);
   std::vector<aten::Argument> arguments = {value, window.kernel, window.strides, window.begin};
   for (aten::Argument& argument : rest(window)) arguments.push_back(std::move(argument));
   value = calls(dimensional(name, window.rank()), std::move(arguments));
@@ -182,7 +106,26 @@ Result<aten::Lowering> lower_pool(const LowerCall& call, std::string_view name, 
   return std::move(calls).with({value});
 }
 
+// Places are those in an operand that is padded by hand so far that the windows fit exactly.
+Result<aten::Lowering> lower_max_pool_with_places(const LowerCall& call) {
+  RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
+  const bool by_hand = !aten_pads(window);
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  if (by_hand) {
+    const Shape pads = exact_pads(window, shape_of(*call.inputs[0]), shape_of(*call.outputs[0]), 1);
+    value = calls("aten::constant_pad_nd", {value, pads, aten::Scalar{-std::numeric_limits<double>::infinity()}});
+    window = without_pads(window);
+  }
+  const aten::Made pooled = calls(
+      dimensional("max_pool", window.rank(), "d_with_indices"),
+      {value, window.kernel, window.strides, window.begin, window.dilations, !by_hand && call.attributes.flag("ceil")},
+      2);
+  return std::move(calls).with({pooled, aten::Made{pooled.call, 1}});
+}
+
 Result<aten::Lowering> lower_max_pool(const LowerCall& call) {
+  if (call.outputs.size() > 1) return lower_max_pool_with_places(call);
   return lower_pool(call, "max_pool", -std::numeric_limits<double>::infinity(), [&](const Window& window) {
     return std::vector<aten::Argument>{window.dilations, call.attributes.flag("ceil")};
   });
@@ -224,8 +167,7 @@ Result<aten::Lowering> lower_adaptive(const LowerCall& call) {
 // What windows move over is kept: the operand, or a padded copy of it where ATen's own padding does not do.
 TapeUse windowed_tape(const TapeCall& call, const Window& window, bool by_hand) {
   if (!by_hand) return {.keeps = {kept_operand(0)}};
-  Shape padded = shape_of(*call.inputs[0]);
-  for (size_t i = 0; i < window.rank(); ++i) padded[i + 2] = padded[i + 2] + Dim(window.begin[i] + window.end[i]);
+  const Shape padded = padded_shape(window, shape_of(*call.inputs[0]));
   return {.own_bytes = element_count(padded) * Dim(byte_size(call.inputs[0]->dtype))};
 }
 
@@ -248,26 +190,31 @@ TapeUse avg_pool_tape(const TapeCall& call) {
   return windowed_tape(call, *window, !aten_pads(*window));
 }
 
-// The windows of a result as ATen counts them: of an operand padded by hand also those that begin in its right pad,
-// where the last one may end beyond it.
+// To one element for each channel ATen takes the mean, which keeps nothing.
+TapeUse adaptive_tape(const TapeCall& call) {
+  const std::vector<int64_t> size = call.attributes.integers("size");
+  const bool one = std::all_of(size.begin(), size.end(), [](int64_t n) { return n == 1; });
+  return one ? TapeUse{} : TapeUse{.keeps = {kept_operand(0)}};
+}
+
+// The windows of a result as ATen counts them, which drops late ones of an operand padded by hand afterwards.
 Dim windows(const TapeCall& call, const Window& window) {
   const Shape &from = shape_of(*call.inputs[0]), &to = shape_of(*call.outputs[0]);
   const bool late = !aten_pads(window) && OpAttributes(call.op, call.attributes).flag("ceil");
-  if (!late) return element_count(to);
+  if (!late || call.outputs.size() > 1) return element_count(to);
   Shape counted = {to[0], to[1]};
-  for (size_t i = 0; i < window.rank(); ++i) {
-    const Dim room = from[i + 2] + Dim(window.begin[i] + window.end[i]), stride = window.strides[i];
-    const Dim reach = window.dilations[i] * (window.kernel[i] - 1) + 1;
-    const Dim count = floor_div(room - reach + stride - Dim(1), stride) + Dim(1);
-    const Dim starts = floor_div(room - Dim(1), stride) + Dim(1);
-    counted.push_back(min(count, starts));
-  }
+  for (size_t i = 0; i < window.rank(); ++i) counted.push_back(windows_once_padded(from[i + 2], window, i));
   return element_count(counted);
 }
 
 TapeUse max_pool_tape(const TapeCall& call) {
   const auto window = pool_window(call);
-  TapeUse use = windowed_tape(call, *window, !aten_pads(*window));
+  const bool by_hand = !aten_pads(*window);
+  TapeUse use = windowed_tape(call, *window, by_hand);
+  if (by_hand && call.outputs.size() > 1) {
+    const Shape exact = exact_extents(*window, shape_of(*call.outputs[0]));
+    use.own_bytes = element_count(exact) * Dim(byte_size(call.inputs[0]->dtype));
+  }
   constexpr int64_t kPlaceBytes = 8;  // where each maximum was
   use.own_bytes = use.own_bytes + windows(call, *window) * Dim(kPlaceBytes);
   return use;
@@ -290,16 +237,20 @@ std::vector<OpInfo> convolution_ops() {
        .infer = infer_conv,
        .work = conv_work,
        .lower = lower_conv,
+       .gradient = gradient::conv,
        .tape = TapeInfo{.rule = conv_tape}},
       {.name = "core.max_pool",
-       .says = "largest element of each window",
+       .says = "largest element of each window; the auxiliary result is its place in the operand as padded",
        .onnx = {"MaxPool", "GlobalMaxPool"},
        .aten = {"aten::max_pool1d", "aten::max_pool2d", "aten::max_pool3d"},
        .operands = {{"x"}},
        .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil},
-       .infer = infer_pool,
+       .results = {{"result"}, {"places", Presence::kOptional}},
+       .infer = infer_max_pool,
        .work = pool_work,
        .lower = lower_max_pool,
+       .gradient = gradient::max_pool,
+       .gradient_takes_auxiliary = true,
        .tape = TapeInfo{.rule = max_pool_tape}},
       {.name = "core.avg_pool",
        .says = "mean of each window",
@@ -310,6 +261,7 @@ std::vector<OpInfo> convolution_ops() {
        .infer = infer_pool,
        .work = pool_work,
        .lower = lower_avg_pool,
+       .gradient = gradient::avg_pool,
        .tape = TapeInfo{.rule = avg_pool_tape}},
       {.name = "core.adaptive_avg_pool",
        .says = "mean of windows such that the result has the sizes asked for",
@@ -320,7 +272,8 @@ std::vector<OpInfo> convolution_ops() {
        .infer = infer_adaptive,
        .work = adaptive_work,
        .lower = lower_adaptive,
-       .tape = TapeInfo{{kept_operand(0)}}},
+       .gradient = gradient::adaptive_avg_pool,
+       .tape = TapeInfo{.rule = adaptive_tape}},
   };
 }
 

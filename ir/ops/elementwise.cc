@@ -1,6 +1,8 @@
 // Elementwise operators.
 #include "ir/ops/elementwise_contents.h"
+#include "ir/ops/elementwise_rows.h"
 #include "ir/ops/fold.h"
+#include "ir/ops/gradients_elementwise.h"
 #include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
@@ -65,26 +67,6 @@ Result<Types> infer_logical(const OpCall& call) {
   RANNC_TRY(require_bool(call, 0));
   RANNC_TRY(require_bool(call, 1));
   return binary_type(call, DType::kBool, of_contents);
-}
-
-ValueType like(const OpCall& call, DType dtype) {
-  ValueType type = call.in(0);
-  type.dtype = dtype;
-  type.contents.reset();
-  return type;
-}
-
-Result<Types> infer_float(const OpCall& call) {
-  RANNC_TRY(shape_of(call, 0));
-  if (!is_float(call.in(0).dtype)) {
-    return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
-  }
-  return Types{like(call, call.in(0).dtype)};
-}
-
-Result<Types> infer_float_test(const OpCall& call) {
-  RANNC_TRY(infer_float(call));
-  return Types{like(call, DType::kBool)};
 }
 
 template <Contents1 of_contents>
@@ -159,14 +141,6 @@ Result<Types> infer_cast(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-// --- work
-
-template <int64_t operations>
-Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
-  if (!outputs[0].shape || !is_float(outputs[0].dtype)) return work(0, call, outputs);
-  return work(element_count(*outputs[0].shape) * Dim(operations), call, outputs);
-}
-
 // --- lowering
 
 using aten::FromAttribute;
@@ -200,85 +174,79 @@ Result<aten::Lowering> lower_cast(const LowerCall& call) {
   return one_call("aten::to.dtype", {Operand{0}, {"dtype", call.outputs[0]->dtype}});
 }
 
+// --- sums over samples
+
+// Rounded quotients are no sums of quotients.
+Linear linear_div(const OpCall& call) { return is_float(call.in(0).dtype) ? Linear::kFirst : Linear::kNo; }
+// From numbers to numbers that hold them: others round, or ask whether they are 0.
+Linear linear_cast(const OpCall& call) {
+  const DType to = *call.attributes.dtype("dtype");
+  const bool holds = is_float(to) || (is_integer(to) && !is_float(call.in(0).dtype));
+  return holds ? Linear::kFirst : Linear::kNo;
+}
+
 // --- rows
 
-using Names = std::vector<std::string_view>;
 using Kind = AttributeKind;
-
-// What a row says beside types.
-struct Traits {
-  std::optional<TapeInfo> tape = {};
-  FoldRule fold = nullptr;
-  IntervalRule interval = nullptr;
-  bool costly = false;
-  std::string schema = {};    ///< the call; empty: `aten::<name>`
-  LowerRule lower = nullptr;  ///< instead of the call
-  Names aten = {};            ///< names for such a rule
-  std::vector<AttributeInfo> attributes = {};
-  std::vector<aten::Template::Slot> slots = {};  ///< of the call, after the operands
-};
-
-OpInfo row(std::string_view name, std::string_view says, Names onnx, std::vector<OperandInfo> operands, InferRule infer,
-           Traits traits) {
-  const auto count = static_cast<uint32_t>(operands.size());
-  OpInfo op{.name = "core." + std::string(name),
-            .says = says,
-            .onnx = std::move(onnx),
-            .aten = std::move(traits.aten),
-            .operands = std::move(operands),
-            .attributes = std::move(traits.attributes),
-            .broadcasts = count > 1,
-            .infer = infer,
-            .work = traits.costly ? elementwise_work<10> : elementwise_work<1>,
-            .lower = traits.lower,
-            .fold = traits.fold,
-            .interval = traits.interval,
-            .tape = std::move(traits.tape)};
-  if (traits.schema.empty()) traits.schema = "aten::" + std::string(name);
-  if (op.lower == nullptr) op.form = form(std::move(traits.schema), count, std::move(traits.slots));
-  return op;
-}
-
-OpInfo unary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits = {}) {
-  return row(name, says, std::move(onnx), {{"x"}}, infer, std::move(traits));
-}
-OpInfo binary(std::string_view name, std::string_view says, Names onnx, InferRule infer, Traits traits) {
-  return row(name, says, std::move(onnx), {{"a"}, {"b"}}, infer, std::move(traits));
-}
-
-TapeInfo nothing() { return {}; }
-TapeInfo operand() { return {{kept_operand(0)}}; }
-TapeInfo operands() { return {{kept_operand(0), kept_operand(1)}}; }
-TapeInfo result() { return {{kept_result()}}; }
 
 void add_arithmetic(std::vector<OpInfo>& table) {
   const TapeInfo passes{.passes_gradient = true}, factors{{operand_where(0, 1), operand_where(1, 0)}},
       quotient{{kept_operand(1), operand_where(0, 1)}}, remainder{{operand_where(0, 1), operand_where(1, 1)}},
       all{{kept_operand(0), kept_operand(1), kept_result()}, 3};
   const AttributeInfo rounding{"rounding", Kind::kText, "none", false, {"none", "trunc", "floor"}};
-  table.insert(
-      table.end(),
-      {binary("add", "a + b", {"Add", "Sum"}, infer_arithmetic<sum_of>,
-              {.tape = passes, .fold = fold::add, .interval = interval::add, .schema = "aten::add.Tensor"}),
-       binary("sub", "a - b", {"Sub"}, infer_arithmetic<difference_of>,
-              {.tape = passes, .fold = fold::sub, .interval = interval::sub, .schema = "aten::sub.Tensor"}),
-       binary("mul", "a * b", {"Mul"}, infer_arithmetic<product_of>,
-              {.tape = factors, .fold = fold::mul, .interval = interval::mul, .schema = "aten::mul.Tensor"}),
-       binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
-              {.tape = quotient,
-               .fold = fold::div,
-               .interval = interval::div,
-               .lower = lower_div,
-               .aten = {"aten::div"},
-               .attributes = {rounding}}),
-       binary("mod", "a - b * floor(a / b)", {"Mod"}, infer_arithmetic<safe_mod>,
-              {.tape = remainder, .fold = fold::mod, .interval = interval::mod, .schema = "aten::remainder.Tensor"}),
-       binary("pow", "a to the power of b, of a's type", {"Pow"}, infer_power,
-              {.tape = all, .fold = fold::pow, .costly = true, .lower = lower_pow, .aten = {"aten::pow"}}),
-       binary("maximum", "the larger of a and b", {"Max"}, infer_arithmetic<larger_of>,
-              {.tape = operands(), .fold = fold::maximum, .interval = interval::maximum}),
-       binary("minimum", "the smaller of a and b", {"Min"}, infer_arithmetic<smaller_of>,
-              {.tape = operands(), .fold = fold::minimum, .interval = interval::minimum})});
+  table.insert(table.end(), {binary("add", "a + b", {"Add", "Sum"}, infer_arithmetic<sum_of>,
+                                    {.linear = always<Linear::kTogether>,
+                                     .gradient = gradient::add,
+                                     .tape = passes,
+                                     .fold = fold::add,
+                                     .interval = interval::add,
+                                     .schema = "aten::add.Tensor"}),
+                             binary("sub", "a - b", {"Sub"}, infer_arithmetic<difference_of>,
+                                    {.linear = always<Linear::kTogether>,
+                                     .gradient = gradient::sub,
+                                     .tape = passes,
+                                     .fold = fold::sub,
+                                     .interval = interval::sub,
+                                     .schema = "aten::sub.Tensor"}),
+                             binary("mul", "a * b", {"Mul"}, infer_arithmetic<product_of>,
+                                    {.linear = always<Linear::kEach>,
+                                     .gradient = gradient::mul,
+                                     .tape = factors,
+                                     .fold = fold::mul,
+                                     .interval = interval::mul,
+                                     .schema = "aten::mul.Tensor"}),
+                             binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
+                                    {.linear = linear_div,
+                                     .gradient = gradient::div,
+                                     .tape = quotient,
+                                     .fold = fold::div,
+                                     .interval = interval::div,
+                                     .lower = lower_div,
+                                     .aten = {"aten::div"},
+                                     .attributes = {rounding}}),
+                             binary("mod", "a - b * floor(a / b)", {"Mod"}, infer_arithmetic<safe_mod>,
+                                    {.gradient = gradient::mod,
+                                     .tape = remainder,
+                                     .fold = fold::mod,
+                                     .interval = interval::mod,
+                                     .schema = "aten::remainder.Tensor"}),
+                             binary("pow", "a to the power of b, of a's type", {"Pow"}, infer_power,
+                                    {.gradient = gradient::pow,
+                                     .tape = all,
+                                     .fold = fold::pow,
+                                     .costly = true,
+                                     .lower = lower_pow,
+                                     .aten = {"aten::pow"}}),
+                             binary("maximum", "the larger of a and b", {"Max"}, infer_arithmetic<larger_of>,
+                                    {.gradient = gradient::maximum,
+                                     .tape = keeps_operands(),
+                                     .fold = fold::maximum,
+                                     .interval = interval::maximum}),
+                             binary("minimum", "the smaller of a and b", {"Min"}, infer_arithmetic<smaller_of>,
+                                    {.gradient = gradient::minimum,
+                                     .tape = keeps_operands(),
+                                     .fold = fold::minimum,
+                                     .interval = interval::minimum})});
 }
 
 void add_truth(std::vector<OpInfo>& table) {
@@ -306,74 +274,50 @@ void add_truth(std::vector<OpInfo>& table) {
 
 void add_numeric(std::vector<OpInfo>& table) {
   const AttributeInfo dtype{.name = "dtype", .kind = Kind::kDType, .required = true};
-  OpInfo identity =
-      unary("identity", "x itself", {"Identity"}, infer_identity,
-            {.tape = nothing(), .fold = fold::identity, .interval = interval::identity, .lower = lower_identity});
-  identity.view = View::kSame;
+  OpInfo identity = unary("identity", "x itself", {"Identity"}, infer_identity,
+                          {.view = View::kSame,
+                           .linear = always<Linear::kFirst>,
+                           .gradient = gradient::identity,
+                           .tape = keeps_nothing(),
+                           .fold = fold::identity,
+                           .interval = interval::identity,
+                           .lower = lower_identity});
   table.insert(
       table.end(),
-      {unary("neg", "-x", {"Neg"}, infer_numeric<negative>, {.tape = nothing(), .fold = fold::neg}),
+      {unary("neg", "-x", {"Neg"}, infer_numeric<negative>,
+             {.linear = always<Linear::kFirst>, .gradient = gradient::neg, .tape = keeps_nothing(), .fold = fold::neg}),
        unary("abs", "x without its sign", {"Abs"}, infer_numeric<absolute>,
-             {.tape = TapeInfo{{kept_operand(0)}, 1}, .fold = fold::abs}),
+             {.gradient = gradient::abs, .tape = keeps_operand(1), .fold = fold::abs}),
        unary("relu", "the larger of x and 0", {"Relu"}, infer_numeric<rectified>,
-             {.tape = result(), .fold = fold::relu}),
-       unary("sign", "-1, 0 or 1", {"Sign"}, infer_numeric<sign_of>, {.tape = nothing(), .fold = fold::sign}),
+             {.gradient = gradient::relu, .tape = keeps_result(), .fold = fold::relu}),
+       unary("sign", "-1, 0 or 1", {"Sign"}, infer_numeric<sign_of>,
+             {.gradient = gradient::steps, .tape = keeps_nothing(), .fold = fold::sign}),
        unary("clamp", "x within min and max, one of which may be absent", {"Clip"}, infer_clamp,
-             {.tape = operand(),
+             {.gradient = gradient::clamp,
+              .tape = keeps_operand(),
               .fold = fold::clamp,
               .interval = interval::clamp,
               .lower = lower_clamp,
               .aten = {"aten::clamp"},
               .attributes = {{"min", Kind::kScalar}, {"max", Kind::kScalar}}}),
-       row("where", "a where the condition holds, b elsewhere", {"Where"}, {{"condition"}, {"a"}, {"b"}}, infer_where,
-           {.tape = operand(), .fold = fold::where, .interval = interval::where, .schema = "aten::where.self"}),
+       elementwise("where", "a where the condition holds, b elsewhere", {"Where"}, {{"condition"}, {"a"}, {"b"}},
+                   infer_where,
+                   {.gradient = gradient::where,
+                    .tape = keeps_operand(),
+                    .fold = fold::where,
+                    .interval = interval::where,
+                    .schema = "aten::where.self"}),
        unary("cast", "x as another element type", {"Cast", "CastLike"}, infer_cast,
-             {.tape = nothing(),
+             {.view = View::kWhereSameType,
+              .linear = linear_cast,
+              .gradient = gradient::cast,
+              .tape = keeps_nothing(),
               .fold = fold::cast,
               .interval = interval::cast,
               .lower = lower_cast,
               .aten = {"aten::to"},
               .attributes = {dtype}}),
        std::move(identity)});
-}
-
-void add_functions(std::vector<OpInfo>& table) {
-  const auto after = [](Kept kept, uint32_t copies) { return TapeInfo{{kept}, copies}; };
-  const AttributeInfo approximate{"approximate", Kind::kText, "none", false, {"none", "tanh"}};
-  table.insert(
-      table.end(),
-      {unary("floor", "rounded down", {"Floor"}, infer_float, {.tape = nothing()}),
-       unary("ceil", "rounded up", {"Ceil"}, infer_float, {.tape = nothing()}),
-       unary("exp", "e to the power of x", {"Exp"}, infer_float, {.tape = result(), .costly = true}),
-       unary("log", "natural logarithm", {"Log"}, infer_float, {.tape = operand(), .costly = true}),
-       unary("sqrt", "square root", {"Sqrt"}, infer_float, {.tape = after(kept_result(), 1)}),
-       unary("rsqrt", "1 / √x", {}, infer_float, {.tape = after(kept_result(), 2)}),
-       unary("reciprocal", "1 / x", {"Reciprocal"}, infer_float, {.tape = after(kept_result(), 2)}),
-       unary("erf", "error function", {"Erf"}, infer_float, {.tape = after(kept_operand(0), 4), .costly = true}),
-       unary("tanh", "hyperbolic tangent", {"Tanh"}, infer_float, {.tape = result(), .costly = true}),
-       unary("sigmoid", "1 / (1 + e^-x)", {"Sigmoid"}, infer_float, {.tape = result(), .costly = true}),
-       unary("sin", "sine", {"Sin"}, infer_float, {.tape = after(kept_operand(0), 1), .costly = true}),
-       unary("cos", "cosine", {"Cos"}, infer_float, {.tape = after(kept_operand(0), 2), .costly = true}),
-       unary("silu", "x * sigmoid(x)", {"Swish"}, infer_float, {.tape = operand(), .costly = true}),
-       unary("hardswish", "x * hardsigmoid(x)", {"HardSwish"}, infer_float, {.tape = operand()}),
-       unary("hardsigmoid", "x / 6 + 1 / 2 within 0 and 1", {"HardSigmoid"}, infer_float, {.tape = operand()}),
-       // ATen's threshold of 20 would leave an error of 1e-9.
-       unary("softplus", "log(1 + e^x)", {"Softplus"}, infer_float,
-             {.tape = operand(), .costly = true, .slots = {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}}),
-       unary("gelu", "x times the share of a normal distribution below it", {"Gelu"}, infer_float,
-             {.tape = operand(),
-              .costly = true,
-              .attributes = {approximate},
-              .slots = {{"approximate", FromAttribute{"approximate"}}}}),
-       unary("leaky_relu", "x where it is positive, else alpha * x", {"LeakyRelu"}, infer_float,
-             {.tape = operand(),
-              .attributes = {{"alpha", Kind::kNumber, 0.01}},
-              .slots = {{"", FromAttribute{"alpha"}}}}),
-       unary("elu", "x where it is positive, else alpha * (e^x - 1)", {"Elu"}, infer_float,
-             {.tape = operand(),
-              .costly = true,
-              .attributes = {{"alpha", Kind::kNumber, 1.0}},
-              .slots = {{"", FromAttribute{"alpha"}}}})});
 }
 
 }  // namespace
@@ -383,7 +327,6 @@ std::vector<OpInfo> elementwise_ops() {
   add_arithmetic(table);
   add_truth(table);
   add_numeric(table);
-  add_functions(table);
   return table;
 }
 

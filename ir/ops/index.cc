@@ -2,16 +2,18 @@
 #include <algorithm>
 
 #include "ir/ops/fold.h"
-#include "ir/ops/rules.h"
+#include "ir/ops/gradients_dense.h"
+#include "ir/ops/picks.h"
 
 namespace rannc::ir::ops {
-namespace {
 
 Result<void> require_integers(const OpCall& call, size_t operand) {
   if (is_integer(call.in(operand).dtype)) return {};
   return error("operand " + std::to_string(operand) + " is " + std::string(str(call.in(operand).dtype)) +
                "; indices must be integers");
 }
+
+namespace {
 
 Diagnostic two_batches(const OpCall& call) {
   return error(std::string(short_name(call.op)) + " of " + str(*call.in(0).shape) + " by indices " +
@@ -25,7 +27,7 @@ Diagnostic picks_samples(const OpCall& call, int64_t axis) {
 
 // --- gather
 
-std::optional<Contents> gathered(const OpCall& call) {
+std::optional<Contents> contents_at(const OpCall& call) {
   const auto& data = call.in(0).contents;
   const auto& indices = call.in(1).contents;
   if (!data || !indices || call.in(0).shape->size() != 1) return std::nullopt;
@@ -45,9 +47,7 @@ Result<Types> infer_gather(const OpCall& call) {
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_TRY(require_integers(call, 1));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), data.size()));
-  Shape to(data.begin(), data.begin() + axis);
-  to.insert(to.end(), indices.begin(), indices.end());
-  to.insert(to.end(), data.begin() + axis + 1, data.end());
+  Shape to = gathered(data, indices, static_cast<size_t>(axis));
   BatchLayout layout = call.in(1).batch;
   if (layout.has_batch()) layout.axis += static_cast<int32_t>(axis);
   const BatchLayout& source = call.in(0).batch;
@@ -58,11 +58,20 @@ Result<Types> infer_gather(const OpCall& call) {
     if (source.axis > axis) layout.axis += static_cast<int32_t>(indices.size()) - 1;
   }
   ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
-  set_contents(type, gathered(call));
+  set_contents(type, contents_at(call));
   return Types{std::move(type)};
 }
 
-// Indices brought into 0…extent-1: ONNX counts negative ones from the end, ATen's index_select does not.
+}  // namespace
+
+Shape gathered(const Shape& data, const Shape& indices, size_t axis) {
+  const auto at = data.begin() + static_cast<std::ptrdiff_t>(axis);
+  Shape to(data.begin(), at);
+  to.insert(to.end(), indices.begin(), indices.end());
+  to.insert(to.end(), at + 1, data.end());
+  return to;
+}
+
 aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& extent) {
   if (dtype != DType::kI64) index = calls("aten::to.dtype", {index, DType::kI64});
   const aten::Made below = calls("aten::lt.Scalar", {index, aten::Scalar{Dim(0)}});
@@ -70,10 +79,14 @@ aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& 
   return calls("aten::where.self", {below, moved, index});
 }
 
-size_t axis_of(const LowerCall& call) {
-  const int64_t given = call.attributes.integer("axis");
-  return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(shape_of(*call.inputs[0]).size()) : given);
+size_t counted_axis(const OpAttributes& attributes, size_t rank) {
+  const int64_t given = attributes.integer("axis");
+  return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
 }
+
+namespace {
+
+size_t axis_of(const LowerCall& call) { return counted_axis(call.attributes, shape_of(*call.inputs[0]).size()); }
 
 Result<aten::Lowering> lower_gather(const LowerCall& call) {
   const Shape& data = shape_of(*call.inputs[0]);
@@ -90,17 +103,14 @@ Result<aten::Lowering> lower_gather(const LowerCall& call) {
 
 // --- gather_nd
 
-Result<Types> infer_gather_nd(const OpCall& call) {
-  RANNC_ASSIGN(const Shape data, shape_of(call, 0));
-  RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
-  RANNC_TRY(require_integers(call, 1));
-  const int64_t batch_dims = call.attributes.integer("batch_dims");
+}  // namespace
+
+Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch_dims) {
   if (indices.empty() || !indices.back().is_constant()) {
     return error("indices " + str(indices) + " need a last axis of known extent");
   }
-  const int64_t picked_end = batch_dims + indices.back().constant();
   if (batch_dims < 0 || batch_dims >= static_cast<int64_t>(indices.size()) ||
-      picked_end > static_cast<int64_t>(data.size())) {
+      batch_dims + indices.back().constant() > static_cast<int64_t>(data.size())) {
     return error("indices " + str(indices) + " with batch_dims " + std::to_string(batch_dims) + " reach beyond " +
                  str(data));
   }
@@ -109,7 +119,47 @@ Result<Types> infer_gather_nd(const OpCall& call) {
       return error("axis " + std::to_string(i) + " differs: " + str(data) + ", " + str(indices));
   }
   Shape to(indices.begin(), indices.end() - 1);
-  to.insert(to.end(), data.begin() + picked_end, data.end());
+  to.insert(to.end(), data.begin() + batch_dims + indices.back().constant(), data.end());
+  return to;
+}
+
+PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims) {
+  const auto begin = data.begin() + batch_dims, end = begin + indices.back().constant();
+  return {element_count(Shape(data.begin(), begin)), element_count(Shape(begin, end)),
+          element_count(Shape(end, data.end())), element_count(Shape(indices.begin() + batch_dims, indices.end() - 1))};
+}
+
+aten::Value flat_index(Calls& calls, const Shape& data, const ValueType& type, int64_t batch_dims) {
+  const Shape& indices = shape_of(type);
+  const PickedParts parts = parts_of(data, indices, batch_dims);
+  std::optional<aten::Value> index;
+  Dim stride = 1;
+  for (int64_t d = indices.back().constant(); d-- > 0; stride = stride * data[batch_dims + d]) {
+    aten::Value part = calls("aten::select.int", {aten::Operand{1}, indices.size() - 1, d});
+    part = from_start(calls, part, type.dtype, data[batch_dims + d]);
+    part = calls("aten::mul.Scalar", {part, aten::Scalar{stride}});
+    index = index ? calls("aten::add.Tensor", {*index, part}) : part;
+  }
+  if (batch_dims > 0) {
+    const aten::Value grouped = calls("aten::reshape", {*index, Shape{parts.groups, parts.rows}});
+    const aten::Value group =
+        calls("aten::arange", {aten::Scalar{parts.groups}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
+    const aten::Value first =
+        calls("aten::mul.Scalar", {calls("aten::unsqueeze", {group, 1}), aten::Scalar{parts.picked}});
+    index = calls("aten::add.Tensor", {grouped, first});
+  }
+  return calls("aten::reshape", {*index, Shape{Dim(-1)}});
+}
+
+namespace {
+
+Result<Types> infer_gather_nd(const OpCall& call) {
+  RANNC_ASSIGN(const Shape data, shape_of(call, 0));
+  RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
+  RANNC_TRY(require_integers(call, 1));
+  const int64_t batch_dims = call.attributes.integer("batch_dims");
+  RANNC_ASSIGN(Shape to, gathered_nd(data, indices, batch_dims));
+  const int64_t picked_end = batch_dims + indices.back().constant();
   BatchLayout layout = call.in(1).batch;
   RANNC_TRY(keep_samples_apart(call, 1, static_cast<int64_t>(indices.size()) - 1));
   const BatchLayout& source = call.in(0).batch;
@@ -130,30 +180,11 @@ Result<aten::Lowering> lower_gather_nd(const LowerCall& call) {
   const Shape& data = shape_of(*call.inputs[0]);
   const Shape& indices = shape_of(*call.inputs[1]);
   const int64_t batch_dims = call.attributes.integer("batch_dims");
-  const int64_t depth = indices.back().constant();
-  const Dim groups = element_count(Shape(data.begin(), data.begin() + batch_dims));
-  const Dim picked = element_count(Shape(data.begin() + batch_dims, data.begin() + batch_dims + depth));
-  const Dim rest = element_count(Shape(data.begin() + batch_dims + depth, data.end()));
-  const Dim rows = element_count(Shape(indices.begin() + batch_dims, indices.end() - 1));
-  if (depth == 0) return error("gather_nd with an empty index");
+  if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
+  const PickedParts parts = parts_of(data, indices, batch_dims);
   Calls calls;
-  std::optional<aten::Value> index;
-  Dim stride = 1;
-  for (int64_t d = depth; d-- > 0; stride = stride * data[batch_dims + d]) {
-    aten::Value part = calls("aten::select.int", {aten::Operand{1}, indices.size() - 1, d});
-    part = from_start(calls, part, call.inputs[1]->dtype, data[batch_dims + d]);
-    part = calls("aten::mul.Scalar", {part, aten::Scalar{stride}});
-    index = index ? calls("aten::add.Tensor", {*index, part}) : part;
-  }
-  if (batch_dims > 0) {
-    const aten::Value grouped = calls("aten::reshape", {*index, Shape{groups, rows}});
-    const aten::Value group =
-        calls("aten::arange", {aten::Scalar{groups}, {"dtype", DType::kI64}, {"device", aten::Device{}}});
-    const aten::Value first = calls("aten::mul.Scalar", {calls("aten::unsqueeze", {group, 1}), aten::Scalar{picked}});
-    index = calls("aten::add.Tensor", {grouped, first});
-  }
-  const aten::Value table = calls("aten::reshape", {aten::Operand{0}, Shape{groups * picked, rest}});
-  const aten::Value flat = calls("aten::reshape", {*index, Shape{Dim(-1)}});
+  const aten::Value flat = flat_index(calls, data, *call.inputs[1], batch_dims);
+  const aten::Value table = calls("aten::reshape", {aten::Operand{0}, Shape{parts.groups * parts.picked, parts.rest}});
   const aten::Value found = calls("aten::index_select", {table, 0, flat});
   return std::move(calls).with({calls("aten::reshape", {found, shape_of(*call.outputs[0])})});
 }
@@ -247,6 +278,18 @@ Result<aten::Lowering> lower_one_hot(const LowerCall& call) {
   return std::move(calls).with({hot});
 }
 
+// --- which component of the indices picks along an axis
+
+std::optional<int64_t> gather_picks(const OpCall& call, int64_t axis) {
+  const auto picked = checked_axis(call.attributes.integer("axis"), call.in(0).shape->size());
+  return picked.ok() && *picked == axis ? std::optional<int64_t>(-1) : std::nullopt;
+}
+std::optional<int64_t> gather_nd_picks(const OpCall& call, int64_t axis) {
+  const int64_t component = axis - call.attributes.integer("batch_dims");
+  const bool there = component >= 0 && component < call.in(1).shape->back().constant();
+  return there ? std::optional(component) : std::nullopt;
+}
+
 // --- tape: indices are kept as i64
 
 constexpr int64_t kIndexBytes = 8;
@@ -263,6 +306,12 @@ TapeUse gather_tape(const TapeCall& call) {
 TapeUse gather_nd_tape(const TapeCall& call) {
   const Shape& indices = shape_of(*call.inputs[1]);
   return {.own_bytes = element_count(Shape(indices.begin(), indices.end() - 1)) * Dim(kIndexBytes)};
+}
+// One copy more where sums are not those that ATen makes.
+TapeUse cumsum_tape(const TapeCall& call) {
+  const OpAttributes attributes(call.op, call.attributes);
+  if (!attributes.flag("exclusive") && !attributes.flag("reverse")) return {};
+  return {.workspace_bytes = element_count(shape_of(*call.inputs[0])) * Dim(byte_size(call.inputs[0]->dtype))};
 }
 TapeUse gather_elements_tape(const TapeCall& call) {
   return {.keeps = {kept_operand(0)}, .own_bytes = index_bytes(call)};
@@ -281,8 +330,11 @@ std::vector<OpInfo> index_ops() {
        .operands = {{"x", Role::kWeight}, {"indices", Role::kIndex}},
        .attributes = {axis},
        .infer = infer_gather,
+       .linear = always<Linear::kFirst>,
+       .picks = gather_picks,
        .lower = lower_gather,
        .fold = fold::gather,
+       .gradient = gradient::gather,
        .tape = TapeInfo{.rule = gather_tape}},
       {.name = "core.gather_nd",
        .says = "x at tuples of indices, the last axis of `indices`",
@@ -291,8 +343,11 @@ std::vector<OpInfo> index_ops() {
        .operands = {{"x"}, {"indices", Role::kIndex}},
        .attributes = {{"batch_dims", Kind::kInteger, Dim(0)}},
        .infer = infer_gather_nd,
+       .linear = always<Linear::kFirst>,
+       .picks = gather_nd_picks,
        .lower = lower_gather_nd,
        .fold = fold::gather_nd,
+       .gradient = gradient::gather_nd,
        .tape = TapeInfo{.rule = gather_nd_tape}},
       {.name = "core.gather_elements",
        .says = "x with the position on one axis replaced by an index of the same place",
@@ -301,8 +356,10 @@ std::vector<OpInfo> index_ops() {
        .operands = {{"x"}, {"indices", Role::kIndex}},
        .attributes = {axis},
        .infer = infer_gather_elements,
+       .linear = always<Linear::kFirst>,
        .lower = lower_gather_elements,
        .fold = fold::gather_elements,
+       .gradient = gradient::gather_elements,
        .tape = TapeInfo{.rule = gather_elements_tape}},
       {.name = "core.cumsum",
        .says = "sums of what stands before, along an axis",
@@ -311,9 +368,11 @@ std::vector<OpInfo> index_ops() {
        .operands = {{"x"}},
        .attributes = {axis, {"exclusive", Kind::kFlag, false}, {"reverse", Kind::kFlag, false}},
        .infer = infer_cumsum,
+       .linear = always<Linear::kFirst>,
        .lower = lower_cumsum,
        .fold = fold::cumsum,
-       .tape = TapeInfo{.copies = 2}},
+       .gradient = gradient::cumsum,
+       .tape = TapeInfo{.copies = 2, .rule = cumsum_tape}},
       {.name = "core.trilu",
        .says = "the upper or lower triangle of each matrix, zeros elsewhere",
        .onnx = {"Trilu"},
@@ -321,8 +380,10 @@ std::vector<OpInfo> index_ops() {
        .operands = {{"x"}},
        .attributes = {{"upper", Kind::kFlag, true}, {"diagonal", Kind::kInteger, Dim(0)}},
        .infer = infer_trilu,
+       .linear = always<Linear::kFirst>,
        .lower = lower_trilu,
        .fold = fold::trilu,
+       .gradient = gradient::trilu,
        .tape = TapeInfo{}},
       {.name = "core.one_hot",
        .says = "1 at each index of a new axis, 0 elsewhere; zeros alone for an index outside",

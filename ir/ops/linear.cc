@@ -1,4 +1,5 @@
 // Matrix products.
+#include "ir/ops/gradients_dense.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -16,6 +17,9 @@ BatchLayout carried(const ValueType& type, size_t rank) {
 Result<BatchLayout> matmul_layout(const OpCall& call, size_t rank) {
   const BatchLayout a = carried(call.in(0), rank), b = carried(call.in(1), rank);
   const auto columns = static_cast<int32_t>(rank) - 1, rows = columns - 1;
+  // Both sides may have the same samples there: their products are summed.
+  if (a.has_batch() && a.axis == columns && b.has_batch() && b.axis == rows && a.outer == b.outer && a.inner == b.inner)
+    return BatchLayout{.mix = Mix::kPartial};
   if (a.axis == columns && rank >= 1 && a.has_batch()) return error("matmul contracts over the samples of operand 0");
   if (b.has_batch() && b.axis == rows) return error("matmul contracts over the samples of operand 1");
   if (a.has_batch() && b.has_batch() && !(a == b)) {
@@ -102,10 +106,31 @@ Result<aten::Lowering> lower_linear(const LowerCall& call) {
 
 // --- tape: a product of stacks of matrices lays operands out in one piece first
 
+// Whether some axes of a stack, but not all, are stretched to the result's: the operand is copied then.
+bool partly_stretched(const Shape& operand, const Shape& result) {
+  bool stretched = false, filled = false;
+  for (size_t i = 2; i < result.size(); ++i) {
+    const Dim own = i < operand.size() ? operand[operand.size() - 1 - i] : Dim(1);
+    const bool stays = own == result[result.size() - 1 - i];
+    stretched = stretched || !stays;
+    filled = filled || (stays && !(own == Dim(1)));
+  }
+  return stretched && filled;
+}
+
 TapeUse matmul_tape(const TapeCall& call) {
   const bool stacked = shape_of(*call.inputs[0]).size() > 2 && shape_of(*call.inputs[1]).size() > 2;
+  const Shape& result = shape_of(*call.outputs[0]);
   TapeUse use;
   for (const uint32_t k : {0U, 1U}) {
+    const Shape& operand = shape_of(*call.inputs[k]);
+    if (stacked && partly_stretched(operand, result)) {
+      const Dim matrix = operand.back() * operand[operand.size() - 2] * Dim(byte_size(call.inputs[k]->dtype));
+      if (call.wants(1 - k)) {
+        use.own_bytes = use.own_bytes + element_count(Shape(result.begin(), result.end() - 2)) * matrix;
+      }
+      continue;
+    }
     Kept kept = operand_where(k, 1 - k);
     kept.in_one_piece = stacked;
     use.keeps.push_back(kept);
@@ -122,8 +147,10 @@ std::vector<OpInfo> linear_ops() {
        .onnx = {"MatMul", "Gemm"},
        .operands = {{"a"}, {"b"}},
        .infer = infer_matmul,
+       .linear = always<Linear::kEach>,
        .work = matmul_work,
        .form = form("aten::matmul", 2),
+       .gradient = gradient::matmul,
        .tape = TapeInfo{.rule = matmul_tape}},
       {.name = "core.linear",
        .says = "x times a weight [out, in] or [in, out], as `layout` says, plus bias",
@@ -132,8 +159,10 @@ std::vector<OpInfo> linear_ops() {
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
        .attributes = {{"layout", AttributeKind::kText, "oi", false, {"oi", "io"}}},
        .infer = infer_linear,
+       .linear = [](const OpCall& call) { return call.has(2) ? Linear::kNo : Linear::kEach; },
        .work = linear_work,
        .lower = lower_linear,
+       .gradient = gradient::linear,
        .tape = TapeInfo{{operand_where(0, 1), operand_where(1, 0)}}},
   };
 }

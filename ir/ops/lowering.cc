@@ -118,8 +118,8 @@ Result<aten::Lowering> lowering(const LowerCall& call) {
 
 namespace ops {
 
-aten::Made Calls::operator()(std::string schema, std::vector<aten::Argument> arguments) {
-  made_.calls.push_back({std::move(schema), std::move(arguments)});
+aten::Made Calls::operator()(std::string schema, std::vector<aten::Argument> arguments, uint32_t results) {
+  made_.calls.push_back({std::move(schema), std::move(arguments), results});
   return {static_cast<uint32_t>(made_.calls.size() - 1)};
 }
 

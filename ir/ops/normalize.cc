@@ -1,25 +1,41 @@
 // Normalisations.
-#include "ir/ops/rules.h"
+#include "ir/ops/gradients_dense.h"
+#include "ir/ops/norms.h"
 
 namespace rannc::ir::ops {
-namespace {
 
-// --- layer_norm, rms_norm: over axis…last
-
-Result<int64_t> first_normalised(const OpCall& call) {
-  RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
-  RANNC_TRY(common_dtype(call, {0, 1, 2}));
-  if (!is_float(call.in(0).dtype))
-    return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
+Result<int64_t> first_normalised(const OpCall& call, size_t operand) {
+  RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), shape.size()));
   for (size_t i = static_cast<size_t>(axis); i < shape.size(); ++i) {
-    RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
+    RANNC_TRY(keep_samples_apart(call, operand, static_cast<int64_t>(i)));
   }
   return axis;
 }
 
+Shape normalised_sizes(const OpAttributes& attributes, const Shape& shape) {
+  const int64_t given = attributes.integer("axis");
+  const int64_t axis = given < 0 ? given + static_cast<int64_t>(shape.size()) : given;
+  return Shape(shape.begin() + axis, shape.end());
+}
+
+DType statistics_dtype(DType dtype) { return byte_size(dtype) < byte_size(DType::kF32) ? DType::kF32 : dtype; }
+
+ValueType statistics_of_rows(const ValueType& x, int64_t axis) {
+  ValueType type = make_type(statistics_dtype(x.dtype), *x.shape, x.batch);
+  for (size_t i = static_cast<size_t>(axis); i < type.shape->size(); ++i) (*type.shape)[i] = 1;
+  return type;
+}
+
+namespace {
+
+// --- layer_norm, rms_norm: over axis…last
+
 Result<Types> infer_norm(const OpCall& call) {
-  RANNC_ASSIGN(const int64_t axis, first_normalised(call));
+  RANNC_ASSIGN(const int64_t axis, first_normalised(call, 0));
+  RANNC_TRY(common_dtype(call, {0, 1, 2}));
+  if (!is_float(call.in(0).dtype))
+    return error("operand 0 is " + std::string(str(call.in(0).dtype)) + "; it must be a float type");
   const Shape& shape = *call.in(0).shape;
   const Shape normalised(shape.begin() + axis, shape.end());
   for (size_t i = 1; i < call.inputs.size(); ++i) {
@@ -30,31 +46,42 @@ Result<Types> infer_norm(const OpCall& call) {
                    str(normalised));
     }
   }
-  return Types{make_type(call.in(0).dtype, shape, call.in(0).batch)};
+  Types types = {make_type(call.in(0).dtype, shape, call.in(0).batch)};
+  while (types.size() < call.output_count) types.push_back(statistics_of_rows(call.in(0), axis));
+  return types;
 }
 
 Work norm_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(8) : Dim(0), call, outputs);
 }
 
-Shape normalised_sizes(const LowerCall& call) {
-  const Shape& shape = shape_of(*call.inputs[0]);
-  const int64_t given = call.attributes.integer("axis");
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(shape.size()) : given;
-  return Shape(shape.begin() + axis, shape.end());
+// The first of the call's results that the task has.
+aten::Lowering as_many(const LowerCall& call, Calls calls, std::vector<aten::Value> results) {
+  results.resize(call.outputs.size());
+  return std::move(calls).with(std::move(results));
 }
 
 Result<aten::Lowering> lower_layer_norm(const LowerCall& call) {
-  return one_call("aten::layer_norm", {aten::Operand{0}, normalised_sizes(call), aten::Operand{1}, aten::Operand{2},
-                                       call.attributes.number("epsilon")});
+  const Shape sizes = normalised_sizes(call.attributes, shape_of(*call.inputs[0]));
+  const double epsilon = call.attributes.number("epsilon");
+  if (call.outputs.size() == 1) {
+    return one_call("aten::layer_norm", {aten::Operand{0}, sizes, aten::Operand{1}, aten::Operand{2}, epsilon});
+  }
+  Calls calls;
+  calls("aten::native_layer_norm", {aten::Operand{0}, sizes, aten::Operand{1}, aten::Operand{2}, epsilon}, 3);
+  return as_many(call, std::move(calls), {aten::Made{0, 0}, aten::Made{0, 1}, aten::Made{0, 2}});
 }
 
 Result<aten::Lowering> lower_rms_norm(const LowerCall& call) {
-  return one_call("aten::rms_norm",
-                  {aten::Operand{0}, normalised_sizes(call), aten::Operand{1}, call.attributes.number("epsilon")});
+  const Shape sizes = normalised_sizes(call.attributes, shape_of(*call.inputs[0]));
+  const double epsilon = call.attributes.number("epsilon");
+  if (call.outputs.size() == 1) return one_call("aten::rms_norm", {aten::Operand{0}, sizes, aten::Operand{1}, epsilon});
+  Calls calls;
+  calls("aten::_fused_rms_norm", {aten::Operand{0}, sizes, aten::Operand{1}, epsilon}, 2);
+  return std::move(calls).with({aten::Made{0, 0}, aten::Made{0, 1}});
 }
 
-// --- batch_norm: one output, or three where the task also wants the batch's mean and unbiased variance
+// --- batch_norm: one result, then the statistics for the running ones, then those that x is normalised by
 
 Result<Types> infer_batch_norm(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
@@ -69,31 +96,47 @@ Result<Types> infer_batch_norm(const OpCall& call) {
     }
   }
   Types types = {make_type(dtype, shape, call.in(0).batch)};
-  if (call.output_count != 1 && !call.attributes.flag("training")) {
-    return error("batch_norm gives the batch's statistics in training alone");
+  while (types.size() < call.output_count) {
+    types.push_back(make_type(types.size() < 3 ? dtype : statistics_dtype(dtype), {shape[1]}));
   }
-  while (types.size() < call.output_count) types.push_back(make_type(dtype, {shape[1]}));
   return types;
+}
+
+aten::Lowering lower_evaluation(const LowerCall& call) {
+  const double epsilon = call.attributes.number("epsilon");
+  const aten::Operand mean{3}, variance{4};
+  Calls calls;
+  const aten::Made normalised =
+      calls("aten::batch_norm", {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, mean, variance, false,
+                                 call.attributes.number("momentum"), epsilon, false});
+  if (call.outputs.size() < 5) return as_many(call, std::move(calls), {normalised, mean, variance, mean});
+  const aten::Made raised = calls("aten::add.Scalar", {variance, aten::Scalar{epsilon}});
+  const aten::Made rstd = calls("aten::rsqrt", {raised});
+  return std::move(calls).with({normalised, mean, variance, mean, rstd});
 }
 
 // Running statistics are inputs only: the runtime commits the batch's statistics once a step.
 Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
-  const bool training = call.attributes.flag("training");
-  const auto statistics = [&](uint32_t operand) -> aten::Argument::Kind {
-    if (training) return aten::None{};
-    return aten::Value(aten::Operand{operand});
-  };
+  if (!call.attributes.flag("training")) return lower_evaluation(call);
+  const double momentum = call.attributes.number("momentum"), epsilon = call.attributes.number("epsilon");
+  const std::vector<aten::Argument> operands = {
+      aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, aten::None{}, aten::None{}, true, momentum, epsilon};
   Calls calls;
-  const aten::Made normalised = calls(
-      "aten::batch_norm", {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, statistics(3), statistics(4), training,
-                           call.attributes.number("momentum"), call.attributes.number("epsilon"), false});
-  if (call.outputs.size() < 3) return std::move(calls).with({normalised});
+  aten::Made normalised;
+  if (call.outputs.size() > 3) {
+    normalised = calls("aten::native_batch_norm", operands, 3);
+  } else {
+    std::vector<aten::Argument> arguments = operands;
+    arguments.emplace_back(false);
+    normalised = calls("aten::batch_norm", arguments);
+  }
+  if (call.outputs.size() == 1) return std::move(calls).with({normalised});
   Shape axes = {Dim(0)};
   for (size_t i = 2; i < shape_of(*call.inputs[0]).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
   const aten::Made x = calls("aten::detach", {aten::Operand{0}});
   const aten::Made mean = calls("aten::mean.dim", {x, axes});
   const aten::Made variance = calls("aten::var.dim", {x, axes, true});
-  return std::move(calls).with({normalised, mean, variance});
+  return as_many(call, std::move(calls), {normalised, mean, variance, aten::Made{0, 1}, aten::Made{0, 2}});
 }
 
 // --- tape
@@ -126,32 +169,41 @@ TapeUse batch_norm_tape(const TapeCall& call) {
 std::vector<OpInfo> normalize_ops() {
   using Kind = AttributeKind;
   const AttributeInfo axis{"axis", Kind::kInteger, Dim(-1)}, epsilon{"epsilon", Kind::kNumber, 1e-5};
+  const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   const OperandInfo x{"x"}, scale{"scale", Role::kWeight, Presence::kOptional},
       bias{"bias", Role::kWeight, Presence::kOptional};
   return {
       {.name = "core.layer_norm",
-       .says = "x less its mean over its deviation along the axes from `axis` on, scaled and shifted",
+       .says = "x less its mean over its deviation along the axes from `axis` on, scaled and shifted; the auxiliary "
+               "results are the mean and the inverse deviation",
        .onnx = {"LayerNormalization"},
        .aten = {"aten::layer_norm"},
        .operands = {x, scale, bias},
        .attributes = {axis, epsilon},
+       .results = {{"result"}, optional("mean"), optional("rstd")},
        .infer = infer_norm,
        .work = norm_work,
        .lower = lower_layer_norm,
+       .gradient = gradient::layer_norm,
+       .gradient_takes_auxiliary = true,
        .tape = TapeInfo{.rule = layer_norm_tape}},
       {.name = "core.rms_norm",
-       .says = "x over the root of its mean square along the axes from `axis` on, scaled",
+       .says = "x over the root of its mean square along the axes from `axis` on, scaled; the auxiliary result is the "
+               "inverse root",
        .onnx = {"RMSNormalization"},
        .aten = {"aten::rms_norm"},
        .operands = {x, scale},
        .attributes = {axis, epsilon},
+       .results = {{"result"}, optional("rstd")},
        .infer = infer_norm,
        .work = norm_work,
        .lower = lower_rms_norm,
+       .gradient = gradient::rms_norm,
+       .gradient_takes_auxiliary = true,
        .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape}},
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
-               "results are the batch's mean and unbiased variance",
+               "results are their mean and unbiased variance, then mean and inverse deviation as x is normalised by",
        .onnx = {"BatchNormalization"},
        .aten = {"aten::batch_norm"},
        .operands = {x,
@@ -160,11 +212,13 @@ std::vector<OpInfo> normalize_ops() {
                     {"mean", Role::kStatistics},
                     {"variance", Role::kStatistics}},
        .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, {"training", Kind::kFlag, false}},
-       .results = {{"result"}, {"mean", Presence::kOptional}, {"variance", Presence::kOptional}},
+       .results = {{"result"}, optional("mean"), optional("variance"), optional("saved_mean"), optional("rstd")},
        .effect = Effect::kStatistics,
        .infer = infer_batch_norm,
        .work = norm_work,
        .lower = lower_batch_norm,
+       .gradient = gradient::batch_norm,
+       .gradient_takes_auxiliary = true,
        .tape = TapeInfo{.rule = batch_norm_tape}},
   };
 }

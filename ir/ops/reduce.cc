@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/ops/fold.h"
+#include "ir/ops/gradients_elementwise.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -9,15 +10,7 @@ namespace {
 
 // --- type rule
 
-Result<std::vector<int64_t>> reduced_axes(const OpAttributes& attributes, size_t rank) {
-  if (attributes.has("axes")) return checked_axes(attributes.integers("axes"), rank);
-  std::vector<int64_t> all(rank);
-  for (size_t i = 0; i < rank; ++i) all[i] = static_cast<int64_t>(i);
-  return all;
-}
-
-// The operand's type with `axes` (sorted) folded away. A sum or mean over the samples has none: a loss may contain one
-// until open-loss has taken it apart; infer-shapes refuses what is left.
+// The operand's type with `axes` (sorted) folded away.
 ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& axes, bool keepdim) {
   const Shape& from = *call.in(0).shape;
   Shape to;
@@ -55,14 +48,21 @@ Result<ValueType> reduced_by_axes(const OpCall& call, bool over_samples) {
   return reduced(call, call.in(0).dtype, axes, call.attributes.flag("keepdim"));
 }
 
+// Whether the samples were on an axis, and are on none.
+bool folds_samples(const OpCall& call, const ValueType& result) {
+  return call.in(0).batch.has_batch() && !result.batch.has_batch();
+}
+
 Result<Types> infer_sum(const OpCall& call) {
   RANNC_ASSIGN(ValueType type, reduced_by_axes(call, true));
+  if (folds_samples(call, type)) type.batch.mix = Mix::kPartial;
   set_contents(type, folded<plus>(call, Dim(0)));
   return Types{std::move(type)};
 }
 Result<Types> infer_mean(const OpCall& call) {
   RANNC_ASSIGN(ValueType type, reduced_by_axes(call, true));
   if (!is_float(type.dtype)) return error("mean of integers");
+  if (folds_samples(call, type)) type.batch.mix = Mix::kMixed;
   return Types{std::move(type)};
 }
 Result<Types> infer_product(const OpCall& call) {
@@ -92,6 +92,12 @@ Result<Types> infer_softmax(const OpCall& call) {
   RANNC_TRY(keep_samples_apart(call, 0, axis));
   if (!is_float(call.in(0).dtype)) return error(std::string(short_name(call.op)) + " of integers");
   return Types{make_type(call.in(0).dtype, from, call.in(0).batch)};
+}
+
+Result<Types> infer_total(const OpCall& call) {
+  ValueType type = call.in(0);
+  type.contents.reset();
+  return Types{std::move(type)};
 }
 
 // --- work
@@ -132,11 +138,20 @@ Result<aten::Lowering> lower_prod(const LowerCall& call) {
   return std::move(calls).with({value});
 }
 
-// --- tape: each product but the last keeps its result too
+// --- tape
+
+// Both the operand and the result, where there are axes.
+TapeUse extreme_tape(const TapeCall& call) {
+  const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), shape_of(*call.inputs[0]).size());
+  if (!axes.ok() || axes->empty()) return {};
+  return {.keeps = {kept_operand(0), kept_result()}};
+}
+
+// Each product but the last keeps its result too.
 TapeUse prod_tape(const TapeCall& call) {
   const Shape& from = shape_of(*call.inputs[0]);
   const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), from.size());
-  TapeUse use;
+  TapeUse use = extreme_tape(call);
   Dim left = element_count(from) * Dim(byte_size(call.inputs[0]->dtype));
   for (size_t i = axes.ok() ? axes->size() : 0; i-- > 1;) {
     left = exact_div(left, from[(*axes)[i]]).value_or(Dim(0));
@@ -146,20 +161,23 @@ TapeUse prod_tape(const TapeCall& call) {
 }
 
 OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer,
-           LowerRule lower, FoldRule fold, TapeInfo tape) {
+           LowerRule lower, FoldRule fold, GradientRule gradient, TapeInfo tape,
+           Linear (*linear)(const OpCall&) = nullptr) {
   return {.name = "core." + std::string(name),
           .says = says,
           .onnx = std::move(onnx),
           .operands = {{"x"}},
           .attributes = {{"axes", AttributeKind::kIntegers}, {"keepdim", AttributeKind::kFlag, false}},
           .infer = infer,
+          .linear = linear,
           .work = reduce_work,
           .lower = lower,
           .fold = fold,
+          .gradient = gradient,
           .tape = std::move(tape)};
 }
 
-OpInfo exponential(std::string_view name, std::string_view says, std::string_view onnx) {
+OpInfo exponential(std::string_view name, std::string_view says, std::string_view onnx, GradientRule gradient) {
   return {.name = "core." + std::string(name),
           .says = says,
           .onnx = {onnx},
@@ -168,6 +186,7 @@ OpInfo exponential(std::string_view name, std::string_view says, std::string_vie
           .infer = infer_softmax,
           .work = softmax_work,
           .form = form("aten::" + std::string(name) + ".int", 1, {{"", aten::FromAttribute{"axis"}}}),
+          .gradient = gradient,
           .tape = TapeInfo{{kept_result()}}};
 }
 
@@ -179,21 +198,22 @@ OpInfo named(OpInfo op, std::string_view aten) {
 }  // namespace
 
 std::vector<OpInfo> reduce_ops() {
-  const TapeInfo extreme{{kept_operand(0), kept_result()}};
-  TapeInfo product = extreme;
-  product.rule = prod_tape;
+  const TapeInfo extreme{.rule = extreme_tape}, product{.rule = prod_tape};
   return {
       named(row("sum", "sum over axes; over all where none are given", {"ReduceSum"}, infer_sum, lower_sum, fold::sum,
-                {}),
+                gradient::sum, {}, always<Linear::kFirst>),
             "aten::sum"),
-      named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, {}), "aten::mean"),
+      named(row("mean", "mean over axes", {"ReduceMean"}, infer_mean, lower_mean, nullptr, gradient::mean, {},
+                always<Linear::kFirst>),
+            "aten::mean"),
       named(row("amax", "largest element over axes", {"ReduceMax"}, infer_extreme<greatest>, lower_amax, fold::amax,
-                extreme),
+                gradient::amax, extreme),
             "aten::amax"),
       named(row("amin", "smallest element over axes", {"ReduceMin"}, infer_extreme<least>, lower_amin, fold::amin,
-                extreme),
+                gradient::amin, extreme),
             "aten::amin"),
-      named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, product),
+      named(row("prod", "product over axes", {"ReduceProd"}, infer_product, lower_prod, fold::prod, gradient::prod,
+                product),
             "aten::prod"),
       {.name = "core.argmax",
        .says = "place of the first largest element on an axis",
@@ -204,8 +224,16 @@ std::vector<OpInfo> reduce_ops() {
        .work = reduce_work,
        .form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis"}}, {"", aten::FromAttribute{"keepdim"}}}),
        .fold = fold::argmax},
-      exponential("softmax", "e^x over its sum along an axis", "Softmax"),
-      exponential("log_softmax", "logarithm of softmax", "LogSoftmax"),
+      {.name = "core.total",
+       .says = "a sum over the samples of a micro-batch made whole: over all micro-batches and replicas, once a step",
+       .operands = {{"partial"}},
+       .view = View::kSame,
+       .infer = infer_total,
+       .linear = always<Linear::kWhole>,
+       .lower = [](const LowerCall&) -> Result<aten::Lowering> { return passed_on(); },
+       .tape = TapeInfo{}},
+      exponential("softmax", "e^x over its sum along an axis", "Softmax", gradient::softmax),
+      exponential("log_softmax", "logarithm of softmax", "LogSoftmax", gradient::log_softmax),
   };
 }
 

@@ -16,9 +16,11 @@ using WorkRule = Work (*)(const OpCall&, std::span<const ValueType>);
 using LowerRule = Result<aten::Lowering> (*)(const LowerCall&);
 using FoldRule = std::vector<int64_t> (*)(FoldCall&);
 using IntervalRule = std::optional<IndexRange> (*)(const IntervalCall&);
+using GradientRule = bool (*)(GradientCall&);
 
 /// The families; each table is the one place where its operators are declared.
 std::vector<OpInfo> elementwise_ops();
+std::vector<OpInfo> function_ops();
 std::vector<OpInfo> shape_ops();
 std::vector<OpInfo> slice_ops();
 std::vector<OpInfo> index_ops();
@@ -29,6 +31,10 @@ std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> convolution_ops();
 std::vector<OpInfo> random_ops();
 std::vector<OpInfo> loss_ops();
+std::vector<OpInfo> grad_elementwise_ops();
+std::vector<OpInfo> grad_slice_ops();
+std::vector<OpInfo> grad_dense_ops();
+std::vector<OpInfo> grad_windows_ops();
 
 /// `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);
@@ -53,6 +59,13 @@ Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank
 bool taken_for_equal(const OpCall& call, const Dim& a, const Dim& b);
 /// The same for a size that must not be negative.
 bool taken_for_not_negative(const OpCall& call, const Dim& size);
+/// Attribute `axes` of a reduction of that rank, sorted; all axes where it is absent.
+Result<std::vector<int64_t>> reduced_axes(const OpAttributes& attributes, size_t rank);
+/// A value without samples, made from operands some of which may have them: a sum over these.
+ValueType sum_over_samples(const OpCall& call, DType dtype, Shape shape);
+/// The type of a gradient of `operand`, made from that of the result, which is operand 0: where the operand has no
+/// samples but others have, a partial sum.
+Result<Types> gradient_type(const OpCall& call, size_t operand);
 /// An error where a size of `shape` may not be taken for one.
 Result<void> require_sizes(const OpCall& call, const Shape& shape);
 /// Shape of a broadcast operation. Dimensions agree where equal or one of them is 1; a symbol against a number or
@@ -104,8 +117,8 @@ std::optional<std::vector<int64_t>> constants(const Contents& contents);
 /// Takes down the calls of a lowering, in order.
 class Calls {
  public:
-  /// The call's first result.
-  aten::Made operator()(std::string schema, std::vector<aten::Argument> arguments);
+  /// The first of the call's results.
+  aten::Made operator()(std::string schema, std::vector<aten::Argument> arguments, uint32_t results = 1);
   aten::Lowering with(std::vector<aten::Value> results) &&;
 
  private:

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/ops/fold.h"
+#include "ir/ops/gradients_elementwise.h"
 #include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
@@ -218,16 +219,18 @@ Result<aten::Lowering> lower_shape(const LowerCall& call) {
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
 OpInfo row(std::string_view name, std::string_view says, std::vector<std::string_view> onnx, InferRule infer, View view,
-           FoldRule fold, IntervalRule interval) {
+           FoldRule fold, IntervalRule interval, GradientRule gradient) {
   return {.name = "core." + std::string(name),
           .says = says,
           .onnx = std::move(onnx),
           .operands = {{"x"}},
           .view = view,
           .infer = infer,
+          .linear = always<Linear::kFirst>,
           .work = view_work,
           .fold = fold,
           .interval = interval,
+          .gradient = gradient,
           .tape = TapeInfo{}};
 }
 
@@ -253,10 +256,11 @@ OpInfo with_axes(OpInfo op, AttributeInfo axes) {
 
 std::vector<OpInfo> shape_ops() {
   OpInfo permute = with_axes(row("permute", "x with its axes in another order", {"Transpose"}, infer_permute,
-                                 View::kPermuted, fold::permute, interval::permute),
+                                 View::kPermuted, fold::permute, interval::permute, gradient::permute),
                              {.name = "dims", .kind = AttributeKind::kIntegers, .required = true});
   permute.form = form("aten::permute", 1, {{"", aten::FromAttribute{"dims"}}});
-  OpInfo tile = row("tile", "x several times along each axis", {"Tile"}, infer_tile, View::kNone, fold::tile, nullptr);
+  OpInfo tile = row("tile", "x several times along each axis", {"Tile"}, infer_tile, View::kNone, fold::tile, nullptr,
+                    gradient::tile);
   tile.work = nullptr;
   OpInfo shape{.name = "core.shape",
                .says = "sizes of the axes from `start` to `end`",
@@ -267,21 +271,21 @@ std::vector<OpInfo> shape_ops() {
                .work = view_work};
   return {
       with_sizes(by_rule(row("reshape", "x in another shape; one size may be -1, none 0", {"Reshape", "Flatten"},
-                             infer_reshape, View::kWhereContiguous, fold::view, interval::view),
+                             infer_reshape, View::kWhereContiguous, fold::view, interval::view, gradient::reshape),
                          lower_reshape, {"aten::reshape"}),
                  "shape"),
       std::move(permute),
       with_sizes(by_rule(row("expand", "x stretched, both ways, to a shape", {"Expand"}, infer_expand, View::kPart,
-                             fold::expand, interval::expand),
+                             fold::expand, interval::expand, gradient::expand),
                          lower_expand, {"aten::expand"}),
                  "shape"),
       with_sizes(by_rule(std::move(tile), lower_tile, {"aten::repeat"}), "repeats"),
       with_axes(by_rule(row("unsqueeze", "x with axes of size 1 more", {"Unsqueeze"}, infer_unsqueeze, View::kWhole,
-                            fold::view, interval::view),
+                            fold::view, interval::view, gradient::unsqueeze),
                         lower_reshape, {"aten::unsqueeze"}),
                 {.name = "axes", .kind = AttributeKind::kIntegers, .required = true}),
       with_axes(by_rule(row("squeeze", "x without axes of size 1", {"Squeeze"}, infer_squeeze, View::kWhole, fold::view,
-                            interval::view),
+                            interval::view, gradient::squeeze),
                         lower_reshape, {"aten::squeeze"}),
                 {"axes", AttributeKind::kIntegers}),
       by_rule(std::move(shape), lower_shape, {"aten::size"}),

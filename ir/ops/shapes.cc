@@ -60,6 +60,27 @@ bool taken_for_not_negative(const OpCall& call, const Dim& size) {
   return taken_for_equal(call, max(size, Dim(0)), size);
 }
 
+Result<std::vector<int64_t>> reduced_axes(const OpAttributes& attributes, size_t rank) {
+  if (attributes.has("axes")) return checked_axes(attributes.integers("axes"), rank);
+  std::vector<int64_t> all(rank);
+  for (size_t i = 0; i < rank; ++i) all[i] = static_cast<int64_t>(i);
+  return all;
+}
+
+ValueType sum_over_samples(const OpCall& call, DType dtype, Shape shape) {
+  const bool samples = std::any_of(call.inputs.begin(), call.inputs.end(),
+                                   [](const ValueType* input) { return input && input->batch.has_batch(); });
+  return make_type(dtype, std::move(shape), {.mix = samples ? Mix::kPartial : Mix::kNone});
+}
+
+Result<Types> gradient_type(const OpCall& call, size_t operand) {
+  RANNC_ASSIGN(Shape shape, shape_of(call, operand));
+  RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, operand}));
+  const BatchLayout& layout = call.in(operand).batch;
+  if (!layout.has_batch()) return Types{sum_over_samples(call, dtype, std::move(shape))};
+  return Types{make_type(dtype, std::move(shape), layout)};
+}
+
 Result<void> require_sizes(const OpCall& call, const Shape& shape) {
   for (const Dim& size : shape) {
     if (!taken_for_not_negative(call, size)) {

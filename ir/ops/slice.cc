@@ -1,8 +1,9 @@
 // Operators that cut values along axes or put them together.
 #include <algorithm>
-#include <limits>
 
+#include "ir/ops/cuts.h"
 #include "ir/ops/fold.h"
+#include "ir/ops/gradients_elementwise.h"
 #include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
@@ -94,94 +95,27 @@ Result<aten::Lowering> lower_split(const LowerCall& call) {
 
 // --- slice
 
-struct Cut {
-  int64_t axis;
-  Dim start, count;
-  int64_t step;
-};
-
-constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
-
-// A bound counted from the end where negative, brought into low…high; nothing where its sign is open and may not be
-// assumed. No call: the type rule has asked before.
-std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
-                               const Dim& high) {
-  Dim at = bound;
-  if (bound.is_constant() && bound.constant() >= kFar) return high;
-  if (bound.is_constant() && bound.constant() <= -kFar) return low;
-  const auto bounds = bounds_of(bound);
-  const bool from_end = bounds.high && *bounds.high < 0;
-  if (from_end) {
-    at = bound + extent;
-  } else if (call != nullptr && !taken_for_not_negative(*call, bound)) {
-    return std::nullopt;
+// The lists that say the cuts, as `list` finds them: those of attributes, or of operands of known contents.
+template <class Has, class List>
+Result<SliceLists> slice_lists(Has&& has, List&& list) {
+  SliceLists lists;
+  RANNC_ASSIGN(lists.starts, list("starts", 1));
+  RANNC_ASSIGN(lists.ends, list("ends", 2));
+  if (has("axes", 3)) {
+    RANNC_ASSIGN(lists.axes, list("axes", 3));
   }
-  if (never_positive(at - low)) return low;
-  if (never_negative(at - high)) return high;
-  if (from_end && !never_negative(at - low)) at = max(at, low);  // `low` is no more than 0
-  if (!never_positive(at - high)) at = min(at, high);
-  return at;
-}
-
-// Places from `first` up to `last`, `by` apart.
-Dim places(const Dim& first, const Dim& last, int64_t by) {
-  const Dim span = last - first;
-  if (never_positive(span)) return 0;
-  return floor_div((never_negative(span) ? span : max(span, Dim(0))) + Dim(by - 1), Dim(by));
-}
-
-Result<Cut> cut_of(const OpCall* call, const Shape& from, int64_t axis, const Dim& start, const Dim& end,
-                   const Dim& step) {
-  if (!step.is_constant() || step.constant() == 0) {
-    return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
+  if (has("steps", 4)) {
+    RANNC_ASSIGN(lists.steps, list("steps", 4));
   }
-  const int64_t by = std::clamp(step.constant(), -kFar, kFar);
-  const Dim& extent = from[axis];
-  const Dim low = by > 0 ? Dim(0) : Dim(-1), high = by > 0 ? extent : extent - Dim(1);
-  const auto first = clamp_bound(call, start, extent, low, high), last = clamp_bound(call, end, extent, low, high);
-  if (!first || !last) {
-    return error("whether " + (first ? end : start).str() + " counts from the end of axis " + std::to_string(axis) +
-                 " depends on the number of samples");
-  }
-  return Cut{axis, *first, by > 0 ? places(*first, *last, by) : places(*last, *first, -by), by};
-}
-
-// The cuts of the task: one per axis, from attributes or known operands.
-template <class GetList>
-Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, bool axes_given, bool steps_given,
-                                 GetList&& list) {
-  RANNC_ASSIGN(const Shape starts, list("starts", 1));
-  RANNC_ASSIGN(const Shape ends, list("ends", 2));
-  Shape axes, steps(starts.size(), Dim(1));
-  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
-  if (axes_given) {
-    RANNC_ASSIGN(axes, list("axes", 3));
-  }
-  if (steps_given) {
-    RANNC_ASSIGN(steps, list("steps", 4));
-  }
-  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
-    return error("starts " + str(starts) + ", ends " + str(ends) + ", axes " + str(axes) + " and steps " + str(steps) +
-                 " differ in length");
-  }
-  std::vector<Cut> cuts;
-  for (size_t i = 0; i < starts.size(); ++i) {
-    if (!axes[i].is_constant()) return error("axes " + str(axes) + " are not numbers");
-    RANNC_ASSIGN(const int64_t axis, checked_axis(axes[i].constant(), from.size()));
-    if (std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) { return cut.axis == axis; })) {
-      return error("axis " + std::to_string(axis) + " is cut twice");
-    }
-    RANNC_ASSIGN(Cut cut, cut_of(call, from, axis, starts[i], ends[i], steps[i]));
-    cuts.push_back(std::move(cut));
-  }
-  return cuts;
+  return lists;
 }
 
 Result<Types> infer_slice(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
-  RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(&call, from, has_list_argument(call, "axes", 3), has_list_argument(call, "steps", 4),
-                       [&](std::string_view name, size_t operand) { return list_argument(call, name, operand); }));
+  const auto has = [&](std::string_view name, size_t operand) { return has_list_argument(call, name, operand); };
+  const auto list = [&](std::string_view name, size_t operand) { return list_argument(call, name, operand); };
+  RANNC_ASSIGN(const SliceLists lists, slice_lists(has, list));
+  RANNC_ASSIGN(const std::vector<Cut> cuts, cuts_of(&call, from, lists));
   Shape to = from;
   std::optional<Contents> contents = call.in(0).contents;
   for (const Cut& cut : cuts) {
@@ -202,18 +136,16 @@ Result<Types> infer_slice(const OpCall& call) {
 
 // ATen has no negative steps: the range is taken forwards and flipped.
 Result<aten::Lowering> lower_slice(const LowerCall& call) {
-  const auto given = [&](std::string_view name, size_t operand) {
+  const auto has = [&](std::string_view name, size_t operand) {
     return call.attributes.has(name) || call.has(operand);
   };
-  RANNC_ASSIGN(const std::vector<Cut> cuts,
-               cuts_of(nullptr, shape_of(*call.inputs[0]), given("axes", 3), given("steps", 4),
-                       [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); }));
+  const auto list = [&](std::string_view name, size_t operand) { return lowered_list(call, name, operand); };
+  RANNC_ASSIGN(const SliceLists lists, slice_lists(has, list));
+  RANNC_ASSIGN(const std::vector<Cut> cuts, cuts_of(nullptr, shape_of(*call.inputs[0]), lists));
   Calls calls;
   aten::Value value = aten::Operand{0};
   for (const Cut& cut : cuts) {
-    const Dim span = cut.count == Dim(0) ? Dim(0) : (cut.count - Dim(1)) * Dim(std::abs(cut.step)) + Dim(1);
-    const Dim low = cut.step > 0 || cut.count == Dim(0) ? cut.start : cut.start - span + Dim(1);
-    value = calls("aten::slice.Tensor", {value, cut.axis, low, low + span, std::abs(cut.step)});
+    value = calls("aten::slice.Tensor", {value, cut.axis, cut.low(), cut.low() + cut.span(), std::abs(cut.step)});
     if (cut.step < 0) value = calls("aten::flip", {value, Shape{Dim(cut.axis)}});
   }
   return std::move(calls).with({value});
@@ -237,32 +169,30 @@ Result<Types> infer_pad(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
 
-// ATen lists pads from the last axis on; modes other than "constant" leave leading axes without pads out.
 Result<aten::Lowering> lower_pad(const LowerCall& call) {
   RANNC_ASSIGN(const Shape pads, lowered_list(call, "pads", 1));
-  const size_t rank = pads.size() / 2;
   const std::string mode = call.attributes.text("mode");
-  size_t first = 0;
-  while (mode != "constant" && first + 1 < rank && pads[first] == Dim(0) && pads[first + rank] == Dim(0)) ++first;
-  Shape list;
-  for (size_t i = rank; i-- > first;) {
-    list.push_back(pads[i]);
-    list.push_back(pads[i + rank]);
-  }
   if (mode == "constant") {
     const Attribute* value = call.attributes.find("value");
     const aten::Scalar filler = value ? number_attribute(*value, call.inputs[0]->dtype) : aten::Scalar{Dim(0)};
-    return one_call("aten::constant_pad_nd", {aten::Operand{0}, list, filler});
+    return one_call("aten::constant_pad_nd", {aten::Operand{0}, pads_from_last(pads, 0), filler});
   }
   const std::string name = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
-  return one_call("aten::pad", {aten::Operand{0}, list, aten::Text{name}});
+  return one_call("aten::pad", {aten::Operand{0}, pads_from_last(pads, first_padded(pads)), aten::Text{name}});
 }
 
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
 
+Linear linear_pad(const OpCall& call) {
+  const Attribute* value = call.attributes.find("value");
+  const bool zero = value == nullptr || number_attribute(*value, DType::kF64) == aten::Scalar{0.0};
+  return zero || call.attributes.text("mode") != "constant" ? Linear::kFirst : Linear::kNo;
+}
+
 TapeUse pad_tape(const TapeCall& call) {
   TapeUse use;
-  if (OpAttributes(call.op, call.attributes).text("mode") != "constant") use.keeps = {kept_operand(0)};
+  const std::string mode = OpAttributes(call.op, call.attributes).text("mode");
+  if (mode == "reflect" || mode == "edge") use.keeps = {kept_operand(0)};
   return use;
 }
 
@@ -277,11 +207,13 @@ std::vector<OpInfo> slice_ops() {
        .onnx = {"Concat"},
        .aten = {"aten::cat"},
        .operands = {{.name = "parts", .presence = Presence::kVariadic}},
-       .attributes = {{.name = "axis", .kind = Kind::kInteger, .required = true}},
+       .attributes = {{"axis", Kind::kInteger, Dim(0)}},
        .infer = infer_concat,
+       .linear = always<Linear::kTogether>,
        .lower = lower_concat,
        .fold = fold::concat,
        .interval = interval::concat,
+       .gradient = gradient::concat,
        .tape = TapeInfo{}},
       {.name = "core.split",
        .says = "parts of x along an axis, one result per size",
@@ -292,9 +224,11 @@ std::vector<OpInfo> slice_ops() {
        .results = {{"parts", Presence::kVariadic}},
        .view = View::kPart,
        .infer = infer_split,
+       .linear = always<Linear::kFirst>,
        .work = view_work,
        .lower = lower_split,
        .fold = fold::split,
+       .gradient = gradient::split,
        .tape = TapeInfo{}},
       {.name = "core.slice",
        .says = "x from starts to ends by steps; bounds negative or beyond as in ONNX",
@@ -305,9 +239,11 @@ std::vector<OpInfo> slice_ops() {
            {{"axes", Kind::kIntegers}, {"starts", Kind::kSizes}, {"ends", Kind::kSizes}, {"steps", Kind::kSizes}},
        .view = View::kPart,
        .infer = infer_slice,
+       .linear = always<Linear::kFirst>,
        .work = view_work,
        .lower = lower_slice,
        .fold = fold::slice,
+       .gradient = gradient::slice,
        .tape = TapeInfo{}},
       {.name = "core.pad",
        .says = "x with elements more before and after each axis; pads are begin…end",
@@ -318,8 +254,10 @@ std::vector<OpInfo> slice_ops() {
                       {"value", Kind::kScalar},
                       {"mode", Kind::kText, "constant", false, {"constant", "reflect", "edge", "wrap"}}},
        .infer = infer_pad,
+       .linear = linear_pad,
        .lower = lower_pad,
        .fold = fold::pad,
+       .gradient = gradient::pad,
        .tape = TapeInfo{.rule = pad_tape}},
   };
 }

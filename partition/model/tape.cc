@@ -6,6 +6,7 @@
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/row_gradients.h"
+#include "ir/views.h"
 
 namespace rannc::partition {
 
@@ -20,7 +21,7 @@ void add(ByteLine& to, const ByteLine& more, double times = 1) {
 
 class TapeBuilder {
  public:
-  TapeBuilder(const ir::Graph& graph, Tape& tape) : graph_(graph), tape_(tape) {}
+  TapeBuilder(const ir::Graph& graph, Tape& tape) : graph_(graph), tape_(tape), views_(graph) {}
 
   Result<void> run(const ir::Bindings& assume) {
     assume_ = &assume;
@@ -29,14 +30,13 @@ class TapeBuilder {
     tape_.lines_.resize(graph_.type_count());
     std::vector<bool> known(graph_.type_count());
     for (const ValueId value : graph_.values()) {
-      tape_.base_.push_back(value);
+      tape_.base_.push_back(views_.base(value));
       const uint32_t type = graph_.type_number(value);
       if (known[type]) continue;
       known[type] = true;
       RANNC_ASSIGN(tape_.lines_[type], byte_line(graph_, value, assume));
     }
     tape_.kept_somewhere_.assign(graph_.value_count(), false);
-    scattered_.assign(graph_.value_count(), false);
     const size_t count = graph_.task_count();
     tape_.traits_.assign(count, 0);
     tape_.own_.resize(count);
@@ -71,15 +71,6 @@ class TapeBuilder {
     tape_.kept_somewhere_[tape_.base_[value.index()].index()] = true;
   }
 
-  void view(bool passes_gradient, bool scatters) {
-    if (!operand(0).valid()) return;
-    tape_.traits_[task_.index()] |= Tape::kView | (passes_gradient ? Tape::kPassesGradient : 0);
-    for (const ValueId output : graph_.outputs(task_)) {
-      tape_.base_[output.index()] = tape_.base_[operand(0).index()];
-      scattered_[output.index()] = scatters || scattered_[operand(0).index()];
-    }
-  }
-
   void follow(TaskId task) {
     task_ = task;
     if (graph_.outputs(task).empty()) return;
@@ -98,21 +89,10 @@ class TapeBuilder {
 
   // What shares memory with what.
   void share(ir::View kind) {
-    switch (kind) {
-      case ir::View::kNone:
-        return;
-      case ir::View::kSame:
-      case ir::View::kWhole:
-        return view(true, false);
-      case ir::View::kPart:
-        return view(false, true);
-      case ir::View::kPermuted:
-        return view(true, true);
-      case ir::View::kWhereContiguous:
-        if (operand(0).valid() && !scattered_[operand(0).index()]) return view(true, false);
-        tape_.traits_[task_.index()] |= Tape::kPassesGradient;
-        return;
-    }
+    if (kind == ir::View::kNone || !operand(0).valid()) return;
+    const bool shares = views_.base(result()) == views_.base(operand(0));
+    const bool passes = kind != ir::View::kPart && (shares || kind != ir::View::kWhereSameType);
+    tape_.traits_[task_.index()] |= (shares ? Tape::kView : 0) | (passes ? Tape::kPassesGradient : 0);
   }
 
   // Whether neither operand is stretched.
@@ -138,7 +118,7 @@ class TapeBuilder {
     for (const ir::Kept& kept : keeps) {
       if (kept.where_wanted != ir::Kept::kAlways && !wants(kept.where_wanted)) continue;
       const ValueId value = kept.of == ir::Kept::Of::kResult ? graph_.outputs(task_)[kept.index] : operand(kept.index);
-      if (kept.in_one_piece && scattered_[value.index()]) {
+      if (kept.in_one_piece && views_.is_scattered(value)) {
         add(tape_.own_[task_.index()], line(value));
       } else {
         keep(value);
@@ -190,9 +170,9 @@ class TapeBuilder {
 
   const ir::Graph& graph_;
   Tape& tape_;
+  const ir::Views views_;
   const ir::Bindings* assume_ = nullptr;  // while it runs
   TaskId task_;
-  std::vector<bool> scattered_;  // by value: its elements do not lie in one piece
   std::unordered_map<std::vector<uint32_t>, Found, ir::HashOfNumbers> found_;
   std::vector<uint32_t> key_;
 };

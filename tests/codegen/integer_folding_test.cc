@@ -53,7 +53,7 @@ struct Prepared {
     }
     for (const ir::ValueType& type : inputs) pointers.push_back(&type);
     const size_t outputs = std::max<size_t>(call.parts.size(), 1);
-    return op.infer({op, pointers, call.attributes, "", static_cast<uint32_t>(outputs)});
+    return ir::types_of({op, pointers, call.attributes, "", static_cast<uint32_t>(outputs)});
   }
   std::optional<std::vector<ir::StoredTensor>> folded(const std::vector<ir::ValueType>& types) const {
     return ir::fold_integers(op, operands, call.attributes, types);
@@ -173,7 +173,7 @@ bool follows(const ir::testing::OpCase& c, const Attributes& attributes, const s
   }
   for (size_t i = 0; i < types.size(); ++i) inputs.push_back(c.operands[i].absent ? nullptr : &types[i]);
   const ir::OpInfo& op = ir::core(c.op);
-  const auto found = op.infer({op, inputs, attributes, "", c.outputs});
+  const auto found = ir::types_of({op, inputs, attributes, "", c.outputs});
   return found.ok() && all_contents(*found).has_value();
 }
 

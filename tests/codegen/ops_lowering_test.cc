@@ -1,8 +1,8 @@
 // Every core operator's TorchScript statement, compiled and run: shapes and dtypes are what the type rule says, samples
 // stay apart as the batch layout says, values equal ATen.
+#include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <ATen/ATen.h>
 #include <torch/jit.h>
 
 #include <set>
@@ -128,7 +128,8 @@ at::Tensor run_one(const OpCase& c, const std::vector<at::Tensor>& inputs, int64
 void expect_equal(const at::Tensor& found, const at::Tensor& expected) {
   ASSERT_EQ(found.sizes(), expected.sizes());
   EXPECT_TRUE(at::allclose(found.to(at::kDouble), expected.to(at::kDouble), 1e-13, 1e-13, true))
-      << found << "\nexpected\n" << expected;
+      << found << "\nexpected\n"
+      << expected;
 }
 
 at::Tensor x(std::vector<int64_t> sizes) { return at::randn(sizes, at::kDouble); }
@@ -172,12 +173,17 @@ TEST(OpsLoweringValues, GatherNdPicksTuples) {
 
 TEST(OpsLoweringValues, SliceBackwardsAndFarBounds) {
   const auto a = x({2, 7});
-  const OpCase c{"slice", {testing::f("batch,7")},
-                 {{"axes", testing::dims("1")}, {"starts", testing::dims("-2")}, {"ends", testing::dims("-9223372036854775807")},
+  const OpCase c{"slice",
+                 {testing::f("batch,7")},
+                 {{"axes", testing::dims("1")},
+                  {"starts", testing::dims("-2")},
+                  {"ends", testing::dims("-9223372036854775807")},
                   {"steps", testing::dims("-2")}}};
   expect_equal(run_one(c, {a}, 2), a.index_select(1, at::tensor({5, 3, 1}, at::kLong)));
-  const OpCase open{"slice", {testing::f("batch,7")},
-                    {{"axes", testing::dims("1")}, {"starts", testing::dims("-3")}, {"ends", testing::dims("9223372036854775807")}}};
+  const OpCase open{
+      "slice",
+      {testing::f("batch,7")},
+      {{"axes", testing::dims("1")}, {"starts", testing::dims("-3")}, {"ends", testing::dims("9223372036854775807")}}};
   expect_equal(run_one(open, {a}, 2), a.narrow(1, 4, 3));
 }
 
@@ -185,7 +191,8 @@ TEST(OpsLoweringValues, UnequalPadsOfConvolutionAndPooling) {
   const auto a = x({2, 2, 9}), w = x({3, 2, 3});
   const OpCase c{"conv", {testing::f("batch,2,9"), testing::f("3,2,3")}, {{"pads", testing::dims("2,1")}}};
   expect_equal(run_one(c, {a, w}, 2), at::conv1d(at::constant_pad_nd(a, {2, 1}, 0), w));
-  const OpCase p{"max_pool", {testing::f("batch,2,9")}, {{"kernel", testing::dims("3")}, {"pads", testing::dims("0,2")}}};
+  const OpCase p{
+      "max_pool", {testing::f("batch,2,9")}, {{"kernel", testing::dims("3")}, {"pads", testing::dims("0,2")}}};
   const auto padded = at::constant_pad_nd(a, {0, 2}, -std::numeric_limits<double>::infinity());
   expect_equal(run_one(p, {a}, 2), at::max_pool1d(padded, 3, 1));
 }
@@ -211,12 +218,15 @@ TEST(OpsLoweringValues, LossesAreSums) {
 TEST(OpsLoweringValues, BatchStatisticsAreTheBatchsOwn) {
   const auto a = x({6, 3, 4});
   const auto ones = at::ones({3}, at::kDouble), zeros = at::zeros({3}, at::kDouble);
-  const OpCase c{"batch_norm", {testing::f("batch,3,4"), testing::f("3"), testing::f("3"), testing::f("3"), testing::f("3")},
-                 {{"training", true}, {"epsilon", 1e-5}}, 3};
+  const OpCase c{"batch_norm",
+                 {testing::f("batch,3,4"), testing::f("3"), testing::f("3"), testing::f("3"), testing::f("3")},
+                 {{"training", true}, {"epsilon", 1e-5}},
+                 3};
   const auto outputs = execute(prepare(c, DType::kF64), {a, ones, zeros, zeros, ones}, 6);
   expect_equal(outputs[1], a.mean(std::vector<int64_t>{0, 2}));
   expect_equal(outputs[2], a.var(std::vector<int64_t>{0, 2}, true));
-  expect_equal(outputs[0], (a - outputs[1].view({1, 3, 1})) / (a.var(std::vector<int64_t>{0, 2}, false).view({1, 3, 1}) + 1e-5).sqrt());
+  expect_equal(outputs[0], (a - outputs[1].view({1, 3, 1})) /
+                               (a.var(std::vector<int64_t>{0, 2}, false).view({1, 3, 1}) + 1e-5).sqrt());
 }
 
 // --- the folding rules against the same statements
@@ -242,7 +252,7 @@ TEST(FoldingRules, EqualTorchScript) {
     std::vector<const ValueType*> inputs;
     for (const Operand& operand : c.operands) inputs.push_back(operand.absent ? nullptr : &operand.type);
     const OpInfo& op = core(c.op);
-    const auto types = op.infer({op, inputs, c.attributes, "", c.outputs});
+    const auto types = ir::types_of({op, inputs, c.attributes, "", c.outputs});
     if (!types || is_float((*types)[0].dtype)) continue;
     const Prepared made = prepare(c, DType::kF64);
     const std::vector<at::Tensor> values = drawn(made, kBatch);

@@ -18,7 +18,8 @@ at::Tensor draw(const Operand& operand, int64_t batch) {
   const auto options = at::TensorOptions().dtype(scalar_type(operand.type.dtype));
   const auto sizes = sizes_of(*operand.type.shape, batch);
   if (operand.type.contents) return at::tensor(sizes_of(*operand.type.contents, batch)).to(options).reshape(sizes);
-  if (is_float(operand.type.dtype)) return at::rand(sizes, at::kDouble).mul(1.9).add(0.05).to(options);
+  if (is_float(operand.type.dtype) && !operand.whole)
+    return at::rand(sizes, at::kDouble).mul(1.9).add(0.05).to(options);
   return at::randint(operand.low, operand.high, sizes, at::kLong).to(options);
 }
 
@@ -28,7 +29,7 @@ Prepared prepare(const OpCase& c, DType precision) {
   made.operands = c.operands;
   made.attributes = c.attributes;
   for (Operand& operand : made.operands) {
-    if (is_float(operand.type.dtype)) operand.type.dtype = precision;
+    if (operand.type.dtype == DType::kF64) operand.type.dtype = precision;
   }
   const auto dtype = made.attributes.dtype("dtype");
   if (dtype && is_float(*dtype)) made.attributes.set("dtype", precision);
@@ -40,7 +41,7 @@ Prepared prepare(const OpCase& c, DType precision) {
     names.push_back(made.operands[k].absent ? "" : "i" + std::to_string(k));
     if (!made.operands[k].absent) made.source += names.back() + ": Tensor, ";
   }
-  made.types = made.op->infer({*made.op, inputs, made.attributes, "batch", c.outputs}).value();
+  made.types = types_of({*made.op, inputs, made.attributes, "batch", c.outputs}).value();
   std::vector<const ValueType*> output_types;
   for (size_t k = 0; k < made.types.size(); ++k) {
     outputs.push_back("o" + std::to_string(k));

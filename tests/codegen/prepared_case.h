@@ -17,13 +17,13 @@ struct Prepared {
   Attributes attributes;
   std::vector<ValueType> types;  ///< of the results
   aten::Lowering lowering;
-  std::string source;            ///< of `f`: the operands that are there, then the number of samples
+  std::string source;  ///< of `f`: the operands that are there, then the number of samples
 };
 
 Prepared prepare(const OpCase& c, DType precision);
 c10::ScalarType scalar_type(DType dtype);
 std::vector<int64_t> sizes_of(const Shape& shape, int64_t batch);
-/// Positive floats, integers of the operand's range, or its contents.
+/// Positive floats, integers of the operand's range (as floats too, where it says so), or its contents.
 at::Tensor draw(const Operand& operand, int64_t batch);
 /// One tensor for each operand that is there.
 std::vector<at::Tensor> drawn(const Prepared& made, int64_t batch);

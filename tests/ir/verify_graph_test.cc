@@ -49,6 +49,58 @@ TEST(VerifyGraph, EveryBreachIsNamedHoweverOftenItIsTheSame) {
   EXPECT_EQ(broken, "G10 samples of %a; G10 samples of %b; G8 task #0; G8 task #1; ");
 }
 
+const std::string kSum = "#0 %p: f32[4] partial = core.sum(%x) {axes = [0], keepdim = false}\n";
+const std::string kLoss = "loss %l weight 0x1p+0 per one ignore -100\n";
+
+TEST(VerifyGraph, G16_WhatIsNotHomogeneousMixesSamples) {
+  const std::pair<std::string, std::string> steps[] = {
+      {"core.add(%p, %n)", "p + n"},   {"core.mul(%p, %p)", "p * p"},      {"core.sub(%p, %c)", "p - counted"},
+      {"core.mul(%p, %c)", "p * counted"}, {"core.div(%p, %c)", "p / counted"}, {"core.div(%n, %p)", "n / p"},
+      {"core.relu(%p)", "relu"},           {"core.pad(%p) {pads = [0,0], value = 0x1p+0}", "pad by 1"}};
+  for (const auto& [step, what] : steps) {
+    SCOPED_TRACE(what);
+    const std::string before = kHead + "input %n: f32[4]\n" + kSum +
+                               "#1 %c: f32[] counted = core.full() {shape = [], value = batch, dtype = !f32}\n";
+    const std::string after = " = core.sum(%m)\ninputs [%x, %n]\n" + kLoss;
+    const std::string text = before + "#2 %m: f32[4] mixed = " + step + "\n#3 %l: f32[] mixed" + after;
+    expect_broken(text, "G16", "%m");
+    const std::string hidden = before + "#2 %m: f32[4] partial = " + step + "\n#3 %l: f32[] partial" + after;
+    expect_broken(hidden, "G8", "mixed");
+  }
+}
+
+TEST(VerifyGraph, SumsOverSamplesArePassedOn) {
+  for (const std::string step :
+       {"core.add(%p, %p)", "core.sub(%p, %p)", "core.mul(%p, %n)", "core.mul(%n, %p)", "core.div(%p, %n)", "core.neg(%p)",
+        "core.reshape(%p) {shape = [4]}", "core.identity(%p)", "core.matmul(%p, %w)", "core.cumsum(%p) {axis = 0}"}) {
+    const std::string text = kHead + "input %n: f32[4]\n" + kSum + "#1 %m: f32[4] partial = " + step +
+                             "\n#2 %l: f32[] partial = core.sum(%m)\ninputs [%x, %n]\n" + kLoss;
+    const auto graph = parse_graph(text, "t.rir");
+    ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+    const auto found = verify(*graph);
+    EXPECT_TRUE(found.empty()) << found[0].str();
+  }
+}
+
+TEST(VerifyGraph, ATotalIsWhole) {
+  const std::string text = kHead + kSum + "#1 %t: f32[4] = core.total(%p)\n#2 %r: f32[4] = core.relu(%t)\n" +
+                           "#3 %l: f32[] partial = core.sum(%p)\n" + kTail + kLoss;
+  const auto graph = parse_graph(text, "t.rir");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  const auto found = verify(*graph);
+  EXPECT_TRUE(found.empty()) << found[0].str();
+}
+
+TEST(VerifyGraph, G10_ASumWithSamplesOnAnAxis) {
+  Graph graph = parse_graph(kHead + kTail, "t.rir").value();
+  ValueType type = graph.type(graph.find("x"));
+  type.batch.mix = Mix::kPartial;
+  graph.set_type(graph.find("x"), type);
+  const auto found = verify(graph);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "G10") << found[0].str();
+}
+
 TEST(VerifyGraph, G1_NameTwice) { expect_broken(kHead + "input %x: f32[4]\n" + kTail, "G1", "%x"); }
 
 TEST(VerifyGraph, G2_ReadBeforeDefined) {

@@ -253,6 +253,26 @@ TEST(VerifyPlan, StagesMayShareAFixedBatch) {
   }
 }
 
+TEST(VerifyPlan, P16_ASumOverSamplesCrossesACut) {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+parameter %v: f32[4]
+#0 %y: f32[batch,4] samples 0 = core.matmul(%x, %w)
+#1 %p: f32[4] partial = core.sum(%y) {axes = [0], keepdim = false}
+#2 %q: f32[4] partial = core.mul(%p, %v)
+#3 %loss: f32[] partial = core.sum(%q)
+inputs [%x]
+loss %loss weight 0x1p+0 per one ignore -100
+)",
+                            "t.rir")
+                    .value();
+  ASSERT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  const auto found = verify(testing::small_plan(std::move(graph), {.stages = 2}));
+  ASSERT_TRUE(std::any_of(found.begin(), found.end(), [](const Diagnostic& each) { return each.rule == "P16"; }));
+}
+
 TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {
   expect_broken("S1", "", [](Plan& plan) {
     std::erase_if(plan.schedule.rows[0],

@@ -181,6 +181,7 @@ void celu(Node& node) {
 #define CORE_NAME(name) constexpr char k_##name[] = #name
 CORE_NAME(abs);
 CORE_NAME(add);
+CORE_NAME(atan);
 CORE_NAME(ceil);
 CORE_NAME(cos);
 CORE_NAME(eq);
@@ -220,6 +221,7 @@ constexpr Translator kTable[] = {
     {"Abs", 7, 27, unary<k_abs>},
     {"Add", 7, 27, binary<k_add>},
     {"And", 7, 27, binary<k_logical_and>},
+    {"Atan", 7, 27, unary<k_atan>},
     {"Cast", 7, 27, cast},
     {"CastLike", 15, 27, cast_like},
     {"Ceil", 7, 27, unary<k_ceil>},

@@ -28,7 +28,12 @@ TEST(Constant, IntegersRoundTripInEveryType) {
 }
 
 TEST(Constant, FloatsRoundToNearestEven) {
-  const std::vector<double> values = {1.0, -0.333251953125, 65504, 6.103515625e-05, 5.9604644775390625e-08, 0.0,
+  const std::vector<double> values = {1.0,
+                                      -0.333251953125,
+                                      65504,
+                                      6.103515625e-05,
+                                      5.9604644775390625e-08,
+                                      0.0,
                                       std::numeric_limits<double>::infinity()};
   EXPECT_EQ(decode_numbers(vector_of(DType::kF16, 7), encode_numbers(DType::kF16, values), 64).value(), values);
   const std::vector<double> between = {1 + std::ldexp(1, -11), 1 + 3 * std::ldexp(1, -11), 65520, std::ldexp(1, -26)};

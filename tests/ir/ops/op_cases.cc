@@ -33,14 +33,16 @@ void add_elementwise(std::vector<OpCase>& cases) {
   for (const char* op : {"add", "sub", "mul", "maximum", "minimum", "mod"}) {
     cases.push_back({op, {i("batch,3", -5, 6), i("3", 1, 4)}});
   }
-  for (const char* op : {"neg", "abs", "exp", "log", "sqrt", "rsqrt", "reciprocal", "erf", "tanh", "sigmoid", "relu", "floor",
-                         "ceil", "sin", "cos", "sign", "softplus", "silu", "hardswish", "hardsigmoid", "isnan", "isinf",
-                         "identity", "gelu", "leaky_relu", "elu"}) {
+  for (const char* op :
+       {"neg",     "abs",       "exp",         "log",   "sqrt",  "rsqrt",    "reciprocal", "erf",        "tanh",
+        "sigmoid", "relu",      "floor",       "ceil",  "sin",   "cos",      "atan",       "sign",       "softplus",
+        "silu",    "hardswish", "hardsigmoid", "isnan", "isinf", "identity", "gelu",       "leaky_relu", "elu"}) {
     cases.push_back({op, {f("batch,5")}});
   }
   for (const char* op : {"neg", "abs", "relu", "sign"}) cases.push_back({op, {i("batch,5", -3, 4)}});
   for (const char* op : {"logical_and", "logical_or", "logical_xor"}) cases.push_back({op, {b("batch,4"), b("4")}});
-  for (const char* op : {"eq", "ne", "lt", "le", "gt", "ge"}) cases.push_back({op, {i("batch,4", 0, 3), i("1,4", 0, 3)}});
+  for (const char* op : {"eq", "ne", "lt", "le", "gt", "ge"})
+    cases.push_back({op, {i("batch,4", 0, 3), i("1,4", 0, 3)}});
   const std::vector<OpCase> more = {
       {"div", {i("batch,6", -9, 10), i("6", 2, 4)}, {{"rounding", std::string("trunc")}}},
       {"div", {i("batch,6", -9, 10), i("6", -4, -1)}, {{"rounding", std::string("floor")}}},
@@ -86,8 +88,12 @@ void add_shapes(std::vector<OpCase>& cases) {
       {"concat", {list("batch,3"), list("12")}, {{"axis", Dim(0)}}},
       {"split", {f("batch,7")}, {{"axis", Dim(1)}, {"sizes", dims("3,4")}}, 2},
       {"split", {f("batch,7"), list("1,2,4")}, {{"axis", Dim(-1)}}, 3},
-      {"slice", {f("batch,7,5")}, {{"axes", dims("1,2")}, {"starts", dims("-3,0")}, {"ends", dims("9223372036854775807,4")}}},
-      {"slice", {f("batch,7")}, {{"axes", dims("1")}, {"starts", dims("6")}, {"ends", dims("-9223372036854775807")}, {"steps", dims("-2")}}},
+      {"slice",
+       {f("batch,7,5")},
+       {{"axes", dims("1,2")}, {"starts", dims("-3,0")}, {"ends", dims("9223372036854775807,4")}}},
+      {"slice",
+       {f("batch,7")},
+       {{"axes", dims("1")}, {"starts", dims("6")}, {"ends", dims("-9223372036854775807")}, {"steps", dims("-2")}}},
       {"slice", {f("batch,7")}, {{"axes", dims("1")}, {"starts", dims("5")}, {"ends", dims("2")}}},
       {"slice", {f("batch,7"), list("1"), list("6"), list("-1"), list("2")}},
       {"slice", {list("batch,3,4"), list("-1"), list("9223372036854775807")}},
@@ -109,7 +115,7 @@ void add_index(std::vector<OpCase>& cases) {
       {"gather_nd", {f("3,4,5"), i("batch,2,2", -3, 3)}},
       {"gather_nd", {f("6,5,batch,4"), i("2,3,2", -5, 5)}},
       {"gather_nd", {f("batch,4,5"), i("batch,2,1", -4, 4)}, {{"batch_dims", Dim(1)}}},
-      {"gather_nd", {f("batch,4"), i("batch,3,2", 0, 2)}, {}, 1, false},
+      {"gather_nd", {f("batch,4"), i("batch,3,2", -1, 1)}, {}, 1, false},
       {"gather_elements", {f("batch,5"), i("batch,3", -5, 5)}, {{"axis", Dim(1)}}},
       {"cumsum", {f("batch,5")}, {{"axis", Dim(-1)}}},
       {"cumsum", {i("batch,5", 0, 4)}, {{"axis", Dim(1)}, {"exclusive", true}, {"reverse", true}}},
@@ -140,6 +146,7 @@ void add_reduce(std::vector<OpCase>& cases) {
   cases.push_back({"argmax", {f("batch,5")}, {{"axis", Dim(-1)}}});
   cases.push_back({"argmax", {f("3,batch")}, {{"axis", Dim(0)}, {"keepdim", true}}});
   cases.push_back({"prod", {list("batch,3,4")}, {{"axes", dims("0")}}});
+  cases.push_back({"total", {f("3,4")}});
 }
 
 void add_networks(std::vector<OpCase>& cases) {
@@ -191,6 +198,14 @@ void add_networks(std::vector<OpCase>& cases) {
 }  // namespace
 
 Operand f(std::string_view shape) { return made(DType::kF64, shape); }
+Operand single(std::string_view shape) { return made(DType::kF32, shape); }
+Operand whole(std::string_view shape, int64_t low, int64_t high) {
+  Operand operand = f(shape);
+  operand.low = low;
+  operand.high = high;
+  operand.whole = true;
+  return operand;
+}
 Operand i(std::string_view shape, int64_t low, int64_t high) {
   Operand operand = made(DType::kI64, shape);
   operand.low = low;
@@ -228,10 +243,14 @@ const std::vector<OpCase>& op_cases() {
     add_index(cases);
     add_reduce(cases);
     add_networks(cases);
+    add_grad_elementwise(cases);
+    add_grad_dense(cases);
     return cases;
   }();
   return kCases;
 }
+
+bool is_of_backward_pass(const OpCase& c) { return core(c.op).family.starts_with("grad_"); }
 
 Shape concrete(Shape shape, int64_t batch) {
   for (Dim& dim : shape) dim = dim.substitute("batch", Dim(batch));

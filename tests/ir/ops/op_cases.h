@@ -13,9 +13,10 @@ struct Operand {
   ValueType type;
   bool absent = false;
   int64_t low = 0, high = 1;
+  bool whole = false;  ///< its floats are integers of the range: among them are zeros, and some are equal
 };
 
-/// One call. Floats are f64; a suite may narrow them.
+/// One call. Floats are f64, which a suite may narrow, but for those that are f32 in every suite.
 struct OpCase {
   std::string op;  ///< short name
   std::vector<Operand> operands;
@@ -28,6 +29,8 @@ struct OpCase {
 
 /// `f("batch,12,64")`: a float operand; its samples are on the axis whose extent is a multiple of `batch`.
 Operand f(std::string_view shape);
+Operand single(std::string_view shape);  ///< of f32
+Operand whole(std::string_view shape, int64_t low, int64_t high);
 Operand i(std::string_view shape, int64_t low, int64_t high);
 Operand b(std::string_view shape);
 Operand none();
@@ -37,8 +40,16 @@ Operand list(std::string_view contents);
 Operand scalar(std::string_view content);
 Shape dims(std::string_view text);
 
+/// Those of operators of the backward pass, and forward ones on shapes and numbers at which gradients go wrong
+/// (op_cases_grad_elementwise.cc).
+void add_grad_elementwise(std::vector<OpCase>& cases);
+
 /// At least one call of each core operator but the random ones, which have no statement of their own.
 const std::vector<OpCase>& op_cases();
+/// Whether it is an operator of the backward pass: there is neither a gradient nor a tape of it.
+bool is_of_backward_pass(const OpCase& c);
+/// Those of op_cases_grad_dense.cc.
+void add_grad_dense(std::vector<OpCase>& cases);
 /// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
 Shape concrete(Shape shape, int64_t batch);
 OpCase with_batch(OpCase c, int64_t batch);

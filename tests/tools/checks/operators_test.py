@@ -36,6 +36,11 @@ class OperatorsTest(unittest.TestCase):
     def test_the_table_is_the_registrys(self):
         self.assertEqual(parts()[1], listed(), "run tests/tools/checks/operators_test.py --regenerate RANNC_OPT")
 
+    def test_no_name_is_known_elsewhere(self):
+        done = subprocess.run([sys.executable, TOOLS / "check-operator-names", RANNC_OPT], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertTrue(done.stdout.startswith("0 names of "), done.stdout)
+
     def test_planted_names_are_found(self):
         for source in ('if (op == "core.add") return;', 'if ("add" == name) return;', 'if (short_name(op) != "softmax") return;',
                        'if (&graph.op(task) == &ir::core("add")) return;', 'const char* kAll[] = {"core.add", "core.sub"};',

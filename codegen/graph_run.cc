@@ -1,0 +1,92 @@
+#include "codegen/graph_run.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "codegen/aten_call.h"
+#include "ir/op.h"
+#include "ir/vjp.h"
+
+namespace rannc::codegen {
+
+namespace {
+
+using Operands = std::vector<std::optional<at::Tensor>>;
+
+/// The results of an operator on tensors, with a tape where one wants a gradient.
+Result<std::vector<at::Tensor>> run_operator(const ir::LowerCall& call, const Operands& operands, const GraphRun& run) {
+  RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering(call));
+  return run_lowering(lowering,
+                      {.operands = operands, .sizes = run.sizes, .device = run.device, .training = run.training});
+}
+
+/// Runs the forward pass again, and the tape of it alone.
+Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& vjp, const Operands& given,
+                                        const GraphRun& run) {
+  Operands operands(given.begin() + static_cast<std::ptrdiff_t>(vjp.gradients.size()), given.end());
+  std::vector<const ir::ValueType*> inputs, outputs;
+  for (const ValueId input : vjp.operands) inputs.push_back(input.valid() ? &graph.type(input) : nullptr);
+  RANNC_ASSIGN(const std::vector<ir::ValueType> types,
+               ir::types_of({*vjp.op, inputs, vjp.attributes, graph.batch_symbol(),
+                             static_cast<uint32_t>(vjp.gradients.size())}));
+  for (const ir::ValueType& type : types) outputs.push_back(&type);
+  std::vector<at::Tensor> leaves, results, seeds;
+  for (const uint32_t operand : vjp.wanted) {
+    operands[operand] = operands[operand]->detach().set_requires_grad(true);
+    leaves.push_back(*operands[operand]);
+  }
+  const c10::AutoGradMode with_tape(true);
+  RANNC_ASSIGN(const std::vector<at::Tensor> made,
+               run_operator({*vjp.op, inputs, outputs, vjp.attributes}, operands, run));
+  for (size_t i = 0; i < vjp.gradients.size(); ++i) {
+    if (!given[i] || !made[i].requires_grad()) continue;
+    results.push_back(made[i]);
+    seeds.push_back(*given[i]);
+  }
+  auto gradients = results.empty() ? torch::autograd::variable_list(leaves.size())
+                                   : torch::autograd::grad(results, leaves, seeds, false, false, /*allow_unused=*/true);
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (!gradients[i].defined()) gradients[i] = at::zeros_like(leaves[i]);
+  }
+  return gradients;
+}
+
+}  // namespace
+
+Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values) {
+  std::vector<std::optional<at::Tensor>> operands;
+  std::vector<const ir::ValueType*> inputs, outputs;
+  for (const ValueId input : graph.inputs(task)) {
+    operands.emplace_back();
+    inputs.push_back(input.valid() ? &graph.type(input) : nullptr);
+    if (!input.valid()) continue;
+    operands.back() = values[input.index()];
+    if (operands.back()) continue;
+    return error(graph.location(task),
+                 "the run reads %" + std::string(graph.value(input).name) + ", which is not there");
+  }
+  for (const ValueId output : graph.outputs(task)) outputs.push_back(&graph.type(output));
+  const auto located = [&](const std::string& what) {
+    return error(graph.location(task), graph.op(task).name + ": " + what);
+  };
+  try {
+    const auto vjp = ir::vjp_of(graph, task);
+    const auto made = vjp ? run_vjp(graph, *vjp, operands, run)
+                          : run_operator({graph.op(task), inputs, outputs, graph.attributes(task)}, operands, run);
+    if (!made.ok()) return located(made.diagnostic().message);
+    for (size_t i = 0; i < outputs.size(); ++i) values[graph.outputs(task)[i].index()] = (*made)[i];
+  } catch (const c10::Error& failure) {
+    return located(failure.what_without_backtrace());
+  }
+  return {};
+}
+
+Result<void> run_graph(const ir::Graph& graph, const GraphRun& run, GraphValues& values) {
+  values.resize(graph.value_count());
+  for (const TaskId task : graph.tasks()) RANNC_TRY(run_task(graph, task, run, values));
+  return {};
+}
+
+}  // namespace rannc::codegen

@@ -1,0 +1,183 @@
+#include "codegen/joint_run.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <set>
+
+#include "ir/op.h"
+#include "ir/views.h"
+
+namespace rannc::codegen {
+
+namespace {
+
+using ir::Often;
+using ir::Phase;
+
+bool is_gradient(const ir::Joint& joint, TaskId task) { return joint.origins[task.index()].phase != Phase::kForward; }
+
+/// Per value: given or made per micro-batch before the first gradient task, and read by one.
+std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& often) {
+  const ir::Graph& graph = joint.graph;
+  std::vector<bool> kept(graph.value_count(), false);
+  for (const TaskId task : graph.tasks()) {
+    if (!is_gradient(joint, task)) continue;
+    for (const ValueId input : graph.inputs(task)) {
+      if (!input.valid()) continue;
+      const TaskId maker = graph.producer(input);
+      const bool forward = maker.valid() ? !is_gradient(joint, maker) && often[maker.index()] == Often::kMicroBatch
+                                         : graph.kind(input) == ir::ValueKind::kInput;
+      kept[input.index()] = kept[input.index()] || forward;
+    }
+  }
+  for (const ValueId seed : joint.seeds) {
+    if (seed.valid()) kept[seed.index()] = false;
+  }
+  return kept;
+}
+
+}  // namespace
+
+JointRun::JointRun(const ir::Joint& joint, GraphValues leaves)
+    : joint_(&joint),
+      often_(ir::how_often(joint.graph)),
+      when_(moments(joint, often_)),
+      kept_(kept_values(joint, often_)),
+      is_total_(joint.graph.value_count(), false),
+      loaded_(std::move(leaves)),
+      sums_(joint.graph.value_count()),
+      calls_(joint.graph.task_count(), 0) {
+  loaded_.resize(joint.graph.value_count());
+  for (const TaskId task : joint.graph.tasks()) {
+    if (joint.graph.op(task).makes_whole()) is_total_[joint.graph.inputs(task)[0].index()] = true;
+  }
+}
+
+Result<JointRun> JointRun::load(const ir::Joint& joint, GraphValues leaves) {
+  JointRun made(joint, std::move(leaves));
+  RANNC_TRY(made.run(When::kLoad, {}, made.loaded_));
+  return made;
+}
+
+// What runs once a step runs before the micro-batches, but for what reads sums over them.
+std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std::vector<Often>& often) {
+  std::vector<When> found;
+  std::vector<bool> total(joint.graph.value_count(), false);
+  for (const TaskId task : joint.graph.tasks()) {
+    bool after = joint.graph.op(task).makes_whole();
+    for (const ValueId input : joint.graph.inputs(task)) after = after || (input.valid() && total[input.index()]);
+    for (const ValueId output : joint.graph.outputs(task)) total[output.index()] = after;
+    const Often each = often[task.index()];
+    if (each == Often::kMicroBatch) {
+      found.push_back(is_gradient(joint, task) ? When::kGradient : When::kForward);
+    } else {
+      found.push_back(each == Often::kLoad ? When::kLoad : after ? When::kStepEnd : When::kStepBegin);
+    }
+  }
+  return found;
+}
+
+Result<void> JointRun::run(When when, const GraphRun& with, GraphValues& values) {
+  const at::NoGradGuard no_tape;
+  for (const TaskId task : joint_->graph.tasks()) {
+    if (when_[task.index()] != when) continue;
+    RANNC_TRY(run_task(joint_->graph, task, with, values));
+    ++calls_[task.index()];
+  }
+  return {};
+}
+
+int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
+  int64_t bytes = 0;
+  std::set<const void*> counted;
+  for (const ValueId value : joint_->graph.values()) {
+    const TaskId maker = joint_->graph.producer(value);
+    const bool per_micro_batch = maker.valid() ? often_[maker.index()] == Often::kMicroBatch
+                                               : joint_->graph.kind(value) == ir::ValueKind::kInput;
+    std::optional<at::Tensor>& tensor = values[value.index()];
+    if (!per_micro_batch || !tensor) continue;
+    if (!kept_[value.index()]) {
+      tensor.reset();
+    } else if (counted.insert(tensor->storage().unsafeGetStorageImpl()).second) {
+      bytes += static_cast<int64_t>(tensor->storage().nbytes());
+    }
+  }
+  return bytes;
+}
+
+void JointRun::add_up(const GraphValues& values, Step& step) {
+  const auto add = [&](at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; };
+  const ir::Graph& graph = joint_->graph;
+  for (const ValueId value : graph.values()) {
+    if (!is_total_[value.index()]) continue;
+    std::optional<at::Tensor>& sum = sums_[value.index()];
+    sum = sum ? *sum + *values[value.index()] : *values[value.index()];
+  }
+  for (size_t i = 0; i < joint_->gradients.size(); ++i) {
+    const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
+    if (part) add(step.gradients[i], *part);
+  }
+}
+
+Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vector<double>& seeds, Step& step) {
+  const ir::Graph& graph = joint_->graph;
+  GraphValues values = of_step_;
+  for (size_t i = 0; i < micro_batch.inputs.size(); ++i) {
+    if (micro_batch.inputs[i]) values[i] = micro_batch.inputs[i];
+  }
+  const GraphRun with{.sizes = micro_batch.sizes};
+  RANNC_TRY(run(When::kForward, with, values));
+  GraphValues given = values;
+  step.kept_bytes = std::max(step.kept_bytes, drop_all_but_kept(values));
+  for (size_t term = 0; term < graph.losses().size(); ++term) {
+    const at::Tensor numerator = *given[graph.losses()[term].numerator.index()];
+    step.numerators[term] = step.numerators[term].defined() ? step.numerators[term] + numerator : numerator;
+    if (joint_->seeds[term].valid())
+      values[joint_->seeds[term].index()] = at::full({}, seeds[term], numerator.options());
+  }
+  given.clear();
+  RANNC_TRY(run(When::kGradient, with, values));
+  add_up(values, step);
+  return {};
+}
+
+Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches, const std::vector<double>& seeds) {
+  Step step;
+  step.numerators.resize(joint_->graph.losses().size());
+  step.gradients.resize(joint_->gradients.size());
+  of_step_ = loaded_;
+  sums_.assign(joint_->graph.value_count(), std::nullopt);
+  const GraphRun with{.sizes = micro_batches.empty() ? ir::Bindings() : micro_batches[0].sizes};
+  RANNC_TRY(run(When::kStepBegin, with, of_step_));
+  for (const MicroBatch& each : micro_batches) RANNC_TRY(micro_batch(each, seeds, step));
+  GraphValues values = of_step_;
+  for (size_t i = 0; i < sums_.size(); ++i) {
+    if (sums_[i]) values[i] = sums_[i];
+  }
+  RANNC_TRY(run(When::kStepEnd, with, values));
+  for (size_t i = 0; i < joint_->gradients.size(); ++i) {
+    const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
+    if (!step.gradients[i].defined() && part) step.gradients[i] = *part;
+  }
+  return step;
+}
+
+Result<int64_t> kept_bytes(const ir::Joint& joint, const ir::Bindings& sizes) {
+  const std::vector<bool> kept = kept_values(joint, ir::how_often(joint.graph));
+  const ir::Views views(joint.graph);
+  std::set<uint32_t> counted;
+  int64_t bytes = 0;
+  for (const ValueId value : joint.graph.values()) {
+    if (!kept[value.index()]) continue;
+    const ValueId base = views.base(value);
+    if (!counted.insert(base.index()).second) continue;
+    const ir::ValueType& type = joint.graph.type(base);
+    const auto count = ir::element_count(*type.shape).evaluate(sizes);
+    if (!count) return error("the size of %" + std::string(joint.graph.value(base).name) + " is not known");
+    bytes += *count * static_cast<int64_t>(ir::byte_size(type.dtype));
+  }
+  return bytes;
+}
+
+}  // namespace rannc::codegen

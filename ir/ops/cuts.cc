@@ -1,0 +1,99 @@
+#include "ir/ops/cuts.h"
+
+#include <algorithm>
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+
+namespace {
+
+constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
+
+// A bound counted from the end where negative, brought into low…high; nothing where its sign is open and may not be
+// assumed. No call: the type rule has asked before.
+std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
+                               const Dim& high) {
+  Dim at = bound;
+  if (bound.is_constant() && bound.constant() >= kFar) return high;
+  if (bound.is_constant() && bound.constant() <= -kFar) return low;
+  const auto bounds = bounds_of(bound);
+  const bool from_end = bounds.high && *bounds.high < 0;
+  if (from_end) {
+    at = bound + extent;
+  } else if (call != nullptr && !taken_for_not_negative(*call, bound)) {
+    return std::nullopt;
+  }
+  if (never_positive(at - low)) return low;
+  if (never_negative(at - high)) return high;
+  if (from_end && !never_negative(at - low)) at = max(at, low);  // `low` is no more than 0
+  if (!never_positive(at - high)) at = min(at, high);
+  return at;
+}
+
+// Places from `first` up to `last`, `by` apart.
+Dim places(const Dim& first, const Dim& last, int64_t by) {
+  const Dim span = last - first;
+  if (never_positive(span)) return 0;
+  return floor_div((never_negative(span) ? span : max(span, Dim(0))) + Dim(by - 1), Dim(by));
+}
+
+Result<Cut> cut_of(const OpCall* call, const Shape& from, int64_t axis, const Dim& start, const Dim& end,
+                   const Dim& step) {
+  if (!step.is_constant() || step.constant() == 0) {
+    return error("slice over axis " + std::to_string(axis) + " has step " + step.str());
+  }
+  const int64_t by = std::clamp(step.constant(), -kFar, kFar);
+  const Dim& extent = from[axis];
+  const Dim low = by > 0 ? Dim(0) : Dim(-1), high = by > 0 ? extent : extent - Dim(1);
+  const auto first = clamp_bound(call, start, extent, low, high), last = clamp_bound(call, end, extent, low, high);
+  if (!first || !last) {
+    return error("whether " + (first ? end : start).str() + " counts from the end of axis " + std::to_string(axis) +
+                 " depends on the number of samples");
+  }
+  return Cut{axis, *first, by > 0 ? places(*first, *last, by) : places(*last, *first, -by), by};
+}
+
+}  // namespace
+
+Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, const SliceLists& lists) {
+  const auto& [starts, ends, given_axes, given_steps] = lists;
+  Shape axes;
+  for (size_t i = 0; i < starts.size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  if (given_axes) axes = *given_axes;
+  const Shape steps = given_steps ? *given_steps : Shape(starts.size(), Dim(1));
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size()) {
+    return error("starts " + str(starts) + ", ends " + str(ends) + ", axes " + str(axes) + " and steps " + str(steps) +
+                 " differ in length");
+  }
+  std::vector<Cut> cuts;
+  for (size_t i = 0; i < starts.size(); ++i) {
+    if (!axes[i].is_constant()) return error("axes " + str(axes) + " are not numbers");
+    RANNC_ASSIGN(const int64_t axis, checked_axis(axes[i].constant(), from.size()));
+    if (std::any_of(cuts.begin(), cuts.end(), [&](const Cut& cut) { return cut.axis == axis; })) {
+      return error("axis " + std::to_string(axis) + " is cut twice");
+    }
+    RANNC_ASSIGN(Cut cut, cut_of(call, from, axis, starts[i], ends[i], steps[i]));
+    cuts.push_back(std::move(cut));
+  }
+  return cuts;
+}
+
+Shape pads_from_last(const Shape& pads, size_t first) {
+  const size_t rank = pads.size() / 2;
+  Shape list;
+  for (size_t i = rank; i-- > first;) {
+    list.push_back(pads[i]);
+    list.push_back(pads[i + rank]);
+  }
+  return list;
+}
+
+size_t first_padded(const Shape& pads) {
+  const size_t rank = pads.size() / 2;
+  size_t first = 0;
+  while (first + 1 < rank && pads[first] == Dim(0) && pads[first + rank] == Dim(0)) ++first;
+  return first;
+}
+
+}  // namespace rannc::ir::ops

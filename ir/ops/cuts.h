@@ -1,0 +1,38 @@
+/// Places that a slice takes and pads put around, as ATen's calls say them. Private to ir/ops.
+#pragma once
+
+#include <cstdlib>
+#include <optional>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace rannc::ir::ops {
+
+/// Places along an axis: `start`, `start + step` …, as many as `count`.
+struct Cut {
+  int64_t axis;
+  Dim start, count;
+  int64_t step;
+
+  /// The range that holds them: `span()` places from `low()` on.
+  Dim span() const { return count == Dim(0) ? Dim(0) : (count - Dim(1)) * Dim(std::abs(step)) + Dim(1); }
+  Dim low() const { return step > 0 || count == Dim(0) ? start : start - span() + Dim(1); }
+};
+
+/// What says the cuts; without axes they are the first ones, without steps 1.
+struct SliceLists {
+  Shape starts, ends;
+  std::optional<Shape> axes, steps;
+};
+
+/// The cuts of a value of shape `from`, one per axis. `call` takes what has to be assumed; null: the type rule has
+/// asked before.
+Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, const SliceLists& lists);
+
+/// `pads` (begin… end…) of the axes from `first` on as ATen lists them: pairs, from the last axis on.
+Shape pads_from_last(const Shape& pads, size_t first);
+/// The first axis that modes other than "constant" list: those before have no pads, and the last one is always there.
+size_t first_padded(const Shape& pads);
+
+}  // namespace rannc::ir::ops

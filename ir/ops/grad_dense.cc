@@ -1,0 +1,374 @@
+// Operators that gradients of normalisations, losses and look-ups are made of.
+#include <algorithm>
+
+#include "ir/ops/norms.h"
+#include "ir/ops/picks.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// --- what they share
+
+Result<void> require_shape(const OpCall& call, size_t operand, const Shape& expected) {
+  RANNC_ASSIGN(const Shape found, shape_of(call, operand));
+  if (found == expected) return {};
+  return error("operand " + std::to_string(operand) + " has shape " + str(found) + " where " + str(expected) +
+               " is needed");
+}
+
+Work each_element(const OpCall& call, int64_t operations, std::span<const ValueType> outputs) {
+  return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(operations) : Dim(0), call, outputs);
+}
+Work norm_grad_work(const OpCall& call, std::span<const ValueType> outputs) { return each_element(call, 12, outputs); }
+
+// --- layer_norm, rms_norm: gy, x, one or two statistics of each row
+
+Result<int64_t> checked_rows(const OpCall& call, size_t statistics) {
+  RANNC_ASSIGN(const Shape x, shape_of(call, 1));
+  RANNC_TRY(require_shape(call, 0, x));
+  RANNC_TRY(common_dtype(call, {0, 1}));
+  RANNC_ASSIGN(const int64_t axis, first_normalised(call, 1));
+  for (size_t i = 2; i < 2 + statistics; ++i) {
+    RANNC_TRY(require_shape(call, i, *statistics_of_rows(call.in(1), axis).shape));
+  }
+  return axis;
+}
+
+template <size_t statistics>
+Result<Types> infer_norm_grad_input(const OpCall& call) {
+  RANNC_TRY(checked_rows(call, statistics));
+  const Shape& x = *call.in(1).shape;
+  const size_t scale = 2 + statistics;
+  if (call.has(scale)) RANNC_TRY(require_shape(call, scale, normalised_sizes(call.attributes, x)));
+  return gradient_type(call, 1);
+}
+
+template <size_t statistics>
+Result<Types> infer_norm_grad_scale(const OpCall& call) {
+  RANNC_TRY(checked_rows(call, statistics));
+  const ValueType& x = call.in(1);
+  return Types{sum_over_samples(call, x.dtype, normalised_sizes(call.attributes, *x.shape))};
+}
+
+Result<aten::Lowering> lower_layer_norm_grad_input(const LowerCall& call) {
+  Calls calls;
+  const aten::Made made =
+      calls("aten::native_layer_norm_backward",
+            {aten::Operand{0}, aten::Operand{1}, normalised_sizes(call.attributes, shape_of(*call.inputs[1])),
+             aten::Operand{2}, aten::Operand{3}, aten::Operand{4}, aten::None{}, std::vector<bool>{true, false, false}},
+            3);
+  return std::move(calls).with({made});
+}
+
+// Of the scale ATen reads the shape alone.
+Result<aten::Lowering> lower_layer_norm_grad_scale(const LowerCall& call) {
+  const Shape sizes = normalised_sizes(call.attributes, shape_of(*call.inputs[1]));
+  Calls calls;
+  const aten::Made scale = calls("aten::new_empty", {aten::Operand{1}, sizes});
+  const aten::Made made = calls("aten::native_layer_norm_backward",
+                                {aten::Operand{0}, aten::Operand{1}, sizes, aten::Operand{2}, aten::Operand{3}, scale,
+                                 aten::None{}, std::vector<bool>{false, true, false}},
+                                3);
+  return std::move(calls).with({aten::Made{made.call, 1}});
+}
+
+// With n = x * rstd and g = gy * scale: (g - n * mean(g * n)) * rstd.
+Result<aten::Lowering> lower_rms_norm_grad_input(const LowerCall& call) {
+  const Shape& x = shape_of(*call.inputs[1]);
+  const size_t count = normalised_sizes(call.attributes, x).size();
+  Shape axes;
+  for (size_t i = x.size() - count; i < x.size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
+  Calls calls;
+  const aten::Value rstd = aten::Operand{2}, n = calls("aten::mul.Tensor", {aten::Operand{1}, rstd});
+  aten::Value g = aten::Operand{0};
+  if (call.has(3)) g = calls("aten::mul.Tensor", {g, aten::Operand{3}});
+  const aten::Value along = calls("aten::mean.dim", {calls("aten::mul.Tensor", {g, n}), axes, true});
+  const aten::Value across = calls("aten::sub.Tensor", {g, calls("aten::mul.Tensor", {n, along})});
+  aten::Value made = calls("aten::mul.Tensor", {across, rstd});
+  const DType dtype = call.outputs[0]->dtype;
+  if (call.inputs[2]->dtype != dtype) made = calls("aten::to.dtype", {made, dtype});
+  return std::move(calls).with({made});
+}
+
+Result<aten::Lowering> lower_rms_norm_grad_scale(const LowerCall& call) {
+  const Shape& x = shape_of(*call.inputs[1]);
+  const size_t rows = x.size() - normalised_sizes(call.attributes, x).size();
+  Calls calls;
+  const aten::Value n = calls("aten::mul.Tensor", {aten::Operand{1}, aten::Operand{2}});
+  aten::Value made = calls("aten::mul.Tensor", {aten::Operand{0}, n});
+  Shape axes;
+  for (size_t i = 0; i < rows; ++i) axes.emplace_back(static_cast<int64_t>(i));
+  if (rows > 0) made = calls("aten::sum.dim_IntList", {made, axes});
+  const DType dtype = call.outputs[0]->dtype;
+  if (call.inputs[2]->dtype != dtype) made = calls("aten::to.dtype", {made, dtype});
+  return std::move(calls).with({made});
+}
+
+// --- batch_norm: by mean and inverse deviation of each channel
+
+Result<Types> infer_batch_norm_grad(const OpCall& call, bool of_scale) {
+  RANNC_ASSIGN(const Shape x, shape_of(call, 1));
+  RANNC_TRY(require_shape(call, 0, x));
+  RANNC_TRY(common_dtype(call, {0, 1}));
+  RANNC_TRY(samples_lead(call, 1));
+  if (x.size() < 2) return error("batch_norm needs rank 2 or more, found " + str(x));
+  for (size_t i = 2; i < call.inputs.size(); ++i) RANNC_TRY(require_shape(call, i, {x[1]}));
+  if (of_scale) return Types{sum_over_samples(call, call.in(1).dtype, {x[1]})};
+  return gradient_type(call, 1);
+}
+Result<Types> infer_batch_norm_grad_input(const OpCall& call) { return infer_batch_norm_grad(call, false); }
+Result<Types> infer_batch_norm_grad_scale(const OpCall& call) { return infer_batch_norm_grad(call, true); }
+
+aten::Lowering batch_norm_backward(aten::Argument::Kind scale, uint32_t mean, uint32_t wanted) {
+  std::vector<bool> mask(3);
+  mask[wanted] = true;
+  Calls calls;
+  calls("aten::native_batch_norm_backward",
+        {aten::Operand{0}, aten::Operand{1}, std::move(scale), aten::None{}, aten::None{}, aten::Operand{mean},
+         aten::Operand{mean + 1}, true, 0.0, mask},
+        3);
+  return std::move(calls).with({aten::Made{0, wanted}});
+}
+Result<aten::Lowering> lower_batch_norm_grad_input(const LowerCall&) {
+  return batch_norm_backward(aten::Value(aten::Operand{2}), 3, 0);
+}
+Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall&) { return batch_norm_backward(aten::None{}, 2, 1); }
+
+// --- losses
+
+constexpr int64_t kSum = 2;
+
+// The logarithms have the classes on their last axis, the logits on `axis`.
+Result<Types> infer_cross_entropy_grad(const OpCall& call) {
+  RANNC_TRY(require_shape(call, 0, {}));
+  RANNC_ASSIGN(Shape log, shape_of(call, 1));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), log.size()));
+  RANNC_TRY(keep_samples_apart(call, 1, static_cast<int64_t>(log.size()) - 1));
+  RANNC_TRY(require_shape(call, 2, Shape(log.begin(), log.end() - 1)));
+  RANNC_TRY(require_integers(call, 2));
+  RANNC_ASSIGN(const Types types, gradient_type(call, 1));
+  ValueType type = types[0];
+  std::rotate(type.shape->begin() + axis, type.shape->end() - 1, type.shape->end());
+  if (type.batch.axis >= axis) ++type.batch.axis;
+  return Types{std::move(type)};
+}
+
+// By the logarithms at the labels, then through the softmax. Of a sum ATen does not read the total weight.
+Result<aten::Lowering> lower_cross_entropy_grad(const LowerCall& call) {
+  const Shape& log = shape_of(*call.inputs[1]);
+  const size_t axis = counted_axis(call.attributes, log.size());
+  Calls calls;
+  const aten::Value rows = calls("aten::reshape", {aten::Operand{1}, Shape{Dim(-1), log.back()}});
+  const aten::Value flat = calls("aten::reshape", {aten::Operand{2}, Shape{Dim(-1)}});
+  const aten::Value labels = calls("aten::to.dtype", {flat, DType::kI64});
+  const aten::Value weight = calls("aten::new_zeros", {aten::Operand{0}, Shape{}});
+  aten::Value made = calls("aten::nll_loss_backward", {aten::Operand{0}, rows, labels, aten::None{}, kSum,
+                                                       call.attributes.integer("ignore_index"), weight});
+  made = calls("aten::_log_softmax_backward_data", {made, rows, 1, call.inputs[1]->dtype});
+  made = calls("aten::reshape", {made, log});
+  if (axis + 1 != log.size()) made = calls("aten::movedim.int", {made, -1, axis});
+  return std::move(calls).with({made});
+}
+
+Work cross_entropy_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(13) : Dim(0), call, outputs);
+}
+
+Result<Types> infer_mse_grad(const OpCall& call) {
+  RANNC_ASSIGN(const Shape prediction, shape_of(call, 1));
+  RANNC_TRY(require_shape(call, 0, {}));
+  RANNC_TRY(require_shape(call, 2, prediction));
+  RANNC_TRY(common_dtype(call, {0, 1, 2}));
+  return gradient_type(call, 1);
+}
+
+Work mse_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(3) : Dim(0), call, outputs);
+}
+
+// --- look-ups: sums of gy's elements in zeros of shape `sizes`; samples there are along an axis of outer * samples *
+// inner
+
+Result<Types> infer_scattered(const OpCall& call, const Shape& expected) {
+  RANNC_TRY(require_shape(call, 0, expected));
+  RANNC_TRY(require_integers(call, 1));
+  const Shape& sizes = *call.attributes.list("sizes");
+  RANNC_TRY(require_sizes(call, sizes));
+  RANNC_ASSIGN(BatchLayout layout, layout_from_sizes(call, sizes));
+  if (!layout.has_batch()) return Types{sum_over_samples(call, call.in(0).dtype, sizes)};
+  const Shape* outer = call.attributes.list("outer");
+  if (outer != nullptr && outer->size() == 1) {
+    const auto inner = exact_div(layout.inner, (*outer)[0]);
+    if (!inner) return error((*outer)[0].str() + " does not divide " + layout.inner.str() + " places of each sample");
+    layout = {layout.axis, (*outer)[0], *inner};
+  }
+  return Types{make_type(call.in(0).dtype, sizes, std::move(layout))};
+}
+
+Result<Shape> sizes_of(const OpCall& call) {
+  const Shape* sizes = call.attributes.list("sizes");
+  if (sizes == nullptr) return error("attribute sizes is missing");
+  return *sizes;
+}
+
+Result<Types> infer_gather_grad(const OpCall& call) {
+  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
+  RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), sizes.size()));
+  return infer_scattered(call, gathered(sizes, indices, static_cast<size_t>(axis)));
+}
+
+Result<aten::Lowering> lower_gather_grad(const LowerCall& call) {
+  const Shape &to = shape_of(*call.outputs[0]), &indices = shape_of(*call.inputs[1]);
+  const size_t axis = counted_axis(call.attributes, to.size());
+  Calls calls;
+  aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, to[axis]);
+  if (axis == 0 && to.size() == 2) {
+    return std::move(calls).with(
+        {calls("aten::embedding_dense_backward", {aten::Operand{0}, index, to[0], -1, false})});
+  }
+  aten::Value rows = aten::Operand{0};
+  if (indices.size() != 1) {
+    index = calls("aten::reshape", {index, Shape{Dim(-1)}});
+    rows = calls("aten::reshape", {rows, gathered(to, {element_count(indices)}, axis)});
+  }
+  const aten::Value zeros = calls("aten::new_zeros", {rows, to});
+  return std::move(calls).with({calls("aten::index_add", {zeros, axis, index, rows})});
+}
+
+Result<Types> infer_gather_nd_grad(const OpCall& call) {
+  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
+  RANNC_ASSIGN(const Shape expected, gathered_nd(sizes, indices, call.attributes.integer("batch_dims")));
+  return infer_scattered(call, expected);
+}
+
+Result<aten::Lowering> lower_gather_nd_grad(const LowerCall& call) {
+  const Shape &to = shape_of(*call.outputs[0]), &indices = shape_of(*call.inputs[1]);
+  const int64_t batch_dims = call.attributes.integer("batch_dims");
+  if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
+  const PickedParts parts = parts_of(to, indices, batch_dims);
+  Calls calls;
+  const aten::Value index = flat_index(calls, to, *call.inputs[1], batch_dims);
+  const aten::Value rows = calls("aten::reshape", {aten::Operand{0}, Shape{parts.groups * parts.rows, parts.rest}});
+  const aten::Value zeros = calls("aten::new_zeros", {rows, Shape{parts.groups * parts.picked, parts.rest}});
+  const aten::Value made = calls("aten::index_add", {zeros, 0, index, rows});
+  return std::move(calls).with({calls("aten::reshape", {made, to})});
+}
+
+Result<Types> infer_gather_elements_grad(const OpCall& call) {
+  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
+  RANNC_TRY(checked_axis(call.attributes.integer("axis"), sizes.size()));
+  if (indices.size() != sizes.size()) return error("ranks differ: " + str(sizes) + " and " + str(indices));
+  return infer_scattered(call, indices);
+}
+
+Result<aten::Lowering> lower_gather_elements_grad(const LowerCall& call) {
+  const Shape& to = shape_of(*call.outputs[0]);
+  const size_t axis = counted_axis(call.attributes, to.size());
+  Calls calls;
+  const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, to[axis]);
+  const aten::Value zeros = calls("aten::new_zeros", {aten::Operand{0}, to});
+  return std::move(calls).with({calls("aten::scatter_add", {zeros, axis, index, aten::Operand{0}})});
+}
+
+OpInfo scattering(std::string_view name, std::string_view says, std::string_view aten, AttributeInfo more,
+                  InferRule infer, LowerRule lower) {
+  return {.name = "core." + std::string(name),
+          .says = says,
+          .aten = {aten},
+          .operands = {{"gy"}, {"indices", Role::kIndex}},
+          .attributes = {std::move(more),
+                         {.name = "sizes", .kind = AttributeKind::kSizes, .required = true},
+                         {"outer", AttributeKind::kSizes}},
+          .infer = infer,
+          .linear = always<Linear::kFirst>,
+          .lower = lower};
+}
+
+}  // namespace
+
+std::vector<OpInfo> grad_dense_ops() {
+  using Kind = AttributeKind;
+  const AttributeInfo last{"axis", Kind::kInteger, Dim(-1)}, first{"axis", Kind::kInteger, Dim(0)};
+  const OperandInfo scale{"scale", Role::kWeight, Presence::kOptional};
+  return {
+      {.name = "core.layer_norm_grad_input",
+       .says = "the gradient of layer_norm's x",
+       .aten = {"aten::native_layer_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}, scale},
+       .attributes = {last},
+       .infer = infer_norm_grad_input<2>,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_layer_norm_grad_input},
+      {.name = "core.layer_norm_grad_scale",
+       .says = "the gradient of layer_norm's scale",
+       .aten = {"aten::native_layer_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}},
+       .attributes = {last},
+       .infer = infer_norm_grad_scale<2>,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_layer_norm_grad_scale},
+      {.name = "core.rms_norm_grad_input",
+       .says = "the gradient of rms_norm's x",
+       .aten = {"aten::_fused_rms_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"rstd"}, scale},
+       .attributes = {last},
+       .infer = infer_norm_grad_input<1>,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_rms_norm_grad_input},
+      {.name = "core.rms_norm_grad_scale",
+       .says = "the gradient of rms_norm's scale",
+       .aten = {"aten::_fused_rms_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"rstd"}},
+       .attributes = {last},
+       .infer = infer_norm_grad_scale<1>,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_rms_norm_grad_scale},
+      {.name = "core.batch_norm_grad_input",
+       .says = "the gradient of batch_norm's x in training, by the batch's mean and inverse deviation",
+       .aten = {"aten::native_batch_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"scale", Role::kWeight}, {"mean"}, {"rstd"}},
+       .infer = infer_batch_norm_grad_input,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_batch_norm_grad_input},
+      {.name = "core.batch_norm_grad_scale",
+       .says = "the gradient of batch_norm's scale, by mean and inverse deviation",
+       .aten = {"aten::native_batch_norm_backward"},
+       .operands = {{"gy"}, {"x"}, {"mean"}, {"rstd"}},
+       .infer = infer_batch_norm_grad_scale,
+       .linear = always<Linear::kFirst>,
+       .work = norm_grad_work,
+       .lower = lower_batch_norm_grad_scale},
+      {.name = "core.cross_entropy_sum_grad_logits",
+       .says = "the gradient of cross_entropy_sum's logits, by the logarithms of the probabilities",
+       .aten = {"aten::nll_loss_backward", "aten::_log_softmax_backward_data"},
+       .operands = {{"gy"}, {"log_probabilities"}, {"labels", Role::kIndex}},
+       .attributes = {last, {"ignore_index", Kind::kInteger, Dim(-100)}},
+       .infer = infer_cross_entropy_grad,
+       .linear = always<Linear::kFirst>,
+       .work = cross_entropy_grad_work,
+       .lower = lower_cross_entropy_grad},
+      {.name = "core.mse_sum_grad_prediction",
+       .says = "the gradient of mse_sum's prediction",
+       .operands = {{"gy"}, {"prediction"}, {"target"}},
+       .infer = infer_mse_grad,
+       .linear = always<Linear::kFirst>,
+       .work = mse_grad_work,
+       .form = form("aten::mse_loss_backward", 3, {{"", Dim(kSum)}})},
+      scattering("gather_grad_input", "the gradient of gather's x of shape `sizes`, whose samples lie `outer` apart",
+                 "aten::embedding_dense_backward", first, infer_gather_grad, lower_gather_grad),
+      scattering("gather_nd_grad_input", "the gradient of gather_nd's x of shape `sizes`", "aten::index_add",
+                 {"batch_dims", Kind::kInteger, Dim(0)}, infer_gather_nd_grad, lower_gather_nd_grad),
+      scattering("gather_elements_grad_input", "the gradient of gather_elements' x of shape `sizes`",
+                 "aten::scatter_add", first, infer_gather_elements_grad, lower_gather_elements_grad),
+  };
+}
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,41 @@
+/// What the families of the backward pass share: operators whose operand 0 is the gradient of a result. Private to
+/// ir/ops.
+#pragma once
+
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+
+/// An error where the gradient has not the shape of the result.
+inline Result<void> require_gradient_shape(const OpCall& call, const Shape& result) {
+  RANNC_ASSIGN(const Shape found, shape_of(call, 0));
+  if (found == result) return {};
+  return error("a gradient of shape " + str(found) + " where the result has " + str(result));
+}
+
+template <int64_t operations>
+Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(operations) : Dim(0), call, outputs);
+}
+
+/// `core.<name>_grad` of the gradient and `operands`.
+inline OpInfo gradient_row(std::string_view name, std::string_view says, std::vector<OperandInfo> operands,
+                           InferRule infer, WorkRule work = elementwise_work<4>) {
+  operands.insert(operands.begin(), {"gy"});
+  return {.name = "core." + std::string(name) + "_grad",
+          .says = says,
+          .operands = std::move(operands),
+          .infer = infer,
+          .linear = always<Linear::kFirst>,
+          .work = work};
+}
+
+inline OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten,
+                      std::vector<AttributeInfo> attributes = {}) {
+  op.lower = lower;
+  op.aten = std::move(aten);
+  op.attributes = std::move(attributes);
+  return op;
+}
+
+}  // namespace rannc::ir::ops

@@ -1,0 +1,32 @@
+/// Gradient rules of products, convolutions, pooling, normalisations, look-ups and losses. Private to ir/ops.
+#pragma once
+
+#include "ir/gradient.h"
+
+namespace rannc::ir::ops::gradient {
+
+// --- products (gradient_linear.cc)
+bool matmul(GradientCall& call);
+bool linear(GradientCall& call);
+
+// --- windows (gradient_windows.cc)
+bool conv(GradientCall& call);
+bool max_pool(GradientCall& call);
+bool avg_pool(GradientCall& call);
+bool adaptive_avg_pool(GradientCall& call);
+
+// --- normalisations and losses (gradient_norms.cc)
+bool layer_norm(GradientCall& call);
+bool rms_norm(GradientCall& call);
+bool batch_norm(GradientCall& call);
+bool cross_entropy_sum(GradientCall& call);
+bool mse_sum(GradientCall& call);
+
+// --- look-ups, running sums, triangles (gradient_index.cc)
+bool gather(GradientCall& call);
+bool gather_nd(GradientCall& call);
+bool gather_elements(GradientCall& call);
+bool cumsum(GradientCall& call);
+bool trilu(GradientCall& call);
+
+}  // namespace rannc::ir::ops::gradient

@@ -1,0 +1,168 @@
+// Gradient rules against differences of the operators they are of, so that LibTorch's tape is not the only judge.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "codegen/aten_call.h"
+#include "codegen/graph_run.h"
+#include "ir/gradient.h"
+#include "tests/codegen/joint_case.h"
+
+namespace rannc::ir {
+namespace {
+
+using testing::Joint;
+using testing::OpCase;
+using testing::Prepared;
+
+constexpr int64_t kBatch = 2;
+
+// Of doubles, by five places kStep apart. What is cut off is at most kStep^4 / 30 times the fifth derivative, which at
+// the numbers drawn is below 1e5 (that of 1/sqrt(x) at 1/4): 4e-9. Rounding is 1e-16 times the sum over kStep: 1e-13
+// of it. A rule that is wrong is wrong in the first digits.
+constexpr double kStep = 1e-3;
+constexpr double kTolerance = 1e-7;  // relative to the sum, and to the largest element
+
+/// The families whose rules are smooth but at quarters, at zeros, at equal elements.
+const std::set<std::string_view> kFamilies = {"elementwise", "reduce", "shape", "slice"};
+
+/// Quarters between which numbers are drawn.
+struct Range {
+  std::vector<int64_t> quarters;
+};
+
+Range between(int64_t low, int64_t high) {
+  Range range;
+  for (int64_t quarter = low; quarter < high; ++quarter) {
+    if (quarter != 0 && quarter != -1) range.quarters.push_back(quarter);
+  }
+  return range;
+}
+
+/// Where the operator is smooth: both signs as a rule. Quotients that are rounded stay between the same integers.
+Range range_of(const OpCase& c, size_t operand) {
+  const std::set<std::string> positive = {"log", "sqrt", "rsqrt", "pow"};
+  if (positive.contains(c.op)) return between(1, 8);
+  if (c.op != "mod" && !c.attributes.has("rounding")) return between(-15, 15);
+  return operand == 0 ? between(-4, 4) : between(4, 8);
+}
+
+/// Numbers in the middle of quarters, no two of a call equal: farther from quarters, and from each other, than two
+/// steps.
+class Draw {
+ public:
+  explicit Draw(int64_t count) : order_(at::randperm(count, at::kLong)) {}
+
+  at::Tensor operator()(const Range& range, const std::vector<int64_t>& sizes) {
+    const at::Tensor made = at::empty(sizes, at::kDouble);
+    const auto many = static_cast<int64_t>(range.quarters.size());
+    const double rows = static_cast<double>(order_.numel() / many + 1);
+    for (int64_t i = 0; i < made.numel(); ++i) {
+      const int64_t place = order_[used_++].item<int64_t>();
+      const double inside = (static_cast<double>(place / many) + 0.5) / rows;
+      made.view(-1)[i] = 0.25 * (static_cast<double>(range.quarters[place % many]) + 0.1 + 0.8 * inside);
+    }
+    return made;
+  }
+
+ private:
+  at::Tensor order_;
+  int64_t used_ = 0;
+};
+
+/// By operand, absent ones too.
+using Operands = std::vector<std::optional<at::Tensor>>;
+
+Operands operands_of(const OpCase& c, const Prepared& made) {
+  int64_t count = 0;
+  for (const testing::Operand& operand : made.operands) {
+    if (!operand.absent) count += c10::multiply_integers(testing::sizes_of(*operand.type.shape, kBatch));
+  }
+  Draw draw(count);
+  Operands operands;
+  for (size_t k = 0; k < made.operands.size(); ++k) {
+    const testing::Operand& operand = made.operands[k];
+    operands.emplace_back();
+    if (operand.absent) continue;
+    const bool drawn = is_float(operand.type.dtype);
+    operands.back() =
+        drawn ? draw(range_of(c, k), testing::sizes_of(*operand.type.shape, kBatch)) : testing::draw(operand, kBatch);
+  }
+  return operands;
+}
+
+/// The results' elements times `seeds`, added up.
+double sum_of(const Prepared& made, const Operands& operands, const std::vector<at::Tensor>& seeds) {
+  const Bindings sizes = {{"batch", kBatch}};
+  const auto results = codegen::run_lowering(made.lowering, {.operands = operands, .sizes = sizes}).value();
+  double sum = 0;
+  for (size_t i = 0; i < seeds.size(); ++i) sum += results[i].mul(seeds[i]).sum().item<double>();
+  return sum;
+}
+
+/// The derivatives of the sum by the elements of operand `k`.
+at::Tensor differences(const Prepared& made, const Operands& operands, const std::vector<at::Tensor>& seeds, size_t k) {
+  const at::Tensor by = at::empty_like(*operands[k]);
+  for (int64_t i = 0; i < by.numel(); ++i) {
+    const auto at = [&](int steps) {
+      Operands moved = operands;
+      moved[k] = operands[k]->clone();
+      moved[k]->view(-1)[i] += steps * kStep;
+      return sum_of(made, moved, seeds);
+    };
+    by.view(-1)[i] = (8 * (at(1) - at(-1)) - (at(2) - at(-2))) / (12 * kStep);
+  }
+  return by;
+}
+
+void compare(const OpCase& c, const Prepared& made) {
+  const Joint joint = join(c, made);
+  ASSERT_TRUE(joint.has_rule);
+  const Operands operands = operands_of(c, made);
+  codegen::GraphValues values(joint.graph.value_count());
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (operands[k]) values[joint.graph.inputs(joint.task)[k].index()] = operands[k];
+  }
+  std::vector<at::Tensor> seeds;
+  for (size_t i = 0; i < made.types.size(); ++i) {
+    ASSERT_TRUE(joint.seeds[i].valid());
+    seeds.push_back(at::randn(testing::sizes_of(*made.types[i].shape, kBatch), at::kDouble));
+    values[joint.seeds[i].index()] = seeds.back();
+  }
+  const auto ran = codegen::run_graph(joint.graph, {.sizes = {{"batch", kBatch}}}, values);
+  ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (!joint.given[k].valid()) continue;
+    const at::Tensor& found = *values[joint.given[k].index()];
+    const at::Tensor expected = differences(made, operands, seeds, k);
+    const double largest = expected.numel() == 0 ? 0 : expected.abs().max().item<double>();
+    const double scale = std::max({1.0, largest, std::abs(sum_of(made, operands, seeds))});
+    EXPECT_TRUE(at::allclose(found, expected, 0, kTolerance * scale)) << "operand " << k << "\n"
+                                                                      << found << "\nagainst\n"
+                                                                      << expected;
+  }
+}
+
+TEST(GradientDifferences, AreTheGradients) {
+  at::manual_seed(11);
+  std::set<std::string> compared;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF64);
+    const bool narrow = std::any_of(made.operands.begin(), made.operands.end(),
+                                    [](const testing::Operand& o) { return o.type.dtype == DType::kF32 && !o.absent; });
+    if (narrow || !has_gradient(c, made) || !kFamilies.contains(made.op->family)) continue;
+    SCOPED_TRACE(describe(c));
+    compare(c, made);
+    compared.insert(c.op);
+  }
+  for (const OpInfo& op : core_ops()) {
+    const bool has_rule = op.gradient != nullptr && kFamilies.contains(op.family);
+    EXPECT_EQ(compared.contains(op.name.substr(5)), has_rule) << op.name;
+  }
+}
+
+}  // namespace
+}  // namespace rannc::ir

@@ -1,0 +1,52 @@
+#include "tests/codegen/joint_case.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "ir/gradient.h"
+
+namespace rannc::ir::testing {
+
+Joint join(const OpCase& c, const Prepared& made, Asked asked) {
+  Joint joint;
+  Graph& graph = joint.graph;
+  graph.set_batch_symbol("batch");
+  std::vector<ValueId> operands;
+  std::vector<bool> wanted;
+  for (size_t k = 0; k < made.operands.size(); ++k) {
+    const Operand& operand = made.operands[k];
+    operands.push_back(operand.absent ? ValueId()
+                                      : graph.add_value(ValueKind::kInput, "x" + std::to_string(k), operand.type));
+    const bool trained = made.op->operand(k).role != Role::kStatistics;  // LibTorch has no derivative by those
+    wanted.push_back(!operand.absent && is_float(operand.type.dtype) && trained && (asked.wanted >> k & 1) != 0);
+  }
+  const uint32_t results =
+      made.op->gradient_takes_auxiliary ? static_cast<uint32_t>(made.op->results.size()) : c.outputs;
+  joint.task = graph.add_task(*made.op, operands, made.attributes, std::vector<std::string>(results));
+  const auto typed = infer_types(graph, joint.task);
+  EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
+  for (uint32_t i = 0; i < results; ++i) {
+    const ValueType type = graph.type(graph.outputs(joint.task)[i]);
+    const bool several = made.op->results.back().presence == Presence::kVariadic;
+    const bool flows = i < c.outputs && is_float(type.dtype) && (i == 0 || several) && (asked.read >> i & 1) != 0;
+    ValueType seed = type;
+    seed.batch.mix = asked.mix;
+    joint.seeds.push_back(flows ? graph.add_value(ValueKind::kInput, "g" + std::to_string(i), seed) : ValueId());
+  }
+  GradientCall call(graph, joint.task, joint.seeds, wanted);
+  const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
+  joint.has_rule = !any || (made.op->gradient != nullptr && made.op->gradient(call));
+  for (size_t k = 0; k < wanted.size(); ++k) joint.given.push_back(wanted[k] ? call.given(k) : ValueId());
+  return joint;
+}
+
+bool has_gradient(const OpCase& c, const Prepared& made) {
+  const auto from = [](const Operand& operand) { return !operand.absent && is_float(operand.type.dtype); };
+  const auto to = [](const ValueType& type) { return is_float(type.dtype); };
+  return !is_of_backward_pass(c) && !made.op->makes_whole() && made.op->effect != Effect::kRandom &&
+         std::any_of(made.operands.begin(), made.operands.end(), from) &&
+         std::any_of(made.types.begin(), made.types.end(), to);
+}
+
+}  // namespace rannc::ir::testing
