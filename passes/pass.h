@@ -1,6 +1,7 @@
 /// What a pass is: a named, stateless change of a graph.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "ir/atoms.h"
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
+#include "ir/joint.h"
 
 namespace rannc::passes {
 
@@ -32,6 +34,8 @@ struct PassContext {
   std::optional<std::vector<bool>> constant;
   /// Written by form-atoms; of no use once the graph has changed.
   std::optional<ir::Atoms> atoms;
+  /// Written by differentiate; of no use once the graph has changed.
+  std::shared_ptr<const ir::Joint> joint;
 };
 
 /// A pass is an object without state: options are members set at construction and never changed. What it does,

@@ -4,6 +4,7 @@
 
 #include "passes/attach_loss.h"
 #include "passes/fold_constants.h"
+#include "passes/differentiate.h"
 #include "passes/form_atoms.h"
 #include "passes/infer_shapes.h"
 #include "passes/mark_constants.h"
@@ -50,6 +51,7 @@ constexpr Row kPasses[] = {
     {"remove-dead", plain<RemoveDead>},
     {"mark-constants", plain<MarkConstants>},
     {"form-atoms", plain<FormAtoms>},
+    {"differentiate", plain<Differentiate>},
 };
 
 }  // namespace

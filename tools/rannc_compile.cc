@@ -9,6 +9,7 @@
 #include "ir/replacement.h"
 #include "ir/text.h"
 #include "runtime/process.h"
+#include "passes/differentiate.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
@@ -128,6 +129,10 @@ Result<void> emit(const Flags& flags, const std::string& text) {
 }
 
 Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
+  if (flags.emit == "backward") {
+    RANNC_ASSIGN(const rannc::ir::Joint joint, rannc::passes::differentiate(model.graph));
+    return emit(flags, rannc::ir::print(joint));
+  }
   return emit(flags, flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
 }
 
@@ -138,7 +143,7 @@ Result<void> compile(const Flags& flags) {
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
   status.clear();
   if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
-  if (flags.emit == "graph" || flags.emit == "atoms") return emit_graph(flags, model);
+  if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
   for (const rannc::Note& remark : model.remarks) {
     const std::string place = remark.where.str();
     fmt::print(stderr, "{}remark: {}\n", place.empty() ? "" : place + ": ", remark.message);
@@ -212,8 +217,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "-o,--output", flags.output,
       "bundle to write (default: the model's name with .rannc), or the file for what --emit prints; of a profile: plan "
       "(.json) or staged profile (.txt)");
-  app.add_option("--emit", flags.emit, "stop and print: graph, atoms, blocks, plan or schedule")
-      ->check(CLI::IsMember({"graph", "atoms", "blocks", "plan", "schedule", "bundle"}))
+  app.add_option("--emit", flags.emit, "stop and print: graph, atoms, backward, blocks, plan or schedule")
+      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));

@@ -1,0 +1,186 @@
+// Joint graphs run to the gradients of LibTorch's tape, each task as often as it must, keeping what their types say.
+#include "codegen/joint_run.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "ir/op.h"
+#include "ir/verify.h"
+#include "passes/differentiate.h"
+#include "tests/codegen/random_program.h"
+
+namespace rannc::codegen {
+namespace {
+
+using ir::Graph;
+using ir::Joint;
+using ir::Often;
+using ir::ValueKind;
+
+constexpr double kTolerance = 1e-10;  // of doubles, relative to the largest element of all gradients
+
+/// Tensors of a planning graph's leaves; integers are words of a table of six, or classes of four.
+GraphValues draw(const Graph& graph, int64_t batch) {
+  GraphValues values(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    if (graph.producer(value).valid()) continue;
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : *graph.type(value).shape) sizes.push_back(*dim.evaluate({{"batch", batch}}));
+    const bool number = ir::is_float(graph.type(value).dtype);
+    values[value.index()] = number ? at::randn(sizes, at::kDouble) * 0.7 : at::randint(0, 4, sizes, at::kLong);
+  }
+  return values;
+}
+
+struct Taped {
+  std::vector<at::Tensor> numerators;
+  std::map<std::string, at::Tensor> gradients;  // by parameter; of those under a loss
+};
+
+Taped by_tape(const Graph& graph, GraphValues values, const std::vector<double>& seeds, int64_t batch) {
+  std::vector<at::Tensor> parameters;
+  std::vector<std::string> names;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ValueKind::kParameter) continue;
+    values[value.index()]->set_requires_grad(true);
+    parameters.push_back(*values[value.index()]);
+    names.emplace_back(graph.value(value).name);
+  }
+  EXPECT_TRUE(run_graph(graph, {.sizes = {{"batch", batch}}}, values).ok());
+  Taped taped;
+  at::Tensor loss = at::zeros({}, at::kDouble);
+  for (size_t i = 0; i < seeds.size(); ++i) {
+    taped.numerators.push_back(*values[graph.losses()[i].numerator.index()]);
+    loss = loss + taped.numerators.back() * seeds[i];
+  }
+  if (!loss.requires_grad()) return taped;
+  const auto found = torch::autograd::grad({loss}, parameters, {}, false, false, /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].defined()) taped.gradients[names[i]] = found[i];
+  }
+  return taped;
+}
+
+/// Samples begin…end of each input.
+JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const GraphValues& all, int64_t begin, int64_t end) {
+  JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), {{"batch", end - begin}}};
+  for (const ValueId input : graph.inputs()) {
+    const ValueId copy = joint.graph.find(graph.value(input).name);
+    made.inputs[copy.index()] = all[input.index()]->slice(0, begin, end);
+  }
+  return made;
+}
+
+GraphValues leaves(const Graph& graph, const Joint& joint, const GraphValues& all) {
+  GraphValues made(joint.graph.value_count());
+  for (const ValueId value : graph.values()) {
+    if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput) continue;
+    made[joint.graph.find(graph.value(value).name).index()] = all[value.index()]->detach().clone();
+  }
+  return made;
+}
+
+struct Ran {
+  JointRun::Step step;
+  std::vector<uint64_t> calls;
+};
+
+Ran by_tasks(const Graph& graph, const Joint& joint, const GraphValues& all, const std::vector<double>& seeds,
+             const std::vector<int64_t>& cuts, int steps = 1) {
+  auto run = JointRun::load(joint, leaves(graph, joint, all));
+  EXPECT_TRUE(run.ok()) << run.diagnostic().str();
+  std::vector<JointRun::MicroBatch> parts;
+  for (size_t i = 0; i + 1 < cuts.size(); ++i) parts.push_back(part(graph, joint, all, cuts[i], cuts[i + 1]));
+  Ran ran;
+  for (int i = 0; i < steps; ++i) {
+    auto step = run->step(parts, seeds);
+    EXPECT_TRUE(step.ok()) << step.diagnostic().str();
+    ran.step = *std::move(step);
+  }
+  ran.calls = run->calls();
+  return ran;
+}
+
+std::map<std::string, at::Tensor> by_parameter(const Joint& joint, const JointRun::Step& step) {
+  std::map<std::string, at::Tensor> sums;
+  for (size_t i = 0; i < joint.gradients.size(); ++i) {
+    at::Tensor& sum = sums[std::string(joint.graph.value(joint.gradients[i].parameter).name)];
+    sum = sum.defined() ? sum + step.gradients[i] : step.gradients[i];
+  }
+  return sums;
+}
+
+void expect_equal(const std::map<std::string, at::Tensor>& found, const std::map<std::string, at::Tensor>& expected) {
+  double scale = 1e-3;
+  for (const auto& [name, gradient] : expected) scale = std::max(scale, gradient.abs().max().item<double>());
+  ASSERT_EQ(found.size(), expected.size());
+  for (const auto& [name, gradient] : expected) {
+    ASSERT_TRUE(found.contains(name)) << name;
+    EXPECT_TRUE(at::allclose(found.at(name), gradient, 0, kTolerance * scale)) << name;
+  }
+}
+
+class RandomPrograms : public ::testing::TestWithParam<int> {};
+
+TEST_P(RandomPrograms, HaveTheGradientsOfTheTape) {
+  constexpr int kEach = 250;
+  for (int i = 0; i < kEach; ++i) {
+    const uint64_t seed = static_cast<uint64_t>(GetParam() * kEach + i);
+    SCOPED_TRACE(seed);
+    at::manual_seed(seed);
+    const Graph graph = ir::testing::random_program(seed, 4 + seed % 24);
+    const auto joint = passes::differentiate(graph);
+    ASSERT_TRUE(joint.ok()) << joint.diagnostic().str();
+    const auto wrong = ir::verify(*joint, graph);
+    ASSERT_TRUE(wrong.empty()) << wrong[0].str();
+    const GraphValues all = draw(graph, 6);
+    const std::vector<double> seeds = {0.5, 2.0, 1.25};
+    const std::vector<double> used(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(graph.losses().size()));
+    const Taped taped = by_tape(graph, all, used, 6);
+    const Ran ran = by_tasks(graph, *joint, all, used, {0, 3, 5, 6});
+    expect_equal(by_parameter(*joint, ran.step), taped.gradients);
+    for (size_t term = 0; term < used.size(); ++term) {
+      EXPECT_TRUE(at::allclose(ran.step.numerators[term], taped.numerators[term], 1e-12, 1e-12));
+    }
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RandomPrograms, ::testing::Range(0, 8));
+
+TEST(JointRuns, EachTaskRunsAsOftenAsItMust) {
+  const Graph graph = ir::testing::random_program(11, 40);
+  const Joint joint = passes::differentiate(graph).value();
+  const GraphValues all = draw(graph, 6);
+  const std::vector<double> seeds(graph.losses().size(), 1.0);
+  const Ran ran = by_tasks(graph, joint, all, seeds, {0, 3, 5, 6}, 2);
+  const std::vector<Often> often = ir::how_often(joint.graph);
+  size_t once_a_step = 0;
+  for (const TaskId task : joint.graph.tasks()) {
+    const Often each = often[task.index()];
+    once_a_step += each == Often::kStep;
+    const uint64_t expected = each == Often::kLoad ? 1 : each == Often::kStep ? 2 : 6;
+    EXPECT_EQ(ran.calls[task.index()], expected) << task.index() << " " << joint.graph.op(task).name;
+  }
+  EXPECT_GT(once_a_step, 2U);
+}
+
+TEST(JointRuns, KeepWhatTheirTypesSay) {
+  for (uint64_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    const Graph graph = ir::testing::random_program(seed, 30);
+    const Joint joint = passes::differentiate(graph).value();
+    const GraphValues all = draw(graph, 64);
+    const Ran ran = by_tasks(graph, joint, all, std::vector<double>(graph.losses().size(), 1.0), {0, 64});
+    const auto expected = kept_bytes(joint, {{"batch", 64}});
+    ASSERT_TRUE(expected.ok());
+    EXPECT_NEAR(static_cast<double>(ran.step.kept_bytes), static_cast<double>(*expected),
+                0.02 * static_cast<double>(*expected));
+  }
+}
+
+}  // namespace
+}  // namespace rannc::codegen
