@@ -10,6 +10,7 @@
 #include "ir/rewrite_patterns.h"
 #include "ir/text.h"
 #include "ir/verify.h"
+#include "passes/differentiate.h"
 
 namespace rannc {
 namespace {
@@ -45,6 +46,9 @@ Graph build(uint32_t tasks) {
     infer_types(graph, graph.value(x).producer).value();
   }
   graph.add_output(x);
+  const ValueId sum = graph.add(core("mse_sum"), {x, graph.inputs()[0]}, {}, "loss");
+  infer_types(graph, graph.value(sum).producer).value();
+  graph.add_loss({sum, 1.0, LossTerm::Denominator::kOne, {}});
   return graph;
 }
 
@@ -87,6 +91,9 @@ int run(uint32_t tasks, bool json) {
   line["clone_s"] = seconds([&] { graph = graph.clone(); });
   line["same_text"] = print(graph) == text;
   line["faults"] = faults;
+  line["differentiate_s"] =
+      seconds([&] { line["joint_tasks"] = passes::differentiate(graph).value().graph.task_count(); });
+  line["joint_peak_mib"] = peak_mebibytes();
   line["rewrite_s"] = seconds([&] { line["rewritten"] = shorten(graph).total(); });
   if (json) {
     fmt::print("{}\n", line.dump());
