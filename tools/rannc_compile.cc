@@ -130,6 +130,10 @@ Result<void> emit(const Flags& flags, const std::string& text) {
 
 Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
   if (flags.emit == "backward") {
+    if (model.graph.losses().empty()) {
+      return rannc::error({flags.compile.model, 0, 0, {}}, "there is no loss to differentiate")
+          .note("--loss says one, as in --loss 'cross_entropy(output=NAME)'");
+    }
     RANNC_ASSIGN(const rannc::ir::Joint joint, rannc::passes::differentiate(model.graph));
     return emit(flags, rannc::ir::print(joint));
   }

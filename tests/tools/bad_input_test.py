@@ -110,6 +110,7 @@ class Models(BadInputTest):
         self.nothing_half_written()
 
     def test_more_stages_than_work(self):
+        self.refuse(DIAGNOSTICS, ["model.onnx", "no loss", "--loss"], "rannc-compile", MLP / "model.onnx", "--emit", "backward")
         self.refuse(DIAGNOSTICS, ["60"], "rannc-compile", MLP / "model.onnx", "-o", self.scratch / "x", *self.compile_flags(60))
         self.nothing_half_written()
 
