@@ -94,7 +94,8 @@ int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
   for (const ValueId value : joint_->graph.values()) {
     const TaskId maker = joint_->graph.producer(value);
     const bool per_micro_batch = maker.valid() ? often_[maker.index()] == Often::kMicroBatch
-                                               : joint_->graph.kind(value) == ir::ValueKind::kInput;
+                                               : joint_->graph.kind(value) == ir::ValueKind::kInput ||
+                                                     joint_->graph.kind(value) == ir::ValueKind::kDraw;
     std::optional<at::Tensor>& tensor = values[value.index()];
     if (!per_micro_batch || !tensor) continue;
     if (!kept_[value.index()]) {
@@ -130,6 +131,9 @@ Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vec
   RANNC_TRY(run(When::kForward, with, values));
   GraphValues given = values;
   step.kept_bytes = std::max(step.kept_bytes, drop_all_but_kept(values));
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) == ir::ValueKind::kDraw) values[value.index()] = given[value.index()];
+  }
   for (size_t term = 0; term < graph.losses().size(); ++term) {
     const at::Tensor numerator = *given[graph.losses()[term].numerator.index()];
     step.numerators[term] = step.numerators[term].defined() ? step.numerators[term] + numerator : numerator;

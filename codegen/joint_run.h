@@ -14,7 +14,7 @@ namespace rannc::codegen {
 /// The oracle for engines: tasks run one by one, as often as `ir::how_often` says. The joint graph must outlive it.
 class JointRun {
  public:
-  /// Inputs by value of the joint graph, in `values`; of one micro-batch.
+  /// Inputs and draws by value of the joint graph; of one micro-batch. Draws count as drawn again, never as kept.
   struct MicroBatch {
     GraphValues inputs;
     ir::Bindings sizes;  ///< of all symbols, the batch among them

@@ -71,11 +71,6 @@ class TaskRunBuilder {
       if (const auto* dim = std::get_if<ir::Dim>(&value)) dim->collect_symbols(symbols_);
       if (const auto* list = std::get_if<ir::Shape>(&value)) collect(*list);
     }
-    if (task.op->effect == ir::Effect::kRandom) {
-      RANNC_ASSIGN(at::Tensor factors, filled(graph_.type(task.outputs[0]), task.location));
-      body_ += fmt::format("    {} = {} * {}\n", outputs[0], inputs[0], argument(std::move(factors)));
-      return {};
-    }
     const auto lowering = ir::lowering({*task.op, input_types, output_types, task.attributes});
     if (!lowering.ok()) return error(task.location, lowering.diagnostic().message);
     body_ += indented(torchscript_statements(*lowering, {inputs, outputs, "torch.device(\"cpu\")", "True"}));
@@ -129,15 +124,11 @@ class TaskRunBuilder {
     return sizes;
   }
 
-  Result<at::Tensor> filled(const ir::ValueType& type, const Location& place) const {
-    RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(type, place));
-    return at::ones(extents, at::TensorOptions().dtype(scalar_type(type.dtype)));
-  }
-
   Result<at::Tensor> make(ValueId id, const Location& place) {
     const ir::Graph::Value& value = graph_.value(id);
     RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(value.type, place));
     const auto options = at::TensorOptions().dtype(scalar_type(value.type.dtype));
+    if (value.kind == ir::ValueKind::kDraw) return at::ones(extents, options);
     if (value.kind != ir::ValueKind::kParameter && value.data.present()) {
       at::Tensor stored = at::empty(extents, options);
       if (stored.nbytes() <= kMostStoredBytes) {

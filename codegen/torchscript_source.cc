@@ -22,9 +22,9 @@ constexpr std::array<std::string_view, 37> kReserved = {
     "self",   "float",   "int",    "bool",  "Tensor", "annotate", "training"};
 
 bool is_reserved(const std::string& name) {
-  const bool value_name =
-      name.size() > 1 && (name[0] == 'v' || name[0] == 'm') &&
-      std::all_of(name.begin() + 1, name.end(), [](char c) { return (c >= '0' && c <= '9') || c == '_' || c == 't'; });
+  const bool value_name = name.size() > 1 && name[0] == 'v' && std::all_of(name.begin() + 1, name.end(), [](char c) {
+                            return (c >= '0' && c <= '9') || c == '_' || c == 't';
+                          });
   return value_name || std::find(kReserved.begin(), kReserved.end(), name) != kReserved.end();
 }
 
@@ -56,7 +56,7 @@ class SourceWriter {
     for (const auto& leaf : signature_.leaves) argument(leaf.argument, "Tensor");
     for (const auto& buffer : signature_.buffers) argument(buffer.argument, "Tensor");
     for (const auto& constant : signature_.constants) argument(constant.argument, "Tensor");
-    for (const auto& mask : signature_.masks) argument(mask.argument, "Tensor");
+    for (const auto& draw : signature_.draws) argument(draw.argument, "Tensor");
     for (const auto& symbol : signature_.symbols) {
       const std::string name = runtime::symbol_variable(symbol);
       if (is_reserved(name)) {
@@ -78,7 +78,7 @@ class SourceWriter {
   void write_task(TaskId id) {
     const ir::Graph::Task task = graph_.task(id);
     const std::string place = task.location.str();
-    if (!task.op->can_be_lowered() && task.op->effect != ir::Effect::kRandom) {
+    if (!task.op->can_be_lowered()) {
       problems_.push_back(error(task.location, "operator `" + task.op->name + "` has no lowering"));
       return;
     }
@@ -110,9 +110,6 @@ class SourceWriter {
   }
 
   Result<std::string> lower(TaskId task, const ir::LowerCall& call, const AtenNames& names) const {
-    if (call.op.effect == ir::Effect::kRandom) {
-      return names.results[0] + " = " + names.operands[0] + " * " + runtime::mask_variable(task) + "\n";
-    }
     for (const runtime::Statistics& statistics : signature_.statistics) {
       if (statistics.task == task) return lower_statistics(statistics, call, names);
     }

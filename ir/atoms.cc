@@ -4,6 +4,11 @@
 
 namespace rannc::ir {
 
+bool is_fixed(const Graph& graph, ValueId leaf) {
+  const bool draws_samples = graph.kind(leaf) == ValueKind::kDraw && graph.type(leaf).batch.has_batch();
+  return graph.kind(leaf) != ValueKind::kInput && !draws_samples;
+}
+
 std::vector<TaskId> close_over_constants(const Graph& graph, const Atoms& atoms, const std::vector<TaskId>& tasks) {
   std::vector<TaskId> closed(tasks);
   std::vector<bool> taken(graph.task_count());

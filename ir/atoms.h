@@ -7,10 +7,13 @@
 
 namespace rannc::ir {
 
-/// Which tasks are constant (depend on no input's data) and which non-constant task each atom is built around.
-/// Constant tasks belong to every atom that reads them, directly or through constant tasks; that membership follows
-/// from the graph (`close_over_constants`) and is not stored, since one chain read by every atom would make it
-/// quadratic.
+/// Whether a value that no task makes is the same of every sample: neither an input nor a draw of samples.
+bool is_fixed(const Graph& graph, ValueId leaf);
+
+/// Which tasks are constant (depend on no input's data, no draw of samples) and which non-constant task each atom is
+/// built around. Constant tasks belong to every atom that reads them, directly or through constant tasks; that
+/// membership follows from the graph (`close_over_constants`) and is not stored, since one chain read by every atom
+/// would make it quadratic.
 struct Atoms {
   std::vector<bool> constant;   ///< per task
   std::vector<TaskId> tasks;    ///< per atom: its non-constant task, ascending, so atoms are in topological order

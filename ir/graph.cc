@@ -14,6 +14,8 @@ std::string_view str(ValueKind kind) {
       return "buffer";
     case ValueKind::kConstant:
       return "constant";
+    case ValueKind::kDraw:
+      return "draw";
     case ValueKind::kActivation:
       return "activation";
   }
@@ -94,6 +96,18 @@ ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, 
   return push_value(value);
 }
 
+ValueId Graph::add_draw(std::string_view name, ValueType type, const Draw& draw) {
+  const ValueId value = add_value(ValueKind::kDraw, name, std::move(type));
+  draws_.emplace(value, draw);
+  return value;
+}
+
+const Draw* Graph::draw(ValueId id) const {
+  if (kind(id) != ValueKind::kDraw) return nullptr;
+  const auto found = draws_.find(id);
+  return found == draws_.end() ? nullptr : &found->second;
+}
+
 TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
                        std::span<const std::string> output_names, const Location& location) {
   TaskRecord record{};
@@ -140,7 +154,9 @@ ValueId Graph::copy_value(const Graph& from, ValueId value) {
     record.data = static_cast<uint32_t>(data_.size() - 1);
   }
   name_value(record, record.name, record.name_hash);
-  return push_value(record);
+  const ValueId copy = push_value(record);
+  if (const Draw* draw = from.draw(value)) draws_.emplace(copy, *draw);
+  return copy;
 }
 
 TaskId Graph::copy_task(const Graph& from, TaskId task, std::span<const ValueId> inputs) {
@@ -243,6 +259,8 @@ bool equal(const Graph& a, const Graph& b) {
         x.type != y.type || !(x.data == y.data)) {
       return false;
     }
+    const Draw *drawn = a.draw(id), *other = b.draw(id);
+    if ((drawn == nullptr) != (other == nullptr) || (drawn != nullptr && *drawn != *other)) return false;
   }
   return true;
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,10 +19,25 @@ namespace rannc::ir {
 
 struct OpInfo;
 
-/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; activation: made by a
-/// task.
-enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kActivation };
+/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; draw: random numbers;
+/// activation: made by a task.
+enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kDraw, kActivation };
 std::string_view str(ValueKind kind);
+
+/// What a value of kind draw is made of. Its numbers follow from (seed, step, key, sample) and their place within the
+/// sample alone: whoever reads it draws it himself, and draws it again rather than keep it. Draws of one key draw
+/// alike.
+struct Draw {
+  enum class Of : uint8_t {
+    kUniform,    ///< from 0 to below 1
+    kNormal,     ///< mean 0, deviation 1
+    kBernoulli,  ///< 0 with probability `drop`, else 1 / (1 - drop); 1 throughout where nothing is trained
+  };
+  Of of = Of::kUniform;
+  double drop = 0;  ///< of bernoulli alone
+  uint64_t key = 0;
+  bool operator==(const Draw&) const = default;
+};
 
 /// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
 /// denominator is counted from the labels of the whole mini-batch before the step.
@@ -83,6 +99,8 @@ class Graph {
   // --- building
   /// A value no task makes. A name that is taken gets a suffix `.1`, `.2` …
   ValueId add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data = {});
+  /// A value of kind draw; its name as that of any value.
+  ValueId add_draw(std::string_view name, ValueType type, const Draw& draw);
   /// Appends a task with `output_names.size()` fresh activations (types unknown until a shape rule sets them; an empty
   /// name gets `v<number>`). Operands must exist already: that keeps the order topological.
   TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
@@ -120,6 +138,8 @@ class Graph {
   Value value(ValueId id) const;
   ValueKind kind(ValueId id) const { return values_[id.index()].kind; }
   TaskId producer(ValueId id) const { return values_[id.index()].producer; }
+  /// What a value draws; null: it is no draw.
+  const Draw* draw(ValueId id) const;
   const ValueType& type(ValueId id) const { return types_[values_[id.index()].type]; }
   /// Dense numbers of types and of attributes: equal within this graph exactly where these are equal.
   uint32_t type_number(ValueId id) const { return values_[id.index()].type; }
@@ -228,6 +248,7 @@ class Graph {
   Interned<ValueType> types_;
   Interned<Attributes> attributes_;
   std::vector<TensorData> data_;
+  std::map<ValueId, Draw> draws_;
   std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
   RuleAnswers answers_;
 };

@@ -33,6 +33,7 @@ class Finder {
   Often of_leaf(ValueId value) const {
     switch (graph_.kind(value)) {
       case ValueKind::kInput:
+      case ValueKind::kDraw:
         return Often::kMicroBatch;
       case ValueKind::kParameter:
       case ValueKind::kBuffer:

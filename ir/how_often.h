@@ -10,7 +10,7 @@ namespace rannc::ir {
 enum class Often : uint8_t {
   kLoad,        ///< once: it reads neither parameters nor inputs, and knows its sizes
   kStep,        ///< once a step: it reads parameters, buffers, totals, or sizes that inputs have
-  kMicroBatch,  ///< once a micro-batch: it reads samples, random draws, or their number
+  kMicroBatch,  ///< once a micro-batch: it reads samples, draws, or their number
 };
 
 /// Per task, from what it reads. Linear. A task runs as often as what it reads changes; `core.total`, which makes a sum

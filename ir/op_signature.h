@@ -83,7 +83,6 @@ enum class Linear : uint8_t {
 /// How far a mini-batch's samples stay apart in an operator.
 enum class Effect : uint8_t {
   kPure,        ///< a function of its operands
-  kRandom,      ///< draws random numbers, keyed by (seed, step, task, sample)
   kStatistics,  ///< updates running statistics (BatchNormalization in training mode)
 };
 

@@ -36,7 +36,7 @@ struct TapeCall {
 /// What a tape rule finds, beside what the entry lists.
 struct TapeUse {
   std::vector<Kept> keeps;
-  Dim own_bytes = 0;        ///< kept beside the memory of values: masks, statistics, copies
+  Dim own_bytes = 0;        ///< kept beside the memory of values: statistics, copies
   Dim workspace_bytes = 0;  ///< needed for a while, beside operands, results and their gradients
   bool gives_rows = false;  ///< the gradient of operand 0 has only the rows that were looked up
 };

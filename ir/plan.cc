@@ -66,7 +66,7 @@ struct HeldParameter {
   int64_t bytes = 0, readings = 0;
 };
 
-// Bytes of what a stage reads that no task makes.
+// Bytes of what a stage reads that no task makes. A draw is none of it: it is there while tasks need it.
 struct Weights {
   std::vector<HeldParameter> parameters;  // ascending
   int64_t others = 0;                     // buffers and constants
@@ -104,7 +104,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const TaskId task : plan.stages[s].tasks) {
       for (const ValueId input : graph.inputs(task)) {
-        if (!input.valid() || graph.producer(input).valid()) continue;
+        if (!input.valid() || graph.producer(input).valid() || graph.kind(input) == ValueKind::kDraw) continue;
         const bool again = std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s);
         readings[input.index()] = again ? readings[input.index()] + 1 : 1;
         if (again) continue;

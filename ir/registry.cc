@@ -25,7 +25,6 @@ constexpr Family kFamilies[] = {
     {"linear", ops::linear_ops},
     {"normalize", ops::normalize_ops},
     {"convolution", ops::convolution_ops},
-    {"random", ops::random_ops},
     {"loss", ops::loss_ops},
     {"grad_elementwise", ops::grad_elementwise_ops},
     {"grad_slice", ops::grad_slice_ops},

@@ -42,7 +42,7 @@ Result<Graph> parse_graph(std::string_view text, const std::string& file) {
   RANNC_TRY(each_statement(text, file, "rannc.graph", [&](TextCursor& line) -> Result<void> {
     RANNC_ASSIGN(const bool known, reader.read(line));
     if (known) return {};
-    return line.expected("a statement (graph batch input parameter buffer constant #task inputs outputs loss)");
+    return line.expected("a statement (graph batch input parameter buffer constant draw #task inputs outputs loss)");
   }));
   Graph graph = std::move(reader).take();
   fill_mixes(graph);

@@ -17,6 +17,7 @@
 //        once
 //   G15  a type rule needs no equality that is neither certain nor an assumption
 //   G16  where there are losses no value mixes the samples of a micro-batch
+//   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -77,6 +78,7 @@ class GraphVerifier {
   void value(ValueId id) {
     kind(id);
     if (graph_.value(id).data.present()) data(id);
+    if (graph_.kind(id) == ValueKind::kDraw) draw(id);
     facts_of_type(id);
   }
 
@@ -101,13 +103,22 @@ class GraphVerifier {
                : fmt::format("activation %{} is made by no task", name(id)),
           "G5");
     }
-    const bool holds = value.kind != ValueKind::kInput && value.kind != ValueKind::kActivation;
+    const bool holds =
+        value.kind == ValueKind::kParameter || value.kind == ValueKind::kBuffer || value.kind == ValueKind::kConstant;
     if (value.data.present() && !holds) {
       add(where(id), fmt::format("%{} holds data, but is of kind {}", name(id), str(value.kind)), "G5");
     }
     if (value.kind == ValueKind::kParameter && !is_float(value.type.dtype)) {
       add(where(id), fmt::format("parameter %{} is {}; parameters are floats", name(id), str(value.type.dtype)), "G6");
     }
+  }
+
+  void draw(ValueId id) {
+    const auto fault = [&](std::string what) { add({}, fmt::format("draw %{} {}", name(id), what), "G17"); };
+    const Draw* draw = graph_.draw(id);
+    if (draw == nullptr) return fault("does not say what it draws");
+    if (!is_float(graph_.type(id).dtype)) fault(fmt::format("is {}; draws are floats", str(graph_.type(id).dtype)));
+    if (!(draw->drop >= 0 && draw->drop < 1)) fault(fmt::format("drops {}, outside of [0, 1)", draw->drop));
   }
 
   void data(ValueId id) {
@@ -343,7 +354,11 @@ class GraphVerifier {
       }
     }
     for (const ValueId id : graph_.outputs()) {
-      if (!exists(id)) add({}, "an output is not a value of the graph", "G7");
+      if (!exists(id)) {
+        add({}, "an output is not a value of the graph", "G7");
+      } else if (graph_.kind(id) == ValueKind::kDraw) {
+        add({}, fmt::format("draw %{} is an output; only tasks read draws", name(id)), "G17");
+      }
     }
   }
 

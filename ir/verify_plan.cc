@@ -1,5 +1,6 @@
 // Rules of a plan, beside those of its graph (G) and its schedule (S):
-//   P1   a constant task reads no input and only outputs of constant tasks; every other task is an atom
+//   P1   a constant task reads no input, no draw of samples, and only outputs of constant tasks; every other task is
+//        an atom
 //   P2   every task that is not constant is in exactly one stage; the tasks of a stage exist and ascend
 //   P3   a stage holds every constant task that its tasks read; constant outputs are held somewhere
 //   P4   stages are in topological order: nothing flows from a later to an earlier one
@@ -23,6 +24,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/atoms.h"
 #include "ir/fixed_samples.h"
 #include "ir/verify.h"
 #include "ir/verify_schedule.h"
@@ -96,7 +98,7 @@ class PlanVerifier {
     for (const ValueId input : graph_.inputs(task)) {
       if (!input.valid()) continue;
       const Graph::Value& value = graph_.value(input);
-      const bool fixed = value.producer.valid() ? constant(value.producer) : value.kind != ValueKind::kInput;
+      const bool fixed = value.producer.valid() ? constant(value.producer) : is_fixed(graph_, input);
       if (!fixed)
         add("P1", graph_.location(task), "constant task #{} reads %{}, which is not constant", task.index(),
             value.name);

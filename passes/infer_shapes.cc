@@ -1,5 +1,7 @@
 #include "passes/infer_shapes.h"
 
+#include <map>
+
 #include "ir/assumptions.h"
 #include "ir/constant.h"
 #include "ir/op.h"
@@ -86,15 +88,44 @@ bool fill_contents(Graph& graph) {
   return changed;
 }
 
+// Draws that have the type of an operand beside them go on having it.
+class DrawTypes {
+ public:
+  explicit DrawTypes(const Graph& graph) {
+    for (const ValueId value : graph.values()) {
+      if (graph.kind(value) != ir::ValueKind::kDraw) continue;
+      graph.any_use(value, [&](Graph::Use use) {
+        for (const ValueId beside : graph.inputs(use.task)) {
+          if (!beside.valid() || beside == value || graph.type_number(beside) != graph.type_number(value)) continue;
+          beside_[value] = beside;
+        }
+        return true;
+      });
+    }
+  }
+  /// Before the types of a task's results are inferred.
+  void follow(Graph& graph, TaskId task) const {
+    for (const ValueId input : graph.inputs(task)) {
+      const auto found = input.valid() ? beside_.find(input) : beside_.end();
+      if (found != beside_.end()) graph.set_type(input, ValueType(graph.type(found->second)));
+    }
+  }
+
+ private:
+  std::map<ValueId, ValueId> beside_;
+};
+
 }  // namespace
 
 Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
   Outcome outcome{fill_contents(graph)};
+  const DrawTypes draws(graph);
   std::vector<uint32_t> before;  // numbers of the outputs' types
   for (uint32_t i = 0; i < graph.task_count();) {
     const TaskId task(i);
     before.clear();
     for (const ValueId output : graph.outputs(task)) before.push_back(graph.type_number(output));
+    draws.follow(graph, task);
     if (auto inferred = ir::infer_types(graph, task); !inferred) {
       const auto change = renaming_at(graph, task);
       if (!change) return inferred.diagnostic();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "ir/atoms.h"
 #include "ir/op.h"
 
 namespace rannc::passes {
@@ -10,9 +11,8 @@ std::vector<bool> constant_tasks(const ir::Graph& graph) {
   std::vector<bool> constant(graph.task_count());
   const auto fixed = [&](ValueId id) {
     if (!id.valid()) return true;
-    const ir::Graph::Value& value = graph.value(id);
-    if (value.producer.valid()) return static_cast<bool>(constant[value.producer.index()]);
-    return value.kind != ir::ValueKind::kInput;
+    const TaskId maker = graph.producer(id);
+    return maker.valid() ? static_cast<bool>(constant[maker.index()]) : ir::is_fixed(graph, id);
   };
   for (const TaskId task : graph.tasks()) {
     const auto inputs = graph.inputs(task);

@@ -5,9 +5,9 @@
 
 namespace rannc::passes {
 
-/// Per task whether it is constant: whether it reads no input and no output of a task that is not constant. A task that
-/// updates running statistics is not constant, since it must run once a micro-batch whatever it reads. A random task
-/// may be: it draws by its own number, so its clones draw alike.
+/// Per task whether it is constant: whether it reads no input, no draw of samples and no output of a task that is not
+/// constant. A task that updates running statistics is not constant, since it must run once a micro-batch whatever it
+/// reads. One that reads a draw without samples may be: its clones read the same numbers.
 ///
 /// Sizes of inputs are not data: fold-constants has turned them into attributes, so what is left of shape arithmetic
 /// reads no input. One sweep, linear.

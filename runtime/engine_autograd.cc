@@ -10,7 +10,7 @@
 #include "ir/row_gradients.h"
 #include "runtime/allocation_meter.h"
 #include "runtime/internal/running_statistics.h"
-#include "runtime/internal/torch_masks.h"
+#include "runtime/internal/torch_draws.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/internal/torch_weights.h"
 
@@ -234,7 +234,7 @@ class AutogradProgram final : public Program {
     for (const Leaf& leaf : signature_.leaves) expected.push_back(leaf.argument);
     for (const Weight& buffer : signature_.buffers) expected.push_back(buffer.argument);
     for (const Weight& constant : signature_.constants) expected.push_back(constant.argument);
-    for (const Mask& mask : signature_.masks) expected.push_back(mask.argument);
+    for (const DrawnValue& draw : signature_.draws) expected.push_back(draw.argument);
     for (const std::string& symbol : signature_.symbols) expected.push_back(symbol_variable(symbol));
     if (!signature_.statistics.empty()) expected.push_back("training");
     const auto& schema = method->function().getSchema();
@@ -278,9 +278,9 @@ class AutogradProgram final : public Program {
     stack.insert(stack.end(), leaves_.begin(), leaves_.end());
     for (const Value& buffer : buffers_) stack.emplace_back(to_tensor(buffer));
     stack.insert(stack.end(), constants_.begin(), constants_.end());
-    for (const Mask& mask : signature_.masks) {
-      RANNC_ASSIGN(at::Tensor factors, make_mask(mask, at, bound));
-      stack.emplace_back(std::move(factors));
+    for (const DrawnValue& draw : signature_.draws) {
+      RANNC_ASSIGN(at::Tensor numbers, drawn(draw, at, bound));
+      stack.emplace_back(std::move(numbers));
     }
     for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));
     if (!statistics_.empty()) stack.emplace_back(at.training);
@@ -397,8 +397,8 @@ class AutogradProgram final : public Program {
   Values parameters_, buffers_;
   Tensors constants_;
   std::vector<size_t> tables_;  ///< leaves of which a gradient comes as rows
-  Tensors leaves_;  ///< views of the parameters, one per reading task; each holds the sum of its gradients
-  Values totals_;   ///< per parameter; null: not summed yet
+  Tensors leaves_;              ///< views of the parameters, one per reading task; each holds the sum of its gradients
+  Values totals_;               ///< per parameter; null: not summed yet
   std::vector<RunningStatistics> statistics_;
 };
 

@@ -5,18 +5,20 @@
 #include <cstdint>
 #include <span>
 
+#include "ir/graph.h"
+
 namespace rannc::runtime {
 
 /// Philox 4x32-10 (Salmon et al., «Parallel random numbers: as easy as 1, 2, 3», SC 2011).
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// What a mask is drawn for.
-struct MaskKey {
-  uint64_t seed = 0, step = 0, key = 0;
+/// Of which step of which run.
+struct DrawnIn {
+  uint64_t seed = 0, step = 0;
 };
 
-/// The dropout factors of one sample: 0 with probability `ratio`, else 1 / (1 - ratio). Element i depends on `key`,
-/// `sample` (its number within the mini-batch) and i alone.
-void fill_mask(const MaskKey& key, uint64_t sample, double ratio, std::span<float> factors);
+/// The numbers of one sample. Element i depends on the draw, `in`, `sample` (its number within the mini-batch) and i
+/// alone.
+void fill(const ir::Draw& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);
 
 }  // namespace rannc::runtime

@@ -40,10 +40,10 @@ class Builder {
       for (ValueId value : graph_.inputs(task)) {
         if (value.valid()) read(value, task);
       }
-      if (graph_.op(task).effect == ir::Effect::kRandom) add_mask(task);
     }
     add_inputs();
     add_weights();
+    add_draws();
     add_outputs();
     for (TaskId task : plan_.stages[stage_.index()].tasks) {
       if (graph_.op(task).effect == ir::Effect::kStatistics) add_statistics(task);
@@ -63,6 +63,9 @@ class Builder {
       case ir::ValueKind::kBuffer:
       case ir::ValueKind::kConstant:
         fixed_.insert(value);
+        return;
+      case ir::ValueKind::kDraw:
+        draws_.insert(value);
         return;
       case ir::ValueKind::kInput:
         inputs_.insert(value);
@@ -89,10 +92,11 @@ class Builder {
     }
   }
 
-  void add_mask(TaskId task) {
-    const ir::Attributes& attributes = graph_.attributes(task);
-    signature_.masks.push_back({task, graph_.type(graph_.outputs(task)[0]), attributes.number("ratio", 0.5),
-                                static_cast<uint64_t>(attributes.integer("key", task.index())), mask_variable(task)});
+  void add_draws() {
+    for (ValueId value : draws_) {
+      const ir::Graph::Value& drawn = graph_.value(value);
+      signature_.draws.push_back({value, std::string(drawn.name), drawn.type, *graph_.draw(value), variable(value)});
+    }
   }
 
   void add_weights() {
@@ -154,7 +158,7 @@ class Builder {
   const ir::Graph& graph_;
   StageId stage_;
   std::vector<bool> in_stage_;
-  std::set<ValueId> inputs_, fixed_;
+  std::set<ValueId> inputs_, fixed_, draws_;
   std::map<ValueId, std::set<TaskId>> parameters_;
   Signature signature_;
 };
@@ -172,8 +176,6 @@ std::string variable(ValueId value) { return "v" + std::to_string(value.index())
 std::string leaf_variable(ValueId parameter, TaskId task) {
   return variable(parameter) + "_t" + std::to_string(task.index());
 }
-
-std::string mask_variable(TaskId task) { return "m" + std::to_string(task.index()); }
 
 std::string symbol_variable(std::string name) {
   std::replace(name.begin(), name.end(), '.', '_');

@@ -37,15 +37,15 @@ struct Leaf {
   bool operator==(const Leaf&) const = default;
 };
 
-/// The random factors of one task: 0, or 1 / (1 - ratio) with probability 1 - ratio; of the type of the task's output.
-/// Drawn from a counter keyed by (seed, step, key, sample), so that they are the same in every plan.
-struct Mask {
-  TaskId task;
+/// A draw that a stage reads. Its samples are drawn from a counter keyed by (seed, step, key, sample), so that they are
+/// the same in every plan.
+struct DrawnValue {
+  ValueId value;
+  std::string name;  ///< in the graph
   ir::ValueType type;
-  double ratio = 0;
-  uint64_t key = 0;
+  ir::Draw draw;
   std::string argument;
-  bool operator==(const Mask&) const = default;
+  bool operator==(const DrawnValue&) const = default;
 };
 
 /// A normalization over the samples of a call, whose mean and unbiased variance end up in two buffers: not call by
@@ -59,7 +59,7 @@ struct Statistics {
   bool operator==(const Statistics&) const = default;
 };
 
-/// Arguments in the order: inputs, leaves, buffers, constants, masks, symbols, and `training` where there are
+/// Arguments in the order: inputs, leaves, buffers, constants, draws, symbols, and `training` where there are
 /// statistics. Results: outputs, then mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
@@ -68,7 +68,7 @@ struct Signature {
   std::vector<Leaf> leaves;            ///< by parameter, then by task
   std::vector<Weight> buffers;         ///< ascending by value
   std::vector<Weight> constants;       ///< ascending by value
-  std::vector<Mask> masks;             ///< ascending by task
+  std::vector<DrawnValue> draws;       ///< ascending by value
   std::vector<Statistics> statistics;  ///< ascending by task
   std::vector<std::string> symbols;    ///< sorted
   std::string batch_symbol;            ///< counts the samples that a call processes; empty: none
@@ -85,10 +85,9 @@ struct Signature {
 /// belongs to the first stage that holds its task.
 Signature signature(const ir::Plan& plan, StageId stage);
 
-/// Names in generated source: of a value, of a parameter as one task reads it, of a task's mask, of a symbol.
+/// Names in generated source: of a value, of a parameter as one task reads it, of a symbol.
 std::string variable(ValueId value);
 std::string leaf_variable(ValueId parameter, TaskId task);
-std::string mask_variable(TaskId task);
 std::string symbol_variable(std::string name);
 
 }  // namespace rannc::runtime

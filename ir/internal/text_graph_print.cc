@@ -57,7 +57,18 @@ class GraphPrinter {
     to_ += ' ';
     typed(id);
     append_data(to_, graph_.value(id), comment_);
+    if (const Draw* drawn = graph_.draw(id)) draw(*drawn);
     end_line(to_, comment_);
+  }
+
+  void draw(const Draw& draw) {
+    to_ += " = ";
+    to_ += kDistributions[static_cast<size_t>(draw.of)];
+    if (draw.of == Draw::Of::kBernoulli) {
+      to_ += " drop " + hexadecimal(draw.drop);
+      fmt::format_to(std::back_inserter(comment_), "drop = {}", draw.drop);
+    }
+    fmt::format_to(std::back_inserter(to_), " key {}", draw.key);
   }
 
   void task(TaskId id) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "ir/internal/text_graph.h"
 #include "ir/internal/text_names.h"
@@ -10,6 +11,10 @@
 #include "ir/op.h"
 
 namespace rannc::ir {
+
+namespace {
+constexpr std::string_view kDropout = "core.dropout";  // of older texts
+}
 
 GraphReader::GraphReader(const std::string& file) {
   const size_t slash = file.rfind('/');
@@ -110,10 +115,31 @@ Result<TensorData> GraphReader::read_data(TextCursor& line) {
   return TensorData::in_file(path.front() == '/' ? path : folder_ + path, offset, length);
 }
 
+Result<Draw> GraphReader::read_draw(TextCursor& line) {
+  const auto word = std::find(kDistributions.begin(), kDistributions.end(), line.peek_word());
+  if (word == kDistributions.end()) return line.expected("what is drawn (uniform normal bernoulli)");
+  line.accept_word(*word);
+  Draw draw{.of = static_cast<Draw::Of>(word - kDistributions.begin())};
+  if (draw.of == Draw::Of::kBernoulli) {
+    RANNC_TRY(line.expect("drop"));
+    RANNC_ASSIGN(draw.drop, line.number("the share that is dropped"));
+  }
+  RANNC_TRY(line.expect("key"));
+  RANNC_ASSIGN(draw.key, line.unsigned_integer("a key"));
+  return draw;
+}
+
 Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
   RANNC_ASSIGN(const std::string name, fresh_name(line));
   RANNC_TRY(line.expect(":"));
   RANNC_ASSIGN(ValueType type, line.type());
+  if (kind == ValueKind::kDraw) {
+    RANNC_TRY(line.expect("="));
+    RANNC_ASSIGN(const Draw draw, read_draw(line));
+    RANNC_TRY(line.expect_end());
+    graph_.add_draw(name, std::move(type), draw);
+    return {};
+  }
   TensorData data;
   if (line.accept("=")) {
     RANNC_ASSIGN(data, read_data(line));
@@ -126,6 +152,7 @@ Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
 Result<const OpInfo*> GraphReader::read_op(TextCursor& line) {
   const size_t begin = line.column();
   RANNC_ASSIGN(const std::string name, line.word("an operator"));
+  if (name == kDropout) return nullptr;
   if (const OpInfo* known = find_op(name)) return known;
   if (name.starts_with("core.")) return line.fault(begin, fmt::format("there is no operator {}", name), "G3");
   return &graph_.foreign_op(name);
@@ -149,6 +176,26 @@ Result<Location> GraphReader::read_location(TextCursor& line) {
   return location;
 }
 
+// Older texts have an operator that drew the factor itself: it becomes a product with a draw.
+Result<void> GraphReader::add_factor(TextCursor& line, const Attributes& given) {
+  if (operands_.size() != 1 || output_names_.size() != 1)
+    return line.fault(0, fmt::format("{} has one operand and one output", kDropout), "G3");
+  Draw draw{.of = Draw::Of::kBernoulli, .drop = 0.5, .key = graph_.task_count()};
+  for (const auto& [name, value] : given) {
+    const auto* const ratio = name == "ratio" ? std::get_if<double>(&value) : nullptr;
+    const auto* const key = name == "key" ? std::get_if<Dim>(&value) : nullptr;
+    if (ratio == nullptr && (key == nullptr || !key->is_constant()))
+      return line.fault(0, fmt::format("{} has a number ratio and an integer key, not this {}", kDropout, name), "G4");
+    if (ratio != nullptr) draw.drop = *ratio;
+    if (key != nullptr) draw.key = static_cast<uint64_t>(key->constant());
+  }
+  ValueType type = output_types_[0];
+  type.batch.mix = Mix::kNone;
+  type.contents.reset();
+  operands_.push_back(graph_.add_draw(output_names_[0] + ".draw", std::move(type), draw));
+  return {};
+}
+
 Result<void> GraphReader::read_task(TextCursor& line) {
   const size_t begin = line.column();
   RANNC_ASSIGN(const uint32_t number, line.index("#", UINT32_MAX, "a task"));
@@ -167,7 +214,7 @@ Result<void> GraphReader::read_task(TextCursor& line) {
     RANNC_ASSIGN(ValueType type, line.type());
     output_types_.push_back(std::move(type));
   }
-  RANNC_ASSIGN(const OpInfo* op, read_op(line));
+  RANNC_ASSIGN(const OpInfo* op, read_op(line));  // null: kDropout
   RANNC_TRY(line.expect("("));
   operands_.clear();
   while (!line.accept(")")) {
@@ -187,6 +234,10 @@ Result<void> GraphReader::read_task(TextCursor& line) {
   }
   RANNC_ASSIGN(Location location, read_location(line));
   RANNC_TRY(line.expect_end());
+  if (op == nullptr) {
+    op = &core("mul");
+    RANNC_TRY(add_factor(line, std::exchange(attributes, {})));
+  }
   const TaskId task = graph_.add_task(*op, operands_, std::move(attributes), output_names_, location);
   for (size_t i = 0; i < output_types_.size(); ++i)
     graph_.set_type(graph_.outputs(task)[i], std::move(output_types_[i]));

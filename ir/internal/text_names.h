@@ -13,7 +13,10 @@ inline constexpr std::array<std::string_view, 4> kDenominators = {"one", "elemen
 std::string_view denominator_word(LossTerm::Denominator denominator);
 
 /// Kinds in the order of `ValueKind`.
-inline constexpr std::array kValueKinds = {ValueKind::kInput, ValueKind::kParameter, ValueKind::kBuffer,
-                                           ValueKind::kConstant, ValueKind::kActivation};
+inline constexpr std::array kValueKinds = {ValueKind::kInput,    ValueKind::kParameter, ValueKind::kBuffer,
+                                           ValueKind::kConstant, ValueKind::kDraw,      ValueKind::kActivation};
+
+/// In the order of `Draw::Of`.
+inline constexpr std::array<std::string_view, 3> kDistributions = {"uniform", "normal", "bernoulli"};
 
 }  // namespace rannc::ir

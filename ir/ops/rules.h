@@ -29,7 +29,6 @@ std::vector<OpInfo> reduce_ops();
 std::vector<OpInfo> linear_ops();
 std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> convolution_ops();
-std::vector<OpInfo> random_ops();
 std::vector<OpInfo> loss_ops();
 std::vector<OpInfo> grad_elementwise_ops();
 std::vector<OpInfo> grad_slice_ops();

@@ -1,5 +1,5 @@
 // Forward in order, backward in reverse, as an interpreter with a tape goes: a value lives until its last reader has
-// run, or until the last task that keeps it has gone backward.
+// run, or until the last task that keeps it has gone backward. A draw begins to live with its first reader.
 #include "partition/model/stage_memory.h"
 
 #include <algorithm>
@@ -36,8 +36,9 @@ class StageFollower::Pass {
  private:
   double bytes(ValueId value) const { return tape_.bytes(value).at(samples_); }
   bool resident(ValueId value) const {
-    return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput;
+    return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput && !drawn(value);
   }
+  bool drawn(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kDraw; }
   ValueId base(ValueId value) const { return o_.base_[value.index()]; }
   bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
 
@@ -57,12 +58,16 @@ class StageFollower::Pass {
       for (const ValueId output : graph_.outputs(task)) touch(output);
     }
     for (const TaskId task : tasks_) {
+      for (const ValueId input : graph_.inputs(task)) {
+        if (input.valid() && drawn(input)) made_.push_back(input);
+      }
       for (const ValueId output : graph_.outputs(task)) {
         made_.push_back(output);
         if (tape_.is_view(task)) o_.base_[output.index()] = base(graph_.inputs(task)[0]);
       }
     }
     std::sort(made_.begin(), made_.end());
+    made_.erase(std::unique(made_.begin(), made_.end()), made_.end());
     for (uint32_t at = 0; at < tasks_.size(); ++at) {
       for (const ValueId input : graph_.inputs(tasks_[at])) {
         if (!input.valid()) continue;
@@ -104,6 +109,9 @@ class StageFollower::Pass {
     for (const ValueId value : made_) o_.held_[value.index()] = 0;
     for (uint32_t at = 0; at < tasks_.size(); ++at) {
       const TaskId task = tasks_[at];
+      for (const ValueId input : graph_.inputs(task)) {
+        if (input.valid() && drawn(input) && o_.held_[input.index()] == 0) allocate(input);
+      }
       for (const ValueId output : graph_.outputs(task)) allocate(output);
       const double own = tape_.own(task).at(samples_);
       grow(own);
@@ -260,7 +268,7 @@ class StageFollower::Pass {
   double received_ = 0, fed_ = 0, live_ = 0, peak_ = 0;
   // Of a step's first backward pass: parameters' gradients so far; of `live_`, those that only later passes have twice.
   double first_peak_ = 0, summed_ = 0, added_ = 0;
-  std::vector<ValueId> made_, always_;  // ascending
+  std::vector<ValueId> made_, always_;  // ascending; draws are among those made
   std::vector<Block> blocks_;
 };
 

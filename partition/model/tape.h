@@ -21,7 +21,7 @@ class Tape {
   std::span<const ValueId> kept(TaskId task) const {
     return {kept_.data() + first_kept_[task.index()], kept_.data() + first_kept_[task.index() + 1]};
   }
-  /// What it keeps beside the memory of values: masks, statistics, copies.
+  /// What it keeps beside the memory of values: statistics, copies.
   const ByteLine& own(TaskId task) const { return own_[task.index()]; }
   /// What its passes need for a while, beside operands, results and their gradients.
   const ByteLine& workspace(TaskId task) const { return workspace_[task.index()]; }
@@ -35,7 +35,8 @@ class Tape {
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether some task keeps the memory of this base.
   bool is_kept(ValueId base) const { return kept_somewhere_[base.index()]; }
-  /// What a task leaves for backward passes, its own or others': results with memory that is kept, and its own.
+  /// What a task leaves for backward passes, its own or others': results with memory that is kept, its own, and draws
+  /// that it is the first to read.
   double stash_bytes(TaskId task, double samples) const;
   const ByteLine& bytes(ValueId value) const { return lines_[graph_->type_number(value)]; }
   bool needs_gradient(ValueId value) const { return needs_gradient_[value.index()]; }

@@ -15,13 +15,15 @@ using ir::Graph;
 
 bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op.operands[0].role == ir::Role::kShape; }
 
-/// Values that depend on the data of an input; sizes do not count.
+/// Values that depend on the data of an input or on a draw; sizes do not count.
 std::vector<bool> varying_values(const Graph& graph) {
   std::vector<bool> varying(graph.value_count(), false);
-  for (const ValueId value : graph.values()) varying[value.index()] = graph.value(value).kind == ir::ValueKind::kInput;
+  for (const ValueId value : graph.values()) {
+    varying[value.index()] = graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
+  }
   for (const TaskId task : graph.tasks()) {
     if (reads_sizes_alone(graph.op(task))) continue;
-    bool any = graph.op(task).effect == ir::Effect::kRandom;
+    bool any = false;
     for (const ValueId operand : graph.inputs(task)) any = any || (operand.valid() && varying[operand.index()]);
     for (const ValueId output : graph.outputs(task)) varying[output.index()] = any && !graph.type(output).contents;
   }

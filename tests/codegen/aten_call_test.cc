@@ -54,7 +54,7 @@ TEST(AtenCalls, EntriesStandForOperatorsThatThereAre) {
       EXPECT_FALSE(torch::jit::getAllOperatorsFor(c10::Symbol::fromQualString(std::string(name))).empty())
           << op.name << " stands for " << name;
     }
-    EXPECT_TRUE(op.form || !op.aten.empty() || op.view == View::kSame || op.effect == Effect::kRandom) << op.name;
+    EXPECT_TRUE(op.form || !op.aten.empty() || op.view == View::kSame) << op.name;
   }
 }
 

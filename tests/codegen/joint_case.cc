@@ -44,7 +44,7 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
 bool has_gradient(const OpCase& c, const Prepared& made) {
   const auto from = [](const Operand& operand) { return !operand.absent && is_float(operand.type.dtype); };
   const auto to = [](const ValueType& type) { return is_float(type.dtype); };
-  return !is_of_backward_pass(c) && !made.op->makes_whole() && made.op->effect != Effect::kRandom &&
+  return !is_of_backward_pass(c) && !made.op->makes_whole() &&
          std::any_of(made.operands.begin(), made.operands.end(), from) &&
          std::any_of(made.types.begin(), made.types.end(), to);
 }

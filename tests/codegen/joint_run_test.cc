@@ -64,12 +64,13 @@ Taped by_tape(const Graph& graph, GraphValues values, const std::vector<double>&
   return taped;
 }
 
-/// Samples begin…end of each input.
+/// Samples begin…end of each input and of each draw.
 JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const GraphValues& all, int64_t begin, int64_t end) {
   JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), {{"batch", end - begin}}};
-  for (const ValueId input : graph.inputs()) {
-    const ValueId copy = joint.graph.find(graph.value(input).name);
-    made.inputs[copy.index()] = all[input.index()]->slice(0, begin, end);
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ValueKind::kInput && graph.kind(value) != ValueKind::kDraw) continue;
+    const ValueId copy = joint.graph.find(graph.value(value).name);
+    made.inputs[copy.index()] = all[value.index()]->slice(0, begin, end);
   }
   return made;
 }
@@ -78,6 +79,7 @@ GraphValues leaves(const Graph& graph, const Joint& joint, const GraphValues& al
   GraphValues made(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
     if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput) continue;
+    if (graph.kind(value) == ValueKind::kDraw) continue;
     made[joint.graph.find(graph.value(value).name).index()] = all[value.index()]->detach().clone();
   }
   return made;

@@ -57,9 +57,9 @@ TEST(OpsLowering, CoversEveryOperator) {
   std::set<std::string> covered;
   for (const OpCase& c : op_cases()) covered.insert("core." + c.op);
   for (const OpInfo& op : core_ops()) {
-    EXPECT_TRUE(covered.count(op.name) || op.effect == Effect::kRandom) << op.name << " has no case in op_cases.cc";
+    EXPECT_TRUE(covered.count(op.name)) << op.name << " has no case in op_cases.cc";
     EXPECT_NE(op.infer, nullptr) << op.name;
-    EXPECT_TRUE(op.can_be_lowered() || op.effect == Effect::kRandom) << op.name;
+    EXPECT_TRUE(op.can_be_lowered()) << op.name;
   }
 }
 
@@ -293,13 +293,6 @@ TEST(OpsLoweringText, SpellsSymbolicIntegers) {
   for (int64_t n : {1, 5, 8}) {
     std::vector<c10::IValue> stack = {n, int64_t{4}};
     EXPECT_EQ(unit->get_function("f")(stack).toInt(), nested.evaluate({{"batch", n}, {"s.1", 4}}));
-  }
-}
-
-TEST(OpsLoweringText, RandomOperatorsHaveNone) {
-  for (const OpInfo& op : core_ops()) {
-    if (op.effect != Effect::kRandom) continue;
-    EXPECT_FALSE(lowering({op, {}, {}, Attributes()}).ok()) << op.name;
   }
 }
 

@@ -91,7 +91,7 @@ class Maker {
   }
 
   void step_of_structure(std::vector<ValueId>& same) {
-    switch (below(11)) {
+    switch (below(12)) {
       case 0:
         return same.push_back(task("softmax", {pick(same)}));
       case 1:
@@ -123,6 +123,12 @@ class Maker {
             "matmul", {task("softmax", {task("matmul", {pick(deep_),
                                                         task("permute", {pick(deep_)}, {{"dims", Shape{0, 2, 1}}})})}),
                        pick(deep_)}));
+      case 10: {
+        const Draw::Of of[] = {Draw::Of::kUniform, Draw::Of::kNormal, Draw::Of::kBernoulli};
+        const ValueId value = pick(same);
+        const ValueId drawn = graph_.add_draw("", graph_.type(value), {of[below(3)], 0, graph_.task_count()});
+        return same.push_back(tamed(task(below(2) ? "mul" : "add", {value, drawn})));
+      }
       default:
         return flat_.push_back(task("amax", {pick(deep_)}, {{"axes", Shape{1}}, {"keepdim", false}}));
     }

@@ -224,10 +224,14 @@ TEST(Translation, DropoutIsOffUnlessItSaysTraining) {
   EXPECT_THAT(Imported(head + "{ y = Dropout (x, r) }", 17).ops(), ElementsAre("identity"));
   EXPECT_THAT(Imported(head + "{ y = Dropout <ratio = 0.5> (x) }", 10).ops(), ElementsAre("identity"));
   const Imported on(head + "{ z = Dropout (x, r, t)\n y = Dropout (z, r, t) }", 17);
-  EXPECT_THAT(on.ops(), ElementsAre("dropout", "dropout"));
-  EXPECT_EQ(on.last().number("ratio"), 0.25);
+  EXPECT_THAT(on.ops(), ElementsAre("mul", "mul"));
   ASSERT_TRUE(on.ok());
-  EXPECT_NE(on->attributes(TaskId(0)).integer("key"), on->attributes(TaskId(1)).integer("key"));
+  const ir::Draw* const first = on->draw(on->inputs(TaskId(0))[1]);
+  const ir::Draw* const second = on->draw(on->inputs(TaskId(1))[1]);
+  ASSERT_TRUE(first != nullptr && second != nullptr);
+  EXPECT_EQ(*first, (ir::Draw{ir::Draw::Of::kBernoulli, 0.25, 0}));
+  EXPECT_EQ(*second, (ir::Draw{ir::Draw::Of::kBernoulli, 0.25, 1}));
+  EXPECT_EQ(on->type(on->inputs(TaskId(0))[1]), on->type(on->find("z")));
 }
 
 TEST(Translation, WindowsWithAutoPad) {

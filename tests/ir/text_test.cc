@@ -94,6 +94,9 @@ TEST(TextGraph, OddThingsRoundTrip) {
   graph.set_type(graph.outputs(task)[1], {DType::kBool, std::nullopt, {}, {}});
   graph.add_value(ValueKind::kBuffer, "late", {DType::kF64, Shape{0}, {}, {}}, TensorData::in_memory({}));
   graph.add_value(ValueKind::kConstant, "far", {DType::kI8, Shape{5}, {}, {}}, TensorData::in_file("/a \"b\"/c", 1, 5));
+  graph.add_draw("drawn", type, {Draw::Of::kBernoulli, 0.1, UINT64_MAX});
+  graph.add_draw("evenly", {DType::kF64, std::nullopt, {}, {}}, {.of = Draw::Of::kUniform, .key = 1});
+  graph.add_draw("", {DType::kF16, Shape{}, {}, {}}, {.of = Draw::Of::kNormal});
   const std::vector<std::string> none;
   graph.add_task(graph.foreign_op("aten.print"), operands, {}, none);
   graph.add_output(graph.outputs(task)[2]);
@@ -104,6 +107,31 @@ TEST(TextGraph, OddThingsRoundTrip) {
   ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;
   EXPECT_TRUE(equal(graph, *again)) << text << print(*again);
   EXPECT_EQ(print(*again), text);
+}
+
+// Of texts that were written when dropout was an operator.
+TEST(TextGraph, OldDropoutIsAProductWithADraw) {
+  const std::string head = "rannc.graph 1\nbatch batch\ninput %x: f32[batch,4] samples 0\n";
+  const std::string tail = "inputs [%x]\noutputs [%y]\n";
+  const auto old = parse_graph(head +
+                                   "#0 %y: f32[batch,4] samples 0 = core.dropout(%x) {key = 7, ratio = "
+                                   "0x1.999999999999ap-4} at \"m.onnx\" node \"/drop\"\n" +
+                                   tail,
+                               "old.rir");
+  ASSERT_TRUE(old.ok()) << old.diagnostic().str();
+  const auto now = parse_graph(head +
+                                   "draw %y.draw: f32[batch,4] samples 0 = bernoulli drop 0x1.999999999999ap-4 key 7\n"
+                                   "#0 %y: f32[batch,4] samples 0 = core.mul(%x, %y.draw) at \"m.onnx\" node "
+                                   "\"/drop\"\n" +
+                                   tail,
+                               "now.rir");
+  ASSERT_TRUE(now.ok()) << now.diagnostic().str();
+  EXPECT_TRUE(equal(*old, *now)) << print(*old);
+  EXPECT_TRUE(verify(*old).empty());
+  // What was not said: half of the elements, and the number of the task.
+  const auto bare = parse_graph(head + "#0 %y: f32[batch,4] samples 0 = core.dropout(%x)\n" + tail, "old.rir");
+  ASSERT_TRUE(bare.ok()) << bare.diagnostic().str();
+  EXPECT_EQ(*bare->draw(bare->find("y.draw")), (Draw{Draw::Of::kBernoulli, 0.5, 0}));
 }
 
 struct Fault {
@@ -125,6 +153,13 @@ TEST(TextGraph, ErrorsSayWhere) {
       {head + "input %\"\": f32[4]\n", "t.rir:3:7", "empty name"},
       {head + "input %\"a\\q\": f32[4]\n", "t.rir:3:10", "unknown escape"},
       {head + "input %\"a: f32[4]\n", "t.rir:3:8", "no end"},
+      {head + "draw %y: f32[4]\n", "t.rir:3:16", "`=`"},
+      {head + "draw %y: f32[4] = dice key 1\n", "t.rir:3:19", "what is drawn"},
+      {head + "draw %y: f32[4] = bernoulli key 1\n", "t.rir:3:29", "`drop`"},
+      {head + "draw %y: f32[4] = normal\n", "t.rir:3:25", "`key`"},
+      {head + "#0 %y: f32[4] = core.dropout()\n", "t.rir:3:1", "one operand"},
+      {head + "#0 %y: f32[4] = core.dropout(%x) {ratio = true}\n", "t.rir:3:1", "a number ratio"},
+      {head + "#0 %y: f32[4] = core.dropout(%x) {key = s}\n", "t.rir:3:1", "an integer key"},
       {head + "#1 %y: f32[4] = core.relu(%x)\n", "t.rir:3:1", "expected task #0"},
       {head + "#0 %y: f32[4] = core.relu(%z)\n", "t.rir:3:27", "%z is not defined"},
       {head + "#0 %y: f32[4] = core.relux(%x)\n", "t.rir:3:17", "no operator core.relux"},

@@ -54,8 +54,9 @@ const std::string kLoss = "loss %l weight 0x1p+0 per one ignore -100\n";
 
 TEST(VerifyGraph, G16_WhatIsNotHomogeneousMixesSamples) {
   const std::pair<std::string, std::string> steps[] = {
-      {"core.add(%p, %n)", "p + n"},   {"core.mul(%p, %p)", "p * p"},      {"core.sub(%p, %c)", "p - counted"},
-      {"core.mul(%p, %c)", "p * counted"}, {"core.div(%p, %c)", "p / counted"}, {"core.div(%n, %p)", "n / p"},
+      {"core.add(%p, %n)", "p + n"},       {"core.mul(%p, %p)", "p * p"},
+      {"core.sub(%p, %c)", "p - counted"}, {"core.mul(%p, %c)", "p * counted"},
+      {"core.div(%p, %c)", "p / counted"}, {"core.div(%n, %p)", "n / p"},
       {"core.relu(%p)", "relu"},           {"core.pad(%p) {pads = [0,0], value = 0x1p+0}", "pad by 1"}};
   for (const auto& [step, what] : steps) {
     SCOPED_TRACE(what);
@@ -70,9 +71,9 @@ TEST(VerifyGraph, G16_WhatIsNotHomogeneousMixesSamples) {
 }
 
 TEST(VerifyGraph, SumsOverSamplesArePassedOn) {
-  for (const std::string step :
-       {"core.add(%p, %p)", "core.sub(%p, %p)", "core.mul(%p, %n)", "core.mul(%n, %p)", "core.div(%p, %n)", "core.neg(%p)",
-        "core.reshape(%p) {shape = [4]}", "core.identity(%p)", "core.matmul(%p, %w)", "core.cumsum(%p) {axis = 0}"}) {
+  for (const std::string step : {"core.add(%p, %p)", "core.sub(%p, %p)", "core.mul(%p, %n)", "core.mul(%n, %p)",
+                                 "core.div(%p, %n)", "core.neg(%p)", "core.reshape(%p) {shape = [4]}",
+                                 "core.identity(%p)", "core.matmul(%p, %w)", "core.cumsum(%p) {axis = 0}"}) {
     const std::string text = kHead + "input %n: f32[4]\n" + kSum + "#1 %m: f32[4] partial = " + step +
                              "\n#2 %l: f32[] partial = core.sum(%m)\ninputs [%x, %n]\n" + kLoss;
     const auto graph = parse_graph(text, "t.rir");
@@ -254,6 +255,28 @@ TEST(VerifyGraph, G11_Symbols) {
   graph.add_input(graph.add_value(ValueKind::kInput, "x", {DType::kF32, Shape{Dim::symbol("a b")}, {}, {}}));
   ASSERT_EQ(verify(graph).size(), 1u);
   EXPECT_EQ(verify(graph)[0].rule, "G11");
+}
+
+TEST(VerifyGraph, G17_Draws) {
+  const std::string good = kHead +
+                           "draw %d: f32[batch,4] samples 0 = bernoulli drop 0x1p-1 key 3\n"
+                           "#0 %y: f32[batch,4] samples 0 = core.mul(%x, %d)\noutputs [%y]\n" +
+                           kTail;
+  EXPECT_TRUE(verify(parse_graph(good, "t.rir").value()).empty());
+  expect_broken(kHead + "draw %d: i64[4] = uniform key 1\n" + kTail, "G17", "%d");
+  for (const char* share : {"0x1p+0", "-0x1p-4", "0xnan"}) {
+    expect_broken(kHead + "draw %d: f32[4] = bernoulli drop " + share + " key 1\n" + kTail, "G17", "%d");
+  }
+  expect_broken(kHead + "draw %d: f32[4] = normal key 1\noutputs [%d]\n" + kTail, "G17", "%d");
+  Graph graph = parse_graph(kHead + kTail, "t.rir").value();
+  graph.set_kind(graph.find("w"), ValueKind::kDraw);
+  EXPECT_EQ(verify(graph).at(0).rule, "G17");
+}
+
+TEST(VerifyGraph, G5_DrawsHoldNothing) {
+  Graph graph = parse_graph(kHead + "draw %d: f32[1] = normal key 1\n" + kTail, "t.rir").value();
+  graph.set_data(graph.find("d"), TensorData::in_memory(std::vector<std::byte>(4)));
+  EXPECT_EQ(verify(graph).at(0).rule, "G5");
 }
 
 TEST(VerifyGraph, G12_Losses) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "ir/how_often.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "ir/text.h"
@@ -53,6 +54,18 @@ TEST(MarkConstants, TasksThatKeepStatisticsAreNotConstant) {
   const std::string names[] = {"y", "new_mean", "new_variance"};
   graph.add_task(ir::core("batch_norm"), operands, {{"training", true}}, names);
   EXPECT_FALSE(constant_tasks(graph)[0]);
+}
+
+TEST(MarkConstants, DrawsOfSamplesVaryAndOthersDoNot) {
+  Graph graph;
+  graph.set_batch_symbol("batch");
+  const ir::ValueType vector{ir::DType::kF32, ir::Shape{3}, {}, {}};
+  const ir::ValueType samples{ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), 3}, {.axis = 0}, {}};
+  const ValueId w = graph.add_value(ValueKind::kParameter, "w", vector);
+  graph.add(ir::core("mul"), {w, graph.add_draw("one", vector, {.key = 1})});
+  graph.add(ir::core("mul"), {w, graph.add_draw("each", samples, {.key = 2})});
+  EXPECT_EQ(constant_tasks(graph), (std::vector<bool>{true, false}));
+  EXPECT_EQ(ir::how_often(graph), (std::vector<ir::Often>(2, ir::Often::kMicroBatch)));
 }
 
 TEST(FormAtoms, OneTaskThatIsNotConstantEach) {

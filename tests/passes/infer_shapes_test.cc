@@ -81,6 +81,20 @@ TEST_F(InferShapesTest, TwoNamesOfOneSizeBecomeOne) {
   EXPECT_EQ(context_.remarks[1].message, "other is the same size as batch");
 }
 
+TEST_F(InferShapesTest, DrawsFollowWhatTheyStandBeside) {
+  const Dim s = Dim::symbol("s"), t = Dim::symbol("t");
+  const ValueId a = input("a", ir::DType::kF32, {kBatch, s});
+  const ValueId b = input("b", ir::DType::kF32, {kBatch, t});
+  const ValueId sum = graph_.add(core("add"), {a, b});
+  const ValueId drawn = graph_.add_draw("drawn", graph_.type(sum), {.of = ir::Draw::Of::kNormal});
+  const ValueId y = graph_.add(core("mul"), {sum, drawn});
+  ASSERT_FALSE(graph_.type(drawn).shape);
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(graph_.type(drawn).shape, (Shape{kBatch, s}));
+  EXPECT_EQ(graph_.type(drawn), graph_.type(y));
+  EXPECT_FALSE(run().value().changed);
+}
+
 TEST_F(InferShapesTest, TheBatchIsNeverReplacedByANumber) {
   const ValueId a = input("a", ir::DType::kF32, {kBatch, 3});
   const ValueId table = graph_.add_value(ValueKind::kConstant, "table", typed(ir::DType::kF32, {8, 3}));

@@ -146,7 +146,8 @@ class Engine : public ::testing::TestWithParam<Case> {
   const Toy& toy() const { return *GetParam().toy; }
   std::vector<std::vector<uint32_t>> all_cuts() const { return {{}, toy().cut2, toy().cut3, toy().cut4}; }
 };
-INSTANTIATE_TEST_SUITE_P(Toys, Engine, ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}, Case{"table", &kTable}),
+INSTANTIATE_TEST_SUITE_P(Toys, Engine,
+                         ::testing::Values(Case{"skip", &kSkip}, Case{"token", &kToken}, Case{"table", &kTable}),
                          [](const auto& info) { return info.param.name; });
 
 TEST_P(Engine, EqualsOneTapeInDoublePrecision) {
@@ -252,10 +253,13 @@ TEST_P(Engine, AStepForgetsTheStepBefore) {
   expect_same_bits(run_locally(plan, batch, denominators, {.steps = 3}), run_locally(plan, batch, denominators));
 }
 
-TEST(Dropout, MasksAreTheSameInEveryPlan) {
+class Draws : public ::testing::TestWithParam<ir::Graph (*)(ir::DType)> {};
+INSTANTIATE_TEST_SUITE_P(All, Draws, ::testing::Values(dropout_model, noise_model));
+
+TEST_P(Draws, AreTheSameInEveryPlan) {
   const Batch batch = skip_batch(8, at::kDouble);
   const auto run_plan = [&](const PlanSpec& spec, const RunOptions& options) {
-    return run_locally(build_plan(dropout_model(ir::DType::kF64), spec), batch, {elements(batch)}, options);
+    return run_locally(build_plan(GetParam()(ir::DType::kF64), spec), batch, {elements(batch)}, options);
   };
   const RunOptions options = {.step = 3, .seed = 5};
   const Numbers expected = run_plan({.micro_batches = {8}}, options);

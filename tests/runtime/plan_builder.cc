@@ -18,7 +18,7 @@ ir::Atoms atoms_of(const ir::Graph& graph) {
     for (ValueId value : graph.inputs(task)) {
       if (!value.valid()) continue;
       const TaskId producer = graph.value(value).producer;
-      if (graph.value(value).kind == ir::ValueKind::kInput) constant = false;
+      if (!producer.valid() && !ir::is_fixed(graph, value)) constant = false;
       if (producer.valid() && !atoms.constant[producer.index()]) constant = false;
     }
     atoms.constant.push_back(constant);

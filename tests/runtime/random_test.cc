@@ -1,10 +1,12 @@
-// The counter-based generator: known answers, and what masks depend on.
+// The counter-based generator: known answers, and what draws depend on.
 #include "runtime/random.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <string>
 #include <vector>
 
 namespace rannc::runtime {
@@ -21,15 +23,24 @@ TEST(Philox, GivesThePublishedAnswers) {
               ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
 }
 
-std::vector<float> mask(const MaskKey& key, uint64_t sample, double ratio, size_t count) {
-  std::vector<float> factors(count);
-  fill_mask(key, sample, ratio, factors);
-  return factors;
+using Of = ir::Draw::Of;
+
+std::vector<float> drawn(const ir::Draw& draw, const DrawnIn& in, uint64_t sample, size_t count) {
+  std::vector<float> numbers(count);
+  fill(draw, in, sample, numbers);
+  return numbers;
 }
 
-TEST(Mask, KeepsTheExpectedShareAndMean) {
+/// Mean of the numbers to that power.
+double moment(const std::vector<float>& numbers, int power) {
+  double sum = 0;
+  for (const float number : numbers) sum += std::pow(number, power);
+  return sum / static_cast<double>(numbers.size());
+}
+
+TEST(Draw, BernoulliKeepsTheExpectedShareAndMean) {
   for (const double ratio : {0.1, 0.5, 0.9}) {
-    const auto factors = mask({1, 2, 3}, 4, ratio, 200'000);
+    const auto factors = drawn({Of::kBernoulli, ratio, 3}, {1, 2}, 4, 200'000);
     double kept = 0, total = 0;
     for (float factor : factors) {
       kept += factor > 0;
@@ -42,15 +53,40 @@ TEST(Mask, KeepsTheExpectedShareAndMean) {
   }
 }
 
-TEST(Mask, DependsOnKeyAndSampleAndNotOnHowManyAreDrawn) {
-  const auto base = mask({1, 2, 3}, 4, 0.5, 64);
-  EXPECT_EQ(base, mask({1, 2, 3}, 4, 0.5, 64));
-  EXPECT_NE(base, mask({9, 2, 3}, 4, 0.5, 64));
-  EXPECT_NE(base, mask({1, 9, 3}, 4, 0.5, 64));
-  EXPECT_NE(base, mask({1, 2, 9}, 4, 0.5, 64));
-  EXPECT_NE(base, mask({1, 2, 3}, 9, 0.5, 64));
-  const auto longer = mask({1, 2, 3}, 4, 0.5, 103);
-  EXPECT_TRUE(std::equal(base.begin(), base.end(), longer.begin()));
+// The first factors of a run as they have always been: a change of the counter would change every trained model.
+TEST(Draw, BernoulliStaysWhatItIs) {
+  const auto factors = drawn({Of::kBernoulli, 0.4, 3}, {1, 2}, 4, 16);
+  std::string kept;
+  for (const float factor : factors) kept += factor > 0 ? '1' : '0';
+  EXPECT_EQ(kept, "1011000101111001");
+}
+
+// Within five deviations of the mean of so many numbers.
+TEST(Draw, UniformAndNormalHaveTheirMoments) {
+  constexpr size_t kCount = 400'000;
+  const double root = std::sqrt(static_cast<double>(kCount));
+  const auto uniform = drawn({Of::kUniform, 0, 3}, {1, 2}, 4, kCount);
+  EXPECT_TRUE(std::all_of(uniform.begin(), uniform.end(), [](float x) { return x >= 0 && x < 1; }));
+  EXPECT_NEAR(moment(uniform, 1), 1. / 2, 5 * std::sqrt(1. / 12) / root);
+  EXPECT_NEAR(moment(uniform, 2), 1. / 3, 5 * std::sqrt(4. / 45) / root);
+  const auto normal = drawn({Of::kNormal, 0, 3}, {1, 2}, 4, kCount);
+  EXPECT_NEAR(moment(normal, 1), 0, 5 / root);
+  EXPECT_NEAR(moment(normal, 2), 1, 5 * std::sqrt(2.) / root);
+  EXPECT_NEAR(moment(normal, 3), 0, 5 * std::sqrt(15.) / root);
+  EXPECT_NEAR(moment(normal, 4), 3, 5 * std::sqrt(96.) / root);
+}
+
+TEST(Draw, DependsOnKeyAndSampleAndNotOnHowManyAreDrawn) {
+  for (const Of of : {Of::kUniform, Of::kNormal, Of::kBernoulli}) {
+    const auto base = drawn({of, 0.5, 3}, {1, 2}, 4, 64);
+    EXPECT_EQ(base, drawn({of, 0.5, 3}, {1, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {9, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {1, 9}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 9}, {1, 2}, 4, 64));
+    EXPECT_NE(base, drawn({of, 0.5, 3}, {1, 2}, 9, 64));
+    const auto longer = drawn({of, 0.5, 3}, {1, 2}, 4, 103);
+    EXPECT_TRUE(std::equal(base.begin(), base.end(), longer.begin()));
+  }
 }
 
 }  // namespace

@@ -42,6 +42,9 @@ class GraphBuilder {
     ir::infer_types(graph_, graph_.value(value).producer).value();
     return value;
   }
+  ValueId drawn(const char* op, ValueId value, const ir::Draw& draw) {
+    return task(op, {value, graph_.add_draw("", graph_.type(value), draw)});
+  }
   ir::Graph finish(ValueId output, ir::LossTerm loss) {
     graph_.add_output(output);
     graph_.add_loss(loss);
@@ -124,8 +127,20 @@ ir::Graph dropout_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
-  const ValueId a = g.task("dropout", {g.task("linear", {x, w0}, oi)}, {{"ratio", 0.4}, {"key", Dim(1)}});
-  const ValueId b = g.task("dropout", {g.task("tanh", {a})}, {{"ratio", 0.4}, {"key", Dim(2)}});
+  const ValueId a = g.drawn("mul", g.task("linear", {x, w0}, oi), {ir::Draw::Of::kBernoulli, 0.4, 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::Draw::Of::kBernoulli, 0.4, 2});
+  const ValueId y = g.task("linear", {b, w1}, oi);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph noise_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.drawn("add", g.task("linear", {x, w0}, oi), {.of = ir::Draw::Of::kNormal, .key = 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::Draw::Of::kUniform, .key = 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});

@@ -23,8 +23,10 @@ ir::Graph token_model(ir::DType dtype);
 ir::Graph large_table(ir::DType dtype);
 
 /// x f[batch, 6], target f[batch, 6]: linear, dropout, tanh, dropout, linear, squared error; both drop 40 %.
-/// Tasks: linear dropout tanh dropout linear mse_sum.
+/// Tasks: linear mul tanh mul linear mse_sum.
 ir::Graph dropout_model(ir::DType dtype);
+/// The same with normal noise added in place of the first factor, and uniform factors in place of the second.
+ir::Graph noise_model(ir::DType dtype);
 
 /// x f[batch, 3, 4], target f[batch, 3, 4]: batch normalization in training, tanh, a second one, squared error, with
 /// buffers mean0, variance0, mean1, variance1 and momentum 0.3. Tasks: batch_norm tanh batch_norm mse_sum.

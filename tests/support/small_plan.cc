@@ -17,9 +17,8 @@ Atoms atoms_of(const Graph& graph) {
     bool constant = true;
     for (const ValueId input : graph.inputs(task)) {
       if (!input.valid()) continue;
-      const Graph::Value& value = graph.value(input);
-      constant = constant &&
-                 (value.producer.valid() ? atoms.constant[value.producer.index()] : value.kind != ValueKind::kInput);
+      const TaskId maker = graph.producer(input);
+      constant = constant && (maker.valid() ? atoms.constant[maker.index()] : is_fixed(graph, input));
     }
     atoms.constant[task.index()] = constant;
     if (constant) continue;

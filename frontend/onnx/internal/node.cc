@@ -183,6 +183,18 @@ ValueId Node::scalar(double value, ir::DType dtype) {
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
 }
 
+ValueId Node::draw(ValueId x, ir::Draw draw) {
+  if (!good() || !x.valid()) return {};
+  ir::ValueType type = this->type(x);
+  if (!ir::is_float(type.dtype)) {
+    fail(fmt::format("{} of {}; random numbers are floats", op(), ir::str(type.dtype)));
+    return {};
+  }
+  type.batch.mix = ir::Mix::kNone;
+  draw.key = static_cast<uint64_t>(ordinal());
+  return graph_.add_draw(fmt::format("{}.draw", names_.empty() ? op() : names_[0]), std::move(type), draw);
+}
+
 void Node::result_at(size_t output, ValueId value) {
   const std::array operands = {value};
   const std::array names = {names_[output]};

@@ -95,6 +95,9 @@ class Node {
   void constant(Tensor tensor);
   /// A scalar constant of that type.
   ValueId scalar(double value, ir::DType dtype);
+  /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
+  /// once.
+  ValueId draw(ValueId x, ir::Draw draw);
   /// An identity of a value as the node's output, so that it has the output's name.
   void result_at(size_t output, ValueId value);
 

@@ -16,7 +16,8 @@ void dropout(Node& node) {
   const auto ratio = node.has(1) ? node.number(node.in(1)) : std::optional(0.5);
   if (!ratio || *ratio < 0 || *ratio >= 1) return node.fail("Dropout needs a constant ratio in [0, 1)");
   if (*ratio == 0) return node.result("identity", {x});
-  node.result("dropout", {x}, {{"ratio", *ratio}, {"key", ir::Dim(node.ordinal())}});
+  const ValueId factor = node.draw(x, {.of = ir::Draw::Of::kBernoulli, .drop = *ratio});
+  node.result("mul", {x, factor});
 }
 
 constexpr Translator kTable[] = {

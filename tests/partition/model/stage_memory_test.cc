@@ -70,6 +70,25 @@ TEST(StageMemory, FollowsTheWholeModel) {
   EXPECT_EQ(triple.first_backward, 3 * 32 + 128) << "with more samples the peak is at the second product";
 }
 
+// A draw takes memory from where it is first read, once, and stays for the product's gradient.
+TEST(StageMemory, DrawsLiveWhereTheyAreRead) {
+  Builder model;
+  const ValueId x = model.input({Dim(4)}), t = model.input({Dim(4)});
+  const ValueId w1 = model.parameter({Dim(8), Dim(4)}), w2 = model.parameter({Dim(4), Dim(8)});
+  const ValueId h = model.task("linear", {x, w1}, kOutputFirst);
+  const ValueId drawn = model.graph.add_draw("", model.graph.type(h), {ir::Draw::Of::kBernoulli, 0.5, 1});
+  const ValueId d = model.task("mul", {h, drawn});
+  model.task("mse_sum", {model.task("linear", {d, w2}, kOutputFirst), t});
+  const StageMemory memory = model.follow(model.tasks, {}, 1);
+  EXPECT_EQ(memory.inputs, 16 + 16) << "a draw is no input";
+  EXPECT_EQ(memory.saved, 32 + 32 + 32 + 16) << "samples, the draw, d for the product, y for the loss";
+  EXPECT_EQ(memory.passing, 32 + 32 + 32 + 32) << "samples, h, the draw and d";
+  EXPECT_EQ(memory.backward, 16 - 16 + 32 + 128) << "as without it";
+  const Tape tape = Tape::of(model.graph, {}).value();
+  EXPECT_EQ(tape.stash_bytes(model.graph.producer(d), 1), 32 + 32) << "d and the draw";
+  EXPECT_EQ(model.follow(model.tasks, {}, 3).saved, 3 * 112);
+}
+
 // What a look-up in a table needs for its gradient: the table's size from the step's first on, and rows beside it where
 // the table is large.
 TEST(StageMemory, LargeTablesGetTheirGradientsAsRows) {
