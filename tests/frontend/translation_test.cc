@@ -234,6 +234,24 @@ TEST(Translation, DropoutIsOffUnlessItSaysTraining) {
   EXPECT_EQ(on->type(on->inputs(TaskId(0))[1]), on->type(on->find("z")));
 }
 
+TEST(Translation, RandomNumbersAreDraws) {
+  const std::string head = "agraph (float[batch, 4] x) => (";
+  const Imported normal(head + "float[batch, 4] y) { y = RandomNormalLike <mean = 3.0, scale = 0.5> (x) }", 17);
+  EXPECT_THAT(normal.ops(), ElementsAre("full", "mul", "full", "add"));
+  ASSERT_TRUE(normal.ok());
+  const ValueId drawn = normal->find("y.draw");
+  ASSERT_TRUE(drawn.valid());
+  EXPECT_EQ(normal->draw(drawn)->of, ir::Draw::Of::kNormal);
+  EXPECT_EQ(normal->type(drawn), normal->type(normal->find("x")));
+  const Imported chance(head + "bool[batch, 4] y) { y = Bernoulli <dtype = 9> (x) }", 17);
+  EXPECT_THAT(chance.ops(), ElementsAre("lt", "cast"));
+  ASSERT_TRUE(chance.ok());
+  EXPECT_EQ(chance->draw(chance->inputs(TaskId(0))[0])->of, ir::Draw::Of::kUniform);
+  const auto integers = import_graph("agraph (int64[4] x) => (int64[4] y) { y = RandomUniformLike (x) }", 17);
+  ASSERT_FALSE(integers.ok());
+  EXPECT_THAT(integers.diagnostic().message, ::testing::HasSubstr("random numbers are floats"));
+}
+
 TEST(Translation, WindowsWithAutoPad) {
   const Imported model(
       "agraph (float[batch, 1, 5, 5] x) => (float[batch, 1, 3, 3] y) <float[1, 1, 3, 3] w = {1,2,3,4,5,6,7,8,9}> "

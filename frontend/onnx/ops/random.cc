@@ -20,8 +20,49 @@ void dropout(Node& node) {
   node.result("mul", {x, factor});
 }
 
+/// The operand, or what `dtype` makes of it, says type and shape of the numbers.
+ValueId like(Node& node) {
+  const ValueId x = node.in(0);
+  if (!node.has_attribute("dtype")) return x;
+  const auto number = static_cast<int>(node.integer("dtype", 0));
+  const auto dtype = element_type(number);
+  if (!dtype) node.fail(node.op() + " of " + element_type_name(number) + " is not supported");
+  return dtype && *dtype != node.dtype(x) ? node.emit("cast", {x}, {{"dtype", *dtype}}) : x;
+}
+
+/// The node's seed is not asked: numbers follow from the seed of a run.
+void scaled(Node& node, ir::Draw::Of of, double scale, double shift) {
+  const ValueId drawn = node.draw(like(node), {.of = of});
+  if (!node.good()) return;
+  const ir::DType dtype = node.dtype(drawn);
+  node.result("add", {node.emit("mul", {drawn, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
+}
+
+void random_uniform_like(Node& node) {
+  const double low = node.number("low", 0.0);
+  scaled(node, ir::Draw::Of::kUniform, node.number("high", 1.0) - low, low);
+}
+
+void random_normal_like(Node& node) {
+  scaled(node, ir::Draw::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
+}
+
+/// 1 with the probability that the operand says.
+void bernoulli(Node& node) {
+  const ValueId p = node.in(0);
+  const ValueId drawn = node.draw(p, {.of = ir::Draw::Of::kUniform});
+  if (!node.good()) return;
+  const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(node.dtype(p))));
+  const auto dtype = element_type(number);
+  if (!dtype) return node.fail("Bernoulli of " + element_type_name(number) + " is not supported");
+  node.result("cast", {node.emit("lt", {drawn, p})}, {{"dtype", *dtype}});
+}
+
 constexpr Translator kTable[] = {
+    {"Bernoulli", 15, 27, bernoulli},
     {"Dropout", 7, 27, dropout},
+    {"RandomNormalLike", 1, 27, random_normal_like},
+    {"RandomUniformLike", 1, 27, random_uniform_like},
 };
 
 }  // namespace
