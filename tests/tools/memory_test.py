@@ -2,6 +2,7 @@
 import json
 import pathlib
 import re
+import struct
 import tempfile
 import unittest
 
@@ -114,6 +115,18 @@ class MemoryTest(programs.ProgramTest):
         self.expect(folder / "model.onnx", text, ["--data", folder / "batch.safetensors"], devices, "--stages", devices,
                     "--mini-batch", 8, "--micro-batches", micro_batches, "--schedule", "gpipe", "--recompute", "never",
                     optimizer="sgd")
+
+    def test_draws_are_kept_where_they_are_factors(self):
+        """What is dropped outweighs the weights: 3 factors a layer, beside those after the embeddings."""
+        model, data = self.model("bert", "--layers", 2, "--width", 64, "--sequence", 64, "--vocabulary", 100, "--dropout",
+                                 0.1), self.scratch / "data.safetensors"
+        ones = struct.pack("<q", 1) * (16 * 64)
+        tensors = {f"x/{name}": ("I64", [16, 64], ones) for name in ("input_ids", "token_type_ids", "attention_mask")}
+        programs.write_safetensors(data, {**tensors, "labels/y": ("I64", [16, 64], ones)})
+        for recompute in ("never", "always"):
+            for replicas in (1, 2):
+                self.expect(model, "cross_entropy(output=logits,labels=y)", ["--data", data], replicas, "--replicas", replicas,
+                            "--mini-batch", 16, "--micro-batches", 2, "--recompute", recompute, optimizer="sgd")
 
     def test_small_exports(self):
         for name in ("small_gpt", "small_mlp"):
