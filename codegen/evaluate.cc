@@ -15,8 +15,7 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
                                                const ir::Attributes& attributes) {
   std::vector<const ir::ValueType*> input_types, output_types;
   for (const ir::StoredTensor* operand : operands) input_types.push_back(operand != nullptr ? &operand->type : nullptr);
-  RANNC_ASSIGN(std::vector<ir::ValueType> types,
-               ir::types_of({op, input_types, attributes, {}, op.min_results()}));
+  RANNC_ASSIGN(std::vector<ir::ValueType> types, ir::types_of({op, input_types, attributes, {}, op.min_results()}));
   for (const ir::ValueType& type : types) output_types.push_back(&type);
   RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering({op, input_types, output_types, attributes}));
   std::vector<std::optional<at::Tensor>> tensors;
@@ -39,8 +38,7 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
 
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes) {
-  if (op.infer == nullptr || !op.can_be_lowered() || op.min_results() == 0 ||
-      op.effect != ir::Effect::kPure) {
+  if (op.infer == nullptr || !op.can_be_lowered() || op.min_results() == 0 || op.asks_training(attributes)) {
     return error("operator `" + op.name + "` cannot be computed ahead of a run");
   }
   try {

@@ -10,8 +10,8 @@
 namespace rannc::codegen {
 
 /// The outputs of one execution, types as `op.infer` gives them; a null operand is absent. Deterministic: same
-/// operands, same bytes. Errors: an operator without type rule or lowering, or whose number of outputs varies; random
-/// operators and those that keep statistics; operands without bytes; what LibTorch says.
+/// operands, same bytes. Errors: an operator without type rule or lowering, or whose number of outputs varies; what
+/// trains one way and evaluates another; operands without bytes; what LibTorch says.
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes);
 

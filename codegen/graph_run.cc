@@ -26,8 +26,8 @@ Result<std::vector<at::Tensor>> run_operator(const ir::LowerCall& call, const Op
 Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& vjp, const Operands& given,
                                         const GraphRun& run) {
   Operands operands(given.begin() + static_cast<std::ptrdiff_t>(vjp.gradients.size()), given.end());
-  std::vector<const ir::ValueType*> inputs, outputs;
-  for (const ValueId input : vjp.operands) inputs.push_back(input.valid() ? &graph.type(input) : nullptr);
+  const std::vector<const ir::ValueType*> inputs = ir::type_list(graph, vjp.operands);
+  std::vector<const ir::ValueType*> outputs;
   RANNC_ASSIGN(const std::vector<ir::ValueType> types,
                ir::types_of({*vjp.op, inputs, vjp.attributes, graph.batch_symbol(),
                              static_cast<uint32_t>(vjp.gradients.size())}));
@@ -56,18 +56,16 @@ Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& v
 }  // namespace
 
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values) {
-  std::vector<std::optional<at::Tensor>> operands;
-  std::vector<const ir::ValueType*> inputs, outputs;
+  Operands operands;
+  const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
   for (const ValueId input : graph.inputs(task)) {
     operands.emplace_back();
-    inputs.push_back(input.valid() ? &graph.type(input) : nullptr);
     if (!input.valid()) continue;
     operands.back() = values[input.index()];
     if (operands.back()) continue;
     return error(graph.location(task),
                  "the run reads %" + std::string(graph.value(input).name) + ", which is not there");
   }
-  for (const ValueId output : graph.outputs(task)) outputs.push_back(&graph.type(output));
   const auto located = [&](const std::string& what) {
     return error(graph.location(task), graph.op(task).name + ": " + what);
   };

@@ -17,18 +17,24 @@ using ir::Phase;
 
 bool is_gradient(const ir::Joint& joint, TaskId task) { return joint.origins[task.index()].phase != Phase::kForward; }
 
-/// Per value: given or made per micro-batch before the first gradient task, and read by one.
+/// Whether a value is given, drawn or made anew for each micro-batch.
+bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Often>& often, ValueId value) {
+  const TaskId maker = graph.producer(value);
+  if (maker.valid()) return often[maker.index()] == Often::kMicroBatch;
+  return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
+}
+
+/// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
 std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& often) {
   const ir::Graph& graph = joint.graph;
   std::vector<bool> kept(graph.value_count(), false);
   for (const TaskId task : graph.tasks()) {
     if (!is_gradient(joint, task)) continue;
     for (const ValueId input : graph.inputs(task)) {
-      if (!input.valid()) continue;
+      if (!input.valid() || graph.kind(input) == ir::ValueKind::kDraw) continue;
       const TaskId maker = graph.producer(input);
-      const bool forward = maker.valid() ? !is_gradient(joint, maker) && often[maker.index()] == Often::kMicroBatch
-                                         : graph.kind(input) == ir::ValueKind::kInput;
-      kept[input.index()] = kept[input.index()] || forward;
+      const bool forward = !maker.valid() || !is_gradient(joint, maker);
+      kept[input.index()] = kept[input.index()] || (forward && comes_per_micro_batch(graph, often, input));
     }
   }
   for (const ValueId seed : joint.seeds) {
@@ -92,12 +98,8 @@ int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
   int64_t bytes = 0;
   std::set<const void*> counted;
   for (const ValueId value : joint_->graph.values()) {
-    const TaskId maker = joint_->graph.producer(value);
-    const bool per_micro_batch = maker.valid() ? often_[maker.index()] == Often::kMicroBatch
-                                               : joint_->graph.kind(value) == ir::ValueKind::kInput ||
-                                                     joint_->graph.kind(value) == ir::ValueKind::kDraw;
     std::optional<at::Tensor>& tensor = values[value.index()];
-    if (!per_micro_batch || !tensor) continue;
+    if (!tensor || !comes_per_micro_batch(joint_->graph, often_, value)) continue;
     if (!kept_[value.index()]) {
       tensor.reset();
     } else if (counted.insert(tensor->storage().unsafeGetStorageImpl()).second) {
@@ -129,18 +131,19 @@ Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vec
   }
   const GraphRun with{.sizes = micro_batch.sizes};
   RANNC_TRY(run(When::kForward, with, values));
-  GraphValues given = values;
+  std::vector<at::Tensor> numerators;
+  for (const ir::LossTerm& term : graph.losses()) numerators.push_back(*values[term.numerator.index()]);
   step.kept_bytes = std::max(step.kept_bytes, drop_all_but_kept(values));
-  for (const ValueId value : graph.values()) {
-    if (graph.kind(value) == ir::ValueKind::kDraw) values[value.index()] = given[value.index()];
+  for (size_t i = 0; i < micro_batch.inputs.size(); ++i) {
+    if (graph.kind(ValueId::from(i)) == ir::ValueKind::kDraw) values[i] = micro_batch.inputs[i];
   }
-  for (size_t term = 0; term < graph.losses().size(); ++term) {
-    const at::Tensor numerator = *given[graph.losses()[term].numerator.index()];
+  for (size_t term = 0; term < numerators.size(); ++term) {
+    const at::Tensor& numerator = numerators[term];
     step.numerators[term] = step.numerators[term].defined() ? step.numerators[term] + numerator : numerator;
     if (joint_->seeds[term].valid())
       values[joint_->seeds[term].index()] = at::full({}, seeds[term], numerator.options());
   }
-  given.clear();
+  numerators.clear();
   RANNC_TRY(run(When::kGradient, with, values));
   add_up(values, step);
   return {};

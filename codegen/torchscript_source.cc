@@ -64,7 +64,7 @@ class SourceWriter {
       }
       argument(name, "int");
     }
-    if (!signature_.statistics.empty()) argument("training", "bool");
+    if (signature_.asks_training) argument("training", "bool");
     if (signature_.outputs.empty()) {
       return error(fmt::format("stage {} computes nothing that another stage or the user reads", stage_.index()));
     }
@@ -83,17 +83,11 @@ class SourceWriter {
       return;
     }
     std::vector<std::string> inputs, outputs;
-    std::vector<const ir::ValueType*> input_types, output_types;
-    for (ValueId value : task.inputs) {
-      inputs.push_back(value.valid() ? operand(value, id) : "");
-      input_types.push_back(value.valid() ? &graph_.type(value) : nullptr);
-    }
-    for (ValueId value : task.outputs) {
-      outputs.push_back(runtime::variable(value));
-      output_types.push_back(&graph_.type(value));
-    }
+    for (ValueId value : task.inputs) inputs.push_back(value.valid() ? operand(value, id) : "");
+    for (ValueId value : task.outputs) outputs.push_back(runtime::variable(value));
+    const auto input_types = ir::type_list(graph_, task.inputs), output_types = ir::type_list(graph_, task.outputs);
     const ir::LowerCall call{*task.op, input_types, output_types, task.attributes};
-    Result<std::string> statements = lower(id, call, {inputs, outputs, device_, "training"});
+    Result<std::string> statements = this->statements(call, {inputs, outputs, device_, "training"});
     if (!statements.ok()) {
       Diagnostic problem = statements.diagnostic();
       problem.where = task.location;
@@ -107,35 +101,6 @@ class SourceWriter {
   static Result<std::string> statements(const ir::LowerCall& call, const AtenNames& names) {
     RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering(call));
     return torchscript_statements(lowering, names);
-  }
-
-  Result<std::string> lower(TaskId task, const ir::LowerCall& call, const AtenNames& names) const {
-    for (const runtime::Statistics& statistics : signature_.statistics) {
-      if (statistics.task == task) return lower_statistics(statistics, call, names);
-    }
-    return statements(call, names);
-  }
-
-  /// The statement also yields mean and variance: the call's in training, else those of the buffers.
-  static Result<std::string> lower_statistics(const runtime::Statistics& statistics, const ir::LowerCall& call,
-                                              const AtenNames& names) {
-    std::vector<std::string> all = {names.results[0], statistics.mean_result, statistics.variance_result};
-    std::vector<const ir::ValueType*> types = {call.outputs[0], call.inputs[3], call.inputs[4]};
-    const size_t results = names.results.size();
-    for (size_t i = 3; i < results; ++i) {
-      all.emplace_back(names.results[i]);
-      types.push_back(call.outputs[i]);
-    }
-    const auto branch = [&](bool training) {
-      ir::Attributes fixed = call.attributes.given();
-      fixed.set("training", training);
-      return statements({call.op, call.inputs, types, fixed}, {names.operands, all, names.device, names.training});
-    };
-    RANNC_ASSIGN(const std::string training, branch(true));
-    RANNC_ASSIGN(const std::string evaluation, branch(false));
-    std::string text = "if training:\n" + indented(training) + "else:\n" + indented(evaluation);
-    for (size_t i = 1; i < std::min<size_t>(results, 3); ++i) text += names.results[i] + " = " + all[i] + "\n";
-    return text;
   }
 
   std::string operand(ValueId value, TaskId task) const {
@@ -153,7 +118,7 @@ class SourceWriter {
     text_ += "    return (";
     for (const auto& output : signature_.outputs) text_ += output.argument + ", ";
     for (const auto& statistics : signature_.statistics) {
-      text_ += statistics.mean_result + ", " + statistics.variance_result + ", ";
+      text_ += runtime::variable(statistics.mean_value) + ", " + runtime::variable(statistics.variance_value) + ", ";
     }
     text_ += ")\n";
   }

@@ -44,10 +44,6 @@ ValueId GradientCall::number(double value, ValueId like) {
   return add("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", type(like).dtype}});
 }
 
-ValueId GradientCall::zeros(ValueId like) {
-  return add("full", {}, {{"shape", shape(like)}, {"value", 0.0}, {"dtype", type(like).dtype}});
-}
-
 void GradientCall::give(size_t operand, ValueId gradient) {
   RANNC_CHECK(wants(operand) && !given_[operand].valid()) << "operand " << operand << " of " << op().name;
   const ValueType &of = type(this->operand(operand)), &made = type(gradient);

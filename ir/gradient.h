@@ -49,7 +49,6 @@ class GradientCall {
                                    const std::vector<ValueType>& types);
   /// A scalar of the element type of `like`.
   ValueId number(double value, ValueId like);
-  ValueId zeros(ValueId like);
 
   void give(size_t operand, ValueId gradient);
   /// `gradient` has the shape to which the operand was stretched: sums over the axes along which it was.

@@ -56,6 +56,14 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
 };
 
+/// Running statistics: once a step two leaves become (1 - momentum) * what they were + momentum * mean, or unbiased
+/// variance, of the mini-batch, which is put together from those of its micro-batches (`ir/statistics.h`).
+struct Statistics {
+  ValueId mean, variance;  ///< of one micro-batch: made by one task, whose attribute the momentum is; nobody reads them
+  ValueId running_mean, running_variance;
+  bool operator==(const Statistics&) const = default;
+};
+
 /// Sizes that a type rule takes for equal though that cannot be proved: the model means something only for batches
 /// whose sizes fulfil it (`ir/assumptions.h`).
 struct Assumption {
@@ -113,6 +121,8 @@ class Graph {
   void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
   void add_loss(LossTerm term) { losses_.push_back(term); }
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
+  void add_statistics(const Statistics& statistics) { statistics_.push_back(statistics); }
+  void set_statistics(std::vector<Statistics> statistics) { statistics_ = std::move(statistics); }
   void set_assumptions(std::vector<Assumption> assumptions) { assumptions_ = std::move(assumptions); }
 
   // --- facts that passes fill in
@@ -148,6 +158,7 @@ class Graph {
   const std::vector<ValueId>& inputs() const { return inputs_; }
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<LossTerm>& losses() const { return losses_; }
+  const std::vector<Statistics>& statistics() const { return statistics_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   bool has_uses(ValueId id) const { return first_use_[id.index()] != kNone; }
   /// Uses in the order of the reading tasks. A task that reads a value twice appears twice.
@@ -241,6 +252,7 @@ class Graph {
   std::vector<uint32_t> first_use_, last_use_;  // per value
   std::vector<ValueId> inputs_, outputs_;
   std::vector<LossTerm> losses_;
+  std::vector<Statistics> statistics_;
   std::vector<Assumption> assumptions_;
   Texts texts_;
   HashIndex value_names_;
@@ -253,7 +265,8 @@ class Graph {
   RuleAnswers answers_;
 };
 
-/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses and assumptions, id by id.
+/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses, statistics and assumptions, id
+/// by id.
 bool equal(const Graph& a, const Graph& b);
 
 }  // namespace rannc::ir

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/op.h"
+#include "ir/statistics.h"
 
 namespace rannc::ir {
 
@@ -16,7 +17,8 @@ class Finder {
       : graph_(graph),
         of_value_(graph.value_count(), Often::kLoad),
         of_type_(graph.type_count()),
-        type_known_(graph.type_count()) {}
+        type_known_(graph.type_count()),
+        makes_statistics_(makes_statistics(graph)) {}
 
   std::vector<Often> run() {
     for (const ValueId value : graph_.values()) of_value_[value.index()] = of_leaf(value);
@@ -78,7 +80,7 @@ class Finder {
   Often of_task(TaskId task) {
     const OpInfo& op = graph_.op(task);
     if (op.makes_whole()) return Often::kStep;
-    Often often = op.effect == Effect::kPure ? Often::kLoad : Often::kMicroBatch;
+    Often often = makes_statistics_[task.index()] ? Often::kMicroBatch : Often::kLoad;
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].valid() || (op.known() && op.operand(i).role == Role::kShape)) continue;
@@ -93,6 +95,7 @@ class Finder {
   std::vector<Often> of_type_;
   std::vector<std::optional<Often>> of_attributes_;
   std::vector<bool> type_known_;
+  std::vector<bool> makes_statistics_;
 };
 
 }  // namespace

@@ -5,84 +5,15 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "ir/aten.h"
 #include "ir/graph.h"
+#include "ir/op_call.h"
 #include "ir/op_signature.h"
 #include "ir/op_tape.h"
 
 namespace rannc::ir {
-
-/// Two sizes that are taken for equal.
-using Equality = std::pair<Dim, Dim>;
-
-struct OpInfo;
-
-/// The attributes of a task as its rules read them: absent ones stand for what the operator's entry says.
-class OpAttributes {
- public:
-  OpAttributes(const OpInfo& op, const Attributes& given) : op_(&op), given_(&given) {}
-  const Attributes& given() const { return *given_; }
-  /// As given, or the entry's default; null where there is neither.
-  const Attribute* find(std::string_view name) const;
-  /// Whether it is given, or has a default.
-  bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// Typed look-ups; one that has no default must be given or has the type's zero.
-  int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;
-  bool flag(std::string_view name) const;
-  std::string text(std::string_view name) const;
-  std::optional<DType> dtype(std::string_view name) const { return given_->dtype(name); }
-  const Shape* list(std::string_view name) const { return given_->list(name); }
-  /// A list of plain integers; empty where absent.
-  std::vector<int64_t> integers(std::string_view name) const { return given_->integers(name); }
-
- private:
-  const OpInfo* op_;
-  const Attributes* given_;
-};
-
-/// What a type rule sees of a task, without the task having to be in a graph.
-struct OpCall {
-  const OpInfo& op;
-  std::span<const ValueType* const> inputs;  ///< null: absent optional operand
-  OpAttributes attributes;
-  std::string_view batch_symbol;
-  uint32_t output_count = 1;
-  std::vector<Equality>* assumed = nullptr;  ///< takes what the rule needs and cannot prove; null: it must prove all
-
-  OpCall(const OpInfo& op, std::span<const ValueType* const> inputs, const Attributes& attributes,
-         std::string_view batch_symbol, uint32_t output_count = 1, std::vector<Equality>* assumed = nullptr)
-      : op(op),
-        inputs(inputs),
-        attributes(op, attributes),
-        batch_symbol(batch_symbol),
-        output_count(output_count),
-        assumed(assumed) {}
-  bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
-  const ValueType& in(size_t operand) const { return *inputs[operand]; }
-};
-
-/// Work and traffic of one execution; expressions of the batch symbol.
-struct Work {
-  Dim flops = 0;  ///< floating-point operations, a multiply-add counts two
-  Dim bytes = 0;  ///< bytes read and written
-};
-
-/// What a lowering rule sees of a task.
-struct LowerCall {
-  const OpInfo& op;
-  std::span<const ValueType* const> inputs;  ///< null: absent optional operand
-  std::span<const ValueType* const> outputs;
-  OpAttributes attributes;
-
-  LowerCall(const OpInfo& op, std::span<const ValueType* const> inputs, std::span<const ValueType* const> outputs,
-            const Attributes& attributes)
-      : op(op), inputs(inputs), outputs(outputs), attributes(op, attributes) {}
-  bool has(size_t operand) const { return operand < inputs.size() && inputs[operand] != nullptr; }
-};
 
 /// A rule of `OpInfo::linear` that does not depend on the call.
 template <Linear linear>
@@ -104,7 +35,6 @@ struct OpInfo {
   std::vector<OperandInfo> operands = {};
   std::vector<AttributeInfo> attributes = {};
   std::vector<ResultInfo> results = {{"result"}};
-  Effect effect = Effect::kPure;
   View view = View::kNone;
   bool broadcasts = false;  ///< operands stretch to a common shape
   /// Types of all outputs, from operands and attributes; symbolic; sets batch layout and integer contents as well.
@@ -147,6 +77,8 @@ struct OpInfo {
   /// What stands at that place, which may be that of the last one that repeats.
   const OperandInfo& operand(size_t index) const;
   const AttributeInfo* attribute(std::string_view name) const;
+  /// Whether a task of these attributes does one thing where the run trains and another where it evaluates.
+  bool asks_training(const Attributes& given) const;
   /// The first required attribute that is not given, or null.
   const AttributeInfo* missing(const Attributes& given) const;
 };
@@ -158,6 +90,10 @@ const OpInfo* find_op(std::string_view name);
 /// The core operator of that short name (`add`); its absence is our bug.
 const OpInfo& core(std::string_view short_name);
 
+/// The types of values, null for invalid ones: what rules take.
+std::vector<const ValueType*> type_list(const Graph& graph, std::span<const ValueId> values);
+/// What is wrong with the operands (null: absent) and the number of results of a task of `op`; empty: nothing.
+std::string arity_fault(const OpInfo& op, std::span<const ValueType* const> operands, size_t results);
 /// The types that an operator gives: those of its rule, with what becomes of operands that depend on the samples of a
 /// micro-batch without having an axis of them.
 Result<std::vector<ValueType>> types_of(const OpCall& call);

@@ -37,6 +37,9 @@ struct OperandInfo {
 struct ResultInfo {
   std::string_view name;
   Presence presence = Presence::kRequired;
+  /// The operand that runs after it: what it says of one micro-batch, a mean and a variance in this order, goes into
+  /// running statistics there (`ir/statistics.h`).
+  std::optional<uint32_t> runs_on = {};
 };
 
 enum class AttributeKind : uint8_t {
@@ -57,6 +60,7 @@ struct AttributeInfo {
   std::optional<Attribute> otherwise = {};
   bool required = false;
   std::vector<std::string_view> allowed = {};  ///< of a text; empty: any
+  bool asks_training = false;                  ///< a flag: where set, the task asks the run whether it trains
 };
 
 /// Which memory the results share with operand 0.
@@ -78,12 +82,6 @@ enum class Linear : uint8_t {
   kEach,      ///< in each of its data operands, the others being fixed
   kTogether,  ///< in all of its data operands together
   kWhole,     ///< in operand 0, whose sum over micro-batches and replicas it makes whole, once a step
-};
-
-/// How far a mini-batch's samples stay apart in an operator.
-enum class Effect : uint8_t {
-  kPure,        ///< a function of its operands
-  kStatistics,  ///< updates running statistics (BatchNormalization in training mode)
 };
 
 }  // namespace rannc::ir

@@ -52,12 +52,6 @@ const std::vector<OpInfo>& table() {
   return kTable;
 }
 
-std::vector<const ValueType*> operand_types(const Graph& graph, TaskId task) {
-  std::vector<const ValueType*> types;
-  for (const ValueId input : graph.inputs(task)) types.push_back(input.valid() ? &graph.type(input) : nullptr);
-  return types;
-}
-
 // All that a type rule sees, but for the batch symbol.
 void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
@@ -66,28 +60,6 @@ void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   for (const ValueId input : graph.inputs(task)) {
     key.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
   }
-}
-
-std::string operand_range(const OpInfo& op) {
-  const uint32_t most = op.max_inputs();
-  return std::to_string(op.min_inputs()) + " to " + (most == UINT32_MAX ? "more" : std::to_string(most));
-}
-
-// Operands and results as the entry declares them.
-Result<void> check_call(const OpCall& call) {
-  const OpInfo& op = call.op;
-  const size_t count = call.inputs.size();
-  if (count < op.min_inputs() || count > op.max_inputs()) {
-    return error(op.name + " takes " + operand_range(op) + " operands, found " + std::to_string(count));
-  }
-  if (!op.may_have_results(call.output_count)) {
-    return error(op.name + " has " + std::to_string(op.results.size()) + " outputs, the task " +
-                 std::to_string(call.output_count));
-  }
-  for (uint32_t i = 0; i < op.min_inputs(); ++i) {
-    if (!call.has(i)) return error(op.name + ": operand " + std::to_string(i) + " is missing");
-  }
-  return {};
 }
 
 Diagnostic located(Diagnostic diagnostic, const Graph& graph, TaskId task) {
@@ -126,6 +98,15 @@ const AttributeInfo* OpInfo::attribute(std::string_view name) const {
   const auto at =
       std::find_if(attributes.begin(), attributes.end(), [&](const AttributeInfo& a) { return a.name == name; });
   return at == attributes.end() ? nullptr : &*at;
+}
+
+bool OpInfo::asks_training(const Attributes& given) const {
+  return std::any_of(attributes.begin(), attributes.end(), [&](const AttributeInfo& info) {
+    if (!info.asks_training) return false;
+    const Attribute* value = OpAttributes(*this, given).find(info.name);
+    const bool* set = value != nullptr ? std::get_if<bool>(value) : nullptr;  // G4 says where it is something else
+    return set != nullptr && *set;
+  });
 }
 
 const AttributeInfo* OpInfo::missing(const Attributes& given) const {
@@ -171,8 +152,28 @@ const OpInfo& core(std::string_view short_name) {
   return *found;
 }
 
+std::vector<const ValueType*> type_list(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<const ValueType*> types;
+  types.reserve(values.size());
+  for (const ValueId value : values) types.push_back(value.valid() ? &graph.type(value) : nullptr);
+  return types;
+}
+
+std::string arity_fault(const OpInfo& op, std::span<const ValueType* const> operands, size_t results) {
+  const uint32_t least = op.min_inputs(), most = op.max_inputs();
+  if (operands.size() < least || operands.size() > most) {
+    return op.name + " takes " + std::to_string(least) + " to " + (most == UINT32_MAX ? "more" : std::to_string(most)) +
+           " operands, found " + std::to_string(operands.size());
+  }
+  for (uint32_t i = 0; i < least; ++i) {
+    if (operands[i] == nullptr) return op.name + " needs operand " + std::to_string(i) + ", which is absent";
+  }
+  if (op.may_have_results(results)) return {};
+  return op.name + " has " + std::to_string(op.results.size()) + " outputs, found " + std::to_string(results);
+}
+
 Work work_of(const Graph& graph, TaskId task) {
-  const std::vector<const ValueType*> inputs = operand_types(graph, task);
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
   std::vector<ValueType> outputs;
   for (const ValueId output : graph.outputs(task)) outputs.push_back(graph.type(output));
   const OpInfo& op = graph.op(task);
@@ -185,9 +186,8 @@ TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
   RANNC_CHECK(op.tape.has_value()) << "it is not known what the tape keeps of " << op.name;
   TapeUse use;
   if (op.tape->rule != nullptr) {
-    const std::vector<const ValueType*> inputs = operand_types(graph, task);
-    std::vector<const ValueType*> outputs;
-    for (const ValueId output : graph.outputs(task)) outputs.push_back(&graph.type(output));
+    const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+    const std::vector<const ValueType*> outputs = type_list(graph, graph.outputs(task));
     const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
     if (std::none_of(inputs.begin(), inputs.end(), unknown) && std::none_of(outputs.begin(), outputs.end(), unknown)) {
       use = op.tape->rule({op, inputs, outputs, graph.attributes(task), wanted});
@@ -207,12 +207,12 @@ Result<void> infer_types(Graph& graph, TaskId task) {
     for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];
     return {};
   }
-  const std::vector<const ValueType*> inputs = operand_types(graph, task);
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
   std::vector<Equality> assumed;
   const OpCall call{
       op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
-  if (auto checked = check_call(call); !checked)
-    return located(checked.diagnostic(), graph, task);
+  const std::string fault = arity_fault(op, inputs, outputs.size());
+  if (!fault.empty()) return located(error(fault), graph, task);
   auto types = types_of(call);
   if (!types) return located(types.diagnostic(), graph, task);
   RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";

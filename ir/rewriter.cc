@@ -46,6 +46,9 @@ Graph Rewriter::finish() && {
     term.labels = map(term.labels);
     to_.add_loss(term);
   }
+  for (const Statistics& each : from_.statistics()) {
+    to_.add_statistics({map(each.mean), map(each.variance), map(each.running_mean), map(each.running_variance)});
+  }
   return std::move(to_);
 }
 
@@ -66,9 +69,12 @@ Liveness find_live(const Graph& graph) {
     mark(term.numerator);
     mark(term.labels);
   }
+  for (const Statistics& each : graph.statistics()) {
+    for (const ValueId id : {each.mean, each.variance, each.running_mean, each.running_variance}) mark(id);
+  }
   for (uint32_t i = graph.task_count(); i-- > 0;) {
     const TaskId task(i);
-    bool needed = graph.op(task).effect == Effect::kStatistics;
+    bool needed = false;
     for (const ValueId output : graph.outputs(task)) needed = needed || live.value[output.index()];
     if (!needed) continue;
     live.task[i] = true;

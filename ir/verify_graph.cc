@@ -18,6 +18,8 @@
 //   G15  a type rule needs no equality that is neither certain nor an assumption
 //   G16  where there are losses no value mixes the samples of a micro-batch
 //   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
+//   G18  running statistics are buffers, of two results of one task that nobody else reads; what trains with buffers
+//        says so
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,6 +32,7 @@
 #include "ir/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
+#include "ir/statistics.h"
 #include "ir/verify.h"
 
 namespace rannc::ir {
@@ -57,6 +60,7 @@ class GraphVerifier {
     for (const TaskId id : graph_.tasks()) task(id);
     signature();
     for (const LossTerm& term : graph_.losses()) loss(term);
+    for (Diagnostic& fault : faults_of_statistics(graph_)) found_.push_back(std::move(fault));
     symbols();
     if (!graph_.losses().empty()) mixes();
     return std::move(found_);
@@ -233,24 +237,10 @@ class GraphVerifier {
   }
 
   bool arity(TaskId id) {
-    const OpInfo& op = graph_.op(id);
-    const auto inputs = graph_.inputs(id);
-    const size_t outputs = graph_.outputs(id).size();
-    const auto fault = [&](std::string what) {
-      add(graph_.location(id), fmt::format("task #{}: {} {}", id.index(), op.name, what), "G3");
-      return false;
-    };
-    const uint32_t least = op.min_inputs();
-    if (inputs.size() < least || inputs.size() > op.max_inputs()) {
-      const std::string most = op.max_inputs() == UINT32_MAX ? "more" : std::to_string(op.max_inputs());
-      return fault(fmt::format("takes {} to {} operands, found {}", least, most, inputs.size()));
-    }
-    for (uint32_t i = 0; i < least; ++i) {
-      if (!inputs[i].valid()) return fault(fmt::format("needs operand {}, which is absent", i));
-    }
-    if (!op.may_have_results(outputs))
-      return fault(fmt::format("has {} outputs, found {}", op.results.size(), outputs));
-    return true;
+    operand_types_ = type_list(graph_, graph_.inputs(id));
+    const std::string fault = arity_fault(graph_.op(id), operand_types_, graph_.outputs(id).size());
+    if (!fault.empty()) add(graph_.location(id), fmt::format("task #{}: {}", id.index(), fault), "G3");
+    return fault.empty();
   }
 
   bool attributes(TaskId id) {
@@ -275,11 +265,8 @@ class GraphVerifier {
     const auto outputs = graph_.outputs(id);
     const auto known = [&](ValueId value) { return graph_.type(value).shape.has_value(); };
     if (std::none_of(outputs.begin(), outputs.end(), known)) return;
-    operand_types_.clear();
-    for (const ValueId input : graph_.inputs(id)) {
-      if (input.valid() && !known(input)) return;
-      operand_types_.push_back(input.valid() ? &graph_.type(input) : nullptr);
-    }
+    const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
+    if (std::any_of(operand_types_.begin(), operand_types_.end(), unknown)) return;
     const OpInfo& op = graph_.op(id);
     const OpCall call{
         op,       operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size()),
@@ -392,8 +379,8 @@ class GraphVerifier {
 
   const Graph& graph_;
   std::optional<Dim> batch_;
-  std::map<std::string, ValueId> symbols_;  // each with the first value that uses it
-  std::vector<const ValueType*> operand_types_;
+  std::map<std::string, ValueId> symbols_;       // each with the first value that uses it
+  std::vector<const ValueType*> operand_types_;  // of the task that is looked at
   std::vector<Equality> assumed_;
   std::vector<uint8_t> type_holds_;  // per type, whether it was found to
   std::vector<uint32_t> question_;

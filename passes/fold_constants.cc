@@ -31,7 +31,7 @@ enum class Known : uint8_t { kNo, kNumbers, kOneSize, kSizes };
 Known known_contents(const Graph& graph, TaskId task) {
   const auto outputs = graph.outputs(task);
   const ir::OpInfo& op = graph.op(task);
-  if (!op.known() || op.effect != ir::Effect::kPure || outputs.size() != 1) return Known::kNo;
+  if (!op.known() || outputs.size() != 1) return Known::kNo;
   const ValueType& type = graph.type(outputs[0]);
   if (!type.contents) return Known::kNo;
   if (all_constant(*type.contents)) return Known::kNumbers;
@@ -57,6 +57,9 @@ struct Liveness {
       mark(term.numerator);
       mark(term.labels);
     }
+    for (const ir::Statistics& each : graph.statistics()) {
+      for (const ValueId id : {each.mean, each.variance, each.running_mean, each.running_variance}) mark(id);
+    }
     for (uint32_t k = graph.task_count(); k-- > 0;) visit(graph, TaskId(k));
   }
 
@@ -67,7 +70,7 @@ struct Liveness {
     if (id.valid()) value[id.index()] = true;
   }
   void visit(const Graph& graph, TaskId id) {
-    bool needed = graph.op(id).effect == ir::Effect::kStatistics;
+    bool needed = false;
     for (const ValueId output : graph.outputs(id)) needed = needed || value[output.index()];
     task[id.index()] = needed;
     if (!needed || known_contents(graph, id) != Known::kNo) return;
@@ -172,7 +175,7 @@ class Folder {
   // A task of constants whose result is worth storing.
   bool fold_data(TaskId task) {
     const ir::OpInfo& op = from_.op(task);
-    if (!op.known() || op.effect != ir::Effect::kPure || !reads_constants_only(task)) return false;
+    if (!op.known() || op.asks_training(from_.attributes(task)) || !reads_constants_only(task)) return false;
     const Reading read = reading(task);
     if (read.operands.empty()) return false;
     int64_t available = 0, needed = 0;

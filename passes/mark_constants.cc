@@ -3,12 +3,13 @@
 #include <algorithm>
 
 #include "ir/atoms.h"
-#include "ir/op.h"
+#include "ir/statistics.h"
 
 namespace rannc::passes {
 
 std::vector<bool> constant_tasks(const ir::Graph& graph) {
   std::vector<bool> constant(graph.task_count());
+  const std::vector<bool> statistics = ir::makes_statistics(graph);
   const auto fixed = [&](ValueId id) {
     if (!id.valid()) return true;
     const TaskId maker = graph.producer(id);
@@ -16,8 +17,7 @@ std::vector<bool> constant_tasks(const ir::Graph& graph) {
   };
   for (const TaskId task : graph.tasks()) {
     const auto inputs = graph.inputs(task);
-    constant[task.index()] =
-        graph.op(task).effect != ir::Effect::kStatistics && std::all_of(inputs.begin(), inputs.end(), fixed);
+    constant[task.index()] = !statistics[task.index()] && std::all_of(inputs.begin(), inputs.end(), fixed);
   }
   return constant;
 }

@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "ir/rewriter.h"
+#include "ir/statistics.h"
 #include "passes/internal/parameter_roles.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/tied_values.h"
@@ -141,6 +142,19 @@ Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
   return {};
 }
 
+namespace {
+
+void find_statistics(ir::Graph& graph) {
+  std::vector<ir::Statistics> found;
+  for (const TaskId task : graph.tasks()) {
+    const auto statistics = ir::statistics_by_entry(graph, task);
+    if (statistics && statistics->mean.valid() && statistics->variance.valid()) found.push_back(*statistics);
+  }
+  graph.set_statistics(std::move(found));
+}
+
+}  // namespace
+
 /// Sets the kind of every stored float tensor; returns the parameters.
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
@@ -154,8 +168,9 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
     const auto given = known_.kinds.find(name);
     const bool decided =
         given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.literals.contains(name);
-    const ValueKind kind =
-        given != known_.kinds.end() ? given->second : decided ? found.kind : judge(graph, value, votes);
+    const ValueKind kind = given != known_.kinds.end() ? given->second
+                           : decided                   ? found.kind
+                                                       : judge(graph, value, votes);
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
                                  fmt::format("{} is used as a weight and as running statistics: taken for a {}",
@@ -186,6 +201,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   }
   const std::vector<Roles> roles = parameter_roles(graph);
   const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
+  find_statistics(graph);
   report_weights_in_code(graph, roles, known_, context);
   report_shared(graph, parameters, known_.readers, context);
   report_ties(graph, parameters, context);

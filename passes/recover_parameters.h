@@ -13,8 +13,8 @@ struct Roles;
 
 /// What is known of stored tensors before their uses are looked at. All by value name.
 struct StoredFacts {
-  std::map<std::string, ir::ValueKind> kinds;  ///< what a user knows better
-  std::set<std::string> literals;              ///< outputs of `Constant` nodes: numbers of the model's code
+  std::map<std::string, ir::ValueKind> kinds;            ///< what a user knows better
+  std::set<std::string> literals;                        ///< outputs of `Constant` nodes: numbers of the model's code
   std::map<std::string, std::set<std::string>> readers;  ///< the modules whose nodes read a tensor, or renaming of one
 };
 
@@ -30,8 +30,9 @@ struct StoredFacts {
 ///   gather), constant operands of matmul; added or multiplied vectors (one extent other than 1); added tables of more
 ///   extents, unless they are added to attention scores; concatenated tokens. Uses are followed through tasks that
 ///   depend on no input, so a permuted, cast, expanded or normalised weight counts.
-/// - Buffers: running statistics of batch_norm.
-/// - Constants: literals, wherever they stand; and the rest: single numbers outside of a weight's place, masks (elements of -10,000 or less), rotary
+/// - Buffers: running statistics of batch_norm, which the graph then says how to update (`ir::Statistics`).
+/// - Constants: literals, wherever they stand; and the rest: single numbers outside of a weight's place, masks
+/// (elements of -10,000 or less), rotary
 ///   tables, attention biases, whatever only feeds sizes or conditions.
 ///
 /// A tie is one tensor with several uses; or two parameters with equal or transposed-equal contents that are not one

@@ -236,7 +236,7 @@ class AutogradProgram final : public Program {
     for (const Weight& constant : signature_.constants) expected.push_back(constant.argument);
     for (const DrawnValue& draw : signature_.draws) expected.push_back(draw.argument);
     for (const std::string& symbol : signature_.symbols) expected.push_back(symbol_variable(symbol));
-    if (!signature_.statistics.empty()) expected.push_back("training");
+    if (signature_.asks_training) expected.push_back("training");
     const auto& schema = method->function().getSchema();
     if (schema.arguments().size() != expected.size()) {
       return wrong(fmt::format("the program takes {} arguments, but the plan says {}", schema.arguments().size(),
@@ -283,7 +283,7 @@ class AutogradProgram final : public Program {
       stack.emplace_back(std::move(numbers));
     }
     for (const std::string& symbol : signature_.symbols) stack.emplace_back(bound.at(symbol));
-    if (!statistics_.empty()) stack.emplace_back(at.training);
+    if (signature_.asks_training) stack.emplace_back(at.training);
     return stack;
   }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/op.h"
+#include "ir/statistics.h"
 
 namespace rannc::runtime {
 namespace {
@@ -40,13 +41,15 @@ class Builder {
       for (ValueId value : graph_.inputs(task)) {
         if (value.valid()) read(value, task);
       }
+      const ir::OpInfo& op = graph_.op(task);
+      signature_.asks_training = signature_.asks_training || op.asks_training(graph_.attributes(task));
     }
     add_inputs();
     add_weights();
     add_draws();
     add_outputs();
-    for (TaskId task : plan_.stages[stage_.index()].tasks) {
-      if (graph_.op(task).effect == ir::Effect::kStatistics) add_statistics(task);
+    for (const ir::Statistics& statistics : graph_.statistics()) {
+      if (in_stage_[graph_.producer(statistics.mean).index()]) add(statistics);
     }
     const std::set<std::string> symbols = input_symbols(graph_);
     signature_.batch_symbol = graph_.batch_symbol();
@@ -111,19 +114,12 @@ class Builder {
     }
   }
 
-  /// Operands of a batch normalization: x, scale, bias, mean, variance. Without buffers there is nothing to update.
-  void add_statistics(TaskId task) {
-    const ir::Attributes& attributes = graph_.attributes(task);
-    const auto operands = graph_.inputs(task);
-    if (!attributes.flag("training") || operands.size() < 5 || !graph_.type(operands[0]).shape) return;
-    const int mean = index_of(signature_.buffers, operands[3]), variance = index_of(signature_.buffers, operands[4]);
-    if (mean < 0 || variance < 0) return;
-    ir::Shape averaged = *graph_.type(operands[0]).shape;
-    averaged.erase(averaged.begin() + 1);
-    const std::string result = "s" + std::to_string(task.index());
-    signature_.statistics.push_back({task, static_cast<uint32_t>(mean), static_cast<uint32_t>(variance),
-                                     attributes.number("momentum", 0.1), ir::element_count(averaged), result + "_mean",
-                                     result + "_variance"});
+  /// The task that makes them reads the buffers.
+  void add(const ir::Statistics& statistics) {
+    const auto mean = static_cast<uint32_t>(index_of(signature_.buffers, statistics.running_mean));
+    const auto variance = static_cast<uint32_t>(index_of(signature_.buffers, statistics.running_variance));
+    signature_.statistics.push_back({statistics.mean, statistics.variance, mean, variance,
+                                     ir::momentum_of(graph_, statistics), *ir::averaged_over(graph_, statistics)});
   }
 
   bool makes(ValueId value) const {

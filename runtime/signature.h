@@ -48,19 +48,18 @@ struct DrawnValue {
   bool operator==(const DrawnValue&) const = default;
 };
 
-/// A normalization over the samples of a call, whose mean and unbiased variance end up in two buffers: not call by
-/// call, but once a step, as those of the whole mini-batch (torchgpipe's deferred batch normalization, footnote 1).
+/// Mean and unbiased variance of what a call normalizes. They end up in two buffers: not call by call, but once a step,
+/// as those of the whole mini-batch (torchgpipe's deferred batch normalization, footnote 1).
 struct Statistics {
-  TaskId task;
-  uint32_t mean = 0, variance = 0;           ///< index into `Signature::buffers`
-  double momentum = 0.1;                     ///< weight of the new value
-  ir::Dim count;                             ///< elements that one call averages over
-  std::string mean_result, variance_result;  ///< variables of the program that hold a call's mean and variance
+  ValueId mean_value, variance_value;  ///< results of the program
+  uint32_t mean = 0, variance = 0;     ///< index into `Signature::buffers`
+  double momentum = 0.1;               ///< weight of the new value
+  ir::Dim count;                       ///< elements that one call averages over
   bool operator==(const Statistics&) const = default;
 };
 
-/// Arguments in the order: inputs, leaves, buffers, constants, draws, symbols, and `training` where there are
-/// statistics. Results: outputs, then mean and variance of each of the statistics.
+/// Arguments in the order: inputs, leaves, buffers, constants, draws, symbols, and `training` where a task asks for it.
+/// Results: outputs, then mean and variance of each of the statistics.
 struct Signature {
   StageId stage;
   std::vector<Port> inputs;            ///< ascending by value
@@ -69,7 +68,8 @@ struct Signature {
   std::vector<Weight> buffers;         ///< ascending by value
   std::vector<Weight> constants;       ///< ascending by value
   std::vector<DrawnValue> draws;       ///< ascending by value
-  std::vector<Statistics> statistics;  ///< ascending by task
+  std::vector<Statistics> statistics;  ///< as the graph lists them
+  bool asks_training = false;          ///< a task does one thing in training and another in evaluation
   std::vector<std::string> symbols;    ///< sorted
   std::string batch_symbol;            ///< counts the samples that a call processes; empty: none
   std::vector<Port> outputs;           ///< routed values, graph outputs, loss numerators; ascending by value

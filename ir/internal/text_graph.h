@@ -25,6 +25,7 @@ class GraphReader {
   Result<void> read_leaf(TextCursor& line, ValueKind kind);
   Result<void> read_task(TextCursor& line);
   Result<void> read_loss(TextCursor& line);
+  Result<void> read_statistics(TextCursor& line);
   Result<void> read_name(TextCursor& line);
   Result<void> read_batch(TextCursor& line);
   Result<void> read_assumption(TextCursor& line);

@@ -35,6 +35,7 @@ class GraphPrinter {
     list("inputs", graph_.inputs());
     list("outputs", graph_.outputs());
     for (const LossTerm& term : graph_.losses()) loss(term);
+    for (const Statistics& each : graph_.statistics()) statistics(each);
   }
 
  private:
@@ -124,6 +125,18 @@ class GraphPrinter {
     fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
     fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
     end_line(to_, comment_);
+  }
+
+  void statistics(const Statistics& each) {
+    to_ += "statistics ";
+    name(each.running_mean);
+    to_ += ", ";
+    name(each.running_variance);
+    to_ += " = ";
+    name(each.mean);
+    to_ += ", ";
+    name(each.variance);
+    to_ += '\n';
   }
 
   std::string& to_;

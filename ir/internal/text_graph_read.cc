@@ -46,6 +46,8 @@ Result<bool> GraphReader::read(TextCursor& line) {
     done = read_list(line, false);
   } else if (line.accept_word("loss")) {
     done = read_loss(line);
+  } else if (line.accept_word("statistics")) {
+    done = read_statistics(line);
   } else {
     return false;
   }
@@ -278,6 +280,19 @@ Result<void> GraphReader::read_loss(TextCursor& line) {
   }
   RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
   graph_.add_loss(term);
+  return {};
+}
+
+Result<void> GraphReader::read_statistics(TextCursor& line) {
+  Statistics statistics;
+  RANNC_ASSIGN(statistics.running_mean, read_value(line));
+  RANNC_TRY(line.expect(","));
+  RANNC_ASSIGN(statistics.running_variance, read_value(line));
+  RANNC_TRY(line.expect("="));
+  RANNC_ASSIGN(statistics.mean, read_value(line));
+  RANNC_TRY(line.expect(","));
+  RANNC_ASSIGN(statistics.variance, read_value(line));
+  graph_.add_statistics(statistics);
   return {};
 }
 

@@ -2,16 +2,6 @@
 
 namespace rannc::ir::ops {
 
-namespace {
-
-template <int64_t operations>
-Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
-  if (!outputs[0].shape || !is_float(outputs[0].dtype)) return work(0, call, outputs);
-  return work(element_count(*outputs[0].shape) * Dim(operations), call, outputs);
-}
-
-}  // namespace
-
 ValueType like(const OpCall& call, DType dtype) {
   ValueType type = call.in(0);
   type.dtype = dtype;

@@ -205,14 +205,8 @@ Result<Types> infer_scattered(const OpCall& call, const Shape& expected) {
   return Types{make_type(call.in(0).dtype, sizes, std::move(layout))};
 }
 
-Result<Shape> sizes_of(const OpCall& call) {
-  const Shape* sizes = call.attributes.list("sizes");
-  if (sizes == nullptr) return error("attribute sizes is missing");
-  return *sizes;
-}
-
 Result<Types> infer_gather_grad(const OpCall& call) {
-  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), sizes.size()));
   return infer_scattered(call, gathered(sizes, indices, static_cast<size_t>(axis)));
@@ -237,7 +231,7 @@ Result<aten::Lowering> lower_gather_grad(const LowerCall& call) {
 }
 
 Result<Types> infer_gather_nd_grad(const OpCall& call) {
-  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_ASSIGN(const Shape expected, gathered_nd(sizes, indices, call.attributes.integer("batch_dims")));
   return infer_scattered(call, expected);
@@ -257,7 +251,7 @@ Result<aten::Lowering> lower_gather_nd_grad(const LowerCall& call) {
 }
 
 Result<Types> infer_gather_elements_grad(const OpCall& call) {
-  RANNC_ASSIGN(const Shape sizes, sizes_of(call));
+  const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_TRY(checked_axis(call.attributes.integer("axis"), sizes.size()));
   if (indices.size() != sizes.size()) return error("ranks differ: " + str(sizes) + " and " + str(indices));

@@ -13,11 +13,6 @@ inline Result<void> require_gradient_shape(const OpCall& call, const Shape& resu
   return error("a gradient of shape " + str(found) + " where the result has " + str(result));
 }
 
-template <int64_t operations>
-Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
-  return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(operations) : Dim(0), call, outputs);
-}
-
 /// `core.<name>_grad` of the gradient and `operands`.
 inline OpInfo gradient_row(std::string_view name, std::string_view says, std::vector<OperandInfo> operands,
                            InferRule infer, WorkRule work = elementwise_work<4>) {
@@ -28,14 +23,6 @@ inline OpInfo gradient_row(std::string_view name, std::string_view says, std::ve
           .infer = infer,
           .linear = always<Linear::kFirst>,
           .work = work};
-}
-
-inline OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten,
-                      std::vector<AttributeInfo> attributes = {}) {
-  op.lower = lower;
-  op.aten = std::move(aten);
-  op.attributes = std::move(attributes);
-  return op;
 }
 
 }  // namespace rannc::ir::ops

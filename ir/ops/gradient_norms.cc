@@ -26,12 +26,6 @@ ValueId running_deviation(GradientCall& call) {
   return call.add("rsqrt", {call.add("add", {variance, epsilon})});
 }
 
-void give_channel_sums(GradientCall& call, size_t operand) {
-  Shape axes = {Dim(0)};
-  for (size_t i = 2; i < call.shape(call.gradient()).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
-  call.give(operand, call.add("sum", {call.gradient()}, {{"axes", axes}}));
-}
-
 }  // namespace
 
 bool layer_norm(GradientCall& call) {

@@ -20,10 +20,6 @@ const Shape* list_of(const GradientCall& call, std::string_view name, size_t ope
   return &*contents;
 }
 
-size_t axis_of(const GradientCall& call, size_t rank) {
-  return static_cast<size_t>(checked_axis(call.attributes().integer("axis"), rank).value());
-}
-
 }  // namespace
 
 // --- the same elements
@@ -82,7 +78,7 @@ bool tile(GradientCall& call) {
 // --- parts
 
 bool concat(GradientCall& call) {
-  const size_t axis = axis_of(call, call.shape(call.result()).size());
+  const size_t axis = ops::counted_axis(call.attributes(), call.shape(call.result()).size());
   Shape sizes;
   for (size_t i = 0; i < call.operand_count(); ++i) sizes.push_back(call.shape(call.operand(i))[axis]);
   const auto count = static_cast<uint32_t>(sizes.size());
@@ -96,7 +92,7 @@ bool concat(GradientCall& call) {
 
 // Parts that nothing reads are zeros beside those that are read.
 bool split(GradientCall& call) {
-  const size_t rank = call.shape(call.operand(0)).size(), axis = axis_of(call, rank);
+  const size_t rank = call.shape(call.operand(0)).size(), axis = ops::counted_axis(call.attributes(), rank);
   std::vector<ValueId> parts;
   Shape pads(2 * rank, Dim(0));
   const auto padded = [&](ValueId part) {

@@ -20,6 +20,12 @@ bool pool(GradientCall& call, std::string_view op, const std::vector<ValueId>& o
 
 }  // namespace
 
+void give_channel_sums(GradientCall& call, size_t operand) {
+  Shape axes = {Dim(0)};
+  for (size_t i = 2; i < call.shape(call.gradient()).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
+  call.give(operand, call.add("sum", {call.gradient()}, {{"axes", axes}}));
+}
+
 bool conv(GradientCall& call) {
   const ValueId gy = call.gradient(), x = call.operand(0), weight = call.operand(1);
   if (call.wants(0)) {
@@ -28,10 +34,7 @@ bool conv(GradientCall& call) {
   if (call.wants(1)) {
     call.give(1, call.add("conv_grad_weight", {gy, x}, with(call, "kernel", spatial(call.shape(weight)))));
   }
-  if (!call.wants(2)) return true;
-  Shape axes = {Dim(0)};
-  for (size_t i = 2; i < call.shape(gy).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
-  call.give(2, call.add("sum", {gy}, {{"axes", axes}}));
+  if (call.wants(2)) give_channel_sums(call, 2);
   return true;
 }
 

@@ -10,6 +10,8 @@ bool matmul(GradientCall& call);
 bool linear(GradientCall& call);
 
 // --- windows (gradient_windows.cc)
+/// Gives a bias that is added to each channel of [N, C, …] the sum of the gradient there.
+void give_channel_sums(GradientCall& call, size_t operand);
 bool conv(GradientCall& call);
 bool max_pool(GradientCall& call);
 bool avg_pool(GradientCall& call);

@@ -79,11 +79,6 @@ aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& 
   return calls("aten::where.self", {below, moved, index});
 }
 
-size_t counted_axis(const OpAttributes& attributes, size_t rank) {
-  const int64_t given = attributes.integer("axis");
-  return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
-}
-
 namespace {
 
 size_t axis_of(const LowerCall& call) { return counted_axis(call.attributes, shape_of(*call.inputs[0]).size()); }

@@ -134,6 +134,13 @@ aten::Lowering one_call(std::string schema, std::vector<aten::Argument> argument
 
 aten::Lowering passed_on() { return {{}, {aten::Operand{0}}}; }
 
+OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten, std::vector<AttributeInfo> attributes) {
+  op.lower = lower;
+  op.aten = std::move(aten);
+  if (!attributes.empty()) op.attributes = std::move(attributes);
+  return op;
+}
+
 aten::Template form(std::string schema, uint32_t operands, std::vector<aten::Template::Slot> slots) {
   aten::Template made{std::move(schema), {}};
   for (uint32_t k = 0; k < operands; ++k)

@@ -120,24 +120,19 @@ bool may_mix(const Graph& graph, TaskId task) {
 }
 
 // Type rules rely on it; what does not fit the verifier names.
-bool fits_its_entry(const Graph& graph, TaskId task) {
+bool fits_its_entry(const Graph& graph, TaskId task, std::span<const ValueType* const> inputs) {
   const OpInfo& op = graph.op(task);
-  const auto inputs = graph.inputs(task);
-  if (!op.known() || inputs.size() < op.min_inputs() || inputs.size() > op.max_inputs()) return false;
-  const auto absent = [](ValueId input) { return !input.valid(); };
-  if (std::any_of(inputs.begin(), inputs.begin() + op.min_inputs(), absent)) return false;
-  if (!op.may_have_results(graph.outputs(task).size()) || op.missing(graph.attributes(task)) != nullptr) return false;
   const auto& attributes = graph.attributes(task);
-  return std::all_of(attributes.begin(), attributes.end(),
-                     [&](const auto& given) { return attribute_fault(op, given.first, given.second).empty(); });
+  return op.known() && arity_fault(op, inputs, graph.outputs(task).size()).empty() &&
+         op.missing(attributes) == nullptr && std::all_of(attributes.begin(), attributes.end(), [&](const auto& given) {
+           return attribute_fault(op, given.first, given.second).empty();
+         });
 }
 
 void fill_mixes(Graph& graph, TaskId task) {
-  std::vector<const ValueType*> inputs;
-  for (const ValueId input : graph.inputs(task)) {
-    inputs.push_back(input.valid() ? &graph.type(input) : nullptr);
-    if (input.valid() && !graph.type(input).shape) return;
-  }
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+  const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
+  if (!fits_its_entry(graph, task, inputs) || std::any_of(inputs.begin(), inputs.end(), unknown)) return;
   const auto outputs = graph.outputs(task);
   std::vector<Equality> assumed;
   const auto types = types_of({graph.op(task), inputs, graph.attributes(task), graph.batch_symbol(),
@@ -158,7 +153,7 @@ void fill_mixes(Graph& graph) {
     if (graph.type(value).batch.mix != Mix::kNone) return;
   }
   for (const TaskId task : graph.tasks()) {
-    if (may_mix(graph, task) && fits_its_entry(graph, task)) fill_mixes(graph, task);
+    if (may_mix(graph, task)) fill_mixes(graph, task);
   }
 }
 

@@ -14,8 +14,7 @@ Result<int64_t> first_normalised(const OpCall& call, size_t operand) {
 }
 
 Shape normalised_sizes(const OpAttributes& attributes, const Shape& shape) {
-  const int64_t given = attributes.integer("axis");
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(shape.size()) : given;
+  const auto axis = static_cast<ptrdiff_t>(counted_axis(attributes, shape.size()));
   return Shape(shape.begin() + axis, shape.end());
 }
 
@@ -102,7 +101,7 @@ Result<Types> infer_batch_norm(const OpCall& call) {
   return types;
 }
 
-aten::Lowering lower_evaluation(const LowerCall& call) {
+aten::Lowering lower_by_running(const LowerCall& call) {
   const double epsilon = call.attributes.number("epsilon");
   const aten::Operand mean{3}, variance{4};
   Calls calls;
@@ -115,28 +114,28 @@ aten::Lowering lower_evaluation(const LowerCall& call) {
   return std::move(calls).with({normalised, mean, variance, mean, rstd});
 }
 
-// Running statistics are inputs only: the runtime commits the batch's statistics once a step.
+// ATen replaces running statistics in training, by its own alone where their momentum is 1, and leaves them alone in
+// evaluation: copies of them become the statistics that x is normalised by.
 Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
-  if (!call.attributes.flag("training")) return lower_evaluation(call);
-  const double momentum = call.attributes.number("momentum"), epsilon = call.attributes.number("epsilon");
-  const std::vector<aten::Argument> operands = {
-      aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, aten::None{}, aten::None{}, true, momentum, epsilon};
+  if (!call.attributes.flag("training")) return lower_by_running(call);
   Calls calls;
-  aten::Made normalised;
+  const aten::Made mean = calls("aten::clone", {aten::Operand{3}});
+  const aten::Made variance = calls("aten::clone", {aten::Operand{4}});
+  std::vector<aten::Argument> arguments = {aten::Operand{0},
+                                           aten::Operand{1},
+                                           aten::Operand{2},
+                                           mean,
+                                           variance,
+                                           aten::Training{},
+                                           1.0,
+                                           call.attributes.number("epsilon")};
   if (call.outputs.size() > 3) {
-    normalised = calls("aten::native_batch_norm", operands, 3);
+    calls("aten::native_batch_norm", arguments, 3);
   } else {
-    std::vector<aten::Argument> arguments = operands;
     arguments.emplace_back(false);
-    normalised = calls("aten::batch_norm", arguments);
+    calls("aten::batch_norm", arguments);
   }
-  if (call.outputs.size() == 1) return std::move(calls).with({normalised});
-  Shape axes = {Dim(0)};
-  for (size_t i = 2; i < shape_of(*call.inputs[0]).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
-  const aten::Made x = calls("aten::detach", {aten::Operand{0}});
-  const aten::Made mean = calls("aten::mean.dim", {x, axes});
-  const aten::Made variance = calls("aten::var.dim", {x, axes, true});
-  return as_many(call, std::move(calls), {normalised, mean, variance, aten::Made{0, 1}, aten::Made{0, 2}});
+  return as_many(call, std::move(calls), {aten::Made{2, 0}, mean, variance, aten::Made{2, 1}, aten::Made{2, 2}});
 }
 
 // --- tape
@@ -144,8 +143,7 @@ Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
 // Numbers kept of each row: mean, deviation.
 Dim row_bytes(const TapeCall& call, int64_t each) {
   const Shape& shape = shape_of(*call.inputs[0]);
-  const int64_t given = OpAttributes(call.op, call.attributes).integer("axis");
-  const int64_t axis = given < 0 ? given + static_cast<int64_t>(shape.size()) : given;
+  const auto axis = static_cast<ptrdiff_t>(counted_axis({call.op, call.attributes}, shape.size()));
   return element_count(Shape(shape.begin(), shape.begin() + axis)) * Dim(each * byte_size(call.inputs[0]->dtype));
 }
 
@@ -159,16 +157,25 @@ TapeUse rms_norm_tape(const TapeCall& call) {
   return use;
 }
 
+// In training mean and inverse deviation, and the running statistics that it has replaced.
 TapeUse batch_norm_tape(const TapeCall& call) {
   const Dim channels = element_count(shape_of(*call.inputs[1])) * Dim(byte_size(call.inputs[1]->dtype));
-  return {.keeps = {kept_operand(0)}, .own_bytes = Dim(2) * channels};
+  TapeUse use{.keeps = {kept_operand(0)}, .own_bytes = Dim(2) * channels};
+  if (!OpAttributes(call.op, call.attributes).flag("training")) return use;
+  if (call.outputs.size() < 3) {
+    use.own_bytes = Dim(4) * channels;
+  } else {
+    use.keeps.insert(use.keeps.end(), {kept_result(1), kept_result(2)});
+  }
+  return use;
 }
 
 }  // namespace
 
 std::vector<OpInfo> normalize_ops() {
   using Kind = AttributeKind;
-  const AttributeInfo axis{"axis", Kind::kInteger, Dim(-1)}, epsilon{"epsilon", Kind::kNumber, 1e-5};
+  const AttributeInfo axis{"axis", Kind::kInteger, Dim(-1)}, epsilon{"epsilon", Kind::kNumber, 1e-5},
+      training{.name = "training", .kind = Kind::kFlag, .otherwise = false, .asks_training = true};
   const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   const OperandInfo x{"x"}, scale{"scale", Role::kWeight, Presence::kOptional},
       bias{"bias", Role::kWeight, Presence::kOptional};
@@ -203,7 +210,8 @@ std::vector<OpInfo> normalize_ops() {
        .tape = TapeInfo{.copies = 4, .rule = rms_norm_tape}},
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
-               "results are their mean and unbiased variance, then mean and inverse deviation as x is normalised by",
+               "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "
+               "normalised by",
        .onnx = {"BatchNormalization"},
        .aten = {"aten::batch_norm"},
        .operands = {x,
@@ -211,9 +219,12 @@ std::vector<OpInfo> normalize_ops() {
                     {"bias", Role::kWeight},
                     {"mean", Role::kStatistics},
                     {"variance", Role::kStatistics}},
-       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, {"training", Kind::kFlag, false}},
-       .results = {{"result"}, optional("mean"), optional("variance"), optional("saved_mean"), optional("rstd")},
-       .effect = Effect::kStatistics,
+       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training},
+       .results = {{"result"},
+                   {"mean", Presence::kOptional, 3},
+                   {"variance", Presence::kOptional, 4},
+                   optional("saved_mean"),
+                   optional("rstd")},
        .infer = infer_batch_norm,
        .work = norm_work,
        .lower = lower_batch_norm,

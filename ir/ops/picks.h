@@ -10,8 +10,6 @@ Result<void> require_integers(const OpCall& call, size_t operand);
 Shape gathered(const Shape& data, const Shape& indices, size_t axis);
 /// Shape of `data` at tuples of indices; an error where they do not fit.
 Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch_dims);
-/// Attribute `axis`, from 0 on.
-size_t counted_axis(const OpAttributes& attributes, size_t rank);
 
 /// Numbers of elements where `data` is seen as [groups, picked, rest] and its tuples of indices as [groups, rows].
 struct PickedParts {

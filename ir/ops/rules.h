@@ -38,11 +38,15 @@ std::vector<OpInfo> grad_windows_ops();
 /// `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);
 
+/// A row with its lowering, the operators of ATen that stand there, and attributes.
+OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten,
+               std::vector<AttributeInfo> attributes = {});
+
 // --- what the tape keeps
 inline Kept kept_operand(uint32_t index) { return {Kept::Of::kOperand, index}; }
 /// Only where operand `wanted` wants a gradient.
 inline Kept operand_where(uint32_t index, uint32_t wanted) { return {Kept::Of::kOperand, index, wanted}; }
-inline Kept kept_result() { return {Kept::Of::kResult, 0}; }
+inline Kept kept_result(uint32_t index = 0) { return {Kept::Of::kResult, index}; }
 
 // --- shapes (shapes.cc)
 /// A type rule's value before its parts are known to be consistent.
@@ -51,6 +55,8 @@ ValueType make_type(DType dtype, Shape shape, BatchLayout batch = {});
 Result<Shape> shape_of(const OpCall& call, size_t operand);
 /// `axis` in 0…rank-1, counted from the end where negative; an error outside.
 Result<int64_t> checked_axis(int64_t axis, size_t rank);
+/// Attribute `axis` of a task that verifies, from 0 on.
+size_t counted_axis(const OpAttributes& attributes, size_t rank);
 /// The same for a list; sorted, without duplicates.
 Result<std::vector<int64_t>> checked_axes(std::vector<int64_t> axes, size_t rank);
 /// Whether a rule may take two sizes for equal: they certainly are, or they may be and the call takes the equality as
@@ -142,5 +148,11 @@ Result<Shape> lowered_list(const LowerCall& call, std::string_view name, size_t 
 /// Bytes of all operands and outputs.
 Dim traffic(const OpCall& call, std::span<const ValueType> outputs);
 Work work(Dim flops, const OpCall& call, std::span<const ValueType> outputs);
+/// So many operations for each element of the first result; none on integers.
+template <int64_t operations>
+Work elementwise_work(const OpCall& call, std::span<const ValueType> outputs) {
+  if (!outputs[0].shape || !is_float(outputs[0].dtype)) return work(0, call, outputs);
+  return work(element_count(*outputs[0].shape) * Dim(operations), call, outputs);
+}
 
 }  // namespace rannc::ir::ops

@@ -234,12 +234,6 @@ OpInfo row(std::string_view name, std::string_view says, std::vector<std::string
           .tape = TapeInfo{}};
 }
 
-OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten) {
-  op.lower = lower;
-  op.aten = std::move(aten);
-  return op;
-}
-
 /// Sizes come from the attribute of that name, or from operand 1.
 OpInfo with_sizes(OpInfo op, std::string_view name) {
   op.operands.push_back({name, Role::kSize, Presence::kOptional, name});

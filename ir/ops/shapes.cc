@@ -25,6 +25,11 @@ Result<Shape> shape_of(const OpCall& call, size_t operand) {
   return *call.in(operand).shape;
 }
 
+size_t counted_axis(const OpAttributes& attributes, size_t rank) {
+  const int64_t given = attributes.integer("axis");
+  return static_cast<size_t>(given < 0 ? given + static_cast<int64_t>(rank) : given);
+}
+
 Result<int64_t> checked_axis(int64_t axis, size_t rank) {
   const auto n = static_cast<int64_t>(rank);
   if (axis < -n || axis >= n) {

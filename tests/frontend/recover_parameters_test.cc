@@ -137,6 +137,10 @@ TEST(RecoverParameters, RunningStatisticsAreBuffers) {
   EXPECT_EQ(model.kind("b"), "parameter");
   EXPECT_EQ(model.kind("m"), "buffer");
   EXPECT_EQ(model.kind("v"), "buffer");
+  const ir::Graph& graph = model.graph;
+  const ir::Statistics expected{graph.find("y.mean"), graph.find("y.variance"), graph.find("m"), graph.find("v")};
+  EXPECT_EQ(graph.statistics(), std::vector<ir::Statistics>{expected});
+  EXPECT_TRUE(ir::verify(graph).empty());
 }
 
 TEST(RecoverParameters, MasksAndAttentionBiasesAreConstants) {
@@ -261,7 +265,8 @@ TEST(RecoverParameters, OverridesAreTakenAtTheirWord) {
   PassContext context;
   for (const auto& [name, kind] : std::map<std::string, ir::ValueKind>{
            {"absent", ir::ValueKind::kParameter}, {"n", ir::ValueKind::kParameter}, {"x", ir::ValueKind::kConstant}}) {
-    const auto outcome = RecoverParameters({.kinds = {{name, kind}}, .literals = {}, .readers = {}}).run(*graph, context);
+    const auto outcome =
+        RecoverParameters({.kinds = {{name, kind}}, .literals = {}, .readers = {}}).run(*graph, context);
     ASSERT_FALSE(outcome.ok()) << name;
     EXPECT_THAT(outcome.diagnostic().message, HasSubstr("'" + name + "'"));
   }

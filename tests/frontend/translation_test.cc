@@ -213,8 +213,10 @@ TEST(Translation, BatchNormalizationMomentumIsTheOtherHalf) {
                     15);
   EXPECT_TRUE(on.last().flag("training"));
   EXPECT_EQ(on.last().number("momentum"), 0.25);
+  EXPECT_EQ(on->outputs(TaskId(0)).size(), 3u);
   const Imported off(head + "{ y = BatchNormalization (x, s, b, m, v) }", 15);
   EXPECT_FALSE(off.last().flag("training"));
+  EXPECT_EQ(off->outputs(TaskId(0)).size(), 1u);
   const Imported old(head + "{ y, rm, rv, sm, sv = BatchNormalization (x, s, b, m, v) }", 9);
   EXPECT_TRUE(old.last().flag("training"));
 }

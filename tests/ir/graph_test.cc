@@ -170,6 +170,30 @@ TEST(Rewriter, RemoveDeadLeavesWhatIsNeeded) {
   }
 }
 
+// Nothing else reads what becomes running statistics.
+TEST(Rewriter, RemoveDeadLeavesWhatStatisticsNeed) {
+  const std::string text = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,3] samples 0
+parameter %s: f32[3]
+parameter %b: f32[3]
+parameter %unread: f32[3]
+buffer %rm: f32[3]
+buffer %rv: f32[3]
+#0 %y: f32[batch,3] samples 0, %m: f32[3], %v: f32[3] = core.batch_norm(%x, %s, %b, %rm, %rv) {training = true}
+inputs [%x]
+outputs [%x]
+statistics %rm, %rv = %m, %v
+)";
+  Graph graph = parse_graph(text, "t.rir").value();
+  EXPECT_TRUE(remove_dead(graph));
+  EXPECT_EQ(graph.task_count(), 1u);
+  EXPECT_FALSE(graph.find("unread").valid());
+  std::string kept = text;
+  kept.erase(kept.find("parameter %unread"), std::string("parameter %unread: f32[3]\n").size());
+  EXPECT_EQ(print(graph), kept);
+}
+
 // --- dimensions
 
 Dim random_dim(std::mt19937_64& random, int depth) {

@@ -5,6 +5,7 @@
 
 #include "ir/op.h"
 #include "ir/rewriter.h"
+#include "ir/statistics.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "tests/support/random_graph.h"
@@ -277,6 +278,37 @@ TEST(VerifyGraph, G5_DrawsHoldNothing) {
   Graph graph = parse_graph(kHead + "draw %d: f32[1] = normal key 1\n" + kTail, "t.rir").value();
   graph.set_data(graph.find("d"), TensorData::in_memory(std::vector<std::byte>(4)));
   EXPECT_EQ(verify(graph).at(0).rule, "G5");
+}
+
+const std::string kNorm = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,3,5] samples 0
+parameter %s: f32[3]
+parameter %b: f32[3]
+buffer %rm: f32[3]
+buffer %rv: f32[3]
+#0 %y: f32[batch,3,5] samples 0, %m: f32[3], %v: f32[3] = core.batch_norm(%x, %s, %b, %rm, %rv) {momentum = 0x1p-2, training = true}
+inputs [%x]
+)";
+
+TEST(VerifyGraph, G18_Statistics) {
+  const std::string good = kNorm + "outputs [%y]\nstatistics %rm, %rv = %m, %v\n";
+  const Graph graph = parse_graph(good, "t.rir").value();
+  EXPECT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  EXPECT_EQ(averaged_over(graph, graph.statistics()[0])->str(), "5*batch");
+  EXPECT_EQ(momentum_of(graph, graph.statistics()[0]), 0.25);
+  EXPECT_EQ(makes_statistics(graph), std::vector<bool>{true});
+  expect_broken(kNorm, "G18", "trains with buffers %rm and %rv");
+  expect_broken(kNorm + "statistics %rm, %rv = %m, %m\n", "G18", "not two results of one task");
+  expect_broken(kNorm + "statistics %rm, %rv = %x, %v\n", "G18", "not two results of one task");
+  expect_broken(kNorm + "statistics %s, %rv = %m, %v\n", "G18", "%s is of kind parameter");
+  expect_broken(kNorm + "statistics %rm, %rv = %y, %v\n", "G18", "differ in type");
+  expect_broken(good + "#1 %z: f32[3] = core.relu(%m)\n", "G18", "nothing but %rm and %rv may read it");
+  expect_broken(kNorm + "outputs [%y, %v]\nstatistics %rm, %rv = %m, %v\n", "G18", "%v is of one micro-batch");
+  expect_broken(kNorm + "statistics %rm, %none = %m, %v\n", "G2", "%none");
+  std::string wild = good;
+  wild.replace(wild.find("0x1p-2"), 6, "0x1p+2");
+  expect_broken(wild, "G18", "momentum of 4");
 }
 
 TEST(VerifyGraph, G12_Losses) {

@@ -52,8 +52,12 @@ TEST(MarkConstants, TasksThatKeepStatisticsAreNotConstant) {
   for (const char* name : {"scale", "bias"}) operands.push_back(graph.add_value(ValueKind::kParameter, name, vector));
   for (const char* name : {"mean", "variance"}) operands.push_back(graph.add_value(ValueKind::kBuffer, name, vector));
   const std::string names[] = {"y", "new_mean", "new_variance"};
-  graph.add_task(ir::core("batch_norm"), operands, {{"training", true}}, names);
+  const TaskId task = graph.add_task(ir::core("batch_norm"), operands, {{"training", true}}, names);
+  EXPECT_TRUE(constant_tasks(graph)[0]);
+  EXPECT_EQ(ir::how_often(graph)[0], ir::Often::kStep);
+  graph.add_statistics({graph.outputs(task)[1], graph.outputs(task)[2], operands[3], operands[4]});
   EXPECT_FALSE(constant_tasks(graph)[0]);
+  EXPECT_EQ(ir::how_often(graph)[0], ir::Often::kMicroBatch);
 }
 
 TEST(MarkConstants, DrawsOfSamplesVaryAndOthersDoNot) {

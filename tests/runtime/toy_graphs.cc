@@ -1,6 +1,7 @@
 // Builds graphs with weights from a fixed sequence.
 #include "tests/runtime/toy_graphs.h"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -41,6 +42,14 @@ class GraphBuilder {
     const ValueId value = graph_.add(ir::core(op), inputs, std::move(attributes));
     ir::infer_types(graph_, graph_.value(value).producer).value();
     return value;
+  }
+  ValueId normalized(const std::array<ValueId, 5>& inputs, ir::Attributes attributes) {
+    const TaskId task =
+        graph_.add_task(ir::core("batch_norm"), inputs, std::move(attributes), std::vector<std::string>(3));
+    ir::infer_types(graph_, task).value();
+    const auto made = graph_.outputs(task);
+    graph_.add_statistics({made[1], made[2], inputs[3], inputs[4]});
+    return made[0];
   }
   ValueId drawn(const char* op, ValueId value, const ir::Draw& draw) {
     return task(op, {value, graph_.add_draw("", graph_.type(value), draw)});
@@ -151,14 +160,29 @@ ir::Graph norm_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
   const ir::Attributes training = {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}};
   const auto normalize = [&](ValueId value, const std::string& number) {
-    return g.task(
-        "batch_norm",
-        {value, g.parameter(("scale" + number).c_str(), {3}), g.parameter(("bias" + number).c_str(), {3}),
-         g.buffer(("mean" + number).c_str(), {0.5, 0, -1}), g.buffer(("variance" + number).c_str(), {1, 2, 3})},
-        training);
+    const ValueId scale = g.parameter(("scale" + number).c_str(), {3}),
+                  bias = g.parameter(("bias" + number).c_str(), {3});
+    const ValueId mean = g.buffer(("mean" + number).c_str(), {0.5, 0, -1}),
+                  variance = g.buffer(("variance" + number).c_str(), {1, 2, 3});
+    return g.normalized({value, scale, bias, mean, variance}, training);
   };
   const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
   const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph sums_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6}), v = g.parameter("v", {6});
+  const ValueId half = g.constant("half", 0.5);
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.task("tanh", {g.task("linear", {x, w0}, oi)});
+  const ValueId p = g.task("sum", {g.task("mul", {a, a})}, {{"axes", Shape{0}}});
+  const ValueId y = g.task("linear", {a, w1}, oi);
+  const ValueId q = g.task("mul", {p, v});
+  const ValueId r = g.task("mul", {g.task("sum", {g.task("add", {q, p})}), half});
+  const ValueId loss = g.task("add", {g.task("mse_sum", {y, target}), r});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
 

@@ -173,6 +173,15 @@ void Node::results(std::string_view op, std::initializer_list<ValueId> operands,
   for (size_t i = 0; i < made.size(); ++i) bind(i, made[i]);
 }
 
+void Node::result_with_auxiliary(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                                 size_t auxiliary) {
+  std::vector<std::string> names = {names_.empty() ? std::string() : names_[0]};
+  const auto& results = ir::core(op).results;
+  for (size_t i = 1; i <= auxiliary; ++i) names.push_back(fmt::format("{}.{}", names[0], results[i].name));
+  const auto made = add(op, operands, std::move(attributes), names);
+  if (!made.empty()) bind(0, made[0]);
+}
+
 void Node::constant(Tensor tensor) {
   if (!good() || !wants(0)) return;
   outputs_[0] = graph_.add_value(ir::ValueKind::kConstant, names_[0], std::move(tensor.type), std::move(tensor.data));

@@ -1,4 +1,5 @@
 /// Translates ONNX normalisation layers.
+#include <array>
 #include <numeric>
 
 #include "frontend/onnx/internal/node.h"
@@ -34,10 +35,11 @@ void rms_norm(Node& node) {
 void batch_norm(Node& node) {
   const bool training = node.opset() >= 14 ? node.integer("training_mode", 0) != 0 : node.wants(1);
   if (node.opset() < 9 && node.integer("spatial", 1) == 0) return node.fail("BatchNormalization with spatial = 0");
-  node.result("batch_norm", {node.in(0), node.in(1), node.in(2), node.in(3), node.in(4)},
-              {{"epsilon", node.number("epsilon", 1e-5f)},
-               {"momentum", 1.0 - node.number("momentum", 0.9f)},
-               {"training", training}});
+  const std::array operands = {node.in(0), node.in(1), node.in(2), node.in(3), node.in(4)};
+  const ir::Attributes attributes = {{"epsilon", node.number("epsilon", 1e-5f)},
+                                     {"momentum", 1.0 - node.number("momentum", 0.9f)},
+                                     {"training", training}};
+  node.result_with_auxiliary("batch_norm", operands, attributes, training ? 2 : 0);
 }
 
 /// Each channel of each sample by its own mean and variance.

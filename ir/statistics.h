@@ -1,0 +1,25 @@
+/// Running statistics of a graph: what is asked of them, and their rules.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/graph.h"
+
+namespace rannc::ir {
+
+/// Per task, whether running statistics read a result of it. Such a task runs once a micro-batch whatever it reads.
+std::vector<bool> makes_statistics(const Graph& graph);
+/// Elements that a mean and a variance are of: those of their task's first operand for each of the mean's. Nothing
+/// where shapes do not say it.
+std::optional<Dim> averaged_over(const Graph& graph, const Statistics& statistics);
+/// The weight of the new.
+double momentum_of(const Graph& graph, const Statistics& statistics);
+/// What the entry of a task's operator makes running statistics of: where it trains with buffers, and has the results.
+/// Results are invalid where the task leaves them out.
+std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task);
+/// What breaks rule G18.
+std::vector<Diagnostic> faults_of_statistics(const Graph& graph);
+
+}  // namespace rannc::ir
