@@ -17,7 +17,8 @@
 //   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
 //        momentum is of sgd, from 0 to below 1
 //   P15  where no symbol counts samples there is one micro-batch, of the graph's own samples, and one device a stage
-//   P16  no route carries a sum over the samples of a micro-batch: parts on several replicas would have to be added
+//   P16  no route carries what was made from a number of samples to another number of replicas, whose numbers differ
+//   P17  no task makes a sum whole: stages run once a micro-batch, on a part of its samples
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -26,6 +27,7 @@
 
 #include "ir/atoms.h"
 #include "ir/fixed_samples.h"
+#include "ir/op.h"
 #include "ir/verify.h"
 #include "ir/verify_schedule.h"
 
@@ -78,6 +80,9 @@ class PlanVerifier {
     }
     uint32_t next = 0;
     for (const TaskId task : graph_.tasks()) {
+      if (graph_.op(task).makes_whole())
+        add("P17", graph_.location(task), "task #{} {} makes a sum whole, which no stage can", task.index(),
+            graph_.op(task).name);
       if (constant(task)) {
         constant_operands(task);
         if (atoms.atom_of[task.index()].valid()) {
@@ -197,8 +202,12 @@ class PlanVerifier {
       if (!(plan_.routes[r] == needed[r])) {
         return add("P5", {}, "route {} is {}; needed is {}", r, describe(plan_.routes[r]), describe(needed[r]));
       }
-      if (plan_.graph.type(needed[r].value).batch.is_partial())
-        add("P16", {}, "route {} carries a sum over samples: {}", r, describe(needed[r]));
+      const auto replicas = [&](StageId stage) { return plan_.stages[stage.index()].devices.size(); };
+      if (graph_.type(needed[r].value).batch.mix == Mix::kCounted &&
+          replicas(needed[r].from) != replicas(needed[r].to)) {
+        add("P16", {}, "route {} carries what was made from a number of samples, from {} replicas to {}: {}", r,
+            replicas(needed[r].from), replicas(needed[r].to), describe(needed[r]));
+      }
     }
   }
 

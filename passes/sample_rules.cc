@@ -10,24 +10,13 @@ namespace rannc::passes {
 using ir::Dim;
 using ir::Graph;
 
-namespace {
-
-// Operands as a rule of the registry reads them.
-std::vector<const ir::ValueType*> operand_types(const Graph& graph, TaskId task) {
-  std::vector<const ir::ValueType*> types;
-  for (const ValueId in : graph.inputs(task)) types.push_back(in.valid() ? &graph.type(in) : nullptr);
-  return types;
-}
-
-}  // namespace
-
 Result<void> check_sample_index(const Graph& graph, TaskId task) {
   const ir::OpInfo& op = graph.op(task);
   if (op.picks == nullptr) return {};
   const auto in = graph.inputs(task);
   const ir::ValueType& data = graph.type(in[0]);
   if (!data.batch.has_batch()) return {};
-  const std::vector<const ir::ValueType*> types = operand_types(graph, task);
+  const std::vector<const ir::ValueType*> types = ir::type_list(graph, in);
   const auto component = op.picks({op, types, graph.attributes(task), graph.batch_symbol()}, data.batch.axis);
   if (!component) return {};
   const auto index = ir::Intervals(graph).of(in[1], *component);
@@ -43,13 +32,13 @@ Result<void> check_sample_index(const Graph& graph, TaskId task) {
 
 namespace {
 
-// Sums that a loss consists of: only the runtime, which adds up those of all micro-batches, may read one.
-Result<void> check_partial(const Graph& graph, TaskId task, ValueId sum) {
-  const bool given = std::find(graph.outputs().begin(), graph.outputs().end(), sum) != graph.outputs().end();
-  if (!given && !graph.has_uses(sum)) return {};
-  return error(graph.location(task), std::string(graph.op(task).name) + " makes %" + std::string(graph.value(sum).name) +
-                                         " a sum over the samples of a micro-batch, which can be a loss, but neither be "
-                                         "given out nor read by a task");
+// Outputs are put together from those of micro-batches by their samples' axis.
+Result<void> check_given(const Graph& graph, TaskId task, ValueId sum) {
+  if (std::find(graph.outputs().begin(), graph.outputs().end(), sum) == graph.outputs().end()) return {};
+  return error(graph.location(task), std::string(graph.op(task).name) + " makes %" +
+                                         std::string(graph.value(sum).name) +
+                                         " a sum over the samples of a micro-batch, which can be a loss, but not be "
+                                         "given out");
 }
 
 // What helps where the sum is the model's own loss.
@@ -74,7 +63,7 @@ std::string what_is_mixed(const Graph& graph, TaskId task) {
 Result<void> check_no_mix(const Graph& graph, TaskId task) {
   for (const ValueId output : graph.outputs(task)) {
     if (graph.type(output).batch.is_partial()) {
-      auto checked = check_partial(graph, task, output);
+      auto checked = check_given(graph, task, output);
       if (!checked.ok()) return with_advice(checked.diagnostic(), graph);
     }
     if (graph.type(output).batch.mix != ir::Mix::kMixed) continue;

@@ -12,8 +12,8 @@ namespace rannc::passes {
 /// otherwise: run on a part of the mini-batch it would pick other samples. Success for every other task.
 Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
 
-/// An error where a task mixes the samples of a micro-batch: of a part of the mini-batch its result is another one. A sum
-/// over samples (`ir::Mix::kPartial`) is one too, unless nothing but a loss reads it.
+/// An error where a task mixes the samples of a micro-batch: of a part of the mini-batch its result is another one. So
+/// is a sum over samples (`ir::Mix::kPartial`) that the graph gives out.
 Result<void> check_no_mix(const ir::Graph& graph, TaskId task);
 
 }  // namespace rannc::passes

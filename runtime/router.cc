@@ -56,6 +56,14 @@ Result<TensorSpec> Router::spec_of(const Port& port, int64_t samples) const {
   return spec;
 }
 
+// Whether the consumer of a message is the first of those that read its producer's replica.
+bool Router::is_first_reader(uint32_t route, const ir::Message& message, uint32_t micro_batch) const {
+  const ir::PipelineShape& shape = pipeline_.shape;
+  const ir::StageShape& producer = shape.stages[shape.routes[route].producer.index()];
+  return message.samples.first ==
+         ir::replica_samples(shape.micro_batches[micro_batch], message.producer, producer.devices.size()).first;
+}
+
 Result<Value> Router::arrived(const Slot& slot) {
   if (slot.peer == device_) return mailbox_.take(slot);
   const auto receipt = mailbox_.arrival(slot);
@@ -76,7 +84,8 @@ Result<Value> Router::gather(const Slot& slot, const Port& port, const std::vect
   RANNC_CHECK(!parts.empty()) << "a replica with samples has a peer for each";
   if (parts.size() == 1) return parts.front();
   if (port.type.batch.has_batch()) return parts.front()->joined(parts, axis_of(port));
-  if (slot.direction == Direction::kActivation) return parts.front();  // each producer made the same value
+  const bool added = slot.direction == Direction::kGradient || port.type.batch.is_partial();
+  if (!added) return parts.front();  // each producer made the same value
   Value total;
   for (const Value& part : parts) total = sum(total, part);
   return total;
@@ -104,10 +113,13 @@ void Router::file_outputs(StageId stage, uint32_t micro_batch, const Values& out
   const ir::SampleRange mine = own(stage, micro_batch);
   for (uint32_t route : dependencies_.routes_from(stage)) {
     const uint32_t index = pipeline_.routes[route].output;
-    const SampleAxis axis = axis_of(signature(stage).outputs[index]);
+    const Port& port = signature(stage).outputs[index];
+    const SampleAxis axis = axis_of(port);
     dependencies_.each_outgoing(route, micro_batch, device_, [&](const ir::Message& m) {
       const bool whole = !axis.present() || m.samples.size() == mine.size();
       Value part = whole ? outputs[index] : outputs[index]->samples(axis, shifted(m.samples, -mine.first));
+      // A part of a sum counts once: its first reader gets it.
+      if (port.type.batch.is_partial() && m.samples.first != mine.first) part = part->zeros();
       mailbox_.put({Direction::kActivation, route, micro_batch, m.peer}, std::move(part));
     });
   }
@@ -139,15 +151,18 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
   for (uint32_t route : dependencies_.routes_into(stage)) {
     if (!pipeline_.shape.routes[route].gradient) continue;
     const uint32_t index = pipeline_.routes[route].input;
-    const SampleAxis axis = axis_of(signature(stage).inputs[index]);
+    const Port& port = signature(stage).inputs[index];
+    const SampleAxis axis = axis_of(port);
     RANNC_CHECK(gradients[index] != nullptr) << "a program returns a gradient for each input that has one";
     bool first = true;
     dependencies_.each_incoming(route, micro_batch, device_, [&](const ir::Message& m) {
       Value part = gradients[index];
       if (axis.present() && m.samples.size() != mine.size())
         part = part->samples(axis, shifted(m.samples, -mine.first));
-      // A value without samples came from several replicas: one of them gets its whole gradient, so it counts once.
-      if (!axis.present() && !first) part = part->zeros();
+      // A value without samples came from several replicas: one of them gets its whole gradient, so it counts once. Of
+      // a sum each replica gets it whose part was added here.
+      const bool counts = port.type.batch.is_partial() ? is_first_reader(route, m, micro_batch) : first;
+      if (!axis.present() && !counts) part = part->zeros();
       first = false;
       mailbox_.put({Direction::kGradient, route, micro_batch, m.peer}, std::move(part));
     });

@@ -17,7 +17,8 @@ inline int64_t now_ns() {
 }
 
 /// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples; a message carries
-/// the intersection of a producer's and a consumer's range.
+/// the intersection of a producer's and a consumer's range. Of a value without samples it carries the whole; of a sum
+/// over samples each replica's part reaches its first reader, and the others get zeros.
 class Router {
  public:
   Router(const Pipeline& pipeline, const ir::Dependencies& dependencies, DeviceId device, Transport& transport)
@@ -50,6 +51,7 @@ class Router {
   MessageKey key(const Slot& slot) const { return {input_->step, slot.route, slot.micro_batch, slot.direction}; }
   SampleAxis axis_of(const Port& port) const;
   Result<TensorSpec> spec_of(const Port& port, int64_t samples) const;
+  bool is_first_reader(uint32_t route, const ir::Message& message, uint32_t micro_batch) const;
   Result<Value> arrived(const Slot& slot);
   Result<Value> gather(const Slot& slot, const Port& port, const std::vector<ir::Message>& messages);
 

@@ -222,7 +222,8 @@ TEST(VerifyPlan, P13_NameOfTwoWords) {
 // The same model with a batch of 7 in its inputs.
 Plan fixed_plan(const testing::PlanShape& shape) {
   std::string text = kGraph;
-  for (const auto& [from, to] : {std::pair("batch batch\n", ""), std::pair("batch,", "7,"), std::pair(" samples 0", "")}) {
+  for (const auto& [from, to] :
+       {std::pair("batch batch\n", ""), std::pair("batch,", "7,"), std::pair(" samples 0", "")}) {
     for (size_t at = text.find(from); at != std::string::npos; at = text.find(from)) {
       text.replace(at, std::string_view(from).size(), to);
     }
@@ -253,7 +254,53 @@ TEST(VerifyPlan, StagesMayShareAFixedBatch) {
   }
 }
 
-TEST(VerifyPlan, P16_ASumOverSamplesCrossesACut) {
+// %c, which is n times the number of samples, crosses the cut.
+Plan plan_with_counted() {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+input %n: f32[4]
+parameter %v: f32[4]
+#0 %k: f32[] counted = core.full() {dtype = !f32, shape = [], value = batch}
+#1 %c: f32[4] counted = core.mul(%n, %k)
+#2 %y: f32[batch,4] samples 0 = core.mul(%x, %v)
+#3 %z: f32[batch,4] samples 0 = core.div(%y, %c)
+#4 %l: f32[] partial = core.sum(%z)
+inputs [%x, %n]
+loss %l weight 0x1p+0 per one ignore -100
+)",
+                            "t.rir")
+                    .value();
+  return testing::small_plan(std::move(graph), {.stages = 2});
+}
+
+TEST(VerifyPlan, P16_ANumberOfSamplesReachesOtherReplicas) {
+  Plan plan = plan_with_counted();
+  EXPECT_TRUE(verify(plan).empty()) << verify(plan)[0].str();
+  plan.stages[1].devices.push_back(DeviceId::from(plan.devices.size()));
+  plan.devices.push_back({"node0/other", "cpu", uint64_t{1} << 30});
+  const auto found = verify(plan);
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](const Diagnostic& each) { return each.rule == "P16"; }));
+}
+
+TEST(VerifyPlan, P17_ASumIsMadeWholeInAStage) {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+#0 %p: f32[4] partial = core.sum(%x) {axes = [0], keepdim = false}
+#1 %t: f32[4] = core.total(%p)
+#2 %y: f32[4] = core.relu(%t)
+inputs [%x]
+outputs [%y]
+)",
+                            "t.rir")
+                    .value();
+  const auto found = verify(testing::small_plan(std::move(graph), {.stages = 1}));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "P17") << found[0].str();
+}
+
+TEST(VerifyPlan, SumsOverSamplesMayCrossACut) {
   Graph graph = parse_graph(R"(rannc.graph 1
 batch batch
 input %x: f32[batch,4] samples 0
@@ -268,9 +315,8 @@ loss %loss weight 0x1p+0 per one ignore -100
 )",
                             "t.rir")
                     .value();
-  ASSERT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
-  const auto found = verify(testing::small_plan(std::move(graph), {.stages = 2}));
-  ASSERT_TRUE(std::any_of(found.begin(), found.end(), [](const Diagnostic& each) { return each.rule == "P16"; }));
+  const auto found = verify(testing::small_plan(std::move(graph), {.stages = 2, .replicas = 2}));
+  EXPECT_TRUE(found.empty()) << found[0].str();
 }
 
 TEST(VerifyPlan, IncludesTheRulesOfItsSchedule) {

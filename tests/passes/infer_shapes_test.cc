@@ -159,7 +159,7 @@ TEST_F(InferShapesTest, SumsOverSamplesAreRefused) {
 }
 
 // With two micro-batches a plain output would be the sum over the first of them alone.
-TEST_F(InferShapesTest, SumsOfALossAreForTheLossAlone) {
+TEST_F(InferShapesTest, SumsOverSamplesArePassedOnAndNotGivenOut) {
   const ValueId x = input("x", ir::DType::kF32, {kBatch, 3}), labels = input("labels", ir::DType::kI64, {kBatch});
   const std::vector<ValueId> operands = {x, labels};
   const std::vector<std::string> names = {"nll"};
@@ -174,8 +174,11 @@ TEST_F(InferShapesTest, SumsOfALossAreForTheLossAlone) {
   graph_.set_outputs({});
   graph_.add_loss({sum, 1, ir::LossTerm::Denominator::kSamples, {}, 0});
   EXPECT_TRUE(run().ok());
-  graph_.add(core("neg"), {sum});
-  EXPECT_FALSE(run().ok());
+  const ValueId negative = graph_.add(core("neg"), {sum});
+  EXPECT_TRUE(run().ok()) << "a sum is homogeneous in its parts";
+  EXPECT_TRUE(graph_.type(negative).batch.is_partial());
+  graph_.add(core("exp"), {sum});
+  EXPECT_THAT(run().diagnostic().message, HasSubstr("exp of %nll, a sum over samples, would mix the samples"));
 }
 
 TEST_F(InferShapesTest, SumsOfALossOverAFixedBatchAreNumbersLikeOthers) {

@@ -1,4 +1,5 @@
 // Gradients, losses and outputs of pipelines against a tape over the whole model written by hand in ATen.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -282,6 +283,34 @@ TEST(Dropout, DropsNothingInEvaluation) {
   const Numbers found = run_locally(build_plan(dropout_model(ir::DType::kF64), {.cuts = {2}, .micro_batches = {4, 4}}),
                                     batch, {elements(batch)}, {.training = false});
   EXPECT_LT(relative_error(found.outputs.begin()->second, expected), 1e-14);
+}
+
+std::pair<at::Tensor, at::Tensor> sums_forward(std::map<std::string, at::Tensor>& p, const Batch& batch) {
+  const at::Tensor a = at::tanh(at::linear(batch.at("x"), p["w0"]));
+  const at::Tensor sum = (a * a).sum(0), y = at::linear(a, p["w1"]);
+  return {y, at::mse_loss(y, batch.at("target"), at::Reduction::Sum) + (sum * p["v"] + sum).sum() * 0.5};
+}
+
+const Toy kSums = {sums_model, skip_batch, elements, sums_forward, {4}, {4, 7}, {2, 5, 9}};
+
+// Each part counts once, wherever the cut lies and however replicas' samples overlap: p, q, r and their sums cross it.
+TEST(PartialSums, CrossCutsOfAnyReplicas) {
+  const Numbers expected = reference(kSums, ir::DType::kF64, skip_batch(13, at::kDouble));
+  const std::vector<std::vector<uint32_t>> replicas = {{1, 1}, {2, 2}, {1, 3}, {3, 1}, {2, 3}, {3, 2}, {5, 2}};
+  for (uint32_t cut = 2; cut < 11; ++cut) {
+    for (const auto& each : replicas) {
+      for (const auto& sizes : {std::vector<uint32_t>{13}, {5, 4, 4}, {8, 3, 1, 1}}) {
+        SCOPED_TRACE(fmt::format("cut {} replicas {}x{} of {} micro-batches", cut, each[0], each[1], sizes.size()));
+        expect_close(run(kSums, ir::DType::kF64, {.cuts = {cut}, .replicas = each, .micro_batches = sizes}), expected,
+                     1e-12);
+      }
+    }
+  }
+  for (const PlanSpec& spec : std::vector<PlanSpec>{
+           {.cuts = {4, 7}, .replicas = {2, 1, 3}, .micro_batches = {6, 7}, .recompute = true},
+           {.cuts = {2, 5, 9}, .replicas = {3, 2, 1, 2}, .micro_batches = {7, 4, 2}, .split_backward = true}}) {
+    expect_close(run(kSums, ir::DType::kF64, spec), expected, 1e-12);
+  }
 }
 
 Batch norm_batch(int64_t samples) {
