@@ -100,6 +100,22 @@ void compare_all(DType precision) {
 TEST(Gradients, AreThoseOfTheTape) { compare_all(DType::kF64); }
 TEST(Gradients, AreThoseOfTheTapeInSinglePrecision) { compare_all(DType::kF32); }
 
+// One task that runs the tape of the operator alone stands in for a rule.
+TEST(Gradients, WithoutARuleAreOneTask) {
+  at::manual_seed(9);
+  size_t compared = 0;
+  for (const OpCase& c : testing::op_cases()) {
+    const Prepared made = testing::prepare(c, DType::kF64);
+    if (!has_gradient(c, made)) continue;
+    SCOPED_TRACE(describe(c));
+    compare(c, made, {.by_vjp = true}, 3);
+    const Joint joint = join(c, made, {.by_vjp = true});
+    EXPECT_LE(joint.graph.task_count(), 2U);
+    ++compared;
+  }
+  EXPECT_GT(compared, 60U);
+}
+
 // What becomes of weights before they meet samples: their gradients are sums over samples all the way back.
 TEST(Gradients, OfPartialSumsArePartialSums) {
   size_t judged = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ir/gradient.h"
+#include "ir/vjp.h"
 
 namespace rannc::ir::testing {
 
@@ -36,7 +37,8 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
   }
   GradientCall call(graph, joint.task, joint.seeds, wanted);
   const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
-  joint.has_rule = !any || (made.op->gradient != nullptr && made.op->gradient(call));
+  if (asked.by_vjp && any) add_vjp(call);
+  joint.has_rule = !any || asked.by_vjp || (made.op->gradient != nullptr && made.op->gradient(call));
   for (size_t k = 0; k < wanted.size(); ++k) joint.given.push_back(wanted[k] ? call.given(k) : ValueId());
   return joint;
 }

@@ -22,6 +22,7 @@ struct Joint {
 struct Asked {
   uint64_t wanted = ~uint64_t{0}, read = ~uint64_t{0};
   Mix mix = Mix::kNone;  ///< of the results' gradients; none as the runtime seeds losses
+  bool by_vjp = false;   ///< as if the operator had no rule
 };
 
 Joint join(const OpCase& c, const Prepared& made, Asked asked = {});

@@ -86,16 +86,29 @@ TEST_P(EveryCase, HasTheInferredTypes) {
   }
 }
 
-TEST_P(EveryCase, KeepsSamplesApartWhereItsLayoutSaysSo) {
+bool close(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && at::allclose(a.to(at::kDouble), b.to(at::kDouble), 1e-5, 1e-6, true);
+}
+
+bool counts_samples(const ValueType& type) {
+  return type.batch.mix == Mix::kCounted ||
+         (type.contents &&
+          std::any_of(type.contents->begin(), type.contents->end(), [](const Dim& dim) { return dim.uses("batch"); }));
+}
+
+// Run on the parts of a batch and put together it is what it is on the whole: samples beside each other where they have
+// an axis, added where it is a partial sum, the same in each part where it has none.
+TEST_P(EveryCase, PartsMakeTheWholeAsItsLayoutSays) {
   at::manual_seed(2);
   constexpr int64_t kBatch = 3;
-  int compared = 0;
+  int beside = 0, added = 0, same = 0;
   for (const OpCase& c : op_cases()) {
-    if (!c.samples_apart) continue;
     const Prepared made = prepare(c, GetParam());
+    if (!c.parts_make_whole) continue;
     SCOPED_TRACE(describe(c) + "\n" + made.source);
     const std::vector<at::Tensor> inputs = drawn(made, kBatch);
     const std::vector<at::Tensor> whole = execute(made, inputs, kBatch);
+    std::vector<at::Tensor> sums(whole.size());
     for (int64_t sample = 0; sample < kBatch; ++sample) {
       std::vector<at::Tensor> parts;
       for (const Operand& operand : made.operands) {
@@ -105,15 +118,27 @@ TEST_P(EveryCase, KeepsSamplesApartWhereItsLayoutSaysSo) {
       }
       const std::vector<at::Tensor> alone = execute(made, parts, 1);
       for (size_t k = 0; k < whole.size(); ++k) {
-        if (!made.types[k].batch.has_batch()) continue;
-        const at::Tensor expected = sample_of(whole[k], made.types[k], sample, kBatch);
-        ASSERT_EQ(alone[k].sizes(), expected.sizes());
-        EXPECT_TRUE(at::allclose(alone[k].to(at::kDouble), expected.to(at::kDouble), 1e-5, 1e-6, true));
-        ++compared;
+        const ValueType& type = made.types[k];
+        if (type.batch.is_partial()) {
+          sums[k] = sums[k].defined() ? sums[k] + alone[k] : alone[k];
+        } else if (type.batch.has_batch()) {
+          EXPECT_TRUE(close(alone[k], sample_of(whole[k], type, sample, kBatch))) << "result " << k;
+          ++beside;
+        } else if (type.batch.mix == Mix::kNone && !counts_samples(type)) {
+          EXPECT_TRUE(close(alone[k], whole[k])) << "result " << k;
+          ++same;
+        }
       }
     }
+    for (size_t k = 0; k < whole.size(); ++k) {
+      if (!sums[k].defined()) continue;
+      EXPECT_TRUE(close(sums[k], whole[k])) << "result " << k;
+      ++added;
+    }
   }
-  EXPECT_GT(compared, 300);
+  EXPECT_GT(beside, 300);
+  EXPECT_GE(added, 20);
+  EXPECT_GT(same, 100);
 }
 
 INSTANTIATE_TEST_SUITE_P(Precision, EveryCase, ::testing::Values(DType::kF64, DType::kF32),

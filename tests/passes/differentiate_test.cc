@@ -126,6 +126,25 @@ loss %l weight 0x1p+0 per one ignore -100
   EXPECT_EQ(ir::how_often(joint.graph)[joint.graph.producer(gradient).index()], ir::Often::kStep);
 }
 
+TEST(Differentiate, AnOperatorOfTheUsersIsOneTask) {
+  const Graph graph = parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+#0 %h: f32[batch,4] samples 0 = mine.mix(%x, %w) {strength = 0x1p-1}
+#1 %l: f32[] partial = core.sum(%h)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)");
+  const Joint joint = joint_of(graph);
+  EXPECT_EQ(parts_of(joint), "w#0 ");
+  const TaskId maker = joint.graph.producer(joint.gradients[0].gradient);
+  EXPECT_EQ(joint.graph.op(maker).name, "vjp.mine.mix");
+  EXPECT_EQ(joint.graph.attributes(maker).number("strength"), 0.5);
+  EXPECT_EQ(joint.graph.inputs(maker).size(), 3U) << "the gradient of its result, and its operands";
+  EXPECT_TRUE(joint.graph.type(joint.gradients[0].gradient).batch.is_partial());
+}
+
 TEST(Differentiate, NoLossIsAnError) {
   const auto joint = differentiate(parsed("rannc.graph 1\n"));
   ASSERT_FALSE(joint.ok());

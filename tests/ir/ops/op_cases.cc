@@ -184,13 +184,13 @@ void add_networks(std::vector<OpCase>& cases) {
       {"avg_pool", {f("batch,2,7,6")}, {{"kernel", dims("3,3")}, {"strides", dims("2,2")}, {"pads", dims("1,1,1,1")}}},
       {"avg_pool", {f("batch,2,7")}, {{"kernel", dims("3")}, {"pads", dims("0,2")}, {"count_include_pad", true}}},
       {"adaptive_avg_pool", {f("batch,2,7,6")}, {{"size", dims("3,2")}}},
-      {"cross_entropy_sum", {f("batch,5"), i("batch", 0, 5)}, {{"axis", Dim(-1)}}, 1, false},
+      {"cross_entropy_sum", {f("batch,5"), i("batch", 0, 5)}, {{"axis", Dim(-1)}}},
       {"cross_entropy_sum",
        {f("batch,5,3"), i("batch,3", 0, 5)},
        {{"axis", Dim(1)}, {"ignore_index", Dim(2)}},
        1,
        false},
-      {"mse_sum", {f("batch,5"), f("batch,5")}, {}, 1, false},
+      {"mse_sum", {f("batch,5"), f("batch,5")}},
   };
   cases.insert(cases.end(), more.begin(), more.end());
 }

@@ -22,9 +22,9 @@ struct OpCase {
   std::vector<Operand> operands;
   Attributes attributes = {};
   uint32_t outputs = 1;
-  /// Whether computing one sample alone gives that sample's part of the whole: not for sums over samples, and not for
-  /// indices that are sample numbers.
-  bool samples_apart = true;
+  /// Whether computing samples alone gives the parts of the whole, as the layouts say: not for statistics over samples,
+  /// and not for indices that are sample numbers.
+  bool parts_make_whole = true;
 };
 
 /// `f("batch,12,64")`: a float operand; its samples are on the axis whose extent is a multiple of `batch`.

@@ -116,12 +116,12 @@ void add_folded(std::vector<OpCase>& cases) {
     cases.push_back({op, {f("batch,0,2")}, {{"axes", dims("2")}}});
   }
   for (const char* op : {"sum", "mean"}) {
-    cases.push_back({op, {f("batch,3,4")}, {{"axes", dims("0,2")}}, 1, false});
-    cases.push_back({op, {f("5,4*batch,3")}, {{"axes", dims("1")}, {"keepdim", true}}, 1, false});
-    cases.push_back({op, {f("batch,3")}, {}, 1, false});
+    cases.push_back({op, {f("batch,3,4")}, {{"axes", dims("0,2")}}});
+    cases.push_back({op, {f("5,4*batch,3")}, {{"axes", dims("1")}, {"keepdim", true}}});
+    cases.push_back({op, {f("batch,3")}});
     cases.push_back({op, {f("batch,0")}, {{"axes", dims("1")}}});
-    cases.push_back({op, {in_the_middle("6*batch,2", 3)}, {}, 1, false});
-    cases.push_back({op, {in_the_middle("6*batch,2", 3)}, {{"axes", dims("0")}}, 1, false});
+    cases.push_back({op, {in_the_middle("6*batch,2", 3)}});
+    cases.push_back({op, {in_the_middle("6*batch,2", 3)}, {{"axes", dims("0")}}});
   }
   for (const char* op : {"softmax", "log_softmax"}) {
     cases.push_back({op, {f("3,batch,4")}, {{"axis", Dim(-3)}}});

@@ -7,6 +7,8 @@
 
 #include "ir/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
+#include "ir/text.h"
+#include "ir/verify.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::ir {
@@ -55,6 +57,32 @@ TEST(OpTypes, SymbolicAndConcreteAgree) {
         }
       }
     }
+  }
+}
+
+// A graph of the call alone.
+Graph graph_of(const OpCase& c) {
+  Graph graph;
+  graph.set_batch_symbol("batch");
+  std::vector<ValueId> operands;
+  for (const Operand& operand : c.operands) {
+    operands.push_back(operand.absent ? ValueId() : graph.add_value(ValueKind::kInput, "x", operand.type));
+    if (!operand.absent) graph.add_input(operands.back());
+  }
+  const TaskId task = graph.add_task(core(c.op), operands, c.attributes, std::vector<std::string>(c.outputs));
+  EXPECT_TRUE(infer_types(graph, task).ok());
+  return graph;
+}
+
+TEST(OpTypes, EveryCallIsReadAsItWasPrinted) {
+  for (const OpCase& c : op_cases()) {
+    SCOPED_TRACE(describe(c));
+    const Graph graph = graph_of(c);
+    const std::vector<Diagnostic> wrong = verify(graph);
+    EXPECT_TRUE(wrong.empty()) << wrong[0].str();
+    const auto again = parse_graph(print(graph), "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str() << print(graph);
+    EXPECT_TRUE(equal(*again, graph)) << print(graph) << "against\n" << print(*again);
   }
 }
 
