@@ -34,7 +34,6 @@ double momentum_of(const Graph& graph, const Statistics& statistics) {
 
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
-  if (!op.known() || !op.asks_training(graph.attributes(task))) return std::nullopt;
   const auto inputs = graph.inputs(task), outputs = graph.outputs(task);
   std::vector<ValueId> made, running;
   for (size_t i = 0; i < op.results.size(); ++i) {
@@ -43,7 +42,7 @@ std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
     running.push_back(*op.results[i].runs_on < inputs.size() ? inputs[*op.results[i].runs_on] : ValueId());
     if (!running.back().valid() || graph.kind(running.back()) != ValueKind::kBuffer) return std::nullopt;
   }
-  if (made.empty()) return std::nullopt;
+  if (made.empty() || !op.asks_training(graph.attributes(task))) return std::nullopt;
   RANNC_CHECK(made.size() == 2) << op.name << " says a mean and a variance";
   return Statistics{made[0], made[1], running[0], running[1]};
 }
@@ -54,9 +53,13 @@ class StatisticsVerifier {
  public:
   explicit StatisticsVerifier(const Graph& graph) : graph_(graph) {}
 
-  std::vector<Diagnostic> verify() {
+  std::vector<Diagnostic> verify(std::span<const ValueId> buffers) {
     for (const Statistics& each : graph_.statistics()) check(each);
-    for (const TaskId task : graph_.tasks()) check_entry(task);
+    std::set<TaskId> readers;
+    for (const ValueId buffer : buffers) {
+      graph_.for_each_use(buffer, [&](Graph::Use use) { readers.insert(use.task); });
+    }
+    for (const TaskId task : readers) check_entry(task);
     return std::move(found_);
   }
 
@@ -125,6 +128,8 @@ class StatisticsVerifier {
 
 }  // namespace
 
-std::vector<Diagnostic> faults_of_statistics(const Graph& graph) { return StatisticsVerifier(graph).verify(); }
+std::vector<Diagnostic> faults_of_statistics(const Graph& graph, std::span<const ValueId> buffers) {
+  return StatisticsVerifier(graph).verify(buffers);
+}
 
 }  // namespace rannc::ir

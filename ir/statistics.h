@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -19,7 +20,7 @@ double momentum_of(const Graph& graph, const Statistics& statistics);
 /// What the entry of a task's operator makes running statistics of: where it trains with buffers, and has the results.
 /// Results are invalid where the task leaves them out.
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task);
-/// What breaks rule G18.
-std::vector<Diagnostic> faults_of_statistics(const Graph& graph);
+/// What breaks rule G18. `buffers` are all values of that kind, ascending.
+std::vector<Diagnostic> faults_of_statistics(const Graph& graph, std::span<const ValueId> buffers);
 
 }  // namespace rannc::ir

@@ -60,7 +60,7 @@ class GraphVerifier {
     for (const TaskId id : graph_.tasks()) task(id);
     signature();
     for (const LossTerm& term : graph_.losses()) loss(term);
-    for (Diagnostic& fault : faults_of_statistics(graph_)) found_.push_back(std::move(fault));
+    for (Diagnostic& fault : faults_of_statistics(graph_, buffers_)) found_.push_back(std::move(fault));
     symbols();
     if (!graph_.losses().empty()) mixes();
     return std::move(found_);
@@ -83,6 +83,7 @@ class GraphVerifier {
     kind(id);
     if (graph_.value(id).data.present()) data(id);
     if (graph_.kind(id) == ValueKind::kDraw) draw(id);
+    if (graph_.kind(id) == ValueKind::kBuffer) buffers_.push_back(id);
     facts_of_type(id);
   }
 
@@ -382,6 +383,7 @@ class GraphVerifier {
   std::map<std::string, ValueId> symbols_;       // each with the first value that uses it
   std::vector<const ValueType*> operand_types_;  // of the task that is looked at
   std::vector<Equality> assumed_;
+  std::vector<ValueId> buffers_;
   std::vector<uint8_t> type_holds_;  // per type, whether it was found to
   std::vector<uint32_t> question_;
   std::unordered_set<std::vector<uint32_t>, HashOfNumbers> tasks_that_hold_;

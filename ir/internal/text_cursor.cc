@@ -274,10 +274,7 @@ Result<ValueType> TextCursor::type() {
     RANNC_ASSIGN(type.shape, dims());
     if (type.shape->size() > kMaxRank) return fault(begin, fmt::format("a rank above {}", kMaxRank));
   }
-  if (const auto mix = parse_mix(peek_word())) {
-    type.batch.mix = *mix;
-    RANNC_TRY(expect(str(*mix)));
-  } else if (accept_word("samples")) {
+  if (accept_word("samples")) {
     RANNC_ASSIGN(const int64_t axis, integer("the axis of the samples"));
     if (axis < INT32_MIN || axis > INT32_MAX) return expected("an axis");
     type.batch.axis = static_cast<int32_t>(axis);
@@ -287,6 +284,9 @@ Result<ValueType> TextCursor::type() {
       RANNC_ASSIGN(*extent, dim());
       RANNC_TRY(expect("]"));
     }
+  } else if (const auto mix = parse_mix(peek_word())) {
+    type.batch.mix = *mix;
+    RANNC_TRY(expect(str(*mix)));
   }
   if (accept_word("contents")) {
     RANNC_ASSIGN(type.contents, dims());
