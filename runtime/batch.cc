@@ -70,7 +70,8 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
     if (fits(graph.type(id), spec, bindings)) continue;
     const auto samples = bindings.find(graph.batch_symbol());
     return mismatch(name, spec, graph.type(id))
-        .note(fmt::format("the mini-batch has {} samples", samples == bindings.end() ? plan.mini_batch : samples->second));
+        .note(fmt::format("the mini-batch has {} samples",
+                          samples == bindings.end() ? plan.mini_batch : samples->second));
   }
   RANNC_TRY(ir::check_assumptions(graph, bindings));
   return bindings;
@@ -81,7 +82,9 @@ Result<void> check_names(const ir::Graph& graph, const Batch& batch) {
     const std::string& name = entry.first;
     const auto is_input = [&](ValueId id) { return graph.value(id).name == name; };
     if (std::none_of(graph.inputs().begin(), graph.inputs().end(), is_input)) {
-      return error(fmt::format("batch: the model has no input '{}'", name));
+      std::vector<std::string> names;
+      for (const ValueId id : graph.inputs()) names.push_back(fmt::format("'{}'", graph.value(id).name));
+      return error(fmt::format("batch: the model has no input '{}'; its inputs are {}", name, fmt::join(names, ", ")));
     }
   }
   return {};

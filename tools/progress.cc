@@ -22,8 +22,12 @@ std::string count_text(double count) {
 
 }  // namespace
 
-Progress::Progress(bool shown, uint64_t steps)
-    : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0), steps_(steps) {}
+std::string speed_text(double steps_per_second, uint64_t tokens, uint64_t samples) {
+  return tokens > 0 ? count_text(steps_per_second * static_cast<double>(tokens)) + " tokens/s"
+                    : count_text(steps_per_second * static_cast<double>(samples)) + " samples/s";
+}
+
+Progress::Progress(bool shown, uint64_t steps) : shown_(shown), terminal_(isatty(STDOUT_FILENO) != 0), steps_(steps) {}
 
 void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t samples) {
   if (!shown_) return;
@@ -32,8 +36,7 @@ void Progress::step(uint64_t done, double loss, uint64_t tokens, uint64_t sample
   const double seconds = watch_.seconds();
   const double rate = static_cast<double>(done - first_) / std::max(seconds, 1e-9);
   const double left = static_cast<double>(steps_ - done) / rate;
-  const std::string speed = tokens > 0 ? count_text(rate * static_cast<double>(tokens)) + " tokens/s"
-                                       : count_text(rate * static_cast<double>(samples)) + " samples/s";
+  const std::string speed = speed_text(rate, tokens, samples);
   if (terminal_) {
     constexpr uint64_t kWidth = 24;
     const std::string bar(done * kWidth / std::max<uint64_t>(1, steps_), '#');

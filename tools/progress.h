@@ -2,17 +2,22 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "ir/stopwatch.h"
 
 namespace rannc::tools {
+
+/// `2444 tokens/s`, of so many tokens and samples a step; samples are counted where they have no length and `tokens` is
+/// 0.
+std::string speed_text(double steps_per_second, uint64_t tokens, uint64_t samples);
 
 /// On a terminal one line that is drawn again: bar, step, loss, speed, time left. Elsewhere about twenty lines in all.
 class Progress {
  public:
   /// `shown` is false in workers that are not the first.
   Progress(bool shown, uint64_t steps);
-  /// After a step; `tokens` of a step, 0 where samples have no length: then samples are counted.
+  /// After a step of so many tokens and samples.
   void step(uint64_t done, double loss, uint64_t tokens, uint64_t samples);
   void end();
 

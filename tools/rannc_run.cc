@@ -252,18 +252,20 @@ class Run {
     facts.transport = worker_ ? "gloo" : "local";
     RANNC_ASSIGN(facts.held, collect_held(held));
     const double steps = static_cast<double>(losses_.size());
-    facts.samples_per_second = seconds_ > 0 ? steps * plan.mini_batch / seconds_ : 0;
-    facts.tokens_per_second = seconds_ > 0 ? steps * static_cast<double>(tools::tokens_per_step(plan)) / seconds_ : 0;
+    const double rate = seconds_ > 0 ? steps / seconds_ : 0;
+    const uint64_t tokens = tools::tokens_per_step(plan);
+    facts.samples_per_second = rate * plan.mini_batch;
+    facts.tokens_per_second = rate * static_cast<double>(tokens);
     RANNC_TRY(rannc::write_file((folder_ / "trace.json").string(),
                                 runtime::chrome_trace(rannc::ir::pipeline_shape(plan), records, planned)));
     RANNC_TRY(rannc::write_file((folder_ / "report.html").string(), tools::run_report(plan, facts, records, planned)));
     const double measured = tools::measured_step_ns(records);
     if (!losses_.empty()) {
       fmt::print(
-          "loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {:.0f} tokens/s, step measured {:.1f} ms, predicted {:.1f} "
+          "loss {:.4f} -> {:.4f} in {} steps, {:.1f} s, {}, step measured {:.1f} ms, predicted {:.1f} "
           "ms\n",
-          losses_.front(), losses_.back(), losses_.size(), seconds_, facts.tokens_per_second, measured / 1e6,
-          static_cast<double>(plan.step_ns) / 1e6);
+          losses_.front(), losses_.back(), losses_.size(), seconds_, tools::speed_text(rate, tokens, plan.mini_batch),
+          measured / 1e6, static_cast<double>(plan.step_ns) / 1e6);
     }
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
     return {};
@@ -311,9 +313,9 @@ class Run {
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
-  std::vector<double> losses_;        // of this process's own steps
+  std::vector<double> losses_;  // of this process's own steps
   double seconds_ = 0;
-  uint64_t data_bytes_ = 0;  // of the data set's tensors
+  uint64_t data_bytes_ = 0;           // of the data set's tensors
   std::vector<tools::LossLog> logs_;  // worker 0's: the folder's, and the user's
 };
 
@@ -368,8 +370,10 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--loss-log", flags.loss_log, "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
-                 "float");
+  app.add_option(
+      "--loss-log", flags.loss_log,
+      "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
+      "float");
 }
 
 }  // namespace

@@ -238,15 +238,13 @@ Result<Types> infer_gather_nd_grad(const OpCall& call) {
 }
 
 Result<aten::Lowering> lower_gather_nd_grad(const LowerCall& call) {
-  const Shape &to = shape_of(*call.outputs[0]), &indices = shape_of(*call.inputs[1]);
-  const int64_t batch_dims = call.attributes.integer("batch_dims");
-  if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
-  const PickedParts parts = parts_of(to, indices, batch_dims);
+  const Shape& to = shape_of(*call.outputs[0]);
   Calls calls;
-  const aten::Value index = flat_index(calls, to, *call.inputs[1], batch_dims);
-  const aten::Value rows = calls("aten::reshape", {aten::Operand{0}, Shape{parts.groups * parts.rows, parts.rest}});
-  const aten::Value zeros = calls("aten::new_zeros", {rows, Shape{parts.groups * parts.picked, parts.rest}});
-  const aten::Value made = calls("aten::index_add", {zeros, 0, index, rows});
+  RANNC_ASSIGN(const FlatPicks flat, flat_picks(calls, call, to));
+  const auto& [groups, picked, rest, read] = flat.parts;
+  const aten::Value rows = calls("aten::reshape", {aten::Operand{0}, Shape{groups * read, rest}});
+  const aten::Value zeros = calls("aten::new_zeros", {rows, Shape{groups * picked, rest}});
+  const aten::Value made = calls("aten::index_add", {zeros, 0, flat.index, rows});
   return std::move(calls).with({calls("aten::reshape", {made, to})});
 }
 

@@ -124,14 +124,16 @@ PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims
           element_count(Shape(end, data.end())), element_count(Shape(indices.begin() + batch_dims, indices.end() - 1))};
 }
 
-aten::Value flat_index(Calls& calls, const Shape& data, const ValueType& type, int64_t batch_dims) {
-  const Shape& indices = shape_of(type);
+Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data) {
+  const Shape& indices = shape_of(*call.inputs[1]);
+  if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
+  const int64_t batch_dims = call.attributes.integer("batch_dims");
   const PickedParts parts = parts_of(data, indices, batch_dims);
   std::optional<aten::Value> index;
   Dim stride = 1;
   for (int64_t d = indices.back().constant(); d-- > 0; stride = stride * data[batch_dims + d]) {
     aten::Value part = calls("aten::select.int", {aten::Operand{1}, indices.size() - 1, d});
-    part = from_start(calls, part, type.dtype, data[batch_dims + d]);
+    part = from_start(calls, part, call.inputs[1]->dtype, data[batch_dims + d]);
     part = calls("aten::mul.Scalar", {part, aten::Scalar{stride}});
     index = index ? calls("aten::add.Tensor", {*index, part}) : part;
   }
@@ -143,7 +145,7 @@ aten::Value flat_index(Calls& calls, const Shape& data, const ValueType& type, i
         calls("aten::mul.Scalar", {calls("aten::unsqueeze", {group, 1}), aten::Scalar{parts.picked}});
     index = calls("aten::add.Tensor", {grouped, first});
   }
-  return calls("aten::reshape", {*index, Shape{Dim(-1)}});
+  return FlatPicks{calls("aten::reshape", {*index, Shape{Dim(-1)}}), parts};
 }
 
 namespace {
@@ -172,15 +174,11 @@ Result<Types> infer_gather_nd(const OpCall& call) {
 
 // One flat index into the picked axes, then one index_select: x is seen as [batch…, picked, rest…].
 Result<aten::Lowering> lower_gather_nd(const LowerCall& call) {
-  const Shape& data = shape_of(*call.inputs[0]);
-  const Shape& indices = shape_of(*call.inputs[1]);
-  const int64_t batch_dims = call.attributes.integer("batch_dims");
-  if (indices.back() == Dim(0)) return error("gather_nd with an empty index");
-  const PickedParts parts = parts_of(data, indices, batch_dims);
   Calls calls;
-  const aten::Value flat = flat_index(calls, data, *call.inputs[1], batch_dims);
-  const aten::Value table = calls("aten::reshape", {aten::Operand{0}, Shape{parts.groups * parts.picked, parts.rest}});
-  const aten::Value found = calls("aten::index_select", {table, 0, flat});
+  RANNC_ASSIGN(const FlatPicks flat, flat_picks(calls, call, shape_of(*call.inputs[0])));
+  const Shape rows = {flat.parts.groups * flat.parts.picked, flat.parts.rest};
+  const aten::Value table = calls("aten::reshape", {aten::Operand{0}, rows});
+  const aten::Value found = calls("aten::index_select", {table, 0, flat.index});
   return std::move(calls).with({calls("aten::reshape", {found, shape_of(*call.outputs[0])})});
 }
 

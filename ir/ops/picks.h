@@ -19,7 +19,11 @@ PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims
 
 /// Indices brought into 0…extent-1: ONNX counts negative ones from the end, ATen's index_select does not.
 aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& extent);
-/// Operand 1, tuples of indices of that type, as a flat list of places in [groups * picked].
-aten::Value flat_index(Calls& calls, const Shape& data, const ValueType& type, int64_t batch_dims);
+/// Operand 1, tuples of indices into `data`, as a flat list of places in [groups * picked].
+struct FlatPicks {
+  aten::Value index;
+  PickedParts parts;
+};
+Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data);
 
 }  // namespace rannc::ir::ops

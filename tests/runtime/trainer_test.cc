@@ -17,8 +17,8 @@ namespace rannc::runtime {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::PlanSpec;
 using ::testing::HasSubstr;
+using testing::PlanSpec;
 using Tensors = std::map<std::string, at::Tensor>;
 using MakeGraph = ir::Graph (*)(ir::DType);
 
@@ -79,7 +79,8 @@ TrainerOptions sgd(double learning_rate, double clip_norm = 0) {
 TEST_F(Trainers, ClippedStepsCommitRunningStatistics) {
   const Batch batch = batch_of(8, {3, 4});
   const PlanSpec spec = {.cuts = {2}, .micro_batches = {4, 4}};
-  const auto plain = open(testing::norm_model, spec, sgd(0.1)), clipped = open(testing::norm_model, spec, sgd(0.1, 1e9));
+  const auto plain = open(testing::norm_model, spec, sgd(0.1)),
+             clipped = open(testing::norm_model, spec, sgd(0.1, 1e9));
   const at::Tensor before = only_output(clipped->evaluate(batch));
   plain->step(batch).value();
   EXPECT_GT(clipped->step(batch).value().gradient_norm, 0);
@@ -126,8 +127,8 @@ void expect_one_step(Trainer& parts, Trainer& whole, const Batch& batch, double 
 
 std::vector<PlanSpec> cuts_of_one_mini_batch() {
   return {{.micro_batches = {4}},
-          {.cuts = {3}, .micro_batches = {2, 2}},                    // the cut parts a tied parameter's readers
-          {.cuts = {3}, .replicas = {2, 1}, .micro_batches = {4}},   // replicas
+          {.cuts = {3}, .micro_batches = {2, 2}},                   // the cut parts a tied parameter's readers
+          {.cuts = {3}, .replicas = {2, 1}, .micro_batches = {4}},  // replicas
           {.cuts = {3}, .replicas = {1, 2}, .micro_batches = {2, 2}, .recompute = true}};
 }
 
@@ -249,6 +250,10 @@ TEST_F(Trainers, EvaluateWithoutLabels) {
   EXPECT_TRUE(found.losses.empty());
   EXPECT_EQ(found.loss, 0);
   EXPECT_THAT(trainer->step(batch).diagnostic().str(), HasSubstr("input 'target' is missing"));
+  batch["y"] = batch["x"];
+  EXPECT_THAT(trainer->evaluate(batch).diagnostic().str(),
+              HasSubstr("the model has no input 'y'; its inputs are 'x', 'target'"));
+  batch.erase("y");
   batch.erase("x");
   EXPECT_THAT(trainer->evaluate(batch).diagnostic().str(), HasSubstr("input 'x' is missing"));
 }

@@ -183,6 +183,8 @@ class Settings(RunControl):
     def test_the_bundle_knows_its_optimizer(self):
         done = self.train(self.bundle(2, "--optimizer", "sgd", "--momentum", 0.5), "run", steps=3)
         self.assertIn("sgd, learning rate 0.001, momentum 0.5", done.stdout)
+        self.assertRegex(done.stdout, r"in 3 steps, [0-9.]+ s, [0-9.]+k? (tokens|samples)/s, step measured")
+        self.assertNotIn(" 0 tokens/s", done.stdout)
         done = self.train(self.bundle(2, "--optimizer", "sgd"), "other", "--optimizer", "adamw", steps=3)
         self.assertIn("adamw", done.stdout)
         self.assertIn("warning: the optimizer keeps 2 copies", done.stderr)
