@@ -9,6 +9,7 @@
 #include "ir/dim_bounds.h"
 #include "ir/internal/matcher.h"
 #include "ir/op.h"
+#include "ir/results.h"
 
 namespace rannc::ir {
 
@@ -70,8 +71,7 @@ namespace {
 
 std::vector<bool> results_of(const Graph& graph) {
   std::vector<bool> results(graph.value_count());
-  for (const ValueId output : graph.outputs()) results[output.index()] = true;
-  for (const LossTerm& term : graph.losses()) results[term.numerator.index()] = true;
+  for_each_result(graph, [&](ValueId value) { results[value.index()] = true; });
   return results;
 }
 

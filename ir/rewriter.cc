@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "ir/op.h"
+#include "ir/results.h"
 
 namespace rannc::ir {
 
@@ -63,15 +64,7 @@ Liveness find_live(const Graph& graph) {
   auto mark = [&](ValueId id) {
     if (id.valid()) live.value[id.index()] = true;
   };
-  for (const ValueId id : graph.inputs()) mark(id);
-  for (const ValueId id : graph.outputs()) mark(id);
-  for (const LossTerm& term : graph.losses()) {
-    mark(term.numerator);
-    mark(term.labels);
-  }
-  for (const Statistics& each : graph.statistics()) {
-    for (const ValueId id : {each.mean, each.variance, each.running_mean, each.running_variance}) mark(id);
-  }
+  for_each_kept(graph, mark);
   for (uint32_t i = graph.task_count(); i-- > 0;) {
     const TaskId task(i);
     bool needed = false;

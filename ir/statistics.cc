@@ -27,9 +27,12 @@ std::optional<Dim> averaged_over(const Graph& graph, const Statistics& statistic
   return exact_div(element_count(*all), element_count(*means));
 }
 
-double momentum_of(const Graph& graph, const Statistics& statistics) {
+std::optional<double> momentum_of(const Graph& graph, const Statistics& statistics) {
   const TaskId maker = graph.producer(statistics.mean);
-  return OpAttributes(graph.op(maker), graph.attributes(maker)).number("momentum");
+  if (!maker.valid()) return std::nullopt;
+  const Attribute* value = OpAttributes(graph.op(maker), graph.attributes(maker)).find("momentum");
+  const auto* momentum = value != nullptr ? std::get_if<double>(value) : nullptr;
+  return momentum != nullptr ? std::optional(*momentum) : std::nullopt;
 }
 
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
@@ -91,18 +94,24 @@ class StatisticsVerifier {
     }
     check_leaf(each.running_mean, each.mean);
     check_leaf(each.running_variance, each.variance);
-    const double momentum = momentum_of(graph_, each);
-    if (!(momentum >= 0 && momentum <= 1))
-      add(maker, fmt::format("{} have a momentum of {}, outside of [0, 1]", pair, momentum));
+    const auto momentum = momentum_of(graph_, each);
+    if (!momentum)
+      add(maker, fmt::format("{}: {} has no momentum", pair, graph_.op(maker).name));
+    else if (!(*momentum >= 0 && *momentum <= 1))
+      add(maker, fmt::format("{} have a momentum of {}, outside of [0, 1]", pair, *momentum));
   }
 
   void check_leaf(ValueId leaf, ValueId made) {
+    const TaskId maker = graph_.producer(made);
+    const auto read = graph_.inputs(maker);
+    if (std::find(read.begin(), read.end(), leaf) == read.end())
+      add(maker, fmt::format("{} is not read by the task that makes {}", name(leaf), name(made)));
     const ValueKind kind = graph_.kind(leaf);
     if (kind != ValueKind::kBuffer)
       add(graph_.producer(leaf),
           fmt::format("{} is of kind {}; running statistics are buffers", name(leaf), str(kind)));
     if (graph_.type(leaf).dtype != graph_.type(made).dtype || graph_.type(leaf).shape != graph_.type(made).shape)
-      add(graph_.producer(made), fmt::format("{} and {} differ in type", name(leaf), name(made)));
+      add(maker, fmt::format("{} and {} differ in type", name(leaf), name(made)));
   }
 
   // A pass that loses statistics would leave buffers as they are, and nobody would see it.

@@ -15,8 +15,8 @@ std::vector<bool> makes_statistics(const Graph& graph);
 /// Elements that a mean and a variance are of: those of their task's first operand for each of the mean's. Nothing
 /// where shapes do not say it.
 std::optional<Dim> averaged_over(const Graph& graph, const Statistics& statistics);
-/// The weight of the new.
-double momentum_of(const Graph& graph, const Statistics& statistics);
+/// The weight of the new: attribute `momentum` of the task that makes them. Nothing where it has none.
+std::optional<double> momentum_of(const Graph& graph, const Statistics& statistics);
 /// What the entry of a task's operator makes running statistics of: where it trains with buffers, and has the results.
 /// Results are invalid where the task leaves them out.
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task);

@@ -13,8 +13,7 @@
 //   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them
 //   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
 //   G14  an assumption is an equality that may hold or not, of sizes that inputs have and the samples are not; it
-//   stands
-//        once
+//        stands once
 //   G15  a type rule needs no equality that is neither certain nor an assumption
 //   G16  where there are losses no value mixes the samples of a micro-batch
 //   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
@@ -393,19 +392,5 @@ class GraphVerifier {
 }  // namespace
 
 std::vector<Diagnostic> verify(const Graph& graph) { return GraphVerifier(graph).verify(); }
-
-Result<void> as_result(std::vector<Diagnostic> found) {
-  constexpr size_t kMaxNotes = 20;
-  if (found.empty()) return {};
-  Diagnostic first = std::move(found.front());
-  for (size_t i = 1; i < found.size() && i <= kMaxNotes; ++i) {
-    const std::string rule = found[i].rule.empty() ? "" : " [" + found[i].rule + "]";
-    first.notes.push_back({found[i].where, found[i].message + rule});
-  }
-  if (found.size() > kMaxNotes + 1) {
-    first.notes.push_back({{}, fmt::format("{} more of the kind", found.size() - kMaxNotes - 1)});
-  }
-  return first;
-}
 
 }  // namespace rannc::ir

@@ -5,6 +5,7 @@
 #include "ir/constant.h"
 #include "ir/fold.h"
 #include "ir/op.h"
+#include "ir/results.h"
 #include "ir/rewriter.h"
 #include "passes/evaluator.h"
 
@@ -51,15 +52,7 @@ bool becomes_attribute(const Graph& graph, TaskId task, size_t i) {
 // What is still read once contents are known: nothing is built for shape arithmetic that then vanishes.
 struct Liveness {
   explicit Liveness(const Graph& graph) : task(graph.task_count()), value(graph.value_count()) {
-    for (const ValueId id : graph.inputs()) mark(id);
-    for (const ValueId id : graph.outputs()) mark(id);
-    for (const ir::LossTerm& term : graph.losses()) {
-      mark(term.numerator);
-      mark(term.labels);
-    }
-    for (const ir::Statistics& each : graph.statistics()) {
-      for (const ValueId id : {each.mean, each.variance, each.running_mean, each.running_variance}) mark(id);
-    }
+    ir::for_each_kept(graph, [&](ValueId id) { mark(id); });
     for (uint32_t k = graph.task_count(); k-- > 0;) visit(graph, TaskId(k));
   }
 

@@ -144,13 +144,16 @@ Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
 
 namespace {
 
-void find_statistics(ir::Graph& graph) {
+/// Whether the graph said something else before.
+bool find_statistics(ir::Graph& graph) {
   std::vector<ir::Statistics> found;
   for (const TaskId task : graph.tasks()) {
     const auto statistics = ir::statistics_by_entry(graph, task);
     if (statistics && statistics->mean.valid() && statistics->variance.valid()) found.push_back(*statistics);
   }
+  const bool changed = found != graph.statistics();
   graph.set_statistics(std::move(found));
+  return changed;
 }
 
 }  // namespace
@@ -201,7 +204,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   }
   const std::vector<Roles> roles = parameter_roles(graph);
   const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
-  find_statistics(graph);
+  outcome.changed = find_statistics(graph) || outcome.changed;
   report_weights_in_code(graph, roles, known_, context);
   report_shared(graph, parameters, known_.readers, context);
   report_ties(graph, parameters, context);

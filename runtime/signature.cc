@@ -119,7 +119,7 @@ class Builder {
     const auto mean = static_cast<uint32_t>(index_of(signature_.buffers, statistics.running_mean));
     const auto variance = static_cast<uint32_t>(index_of(signature_.buffers, statistics.running_variance));
     signature_.statistics.push_back({statistics.mean, statistics.variance, mean, variance,
-                                     ir::momentum_of(graph_, statistics), *ir::averaged_over(graph_, statistics)});
+                                     *ir::momentum_of(graph_, statistics), *ir::averaged_over(graph_, statistics)});
   }
 
   bool makes(ValueId value) const {

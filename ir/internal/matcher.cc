@@ -4,6 +4,7 @@
 #include <array>
 
 #include "ir/op.h"
+#include "ir/results.h"
 
 namespace rannc::ir {
 
@@ -174,10 +175,9 @@ bool Matcher::is_read_once(ValueId value) const {
 
 bool Matcher::is_result(ValueId value) const {
   if (results_ != nullptr) return (*results_)[value.index()];
-  const auto& outputs = graph_.outputs();
-  return std::find(outputs.begin(), outputs.end(), value) != outputs.end() ||
-         std::any_of(graph_.losses().begin(), graph_.losses().end(),
-                     [&](const LossTerm& term) { return term.numerator == value; });
+  bool found = false;
+  for_each_result(graph_, [&](ValueId result) { found = found || result == value; });
+  return found;
 }
 
 }  // namespace rannc::ir

@@ -93,6 +93,29 @@ TEST(Rewrite, ALossIsNotConsumed) {
   EXPECT_EQ(apply(graph, {rule}).total(), 1u);
 }
 
+TEST(Rewrite, WhatBecomesRunningStatisticsIsNotConsumed) {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,3] samples 0
+parameter %s: f32[3]
+buffer %rm: f32[3]
+buffer %rv: f32[3]
+#0 %y: f32[batch,3] samples 0, %m: f32[3], %v: f32[3] = core.batch_norm(%x, %s, %s, %rm, %rv) {training = true}
+#1 %z: f32[batch,3] samples 0 = core.relu(%y)
+inputs [%x]
+outputs [%z]
+statistics %rm, %rv = %m, %v
+)",
+                            "t.rir")
+                    .value();
+  const Rewrite rule = {"relu",
+                        op("relu", op("batch_norm", any(kX), any(kY), any(kZ), any(Capture{3}), any(Capture{4}))),
+                        [](const Match&, Builder& make) { return make.result("relu", {make[kX]}); }};
+  EXPECT_EQ(rewrite(graph, std::span(&rule, 1)).total(), 0U);
+  graph.set_statistics({});
+  EXPECT_EQ(rewrite(graph, std::span(&rule, 1)).total(), 1U);
+}
+
 TEST(Rewrite, AValueReadTwiceWithinTheMatchIsConsumed) {
   Graph graph = read("#0 %s: f32[4] = core.neg(%x)\n#1 %r: f32[4] = core.mul(%s, %s)\n", "%r");
   const Rewrite rule = {"square", op("mul", op("neg", any(kX)).as(kY), same(kY)), [](const Match&, Builder& make) {
@@ -207,7 +230,8 @@ TEST(Rewrite, WhatComesBetweenHasAFreshNameAndAType) {
 }
 
 TEST(Rewrite, WithoutTypesItWorksAlike) {
-  Graph graph = read("#0 %s: f32[*] = core.add(%x, %y)\n#1 %r: f32[*] = core.relu(%s)\n#2 %z: f32[*] = core.neg(%r)\n", "%z");
+  Graph graph =
+      read("#0 %s: f32[*] = core.add(%x, %y)\n#1 %r: f32[*] = core.relu(%s)\n#2 %z: f32[*] = core.neg(%r)\n", "%z");
   EXPECT_EQ(apply(graph, {fuse()}).total(), 1u);
 }
 
