@@ -106,7 +106,7 @@ class GlooTransport : public Transport {
       }
       return values;
     } catch (const std::exception& failed) {
-      return failure().value_or(error("a sum over devices failed: " + plain(failed)));
+      return watch_.explained(error("a sum over devices failed: " + plain(failed)));
     }
   }
 
@@ -139,7 +139,7 @@ class GlooTransport : public Transport {
   }
 
   Diagnostic lost(DeviceId peer, const std::string& why) {
-    return failure().value_or(error(fmt::format("lost the connection to device {}: {}", peer.index(), why)));
+    return watch_.explained(error(fmt::format("lost the connection to device {}: {}", peer.index(), why)));
   }
 
   /// What is under way between this device and the other members of a sum.
