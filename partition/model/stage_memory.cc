@@ -203,8 +203,9 @@ class StageFollower::Pass {
     }
   }
 
-  /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or, where
-  /// it comes as rows, is added to zeros. That of a view is there already; the first is copied into the parameter's order.
+  /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or,
+  /// where it comes as rows, is added to zeros. That of a view is there already; the first is copied into the
+  /// parameter's order.
   void add_to_sum(TaskId task, ValueId parameter, double& transient) {
     if (tape_.is_view(task) && tape_.passes_gradient(task)) {
       summed_ += bytes(parameter);
