@@ -40,6 +40,13 @@ void expect_gradient(const Joint& joint, ValueId value, const at::Tensor& found,
   EXPECT_TRUE(!sampled || of.has_batch() || place.is_partial()) << "a sum over samples";
 }
 
+/// The same numbers in every second place, the last axis the slowest.
+at::Tensor scattered(const at::Tensor& dense) {
+  if (dense.dim() == 0) return dense;
+  const at::Tensor turned = dense.movedim(-1, 0).contiguous();
+  return at::stack({turned, turned}, -1).select(-1, 0).movedim(0, -1);
+}
+
 void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) {
   const Joint joint = join(c, made, asked);
   ASSERT_TRUE(joint.has_rule) << made.op->name << " has no gradient rule for this call";
@@ -50,7 +57,7 @@ void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) 
   for (size_t k = 0, at = 0; k < made.operands.size(); ++k) {
     if (made.operands[k].absent) continue;
     at::Tensor tensor = drawn[at++];
-    values[joint.graph.inputs(joint.task)[k].index()] = tensor;
+    values[joint.graph.inputs(joint.task)[k].index()] = asked.scattered ? scattered(tensor) : tensor;
     if (!joint.given[k].valid()) continue;
     drawn[at - 1] = tensor.detach().clone().set_requires_grad(true);
     leaves.push_back(drawn[at - 1]);
@@ -61,7 +68,7 @@ void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) 
   for (size_t i = 0; i < forward.size(); ++i) {
     if (i >= joint.seeds.size() || !joint.seeds[i].valid()) continue;
     const at::Tensor seed = at::randn_like(forward[i]);
-    values[joint.seeds[i].index()] = seed;
+    values[joint.seeds[i].index()] = asked.scattered ? scattered(seed) : seed;
     if (!forward[i].requires_grad()) continue;
     results.push_back(forward[i]);
     seeds.push_back(seed);
@@ -89,6 +96,7 @@ void compare_all(DType precision) {
     ++compared;
     for (const uint64_t mask : {~uint64_t{0}, uint64_t{1}, ~uint64_t{1}}) compare(c, made, {.wanted = mask}, 3);
     compare(c, made, {}, 1);
+    compare(c, made, {.scattered = true}, 3);
     if (made.op->results.back().presence != Presence::kVariadic) continue;
     for (uint32_t part = 0; c.outputs > 1 && part < c.outputs; ++part) {
       for (const uint64_t read : {uint64_t{1} << part, ~(uint64_t{1} << part)}) compare(c, made, {.read = read}, 3);

@@ -21,8 +21,9 @@ struct Joint {
 /// a gradient reaches where they have one.
 struct Asked {
   uint64_t wanted = ~uint64_t{0}, read = ~uint64_t{0};
-  Mix mix = Mix::kNone;  ///< of the results' gradients; none as the runtime seeds losses
-  bool by_vjp = false;   ///< as if the operator had no rule
+  Mix mix = Mix::kNone;    ///< of the results' gradients; none as the runtime seeds losses
+  bool by_vjp = false;     ///< as if the operator had no rule
+  bool scattered = false;  ///< elements of operands and gradients lie apart, axes in another order
 };
 
 Joint join(const OpCase& c, const Prepared& made, Asked asked = {});
