@@ -1,6 +1,8 @@
 #include "codegen/aten_call.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/stack.h>
 #include <fmt/format.h>
 
 #include <map>
@@ -50,7 +52,64 @@ class Runner {
   }
 
  private:
+  using Operands = std::vector<std::optional<at::Tensor>>;
+
+  Operands tensors_of(const aten::Argument& list) const {
+    Operands found;
+    for (const aten::Value& value : std::get<std::vector<aten::Value>>(list.value)) found.push_back(tensor(value));
+    return found;
+  }
+
+  Result<std::vector<at::Tensor>> run_block(const aten::Block& block, const Operands& operands) const {
+    const AtenRun inside{operands, run_.sizes, run_.device, run_.training};
+    return Runner(block.lowering(), inside).results();
+  }
+
+  Result<void> branch(const aten::Call& call) {
+    const bool holds = tensor(std::get<aten::Value>(call.arguments[0].value))->item<bool>();
+    RANNC_ASSIGN(std::vector<at::Tensor> made, run_block(call.blocks[holds ? 0 : 1], tensors_of(call.arguments[1])));
+    made_.push_back(std::move(made));
+    return {};
+  }
+
+  /// A size, or the number in a tensor; nothing: none.
+  Result<std::optional<int64_t>> number_in(const aten::Argument& argument) const {
+    if (std::holds_alternative<aten::None>(argument.value)) return std::optional<int64_t>();
+    if (const auto* value = std::get_if<aten::Value>(&argument.value))
+      return std::optional(tensor(*value)->item<int64_t>());
+    RANNC_ASSIGN(const int64_t number, integer(std::get<ir::Dim>(argument.value)));
+    return std::optional(number);
+  }
+
+  Result<void> loop(const aten::Call& call) {
+    RANNC_ASSIGN(const std::optional<int64_t> trips, number_in(call.arguments[0]));
+    RANNC_ASSIGN(const std::optional<int64_t> most, number_in(call.arguments[5]));
+    const auto* asked = std::get_if<aten::Value>(&call.arguments[1].value);
+    std::optional<at::Tensor> condition = asked != nullptr ? tensor(*asked) : std::nullopt;
+    Operands states = tensors_of(call.arguments[2]);
+    const Operands scanned = tensors_of(call.arguments[3]), captured = tensors_of(call.arguments[4]);
+    std::vector<std::vector<at::Tensor>> rows(call.results - states.size());
+    for (int64_t trip = 0; (!trips || trip < *trips) && (!condition || condition->item<bool>()); ++trip) {
+      if (most && trip == *most) return error(fmt::format("a loop makes more than {} trips", *most));
+      Operands operands = {at::full({}, trip, at::TensorOptions().dtype(at::kLong).device(run_.device)), condition};
+      operands.insert(operands.end(), states.begin(), states.end());
+      for (const auto& each : scanned) operands.emplace_back(each->select(0, trip));
+      operands.insert(operands.end(), captured.begin(), captured.end());
+      RANNC_ASSIGN(const std::vector<at::Tensor> made, run_block(call.blocks[0], operands));
+      if (condition) condition = made[0];
+      const auto next = made.end() - static_cast<std::ptrdiff_t>(call.results);
+      for (size_t i = 0; i < states.size(); ++i) states[i] = next[i];
+      for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(next[states.size() + i]);
+    }
+    std::vector<at::Tensor> results;
+    for (const auto& state : states) results.push_back(*state);
+    for (const auto& each : rows) results.push_back(at::stack(each));
+    made_.push_back(std::move(results));
+    return {};
+  }
+
   Result<void> make(const aten::Call& call) {
+    if (!call.blocks.empty()) return call.schema == aten::kIf ? branch(call) : loop(call);
     const c10::OperatorHandle* handle = handle_of(call.schema);
     RANNC_CHECK(handle != nullptr) << "no operator " << call.schema << " in LibTorch";
     torch::jit::Stack stack;
@@ -159,6 +218,10 @@ Result<std::vector<at::Tensor>> run_lowering(const ir::aten::Lowering& lowering,
 }
 
 Result<void> check_call(const ir::aten::Call& call) {
+  for (const aten::Block& block : call.blocks) {
+    for (const aten::Call& inside : block.lowering().calls) RANNC_TRY(check_call(inside));
+  }
+  if (!call.blocks.empty()) return {};
   const c10::OperatorHandle* handle = handle_of(call.schema);
   if (handle == nullptr) return error("LibTorch has no operator `" + call.schema + "`");
   const c10::FunctionSchema& schema = handle->schema();

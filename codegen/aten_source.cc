@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "codegen/internal/indented.h"
 #include "ir/op.h"
 
 namespace rannc::codegen {
@@ -34,6 +36,20 @@ std::string function_of(std::string_view schema) {
   return "torch." + std::string(schema.substr(0, schema.find('.')));
 }
 
+bool reads(const aten::Lowering& lowering, const aten::Value& wanted) {
+  const auto is = [&](const aten::Value& value) { return value == wanted; };
+  const auto in_list = [&](const aten::Argument& argument) {
+    const auto* value = std::get_if<aten::Value>(&argument.value);
+    const auto* list = std::get_if<std::vector<aten::Value>>(&argument.value);
+    return (value != nullptr && is(*value)) || (list != nullptr && std::any_of(list->begin(), list->end(), is));
+  };
+  const auto by = [&](const aten::Call& call) {
+    return std::any_of(call.arguments.begin(), call.arguments.end(), in_list);
+  };
+  return std::any_of(lowering.calls.begin(), lowering.calls.end(), by) ||
+         std::any_of(lowering.results.begin(), lowering.results.end(), is);
+}
+
 class Writer {
  public:
   Writer(const aten::Lowering& lowering, const AtenNames& names) : lowering_(lowering), names_(names) {}
@@ -52,25 +68,28 @@ class Writer {
   void count_uses() {
     uses_.assign(lowering_.calls.size(), 0);
     for (const aten::Call& call : lowering_.calls) {
+      // What a block reads has a name: it may be read several times, and before what it is made of changes.
+      const int times = call.blocks.empty() ? 1 : 2;
       for (const aten::Argument& argument : call.arguments) {
-        if (const auto* value = std::get_if<aten::Value>(&argument.value)) count(*value);
+        if (const auto* value = std::get_if<aten::Value>(&argument.value)) count(*value, times);
         if (const auto* list = std::get_if<std::vector<aten::Value>>(&argument.value)) {
-          for (const aten::Value& value : *list) count(value);
+          for (const aten::Value& value : *list) count(value, times);
         }
       }
     }
     for (size_t i = 0; i < lowering_.results.size(); ++i) {
       const auto* made = std::get_if<aten::Made>(&lowering_.results[i]);
-      if (made != nullptr && lowering_.calls[made->call].results == 1)
-        variables_.try_emplace(made->call, names_.results[i]);
+      if (made == nullptr || !lowering_.calls[made->call].blocks.empty()) continue;
+      if (lowering_.calls[made->call].results == 1) variables_.try_emplace(made->call, names_.results[i]);
     }
   }
-  void count(const aten::Value& value) {
-    if (const auto* made = std::get_if<aten::Made>(&value)) ++uses_[made->call];
+  void count(const aten::Value& value, int times) {
+    if (const auto* made = std::get_if<aten::Made>(&value)) uses_[made->call] += times;
   }
 
   void write(uint32_t index) {
     const aten::Call& call = lowering_.calls[index];
+    if (!call.blocks.empty()) return control(index, call);
     std::string expression = function_of(call.schema) + "(";
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const aten::Argument& argument = call.arguments[i];
@@ -88,6 +107,93 @@ class Writer {
     text_ += variable + " = " + expression + "\n";
   }
 
+  // --- control
+
+  using Texts = std::vector<std::string>;
+
+  Texts texts(const aten::Argument& list) const {
+    Texts found;
+    for (const aten::Value& value : std::get<std::vector<aten::Value>>(list.value)) found.push_back(text(value));
+    return found;
+  }
+
+  // The statements of a block, further in; its last ones assign `results`.
+  std::string block(const aten::Block& block, const Texts& operands, const Texts& results) const {
+    return indented(Writer(block.lowering(), {operands, results, names_.device, names_.training}).write());
+  }
+
+  void control(uint32_t index, const aten::Call& call) {
+    const std::string stem = fmt::format("{}_{}_t", names_.results[0], index);
+    Texts& made = control_[index];
+    for (uint32_t i = 0; i < call.results; ++i) made.push_back(fmt::format("{}{}", stem, i));
+    if (call.schema == aten::kIf) {
+      branch(call, made);
+    } else {
+      loop(call, stem, made);
+    }
+  }
+
+  void branch(const aten::Call& call, const Texts& made) {
+    const Texts operands = texts(call.arguments[1]);
+    const auto side = [&](const aten::Block& each) {
+      const std::string lines = block(each, operands, made);
+      return lines.empty() ? "    pass\n" : lines;
+    };
+    text_ += fmt::format("if bool({}):\n", text(call.arguments[0].value)) + side(call.blocks[0]) + "else:\n" +
+             side(call.blocks[1]);
+  }
+
+  // States and condition change in one step, after all that a trip makes is there.
+  void loop(const aten::Call& call, const std::string& stem, const Texts& made) {
+    const std::string trip = stem + "_0", condition = stem + "_1", number = stem + "_2";
+    const Texts states = texts(call.arguments[2]), scanned = texts(call.arguments[3]);
+    const bool counted = !std::holds_alternative<aten::None>(call.arguments[0].value);
+    const bool asks = !std::holds_alternative<aten::None>(call.arguments[1].value);
+    const bool limited = !std::holds_alternative<aten::None>(call.arguments[5].value);
+    Texts operands = {number, asks ? condition : ""}, next, advance;
+    if (asks) next.push_back(stem + "_3");
+    for (size_t i = 0; i < states.size(); ++i) {
+      text_ += made[i] + " = " + states[i] + "\n";
+      operands.push_back(made[i]);
+      next.push_back(fmt::format("{}_4_{}", stem, i));
+      advance.push_back(made[i] + " = " + next.back());
+    }
+    for (size_t i = 0; i < scanned.size(); ++i) {
+      const std::string rows = fmt::format("{}_5_{}", stem, i);
+      text_ += fmt::format("{} = torch.unbind({}, 0)\n", rows, scanned[i]);
+      operands.push_back(fmt::format("{}[{}]", rows, trip));
+    }
+    for (const std::string& captured : texts(call.arguments[4])) operands.push_back(captured);
+    for (size_t i = states.size(); i < made.size(); ++i) {
+      const std::string list = fmt::format("{}_6_{}", stem, i);
+      text_ += list + " = []\n";
+      next.push_back(fmt::format("{}_4_{}", stem, i));
+      advance.push_back(fmt::format("{}.append({})", list, next.back()));
+    }
+    if (asks) text_ += condition + " = " + text(call.arguments[1].value) + "\n";
+    text_ += trip + " = 0\n";
+    std::string holds = asks ? fmt::format("bool({})", condition) : "";
+    if (counted) {
+      const bool tensor = std::holds_alternative<aten::Value>(call.arguments[0].value);
+      const std::string trips = text(call.arguments[0].value);
+      text_ += fmt::format("{}_7 = {}\n", stem, tensor ? fmt::format("int({})", trips) : trips);
+      holds += fmt::format("{}{} < {}_7", asks ? " and " : "", trip, stem);
+    }
+    std::string body;
+    if (limited) {
+      const std::string most = text(call.arguments[5].value);
+      body += fmt::format("assert {} < {}, \"a loop makes more than {} trips\"\n", trip, most, most);
+    }
+    if (reads(call.blocks[0].lowering(), aten::Operand{0}))
+      body += fmt::format("{} = torch.full([0][:0], {}, dtype=4, device={})\n", number, trip, names_.device);
+    text_ += "while " + holds + ":\n" + indented(body) + block(call.blocks[0], operands, next);
+    for (const std::string& line : advance) text_ += "    " + line + "\n";
+    if (asks) text_ += fmt::format("    {} = {}\n", condition, next[0]);
+    text_ += fmt::format("    {0} = {0} + 1\n", trip);
+    for (size_t i = states.size(); i < made.size(); ++i)
+      text_ += fmt::format("{} = torch.stack({}_6_{}, 0)\n", made[i], stem, i);
+  }
+
   std::string text(const aten::Value& value) const {
     if (const auto* operand = std::get_if<aten::Operand>(&value)) {
       const bool there = operand->index < names_.operands.size() && !names_.operands[operand->index].empty();
@@ -95,6 +201,7 @@ class Writer {
     }
     const auto& made = std::get<aten::Made>(value);
     if (const auto found = inline_.find(made.call); found != inline_.end()) return found->second;
+    if (const auto found = control_.find(made.call); found != control_.end()) return found->second[made.index];
     const std::string& variable = variables_.at(made.call);
     return lowering_.calls[made.call].results == 1 ? variable : fmt::format("{}[{}]", variable, made.index);
   }
@@ -137,6 +244,7 @@ class Writer {
   const AtenNames& names_;
   std::vector<uint32_t> uses_;                 // by call
   std::map<uint32_t, std::string> variables_;  // by call
+  std::map<uint32_t, Texts> control_;          // by call: names of its results
   std::map<uint32_t, std::string> inline_;     // by call: what stands where its result is read
   std::string text_;
 };

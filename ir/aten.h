@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -84,14 +85,38 @@ struct Argument {
   }
 };
 
+struct Lowering;
+
+/// What a branch or a loop runs: a lowering whose operands are what is handed to it, in order.
+class Block {
+ public:
+  explicit Block(Lowering lowering);
+  const Lowering& lowering() const { return *lowering_; }
+  bool operator==(const Block& other) const;
+
+ private:
+  std::shared_ptr<const Lowering> lowering_;
+};
+
 /// `schema` with its overload: `aten::add.Tensor`. Arguments by position, then by name; the rest take their defaults.
+/// Two calls are no operators of ATen, but control, and have blocks:
+///   `kIf`(condition, operands) with two blocks, of which the first runs where the condition holds: both make its
+///   results.
+///   `kLoop`(trips, condition, states, scanned, captured, most) with one block that takes the number of the trip, the
+///   condition, the states, a row of each scanned tensor, then what is captured, and makes the condition of the next
+///   trip where there is one, the next states, and rows: its results are the last states, then all rows of each, stacked. Trips are a size
+///   or a tensor; they or the condition may be none. `most` is a size: one trip more is an error of the run.
 struct Call {
   std::string schema;
   std::vector<Argument> arguments;
   uint32_t results = 1;
   bool list = false;  ///< the one result is a list of `results` tensors
+  std::vector<Block> blocks = {};
   bool operator==(const Call&) const = default;
 };
+inline constexpr std::string_view kIf = "control::if", kLoop = "control::loop";
+/// An operand that nobody hands over.
+inline constexpr Operand kAbsent{UINT32_MAX};
 
 /// What stands in an entry for the value of one of its attributes.
 struct FromAttribute {
@@ -114,5 +139,8 @@ struct Lowering {
   std::vector<Value> results;
   bool operator==(const Lowering&) const = default;
 };
+
+inline Block::Block(Lowering lowering) : lowering_(std::make_shared<const Lowering>(std::move(lowering))) {}
+inline bool Block::operator==(const Block& other) const { return *lowering_ == *other.lowering_; }
 
 }  // namespace rannc::ir::aten

@@ -4,6 +4,9 @@
 #include <bit>
 #include <cmath>
 
+#include "ir/graph.h"
+#include "ir/op.h"
+
 namespace rannc::ir {
 
 namespace {
@@ -23,6 +26,7 @@ struct HashOf {
   size_t operator()(const std::string& value) const { return std::hash<std::string>()(value); }
   size_t operator()(DType value) const { return static_cast<size_t>(value); }
   size_t operator()(const Shape& value) const { return hash_of(value); }
+  size_t operator()(const Body& value) const { return value.hash(); }
   size_t operator()(const std::vector<double>& values) const {
     size_t hash = values.size();
     for (const double value : values) hash = combine(hash, (*this)(value));
@@ -44,6 +48,16 @@ bool alike(const Attribute& a, const Attribute& b) {
                     [](double x, double y) { return alike(x, y); });
 }
 }  // namespace
+
+Body::Body(Graph graph) : graph_(std::make_shared<const Graph>(std::move(graph))) {}
+
+bool Body::operator==(const Body& other) const { return graph_ == other.graph_ || equal(*graph_, *other.graph_); }
+
+size_t Body::hash() const {
+  size_t hash = combine(graph_->task_count(), graph_->value_count());
+  for (const TaskId task : graph_->tasks()) hash = combine(hash, std::hash<std::string>()(graph_->op(task).name));
+  return hash;
+}
 
 bool Attributes::operator==(const Attributes& other) const {
   return std::equal(entries_.begin(), entries_.end(), other.entries_.begin(), other.entries_.end(),
@@ -105,6 +119,8 @@ std::optional<DType> Attributes::dtype(std::string_view name) const {
 }
 
 const Shape* Attributes::list(std::string_view name) const { return typed<Shape>(*this, name); }
+
+const Body* Attributes::body(std::string_view name) const { return typed<Body>(*this, name); }
 
 std::vector<int64_t> Attributes::integers(std::string_view name) const {
   std::vector<int64_t> values;

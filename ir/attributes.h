@@ -13,8 +13,24 @@
 
 namespace rannc::ir {
 
+class Graph;
+
+/// A graph that a task runs as a part of itself: a branch, or what a loop repeats. It knows nothing of the graph
+/// around it: what it reads of that is handed to it. Copies share it; it never changes.
+class Body {
+ public:
+  explicit Body(Graph graph);
+  const Graph& graph() const { return *graph_; }
+  /// Whether the graphs are equal.
+  bool operator==(const Body& other) const;
+  size_t hash() const;
+
+ private:
+  std::shared_ptr<const Graph> graph_;
+};
+
 /// Integers, symbolic or not, are `Dim`; lists of them `Shape`.
-using Attribute = std::variant<bool, Dim, double, std::string, DType, Shape, std::vector<double>>;
+using Attribute = std::variant<bool, Dim, double, std::string, DType, Shape, std::vector<double>, Body>;
 
 /// Sorted by name, so that equal sets compare and print equal.
 class Attributes {
@@ -39,6 +55,7 @@ class Attributes {
   std::string text(std::string_view name, std::string_view otherwise = "") const;
   std::optional<DType> dtype(std::string_view name) const;
   const Shape* list(std::string_view name) const;
+  const Body* body(std::string_view name) const;
   /// A list of plain integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name) const;
 

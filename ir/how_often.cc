@@ -62,12 +62,19 @@ class Finder {
     return of_type_[number] = of_symbols(symbols);
   }
 
+  static void collect_symbols(const Graph& body, std::set<std::string>& symbols) {
+    for (const ValueId value : body.values()) {
+      for (const Dim& dim : body.type(value).shape.value_or(Shape{})) dim.collect_symbols(symbols);
+    }
+  }
+
   Often of_attributes(TaskId task) {
     const uint32_t number = graph_.attributes_number(task);
     if (number >= of_attributes_.size()) of_attributes_.resize(number + 1);
     if (of_attributes_[number]) return *of_attributes_[number];
     std::set<std::string> symbols;
     for (const auto& [name, value] : graph_.attributes(task)) {
+      if (const auto* body = std::get_if<Body>(&value)) collect_symbols(body->graph(), symbols);
       if (const auto* dim = std::get_if<Dim>(&value)) dim->collect_symbols(symbols);
       if (const auto* list = std::get_if<Shape>(&value)) {
         for (const Dim& dim : *list) dim.collect_symbols(symbols);

@@ -60,7 +60,7 @@ namespace {
 
 class JointReader {
  public:
-  explicit JointReader(const std::string& file) : graph_(file) {}
+  explicit JointReader(const std::string& file) : file_(file), graph_(file) {}
 
   Result<void> read(TextCursor& line) {
     RANNC_ASSIGN(const bool known, graph_.read(line));
@@ -72,6 +72,7 @@ class JointReader {
   }
 
   Result<Joint> finish() && {
+    RANNC_TRY(graph_.check_end(file_));
     joint_.graph = std::move(graph_).take();
     const size_t tasks = joint_.graph.task_count();
     if (joint_.origins.size() > tasks) return error({}, "there are more gradient tasks than tasks", "D2");
@@ -134,6 +135,7 @@ class JointReader {
     return line.expect_end();
   }
 
+  const std::string& file_;
   GraphReader graph_;
   Joint joint_;  // origins of gradient tasks alone until the end
   uint32_t first_ = 0;

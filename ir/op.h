@@ -41,6 +41,8 @@ struct OpInfo {
   /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators). Sizes that have
   /// to be equal and may be go to `assumed`, reduced (`ir/dim_bounds.h`).
   Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
+  /// The attributes with bodies that take the operands as they are. Null: it has no bodies.
+  Result<Attributes> (*fit)(const OpCall&) = nullptr;
   /// Whether it passes a partial sum on (`ir/type.h`). Null: it does not.
   Linear (*linear)(const OpCall&) = nullptr;
   /// Which component of the indices (its operand of role kIndex) picks along an axis of operand 0: -1 where each number

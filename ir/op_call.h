@@ -35,6 +35,7 @@ class OpAttributes {
   std::string text(std::string_view name) const;
   std::optional<DType> dtype(std::string_view name) const { return given_->dtype(name); }
   const Shape* list(std::string_view name) const { return given_->list(name); }
+  const Body* body(std::string_view name) const { return given_->body(name); }
   /// A list of plain integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name) const { return given_->integers(name); }
 

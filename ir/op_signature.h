@@ -51,6 +51,7 @@ enum class AttributeKind : uint8_t {
   kDType,
   kIntegers,
   kSizes,  ///< integer expressions
+  kBody,   ///< a graph; its inputs are the last operands
 };
 
 struct AttributeInfo {

@@ -50,6 +50,7 @@ struct DefaultText {
   std::string operator()(const std::string& value) const { return value; }
   std::string operator()(DType value) const { return std::string(ir::str(value)); }
   std::string operator()(const Shape& value) const { return ir::str(value); }
+  std::string operator()(const Body&) const { return "body"; }
   std::string operator()(const std::vector<double>& values) const { return fmt::format("{}", fmt::join(values, " ")); }
 };
 

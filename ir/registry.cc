@@ -25,6 +25,7 @@ constexpr Family kFamilies[] = {
     {"linear", ops::linear_ops},
     {"normalize", ops::normalize_ops},
     {"convolution", ops::convolution_ops},
+    {"control", ops::control_ops},
     {"loss", ops::loss_ops},
     {"grad_elementwise", ops::grad_elementwise_ops},
     {"grad_slice", ops::grad_slice_ops},
@@ -197,18 +198,38 @@ TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
   return use;
 }
 
+namespace {
+
+// Bodies take what the operands are now.
+Result<void> fit_bodies(Graph& graph, TaskId task, std::vector<Equality>& assumed) {
+  const OpInfo& op = graph.op(task);
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+  const auto results = static_cast<uint32_t>(graph.outputs(task).size());
+  if (op.missing(graph.attributes(task)) != nullptr || !arity_fault(op, inputs, results).empty()) return {};
+  RANNC_ASSIGN(Attributes fit, op.fit({op, inputs, graph.attributes(task), graph.batch_symbol(), results, &assumed}));
+  if (!(fit == graph.attributes(task))) graph.set_attributes(task, std::move(fit));
+  return {};
+}
+
+}  // namespace
+
 Result<void> infer_types(Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   if (!op.known()) return {};
+  std::vector<Equality> assumed;
+  if (op.fit != nullptr) {
+    const auto fit = fit_bodies(graph, task, assumed);
+    if (!fit.ok()) return located(fit.diagnostic(), graph, task);
+  }
   const std::span<const ValueId> outputs = graph.outputs(task);
   Graph::RuleAnswers& answers = graph.answers_;
   ask(graph, task, answers.key);
-  if (const auto known = answers.known.find(answers.key); known != answers.known.end()) {
+  const auto known = answers.known.find(answers.key);
+  if (known != answers.known.end() && assumed.empty()) {
     for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];
     return {};
   }
   const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
-  std::vector<Equality> assumed;
   const OpCall call{
       op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
   const std::string fault = arity_fault(op, inputs, outputs.size());
@@ -221,6 +242,7 @@ Result<void> infer_types(Graph& graph, TaskId task) {
     graph.assumptions_.push_back({std::move(needed.first), std::move(needed.second), graph.location(task)});
   }
   std::vector<uint32_t>& answer = answers.known[answers.key];
+  answer.clear();
   for (size_t i = 0; i < outputs.size(); ++i) {
     graph.set_type(outputs[i], std::move((*types)[i]));
     answer.push_back(graph.type_number(outputs[i]));

@@ -42,8 +42,10 @@ Result<Graph> parse_graph(std::string_view text, const std::string& file) {
   RANNC_TRY(each_statement(text, file, "rannc.graph", [&](TextCursor& line) -> Result<void> {
     RANNC_ASSIGN(const bool known, reader.read(line));
     if (known) return {};
-    return line.expected("a statement (graph batch input parameter buffer constant draw #task inputs outputs loss)");
+    return line.expected(
+        "a statement (graph batch input parameter buffer constant draw #task body inputs outputs loss)");
   }));
+  RANNC_TRY(reader.check_end(file));
   Graph graph = std::move(reader).take();
   fill_mixes(graph);
   return graph;

@@ -19,6 +19,8 @@
 //   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
 //   G18  running statistics are buffers, of two results of one task that nobody else reads; what trains with buffers
 //        says so
+//   G19  the body of a task is a graph for which these rules hold, of the same batch symbol; it reads nothing but its
+//        inputs, and has no losses or running statistics
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,7 +48,9 @@ bool is_symbol_name(std::string_view name) {
 
 class GraphVerifier {
  public:
-  explicit GraphVerifier(const Graph& graph) : graph_(graph), type_holds_(graph.type_count()) {
+  /// `around`: the graph that takes assumptions, of which `graph` is a body; null: it is none.
+  explicit GraphVerifier(const Graph& graph, const Graph* around = nullptr)
+      : graph_(graph), assuming_(around != nullptr ? *around : graph), type_holds_(graph.type_count()) {
     if (!graph.batch_symbol().empty()) batch_ = Dim::symbol(graph.batch_symbol());
   }
 
@@ -204,6 +208,7 @@ class GraphVerifier {
     ask(id);
     if (tasks_that_hold_.contains(question_)) return;
     const size_t before = found_.size();
+    bodies(id);
     const bool fits = arity(id) && attributes(id);
     if (fits && graph_.op(id).known()) types(id);
     if (found_.size() == before) tasks_that_hold_.insert(question_);
@@ -260,6 +265,30 @@ class GraphVerifier {
     return holds;
   }
 
+  void bodies(TaskId id) {
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      const auto* body = std::get_if<Body>(&value);
+      if (body == nullptr) continue;
+      const Graph& inside = body->graph();
+      const std::string what = fmt::format("task #{}: body `{}`", id.index(), name);
+      const auto fault = [&](const std::string& found) { add(graph_.location(id), what + found, "G19"); };
+      if (inside.batch_symbol() != graph_.batch_symbol())
+        fault(fmt::format(" has the batch symbol \"{}\", not \"{}\"", inside.batch_symbol(), graph_.batch_symbol()));
+      if (!inside.losses().empty() || !inside.statistics().empty()) fault(" has losses or running statistics");
+      for (const ValueId leaf : inside.values()) {
+        const auto& inputs = inside.inputs();
+        const bool handed = std::find(inputs.begin(), inputs.end(), leaf) != inputs.end();
+        if (inside.producer(leaf).valid() || handed) continue;
+        fault(fmt::format(" has %{}, which nothing hands to it", inside.value(leaf).name));
+      }
+      for (Diagnostic& found : GraphVerifier(inside, &assuming_).verify()) {
+        found.message = what + ": " + found.message;
+        if (found.where == Location{}) found.where = graph_.location(id);
+        found_.push_back(std::move(found));
+      }
+    }
+  }
+
   // The rule is asked where all operands and at least one output have a shape.
   void types(TaskId id) {
     const auto outputs = graph_.outputs(id);
@@ -281,7 +310,7 @@ class GraphVerifier {
     RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
     for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
     for (const Equality& needed : assumed_) {
-      if (is_assumed(graph_, needed)) continue;
+      if (is_assumed(assuming_, needed)) continue;
       add(graph_.location(id),
           fmt::format("task #{} {} needs {} to equal {}, which the graph does not assume", id.index(), op.name,
                       needed.first.str(), needed.second.str()),
@@ -378,6 +407,7 @@ class GraphVerifier {
   }
 
   const Graph& graph_;
+  const Graph& assuming_;
   std::optional<Dim> batch_;
   std::map<std::string, ValueId> symbols_;       // each with the first value that uses it
   std::vector<const ValueType*> operand_types_;  // of the task that is looked at

@@ -15,7 +15,10 @@ void add_vjp(GradientCall& call) {
   Shape wanted;
   Attributes attributes = call.attributes().given();
   bool samples = false;
-  for (size_t i = 0; i < call.result_count(); ++i) operands.push_back(call.gradient(i));
+  for (size_t i = 0; i < call.result_count(); ++i) {
+    operands.push_back(call.gradient(i));
+    samples = samples || (call.gradient(i).valid() && call.type(call.gradient(i)).batch.is_partial());
+  }
   for (size_t i = 0; i < call.operand_count(); ++i) {
     operands.push_back(call.operand(i));
     samples = samples || (call.operand(i).valid() && call.type(call.operand(i)).batch.has_batch());

@@ -67,6 +67,14 @@ void rename(Graph& graph, const Renaming& change) {
     for (const auto& [name, value] : graph.attributes(task)) {
       if (const auto* dim = std::get_if<Dim>(&value)) attributes.set(name, dim->substitute(change.symbol, change.by));
       if (const auto* list = std::get_if<Shape>(&value)) attributes.set(name, substituted(*list, change));
+      if (const auto* body = std::get_if<ir::Body>(&value)) {
+        Graph inside = body->graph().clone();
+        rename(inside, change);
+        for (const TaskId each : inside.tasks()) {
+          if (!ir::infer_types(inside, each).ok()) break;  // the task that has it says why
+        }
+        attributes.set(name, ir::Body(std::move(inside)));
+      }
     }
     if (!(attributes == graph.attributes(task))) graph.set_attributes(task, std::move(attributes));
   }

@@ -14,33 +14,57 @@ Result<ir::TensorData> converted(const ir::ValueType& type, const ir::TensorData
   return ir::encode_numbers(target, numbers);
 }
 
-}  // namespace
+/// The same attributes with element types and bodies of that precision; whether any differs.
+Result<bool> convert(ir::Attributes& attributes, ir::DType target);
 
-Result<Outcome> SetPrecision::run(ir::Graph& graph, PassContext&) const {
-  Outcome outcome;
+Result<bool> convert(ir::Graph& graph, ir::DType target) {
+  bool changed = false;
   for (const ValueId id : graph.values()) {
     const ir::Graph::Value& value = graph.value(id);
-    if (!ir::is_float(value.type.dtype) || value.type.dtype == target_) continue;
-    auto data = converted(value.type, value.data, target_);
+    if (!ir::is_float(value.type.dtype) || value.type.dtype == target) continue;
+    auto data = converted(value.type, value.data, target);
     if (!data) {
       Location where{{}, 0, 0, std::string(value.name)};
       return error(std::move(where), data.diagnostic().message);
     }
     ir::ValueType type = value.type;
-    type.dtype = target_;
+    type.dtype = target;
     graph.set_data(id, *std::move(data));
     graph.set_type(id, std::move(type));
-    outcome.changed = true;
+    changed = true;
   }
   for (const TaskId task : graph.tasks()) {
-    const auto dtype = graph.attributes(task).dtype("dtype");
-    if (!dtype || !ir::is_float(*dtype) || *dtype == target_) continue;
     ir::Attributes attributes = graph.attributes(task);
-    attributes.set("dtype", target_);
-    graph.set_attributes(task, std::move(attributes));
-    outcome.changed = true;
+    RANNC_ASSIGN(const bool differ, convert(attributes, target));
+    if (differ) graph.set_attributes(task, std::move(attributes));
+    changed = changed || differ;
   }
-  return outcome;
+  return changed;
+}
+
+Result<bool> convert(ir::Attributes& attributes, ir::DType target) {
+  bool changed = false;
+  const auto dtype = attributes.dtype("dtype");
+  if (dtype && ir::is_float(*dtype) && *dtype != target) {
+    attributes.set("dtype", target);
+    changed = true;
+  }
+  for (const auto& [name, value] : ir::Attributes(attributes)) {
+    const auto* const body = std::get_if<ir::Body>(&value);
+    if (body == nullptr) continue;
+    ir::Graph inside = body->graph().clone();
+    RANNC_ASSIGN(const bool differ, convert(inside, target));
+    if (differ) attributes.set(name, ir::Body(std::move(inside)));
+    changed = changed || differ;
+  }
+  return changed;
+}
+
+}  // namespace
+
+Result<Outcome> SetPrecision::run(ir::Graph& graph, PassContext&) const {
+  RANNC_ASSIGN(const bool changed, convert(graph, target_));
+  return Outcome{changed};
 }
 
 }  // namespace rannc::passes

@@ -37,6 +37,8 @@ bool fits(Kind kind, const Attribute& value) {
       return plain_list(value);
     case Kind::kSizes:
       return std::holds_alternative<Shape>(value);
+    case Kind::kBody:
+      return std::holds_alternative<Body>(value);
   }
   return false;
 }
@@ -59,6 +61,8 @@ std::string_view describe(Kind kind) {
       return "a list of integers";
     case Kind::kSizes:
       return "a list of integer expressions";
+    case Kind::kBody:
+      return "a body (@b0)";
   }
   return "";
 }

@@ -313,7 +313,7 @@ Result<Attribute> TextCursor::list_attribute() {
   return Attribute(std::move(numbers));
 }
 
-Result<Attribute> TextCursor::attribute() {
+Result<Attribute> TextCursor::attribute(std::span<const Body> bodies) {
   if (at_end()) return expected("a value");
   if (rest().starts_with('"')) {
     RANNC_ASSIGN(std::string text, quoted("a text"));
@@ -323,6 +323,10 @@ Result<Attribute> TextCursor::attribute() {
   if (accept("!")) {
     RANNC_ASSIGN(const DType found, dtype());
     return Attribute(found);
+  }
+  if (rest().starts_with("@b")) {
+    RANNC_ASSIGN(const uint32_t number, index("@b", bodies.size(), "a body that stands before"));
+    return Attribute(bodies[number]);
   }
   if (accept_word("true")) return Attribute(true);
   if (accept_word("false")) return Attribute(false);
@@ -334,7 +338,7 @@ Result<Attribute> TextCursor::attribute() {
   return Attribute(std::move(value));
 }
 
-Result<Attributes> TextCursor::attributes() {
+Result<Attributes> TextCursor::attributes(std::span<const Body> bodies) {
   RANNC_TRY(expect("{"));
   Attributes found;
   do {
@@ -342,7 +346,7 @@ Result<Attributes> TextCursor::attributes() {
     RANNC_ASSIGN(const std::string name, word("the name of an attribute"));
     if (found.has(name)) return fault(begin, fmt::format("attribute {} is given twice", name), "G4");
     RANNC_TRY(expect("="));
-    RANNC_ASSIGN(Attribute value, attribute());
+    RANNC_ASSIGN(Attribute value, attribute(bodies));
     found.set(name, std::move(value));
   } while (accept(","));
   RANNC_TRY(expect("}"));

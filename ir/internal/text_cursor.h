@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -52,9 +53,9 @@ class TextCursor {
   Result<std::vector<uint32_t>> indices(std::string_view sigil, uint64_t limit, std::string_view what);
   /// `#7`.
   Result<uint32_t> index(std::string_view sigil, uint64_t limit, std::string_view what);
-  Result<Attribute> attribute();
-  /// `{a = 1, b = "x"}`.
-  Result<Attributes> attributes();
+  Result<Attribute> attribute(std::span<const Body> bodies = {});
+  /// `{a = 1, b = "x"}`; `@b0` is the first of `bodies`.
+  Result<Attributes> attributes(std::span<const Body> bodies = {});
   Result<DType> dtype();
   /// `f32[batch,12] samples 0 outer [2] inner [3] contents [1,2]`.
   Result<ValueType> type();

@@ -1,6 +1,7 @@
 /// Statements of a graph, shared by the texts of graphs and of plans.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -15,13 +16,18 @@ void append_graph(std::string& to, const Graph& graph);
 /// Builds a graph statement by statement.
 class GraphReader {
  public:
-  explicit GraphReader(const std::string& file);
+  /// `depth`: how many bodies this graph lies in.
+  explicit GraphReader(const std::string& file, int depth = 0);
   /// Reads a statement whose keyword is a graph's; false, with the cursor unmoved, where it is not.
   Result<bool> read(TextCursor& line);
   const Graph& graph() const { return graph_; }
+  /// At the end of the text: an error where a body lacks its own.
+  Result<void> check_end(const std::string& file) const;
   Graph take() && { return std::move(graph_); }
 
  private:
+  Result<bool> read_in_body(TextCursor& line);
+  Result<void> open_body(TextCursor& line);
   Result<void> read_leaf(TextCursor& line, ValueKind kind);
   Result<void> read_task(TextCursor& line);
   Result<void> read_loss(TextCursor& line);
@@ -40,6 +46,9 @@ class GraphReader {
 
   std::string folder_;  ///< of the text's file, with a slash at the end; data ranges are relative to it
   Graph graph_;
+  int depth_;
+  std::unique_ptr<GraphReader> inner_;  ///< of the body that is open
+  std::vector<Body> bodies_;
   bool has_inputs_ = false, has_outputs_ = false;
   std::vector<std::string> output_names_;  ///< of the task being read; kept to spare allocations
   std::vector<ValueType> output_types_;

@@ -72,7 +72,24 @@ class GraphPrinter {
     fmt::format_to(std::back_inserter(to_), " key {}", draw.key);
   }
 
+  /// The statements of a body stand before the task that has it, further in.
+  void body(const Body& body) {
+    std::string text;
+    GraphPrinter(text, body.graph()).print();
+    fmt::format_to(std::back_inserter(to_), "body @b{}\n", bodies_);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at) + 1;
+      to_.append("  ").append(text, at, end - at);
+      at = end;
+    }
+    fmt::format_to(std::back_inserter(to_), "end @b{}\n", bodies_++);
+  }
+
   void task(TaskId id) {
+    const uint32_t first_body = bodies_;
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      if (const auto* given = std::get_if<Body>(&value)) body(*given);
+    }
     fmt::format_to(std::back_inserter(to_), "#{}", id.index());
     const char* before = " ";
     for (const ValueId output : graph_.outputs(id)) {
@@ -90,7 +107,7 @@ class GraphPrinter {
       name(input);
     }
     to_ += ')';
-    append_attributes(to_, graph_.attributes(id), comment_);
+    append_attributes(to_, graph_.attributes(id), comment_, first_body);
     append_location(to_, graph_.location(id));
     end_line(to_, comment_);
   }
@@ -143,6 +160,7 @@ class GraphPrinter {
   const Graph& graph_;
   std::string comment_;
   uint32_t next_task_ = 0;
+  uint32_t bodies_ = 0;
 };
 
 }  // namespace

@@ -14,14 +14,45 @@ namespace rannc::ir {
 
 namespace {
 constexpr std::string_view kDropout = "core.dropout";  // of older texts
-}
+constexpr int kDeepest = 64;                           // bodies in bodies
+}  // namespace
 
-GraphReader::GraphReader(const std::string& file) {
+GraphReader::GraphReader(const std::string& file, int depth) : depth_(depth) {
   const size_t slash = file.rfind('/');
   if (slash != std::string::npos) folder_ = file.substr(0, slash + 1);
 }
 
+Result<void> GraphReader::open_body(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const uint32_t number, line.index("@b", UINT32_MAX, "a body"));
+  if (number != bodies_.size()) {
+    return line.fault(
+        begin, fmt::format("expected body @b{}, found @b{}: bodies are numbered in order", bodies_.size(), number));
+  }
+  if (depth_ == kDeepest) return line.fault(begin, fmt::format("bodies lie in more than {} others", kDeepest));
+  inner_ = std::make_unique<GraphReader>(folder_, depth_ + 1);
+  return {};
+}
+
+// A statement of the body that is open, which is of a graph of its own, or its end.
+Result<bool> GraphReader::read_in_body(TextCursor& line) {
+  if (inner_->inner_ || !line.accept_word("end")) return inner_->read(line);
+  RANNC_ASSIGN(const uint32_t number, line.index("@b", UINT32_MAX, "a body"));
+  if (number != bodies_.size())
+    return line.fault(0, fmt::format("@b{} ends where @b{} is open", number, bodies_.size()));
+  RANNC_TRY(line.expect_end());
+  bodies_.emplace_back(std::move(*inner_).take());
+  inner_.reset();
+  return true;
+}
+
+Result<void> GraphReader::check_end(const std::string& file) const {
+  if (!inner_) return {};
+  return error(Location{file}, fmt::format("body @b{} has no `end @b{}`", bodies_.size(), bodies_.size()));
+}
+
 Result<bool> GraphReader::read(TextCursor& line) {
+  if (inner_) return read_in_body(line);
   const TextCursor start = line;
   if (line.accept("#")) {
     line = start;
@@ -48,6 +79,8 @@ Result<bool> GraphReader::read(TextCursor& line) {
     done = read_loss(line);
   } else if (line.accept_word("statistics")) {
     done = read_statistics(line);
+  } else if (line.accept_word("body")) {
+    done = open_body(line);
   } else {
     return false;
   }
@@ -232,7 +265,7 @@ Result<void> GraphReader::read_task(TextCursor& line) {
   const TextCursor mark = line;
   if (line.accept("{")) {
     line = mark;
-    RANNC_ASSIGN(attributes, line.attributes());
+    RANNC_ASSIGN(attributes, line.attributes(bodies_));
   }
   RANNC_ASSIGN(Location location, read_location(line));
   RANNC_TRY(line.expect_end());

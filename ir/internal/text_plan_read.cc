@@ -27,12 +27,14 @@ class PlanReader {
     }
     if (line.peek_word() == "schedule") return schedule_line(line);
     return line.expected(
-        "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks block stage "
+        "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks "
+        "block stage "
         "route "
         "share time predict schedule");
   }
 
   Result<Plan> finish() && {
+    RANNC_TRY(graph_.check_end(file_));
     plan_.graph = std::move(graph_).take();
     fill_mixes(plan_.graph);
     finish_atoms();
@@ -302,20 +304,13 @@ class PlanReader {
 };
 
 const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[15] = {
-    {"plan", &PlanReader::plan_line},
-    {"digests", &PlanReader::digests},
-    {"training", &PlanReader::training},
-    {"inference", &PlanReader::inference},
-    {"optimizer", &PlanReader::optimizer},
-    {"step_ns", &PlanReader::step},
-    {"device", &PlanReader::device},
-    {"constant_tasks", &PlanReader::constant_tasks},
-    {"block", &PlanReader::block},
-    {"stage", &PlanReader::stage},
-    {"route", &PlanReader::route},
-    {"share", &PlanReader::share},
-    {"time", &PlanReader::time},
-    {"finish", &PlanReader::finish_time},
+    {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
+    {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
+    {"optimizer", &PlanReader::optimizer}, {"step_ns", &PlanReader::step},
+    {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
+    {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
+    {"route", &PlanReader::route},         {"share", &PlanReader::share},
+    {"time", &PlanReader::time},           {"finish", &PlanReader::finish_time},
     {"predict", &PlanReader::predict},
 };
 

@@ -31,8 +31,10 @@ void append_numbers(std::string& to, const std::vector<double>& numbers) {
   to += ']';
 }
 
-void append_attribute(std::string& to, const Attribute& attribute) {
-  if (const auto* flag = std::get_if<bool>(&attribute)) {
+void append_attribute(std::string& to, const Attribute& attribute, uint32_t& body) {
+  if (std::holds_alternative<Body>(attribute)) {
+    fmt::format_to(std::back_inserter(to), "@b{}", body++);
+  } else if (const auto* flag = std::get_if<bool>(&attribute)) {
     to += *flag ? "true" : "false";
   } else if (const auto* dim = std::get_if<Dim>(&attribute)) {
     const std::string text = dim->str();
@@ -149,7 +151,7 @@ void append_type(std::string& to, const ValueType& type) {
   }
 }
 
-void append_attributes(std::string& to, const Attributes& attributes, std::string& comment) {
+void append_attributes(std::string& to, const Attributes& attributes, std::string& comment, uint32_t first_body) {
   if (attributes.empty()) return;
   const char* before = " {";
   for (const auto& [name, value] : attributes) {
@@ -157,7 +159,7 @@ void append_attributes(std::string& to, const Attributes& attributes, std::strin
     before = ", ";
     append_word(to, name);
     to += " = ";
-    append_attribute(to, value);
+    append_attribute(to, value, first_body);
     if (const auto* number = std::get_if<double>(&value)) remark(comment, name, *number);
   }
   to += '}';

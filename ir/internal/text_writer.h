@@ -25,8 +25,9 @@ void append_name(std::string& to, char sigil, std::string_view name);
 std::string hexadecimal(double value);
 /// `f32[batch,12] samples 0 contents [1]`.
 void append_type(std::string& to, const ValueType& type);
-/// ` {a = 1}`, nothing where there are none; adds `a = 0.1` to `comment` for each number.
-void append_attributes(std::string& to, const Attributes& attributes, std::string& comment);
+/// ` {a = 1}`, nothing where there are none; adds `a = 0.1` to `comment` for each number. Bodies are `@b<number>`, from
+/// `first_body` on.
+void append_attributes(std::string& to, const Attributes& attributes, std::string& comment, uint32_t first_body = 0);
 /// ` = hex "…"` or ` = file "…" offset N bytes N`; few numbers go to `comment` in decimal.
 void append_data(std::string& to, const Graph::Value& value, std::string& comment);
 /// ` at "file":12:3 node "name"`, or nothing.

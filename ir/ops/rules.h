@@ -29,6 +29,7 @@ std::vector<OpInfo> reduce_ops();
 std::vector<OpInfo> linear_ops();
 std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> convolution_ops();
+std::vector<OpInfo> control_ops();
 std::vector<OpInfo> loss_ops();
 std::vector<OpInfo> grad_elementwise_ops();
 std::vector<OpInfo> grad_slice_ops();

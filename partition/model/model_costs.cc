@@ -12,6 +12,9 @@ namespace rannc::partition {
 
 namespace {
 
+// What a body computes, without names.
+std::string structure(const ir::Graph& body);
+
 struct AttributeText {
   std::string operator()(bool value) const { return value ? "true" : "false"; }
   std::string operator()(const ir::Dim& value) const { return value.str(); }
@@ -24,7 +27,27 @@ struct AttributeText {
     for (const double value : values) text += fmt::format("{:a} ", value);
     return text + ")";
   }
+  std::string operator()(const ir::Body& value) const { return structure(value.graph()); }
 };
+
+std::string structure(const ir::Graph& body) {
+  std::string text = "{";
+  const auto value = [&](ValueId id) {
+    if (!id.valid()) return std::string("-");
+    const auto& type = body.type(id);
+    return fmt::format("%{}:{}{}", id.index(), ir::str(type.dtype), type.shape ? ir::str(*type.shape) : "?");
+  };
+  for (const ValueId input : body.inputs()) text += value(input) + " ";
+  for (const TaskId task : body.tasks()) {
+    text += body.op(task).name;
+    for (const auto& [name, given] : body.attributes(task))
+      text += fmt::format(" {}={}", name, std::visit(AttributeText{}, given));
+    for (const ValueId input : body.inputs(task)) text += " " + value(input);
+    text += "; ";
+  }
+  for (const ValueId output : body.outputs()) text += value(output) + " ";
+  return text + "}";
+}
 
 Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir::Graph& graph, TaskId task) {
   if (const auto value = dim.evaluate(bindings)) return static_cast<double>(*value);

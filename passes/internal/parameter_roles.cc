@@ -15,12 +15,13 @@ using ir::Graph;
 
 bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op.operands[0].role == ir::Role::kShape; }
 
-/// Values that depend on the data of an input or on a draw; sizes do not count.
-std::vector<bool> varying_values(const Graph& graph) {
+/// Values that depend on the data of an input or on a draw; sizes do not count. `fixed`: inputs that do not vary.
+std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>& fixed) {
   std::vector<bool> varying(graph.value_count(), false);
   for (const ValueId value : graph.values()) {
     varying[value.index()] = graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
   }
+  for (const ValueId value : fixed) varying[value.index()] = false;
   for (const TaskId task : graph.tasks()) {
     if (reads_sizes_alone(graph.op(task))) continue;
     bool any = false;
@@ -40,8 +41,8 @@ size_t extents(const Graph& graph, ValueId value) {
 
 class RoleFinder {
  public:
-  explicit RoleFinder(const Graph& graph)
-      : graph_(graph), varying_(varying_values(graph)), roles_(graph.value_count()) {}
+  explicit RoleFinder(const Graph& graph, const std::vector<ValueId>& fixed = {})
+      : graph_(graph), varying_(varying_values(graph, fixed)), roles_(graph.value_count()) {}
 
   /// Tasks stand in topological order, so a value's uses are all settled when it is reached from the back.
   std::vector<Roles> run() {
@@ -72,6 +73,7 @@ class RoleFinder {
   Roles use_roles(TaskId task, uint32_t operand, ValueId value) const {
     const ir::OpInfo& entry = graph_.op(task);
     if (entry.operands.empty() || reads_sizes_alone(entry)) return {};
+    if (entry.fit != nullptr) return roles_in_bodies(task, operand);
     const ir::Role role = entry.operand(operand).role;
     if (role == ir::Role::kStatistics) return {Role::kConstant, true};
     if (role == ir::Role::kWeight) return {Role::kParameter};
@@ -86,6 +88,29 @@ class RoleFinder {
       return passed;
     }
     return {varying_use(task, value)};
+  }
+
+  /// What the uses in the bodies of the task say, which take its last operands. Stored tensors do not vary there.
+  Roles roles_in_bodies(TaskId task, uint32_t operand) const {
+    Roles all;
+    const auto operands = graph_.inputs(task);
+    for (const auto& [name, attribute] : graph_.attributes(task)) {
+      const auto* const body = std::get_if<ir::Body>(&attribute);
+      if (body == nullptr) continue;
+      const auto& inputs = body->graph().inputs();
+      const size_t first = operands.size() - inputs.size();  // by the rule of types
+      std::vector<ValueId> fixed;
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        const ValueId value = operands[first + i];
+        const bool stored = value.valid() && !graph_.producer(value).valid() && !varying_[value.index()];
+        if (stored) fixed.push_back(inputs[i]);
+      }
+      if (operand < first) continue;
+      const Roles found = RoleFinder(body->graph(), fixed).run()[inputs[operand - first].index()];
+      all.role = std::max(all.role, found.role);
+      all.statistics = all.statistics || found.statistics;
+    }
+    return all;
   }
 
   bool is(TaskId task, const ir::Pattern& pattern) const { return ir::match(graph_, task, pattern).has_value(); }

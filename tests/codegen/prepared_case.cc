@@ -2,6 +2,8 @@
 
 #include <torch/jit.h>
 
+#include <algorithm>
+
 #include "codegen/aten_source.h"
 
 namespace rannc::ir::testing {
@@ -33,6 +35,9 @@ Prepared prepare(const OpCase& c, DType precision) {
   }
   const auto dtype = made.attributes.dtype("dtype");
   if (dtype && is_float(*dtype)) made.attributes.set("dtype", precision);
+  OpCase narrowed = c;
+  narrowed.operands = made.operands;
+  if (made.op->fit != nullptr) made.attributes = fitted(std::move(narrowed)).attributes;
   std::vector<const ValueType*> inputs;
   std::vector<std::string> names, outputs;
   made.source = "def f(";
@@ -48,7 +53,8 @@ Prepared prepare(const OpCase& c, DType precision) {
     output_types.push_back(&made.types[k]);
   }
   made.lowering = lowering({*made.op, inputs, output_types, made.attributes}).value();
-  const std::string device = names.empty() ? "torch.device(\"cpu\")" : names[0] + ".device";
+  const auto there = std::find_if(names.begin(), names.end(), [](const std::string& name) { return !name.empty(); });
+  const std::string device = there == names.end() ? "torch.device(\"cpu\")" : *there + ".device";
   const std::string lines = codegen::torchscript_statements(made.lowering, {names, outputs, device, "True"});
   made.source += "batch: int):\n";
   for (size_t at = 0; at < lines.size();) {

@@ -322,6 +322,42 @@ TEST(VerifyGraph, G18_Statistics) {
                 "G18", "%other is not read by the task that makes %m");
 }
 
+TEST(VerifyGraph, G19_Bodies) {
+  const std::string branch =
+      "  batch batch\n  input %a: f32[batch,4] samples 0\n  #0 %b: f32[batch,4] samples 0 = core.relu(%a)\n"
+      "  inputs [%a]\n  outputs [%b]\n";
+  const auto text = [&](const std::string& then, const std::string& otherwise) {
+    return "rannc.graph 1\nbatch batch\ninput %c: bool[]\ninput %x: f32[batch,4] samples 0\nbody @b0\n" + otherwise +
+           "end @b0\nbody @b1\n" + then +
+           "end @b1\n#0 %y: f32[batch,4] samples 0 = core.if(%c, %x) {else = @b0, then = @b1}\n"
+           "inputs [%c, %x]\noutputs [%y]\n";
+  };
+  const Graph graph = parse_graph(text(branch, branch), "t.rir").value();
+  EXPECT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  EXPECT_EQ(print(graph), text(branch, branch));
+  const auto changed = [&](std::string from, std::string to) {
+    std::string body = branch;
+    body.replace(body.find(from), from.size(), to);
+    return text(body, branch);
+  };
+  expect_broken(changed("  batch batch\n", ""), "G19", "body `then` has the batch symbol \"\"");
+  expect_broken(changed("  #0", "  constant %k: f32[] = hex \"0000803f\"\n  #0"), "G19",
+                "%k, which nothing hands to it");
+  expect_broken(changed("outputs [%b]\n", "outputs [%b]\n  loss %b weight 0x1p+0 per one ignore 0\n"), "G19", "losses");
+  expect_broken(changed("#0 %b: f32[batch,4]", "#0 %b: f32[batch,5]"), "G8", "body `then`: task #0");
+  std::string narrow = branch;
+  for (size_t at = narrow.find("batch,4"); at != std::string::npos; at = narrow.find("batch,4")) narrow[at + 6] = '3';
+  expect_broken(text(narrow, branch), "G8", "its body takes %a as f32[batch,3]");
+  expect_broken("rannc.graph 1\nbody @b1\n", "", "expected body @b0, found @b1");
+  expect_broken("rannc.graph 1\nbody @b0\n  input %a: f32[4]\n", "", "body @b0 has no `end @b0`");
+  expect_broken("rannc.graph 1\nbody @b0\nend @b1\n", "", "@b1 ends where @b0 is open");
+  expect_broken("rannc.graph 1\ninput %c: bool[]\n#0 %y: f32[4] = core.if(%c) {else = @b0, then = @b0}\n", "",
+                "a body that stands before");
+  std::string deep = "rannc.graph 1\n";
+  for (int i = 0; i < 1000; ++i) deep += "body @b0\n";
+  expect_broken(deep, "", "bodies lie in more than 64 others");
+}
+
 TEST(VerifyGraph, G12_Losses) {
   const std::string task =
       kHead + "#0 %y: f32[batch,4] samples 0 = core.relu(%x)\n#1 %l: f32[] = core.mse_sum(%y, %x)\n" + kTail;

@@ -245,6 +245,7 @@ const std::vector<OpCase>& op_cases() {
     add_networks(cases);
     add_grad_elementwise(cases);
     add_grad_dense(cases);
+    add_control(cases);
     return cases;
   }();
   return kCases;
@@ -270,7 +271,7 @@ OpCase with_batch(OpCase c, int64_t batch) {
     if (const auto* dim = std::get_if<Dim>(&value)) attributes.set(name, dim->substitute("batch", Dim(batch)));
   }
   c.attributes = attributes;
-  return c;
+  return fitted(std::move(c));
 }
 
 std::string describe(const OpCase& c) {

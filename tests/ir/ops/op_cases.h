@@ -50,6 +50,10 @@ const std::vector<OpCase>& op_cases();
 bool is_of_backward_pass(const OpCase& c);
 /// Those of op_cases_grad_dense.cc.
 void add_grad_dense(std::vector<OpCase>& cases);
+/// Those of op_cases_control.cc.
+void add_control(std::vector<OpCase>& cases);
+/// The call with bodies that take its operands.
+OpCase fitted(OpCase c);
 /// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
 Shape concrete(Shape shape, int64_t batch);
 OpCase with_batch(OpCase c, int64_t batch);

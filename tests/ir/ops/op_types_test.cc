@@ -125,7 +125,7 @@ TEST(OpEntries, AreConsistent) {
       EXPECT_FALSE(optional && operand.presence == Presence::kRequired) << operand.name << " comes after optional ones";
       optional = optional || operand.presence == Presence::kOptional;
       EXPECT_TRUE(operand.presence != Presence::kOptional || !operand.attribute.empty() ||
-                  operand.role == Role::kWeight)
+                  operand.role == Role::kWeight || op.fit != nullptr)
           << operand.name << " may be absent, but neither as a weight nor for an attribute";
       EXPECT_TRUE(operand.attribute.empty() || op.attribute(operand.attribute)) << operand.name;
     }
