@@ -12,6 +12,9 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
   app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
+  app.add_option("--max-trips", options.max_trips,
+                 "trips that a loop makes at most where their number depends on data; one more is an error of the run")
+      ->check(CLI::PositiveNumber);
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
   app.add_flag("--without-weights", options.without_weights,

@@ -39,6 +39,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   frontend::ImportOptions import;
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   import.missing_weights = options.without_weights;
+  import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);

@@ -22,6 +22,7 @@ struct CompileOptions : PlanDemands {
   std::string dtype;                     ///< `float32`, `float64`; empty: as the file has it
   std::string batch_symbol;              ///< empty: found by the frontend
   std::vector<std::string> same_symbol;  ///< `s53=s70`
+  std::optional<int64_t> max_trips;      ///< of loops whose number of trips depends on data
   std::vector<std::string> assume;       ///< `sequence=128`
   std::vector<std::string> kinds;        ///< `name=parameter|buffer|constant`
   bool without_weights = false;          ///< weight files may be absent: enough to plan, not to train

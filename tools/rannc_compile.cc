@@ -8,8 +8,8 @@
 #include "codegen/bundle_writer.h"
 #include "ir/replacement.h"
 #include "ir/text.h"
-#include "runtime/process.h"
 #include "passes/differentiate.h"
+#include "runtime/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
@@ -42,10 +42,10 @@ struct Flags {
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--loss",   "--dtype",         "--batch-symbol",     "--same-symbol",
-                                       "--assume", "--kind",          "--without-weights",  "--print-after",
-                                       "--costs",  "--print-changed", "--time-passes",      "--blocks",
-                                       "--seed",   "--refine",        "--block-partitioner"};
+constexpr const char* kModelFlags[] = {"--loss",      "--dtype", "--batch-symbol",    "--same-symbol",
+                                       "--assume",    "--kind",  "--without-weights", "--print-after",
+                                       "--max-trips", "--costs", "--print-changed",   "--time-passes",
+                                       "--blocks",    "--seed",  "--refine",          "--block-partitioner"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // All that a placement graph heeds; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
@@ -137,7 +137,8 @@ Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
     RANNC_ASSIGN(const rannc::ir::Joint joint, rannc::passes::differentiate(model.graph));
     return emit(flags, rannc::ir::print(joint));
   }
-  return emit(flags, flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
+  return emit(flags,
+              flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
 }
 
 Result<void> compile(const Flags& flags) {

@@ -25,6 +25,8 @@ struct ImportOptions {
   bool missing_weights = false;
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
+  /// Trips that a loop may make at most where their number depends on data; absent: such a loop is an error.
+  std::optional<int64_t> max_trips;
 };
 
 /// What a file says of stored tensors that the graph has no place for.

@@ -19,7 +19,10 @@ NodeProto substitute_attributes(const NodeProto& node, const Arguments& argument
   copy.clear_attribute();
   for (const AttributeProto& attribute : node.attribute()) {
     if (attribute.ref_attr_name().empty()) {
-      *copy.add_attribute() = attribute;
+      AttributeProto* const same = copy.add_attribute();
+      *same = attribute;
+      if (!attribute.has_g()) continue;
+      for (NodeProto& inside : *same->mutable_g()->mutable_node()) inside = substitute_attributes(inside, arguments);
       continue;
     }
     const auto given = arguments.find(attribute.ref_attr_name());

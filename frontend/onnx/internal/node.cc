@@ -33,11 +33,26 @@ Node::Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, 
       operands_(std::move(wiring.operands)),
       names_(std::move(wiring.output_names)),
       outputs_(names_.size()),
+      lists_(std::move(wiring.lists)),
       source_(source) {}
 
 ValueId Node::in(size_t index) {
   if (!has(index)) fail(fmt::format("{} needs operand {}", op(), index));
   return optional(index);
+}
+
+const List* Node::list(size_t index) const {
+  const auto found = lists_.find(index);
+  return found == lists_.end() ? nullptr : &found->second;
+}
+
+void Node::pass(size_t output, List list) {
+  if (good() && wants(output)) output_lists_[output] = std::move(list);
+}
+
+void Node::integers(std::span<const int64_t> values, ir::DType dtype, const std::vector<int64_t>& shape) {
+  if (!good() || !wants(0)) return;
+  outputs_[0] = ir::add_constant(graph_, names_[0], dtype, shape, values);
 }
 
 ValueId Node::optional(size_t index) const { return has(index) ? operands_[index] : ValueId(); }
@@ -169,7 +184,11 @@ void Node::result(std::string_view op, std::initializer_list<ValueId> operands, 
 }
 
 void Node::results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
-  const auto made = add(op, std::span(operands.begin(), operands.size()), std::move(attributes), names_);
+  results(op, std::span(operands.begin(), operands.size()), std::move(attributes));
+}
+
+void Node::results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
+  const auto made = add(op, operands, std::move(attributes), names_);
   for (size_t i = 0; i < made.size(); ++i) bind(i, made[i]);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,6 +19,13 @@ namespace rannc::frontend {
 
 using SymbolPair = std::pair<std::string, std::string>;
 
+/// What a name stands for that is no tensor: a sequence, whose length is known, or an optional without anything in it.
+/// (An optional with something in it is that.)
+struct List {
+  std::vector<ValueId> elements;
+  bool absent = false;
+};
+
 /// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
 /// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is
 /// dropped.
@@ -29,8 +37,9 @@ class Node {
     ExternalData* external;
   };
   struct Wiring {
-    std::vector<ValueId> operands;          ///< invalid: absent
+    std::vector<ValueId> operands;          ///< invalid: absent, or a list
     std::vector<std::string> output_names;  ///< empty: not wanted
+    std::map<size_t, List> lists;           ///< by operand
   };
   Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
        const Source& source);
@@ -43,6 +52,9 @@ class Node {
   bool has(size_t index) const { return index < operands_.size() && operands_[index].valid(); }
   ValueId in(size_t index);              ///< an error where absent
   ValueId optional(size_t index) const;  ///< invalid where absent
+  /// Of an operand that is no tensor; null where it is one, or absent.
+  const List* list(size_t index) const;
+  bool has_lists() const { return !lists_.empty(); }
   ir::DType dtype(ValueId value) const { return type(value).dtype; }
   const ir::ValueType& type(ValueId value) const;
   /// The shape, or null and an error where the rank is not known.
@@ -80,6 +92,8 @@ class Node {
   bool wants(size_t output) const { return output < names_.size() && !names_[output].empty(); }
   /// Outputs as bound; invalid where the translator has no value for one.
   const std::vector<ValueId>& outputs() const { return outputs_; }
+  /// Outputs that are lists.
+  const std::map<size_t, List>& output_lists() const { return output_lists_; }
   const std::string& output_name(size_t output) const { return names_[output]; }
 
   // --- building
@@ -90,6 +104,7 @@ class Node {
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
   /// A task whose outputs are all of the node's.
+  void results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
   /// A task whose first output is the node's first; the rest are that many auxiliary results of the operator.
   void result_with_auxiliary(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
@@ -103,6 +118,11 @@ class Node {
   ValueId draw(ValueId x, ir::Draw draw);
   /// An identity of a value as the node's output, so that it has the output's name.
   void result_at(size_t output, ValueId value);
+  /// The value as the node's output, under the name it has.
+  void pass(size_t output, ValueId value) { bind(output, value); }
+  void pass(size_t output, List list);
+  /// Integers as the node's first output.
+  void integers(std::span<const int64_t> values, ir::DType dtype, const std::vector<int64_t>& shape);
 
   /// Hands the node to ONNX's own definition by other operators; before anything is emitted.
   void use_definition() { by_definition_ = true; }
@@ -130,6 +150,7 @@ class Node {
   std::vector<ValueId> operands_;
   std::vector<std::string> names_;
   std::vector<ValueId> outputs_;
+  std::map<size_t, List> lists_, output_lists_;
   const Source& source_;
   std::optional<Diagnostic> failure_;
   std::optional<SymbolPair> unequal_symbols_;

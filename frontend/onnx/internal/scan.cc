@@ -18,6 +18,7 @@ using ONNX_NAMESPACE::NodeProto;
 namespace {
 
 constexpr int kOldest = 7, kNewest = 27;
+constexpr int kDeepest = 100;
 
 std::string identity(const std::string& domain, const std::string& name, const std::string& overload) {
   return domain_of(domain) + "::" + name + (overload.empty() ? "" : ":" + overload);
@@ -41,6 +42,7 @@ class Scan {
       RANNC_ASSIGN(made, count_function(*function, node, prefix));
     } else {
       note_unknown(node, opsets, prefix);
+      RANNC_TRY(count_subgraphs(node, opsets, prefix, made));
     }
     nodes += made;
     if (nodes <= max_nodes_) return {};
@@ -81,8 +83,23 @@ class Scan {
     return nodes;
   }
 
+  Result<void> count_subgraphs(const NodeProto& node, const Opsets& opsets, const std::string& prefix,
+                               uint64_t& nodes) {
+    if (++depth_ > kDeepest)
+      return error(Location{file_, 0, 0, prefix + node_name(node)}, "subgraphs are nested too deep");
+    for (const auto& attribute : node.attribute()) {
+      if (!attribute.has_g()) continue;
+      for (const NodeProto& part : attribute.g().node()) {
+        RANNC_TRY(count(part, opsets, prefix + node_name(node) + "/", nodes));
+      }
+    }
+    --depth_;
+    return {};
+  }
+
   void note_unknown(const NodeProto& node, const Opsets& opsets, const std::string& prefix) {
     const std::string domain = domain_of(node.domain());
+    if (domain.empty() && has_subgraphs(node.op_type())) return;
     const auto opset = opsets.find(domain);
     if (domain.empty() && opset != opsets.end()) {
       if (find_translator(node.op_type(), opset->second) || is_schema_function(node, opset->second)) return;
@@ -96,6 +113,7 @@ class Scan {
   std::map<std::string, std::vector<std::string>> unknown_;
   std::map<const FunctionProto*, uint64_t> sizes_;
   std::set<const FunctionProto*> open_;
+  int depth_ = 0;
 };
 
 }  // namespace
@@ -141,6 +159,8 @@ Result<void> check_operators(const ModelFile& model, const Functions& functions,
   RANNC_TRY(model.each_node([&](const NodeProto& node) { return scan.count(node, opsets, "", nodes); }));
   return scan.unknown_operators();
 }
+
+bool has_subgraphs(std::string_view op) { return op == "If" || op == "Loop" || op == "Scan"; }
 
 std::string node_name(const NodeProto& node) {
   if (!node.name().empty()) return node.name();

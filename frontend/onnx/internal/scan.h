@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 
 #include "frontend/onnx/internal/model_file.h"
 #include "ir/diagnostic.h"
@@ -38,6 +39,9 @@ class Functions {
 /// that call themselves or make more than `max_nodes` nodes.
 Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
                              uint64_t max_nodes, const std::string& file);
+
+/// Whether the operator of the default domain has subgraphs, which no translator translates.
+bool has_subgraphs(std::string_view op);
 
 /// A node's name, or its operator and first output where it has none.
 std::string node_name(const ONNX_NAMESPACE::NodeProto& node);

@@ -15,7 +15,8 @@ Table all_translators() {
   const std::array families = {constant_translators(),  convolution_translators(), elementwise_translators(),
                                index_translators(),     linear_translators(),      loss_translators(),
                                normalize_translators(), pooling_translators(),     random_translators(),
-                               recurrent_translators(), reduce_translators(),      shape_translators()};
+                               recurrent_translators(), reduce_translators(),      sequence_translators(),
+                               shape_translators()};
   for (const auto family : families) {
     for (const Translator& entry : family) table[entry.op].push_back(&entry);
   }

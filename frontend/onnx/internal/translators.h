@@ -31,7 +31,11 @@ std::span<const Translator> pooling_translators();
 std::span<const Translator> random_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> reduce_translators();
+std::span<const Translator> sequence_translators();
 std::span<const Translator> shape_translators();
+
+/// Whether operands of an operator of the default domain may be sequences and optionals.
+bool takes_lists(std::string_view op);
 
 /// The translator of an operator of the default domain, or null.
 Translate find_translator(std::string_view op, int opset);

@@ -191,7 +191,6 @@ CORE_NAME(floor);
 CORE_NAME(ge);
 CORE_NAME(gt);
 CORE_NAME(hardswish);
-CORE_NAME(identity);
 CORE_NAME(isnan);
 CORE_NAME(le);
 CORE_NAME(log);
@@ -214,6 +213,12 @@ CORE_NAME(sqrt);
 CORE_NAME(sub);
 CORE_NAME(tanh);
 #undef CORE_NAME
+
+/// Of a sequence or optional too.
+void identity(Node& node) {
+  if (const List* const list = node.list(0)) return node.pass(0, *list);
+  node.result("identity", {node.in(0)});
+}
 
 void where(Node& node) { node.result("where", {node.in(0), node.in(1), node.in(2)}); }
 
@@ -239,7 +244,7 @@ constexpr Translator kTable[] = {
     {"GreaterOrEqual", 12, 27, binary<k_ge>},
     {"HardSigmoid", 7, 27, hard_sigmoid},
     {"HardSwish", 14, 27, unary<k_hardswish>},
-    {"Identity", 7, 27, unary<k_identity>},
+    {"Identity", 7, 27, identity},
     {"IsInf", 10, 27, is_inf},
     {"IsNaN", 9, 27, unary<k_isnan>},
     {"LeakyRelu", 7, 27, leaky_relu},

@@ -1,0 +1,72 @@
+/// Names of the bodies that are being translated, and the graphs that their tasks go to.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/onnx/internal/names.h"
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/scan.h"
+#include "onnx/checker.h"
+
+namespace rannc::frontend {
+
+/// A graph that tasks go to: the model's, or the body of a task in the region around it, of which it takes what it
+/// reads as inputs of its own.
+struct Region {
+  ir::Graph& graph;
+  Region* around = nullptr;
+  std::map<ValueId, ValueId> taken = {};                ///< from a value around to the one that stands for it here
+  std::map<std::string, ValueId, std::less<>> of = {};  ///< the same backwards, by name
+
+  /// The value here that stands for one of the region around. A stored tensor has its data until the body is done, so
+  /// that translators can read it.
+  ValueId take(ValueId value);
+};
+
+/// What ONNX's checker is told of the operator sets of a body.
+ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets);
+
+/// The names of one body: the model's graph, one call of a function, one run of a subgraph.
+struct Scope {
+  Scope(const Opsets& opsets, Region& region, std::string prefix, std::string module, int depth,
+        const Scope* around = nullptr)
+      : opsets(opsets),
+        region(region),
+        checker(checker_context(opsets)),
+        prefix(std::move(prefix)),
+        module(std::move(module)),
+        depth(depth),
+        around(around) {}
+
+  const Opsets& opsets;
+  Region& region;
+  const ONNX_NAMESPACE::checker::CheckerContext checker;
+  std::string prefix;                                         ///< of nodes and values inside
+  std::string module;                                         ///< that all nodes inside belong to; empty: ask each
+  std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
+  Names values;
+  std::unordered_map<std::string, List> lists;  ///< names of sequences and empty optionals
+  std::unordered_set<std::string> absent;       ///< inputs of a function that its call leaves out
+  int depth = 0;
+  const Scope* around;  ///< whose names are seen from here; null: none
+};
+
+/// A node, or a name, of the model; spelt out only for a message.
+struct Place {
+  const std::string& file;
+  std::string_view prefix;  ///< of a node's name
+  const ONNX_NAMESPACE::NodeProto* node = nullptr;
+  std::string_view name;
+
+  operator Location() const {  // NOLINT: a place is a location
+    return {file, 0, 0, node ? std::string(prefix) + node_name(*node) : std::string(name)};
+  }
+};
+
+}  // namespace rannc::frontend

@@ -1,0 +1,82 @@
+/// Translates nodes, in order, into tasks: single operators, calls of functions, subgraphs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/scope.h"
+#include "onnx/defs/schema.h"
+
+namespace rannc::frontend {
+
+class Translation {
+ public:
+  using Source = Node::Source;
+  /// All of it outlives the translation.
+  Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
+              ExternalData& external, ImportNotes& notes)
+      : file_(file), options_(options), functions_(functions), source_(source), external_(external), notes_(notes) {}
+
+  Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
+  /// A stored tensor.
+  Result<void> add_initializer(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
+  Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where);
+  /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
+  Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
+  /// Two symbols of inputs that have to be equal for a refused task to run.
+  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+
+ private:
+  /// What a name stands for: a tensor, a list, or nothing where a call leaves an optional input out.
+  struct Item {
+    ValueId value;
+    std::optional<List> list;
+  };
+  /// What one run of a subgraph makes.
+  using Items = std::vector<Item>;
+
+  Place at(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
+
+  // --- names
+  Result<void> define(Scope& scope, const std::string& name, Item item, const Place& where);
+  Result<Item> item(const Scope& scope, const std::string& name, const Place& where);
+  Result<Node::Wiring> wire(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
+  Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Items items);
+
+  // --- single nodes and functions
+  Result<void> check_node(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset) const;
+  Result<void> call_schema(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope,
+                                                               const ONNX_NAMESPACE::NodeProto& node);
+  Result<void> call(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const ONNX_NAMESPACE::NodeProto& completed,
+                    const ONNX_NAMESPACE::FunctionProto& function, const Opsets& opsets);
+
+  // --- subgraphs (subgraphs.cc)
+  struct Cycle;
+  Result<void> add_control(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  /// The last states, then what each trip made, stacked.
+  Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
+  Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
+                                        const Cycle& cycle, int64_t most);
+  Result<Items> as_task(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
+  /// Translates a subgraph into `region`; `given` stands for its inputs, `run` for the run in names.
+  Result<Items> run(const Scope& scope, Region& region, const ONNX_NAMESPACE::NodeProto& node,
+                    const ONNX_NAMESPACE::GraphProto& body, const Items& given, const std::string& run);
+  Result<std::vector<ValueId>> tensors(const Items& items, const Place& where) const;
+  Result<void> define_results(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const Node& view);
+
+  const std::string& file_;
+  const ImportOptions& options_;
+  const Functions& functions_;
+  const Source& source_;
+  ExternalData& external_;
+  ImportNotes& notes_;
+  std::optional<SymbolPair> unequal_symbols_;
+};
+
+}  // namespace rannc::frontend

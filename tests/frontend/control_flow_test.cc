@@ -1,0 +1,253 @@
+// If, Loop and Scan: in place where it is known what runs, else one task with bodies.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "tests/frontend/support/onnx_text.h"
+
+namespace rannc::frontend {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<std::string> operators(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const TaskId task : graph.tasks()) names.push_back(graph.op(task).name.substr(5));
+  return names;
+}
+
+ir::Graph imported(std::string_view text, int opset = 21, const ImportOptions& options = {}) {
+  auto graph = test::import_graph(text, opset, options);
+  EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+  if (!graph.ok()) return {};
+  EXPECT_THAT(ir::verify(*graph), ::testing::IsEmpty());
+  const std::string printed = ir::print(*graph);
+  const auto read = ir::parse_graph(printed, "printed.rir");
+  EXPECT_TRUE(read.ok()) << read.diagnostic().str() << "\n" << printed;
+  if (read.ok()) {
+    EXPECT_TRUE(ir::equal(*graph, *read)) << printed;
+    EXPECT_EQ(ir::print(*read), printed);
+  }
+  return *std::move(graph);
+}
+
+std::string refused(std::string_view text, int opset = 21, const ImportOptions& options = {}) {
+  const auto graph = test::import_graph(text, opset, options);
+  EXPECT_FALSE(graph.ok());
+  return graph.ok() ? "" : graph.diagnostic().str();
+}
+
+constexpr std::string_view kBranches = R"(
+  y = If (c) <then_branch = agraph () => (float[batch, 4] t) { t = Relu (x) },
+              else_branch = bgraph () => (float[batch, 4] e) { one = Constant <value = float {1.0}> ()
+                                                              e = Add (x, one) }>
+})";
+
+TEST(If, OfAKnownConditionIsTheBranch) {
+  const std::string head = "agraph (float[batch, 4] x) => (float[batch, 4] y) <bool c = {";
+  EXPECT_THAT(operators(imported(head + "1}> {" + std::string(kBranches))), ElementsAre("relu"));
+  EXPECT_THAT(operators(imported(head + "0}> {" + std::string(kBranches))), ElementsAre("add"));
+}
+
+TEST(If, OfDataIsOneTaskWithTwoBodies) {
+  const ir::Graph graph =
+      imported("agraph (float[batch, 4] x, bool c) => (float[batch, 4] y) {" + std::string(kBranches));
+  ASSERT_THAT(operators(graph), ElementsAre("reshape", "if"));
+  const TaskId task(1);
+  EXPECT_EQ(graph.type(graph.outputs(task)[0]).batch.axis, 0);
+  ASSERT_EQ(graph.inputs(task).size(), 3u);  // condition, x, and the constant of one branch
+  EXPECT_EQ(graph.kind(graph.inputs(task)[2]), ir::ValueKind::kConstant);
+  EXPECT_THAT(operators(graph.attributes(task).body("then")->graph()), ElementsAre("relu"));
+  EXPECT_THAT(operators(graph.attributes(task).body("else")->graph()), ElementsAre("add"));
+}
+
+TEST(If, NeedsBranchesOfOneType) {
+  EXPECT_THAT(refused(R"(agraph (float[batch, 4] x, bool c) => (float[batch, 4] y) {
+    [choice] y = If (c) <then_branch = agraph () => (float[batch, 4] t) { t = Relu (x) },
+                         else_branch = bgraph () => (float[4, batch] e) { e = Transpose (x) }>
+  })"),
+              ::testing::AllOf(HasSubstr("choice"), HasSubstr("branches make different types of result 0")));
+}
+
+TEST(If, ConditionsAreOneTruthValue) {
+  EXPECT_THAT(refused("agraph (float[batch, 4] x, bool[batch] c) => (float[batch, 4] y) {" + std::string(kBranches)),
+              HasSubstr("reshape"));
+}
+
+/// x * w, trip after trip.
+std::string loop(std::string_view head, std::string_view trips, std::string_view condition, std::string_view end) {
+  return std::string(head) + " {\n [steps] y, all = Loop (" + std::string(trips) + ", " + std::string(condition) +
+         R"(, x) <body = body (int64 i, bool go, float[batch, 4] s) => (bool more, float[batch, 4] n, float[batch, 4] row) {
+      n = MatMul (s, w)
+      row = Relu (n)
+      more = )" +
+         std::string(end) + "\n }>\n}";
+}
+constexpr std::string_view kHead =
+    "agraph (float[batch, 4] x) => (float[batch, 4] y, float[t, batch, 4] all)"
+    " <float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}, int64 three = {3},"
+    " int64 many = {5000}, bool yes = {1}>";
+
+TEST(Loop, OfAFewTripsIsUnrolled) {
+  const ir::Graph graph = imported(loop(kHead, "three", "", "Identity (go)"));
+  const auto names = operators(graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "matmul"), 3);
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[3,batch,4]");
+  EXPECT_EQ(graph.type(graph.outputs()[1]).batch.axis, 1);
+}
+
+TEST(Loop, OfManyTripsIsOneTask) {
+  const ir::Graph graph = imported(loop(kHead, "many", "yes", "Identity (go)"));
+  ASSERT_THAT(operators(graph), ElementsAre("loop"));
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[5000,batch,4]");
+  EXPECT_EQ(graph.type(graph.outputs()[1]).batch.axis, 1);
+  EXPECT_EQ(graph.type(graph.outputs()[0]).batch.axis, 0);
+  EXPECT_EQ(graph.find("w"), graph.inputs(TaskId(0)).back());
+}
+
+TEST(Loop, OfASymbolicNumberOfTripsIsOneTask) {
+  const std::string head =
+      "agraph (float[batch, 4] x, float[T] times) => (float[batch, 4] y, float[T, batch, 4] all)"
+      " <float[4, 4] w = {1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16}, int64[1] zero = {0}>";
+  std::string text = loop(head, "trips", "", "Identity (go)");
+  text.insert(text.find('{', head.size()) + 1, " shape = Shape (times)\n trips = Gather (shape, zero)\n");
+  const ir::Graph graph = imported(text);
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[T,batch,4]");
+}
+
+TEST(Loop, WhoseConditionReadsDataSaysHowManyTripsThereMayBe) {
+  constexpr std::string_view kData = R"(agraph (float[4] x) => (float[4] y)
+    <float limit = {100.0}, bool yes = {1}, float two = {2.0}> {
+    [grow] y = Loop ("", yes, x) <body = body (int64 i, bool go, float[4] s) => (bool more, float[4] n) {
+      n = Mul (s, two)
+      largest = ReduceMax <keepdims = 0> (n)
+      more = Less (largest, limit)
+    }>
+  })";
+  EXPECT_THAT(refused(kData), ::testing::AllOf(HasSubstr("grow"), HasSubstr("--max-trips")));
+  const ir::Graph graph = imported(kData, 21, {.max_trips = 20});
+  EXPECT_EQ(operators(graph).back(), "loop");
+  EXPECT_EQ(graph.attributes(TaskId(graph.task_count() - 1)).integer("max_trips"), 20);
+}
+
+TEST(Loop, UnrollsWhereTheConditionFollowsFromTheTrip) {
+  const ir::Graph graph = imported(R"(agraph (float[4] x) => (float[4] y) <int64 last = {2}, bool yes = {1}> {
+    y = Loop ("", yes, x) <body = body (int64 i, bool go, float[4] s) => (bool more, float[4] n) {
+      n = Relu (s)
+      more = Less (i, last)
+    }>
+  })");
+  const auto names = operators(graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "relu"), 3);
+}
+
+TEST(Loop, StatesStayWhatTheyAre) {
+  std::string text = loop(kHead, "many", "", "Identity (go)");
+  text.replace(text.find("n = MatMul (s, w)"), 17, "n = Concat <axis = 1> (s, s)");
+  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("it has to stay what it is")));
+}
+
+TEST(Loop, DrawsNothing) {
+  std::string text = loop(kHead, "many", "", "Identity (go)");
+  text.replace(text.find("row = Relu (n)"), 14, "row = RandomNormalLike (n)");
+  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("draws random numbers in a loop")));
+}
+
+TEST(Loop, CollectsASequence) {
+  const ir::Graph graph = imported(R"(agraph (float[batch, 4] x) => (float[batch, 12] y) <int64 three = {3}> {
+    none = SequenceEmpty ()
+    list = Loop (three, "", none) <body = body (int64 i, bool go, seq(float) s) => (bool more, seq(float) n) {
+      more = Identity (go)
+      r = Relu (x)
+      n = SequenceInsert (s, r)
+    }>
+    y = ConcatFromSequence <axis = 1> (list)
+  })");
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[0]).shape), "[batch,12]");
+}
+
+TEST(Scan, TakesRowsOfAnyAxis) {
+  for (const auto& [steps, task] : {std::pair("3", false), std::pair("T", true)}) {
+    const std::string text = std::string("agraph (float[batch, ") + steps +
+                             ", 4] x, float[batch, 4] h) => (float[batch, 4] y, float[batch, " + steps + R"(, 4] all) {
+      y, all = Scan <num_scan_inputs = 1, scan_input_axes = [1], scan_output_axes = [1], scan_input_directions = [1],
+                     body = body (float[batch, 4] s, float[batch, 4] row) => (float[batch, 4] n, float[batch, 4] o) {
+        n = Add (s, row)
+        o = Tanh (n)
+      }> (h, x)
+    })";
+    const ir::Graph graph = imported(text);
+    EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), std::string("[batch,") + steps + ",4]");
+    EXPECT_EQ(graph.type(graph.outputs()[1]).batch.axis, 0);
+    const auto names = operators(graph);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "loop"), task ? 1 : 0);
+  }
+}
+
+TEST(Subgraphs, ReadWhatTheGraphAroundMakes) {
+  const ir::Graph graph = imported(R"(agraph (float[batch, 4] x, bool c, bool d) => (float[batch, 4] y) {
+    r = Relu (x)
+    y = If (c) <then_branch = one () => (float[batch, 4] t) {
+                  t = If (d) <then_branch = two () => (float[batch, 4] u) { u = Tanh (r) },
+                              else_branch = three () => (float[batch, 4] v) { v = Identity (x) }>
+                },
+                else_branch = four () => (float[batch, 4] e) { e = Neg (r) }>
+  })");
+  const TaskId task(graph.task_count() - 1);
+  const ir::Graph& then = graph.attributes(task).body("then")->graph();
+  EXPECT_EQ(then.op(TaskId(then.task_count() - 1)).name, "core.if");
+  EXPECT_EQ(graph.inputs(task).size(), 4u);  // condition; x, d and r
+}
+
+TEST(Subgraphs, AllOperatorsThatAreMissingAreListed) {
+  EXPECT_THAT(refused(R"(agraph (float[4] x, bool c) => (float[4] y) {
+    y = If (c) <then_branch = one () => (float[4] t) { t = ai.onnx.ml.Normalizer (x) },
+                else_branch = two () => (float[4] e) { e = ai.onnx.ml.Scaler (x) }>
+  })"),
+              ::testing::AllOf(HasSubstr("Normalizer"), HasSubstr("Scaler")));
+}
+
+TEST(Sequences, AreKnownBeforeTheModelRuns) {
+  const ir::Graph graph = imported(R"(agraph (float[batch, 4] x) => (float[batch, 2] y, int64 n)
+    <int64 two = {2}, int64 last = {-1}> {
+    parts = SplitToSequence <axis = 1> (x, two)
+    n = SequenceLength (parts)
+    fewer = SequenceErase (parts, last)
+    y = SequenceAt (fewer, last)
+  })");
+  EXPECT_THAT(operators(graph), ElementsAre("slice", "slice"));
+  EXPECT_THAT(graph.type(graph.outputs()[1]).contents, ::testing::Optional(ElementsAre(ir::Dim(2))));
+}
+
+TEST(Sequences, HaveNoPlacesOutside) {
+  EXPECT_THAT(refused(R"(agraph (float[4] x) => (float[4] y) <int64 two = {2}> {
+    list = SequenceConstruct (x, x)
+    [far] y = SequenceAt (list, two)
+  })"),
+              ::testing::AllOf(HasSubstr("far"), HasSubstr("position 2 of a sequence of 2")));
+}
+
+TEST(Sequences, AreNoTensors) {
+  EXPECT_THAT(refused(R"(agraph (float[4] x) => (float[4] y) {
+    list = SequenceConstruct (x, x)
+    [sum] y = Relu (list)
+  })"),
+              ::testing::AllOf(HasSubstr("sum"), HasSubstr("'list' is a sequence where a tensor is needed")));
+}
+
+TEST(Optionals, AreWhatIsInThem) {
+  const ir::Graph graph = imported(R"(agraph (float[4] x) => (float[4] y, bool has) {
+    maybe = Optional (x)
+    has = OptionalHasElement (maybe)
+    y = OptionalGetElement (maybe)
+  })",
+                                   18);
+  EXPECT_THAT(operators(graph), ElementsAre());
+  EXPECT_THAT(graph.type(graph.outputs()[1]).contents, ::testing::Optional(ElementsAre(ir::Dim(1))));
+}
+
+}  // namespace
+}  // namespace rannc::frontend
