@@ -26,11 +26,14 @@ constexpr Family kFamilies[] = {
     {"normalize", ops::normalize_ops},
     {"convolution", ops::convolution_ops},
     {"control", ops::control_ops},
+    {"spread", ops::spread_ops},
+    {"resample", ops::resample_ops},
     {"loss", ops::loss_ops},
     {"grad_elementwise", ops::grad_elementwise_ops},
     {"grad_slice", ops::grad_slice_ops},
     {"grad_dense", ops::grad_dense_ops},
     {"grad_windows", ops::grad_windows_ops},
+    {"grad_resample", ops::grad_resample_ops},
 };
 
 std::vector<OpInfo> build_table() {

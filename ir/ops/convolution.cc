@@ -46,6 +46,9 @@ Result<Types> infer_conv(const OpCall& call) {
   return windowed(call, window, weight[0], false);
 }
 
+// With a bias it is no multiple of x.
+Linear conv_linear(const OpCall& call) { return call.has(2) ? Linear::kNo : Linear::kEach; }
+
 Work conv_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!outputs[0].shape || !call.in(1).shape) return {};
   const Shape& weight = *call.in(1).shape;
@@ -235,6 +238,7 @@ std::vector<OpInfo> convolution_ops() {
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
        .attributes = {integers("strides"), integers("pads"), integers("dilations"), {"groups", Kind::kInteger, Dim(1)}},
        .infer = infer_conv,
+       .linear = conv_linear,
        .work = conv_work,
        .lower = lower_conv,
        .gradient = gradient::conv,

@@ -31,12 +31,6 @@ Result<Types> infer_pool_grad(const OpCall& call) {
   return operand_type(call, &window, gy[1], gy[1]);
 }
 
-// A tensor of that shape that takes no memory: where ATen reads the shape alone.
-aten::Value shaped(Calls& calls, const Shape& shape) {
-  const aten::Value one = calls("aten::new_empty", {aten::Operand{0}, Shape{Dim(1)}});
-  return calls("aten::expand", {one, shape});
-}
-
 // --- conv
 
 Result<Types> infer_conv_grad_input(const OpCall& call) {

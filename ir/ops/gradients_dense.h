@@ -1,4 +1,5 @@
-/// Gradient rules of products, convolutions, pooling, normalisations, look-ups and losses. Private to ir/ops.
+/// Gradient rules of products, convolutions, pooling, resampling, normalisations, look-ups and losses. Private to
+/// ir/ops.
 #pragma once
 
 #include "ir/gradient.h"
@@ -13,9 +14,15 @@ bool linear(GradientCall& call);
 /// Gives a bias that is added to each channel of [N, C, …] the sum of the gradient there.
 void give_channel_sums(GradientCall& call, size_t operand);
 bool conv(GradientCall& call);
+bool conv_transpose(GradientCall& call);
+bool max_unpool(GradientCall& call);
 bool max_pool(GradientCall& call);
 bool avg_pool(GradientCall& call);
 bool adaptive_avg_pool(GradientCall& call);
+
+// --- resampling (gradient_resample.cc)
+bool upsample(GradientCall& call);
+bool grid_sample(GradientCall& call);
 
 // --- normalisations and losses (gradient_norms.cc)
 bool layer_norm(GradientCall& call);

@@ -132,6 +132,11 @@ aten::Lowering one_call(std::string schema, std::vector<aten::Argument> argument
   return {{{std::move(schema), std::move(arguments)}}, {aten::Made{0}}};
 }
 
+aten::Value shaped(Calls& calls, const Shape& shape) {
+  const aten::Value one = calls("aten::new_empty", {aten::Operand{0}, Shape{Dim(1)}});
+  return calls("aten::expand", {one, shape});
+}
+
 aten::Lowering passed_on() { return {{}, {aten::Operand{0}}}; }
 
 OpInfo by_rule(OpInfo op, LowerRule lower, std::vector<std::string_view> aten, std::vector<AttributeInfo> attributes) {

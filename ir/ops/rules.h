@@ -30,11 +30,14 @@ std::vector<OpInfo> linear_ops();
 std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> convolution_ops();
 std::vector<OpInfo> control_ops();
+std::vector<OpInfo> spread_ops();
+std::vector<OpInfo> resample_ops();
 std::vector<OpInfo> loss_ops();
 std::vector<OpInfo> grad_elementwise_ops();
 std::vector<OpInfo> grad_slice_ops();
 std::vector<OpInfo> grad_dense_ops();
 std::vector<OpInfo> grad_windows_ops();
+std::vector<OpInfo> grad_resample_ops();
 
 /// `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);
@@ -138,6 +141,8 @@ aten::Lowering passed_on();
 /// A template: the call of `aten::<name>` whose arguments are the operator's `operands`, then `slots`.
 aten::Template form(std::string schema, uint32_t operands, std::vector<aten::Template::Slot> slots = {});
 const Shape& shape_of(const ValueType& type);
+/// A tensor of that shape and of operand 0's type that takes no memory: where ATen reads the shape alone.
+aten::Value shaped(Calls& calls, const Shape& shape);
 /// An attribute that is a number of any kind as a number of `dtype`.
 aten::Scalar number_attribute(const Attribute& attribute, DType dtype);
 double number_value(const Attribute& attribute);

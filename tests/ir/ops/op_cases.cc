@@ -246,6 +246,7 @@ const std::vector<OpCase>& op_cases() {
     add_grad_elementwise(cases);
     add_grad_dense(cases);
     add_control(cases);
+    add_resample(cases);
     return cases;
   }();
   return kCases;
