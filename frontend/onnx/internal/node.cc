@@ -162,9 +162,12 @@ void Node::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> o
   }
 }
 
+std::string Node::name_of(std::string_view part) const {
+  return fmt::format("{}.{}", names_.empty() || names_[0].empty() ? op() : names_[0], part);
+}
+
 ValueId Node::emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
-  const std::string stem = names_.empty() || names_[0].empty() ? this->op() : names_[0];
-  const std::array names = {fmt::format("{}.{}", stem, op)};
+  const std::array names = {name_of(op)};
   const auto made = add(op, operands, std::move(attributes), names);
   return made.empty() ? ValueId() : made[0];
 }
@@ -209,6 +212,18 @@ void Node::constant(Tensor tensor) {
 ValueId Node::scalar(double value, ir::DType dtype) {
   const ir::Attribute number = ir::is_float(dtype) ? ir::Attribute(value) : ir::Attribute(ir::Dim(whole(value)));
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
+}
+
+ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
+                    std::span<const double> values) {
+  if (!good()) return {};
+  return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
+}
+
+ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
+                    std::span<const int64_t> values) {
+  if (!good()) return {};
+  return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
 }
 
 ValueId Node::draw(ValueId x, ir::Draw draw) {

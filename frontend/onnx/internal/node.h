@@ -113,6 +113,12 @@ class Node {
   void constant(Tensor tensor);
   /// A scalar constant of that type.
   ValueId scalar(double value, ir::DType dtype);
+  /// A constant of the translator's own, of that shape: a number of the model's code, never a tensor of its state.
+  ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
+                std::span<const double> values);
+  ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
+                std::span<const int64_t> values);
+  const std::vector<ValueId>& tables() const { return tables_; }
   /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
   /// once.
   ValueId draw(ValueId x, ir::Draw draw);
@@ -138,6 +144,7 @@ class Node {
 
  private:
   void bind(size_t output, ValueId value);
+  std::string name_of(std::string_view part) const;
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
   void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
   std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
@@ -149,7 +156,7 @@ class Node {
   Location where_;
   std::vector<ValueId> operands_;
   std::vector<std::string> names_;
-  std::vector<ValueId> outputs_;
+  std::vector<ValueId> outputs_, tables_;
   std::map<size_t, List> lists_, output_lists_;
   const Source& source_;
   std::optional<Diagnostic> failure_;

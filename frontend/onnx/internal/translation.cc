@@ -141,6 +141,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   if (node.op_type() == "Constant" && view.outputs()[0].valid()) {
     notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   }
+  for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
   Items items;
   for (size_t i = 0; i < view.outputs().size(); ++i) {
     const auto list = view.output_lists().find(i);

@@ -1,6 +1,5 @@
 #include "frontend/onnx/internal/translators.h"
 
-#include <array>
 #include <map>
 #include <vector>
 
@@ -12,11 +11,22 @@ using Table = std::map<std::string_view, std::vector<const Translator*>>;
 
 Table all_translators() {
   Table table;
-  const std::array families = {constant_translators(),  convolution_translators(), elementwise_translators(),
-                               index_translators(),     linear_translators(),      loss_translators(),
-                               normalize_translators(), pooling_translators(),     random_translators(),
-                               recurrent_translators(), reduce_translators(),      sequence_translators(),
-                               shape_translators()};
+  const std::vector<std::span<const Translator>> families = {
+      constant_translators(),
+      convolution_translators(),
+      elementwise_translators(),
+      index_translators(),
+      linear_translators(),
+      loss_translators(),
+      normalize_translators(),
+      pooling_translators(),
+      random_translators(),
+      recurrent_translators(),
+      reduce_translators(),
+      resize_translators(),
+      sequence_translators(),
+      shape_translators(),
+  };
   for (const auto family : families) {
     for (const Translator& entry : family) table[entry.op].push_back(&entry);
   }

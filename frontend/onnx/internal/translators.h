@@ -32,6 +32,7 @@ std::span<const Translator> random_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> reduce_translators();
 std::span<const Translator> sequence_translators();
+std::span<const Translator> resize_translators();
 std::span<const Translator> shape_translators();
 
 /// Whether operands of an operator of the default domain may be sequences and optionals.

@@ -25,7 +25,7 @@ bool same_pads(Node& node, const ir::Shape& from, bool upper, Window& window) {
 
 }  // namespace
 
-std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
+std::optional<Window> read_geometry(Node& node, ValueId x, std::vector<int64_t> kernel) {
   const ir::Shape* const from = node.shape(x);
   if (!from || !node.good()) return std::nullopt;
   const size_t n = kernel.size();
@@ -47,12 +47,15 @@ std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> ke
     node.fail(node.op() + ": kernel, strides and dilations must be positive and pads not negative");
     return std::nullopt;
   }
-  const std::string mode = node.text("auto_pad", "NOTSET");
-  if (mode == "VALID") window.pads.assign(2 * n, 0);
-  if (mode == "SAME_UPPER" || mode == "SAME_LOWER") {
-    if (!same_pads(node, *from, mode == "SAME_UPPER", window)) return std::nullopt;
-  }
+  if (node.text("auto_pad", "NOTSET") == "VALID") window.pads.assign(2 * n, 0);
   return window;
+}
+
+std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
+  auto window = read_geometry(node, x, std::move(kernel));
+  const std::string mode = node.text("auto_pad", "NOTSET");
+  if (!window || (mode != "SAME_UPPER" && mode != "SAME_LOWER")) return window;
+  return same_pads(node, *node.shape(x), mode == "SAME_UPPER", *window) ? window : std::nullopt;
 }
 
 std::vector<int64_t> kernel_of(Node& node, ValueId weight) {

@@ -1,4 +1,6 @@
 /// Translates ONNX convolutions.
+#include <algorithm>
+
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 #include "frontend/onnx/internal/window.h"
@@ -20,32 +22,57 @@ void conv(Node& node) {
                {"groups", ir::Dim(node.integer("group", 1))}});
 }
 
-/// Where windows neither overlap nor leave gaps (stride = kernel), each input position makes its own output patch:
-/// a linear operator over the channels, then the patches are put side by side. Weight [in, out, kh, kw].
+/// Pads of an axis such that the result has that length. Where windows do not reach so far, elements are added at the
+/// end instead.
+void fit_length(Node& node, size_t axis, const ir::Dim& length, Window& window, int64_t& added) {
+  const ir::Dim from = (*node.shape(node.in(0)))[axis + 2];
+  const ir::Dim reach = (window.kernel[axis] - 1) * window.dilations[axis] + 1 + added;
+  const ir::Dim total = ir::Dim(window.strides[axis]) * (from - ir::Dim(1)) + reach - length;
+  if (!total.is_constant()) {
+    return node.fail(node.op() + ": the pads of axis " + std::to_string(axis + 2) + " would be " + total.str() +
+                     "; they must be plain integers");
+  }
+  const int64_t pads = std::max<int64_t>(total.constant(), 0);
+  const bool upper = node.text("auto_pad", "NOTSET") == "SAME_UPPER";
+  added += pads - total.constant();
+  window.pads[axis] = upper ? pads / 2 : pads - pads / 2;
+  window.pads[axis + window.kernel.size()] = pads - window.pads[axis];
+}
+
+/// The lengths that a node asks for: given, which makes its pads void, or strides times the operand's. Empty: none.
+ir::Shape asked_lengths(Node& node, const Window& window) {
+  const ir::Shape from = *node.shape(node.in(0));
+  if (node.has_attribute("output_shape")) {
+    const ir::Shape given = list(node.integers("output_shape"));
+    const size_t n = window.kernel.size();
+    if (given.size() == n) return given;
+    if (given.size() == n + 2) return ir::Shape(given.begin() + 2, given.end());  // as some exporters write it
+    node.fail(node.op() + ": output_shape does not fit " + std::to_string(n) + " spatial axes");
+    return {};
+  }
+  if (!node.text("auto_pad", "NOTSET").starts_with("SAME")) return {};
+  ir::Shape lengths;
+  for (size_t i = 0; i < window.kernel.size(); ++i) lengths.push_back(from[i + 2] * ir::Dim(window.strides[i]));
+  return lengths;
+}
+
 void conv_transpose(Node& node) {
   const ValueId x = node.in(0), weight = node.in(1);
-  const auto window = read_window(node, x, kernel_of(node, weight));
+  auto window = read_geometry(node, x, kernel_of(node, weight));
   if (!window) return;
-  const size_t n = window->kernel.size();
-  const bool patches =
-      window->strides == window->kernel && window->dilations == std::vector<int64_t>(n, 1) &&
-      window->pads == std::vector<int64_t>(2 * n, 0) && node.integer("group", 1) == 1 &&
-      !node.has_attribute("output_shape") && n == 2 &&
-      node.integers("output_padding") == std::vector<int64_t>(node.integers("output_padding").size(), 0);
-  if (!patches)
-    return node.fail("ConvTranspose is supported in two dimensions with strides equal to the kernel, without pads");
-  const ir::Shape s = *node.shape(x), w = *node.shape(weight);
-  const ir::Dim out = w[1], kh = w[2], kw = w[3];
-  const ValueId last = node.emit("permute", {x}, {{"dims", ir::Shape{0, 2, 3, 1}}});
-  const ValueId flat = node.emit("reshape", {weight}, {{"shape", ir::Shape{w[0], out * kh * kw}}});
-  const ValueId made = node.emit("linear", {last, flat}, {{"layout", std::string("io")}});
-  const ValueId split = node.emit("reshape", {made}, {{"shape", ir::Shape{s[0], s[2], s[3], out, kh, kw}}});
-  const ValueId moved = node.emit("permute", {split}, {{"dims", ir::Shape{0, 3, 1, 4, 2, 5}}});
-  const ir::Shape to = {s[0], out, s[2] * kh, s[3] * kw};
-  if (!node.has(2)) return node.result("reshape", {moved}, {{"shape", to}});
-  const ValueId joined = node.emit("reshape", {moved}, {{"shape", to}});
-  const ValueId bias = node.emit("reshape", {node.in(2)}, {{"shape", ir::Shape{out, 1, 1}}});
-  node.result("add", {joined, bias});
+  std::vector<int64_t> added = node.integers("output_padding");
+  if (added.empty()) added.assign(window->kernel.size(), 0);
+  if (added.size() != window->kernel.size()) return node.fail("ConvTranspose: output_padding does not fit its axes");
+  const ir::Shape lengths = asked_lengths(node, *window);
+  for (size_t i = 0; i < lengths.size() && node.good(); ++i) fit_length(node, i, lengths[i], *window, added[i]);
+  std::vector<ValueId> operands = {x, weight};
+  if (node.has(2)) operands.push_back(node.in(2));
+  node.result("conv_transpose", operands,
+              {{"strides", list(window->strides)},
+               {"pads", list(window->pads)},
+               {"dilations", list(window->dilations)},
+               {"output_padding", list(added)},
+               {"groups", ir::Dim(node.integer("group", 1))}});
 }
 
 constexpr Translator kTable[] = {

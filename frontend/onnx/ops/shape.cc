@@ -1,6 +1,5 @@
 /// Translates ONNX operators that rearrange elements or read sizes.
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "frontend/onnx/internal/node.h"
@@ -257,56 +256,6 @@ void space_to_depth(Node& node) {
   node.result("reshape", {moved}, {{"shape", ir::Shape{s[0], s[1] * b * b, h, w}}});
 }
 
-/// Repeats each element of the last axes: the nearest neighbour, for whole factors.
-void upsample(Node& node, const std::optional<std::vector<double>>& factors) {
-  const ValueId x = node.in(0);
-  const ir::Shape* const from = node.shape(x);
-  if (!from) return;
-  if (node.text("mode", "nearest") != "nearest" || !factors || factors->size() != from->size()) {
-    return node.fail(node.op() + " is supported by nearest neighbours with constant factors for every axis");
-  }
-  ir::Shape apart, repeated, to;
-  for (size_t axis = 0; axis < from->size(); ++axis) {
-    const double factor = (*factors)[axis];
-    if (!(factor >= 1 && factor <= 1024) || std::rint(factor) != factor) {
-      return node.fail(node.op() + " is supported with whole factors from 1 to 1024");
-    }
-    const ir::Dim times = static_cast<int64_t>(factor);
-    for (ir::Shape* const shape : {&apart, &repeated}) shape->push_back((*from)[axis]);
-    to.push_back((*from)[axis] * times);
-    if (times == ir::Dim(1)) continue;
-    apart.emplace_back(1);
-    repeated.push_back(times);
-  }
-  const ValueId split = node.emit("reshape", {x}, {{"shape", apart}});
-  node.result("reshape", {node.emit("expand", {split}, {{"shape", repeated}})}, {{"shape", to}});
-}
-
-void upsample_old(Node& node) {
-  upsample(node, node.opset() < 9 ? std::optional(node.numbers("scales")) : node.numbers(node.in(1)));
-}
-
-/// For whole factors these ways of placing and rounding coordinates pick the same neighbours.
-void resize(Node& node) {
-  const size_t index = node.opset() < 11 ? 1 : 2;
-  const std::string place = node.text("coordinate_transformation_mode", "half_pixel");
-  const std::string round = node.text("nearest_mode", "round_prefer_floor");
-  const bool same = (place == "asymmetric" && round == "floor") ||
-                    (place.starts_with("half_pixel") && round.starts_with("round_prefer")) || node.opset() < 11;
-  if (!same || node.has_attribute("axes")) return node.fail("Resize with these coordinates is not supported");
-  if (node.has(index)) return upsample(node, node.numbers(node.in(index)));
-  const auto sizes = node.has(3) ? node.integers(node.in(3)) : std::nullopt;
-  const ir::Shape* const from = node.shape(node.in(0));
-  if (!from || !sizes || sizes->size() != from->size()) return node.fail("Resize needs constant sizes");
-  std::vector<double> factors;
-  for (size_t axis = 0; axis < sizes->size(); ++axis) {
-    const ir::Dim& extent = (*from)[axis];
-    const bool number = extent.is_constant() && extent.constant() > 0;
-    factors.push_back(number ? static_cast<double>((*sizes)[axis]) / static_cast<double>(extent.constant()) : 0);
-  }
-  upsample(node, factors);
-}
-
 constexpr Translator kTable[] = {
     {"Concat", 7, 27, concat},
     {"DepthToSpace", 7, 27, depth_to_space},
@@ -314,7 +263,6 @@ constexpr Translator kTable[] = {
     {"Flatten", 7, 27, flatten},
     {"Pad", 7, 27, pad},
     {"Reshape", 7, 27, reshape},
-    {"Resize", 10, 27, resize},
     {"Shape", 7, 27, shape},
     {"Size", 7, 27, size},
     {"Slice", 7, 27, slice},
@@ -324,7 +272,6 @@ constexpr Translator kTable[] = {
     {"Tile", 7, 27, tile},
     {"Transpose", 7, 27, transpose},
     {"Unsqueeze", 7, 27, unsqueeze},
-    {"Upsample", 7, 9, upsample_old},
 };
 
 }  // namespace
