@@ -195,13 +195,15 @@ void Node::results(std::string_view op, std::span<const ValueId> operands, ir::A
   for (size_t i = 0; i < made.size(); ++i) bind(i, made[i]);
 }
 
-void Node::result_with_auxiliary(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
-                                 size_t auxiliary) {
+std::vector<ValueId> Node::result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
+                                                 ir::Attributes attributes, size_t auxiliary) {
   std::vector<std::string> names = {names_.empty() ? std::string() : names_[0]};
   const auto& results = ir::core(op).results;
   for (size_t i = 1; i <= auxiliary; ++i) names.push_back(fmt::format("{}.{}", names[0], results[i].name));
   const auto made = add(op, operands, std::move(attributes), names);
-  if (!made.empty()) bind(0, made[0]);
+  if (made.empty()) return {};
+  bind(0, made[0]);
+  return {made.begin() + 1, made.end()};
 }
 
 void Node::constant(Tensor tensor) {

@@ -106,9 +106,10 @@ class Node {
   /// A task whose outputs are all of the node's.
   void results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// A task whose first output is the node's first; the rest are that many auxiliary results of the operator.
-  void result_with_auxiliary(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
-                             size_t auxiliary);
+  /// A task whose first output is the node's first; the rest, which it returns, are that many auxiliary results of the
+  /// operator.
+  std::vector<ValueId> result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
+                                             ir::Attributes attributes, size_t auxiliary);
   /// A constant as the node's first output.
   void constant(Tensor tensor);
   /// A scalar constant of that type.

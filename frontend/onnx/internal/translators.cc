@@ -24,6 +24,8 @@ Table all_translators() {
       recurrent_translators(),
       reduce_translators(),
       resize_translators(),
+      roi_align_translators(),
+      sampling_translators(),
       sequence_translators(),
       shape_translators(),
   };

@@ -33,6 +33,8 @@ std::span<const Translator> recurrent_translators();
 std::span<const Translator> reduce_translators();
 std::span<const Translator> sequence_translators();
 std::span<const Translator> resize_translators();
+std::span<const Translator> roi_align_translators();
+std::span<const Translator> sampling_translators();
 std::span<const Translator> shape_translators();
 
 /// Whether operands of an operator of the default domain may be sequences and optionals.

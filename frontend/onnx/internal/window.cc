@@ -25,9 +25,8 @@ bool same_pads(Node& node, const ir::Shape& from, bool upper, Window& window) {
 
 }  // namespace
 
-std::optional<Window> read_geometry(Node& node, ValueId x, std::vector<int64_t> kernel) {
-  const ir::Shape* const from = node.shape(x);
-  if (!from || !node.good()) return std::nullopt;
+std::optional<Window> read_geometry(Node& node, size_t rank, std::vector<int64_t> kernel) {
+  if (!node.good()) return std::nullopt;
   const size_t n = kernel.size();
   Window window{std::move(kernel), node.integers("strides"), node.integers("dilations"), node.integers("pads")};
   if (window.strides.empty()) window.strides.assign(n, 1);
@@ -37,7 +36,7 @@ std::optional<Window> read_geometry(Node& node, ValueId x, std::vector<int64_t> 
   const auto within = [](const std::vector<int64_t>& values, int64_t least) {
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v >= least && v < kMost; });
   };
-  if (from->size() != n + 2 || n == 0 || window.strides.size() != n || window.dilations.size() != n ||
+  if (rank != n + 2 || n == 0 || window.strides.size() != n || window.dilations.size() != n ||
       window.pads.size() != 2 * n) {
     node.fail(node.op() + ": kernel, strides, dilations and pads do not fit the operand's rank");
     return std::nullopt;
@@ -52,10 +51,12 @@ std::optional<Window> read_geometry(Node& node, ValueId x, std::vector<int64_t> 
 }
 
 std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel) {
-  auto window = read_geometry(node, x, std::move(kernel));
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return std::nullopt;
+  auto window = read_geometry(node, from->size(), std::move(kernel));
   const std::string mode = node.text("auto_pad", "NOTSET");
   if (!window || (mode != "SAME_UPPER" && mode != "SAME_LOWER")) return window;
-  return same_pads(node, *node.shape(x), mode == "SAME_UPPER", *window) ? window : std::nullopt;
+  return same_pads(node, *from, mode == "SAME_UPPER", *window) ? window : std::nullopt;
 }
 
 std::vector<int64_t> kernel_of(Node& node, ValueId weight) {

@@ -58,7 +58,9 @@ ir::Shape asked_lengths(Node& node, const Window& window) {
 
 void conv_transpose(Node& node) {
   const ValueId x = node.in(0), weight = node.in(1);
-  auto window = read_geometry(node, x, kernel_of(node, weight));
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  auto window = read_geometry(node, from->size(), kernel_of(node, weight));
   if (!window) return;
   std::vector<int64_t> added = node.integers("output_padding");
   if (added.empty()) added.assign(window->kernel.size(), 0);
@@ -75,7 +77,68 @@ void conv_transpose(Node& node) {
                {"groups", ir::Dim(node.integer("group", 1))}});
 }
 
+/// Columns [N, C * block, windows] to images [N, C, …].
+struct Columns {
+  Window window;
+  ir::Shape image;  ///< extents
+  int64_t taps = 1;
+  ir::Dim samples, channels;
+};
+
+/// Spreads columns by a weight that picks one of them for each element of a window.
+void spread_columns(Node& node, ValueId x, const Columns& columns) {
+  const Window& window = columns.window;
+  const size_t n = window.kernel.size();
+  ir::Shape apart = {columns.samples * columns.channels, ir::Dim(columns.taps)};
+  ir::Shape to = {columns.samples, columns.channels};
+  to.insert(to.end(), columns.image.begin(), columns.image.end());
+  std::vector<int64_t> added, weight_shape = {columns.taps, 1};
+  for (size_t i = 0; i < n; ++i) {
+    const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1 - window.pads[i] - window.pads[i + n];
+    const ir::Dim stride = window.strides[i];
+    apart.push_back(floor_div(columns.image[i] - ir::Dim(reach), stride) + ir::Dim(1));
+    const ir::Dim rest = columns.image[i] - (apart.back() - ir::Dim(1)) * stride - ir::Dim(reach);
+    if (!rest.is_constant()) return node.fail("Col2Im over an image of unknown sizes needs strides of 1");
+    added.push_back(rest.constant());
+    weight_shape.push_back(window.kernel[i]);
+  }
+  std::vector<double> weight(static_cast<size_t>(columns.taps * columns.taps), 0.0);
+  for (int64_t i = 0; i < columns.taps; ++i) weight[static_cast<size_t>(i * columns.taps + i)] = 1;
+  const ValueId pixels = node.emit("reshape", {x}, {{"shape", apart}});
+  const ValueId spread = node.emit("conv_transpose", {pixels, node.table("pick", node.dtype(x), weight_shape, weight)},
+                                   {{"strides", list(window.strides)},
+                                    {"pads", list(window.pads)},
+                                    {"dilations", list(window.dilations)},
+                                    {"output_padding", list(added)}});
+  node.result("reshape", {spread}, {{"shape", to}});
+}
+
+void col2im(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  const auto image = node.contents(node.in(1));
+  const auto kernel = node.integers(node.in(2));
+  if (!from) return;
+  if (!image || !kernel || from->size() != 3 || image->size() != kernel->size()) {
+    return node.fail("Col2Im needs columns of rank 3, and sizes of image and block that are known, as many as axes");
+  }
+  const auto window = read_geometry(node, kernel->size() + 2, *kernel);
+  if (!window) return;
+  Columns columns{*window, *image};
+  constexpr int64_t kMost = 4096;
+  for (const int64_t k : *kernel) columns.taps = columns.taps > kMost ? columns.taps : columns.taps * k;
+  const auto channels = exact_div((*from)[1], ir::Dim(columns.taps));
+  if (columns.taps > kMost || !channels) {
+    return node.fail("Col2Im: " + (*from)[1].str() + " rows are not so many for each channel as a block has elements," +
+                     " at most " + std::to_string(kMost));
+  }
+  columns.samples = (*from)[0];
+  columns.channels = *channels;
+  spread_columns(node, x, columns);
+}
+
 constexpr Translator kTable[] = {
+    {"Col2Im", 18, 27, col2im},
     {"Conv", 7, 27, conv},
     {"ConvTranspose", 7, 27, conv_transpose},
 };

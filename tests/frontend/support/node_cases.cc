@@ -32,7 +32,9 @@ void make_constants(const fs::path& folder, ModelProto& model) {
   for (int i = 0; i < model.graph().input_size(); ++i) {
     const auto& type = model.graph().input(i).type().tensor_type();
     const auto dtype = frontend::element_type(type.elem_type());
-    if (!dtype || ir::is_float(*dtype) || type.shape().dim_size() > 1) continue;
+    const std::string& name = model.graph().input(i).name();
+    const bool bound = name == "scales" || name == "roi";  // of Resize: floats that sizes follow from
+    if (!dtype || (ir::is_float(*dtype) && !bound) || type.shape().dim_size() > 1) continue;
     const fs::path data = folder / "test_data_set_0" / ("input_" + std::to_string(i) + ".pb");
     TensorProto tensor;
     if (!fs::exists(data) || !tensor.ParseFromString(read_file(data))) continue;
