@@ -92,9 +92,9 @@ TEST(Rejection, ValuesMadeTwice) {
 
 TEST(Rejection, OutputsThatCarryNothingHere) {
   const auto graph = import_graph(
-      "agraph (float[N, 1, 4] x) => (float[N, 1, 2] y, int64[N, 1, 2] m)"
-      "{ [pool] y, m = MaxPool <kernel_shape = [2], strides = [2]> (x) }",
-      17);
+      "agraph (float[N, 4] x) => (float[N, 4] y, float[4] m) <float[4] s = {1, 1, 1, 1}>"
+      "{ [norm] y, m, v, a, b = BatchNormalization (x, s, s, s, s) }",
+      9);
   expect_message(graph, "m", "not supported");
 }
 

@@ -263,24 +263,6 @@ TEST(Translation, WindowsWithAutoPad) {
   EXPECT_THAT(model.last().integers("pads"), ElementsAre(1, 1, 1, 1));
 }
 
-TEST(Translation, ConvTransposeOfPatches) {
-  const Imported model(
-      "agraph (float[batch, 2, 3, 4] x) => (float[batch, 1, 6, 8] y) <float[2, 1, 2, 2] w = {1,2,3,4,5,6,7,8}, "
-      "float[1] b = {1}> "
-      "{ y = ConvTranspose <strides = [2, 2]> (x, w, b) }",
-      17);
-  EXPECT_EQ(model.output(), "f32[batch,1,6,8]");
-}
-
-TEST(Translation, ResizeByWholeFactors) {
-  const Imported model(
-      "agraph (float[batch, 2, 3, 4] x) => (float[batch, 2, 6, 12] y) <float[4] s = {1, 1, 2, 3}> "
-      "{ y = Resize <coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"> (x, , s) }",
-      17);
-  EXPECT_THAT(model.ops(), ElementsAre("reshape", "expand", "reshape"));
-  EXPECT_EQ(model.output(), "f32[batch,2,6,12]");
-}
-
 TEST(Translation, EntriesStandForOperatorsThatAreImported) {
   for (const ir::OpInfo& op : ir::core_ops()) {
     for (const std::string_view name : op.onnx) {

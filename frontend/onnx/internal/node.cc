@@ -219,7 +219,8 @@ ValueId Node::scalar(double value, ir::DType dtype) {
 ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                     std::span<const double> values) {
   if (!good()) return {};
-  return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
+  const ValueId exact = tables_.emplace_back(ir::add_constant(graph_, name_of(name), ir::DType::kF64, shape, values));
+  return dtype == ir::DType::kF64 ? exact : emit("cast", {exact}, {{"dtype", dtype}});
 }
 
 ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,

@@ -115,6 +115,7 @@ class Node {
   /// A scalar constant of that type.
   ValueId scalar(double value, ir::DType dtype);
   /// A constant of the translator's own, of that shape: a number of the model's code, never a tensor of its state.
+  /// Floats are kept in double precision and cast, so that a model of single precision can be run in double.
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const double> values);
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,

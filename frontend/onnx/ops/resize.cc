@@ -29,19 +29,27 @@ struct Axis {
   ResampledAxis numbers() const { return {from.constant(), to.constant(), scale, roi_start, roi_end}; }
 };
 
-/// How many elements a size becomes: in single precision, as ONNX's shape inference counts. A size that is not known
-/// is multiplied by the simplest fraction that the scale is.
-ir::Dim scaled(const ir::Dim& from, double scale) {
-  const auto single = static_cast<float>(scale);
-  if (from.is_constant()) return whole(std::floor(static_cast<float>(from.constant()) * single));
-  constexpr int64_t kMost = 4096;
+struct Fraction {
+  int64_t above, below;
+  double value() const { return static_cast<double>(above) / static_cast<double>(below); }
+};
+
+/// What a scale in single precision stands for: the simplest fraction that rounds to it, as 17 / 10 does to 1.7f. With
+/// the number as it stands 17 / 1.7 would lie short of 10, and have another neighbour than where the file comes from.
+Fraction meant(double scale) {
+  constexpr int64_t kMost = 1024;
   for (int64_t below = 1; below <= kMost; ++below) {
-    const double above = std::rint(scale * static_cast<double>(below));
-    if (above / static_cast<double>(below) == scale || static_cast<float>(above) / static_cast<float>(below) == single)
-      return floor_div(from * ir::Dim(whole(above)), ir::Dim(below));
+    const Fraction fraction{whole(std::rint(scale * static_cast<double>(below))), below};
+    if (static_cast<float>(fraction.value()) == static_cast<float>(scale)) return fraction;
   }
   constexpr int kBits = 24;
-  return floor_div(from * ir::Dim(whole(std::ldexp(scale, kBits))), ir::Dim(int64_t{1} << kBits));
+  return {whole(std::ldexp(scale, kBits)), int64_t{1} << kBits};
+}
+
+/// How many elements a size becomes: in single precision, as ONNX's shape inference counts, where it is a number.
+ir::Dim scaled(const ir::Dim& from, const Fraction& scale) {
+  if (!from.is_constant()) return floor_div(from * ir::Dim(scale.above), ir::Dim(scale.below));
+  return whole(std::floor(static_cast<float>(from.constant()) * static_cast<float>(scale.value())));
 }
 
 /// What a node says of its axes.
@@ -91,11 +99,12 @@ class AxesReader {
     if (!fits(scales.size(), 1, "scales")) return;
     for (size_t i = 0; i < scales.size() && node_.good(); ++i) {
       constexpr double kMost = 1 << 20;
-      if (!(scales[i] > 0 && scales[i] <= kMost)) return fail("scales must be positive, and 2^20 at most");
+      if (!(scales[i] * kMost >= 1 && scales[i] <= kMost)) return fail("scales must lie within 2^-20 and 2^20");
       Axis& axis = axes_[numbers_[i]];
-      axis.scale = scales[i];
+      const Fraction scale = meant(scales[i]);
+      axis.scale = scale.value();
       axis.by_scale = true;
-      axis.to = scaled(axis.from, scales[i]);
+      axis.to = scaled(axis.from, scale);
     }
   }
 
