@@ -125,8 +125,8 @@ void col2im(Node& node) {
   const auto window = read_geometry(node, kernel->size() + 2, *kernel);
   if (!window) return;
   Columns columns{*window, *image};
-  constexpr int64_t kMost = 4096;
-  for (const int64_t k : *kernel) columns.taps = columns.taps > kMost ? columns.taps : columns.taps * k;
+  constexpr int64_t kMost = 1024;
+  for (const int64_t k : *kernel) columns.taps = k > kMost / columns.taps ? kMost + 1 : columns.taps * k;
   const auto channels = exact_div((*from)[1], ir::Dim(columns.taps));
   if (columns.taps > kMost || !channels) {
     return node.fail("Col2Im: " + (*from)[1].str() + " rows are not so many for each channel as a block has elements," +

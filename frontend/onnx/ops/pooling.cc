@@ -63,6 +63,21 @@ ValueId fitted(Node& node, ValueId x, const Window& window, const ir::Shape& win
   return node.emit("pad", {x}, {{"pads", pads}, {"value", value}});
 }
 
+/// Elements of a window; 1 after a failure, where they are too many to be written down.
+int64_t elements(Node& node, const Window& window) {
+  constexpr int64_t kMost = 1 << 20;
+  int64_t count = 1;
+  for (const int64_t k : window.kernel) {
+    if (k <= kMost / count) {
+      count *= k;
+      continue;
+    }
+    node.fail(node.op() + ": a window of more than " + std::to_string(kMost) + " elements");
+    return 1;
+  }
+  return count;
+}
+
 /// Means over as many windows as there are, without pads; dilated ones are a convolution of each channel by itself.
 ValueId means(Node& node, ValueId x, const Window& window) {
   if (!is_dilated(window)) {
@@ -75,10 +90,7 @@ ValueId means(Node& node, ValueId x, const Window& window) {
   apart.insert(apart.end(), from.begin() + 2, from.end());
   std::vector<int64_t> shape = {1, 1};
   shape.insert(shape.end(), window.kernel.begin(), window.kernel.end());
-  int64_t taps = 1;
-  for (const int64_t k : window.kernel) taps *= k;
-  constexpr int64_t kMost = 1 << 20;
-  if (taps > kMost) node.fail(node.op() + ": dilated windows of " + std::to_string(taps) + " elements");
+  const int64_t taps = elements(node, window);
   if (!node.good()) return {};
   const std::vector<double> shares(static_cast<size_t>(taps), 1.0 / static_cast<double>(taps));
   const ValueId made = node.emit(
@@ -196,6 +208,9 @@ void max_unpool(Node& node) {
   for (size_t i = 0; i < n; ++i) {
     const ir::Dim reach = window->kernel[i] - window->pads[i] - window->pads[i + n];
     sizes.push_back((from[i + 2] - ir::Dim(1)) * ir::Dim(window->strides[i]) + reach);
+    if (!sizes.back().is_constant() || sizes.back().constant() > 0) continue;
+    return node.fail("MaxUnpool: axis " + std::to_string(i + 2) + " of " + ir::str(from) + " becomes one of " +
+                     sizes.back().str());
   }
   const ValueId plane = number(node, ir::element_count(sizes), node.dtype(node.in(1)));
   const ValueId places = node.emit("mod", {node.in(1), plane});
@@ -260,8 +275,7 @@ void lp_pool(Node& node) {
   const int64_t p = norm_of(node);
   if (!window || p == 0) return;
   const ir::Shape windows = counts(*node.shape(x), *window, ceils(node));
-  int64_t taps = 1;
-  for (const int64_t k : window->kernel) taps *= k;
+  const int64_t taps = elements(node, *window);
   const ValueId mean = means_with_zeros(node, powered(node, x, p), *window, windows);
   const ValueId sum = node.emit("mul", {mean, node.scalar(static_cast<double>(taps), node.dtype(x))});
   if (node.good()) rooted(node, sum, p);

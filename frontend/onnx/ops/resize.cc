@@ -10,6 +10,9 @@ namespace rannc::frontend {
 
 namespace {
 
+/// Along an axis that is resampled, and in a matrix that does it: what a file says must not exhaust memory here.
+constexpr int64_t kMostElements = 1 << 24;
+
 /// One axis of the operand. Where an extent is no number only the kernels know it, when they run.
 struct Axis {
   ir::Dim from, to;
@@ -74,13 +77,17 @@ class AxesReader {
       by_sizes();
     }
     for (const Axis& axis : axes_) {
-      if (!axis.to.is_constant() || axis.to.constant() > 0 || axis.unchanged() || !node_.good()) continue;
-      fail("an axis of " + axis.from.str() + " elements becomes one of " + axis.to.str());
+      if (axis.unchanged() || !node_.good() || (resampled(axis.from) && resampled(axis.to))) continue;
+      fail("an axis of " + axis.from.str() + " elements becomes one of " + axis.to.str() + "; both must be 1 to " +
+           std::to_string(kMostElements));
     }
     return node_.good() ? axes_ : std::vector<Axis>();
   }
 
  private:
+  static bool resampled(const ir::Dim& extent) {
+    return !extent.is_constant() || (extent.constant() > 0 && extent.constant() <= kMostElements);
+  }
   size_t scales_at() const { return node_.opset() < 11 ? 1 : 2; }
   void fail(const std::string& what) { node_.fail(node_.op() + ": " + what); }
 
@@ -225,6 +232,12 @@ ValueId flags_over(Node& node, const std::vector<bool>& flags, size_t behind) {
 
 ValueId product_along(Node& node, ValueId x, size_t axis, const Resampling& rule, const ResampledAxis& numbers) {
   const size_t rank = node.shape(x)->size();
+  if (numbers.from * numbers.to > kMostElements) {
+    node.fail(node.op() + " from " + std::to_string(numbers.from) + " to " + std::to_string(numbers.to) +
+              " elements of axis " + std::to_string(axis) + ": the matrix that does it would have more than " +
+              std::to_string(kMostElements));
+    return {};
+  }
   const std::vector<double> rows = weights(rule, numbers);
   if (axis + 2 == rank) {
     return node.emit("matmul", {node.table("weights", node.dtype(x), {numbers.to, numbers.from}, rows), x});
@@ -264,6 +277,7 @@ ValueId resampled(Node& node, ValueId x, size_t axis, const Resampling& rule, co
   } else {
     made = product_along(node, x, axis, rule, numbers);
   }
+  if (!node.good()) return {};
   std::vector<bool> inside = outside(rule, numbers);
   inside.flip();
   if (std::find(inside.begin(), inside.end(), false) == inside.end()) return made;

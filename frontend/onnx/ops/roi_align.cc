@@ -1,4 +1,5 @@
 /// Translates ONNX's RoiAlign: interpolation is separable, so a region's mean is a product with a matrix on each side.
+#include <algorithm>
 #include <array>
 
 #include "frontend/onnx/internal/node.h"
@@ -165,11 +166,16 @@ std::optional<std::array<Side, 2>> read_sides(Node& node) {
     return std::nullopt;
   }
   const int64_t height = node.integer("output_height", 1), width = node.integer("output_width", 1);
-  if (height < 1 || width < 1) {
-    node.fail("RoiAlign: the output's height and width must be positive");
+  const std::array sides = {Side{(*x)[2].constant(), height, 1}, Side{(*x)[3].constant(), width, 0}};
+  const int64_t samples = std::max<int64_t>(node.integer("sampling_ratio", 0), 1);
+  for (const Side& side : sides) {
+    constexpr int64_t kMost = 1 << 20;  // what a file says must not exhaust memory here
+    const bool fits = side.extent > 0 && side.bins > 0 && side.extent <= kMost && samples <= kMost / side.bins;
+    if (fits && side.bins <= kMost) continue;
+    node.fail("RoiAlign: heights and widths must be positive, with samples at most " + std::to_string(kMost));
     return std::nullopt;
   }
-  return std::array{Side{(*x)[2].constant(), height, 1}, Side{(*x)[3].constant(), width, 0}};
+  return sides;
 }
 
 void roi_align(Node& node) {

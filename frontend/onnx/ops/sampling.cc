@@ -10,6 +10,9 @@ namespace rannc::frontend {
 
 namespace {
 
+/// Of a constant that a translator writes down: what a file says must not exhaust memory here.
+constexpr int64_t kMostElements = 1 << 24;
+
 // --- GridSample, AffineGrid
 
 /// Samples of a line are those of a plane of one row: the grid gets a second coordinate, which says its middle.
@@ -58,8 +61,8 @@ void affine_grid(Node& node) {
   int64_t count = 1;
   for (size_t i = 2; i < size->size(); ++i) {
     extents.push_back((*size)[i].constant());
-    constexpr int64_t kMost = int64_t{1} << 28;
-    if (extents.back() < 1 || extents.back() > kMost / count) return node.fail("AffineGrid of size " + str(*size));
+    if (extents.back() < 1 || extents.back() > kMostElements / count)
+      return node.fail("AffineGrid of size " + str(*size));
     count *= extents.back();
   }
   const bool align_corners = node.integer("align_corners", 0) != 0;
@@ -113,6 +116,11 @@ std::optional<Deformed> read_deformed(Node& node) {
   }
   const auto from = known_extents(node, *x, "x"), to = known_extents(node, *offset, "offset");
   if (!from || !to) return std::nullopt;
+  if (window->kernel[0] > kMostElements || window->kernel[1] > kMostElements) {
+    node.fail("DeformConv: a kernel of " + std::to_string(window->kernel[0]) + " x " +
+              std::to_string(window->kernel[1]));
+    return std::nullopt;
+  }
   const Deformed made{*window,
                       (*from)[0],
                       (*from)[1],
@@ -121,6 +129,10 @@ std::optional<Deformed> read_deformed(Node& node) {
                       node.integer("group", 1),
                       node.integer("offset_group", 1),
                       window->kernel[0] * window->kernel[1]};
+  if (made.rows > kMostElements / made.columns || made.taps > kMostElements / (made.rows * made.columns)) {
+    node.fail("DeformConv samples more than " + std::to_string(kMostElements) + " places of an image");
+    return std::nullopt;
+  }
   if (made.groups < 1 || made.offset_groups < 1) {
     node.fail("DeformConv: groups must be positive");
     return std::nullopt;

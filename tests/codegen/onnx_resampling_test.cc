@@ -10,7 +10,7 @@
 #include "codegen/stored_tensor.h"
 #include "tests/frontend/support/onnx_text.h"
 
-namespace rannc::frontend {
+namespace rannc::codegen {
 namespace {
 
 using Inputs = std::vector<std::pair<std::string, at::Tensor>>;
@@ -32,13 +32,13 @@ std::vector<at::Tensor> run(const Inputs& inputs, const std::string& nodes, int 
   const auto graph = test::import_graph(text, opset);
   if (!graph.ok()) ADD_FAILURE() << graph.diagnostic().str() << "\n" << text;
   if (!graph.ok()) return {};
-  codegen::GraphValues values(graph->value_count());
+  GraphValues values(graph->value_count());
   for (const auto& [name, tensor] : inputs) values[graph->find(name).index()] = tensor;
   for (const ValueId value : graph->values()) {
     if (!graph->value(value).data.present()) continue;
-    values[value.index()] = codegen::to_tensor({graph->type(value), graph->value(value).data}).value();
+    values[value.index()] = to_tensor({graph->type(value), graph->value(value).data}).value();
   }
-  const auto ran = codegen::run_graph(*graph, {}, values);
+  const auto ran = run_graph(*graph, {}, values);
   if (!ran.ok()) ADD_FAILURE() << ran.diagnostic().str();
   if (!ran.ok()) return {};
   std::vector<at::Tensor> found;
@@ -343,4 +343,4 @@ TEST(SamplingNumbers, OfRegionsOfAnyLength) {
 }
 
 }  // namespace
-}  // namespace rannc::frontend
+}  // namespace rannc::codegen
