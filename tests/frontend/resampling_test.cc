@@ -289,6 +289,25 @@ TEST(Columns, BecomeImages) {
               HasSubstr("13 rows are not so many for each channel as a block has elements"));
 }
 
+TEST(Cropping, ByOnnxsDefinitionKeepsSamplesApart) {
+  const std::string image = "float[batch, 3, 8, 7] x";
+  for (const int opset : {18, 21}) {
+    const Graph graph(model(image, "int64[2] s = {6, 9}", "y = CenterCropPad <axes = [2, 3]> (x, s)"), opset);
+    EXPECT_EQ(graph.output(), "f32[batch,3,6,9] samples 0");
+  }
+}
+
+TEST(Blocks, MoveBetweenChannelsAndSpace) {
+  const std::string image = "float[batch, 8, h, w] x";
+  for (const char* mode : {"DCR", "CRD"}) {
+    EXPECT_EQ(Graph(model(image, "", "y = DepthToSpace <blocksize = 2, mode = \"" + std::string(mode) + "\"> (x)"), 13)
+                  .output(),
+              "f32[batch,2,2*h,2*w] samples 0");
+  }
+  EXPECT_EQ(Graph(model("float[batch, 2, 4, 6] x", "", "y = SpaceToDepth <blocksize = 2> (x)"), 13).output(),
+            "f32[batch,8,2,3] samples 0");
+}
+
 // --- sampling
 
 TEST(Sampling, KeepsSamplesApart) {
