@@ -29,6 +29,7 @@ constexpr Family kFamilies[] = {
     {"spread", ops::spread_ops},
     {"resample", ops::resample_ops},
     {"loss", ops::loss_ops},
+    {"recurrent", ops::recurrent_ops},
     {"grad_elementwise", ops::grad_elementwise_ops},
     {"grad_slice", ops::grad_slice_ops},
     {"grad_dense", ops::grad_dense_ops},

@@ -33,6 +33,7 @@ std::vector<OpInfo> control_ops();
 std::vector<OpInfo> spread_ops();
 std::vector<OpInfo> resample_ops();
 std::vector<OpInfo> loss_ops();
+std::vector<OpInfo> recurrent_ops();
 std::vector<OpInfo> grad_elementwise_ops();
 std::vector<OpInfo> grad_slice_ops();
 std::vector<OpInfo> grad_dense_ops();

@@ -97,8 +97,8 @@ void compare_all(DType precision) {
     for (const uint64_t mask : {~uint64_t{0}, uint64_t{1}, ~uint64_t{1}}) compare(c, made, {.wanted = mask}, 3);
     compare(c, made, {}, 1);
     compare(c, made, {.scattered = true}, 3);
-    if (made.op->results.back().presence != Presence::kVariadic) continue;
-    for (uint32_t part = 0; c.outputs > 1 && part < c.outputs; ++part) {
+    if (!has_several_results(c)) continue;
+    for (uint32_t part = 0; part < c.outputs; ++part) {
       for (const uint64_t read : {uint64_t{1} << part, ~(uint64_t{1} << part)}) compare(c, made, {.read = read}, 3);
     }
   }

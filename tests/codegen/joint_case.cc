@@ -29,8 +29,8 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
   EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
   for (uint32_t i = 0; i < results; ++i) {
     const ValueType type = graph.type(graph.outputs(joint.task)[i]);
-    const bool several = made.op->results.back().presence == Presence::kVariadic;
-    const bool flows = i < c.outputs && is_float(type.dtype) && (i == 0 || several) && (asked.read >> i & 1) != 0;
+    const bool flows =
+        i < c.outputs && is_float(type.dtype) && (i == 0 || has_several_results(c)) && (asked.read >> i & 1) != 0;
     ValueType seed = type;
     seed.batch.mix = asked.mix;
     joint.seeds.push_back(flows ? graph.add_value(ValueKind::kInput, "g" + std::to_string(i), seed) : ValueId());
@@ -41,6 +41,11 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
   joint.has_rule = !any || asked.by_vjp || (made.op->gradient != nullptr && made.op->gradient(call));
   for (size_t k = 0; k < wanted.size(); ++k) joint.given.push_back(wanted[k] ? call.given(k) : ValueId());
   return joint;
+}
+
+bool has_several_results(const OpCase& c) {
+  const OpInfo& op = core(c.op);
+  return c.outputs > 1 && (op.results.back().presence == Presence::kVariadic || op.min_results() > 1);
 }
 
 bool has_gradient(const OpCase& c, const Prepared& made) {

@@ -27,6 +27,8 @@ struct Asked {
 };
 
 Joint join(const OpCase& c, const Prepared& made, Asked asked = {});
+/// Whether the call has results that are no auxiliary ones of the first: gradients may reach any of them.
+bool has_several_results(const OpCase& c);
 /// Whether floats go in and come out of a forward operator.
 bool has_gradient(const OpCase& c, const Prepared& made);
 

@@ -247,6 +247,7 @@ const std::vector<OpCase>& op_cases() {
     add_grad_dense(cases);
     add_control(cases);
     add_resample(cases);
+    add_recurrent(cases);
     return cases;
   }();
   return kCases;

@@ -56,6 +56,8 @@ void add_control(std::vector<OpCase>& cases);
 OpCase fitted(OpCase c);
 /// Those of operators that resample or spread elements over windows (op_cases_resample.cc).
 void add_resample(std::vector<OpCase>& cases);
+/// Those of op_cases_recurrent.cc.
+void add_recurrent(std::vector<OpCase>& cases);
 /// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
 Shape concrete(Shape shape, int64_t batch);
 OpCase with_batch(OpCase c, int64_t batch);

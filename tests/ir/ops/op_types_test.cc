@@ -124,9 +124,9 @@ TEST(OpEntries, AreConsistent) {
       EXPECT_TRUE(names.insert(operand.name).second) << operand.name;
       EXPECT_FALSE(optional && operand.presence == Presence::kRequired) << operand.name << " comes after optional ones";
       optional = optional || operand.presence == Presence::kOptional;
-      EXPECT_TRUE(operand.presence != Presence::kOptional || !operand.attribute.empty() ||
-                  operand.role == Role::kWeight || op.fit != nullptr)
-          << operand.name << " may be absent, but neither as a weight nor for an attribute";
+      const bool stands_for_itself = operand.role == Role::kWeight || operand.role == Role::kData;
+      EXPECT_TRUE(operand.presence != Presence::kOptional || !operand.attribute.empty() || stands_for_itself)
+          << operand.name << " may be absent, but neither as a weight or data nor for an attribute";
       EXPECT_TRUE(operand.attribute.empty() || op.attribute(operand.attribute)) << operand.name;
     }
     for (const AttributeInfo& attribute : op.attributes) {
