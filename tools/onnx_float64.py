@@ -334,6 +334,48 @@ def triangle(attributes, x, diagonal=None):
     return torch.triu(x, offset) if attributes.get("upper", 1) else torch.tril(x, offset)
 
 
+@operator("LSTM", "GRU", "RNN")
+def recurrent(attributes, x, weight, recurrence, bias=None, lengths=None, hidden=None, cell=None, peepholes=None):
+    """All steps of all directions by the operators' equations; which of the three it is says the number of gates."""
+    given = set(attributes) - {"hidden_size", "direction", "input_forget", "layout", "linear_before_reset", "activations"}
+    size, gates = recurrence.shape[2], recurrence.shape[1] // recurrence.shape[2]
+    functions = {name.lower() for name in attributes.get("activations", [])}
+    relu = functions == {b"relu"}
+    if given or peepholes is not None or attributes.get("input_forget") or attributes.get("layout") \
+            or functions and (gates > 1 or functions not in ({b"tanh"}, {b"relu"})):
+        raise NotImplementedError("recurrent layers beyond what PyTorch exports")
+    ys, lasts = [], []
+    for direction in range(weight.shape[0]):
+        backwards = attributes.get("direction") == "reverse" or direction == 1
+        biases = torch.zeros(2 * gates * size, dtype=x.dtype) if bias is None else bias[direction]
+        state = [torch.zeros(x.shape[1], size, dtype=x.dtype) if s is None else s[direction] for s in (hidden, cell)]
+        steps = []
+        times = range(x.shape[0])
+        for time in reversed(times) if backwards else times:
+            row, before = x[time], list(state)
+            a = (row @ weight[direction].T + biases[:gates * size]).split(size, -1)
+            b = (state[0] @ recurrence[direction].T + biases[gates * size:]).split(size, -1)
+            if gates == 4:
+                i, o, f, c = (p + q for p, q in zip(a, b))
+                state[1] = torch.sigmoid(f) * state[1] + torch.sigmoid(i) * torch.tanh(c)
+                state[0] = torch.sigmoid(o) * torch.tanh(state[1])
+            elif gates == 3:
+                z, r = torch.sigmoid(a[0] + b[0]), torch.sigmoid(a[1] + b[1])
+                if attributes.get("linear_before_reset", 0):
+                    n = torch.tanh(a[2] + r * b[2])
+                else:
+                    n = torch.tanh(a[2] + (r * state[0]) @ recurrence[direction].T[:, 2 * size:] + biases[5 * size:])
+                state[0] = (1 - z) * n + z * state[0]
+            else:
+                state[0] = (torch.relu if relu else torch.tanh)(a[0] + b[0])
+            inside = torch.full((x.shape[1], 1), True) if lengths is None else (time < lengths).unsqueeze(1)
+            steps.append(torch.where(inside, state[0], 0.0))
+            state = [torch.where(inside, new, old) for new, old in zip(state, before)]
+        ys.append(torch.stack(steps[::-1] if backwards else steps))
+        lasts.append(state)
+    return [torch.stack(ys, 1)] + [torch.stack(parts) for parts in zip(*lasts)][:2 if gates == 4 else 1]
+
+
 def attributes_of(node):
     values = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
     return {name: value.decode() if isinstance(value, bytes) else value for name, value in values.items()}

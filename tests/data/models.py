@@ -137,3 +137,35 @@ def small_regression():
         "loss": [{"kind": "mse", "output": "coarse", "labels": "c", "weight": 0.5},
                  {"kind": "mse", "output": "fine", "labels": "f", "weight": 2.0}],
     }
+
+
+class Recurrent(nn.Module):
+    """Samples of their own lengths in both directions, then layers over all steps, one of which begins where another ended."""
+
+    def __init__(self):
+        super().__init__()
+        self.both = nn.LSTM(4, 5, batch_first=True, bidirectional=True)
+        self.gated, self.plain = nn.GRU(10, 6, batch_first=True), nn.RNN(6, 6, batch_first=True, nonlinearity="relu")
+        self.each, self.whole = nn.Linear(6, 5), nn.Linear(5, 3)
+
+    def forward(self, x, lengths):
+        packed = nn.utils.rnn.pack_padded_sequence(x, lengths, batch_first=True)
+        y, (hidden, cell) = self.both(packed)
+        y, _ = nn.utils.rnn.pad_packed_sequence(y, batch_first=True)
+        y, last = self.gated(y)
+        y, _ = self.plain(y, last)
+        return self.each(y), self.whole(hidden[1] + cell[0])
+
+
+def small_recurrent():
+    module, generator = randomized(Recurrent(), 5)
+    return {
+        "what": "a bidirectional LSTM over packed sequences, a GRU, an RNN that begins with its last state",
+        "module": module,
+        "inputs": {"x": torch.randn(SAMPLES, 6, 4, generator=generator), "lengths": torch.tensor([6, 6, 5, 4, 4, 2, 1, 1])},
+        "outputs": ["tags", "class"],
+        "fold": False,  # else gates would be turned around in the file
+        "labels": {"t": torch.randint(5, (SAMPLES, 6), generator=generator), "c": torch.randn(SAMPLES, 3, generator=generator)},
+        "loss": [{"kind": "cross_entropy", "output": "tags", "labels": "t"},
+                 {"kind": "mse", "output": "class", "labels": "c", "weight": 0.5}],
+    }
