@@ -117,11 +117,12 @@ class RoleFinder {
 
   Role varying_use(TaskId task, ValueId value) const {
     static const ir::Pattern kProduct = ir::op("matmul"), kJoin = ir::op("concat"), kShift = ir::op("add"),
-                             kScale = ir::op("mul");
+                             kScale = ir::op("mul"), kRecurrent = ir::op({"lstm", "gru", "rnn"});
     const bool wide = extents(graph_, value) > 1;
     if (is(task, kProduct)) return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
     if (is(task, kJoin)) return Role::kLikely;
     if (is(task, kShift)) return wide && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
+    if (is(task, kRecurrent)) return Role::kState;
     if (is(task, kScale)) return wide ? Role::kConstant : Role::kLikely;
     return Role::kConstant;
   }

@@ -111,7 +111,8 @@ TEST_P(DifferentiateModels, HaveTheReferencesGradients) {
   const auto wrong = ir::verify(*joint, model->plan.graph);
   ASSERT_TRUE(wrong.empty()) << wrong[0].str();
   for (const TaskId task : joint->graph.tasks()) {
-    EXPECT_FALSE(ir::vjp_of(joint->graph, task)) << joint->graph.op(task).name << " has no rule";
+    const auto vjp = ir::vjp_of(joint->graph, task);  // recurrent layers say so in their entries
+    EXPECT_TRUE(!vjp || vjp->op->gradient != nullptr) << joint->graph.op(task).name << " has no rule";
   }
   auto numbers = run(*model, *joint);
   ASSERT_TRUE(numbers.ok()) << numbers.diagnostic().str();

@@ -134,7 +134,7 @@ class MemoryTest(programs.ProgramTest):
 
     @unittest.skipUnless(programs.shared_models(), "no published models")
     def test_published_exports(self):
-        for name in ("gpt2_dynamo_dyn", "bert_legacy_dyn", "vit_dynamo_dyn", "llama_dynamo_dyn", "resnet_folded_dynamo"):
+        for name in ("gpt2_dynamo_dyn", "bert_legacy_dyn", "vit_dynamo_dyn", "llama_dynamo_dyn", "resnet_folded_dynamo", "lstm_legacy_dyn"):
             self.expect_folder(programs.shared_models() / name, 1, 2)
         for name in ("bert_dynamo_dyn", "t5_dynamo_dyn"):
             self.expect_folder(programs.shared_models() / name, 2, 4)

@@ -145,7 +145,7 @@ TEST_F(TrainModels, ZooGnmt) {
 }
 
 TEST_F(TrainModels, SmallFolders) {
-  for (const char* name : {"small_mlp", "small_gpt", "small_conv", "small_regression"})
+  for (const char* name : {"small_mlp", "small_gpt", "small_conv", "small_regression", "small_recurrent"})
     train_folder(fs::path(RANNC_SOURCE_DIR) / "tests" / "data" / name);
 }
 

@@ -134,7 +134,16 @@ std::optional<std::vector<double>> Node::numbers(ValueId value) const {
 }
 
 bool Node::is_zero(ValueId value) const {
-  if (!value.valid() || !graph_.value(value).data.present()) return false;
+  static const ir::Pattern kShown = ir::through(
+      {"expand", "slice", "cast", "identity", "reshape", "unsqueeze", "squeeze", "permute"}, ir::any(kNumber));
+  static const ir::Pattern kFilled = ir::op("full").as(kNumber);
+  if (!value.valid()) return false;
+  value = (*ir::match(graph_, value, kShown))[kNumber];
+  if (const auto filled = ir::match(graph_, value, kFilled)) {
+    const ir::Attribute* const given = filled->attributes(kNumber).find("value");
+    return given == nullptr || *given == ir::Attribute(0.0) || *given == ir::Attribute(ir::Dim(0));
+  }
+  if (!graph_.value(value).data.present()) return false;
   const auto bytes = graph_.value(value).data.read();
   return bytes.ok() && std::all_of(bytes->begin(), bytes->end(), [](std::byte b) { return b == std::byte{0}; });
 }
@@ -174,6 +183,21 @@ ValueId Node::emit(std::string_view op, std::span<const ValueId> operands, ir::A
 
 ValueId Node::emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
   return emit(op, std::span(operands.begin(), operands.size()), std::move(attributes));
+}
+
+std::vector<ValueId> Node::emit_all(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                                    size_t outputs) {
+  const std::string stem = names_.empty() || names_[0].empty() ? this->op() : names_[0];
+  std::vector<std::string> names;
+  for (size_t i = 0; i < outputs; ++i) names.push_back(fmt::format("{}.{}.{}", stem, op, i));
+  std::vector<ValueId> made = add(op, operands, std::move(attributes), names);
+  made.resize(outputs);
+  return made;
+}
+
+std::vector<ValueId> Node::emit_all(std::string_view op, std::initializer_list<ValueId> operands,
+                                    ir::Attributes attributes, size_t outputs) {
+  return emit_all(op, std::span(operands.begin(), operands.size()), std::move(attributes), outputs);
 }
 
 void Node::result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {

@@ -71,7 +71,7 @@ class Node {
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.
   std::optional<std::vector<double>> numbers(ValueId value) const;
-  /// Whether a stored tensor is zero throughout.
+  /// Whether a value is zero throughout: a stored tensor, or one number in every place, stretched or cut.
   bool is_zero(ValueId value) const;
 
   // --- attributes
@@ -79,8 +79,9 @@ class Node {
   int64_t integer(std::string_view name, int64_t otherwise) const;
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
-  std::vector<int64_t> integers(std::string_view name) const;  ///< empty where absent
-  std::vector<double> numbers(std::string_view name) const;    ///< empty where absent
+  std::vector<int64_t> integers(std::string_view name) const;   ///< empty where absent
+  std::vector<double> numbers(std::string_view name) const;     ///< empty where absent
+  std::vector<std::string> texts(std::string_view name) const;  ///< empty where absent
   /// A tensor attribute; an error where it is absent or cannot be read.
   std::optional<Tensor> tensor(std::string_view name);
   /// Axes of an operator that took them from attribute `axes` and takes them from operand `index` since opset `since`.
@@ -100,6 +101,11 @@ class Node {
   /// A task of one output, under a name derived from the node's.
   ValueId emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   ValueId emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
+  /// A task of several outputs; invalid ones after a failure.
+  std::vector<ValueId> emit_all(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                                size_t outputs);
+  std::vector<ValueId> emit_all(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes,
+                                size_t outputs);
   /// A task of one output, which is the node's first.
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});

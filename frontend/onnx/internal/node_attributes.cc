@@ -39,6 +39,12 @@ std::vector<double> Node::numbers(std::string_view name) const {
   return {found->floats().begin(), found->floats().end()};
 }
 
+std::vector<std::string> Node::texts(std::string_view name) const {
+  const auto* const found = find(name);
+  if (!found) return {};
+  return {found->strings().begin(), found->strings().end()};
+}
+
 std::optional<Tensor> Node::tensor(std::string_view name) {
   const auto* const found = find(name);
   if (!found || !found->has_t()) {

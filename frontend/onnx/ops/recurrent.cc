@@ -1,4 +1,11 @@
-/// Translates ONNX recurrent layers, unrolled over time.
+/// Translates ONNX recurrent layers.
+#include "frontend/onnx/internal/recurrent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -6,125 +13,140 @@ namespace rannc::frontend {
 
 namespace {
 
-constexpr int64_t kMostSteps = 4096;
-
-/// Elements [first, last) along `axis`.
-ValueId part(Node& node, ValueId x, int64_t axis, int64_t first, int64_t last) {
-  return node.emit("slice", {x}, {{"starts", ir::Shape{first}}, {"ends", ir::Shape{last}}, {"axes", ir::Shape{axis}}});
-}
-
-/// Element `index` along axis 0, which goes.
-ValueId at(Node& node, ValueId x, int64_t index) {
-  return node.emit("squeeze", {part(node, x, 0, index, index + 1)}, {{"axes", ir::Shape{0}}});
-}
-
-struct State {
-  ValueId hidden, cell;  ///< invalid: zero
+/// What a function takes of `activation_alpha` and `activation_beta`, and where these say nothing.
+struct Defaults {
+  std::string_view name;
+  std::optional<double> alpha, beta;
 };
 
-/// One direction of an LSTM over x [T, B, I]: W [D, 4H, I], R [D, 4H, H], B [D, 8H], gates in the order i, o, f, c.
-class Lstm {
- public:
-  Lstm(Node& node, int64_t steps, int64_t hidden) : node_(node), steps_(steps), hidden_(hidden) {}
-
-  /// The hidden states by time, and the last state.
-  State run(int64_t direction, bool backwards, std::vector<ValueId>& outputs) {
-    const ir::Attributes rows = {{"layout", std::string("oi")}};
-    const ValueId weight = at(node_, node_.in(1), direction);
-    recurrence_ = at(node_, node_.in(2), direction);
-    std::vector<ValueId> operands = {node_.in(0), weight};
-    if (node_.has(3)) {
-      const ValueId both = at(node_, node_.in(3), direction);
-      operands.push_back(
-          node_.emit("add", {part(node_, both, 0, 0, 4 * hidden_), part(node_, both, 0, 4 * hidden_, 8 * hidden_)}));
-    }
-    const ValueId projected = node_.emit("linear", operands, rows);
-    State state = {initial(5, direction), initial(6, direction)};
-    outputs.assign(static_cast<size_t>(steps_), {});
-    for (int64_t step = 0; step < steps_ && node_.good(); ++step) {
-      const int64_t time = backwards ? steps_ - 1 - step : step;
-      state = advance(at(node_, projected, time), state);
-      outputs[static_cast<size_t>(time)] = state.hidden;
-    }
-    return state;
-  }
-
- private:
-  ValueId initial(size_t operand, int64_t direction) {
-    if (!node_.has(operand) || node_.is_zero(node_.in(operand))) return {};
-    return at(node_, node_.in(operand), direction);
-  }
-
-  /// c' = f c + i g, h' = o tanh(c').
-  State advance(ValueId gates, State state) {
-    if (state.hidden.valid()) {
-      const ValueId fed_back = node_.emit("linear", {state.hidden, recurrence_}, {{"layout", std::string("oi")}});
-      gates = node_.emit("add", {gates, fed_back});
-    }
-    const auto gate = [&](int64_t index) { return part(node_, gates, 1, index * hidden_, (index + 1) * hidden_); };
-    const ValueId input = node_.emit("sigmoid", {gate(0)}), output = node_.emit("sigmoid", {gate(1)});
-    const ValueId fresh = node_.emit("mul", {input, node_.emit("tanh", {gate(3)})});
-    State next;
-    next.cell = fresh;
-    if (state.cell.valid()) {
-      const ValueId forget = node_.emit("sigmoid", {gate(2)});
-      next.cell = node_.emit("add", {node_.emit("mul", {forget, state.cell}), fresh});
-    }
-    next.hidden = node_.emit("mul", {output, node_.emit("tanh", {next.cell})});
-    return next;
-  }
-
-  Node& node_;
-  int64_t steps_, hidden_;
-  ValueId recurrence_;
+constexpr Defaults kDefaults[] = {
+    {"affine", 1, 0},     {"leakyrelu", 0.01, {}}, {"thresholdedrelu", 1, {}},
+    {"scaledtanh", 1, 1}, {"elu", 1, {}},          {"hardsigmoid", 0.2, 0.5},
 };
 
-ValueId stack(Node& node, const std::vector<ValueId>& values, int64_t axis) {
-  std::vector<ValueId> rows;
-  for (const ValueId value : values) rows.push_back(node.emit("unsqueeze", {value}, {{"axes", ir::Shape{axis}}}));
-  return rows.size() == 1 ? rows[0] : node.emit("concat", rows, {{"axis", ir::Dim(axis)}});
+std::string in_lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
+  return text;
 }
 
-/// The forms that PyTorch exports: standard activations, full sequences, time first.
-bool is_supported(Node& node) {
-  const bool plain = !node.has_attribute("activations") && !node.has_attribute("clip") &&
-                     node.integer("input_forget", 0) == 0 && node.integer("layout", 0) == 0 && !node.has(4) &&
-                     !node.has(7);
-  if (!plain) node.fail("LSTM is supported with standard activations, full sequences and time first");
-  return plain;
+/// The functions of all directions; lists of numbers are used up by those that take one.
+void read_activations(Node& node, RecurrentLayer& layer) {
+  const std::vector<std::string> usual = layer.kind == CellKind::kLstm
+                                             ? std::vector<std::string>{"sigmoid", "tanh", "tanh"}
+                                         : layer.kind == CellKind::kGru ? std::vector<std::string>{"sigmoid", "tanh"}
+                                                                        : std::vector<std::string>{"tanh"};
+  std::vector<std::string> names = node.texts("activations");
+  if (names.empty()) {
+    for (size_t d = 0; d < layer.directions(); ++d) names.insert(names.end(), usual.begin(), usual.end());
+  }
+  if (names.size() != usual.size() * layer.directions()) {
+    return node.fail(fmt::format("{} has {} activations; {} directions have {}", node.op(), names.size(),
+                                 layer.directions(), usual.size() * layer.directions()));
+  }
+  const std::vector<double> alphas = node.numbers("activation_alpha"), betas = node.numbers("activation_beta");
+  size_t alpha = 0, beta = 0;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i % usual.size() == 0) layer.activations.emplace_back();
+    Activation& made = layer.activations.back().emplace_back(Activation{in_lower_case(names[i])});
+    for (const Defaults& each : kDefaults) {
+      if (each.name != made.name) continue;
+      made.alpha = alpha < alphas.size() ? alphas[alpha] : *each.alpha;
+      alpha += 1;
+      if (each.beta) made.beta = beta < betas.size() ? betas[beta++] : *each.beta;
+    }
+  }
 }
 
-void lstm(Node& node) {
-  const ir::Shape* const x = node.shape(node.in(0));
-  const ir::Shape* const r = node.shape(node.in(2));
-  if (!x || !r || !is_supported(node)) return;
-  if (x->size() != 3 || r->size() != 3 || !(*x)[0].is_constant() || !(*r)[2].is_constant() || (*x)[0].constant() < 1 ||
-      (*x)[0].constant() > kMostSteps) {
-    return node.fail("LSTM needs a number of steps from 1 to 4096 that is known before the model runs");
+void read_directions(Node& node, RecurrentLayer& layer) {
+  const std::string direction = in_lower_case(node.text("direction", "forward"));
+  if (direction == "bidirectional") {
+    layer.backwards = {false, true};
+  } else if (direction == "forward" || direction == "reverse") {
+    layer.backwards = {direction == "reverse"};
+  } else {
+    node.fail(fmt::format("{} has direction '{}'; it may be forward, reverse or bidirectional", node.op(), direction));
   }
-  const int64_t steps = (*x)[0].constant(), hidden = (*r)[2].constant();
-  const std::string direction = node.text("direction", "forward");
-  Lstm layer(node, steps, hidden);
-  std::vector<std::vector<ValueId>> by_time(static_cast<size_t>(steps));
-  std::vector<ValueId> last_hidden, last_cell, outputs;
-  for (int64_t d = 0; d < (direction == "bidirectional" ? 2 : 1); ++d) {
-    const State last = layer.run(d, d == 1 || direction == "reverse", outputs);
-    if (!node.good()) return;
-    last_hidden.push_back(last.hidden);
-    last_cell.push_back(last.cell);
-    for (size_t time = 0; time < by_time.size(); ++time) by_time[time].push_back(outputs[time]);
+}
+
+/// [D, rows, H] of recurrences.
+void read_sizes(Node& node, RecurrentLayer& layer) {
+  const ir::Shape* const x = node.shape(layer.x);
+  const ir::Shape* const recurrence = node.shape(layer.recurrence);
+  if (!x || !recurrence) return;
+  const auto directions = static_cast<int64_t>(layer.directions());
+  if (x->size() != 3 || recurrence->size() != 3 || !(*recurrence)[2].is_constant()) {
+    return node.fail(fmt::format("{} needs X and R of rank 3 and a known hidden size; they are {} and {}", node.op(),
+                                 ir::str(*x), ir::str(*recurrence)));
   }
+  layer.steps = (*x)[0];
+  layer.hidden = (*recurrence)[2].constant();
+  if (node.integer("hidden_size", layer.hidden) != layer.hidden || !((*recurrence)[0] == ir::Dim(directions))) {
+    node.fail(fmt::format("{} of hidden_size {} in {} directions has R {}", node.op(),
+                          node.integer("hidden_size", layer.hidden), directions, ir::str(*recurrence)));
+  }
+}
+
+ValueId time_first(Node& node, ValueId x) {
+  if (!x.valid() || node.integer("layout", 0) == 0) return x;
+  return node.emit("permute", {x}, {{"dims", ir::Shape{1, 0, 2}}});
+}
+
+/// Absent where all samples are as long as x.
+ValueId lengths(Node& node, const ir::Dim& steps) {
+  const auto known = node.contents(node.optional(4));
+  const bool all = known && std::all_of(known->begin(), known->end(), [&](const ir::Dim& n) { return n == steps; });
+  return all ? ValueId() : node.optional(4);
+}
+
+ValueId state(Node& node, size_t operand) {
+  return node.is_zero(node.optional(operand)) ? ValueId() : time_first(node, node.optional(operand));
+}
+
+RecurrentLayer read(Node& node, CellKind kind) {
+  RecurrentLayer layer;
+  layer.kind = kind;
+  layer.gates = kind == CellKind::kLstm ? 4 : kind == CellKind::kGru ? 3 : 1;
+  layer.x = time_first(node, node.in(0));
+  layer.weight = node.in(1);
+  layer.recurrence = node.in(2);
+  layer.bias = node.optional(3);
+  read_directions(node, layer);
+  read_sizes(node, layer);
+  read_activations(node, layer);
+  layer.lengths = lengths(node, layer.steps);
+  layer.initial_hidden = state(node, 5);
+  if (kind == CellKind::kLstm) {
+    layer.wants_cell = node.wants(2);
+    layer.initial_cell = state(node, 6);
+    layer.peepholes = node.optional(7);
+  }
+  if (node.number("clip", 0) != 0) layer.clip = node.number("clip", 0);
+  layer.couples_gates = node.integer("input_forget", 0) != 0;
+  layer.resets_after = node.integer("linear_before_reset", 0) != 0;
+  return layer;
+}
+
+/// y [T, D, B, H] and states [D, B, H] as the node has them.
+template <CellKind kind>
+void recurrent(Node& node) {
+  const RecurrentLayer layer = read(node, kind);
+  if (!node.good()) return;
+  const RecurrentResults made = beyond_core(layer).empty() ? as_operator(node, layer) : step_by_step(node, layer);
+  if (!node.good()) return;
+  const bool batch_first = node.integer("layout", 0) != 0;
   if (node.wants(0)) {
-    std::vector<ValueId> rows;
-    for (const auto& directions : by_time) rows.push_back(stack(node, directions, 0));
-    node.result_at(0, stack(node, rows, 0));
+    const ir::Shape samples_first = {2, 0, 1, 3};
+    node.result_at(0, batch_first ? node.emit("permute", {made.y}, {{"dims", samples_first}}) : made.y);
   }
-  if (node.wants(1)) node.result_at(1, stack(node, last_hidden, 0));
-  if (node.wants(2)) node.result_at(2, stack(node, last_cell, 0));
+  for (size_t i = 0; i < made.states.size(); ++i) {
+    if (node.wants(i + 1)) node.result_at(i + 1, time_first(node, made.states[i]));
+  }
 }
 
 constexpr Translator kTable[] = {
-    {"LSTM", 7, 27, lstm},
+    {"LSTM", 7, 27, recurrent<CellKind::kLstm>},
+    {"GRU", 7, 27, recurrent<CellKind::kGru>},
+    {"RNN", 7, 27, recurrent<CellKind::kRnn>},
 };
 
 }  // namespace
