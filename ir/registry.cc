@@ -17,12 +17,17 @@ struct Family {
 constexpr Family kFamilies[] = {
     {"elementwise", ops::elementwise_ops},
     {"functions", ops::function_ops},
+    {"bits", ops::bit_ops},
     {"shape", ops::shape_ops},
     {"slice", ops::slice_ops},
     {"index", ops::index_ops},
+    {"scatter", ops::scatter_ops},
+    {"order", ops::order_ops},
+    {"quantize", ops::quantize_ops},
     {"create", ops::create_ops},
     {"reduce", ops::reduce_ops},
     {"linear", ops::linear_ops},
+    {"determinant", ops::determinant_ops},
     {"normalize", ops::normalize_ops},
     {"convolution", ops::convolution_ops},
     {"control", ops::control_ops},
@@ -35,6 +40,8 @@ constexpr Family kFamilies[] = {
     {"grad_dense", ops::grad_dense_ops},
     {"grad_windows", ops::grad_windows_ops},
     {"grad_resample", ops::grad_resample_ops},
+    {"grad_scatter", ops::grad_scatter_ops},
+    {"grad_determinant", ops::grad_determinant_ops},
 };
 
 std::vector<OpInfo> build_table() {

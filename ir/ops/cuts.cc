@@ -96,4 +96,25 @@ size_t first_padded(const Shape& pads) {
   return first;
 }
 
+std::optional<size_t> first_listed(const Shape& pads) {
+  constexpr size_t kMostBefore = 2, kMostListed = 3;
+  const size_t rank = pads.size() / 2, first = std::min(first_padded(pads), kMostBefore);
+  const bool listed = first >= 1 && first < rank && rank - first <= kMostListed;
+  return listed ? std::optional(first) : std::nullopt;
+}
+
+std::vector<size_t> padded_axes(const Shape& pads) {
+  const size_t rank = pads.size() / 2;
+  std::vector<size_t> axes;
+  for (size_t i = 0; i < rank; ++i) {
+    if (!(pads[i] == Dim(0)) || !(pads[i + rank] == Dim(0))) axes.push_back(i);
+  }
+  return axes;
+}
+
+Shape around_axis(const Shape& shape, size_t axis) {
+  const auto at = shape.begin() + static_cast<std::ptrdiff_t>(axis);
+  return {1, element_count(Shape(shape.begin(), at)), *at, element_count(Shape(at + 1, shape.end()))};
+}
+
 }  // namespace rannc::ir::ops

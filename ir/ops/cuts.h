@@ -32,7 +32,14 @@ Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, const Sl
 
 /// `pads` (begin… end…) of the axes from `first` on as ATen lists them: pairs, from the last axis on.
 Shape pads_from_last(const Shape& pads, size_t first);
-/// The first axis that modes other than "constant" list: those before have no pads, and the last one is always there.
+/// The first axis that has pads, the last one where none has.
 size_t first_padded(const Shape& pads);
+/// The first axis that one call of ATen lists in modes other than "constant", so that one or two stay before it and up
+/// to three are listed; nothing where no call does.
+std::optional<size_t> first_listed(const Shape& pads);
+/// Axes that have pads.
+std::vector<size_t> padded_axes(const Shape& pads);
+/// The shape of a value seen as [1, before, axis, after].
+Shape around_axis(const Shape& shape, size_t axis);
 
 }  // namespace rannc::ir::ops

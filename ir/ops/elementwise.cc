@@ -14,19 +14,6 @@ namespace {
 using Contents1 = std::optional<Dim> (*)(const Dim&);
 using Contents2 = std::optional<Dim> (*)(const Dim&, const Dim&);
 
-// Shape and samples of a broadcast operation over the operands from `first` on, of element type `dtype`.
-Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
-  RANNC_ASSIGN(Shape shape, shape_of(call, 0));
-  std::vector<size_t> operands = {0};
-  for (size_t i = 1; i < call.inputs.size(); ++i) {
-    RANNC_ASSIGN(const Shape other, shape_of(call, i));
-    RANNC_ASSIGN(shape, broadcast(call, shape, other));
-    operands.push_back(i);
-  }
-  RANNC_ASSIGN(BatchLayout layout, broadcast_layout(call, shape.size(), operands));
-  return make_type(dtype, std::move(shape), std::move(layout));
-}
-
 Result<Types> binary_type(const OpCall& call, DType dtype, Contents2 of_contents) {
   RANNC_ASSIGN(ValueType type, broadcast_type(call, dtype));
   set_contents(type, map_contents(call.in(0), call.in(1), of_contents));
@@ -194,59 +181,63 @@ void add_arithmetic(std::vector<OpInfo>& table) {
       quotient{{kept_operand(1), operand_where(0, 1)}}, remainder{{operand_where(0, 1), operand_where(1, 1)}},
       all{{kept_operand(0), kept_operand(1), kept_result()}, 3};
   const AttributeInfo rounding{"rounding", Kind::kText, "none", false, {"none", "trunc", "floor"}};
-  table.insert(table.end(), {binary("add", "a + b", {"Add", "Sum"}, infer_arithmetic<sum_of>,
-                                    {.linear = always<Linear::kTogether>,
-                                     .gradient = gradient::add,
-                                     .tape = passes,
-                                     .fold = fold::add,
-                                     .interval = interval::add,
-                                     .schema = "aten::add.Tensor"}),
-                             binary("sub", "a - b", {"Sub"}, infer_arithmetic<difference_of>,
-                                    {.linear = always<Linear::kTogether>,
-                                     .gradient = gradient::sub,
-                                     .tape = passes,
-                                     .fold = fold::sub,
-                                     .interval = interval::sub,
-                                     .schema = "aten::sub.Tensor"}),
-                             binary("mul", "a * b", {"Mul"}, infer_arithmetic<product_of>,
-                                    {.linear = always<Linear::kEach>,
-                                     .gradient = gradient::mul,
-                                     .tape = factors,
-                                     .fold = fold::mul,
-                                     .interval = interval::mul,
-                                     .schema = "aten::mul.Tensor"}),
-                             binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
-                                    {.linear = linear_div,
-                                     .gradient = gradient::div,
-                                     .tape = quotient,
-                                     .fold = fold::div,
-                                     .interval = interval::div,
-                                     .lower = lower_div,
-                                     .aten = {"aten::div"},
-                                     .attributes = {rounding}}),
-                             binary("mod", "a - b * floor(a / b)", {"Mod"}, infer_arithmetic<safe_mod>,
-                                    {.gradient = gradient::mod,
-                                     .tape = remainder,
-                                     .fold = fold::mod,
-                                     .interval = interval::mod,
-                                     .schema = "aten::remainder.Tensor"}),
-                             binary("pow", "a to the power of b, of a's type", {"Pow"}, infer_power,
-                                    {.gradient = gradient::pow,
-                                     .tape = all,
-                                     .fold = fold::pow,
-                                     .costly = true,
-                                     .lower = lower_pow,
-                                     .aten = {"aten::pow"}}),
-                             binary("maximum", "the larger of a and b", {"Max"}, infer_arithmetic<larger_of>,
-                                    {.gradient = gradient::maximum,
-                                     .tape = keeps_operands(),
-                                     .fold = fold::maximum,
-                                     .interval = interval::maximum}),
-                             binary("minimum", "the smaller of a and b", {"Min"}, infer_arithmetic<smaller_of>,
-                                    {.gradient = gradient::minimum,
-                                     .tape = keeps_operands(),
-                                     .fold = fold::minimum,
-                                     .interval = interval::minimum})});
+  table.insert(
+      table.end(),
+      {binary("add", "a + b", {"Add", "Sum"}, infer_arithmetic<sum_of>,
+              {.linear = always<Linear::kTogether>,
+               .gradient = gradient::add,
+               .tape = passes,
+               .fold = fold::add,
+               .interval = interval::add,
+               .schema = "aten::add.Tensor"}),
+       binary("sub", "a - b", {"Sub"}, infer_arithmetic<difference_of>,
+              {.linear = always<Linear::kTogether>,
+               .gradient = gradient::sub,
+               .tape = passes,
+               .fold = fold::sub,
+               .interval = interval::sub,
+               .schema = "aten::sub.Tensor"}),
+       binary("mul", "a * b", {"Mul"}, infer_arithmetic<product_of>,
+              {.linear = always<Linear::kEach>,
+               .gradient = gradient::mul,
+               .tape = factors,
+               .fold = fold::mul,
+               .interval = interval::mul,
+               .schema = "aten::mul.Tensor"}),
+       binary("div", "a / b; of integers rounded as asked", {"Div"}, infer_quotient,
+              {.linear = linear_div,
+               .gradient = gradient::div,
+               .tape = quotient,
+               .fold = fold::div,
+               .interval = interval::div,
+               .lower = lower_div,
+               .aten = {"aten::div"},
+               .attributes = {rounding}}),
+       binary("mod", "a - b * floor(a / b)", {"Mod"}, infer_arithmetic<safe_mod>,
+              {.gradient = gradient::mod,
+               .tape = remainder,
+               .fold = fold::mod,
+               .interval = interval::mod,
+               .schema = "aten::remainder.Tensor"}),
+       binary("fmod", "a - b * trunc(a / b), of a's sign", {"Mod"}, infer_arithmetic<truncated_mod>,
+              {.gradient = gradient::fmod, .tape = remainder, .fold = fold::fmod, .schema = "aten::fmod.Tensor"}),
+       binary("pow", "a to the power of b, of a's type", {"Pow"}, infer_power,
+              {.gradient = gradient::pow,
+               .tape = all,
+               .fold = fold::pow,
+               .costly = true,
+               .lower = lower_pow,
+               .aten = {"aten::pow"}}),
+       binary("maximum", "the larger of a and b", {"Max"}, infer_arithmetic<larger_of>,
+              {.gradient = gradient::maximum,
+               .tape = keeps_operands(),
+               .fold = fold::maximum,
+               .interval = interval::maximum}),
+       binary("minimum", "the smaller of a and b", {"Min"}, infer_arithmetic<smaller_of>,
+              {.gradient = gradient::minimum,
+               .tape = keeps_operands(),
+               .fold = fold::minimum,
+               .interval = interval::minimum})});
 }
 
 void add_truth(std::vector<OpInfo>& table) {

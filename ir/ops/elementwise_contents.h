@@ -26,6 +26,11 @@ inline std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
   if (b == Dim(0)) return std::nullopt;
   return mod(a, b);
 }
+/// Of the dividend's sign.
+inline std::optional<Dim> truncated_mod(const Dim& a, const Dim& b) {
+  const auto quotient = truncated_div(a, b);
+  return quotient ? std::optional(minus(a, times(*quotient, b))) : std::nullopt;
+}
 inline std::optional<Dim> larger_of(const Dim& a, const Dim& b) { return larger(a, b); }
 inline std::optional<Dim> smaller_of(const Dim& a, const Dim& b) { return smaller(a, b); }
 inline std::optional<Dim> power(const Dim& a, const Dim& b) {

@@ -9,6 +9,19 @@ ValueType like(const OpCall& call, DType dtype) {
   return type;
 }
 
+Result<ValueType> broadcast_type(const OpCall& call, DType dtype) {
+  RANNC_ASSIGN(Shape shape, shape_of(call, 0));
+  std::vector<size_t> operands = {0};
+  for (size_t i = 1; i < call.inputs.size(); ++i) {
+    if (!call.has(i)) continue;
+    RANNC_ASSIGN(const Shape other, shape_of(call, i));
+    RANNC_ASSIGN(shape, broadcast(call, shape, other));
+    operands.push_back(i);
+  }
+  RANNC_ASSIGN(BatchLayout layout, broadcast_layout(call, shape.size(), operands));
+  return make_type(dtype, std::move(shape), std::move(layout));
+}
+
 Result<Types> infer_float(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   if (!is_float(call.in(0).dtype)) {

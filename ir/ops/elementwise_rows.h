@@ -39,7 +39,9 @@ inline TapeInfo keeps_operand(uint32_t copies = 0) { return {{kept_operand(0)}, 
 inline TapeInfo keeps_operands() { return {{kept_operand(0), kept_operand(1)}}; }
 inline TapeInfo keeps_result(uint32_t copies = 0) { return {{kept_result()}, copies}; }
 
-// --- type rules of one operand
+// --- type rules
+/// Shape and samples of a broadcast operation over all operands that are there, of element type `dtype`.
+Result<ValueType> broadcast_type(const OpCall& call, DType dtype);
 /// The operand's type with another element type, without contents.
 ValueType like(const OpCall& call, DType dtype);
 Result<Types> infer_float(const OpCall& call);

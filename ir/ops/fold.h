@@ -16,9 +16,10 @@ using Numbers = std::vector<int64_t>;
 Numbers add(FoldCall& call);
 Numbers sub(FoldCall& call);
 Numbers mul(FoldCall& call);
-Numbers div(FoldCall& call);  ///< fails by zero; the lowest number by -1 wraps
-Numbers mod(FoldCall& call);  ///< of the divisor's sign; fails by zero
-Numbers pow(FoldCall& call);  ///< fails where an exponent is negative, of booleans and of two types
+Numbers div(FoldCall& call);   ///< fails by zero; the lowest number by -1 wraps
+Numbers mod(FoldCall& call);   ///< of the divisor's sign; fails by zero
+Numbers fmod(FoldCall& call);  ///< of the dividend's sign; fails by zero
+Numbers pow(FoldCall& call);   ///< fails where an exponent is negative, of booleans and of two types
 Numbers maximum(FoldCall& call);
 Numbers minimum(FoldCall& call);
 Numbers eq(FoldCall& call);
@@ -30,6 +31,10 @@ Numbers ge(FoldCall& call);
 Numbers logical_and(FoldCall& call);
 Numbers logical_or(FoldCall& call);
 Numbers logical_xor(FoldCall& call);
+Numbers bitwise_and(FoldCall& call);
+Numbers bitwise_or(FoldCall& call);
+Numbers bitwise_xor(FoldCall& call);
+Numbers bitwise_not(FoldCall& call);
 Numbers neg(FoldCall& call);
 Numbers abs(FoldCall& call);
 Numbers relu(FoldCall& call);
@@ -57,6 +62,10 @@ Numbers gather_elements(FoldCall& call);
 Numbers cumsum(FoldCall& call);
 Numbers trilu(FoldCall& call);
 Numbers one_hot(FoldCall& call);
+
+// --- fold_scatter.cc; an index outside fails
+Numbers scatter_elements(FoldCall& call);
+Numbers scatter_nd(FoldCall& call);
 
 // --- fold_reduce.cc; a greatest or least element of none fails
 Numbers sum(FoldCall& call);

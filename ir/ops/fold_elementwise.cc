@@ -72,6 +72,11 @@ Numbers mod(FoldCall& call) {
   return quotients(call, floor_remainder, [](int64_t) { return 0; });
 }
 
+Numbers fmod(FoldCall& call) {
+  return quotients(
+      call, [](int64_t a, int64_t b) { return a % b; }, [](int64_t) { return 0; });
+}
+
 // Of two types ATen takes the one of the operand with axes, not always the wider.
 Numbers pow(FoldCall& call) {
   const DType dtype = call.in(0).dtype;
@@ -97,6 +102,11 @@ Numbers ge(FoldCall& call) { return binary(call, std::greater_equal<int64_t>());
 Numbers logical_and(FoldCall& call) { return binary(call, std::logical_and<int64_t>()); }
 Numbers logical_or(FoldCall& call) { return binary(call, std::logical_or<int64_t>()); }
 Numbers logical_xor(FoldCall& call) { return binary(call, std::not_equal_to<int64_t>()); }
+
+Numbers bitwise_and(FoldCall& call) { return binary(call, std::bit_and<int64_t>()); }
+Numbers bitwise_or(FoldCall& call) { return binary(call, std::bit_or<int64_t>()); }
+Numbers bitwise_xor(FoldCall& call) { return binary(call, std::bit_xor<int64_t>()); }
+Numbers bitwise_not(FoldCall& call) { return unary(call, std::bit_not<int64_t>()); }
 
 Numbers neg(FoldCall& call) {
   return unary(call, [](int64_t x) { return wrap(0 - u(x)); });

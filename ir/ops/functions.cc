@@ -14,6 +14,46 @@ bool atan_gradient(GradientCall& call) {
   return true;
 }
 
+bool give(GradientCall& call, ValueId gradient) {
+  call.give(0, gradient);
+  return true;
+}
+
+ValueId square(GradientCall& call) { return call.add("mul", {call.operand(0), call.operand(0)}); }
+ValueId one(GradientCall& call) { return call.number(1, call.operand(0)); }
+
+// gy / √inside
+ValueId over_root(GradientCall& call, ValueId inside) {
+  return call.add("mul", {call.gradient(), call.add("rsqrt", {inside})});
+}
+
+bool asin_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("sub", {one(call), square(call)})));
+}
+bool acos_gradient(GradientCall& call) {
+  return give(call, call.add("neg", {over_root(call, call.add("sub", {one(call), square(call)}))}));
+}
+bool asinh_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("add", {square(call), one(call)})));
+}
+bool acosh_gradient(GradientCall& call) {
+  return give(call, over_root(call, call.add("sub", {square(call), one(call)})));
+}
+bool atanh_gradient(GradientCall& call) {
+  return give(call, call.add("div", {call.gradient(), call.add("sub", {one(call), square(call)})}));
+}
+bool sinh_gradient(GradientCall& call) {
+  return give(call, call.add("mul", {call.gradient(), call.add("cosh", {call.operand(0)})}));
+}
+bool cosh_gradient(GradientCall& call) {
+  return give(call, call.add("mul", {call.gradient(), call.add("sinh", {call.operand(0)})}));
+}
+
+OpInfo hyperbolic_or_arc(std::string_view name, std::string_view says, std::string_view onnx, GradientRule gradient,
+                         uint32_t copies) {
+  return unary(name, says, {onnx}, infer_float, {.gradient = gradient, .tape = keeps_operand(copies), .costly = true});
+}
+
 }  // namespace
 
 std::vector<OpInfo> function_ops() {
@@ -24,6 +64,8 @@ std::vector<OpInfo> function_ops() {
   return {
       unary("floor", "rounded down", {"Floor"}, infer_float, {.gradient = gradient::steps, .tape = keeps_nothing()}),
       unary("ceil", "rounded up", {"Ceil"}, infer_float, {.gradient = gradient::steps, .tape = keeps_nothing()}),
+      unary("round", "rounded to the nearest integer, a half to the even one", {"Round"}, infer_float,
+            {.gradient = gradient::steps, .tape = keeps_nothing()}),
       unary("exp", "e to the power of x", {"Exp"}, infer_float,
             {.gradient = gradient::exp, .tape = keeps_result(), .costly = true}),
       unary("log", "natural logarithm", {"Log"}, infer_float,
@@ -43,6 +85,13 @@ std::vector<OpInfo> function_ops() {
             {.gradient = gradient::cos, .tape = keeps_operand(2), .costly = true}),
       unary("atan", "arc whose tangent is x", {"Atan"}, infer_float,
             {.gradient = atan_gradient, .tape = keeps_operand(2), .costly = true}),
+      hyperbolic_or_arc("asin", "arc whose sine is x", "Asin", asin_gradient, 2),
+      hyperbolic_or_arc("acos", "arc whose cosine is x", "Acos", acos_gradient, 2),
+      hyperbolic_or_arc("sinh", "hyperbolic sine", "Sinh", sinh_gradient, 1),
+      hyperbolic_or_arc("cosh", "hyperbolic cosine", "Cosh", cosh_gradient, 1),
+      hyperbolic_or_arc("asinh", "number whose hyperbolic sine is x", "Asinh", asinh_gradient, 2),
+      hyperbolic_or_arc("acosh", "number from 0 on whose hyperbolic cosine is x", "Acosh", acosh_gradient, 2),
+      hyperbolic_or_arc("atanh", "number whose hyperbolic tangent is x", "Atanh", atanh_gradient, 2),
       unary("silu", "x * sigmoid(x)", {"Swish"}, infer_float,
             {.gradient = gradient::silu, .tape = keeps_operand(), .costly = true}),
       unary("hardswish", "x * hardsigmoid(x)", {"HardSwish"}, infer_float,

@@ -101,6 +101,24 @@ aten::Value unwrapped(Calls& calls, const aten::Value& value, const Shape& sizes
   return whole ? sum : padded(sum, cropped_left, cropped_right);
 }
 
+// As the forward pass pads axis by axis, from the last padded one on.
+aten::Lowering unmirrored_one_by_one(const LowerCall& call, const std::string& name) {
+  const Shape &sizes = *call.attributes.list("sizes"), &pads = *call.attributes.list("pads");
+  Shape now = shape_of(*call.inputs[0]);
+  const std::vector<size_t> axes = padded_axes(pads);
+  Calls calls;
+  aten::Value value = Operand{0};
+  for (size_t k = axes.size(); k-- > 0;) {
+    const size_t axis = axes[k];
+    value = calls("aten::reshape", {value, around_axis(now, axis)});
+    now[axis] = sizes[axis];
+    const aten::Made padded = calls("aten::new_empty", {value, around_axis(now, axis)});
+    const Shape list = {0, 0, pads[axis], pads[axis + sizes.size()]};
+    value = calls("aten::" + name + "_pad2d_backward", {value, padded, list});
+  }
+  return std::move(calls).with({calls("aten::reshape", {value, sizes})});
+}
+
 Result<aten::Lowering> lower_pad(const LowerCall& call) {
   const Shape &sizes = *call.attributes.list("sizes"), &pads = *call.attributes.list("pads");
   const std::string mode = call.attributes.text("mode");
@@ -114,11 +132,13 @@ Result<aten::Lowering> lower_pad(const LowerCall& call) {
     }
     return std::move(calls).with({value});
   }
+  const std::string name = mode == "edge" ? "replication" : "reflection";
+  const auto listed = first_listed(pads);
+  if (!listed) return unmirrored_one_by_one(call, name);
   // Of the padded value LibTorch reads the shape alone.
   const aten::Made padded = calls("aten::new_empty", {Operand{0}, sizes});
-  const std::string name = mode == "edge" ? "replication" : "reflection";
-  const std::string schema = "aten::" + name + "_pad" + std::to_string(rank - first) + "d_backward";
-  return std::move(calls).with({calls(schema, {Operand{0}, padded, pads_from_last(pads, first)})});
+  const std::string schema = "aten::" + name + "_pad" + std::to_string(rank - *listed) + "d_backward";
+  return std::move(calls).with({calls(schema, {Operand{0}, padded, pads_from_last(pads, *listed)})});
 }
 
 }  // namespace

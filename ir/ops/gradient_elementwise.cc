@@ -39,6 +39,15 @@ bool extreme(GradientCall& call, std::string_view op) {
   return true;
 }
 
+// Of a - b * q, where q is the quotient as rounded.
+bool remainder(GradientCall& call, const std::string& rounding) {
+  if (call.wants(0)) call.give_unstretched(0, call.gradient());
+  if (!call.wants(1)) return true;
+  const ValueId times = call.add("div", {call.operand(0), call.operand(1)}, {{"rounding", rounding}});
+  call.give_unstretched(1, negated(call, product(call, call.gradient(), times)));
+  return true;
+}
+
 }  // namespace
 
 // --- two operands
@@ -75,13 +84,8 @@ bool div(GradientCall& call) {
   return true;
 }
 
-bool mod(GradientCall& call) {
-  if (call.wants(0)) call.give_unstretched(0, call.gradient());
-  if (!call.wants(1)) return true;
-  const ValueId times = call.add("div", {call.operand(0), call.operand(1)}, {{"rounding", std::string("floor")}});
-  call.give_unstretched(1, negated(call, product(call, call.gradient(), times)));
-  return true;
-}
+bool mod(GradientCall& call) { return remainder(call, "floor"); }
+bool fmod(GradientCall& call) { return remainder(call, "trunc"); }
 
 // The power is computed again: that of the exponent reads no more than the operands.
 bool pow(GradientCall& call) {

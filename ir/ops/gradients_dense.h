@@ -38,4 +38,9 @@ bool gather_elements(GradientCall& call);
 bool cumsum(GradientCall& call);
 bool trilu(GradientCall& call);
 
+// --- writing by position, orders (gradient_scatter.cc)
+bool scatter_elements(GradientCall& call);
+bool scatter_nd(GradientCall& call);
+bool topk(GradientCall& call);
+
 }  // namespace rannc::ir::ops::gradient

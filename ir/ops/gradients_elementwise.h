@@ -12,13 +12,14 @@ bool sub(GradientCall& call);
 bool mul(GradientCall& call);
 bool div(GradientCall& call);
 bool mod(GradientCall& call);
+bool fmod(GradientCall& call);
 bool pow(GradientCall& call);
 bool maximum(GradientCall& call);
 bool minimum(GradientCall& call);
 bool neg(GradientCall& call);
 bool abs(GradientCall& call);
 bool relu(GradientCall& call);
-/// Of steps, whose gradient is 0 everywhere: sign, floor, ceil.
+/// Of steps, whose gradient is 0 everywhere: sign, floor, ceil, round.
 bool steps(GradientCall& call);
 bool clamp(GradientCall& call);
 bool where(GradientCall& call);

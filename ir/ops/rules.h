@@ -21,12 +21,17 @@ using GradientRule = bool (*)(GradientCall&);
 /// The families; each table is the one place where its operators are declared.
 std::vector<OpInfo> elementwise_ops();
 std::vector<OpInfo> function_ops();
+std::vector<OpInfo> bit_ops();
 std::vector<OpInfo> shape_ops();
 std::vector<OpInfo> slice_ops();
 std::vector<OpInfo> index_ops();
+std::vector<OpInfo> scatter_ops();
+std::vector<OpInfo> order_ops();
+std::vector<OpInfo> quantize_ops();
 std::vector<OpInfo> create_ops();
 std::vector<OpInfo> reduce_ops();
 std::vector<OpInfo> linear_ops();
+std::vector<OpInfo> determinant_ops();
 std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> convolution_ops();
 std::vector<OpInfo> control_ops();
@@ -39,6 +44,8 @@ std::vector<OpInfo> grad_slice_ops();
 std::vector<OpInfo> grad_dense_ops();
 std::vector<OpInfo> grad_windows_ops();
 std::vector<OpInfo> grad_resample_ops();
+std::vector<OpInfo> grad_scatter_ops();
+std::vector<OpInfo> grad_determinant_ops();
 
 /// `core.add` -> `add`.
 std::string_view short_name(const OpInfo& op);

@@ -153,6 +153,20 @@ Result<aten::Lowering> lower_slice(const LowerCall& call) {
 
 // --- pad
 
+// An axis has no more to mirror than what lies beside its end.
+Result<void> require_mirrored(const Shape& from, const Shape& pads) {
+  for (size_t i = 0; i < pads.size(); ++i) {
+    const Dim& extent = from[i % from.size()];
+    const bool beyond = pads[i].is_constant() && extent.is_constant() && pads[i].constant() > 0 &&
+                        pads[i].constant() >= extent.constant();
+    if (!beyond) continue;
+    return error("pads " + str(pads) + " mirror " + pads[i].str() + " elements of axis " +
+                 std::to_string(i % from.size()) + " of " + str(from) + ", which has no more than " +
+                 std::to_string(std::max<int64_t>(extent.constant() - 1, 0)) + " beside its end");
+  }
+  return {};
+}
+
 Result<Types> infer_pad(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const Shape pads, list_argument(call, "pads", 1));
@@ -166,7 +180,22 @@ Result<Types> infer_pad(const OpCall& call) {
     to[i] = from[i] + before + after;
   }
   RANNC_TRY(require_sizes(call, to));
+  if (call.attributes.text("mode") == "reflect") RANNC_TRY(require_mirrored(from, pads));
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
+}
+
+// Where one call of ATen does not list the axes: each as the third of four.
+aten::Lowering pad_one_by_one(const LowerCall& call, const Shape& pads, const aten::Text& mode) {
+  Shape now = shape_of(*call.inputs[0]);
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  for (const size_t axis : padded_axes(pads)) {
+    const Dim &before = pads[axis], &after = pads[axis + now.size()];
+    value = calls("aten::reshape", {value, around_axis(now, axis)});
+    value = calls("aten::pad", {value, Shape{0, 0, before, after}, mode});
+    now[axis] = now[axis] + before + after;
+  }
+  return std::move(calls).with({calls("aten::reshape", {value, now})});
 }
 
 Result<aten::Lowering> lower_pad(const LowerCall& call) {
@@ -177,8 +206,11 @@ Result<aten::Lowering> lower_pad(const LowerCall& call) {
     const aten::Scalar filler = value ? number_attribute(*value, call.inputs[0]->dtype) : aten::Scalar{Dim(0)};
     return one_call("aten::constant_pad_nd", {aten::Operand{0}, pads_from_last(pads, 0), filler});
   }
-  const std::string name = mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect";
-  return one_call("aten::pad", {aten::Operand{0}, pads_from_last(pads, first_padded(pads)), aten::Text{name}});
+  const aten::Text name{mode == "edge" ? "replicate" : mode == "wrap" ? "circular" : "reflect"};
+  if (const auto first = first_listed(pads)) {
+    return one_call("aten::pad", {aten::Operand{0}, pads_from_last(pads, *first), name});
+  }
+  return pad_one_by_one(call, pads, name);
 }
 
 Work view_work(const OpCall&, std::span<const ValueType>) { return {}; }
@@ -192,7 +224,17 @@ Linear linear_pad(const OpCall& call) {
 TapeUse pad_tape(const TapeCall& call) {
   TapeUse use;
   const std::string mode = OpAttributes(call.op, call.attributes).text("mode");
-  if (mode == "reflect" || mode == "edge") use.keeps = {kept_operand(0)};
+  if (mode != "reflect" && mode != "edge") return use;
+  use.keeps = {kept_operand(0)};
+  const Shape* pads = call.attributes.list("pads");
+  if (pads == nullptr || first_listed(*pads)) return use;
+  // One after the other: what is padded along all axes but the last stays too.
+  Shape now = shape_of(*call.inputs[0]);
+  const std::vector<size_t> axes = padded_axes(*pads);
+  for (size_t i = 0; i + 1 < axes.size(); ++i) {
+    now[axes[i]] = now[axes[i]] + (*pads)[axes[i]] + (*pads)[axes[i] + now.size()];
+    use.own_bytes = use.own_bytes + element_count(now) * Dim(byte_size(call.inputs[0]->dtype));
+  }
   return use;
 }
 

@@ -22,6 +22,8 @@ DrawnCall arithmetic(Draw& draw, const std::string& op) { return binary(draw, op
 DrawnCall comparison(Draw& draw, const std::string& op) { return binary(draw, op, draw.any_type()); }
 DrawnCall logical(Draw& draw, const std::string& op) { return binary(draw, op, DType::kBool); }
 
+DrawnCall bitwise(Draw& draw, const std::string& op) { return binary(draw, op, draw.integer_type()); }
+
 /// Of the lowest number by -1 LibTorch has no quotient: the processor traps.
 DrawnCall quotient(Draw& draw, const std::string& op) {
   DrawnCall call = arithmetic(draw, op);
@@ -240,6 +242,37 @@ DrawnCall gather_elements(Draw& draw, const std::string& op) {
   return {op, {std::move(x), indices(draw, to, from[place])}, {{"axis", axis}}};
 }
 
+/// How several numbers become one; none of several is the last one where nothing is reduced.
+ir::Attributes reduction(Draw& draw) {
+  constexpr const char* kReductions[] = {"none", "add", "mul", "max", "min"};
+  return {{"reduction", std::string(kReductions[draw.below(5)])}};
+}
+
+DrawnCall scatter_elements(Draw& draw, const std::string& op) {
+  DrawnCall call = gather_elements(draw, op);
+  const DType dtype = draw.integer_type();
+  ir::Attributes attributes = reduction(draw);
+  attributes.set("axis", *call.attributes.find("axis"));
+  const Numbers to = call.operands[1].shape;
+  call.operands[0] = draw.of(dtype, call.operands[0].shape);
+  call.operands.push_back(draw.of(dtype, to));
+  call.attributes = attributes;
+  return call;
+}
+
+DrawnCall scatter_nd(Draw& draw, const std::string& op) {
+  Numbers from = draw.shape(1);
+  for (int64_t& size : from) size = std::max<int64_t>(size, 1);
+  const int64_t depth = 1 + draw.below(static_cast<int64_t>(from.size()));
+  const int64_t least = *std::min_element(from.begin(), from.begin() + depth);
+  Numbers written = {1 + draw.below(3)}, places = {written[0], depth};
+  written.insert(written.end(), from.begin() + depth, from.end());
+  const DType dtype = draw.integer_type();
+  DrawnOperand x = draw.of(dtype, from);
+  DrawnOperand at = indices(draw, places, least);
+  return {op, {std::move(x), std::move(at), draw.of(dtype, written)}, reduction(draw)};
+}
+
 DrawnCall one_hot(Draw& draw, const std::string& op) {
   DrawnCall call{op, {draw.of(draw.integer_type(), draw.shape())}};
   const auto rank = static_cast<int64_t>(call.operands[0].shape.size());
@@ -279,6 +312,10 @@ const std::map<std::string, Generator>& generators() {
       {"amax", reduce},
       {"amin", reduce},
       {"argmax", argmax},
+      {"bitwise_and", bitwise},
+      {"bitwise_not", unary},
+      {"bitwise_or", bitwise},
+      {"bitwise_xor", bitwise},
       {"cast", cast},
       {"clamp", clamp},
       {"concat", concat},
@@ -286,6 +323,7 @@ const std::map<std::string, Generator>& generators() {
       {"div", quotient},
       {"eq", comparison},
       {"expand", expand},
+      {"fmod", quotient},
       {"full", full},
       {"gather", gather},
       {"gather_elements", gather_elements},
@@ -313,6 +351,8 @@ const std::map<std::string, Generator>& generators() {
       {"range", range},
       {"relu", unary},
       {"reshape", reshape},
+      {"scatter_elements", scatter_elements},
+      {"scatter_nd", scatter_nd},
       {"shape", shape},
       {"sign", unary},
       {"slice", slice},

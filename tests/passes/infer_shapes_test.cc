@@ -117,6 +117,28 @@ TEST_F(InferShapesTest, GatherBySampleNumberIsProved) {
   EXPECT_EQ(graph_.type(y).batch.axis, 0);
 }
 
+TEST_F(InferShapesTest, ScatterBySampleNumberIsProved) {
+  const ValueId mask = input("mask", ir::DType::kBool, {kBatch, 12});
+  const ValueId updates = input("updates", ir::DType::kBool, {kBatch, 3});
+  const ValueId numbers = graph_.add(core("range"), {}, {{"limit", kBatch}});
+  const ValueId positions = integers("positions", {1, 3, 1}, {0, 5, 11});
+  const ValueId y = graph_.add(core("scatter_nd"), {mask, sample_and(numbers, positions), updates});
+  ASSERT_TRUE(run().ok());
+  EXPECT_EQ(graph_.type(y).shape, (Shape{kBatch, 12}));
+  EXPECT_EQ(graph_.type(y).batch.axis, 0);
+}
+
+TEST_F(InferShapesTest, ScatterIntoOtherSamplesIsAnError) {
+  const ValueId mask = input("mask", ir::DType::kBool, {kBatch, 12});
+  const ValueId updates = input("updates", ir::DType::kBool, {kBatch, 3});
+  const ValueId numbers = graph_.add(core("range"), {}, {{"start", Dim(1)}, {"limit", kBatch + Dim(1)}});
+  const ValueId positions = integers("positions", {1, 3, 1}, {0, 5, 11});
+  graph_.add(core("scatter_nd"), {mask, sample_and(numbers, positions), updates}, {}, "written");
+  const auto found = run();
+  ASSERT_FALSE(found.ok());
+  EXPECT_THAT(found.diagnostic().message, HasSubstr("core.scatter_nd picks samples along axis 0 of [batch,12]"));
+}
+
 TEST_F(InferShapesTest, GatherByOtherSamplesIsAnError) {
   const ValueId mask = input("mask", ir::DType::kBool, {kBatch, 12});
   const ValueId numbers = graph_.add(core("range"), {}, {{"start", Dim(1)}, {"limit", kBatch + Dim(1)}});

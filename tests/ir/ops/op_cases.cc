@@ -248,6 +248,9 @@ const std::vector<OpCase>& op_cases() {
     add_control(cases);
     add_resample(cases);
     add_recurrent(cases);
+    add_scatter(cases);
+    add_bits(cases);
+    add_quantize(cases);
     return cases;
   }();
   return kCases;

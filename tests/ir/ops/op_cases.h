@@ -46,6 +46,10 @@ void add_grad_elementwise(std::vector<OpCase>& cases);
 
 /// At least one call of each core operator but the random ones, which have no statement of their own.
 const std::vector<OpCase>& op_cases();
+/// Those of op_cases_scatter.cc, op_cases_bits.cc and op_cases_quantize.cc.
+void add_quantize(std::vector<OpCase>& cases);
+void add_scatter(std::vector<OpCase>& cases);
+void add_bits(std::vector<OpCase>& cases);
 /// Whether it is an operator of the backward pass: there is neither a gradient nor a tape of it.
 bool is_of_backward_pass(const OpCase& c);
 /// Those of op_cases_grad_dense.cc.
