@@ -37,6 +37,8 @@ struct ImportNotes {
   /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
   /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
   std::map<std::string, std::set<std::string>> readers;
+  /// What users should know of nodes, and of how many it is so.
+  std::map<std::string, size_t> remarks;
 };
 
 struct Imported {

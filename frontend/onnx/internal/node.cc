@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "ir/constant.h"
-#include "ir/match.h"
 
 namespace rannc::frontend {
 
@@ -124,13 +123,22 @@ std::vector<ValueId> Node::add(std::string_view op, std::span<const ValueId> ope
 }
 
 std::optional<std::vector<double>> Node::numbers(ValueId value) const {
-  if (!value.valid()) return std::nullopt;
-  const auto& found = graph_.value(value);
   constexpr int64_t kMost = 64;
-  if (found.kind != ir::ValueKind::kConstant || !found.data.present()) return std::nullopt;
-  auto numbers = ir::decode_numbers(found.type, found.data, kMost);
-  if (!numbers.ok()) return std::nullopt;
-  return *std::move(numbers);
+  return value.valid() && graph_.value(value).kind == ir::ValueKind::kConstant ? elements(value, kMost) : std::nullopt;
+}
+
+std::optional<std::vector<double>> Node::elements(ValueId value, int64_t limit) const {
+  if (const auto known = integers(value)) return std::vector<double>(known->begin(), known->end());
+  if (!value.valid() || graph_.value(value).kind != ir::ValueKind::kConstant) return std::nullopt;
+  if (!graph_.value(value).data.present()) return std::nullopt;
+  auto numbers = ir::decode_numbers(graph_.type(value), graph_.value(value).data, limit);
+  return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
+}
+
+std::string_view Node::name(ValueId value) const { return value.valid() ? graph_.value(value).name : ""; }
+
+std::optional<ir::Match> Node::match(ValueId value, const ir::Pattern& pattern) const {
+  return value.valid() ? ir::match(graph_, value, pattern) : std::nullopt;
 }
 
 bool Node::is_zero(ValueId value) const {
@@ -215,7 +223,9 @@ void Node::results(std::string_view op, std::initializer_list<ValueId> operands,
 }
 
 void Node::results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
-  const auto made = add(op, operands, std::move(attributes), names_);
+  std::vector<std::string> names = names_;
+  names.resize(std::max<size_t>(names.size(), ir::core(op).min_results()));
+  const auto made = add(op, operands, std::move(attributes), names);
   for (size_t i = 0; i < made.size(); ++i) bind(i, made[i]);
 }
 
@@ -232,6 +242,7 @@ std::vector<ValueId> Node::result_with_auxiliary(std::string_view op, std::span<
 
 void Node::constant(Tensor tensor) {
   if (!good() || !wants(0)) return;
+  literal_ = true;
   outputs_[0] = graph_.add_value(ir::ValueKind::kConstant, names_[0], std::move(tensor.type), std::move(tensor.data));
 }
 
@@ -251,6 +262,12 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
                     std::span<const int64_t> values) {
   if (!good()) return {};
   return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
+}
+
+ValueId Node::integer_constant(std::span<const int64_t> values, const std::vector<int64_t>& shape) {
+  if (!good()) return {};
+  const std::string name = fmt::format("{}.constant", names_.empty() ? op() : names_[0]);
+  return ir::add_constant(graph_, name, ir::DType::kI64, shape, values);
 }
 
 ValueId Node::draw(ValueId x, ir::Draw draw) {

@@ -12,6 +12,7 @@
 
 #include "frontend/onnx/internal/tensor.h"
 #include "ir/graph.h"
+#include "ir/match.h"
 #include "ir/op.h"
 #include "onnx/onnx_pb.h"
 
@@ -57,6 +58,9 @@ class Node {
   bool has_lists() const { return !lists_.empty(); }
   ir::DType dtype(ValueId value) const { return type(value).dtype; }
   const ir::ValueType& type(ValueId value) const;
+  std::string_view name(ValueId value) const;  ///< for messages; empty where absent
+  /// What makes a value, among the tasks emitted so far.
+  std::optional<ir::Match> match(ValueId value, const ir::Pattern& pattern) const;
   /// The shape, or null and an error where the rank is not known.
   const ir::Shape* shape(ValueId value);
   /// `axis` counted from the front; an error where it is outside of [-rank, rank), or ONNX's [-rank, rank] with `end`.
@@ -71,6 +75,8 @@ class Node {
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.
   std::optional<std::vector<double>> numbers(ValueId value) const;
+  /// All elements, in row-major order, of a value whose contents are plain numbers or that is stored, at most `limit`.
+  std::optional<std::vector<double>> elements(ValueId value, int64_t limit = 1 << 20) const;
   /// Whether a value is zero throughout: a stored tensor, or one number in every place, stretched or cut.
   bool is_zero(ValueId value) const;
 
@@ -95,6 +101,8 @@ class Node {
   const std::vector<ValueId>& outputs() const { return outputs_; }
   /// Outputs that are lists.
   const std::map<size_t, List>& output_lists() const { return output_lists_; }
+  /// Whether `constant` made the first output.
+  bool is_literal() const { return literal_; }
   const std::string& output_name(size_t output) const { return names_[output]; }
 
   // --- building
@@ -109,7 +117,7 @@ class Node {
   /// A task of one output, which is the node's first.
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// A task whose outputs are all of the node's.
+  /// A task whose outputs are all of the node's, and more where the operator has more.
   void results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
   /// A task whose first output is the node's first; the rest, which it returns, are that many auxiliary results of the
@@ -127,6 +135,8 @@ class Node {
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const int64_t> values);
   const std::vector<ValueId>& tables() const { return tables_; }
+  /// An integer constant of that shape.
+  ValueId integer_constant(std::span<const int64_t> values, const std::vector<int64_t>& shape);
   /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
   /// once.
   ValueId draw(ValueId x, ir::Draw draw);
@@ -142,6 +152,9 @@ class Node {
   void use_definition() { by_definition_ = true; }
   bool by_definition() const { return by_definition_; }
   void fail(std::string message);
+  /// Something that users should know of the node; nodes of which the same is said are counted.
+  void remark(std::string_view text) { remark_ = text; }
+  const std::string& remark() const { return remark_; }
   /// Two symbols of inputs that must be equal for a refused task to run, the earlier first.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
   const std::optional<Diagnostic>& failure() const { return failure_; }
@@ -170,6 +183,8 @@ class Node {
   std::optional<Diagnostic> failure_;
   std::optional<SymbolPair> unequal_symbols_;
   bool by_definition_ = false;
+  bool literal_ = false;
+  std::string remark_;
 };
 
 /// The nearest 64-bit integer towards zero, within the range of what fits.

@@ -138,9 +138,8 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   unequal_symbols_ = view.unequal_symbols();
   if (view.failure()) return Diagnostic(*view.failure());
   if (view.by_definition()) return call_schema(scope, node, opset->second);
-  if (node.op_type() == "Constant" && view.outputs()[0].valid()) {
-    notes_.literals.emplace(graph.value(view.outputs()[0]).name);
-  }
+  if (!view.remark().empty()) ++notes_.remarks[view.remark()];
+  if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
   Items items;
   for (size_t i = 0; i < view.outputs().size(); ++i) {

@@ -20,35 +20,18 @@ void binary(Node& node) {
   node.result(name, {node.in(0), node.in(1)});
 }
 
-/// Any number of operands, folded from the left.
-template <const char* name>
-void variadic(Node& node) {
-  ValueId sum = node.in(0);
-  if (node.input_count() == 1) return node.result("identity", {sum});
-  for (size_t i = 1; i + 1 < node.input_count(); ++i) sum = node.emit(name, {sum, node.in(i)});
-  node.result(name, {sum, node.in(node.input_count() - 1)});
-}
-
 void mean(Node& node) {
   ValueId sum = node.in(0);
   for (size_t i = 1; i < node.input_count(); ++i) sum = node.emit("add", {sum, node.in(i)});
   node.result("div", {sum, node.scalar(static_cast<double>(node.input_count()), node.dtype(sum))});
 }
 
-/// ONNX divides integers towards zero.
-void div(Node& node) {
-  const ValueId a = node.in(0);
-  ir::Attributes attributes;
-  if (!ir::is_float(node.dtype(a))) attributes.set("rounding", std::string("trunc"));
-  node.result("div", {a, node.in(1)}, std::move(attributes));
-}
-
-/// Sign of the divisor, or of the dividend with `fmod`.
-void mod(Node& node) {
-  const ValueId a = node.in(0), b = node.in(1);
-  if (node.integer("fmod", 0) == 0) return node.result("mod", {a, b});
-  const ValueId quotient = node.emit("div", {a, b}, {{"rounding", std::string("trunc")}});
-  node.result("sub", {a, node.emit("mul", {quotient, b})});
+void bit_shift(Node& node) {
+  const std::string direction = node.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") {
+    return node.fail("BitShift goes LEFT or RIGHT, found \"" + direction + "\"");
+  }
+  node.result(direction == "LEFT" ? "shift_left" : "shift_right", {node.in(0), node.in(1)});
 }
 
 /// The exponent may have another type than base and result.
@@ -67,6 +50,14 @@ void cast(Node& node) {
     return node.fail("Cast to " + element_type_name(static_cast<int>(node.integer("to", 0))) + " is not supported");
   }
   node.result("cast", {node.in(0)}, {{"dtype", *dtype}});
+}
+
+void bit_cast(Node& node) {
+  const auto dtype = element_type(static_cast<int>(node.integer("to", 0)));
+  if (!dtype) {
+    return node.fail("BitCast to " + element_type_name(static_cast<int>(node.integer("to", 0))) + " is not supported");
+  }
+  node.result("bitcast", {node.in(0)}, {{"dtype", *dtype}});
 }
 
 void cast_like(Node& node) { node.result("cast", {node.in(0)}, {{"dtype", node.dtype(node.in(1))}}); }
@@ -137,6 +128,25 @@ void prelu(Node& node) {
   node.result("add", {node.emit("relu", {x}), negative});
 }
 
+/// x + bias below -lambd, x - bias above lambd, 0 between.
+void shrink(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::DType dtype = node.dtype(x);
+  const double bias = node.number("bias", 0.0), lambd = node.number("lambd", 0.5);
+  const ValueId zero = node.scalar(0, dtype);
+  const ValueId below = node.emit("add", {x, node.scalar(bias, dtype)});
+  const ValueId above = node.emit("sub", {x, node.scalar(bias, dtype)});
+  const ValueId high = node.emit("where", {node.emit("gt", {x, node.scalar(lambd, dtype)}), above, zero});
+  node.result("where", {node.emit("lt", {x, node.scalar(-lambd, dtype)}), below, high});
+}
+
+/// x above alpha, 0 elsewhere.
+void thresholded_relu(Node& node) {
+  const ValueId x = node.in(0);
+  const ValueId above = node.emit("gt", {x, node.scalar(node.number("alpha", 1.0), node.dtype(x))});
+  node.result("where", {above, x, node.scalar(0, node.dtype(x))});
+}
+
 void softsign(Node& node) {
   const ValueId x = node.in(0);
   const ValueId one = node.scalar(1, node.dtype(x));
@@ -180,37 +190,40 @@ void celu(Node& node) {
 
 #define CORE_NAME(name) constexpr char k_##name[] = #name
 CORE_NAME(abs);
-CORE_NAME(add);
+CORE_NAME(acos);
+CORE_NAME(acosh);
+CORE_NAME(asin);
+CORE_NAME(asinh);
 CORE_NAME(atan);
+CORE_NAME(atanh);
+CORE_NAME(bitwise_and);
+CORE_NAME(bitwise_not);
+CORE_NAME(bitwise_or);
+CORE_NAME(bitwise_xor);
 CORE_NAME(ceil);
 CORE_NAME(cos);
+CORE_NAME(cosh);
 CORE_NAME(eq);
 CORE_NAME(erf);
 CORE_NAME(exp);
 CORE_NAME(floor);
-CORE_NAME(ge);
-CORE_NAME(gt);
 CORE_NAME(hardswish);
 CORE_NAME(isnan);
-CORE_NAME(le);
 CORE_NAME(log);
 CORE_NAME(logical_and);
 CORE_NAME(logical_not);
 CORE_NAME(logical_or);
 CORE_NAME(logical_xor);
-CORE_NAME(lt);
-CORE_NAME(maximum);
-CORE_NAME(minimum);
-CORE_NAME(mul);
 CORE_NAME(neg);
 CORE_NAME(reciprocal);
 CORE_NAME(relu);
+CORE_NAME(round);
 CORE_NAME(sigmoid);
 CORE_NAME(sign);
 CORE_NAME(sin);
+CORE_NAME(sinh);
 CORE_NAME(softplus);
 CORE_NAME(sqrt);
-CORE_NAME(sub);
 CORE_NAME(tanh);
 #undef CORE_NAME
 
@@ -224,39 +237,41 @@ void where(Node& node) { node.result("where", {node.in(0), node.in(1), node.in(2
 
 constexpr Translator kTable[] = {
     {"Abs", 7, 27, unary<k_abs>},
-    {"Add", 7, 27, binary<k_add>},
+    {"Acos", 7, 27, unary<k_acos>},
+    {"Acosh", 9, 27, unary<k_acosh>},
     {"And", 7, 27, binary<k_logical_and>},
+    {"Asin", 7, 27, unary<k_asin>},
+    {"Asinh", 9, 27, unary<k_asinh>},
     {"Atan", 7, 27, unary<k_atan>},
+    {"Atanh", 9, 27, unary<k_atanh>},
+    {"BitCast", 26, 27, bit_cast},
+    {"BitShift", 11, 27, bit_shift},
+    {"BitwiseAnd", 18, 27, binary<k_bitwise_and>},
+    {"BitwiseNot", 18, 27, unary<k_bitwise_not>},
+    {"BitwiseOr", 18, 27, binary<k_bitwise_or>},
+    {"BitwiseXor", 18, 27, binary<k_bitwise_xor>},
     {"Cast", 7, 27, cast},
     {"CastLike", 15, 27, cast_like},
     {"Ceil", 7, 27, unary<k_ceil>},
     {"Celu", 12, 27, celu},
     {"Clip", 7, 27, clip},
     {"Cos", 7, 27, unary<k_cos>},
-    {"Div", 7, 27, div},
+    {"Cosh", 9, 27, unary<k_cosh>},
     {"Elu", 7, 27, elu},
     {"Equal", 7, 27, binary<k_eq>},
     {"Erf", 9, 27, unary<k_erf>},
     {"Exp", 7, 27, unary<k_exp>},
     {"Floor", 7, 27, unary<k_floor>},
     {"Gelu", 20, 27, gelu},
-    {"Greater", 7, 27, binary<k_gt>},
-    {"GreaterOrEqual", 12, 27, binary<k_ge>},
     {"HardSigmoid", 7, 27, hard_sigmoid},
     {"HardSwish", 14, 27, unary<k_hardswish>},
     {"Identity", 7, 27, identity},
     {"IsInf", 10, 27, is_inf},
     {"IsNaN", 9, 27, unary<k_isnan>},
     {"LeakyRelu", 7, 27, leaky_relu},
-    {"Less", 7, 27, binary<k_lt>},
-    {"LessOrEqual", 12, 27, binary<k_le>},
     {"Log", 7, 27, unary<k_log>},
-    {"Max", 7, 27, variadic<k_maximum>},
     {"Mean", 7, 27, mean},
-    {"Min", 7, 27, variadic<k_minimum>},
     {"Mish", 18, 27, mish},
-    {"Mod", 10, 27, mod},
-    {"Mul", 7, 27, binary<k_mul>},
     {"Neg", 7, 27, unary<k_neg>},
     {"Not", 7, 27, unary<k_logical_not>},
     {"Or", 7, 27, binary<k_logical_or>},
@@ -264,18 +279,20 @@ constexpr Translator kTable[] = {
     {"PRelu", 7, 27, prelu},
     {"Reciprocal", 7, 27, unary<k_reciprocal>},
     {"Relu", 7, 27, unary<k_relu>},
+    {"Round", 11, 27, unary<k_round>},
     {"Selu", 7, 27, selu},
+    {"Shrink", 9, 27, shrink},
     {"Sigmoid", 7, 27, unary<k_sigmoid>},
     {"Sign", 9, 27, unary<k_sign>},
     {"Sin", 7, 27, unary<k_sin>},
+    {"Sinh", 9, 27, unary<k_sinh>},
     {"Softplus", 7, 27, unary<k_softplus>},
     {"Softsign", 7, 27, softsign},
     {"Sqrt", 7, 27, unary<k_sqrt>},
-    {"Sub", 7, 27, binary<k_sub>},
-    {"Sum", 7, 27, variadic<k_add>},
     {"Swish", 24, 27, swish},
     {"Tan", 7, 27, tan},
     {"Tanh", 7, 27, unary<k_tanh>},
+    {"ThresholdedRelu", 10, 27, thresholded_relu},
     {"Where", 9, 27, where},
     {"Xor", 7, 27, binary<k_logical_xor>},
 };

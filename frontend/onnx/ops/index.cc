@@ -66,25 +66,38 @@ void trilu(Node& node) {
               {{"upper", node.integer("upper", 1) != 0}, {"diagonal", ir::Dim(diagonal->front())}});
 }
 
+ValueId number_of(Node& node, const ir::Dim& size) {
+  return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", size}, {"dtype", ir::DType::kI64}});
+}
+
+/// How many places OneHot has: a number or a size, and the only element.
+std::optional<ir::Dim> depth_of(Node& node, ValueId depth) {
+  if (const auto known = node.contents(depth); known && known->size() == 1) return known->front();
+  const auto number = node.number(depth);
+  if (number && *number >= 1) return ir::Dim(whole(*number));
+  node.fail(number ? "OneHot has a depth below 1"
+                   : "OneHot: '" + std::string(node.name(depth)) +
+                         "' must be known before the model runs: the size of the result depends on it");
+  return std::nullopt;
+}
+
 /// values = [off, on]; indices count from the end where negative, those outside are hot nowhere.
 void one_hot(Node& node) {
   const ValueId indices = node.in(0), values = node.in(2);
-  const auto depth = node.number(node.in(1));
+  const auto size = depth_of(node, node.in(1));
   const ir::Shape* const from = node.shape(indices);
-  if (!from) return;
-  if (!depth || *depth < 1) return node.fail("OneHot needs a depth that is known before the model runs");
-  const ir::Dim size = static_cast<int64_t>(*depth);
+  if (!from || !size) return;
   const auto rank = static_cast<int64_t>(from->size());
   const int64_t axis = node.axis(node.integer("axis", -1), rank + 1);
   ir::Shape positions(static_cast<size_t>(rank - axis + 1), ir::Dim(1));
-  positions[0] = size;
+  positions[0] = *size;
   const ValueId wide = node.emit("cast", {indices}, {{"dtype", ir::DType::kI64}});
   const ValueId negative = node.emit("lt", {wide, node.scalar(0, ir::DType::kI64)});
-  const ValueId shifted = node.emit("add", {wide, node.scalar(*depth, ir::DType::kI64)});
+  const ValueId shifted = node.emit("add", {wide, number_of(node, *size)});
   const ValueId index = node.emit("where", {negative, shifted, wide});
   const ValueId column = node.emit("unsqueeze", {index}, {{"axes", ir::Shape{axis}}});
   const ValueId counted = node.emit(
-      "range", {}, {{"start", ir::Dim(0)}, {"limit", size}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+      "range", {}, {{"start", ir::Dim(0)}, {"limit", *size}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
   const ValueId hot = node.emit("eq", {column, node.emit("reshape", {counted}, {{"shape", positions}})});
   const auto element = [&](int64_t at) {
     const ValueId one =
@@ -95,9 +108,111 @@ void one_hot(Node& node) {
   node.result("where", {hot, on, off});
 }
 
+/// Ones on a diagonal of a matrix of x's shape.
+void eye_like(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  if (known->size() != 2) return node.fail("EyeLike needs rank 2, found " + ir::str(*known));
+  if (node.type(x).batch.has_batch()) return node.fail("EyeLike of " + ir::str(*known) + " would number its samples");
+  const auto dtype = node.has_attribute("dtype") ? element_type(static_cast<int>(node.integer("dtype", 0)))
+                                                 : std::optional(node.dtype(x));
+  if (!dtype) return node.fail("EyeLike: the element type is not supported");
+  const ir::Shape sizes = *known;
+  const auto counted = [&](size_t axis, int64_t first) {
+    return node.emit("range", {},
+                     {{"start", ir::Dim(first)},
+                      {"limit", sizes[axis] + ir::Dim(first)},
+                      {"delta", ir::Dim(1)},
+                      {"dtype", ir::DType::kI64}});
+  };
+  const ValueId rows = node.emit("unsqueeze", {counted(0, node.integer("k", 0))}, {{"axes", ir::Shape{1}}});
+  node.result("cast", {node.emit("eq", {counted(1, 0), rows})}, {{"dtype", *dtype}});
+}
+
+/// Of each place the product of those before it, by a triangle: n² elements for an axis of n.
+void cumprod(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  const auto given = node.integers(node.in(1));
+  if (!known) return;
+  if (!given || given->size() != 1) return node.fail("CumProd needs an axis that is known before the model runs");
+  const auto rank = static_cast<int64_t>(known->size());
+  const int64_t axis = node.axis(given->front(), rank);
+  if (!node.good()) return;
+  const bool exclusive = node.integer("exclusive", 0) != 0, reverse = node.integer("reverse", 0) != 0;
+  const ValueId places = node.emit("range", {},
+                                   {{"start", ir::Dim(0)},
+                                    {"limit", (*known)[static_cast<size_t>(axis)]},
+                                    {"delta", ir::Dim(1)},
+                                    {"dtype", ir::DType::kI64}});
+  const ValueId rows = node.emit("unsqueeze", {places}, {{"axes", ir::Shape{1}}});
+  const ValueId taken = node.emit(reverse ? (exclusive ? "gt" : "ge") : (exclusive ? "lt" : "le"), {places, rows});
+  ir::Shape after;
+  for (int64_t i = axis + 1; i < rank; ++i) after.emplace_back(i - axis + 1);
+  const ValueId triangle = after.empty() ? taken : node.emit("unsqueeze", {taken}, {{"axes", after}});
+  const ValueId each = node.emit("unsqueeze", {x}, {{"axes", ir::Shape{axis}}});
+  const ValueId factors = node.emit("where", {triangle, each, node.scalar(1, node.dtype(x))});
+  node.result("prod", {factors}, {{"axes", ir::Shape{axis + 1}}, {"keepdim", false}});
+}
+
+/// The first `lens` elements of each sequence in the other order.
+void reverse_sequence(Node& node) {
+  ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  const auto rank = static_cast<int64_t>(known->size());
+  const int64_t batch = node.axis(node.integer("batch_axis", 1), rank),
+                time = node.axis(node.integer("time_axis", 0), rank);
+  if (!node.good()) return;
+  if (batch + time != 1) return node.fail("ReverseSequence needs axes 0 and 1 for batch and time");
+  const ir::Dim steps = (*known)[static_cast<size_t>(time)];
+  ir::Shape swapped = {1, 0};
+  for (int64_t i = 2; i < rank; ++i) swapped.emplace_back(i);
+  if (time == 0) x = node.emit("permute", {x}, {{"dims", swapped}});
+  const ValueId lens = node.emit("cast", {node.in(1)}, {{"dtype", ir::DType::kI64}});
+  const ValueId length = node.emit("unsqueeze", {lens}, {{"axes", ir::Shape{1}}});
+  const ValueId place = node.emit(
+      "range", {}, {{"start", ir::Dim(0)}, {"limit", steps}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+  const ValueId last = node.emit("sub", {length, node.scalar(1, ir::DType::kI64)});
+  const ValueId turned = node.emit("sub", {last, place});
+  const ValueId from = node.emit("where", {node.emit("lt", {place, length}), turned, place});
+  const ValueId tuples = node.emit("unsqueeze", {from}, {{"axes", ir::Shape{2}}});
+  if (time == 1) return node.result("gather_nd", {x, tuples}, {{"batch_dims", ir::Dim(1)}});
+  const ValueId made = node.emit("gather_nd", {x, tuples}, {{"batch_dims", ir::Dim(1)}});
+  node.result("permute", {made}, {{"dims", swapped}});
+}
+
+/// Elements, or parts along an axis, where a condition holds that is known.
+void compress(Node& node) {
+  ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  const auto condition = node.elements(node.in(1));
+  if (!known) return;
+  if (!condition) {
+    return node.fail("Compress: '" + std::string(node.name(node.in(1))) +
+                     "' must be known before the model runs: the size of the result depends on it");
+  }
+  int64_t axis = 0;
+  if (node.has_attribute("axis")) {
+    axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(known->size()));
+  } else {
+    x = node.emit("reshape", {x}, {{"shape", ir::Shape{ir::element_count(*known)}}});
+  }
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < condition->size(); ++i) {
+    if ((*condition)[i] != 0) places.push_back(static_cast<int64_t>(i));
+  }
+  const ValueId indices = node.integer_constant(places, {static_cast<int64_t>(places.size())});
+  node.result("gather", {x, indices}, {{"axis", ir::Dim(axis)}});
+}
+
 constexpr Translator kTable[] = {
-    {"CumSum", 11, 27, cumsum},      {"Gather", 7, 27, gather},  {"GatherElements", 11, 27, gather_elements},
-    {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot}, {"Range", 11, 27, range},
+    {"Compress", 9, 27, compress},   {"CumProd", 26, 27, cumprod},
+    {"CumSum", 11, 27, cumsum},      {"EyeLike", 9, 27, eye_like},
+    {"Gather", 7, 27, gather},       {"GatherElements", 11, 27, gather_elements},
+    {"GatherND", 11, 27, gather_nd}, {"OneHot", 9, 27, one_hot},
+    {"Range", 11, 27, range},        {"ReverseSequence", 10, 27, reverse_sequence},
     {"Trilu", 14, 27, trilu},
 };
 

@@ -34,7 +34,10 @@ void gemm(Node& node) {
   node.result("add", {scaled(node, product, alpha), scaled(node, node.in(2), beta)});
 }
 
+void det(Node& node) { node.result("det", {node.in(0)}); }
+
 constexpr Translator kTable[] = {
+    {"Det", 11, 27, det},
     {"Gemm", 7, 27, gemm},
     {"MatMul", 7, 27, matmul},
 };

@@ -33,6 +33,17 @@ void reduce(Node& node) {
   node.result("identity", {node.in(0)});
 }
 
+/// Truth values have an extreme as numbers.
+template <const char* name>
+void reduce_to_extreme(Node& node) {
+  const ValueId x = node.in(0);
+  if (node.dtype(x) != ir::DType::kBool) return reduce<name, 18>(node);
+  auto attributes = reduction(node, 18);
+  if (!attributes) return node.result("identity", {x});
+  const ValueId numbers = node.emit("cast", {x}, {{"dtype", ir::DType::kU8}});
+  node.result("cast", {node.emit(name, {numbers}, *std::move(attributes))}, {{"dtype", ir::DType::kBool}});
+}
+
 constexpr char kSum[] = "sum", kMean[] = "mean", kMax[] = "amax", kMin[] = "amin", kProd[] = "prod";
 
 void reduce_l1(Node& node) {
@@ -75,14 +86,19 @@ void reduce_log_sum_exp(Node& node) {
   node.result("squeeze", {node.emit("add", {log, top})}, {{"axes", axes}});
 }
 
-/// The first of equal elements.
+/// The first of equal elements, or the last, which is the first from the other end.
 void arg_extreme(Node& node, ValueId x) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
-  if (node.integer("select_last_index", 0) != 0)
-    return node.fail(node.op() + " with select_last_index is not supported");
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
-  node.result("argmax", {x}, {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}});
+  const ir::Attributes attributes = {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}};
+  if (node.integer("select_last_index", 0) == 0 || !node.good()) return node.result("argmax", {x}, attributes);
+  const ir::Dim last = (*from)[static_cast<size_t>(axis)] - ir::Dim(1);
+  const ValueId turned = node.emit(
+      "slice", {x},
+      {{"axes", ir::Shape{axis}}, {"starts", ir::Shape{-1}}, {"ends", ir::Shape{INT64_MIN}}, {"steps", ir::Shape{-1}}});
+  const ValueId end = node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", last}, {"dtype", ir::DType::kI64}});
+  node.result("sub", {end, node.emit("argmax", {turned}, attributes)});
 }
 void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
 
@@ -124,20 +140,51 @@ void flattened_exponential(Node& node) {
   node.result("reshape", {y}, {{"shape", from}});
 }
 
+/// 1 at the first largest element along an axis, 0 elsewhere.
+void hardmax_over(Node& node, ValueId x, int64_t axis, const ir::Shape& to) {
+  const ir::Shape* const from = node.shape(x);
+  if (!from || !node.good()) return;
+  ir::Shape column(from->size() - static_cast<size_t>(axis), ir::Dim(1));
+  column[0] = (*from)[static_cast<size_t>(axis)];
+  const bool same = *from == to;
+  const ValueId place = node.emit("argmax", {x}, {{"axis", ir::Dim(axis)}, {"keepdim", true}});
+  const ValueId counted = node.emit(
+      "range", {}, {{"start", ir::Dim(0)}, {"limit", column[0]}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+  const ValueId hot = node.emit("eq", {node.emit("reshape", {counted}, {{"shape", column}}), place});
+  if (same) return node.result("cast", {hot}, {{"dtype", node.dtype(x)}});
+  node.result("reshape", {node.emit("cast", {hot}, {{"dtype", node.dtype(x)}})}, {{"shape", to}});
+}
+
+/// Before opset 13 over all axes from `axis` (1 by default) on, as if they were one.
+void hardmax(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  const ir::Shape from = *known;
+  const bool flattens = node.opset() < 13;
+  const int64_t axis = node.axis(node.integer("axis", flattens ? 1 : -1), static_cast<int64_t>(from.size()), flattens);
+  if (!node.good()) return;
+  if (!flattens) return hardmax_over(node, x, axis, from);
+  ir::Shape flat(from.begin(), from.begin() + axis);
+  flat.push_back(ir::element_count(ir::Shape(from.begin() + axis, from.end())));
+  hardmax_over(node, node.emit("reshape", {x}, {{"shape", flat}}), axis, from);
+}
+
 constexpr char kSoftmax[] = "softmax", kLogSoftmax[] = "log_softmax";
 
 constexpr Translator kTable[] = {
     {"ArgMax", 7, 27, arg_max},
     {"ArgMin", 7, 27, arg_min},
+    {"Hardmax", 7, 27, hardmax},
     {"LogSoftmax", 13, 27, normalized_exponential<kLogSoftmax>},
     {"LogSoftmax", 7, 12, flattened_exponential<kLogSoftmax>},
     {"ReduceL1", 7, 27, reduce_l1},
     {"ReduceL2", 7, 27, reduce_l2},
     {"ReduceLogSum", 7, 27, reduce_log_sum},
     {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
-    {"ReduceMax", 7, 27, reduce<kMax, 18>},
+    {"ReduceMax", 7, 27, reduce_to_extreme<kMax>},
     {"ReduceMean", 7, 27, reduce<kMean, 18>},
-    {"ReduceMin", 7, 27, reduce<kMin, 18>},
+    {"ReduceMin", 7, 27, reduce_to_extreme<kMin>},
     {"ReduceProd", 7, 27, reduce<kProd, 18>},
     {"ReduceSum", 7, 27, reduce<kSum, 13>},
     {"ReduceSumSquare", 7, 27, reduce_sum_square},

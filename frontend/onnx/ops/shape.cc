@@ -195,36 +195,6 @@ void size(Node& node) {
   node.result("prod", {sizes}, {{"axes", ir::Shape{0}}, {"keepdim", false}});
 }
 
-/// Attributes before opset 11; since 18 the padded axes may be listed.
-void pad(Node& node) {
-  const ValueId x = node.in(0);
-  const ir::Shape* const from = node.shape(x);
-  if (!from) return;
-  const auto rank = static_cast<int64_t>(from->size());
-  double value = node.number("value", 0.0);
-  std::optional<ir::Shape> pads = list(node.integers("pads"));
-  if (node.opset() >= 11) {
-    pads = node.contents(node.in(1));
-    if (!pads) return node.fail("Pad needs amounts that are known before the model runs");
-    const auto given = node.has(2) ? node.number(node.in(2)) : std::optional(0.0);
-    if (!given) return node.fail("Pad needs a constant value");
-    value = *given;
-  }
-  if (const auto axes = node.opset() >= 18 ? node.axes(3, 18) : std::nullopt) {
-    if (pads->size() != 2 * axes->size()) return node.fail("Pad: two amounts per axis are needed");
-    ir::Shape all(static_cast<size_t>(2 * rank), ir::Dim(0));
-    for (size_t i = 0; i < axes->size() && node.good(); ++i) {
-      const int64_t axis = node.axis((*axes)[i], rank);
-      if (!node.good()) return;
-      all[static_cast<size_t>(axis)] = (*pads)[i];
-      all[static_cast<size_t>(axis + rank)] = (*pads)[i + axes->size()];
-    }
-    pads = all;
-  }
-  if (!node.good()) return;
-  node.result("pad", {x}, {{"pads", *pads}, {"value", value}, {"mode", node.text("mode", "constant")}});
-}
-
 /// [N, C, H, W] by blocks of b x b.
 void depth_to_space(Node& node) {
   const ValueId x = node.in(0);
@@ -261,7 +231,6 @@ constexpr Translator kTable[] = {
     {"DepthToSpace", 7, 27, depth_to_space},
     {"Expand", 8, 27, expand},
     {"Flatten", 7, 27, flatten},
-    {"Pad", 7, 27, pad},
     {"Reshape", 7, 27, reshape},
     {"Shape", 7, 27, shape},
     {"Size", 7, 27, size},

@@ -1,0 +1,144 @@
+/// Translates ONNX operators that order elements, or list those that are there.
+#include <algorithm>
+#include <map>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+#include "ir/constant.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// How many elements are asked for: an attribute before opset 10, an operand since. A number or a size.
+std::optional<ir::Dim> wanted_count(Node& node) {
+  if (node.opset() < 10) return ir::Dim(node.integer("k", -1));
+  const auto known = node.contents(node.in(1));
+  if (known && known->size() == 1) return known->front();
+  node.fail("TopK: '" + std::string(node.name(node.in(1))) +
+            "' must be known before the model runs: the size of the result depends on it");
+  return std::nullopt;
+}
+
+/// Sorted always, which `sorted = 0` leaves open.
+void top_k(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  const auto k = wanted_count(node);
+  if (!from || !k) return;
+  const int64_t axis = node.axis(node.integer("axis", -1), static_cast<int64_t>(from->size()));
+  node.results("topk", {x}, {{"k", *k}, {"axis", ir::Dim(axis)}, {"largest", node.integer("largest", 1) != 0}});
+}
+
+/// The elements of an operand whose values say how large the result is.
+std::optional<std::vector<double>> known_elements(Node& node) {
+  auto known = node.elements(node.in(0));
+  if (!known) {
+    node.fail(node.op() + ": '" + std::string(node.name(node.in(0))) +
+              "' must be known before the model runs: the size of the result depends on its numbers");
+  }
+  return known;
+}
+
+/// The shape as numbers: a value whose elements are known has one.
+std::vector<int64_t> sizes_of(Node& node, ValueId value) {
+  std::vector<int64_t> sizes;
+  for (const ir::Dim& size : *node.shape(value)) sizes.push_back(size.constant());
+  return sizes;
+}
+
+Tensor indices_tensor(const std::vector<int64_t>& values, ir::Shape shape) {
+  Tensor tensor{{ir::DType::kI64, std::move(shape), {}, {}}, ir::encode_integers(ir::DType::kI64, values)};
+  tensor.type.contents = ir::constant_contents(tensor.type, tensor.data);
+  return tensor;
+}
+
+/// Places of elements that are not 0, one axis a row.
+void non_zero(Node& node) {
+  const auto known = known_elements(node);
+  if (!known) return;
+  const std::vector<int64_t> sizes = sizes_of(node, node.in(0));
+  std::vector<std::vector<int64_t>> rows(sizes.size());
+  for (size_t at = 0; at < known->size(); ++at) {
+    if ((*known)[at] == 0) continue;
+    auto rest = static_cast<int64_t>(at);
+    for (size_t axis = sizes.size(); axis-- > 0; rest /= sizes[axis]) rows[axis].push_back(rest % sizes[axis]);
+  }
+  std::vector<int64_t> all;
+  for (const auto& row : rows) all.insert(all.end(), row.begin(), row.end());
+  const auto count = rows.empty() ? int64_t{0} : static_cast<int64_t>(rows[0].size());
+  node.constant(indices_tensor(all, {static_cast<int64_t>(rows.size()), count}));
+}
+
+// --- Unique
+
+/// Slices of a tensor along an axis, each with its place in the order of the result.
+struct Slices {
+  std::vector<std::vector<double>> distinct;  ///< in the order of the result
+  std::vector<int64_t> first, inverse, counts;
+};
+
+Slices unique_slices(const std::vector<std::vector<double>>& all, bool sorted) {
+  std::map<std::vector<double>, std::vector<int64_t>> where;
+  for (size_t i = 0; i < all.size(); ++i) where[all[i]].push_back(static_cast<int64_t>(i));
+  std::vector<std::pair<std::vector<double>, std::vector<int64_t>>> found(where.begin(), where.end());
+  if (!sorted) {
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.second[0] < b.second[0]; });
+  }
+  Slices slices;
+  slices.inverse.resize(all.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    slices.distinct.push_back(found[i].first);
+    slices.first.push_back(found[i].second[0]);
+    slices.counts.push_back(static_cast<int64_t>(found[i].second.size()));
+    for (const int64_t at : found[i].second) slices.inverse[static_cast<size_t>(at)] = static_cast<int64_t>(i);
+  }
+  return slices;
+}
+
+/// Of a constant: its slices along the axis, or all elements, are compared here; what is left of x is picked from it.
+void unique(Node& node) {
+  const auto known = known_elements(node);
+  if (!known) return;
+  const ValueId given = node.in(0);
+  std::vector<int64_t> sizes = sizes_of(node, given);
+  const auto rank = static_cast<int64_t>(sizes.size());
+  const bool flat = !node.has_attribute("axis");
+  const auto axis = static_cast<size_t>(flat ? 0 : node.axis(node.integer("axis", 0), rank));
+  if (!node.good()) return;
+  const auto total = static_cast<int64_t>(known->size());
+  const ValueId x = flat ? node.emit("reshape", {given}, {{"shape", ir::Shape{total}}}) : given;
+  if (flat) sizes = {total};
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < sizes.size(); ++i) inner *= sizes[i];
+  std::vector<std::vector<double>> all(static_cast<size_t>(sizes[axis]));
+  for (size_t at = 0; at < known->size(); ++at) {
+    all[static_cast<size_t>(static_cast<int64_t>(at) / inner % sizes[axis])].push_back((*known)[at]);
+  }
+  const Slices slices = unique_slices(all, node.integer("sorted", 1) != 0);
+  const auto constant = [&](const std::vector<int64_t>& values) {
+    return node.integer_constant(values, {static_cast<int64_t>(values.size())});
+  };
+  node.result("gather", {x, constant(slices.first)}, {{"axis", ir::Dim(static_cast<int64_t>(axis))}});
+  const std::vector<int64_t>* const more[] = {&slices.first, &slices.inverse, &slices.counts};
+  for (size_t i = 0; i < std::size(more); ++i) {
+    if (node.wants(i + 1)) node.result_at(i + 1, constant(*more[i]));
+  }
+}
+
+void non_max_suppression(Node& node) {
+  node.fail("NonMaxSuppression is not supported: how many boxes are left depends on data");
+}
+
+constexpr Translator kTable[] = {
+    {"NonMaxSuppression", 10, 27, non_max_suppression},
+    {"NonZero", 9, 27, non_zero},
+    {"TopK", 7, 27, top_k},
+    {"Unique", 11, 27, unique},
+};
+
+}  // namespace
+
+std::span<const Translator> order_translators() { return kTable; }
+
+}  // namespace rannc::frontend

@@ -1,0 +1,101 @@
+/// Translates ONNX's Pad.
+#include <algorithm>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// Amounts before each axis, then after each: attributes before opset 11, an operand since. Numbers or sizes.
+std::optional<ir::Shape> given_amounts(Node& node) {
+  if (node.opset() < 11) return list(node.integers("pads"));
+  auto known = node.contents(node.in(1));
+  if (!known) {
+    node.fail("Pad: '" + std::string(node.name(node.in(1))) +
+              "' must follow from constants and sizes: the size of the result depends on it");
+  }
+  return known;
+}
+
+/// The amounts of all axes; since opset 18 those that are padded may be listed.
+std::optional<ir::Shape> amounts(Node& node, int64_t rank) {
+  const auto given = given_amounts(node);
+  const auto axes = node.opset() >= 18 ? node.axes(3, 18) : std::nullopt;
+  if (!given || !node.good()) return std::nullopt;
+  const size_t count = axes ? axes->size() : static_cast<size_t>(rank);
+  if (given->size() != 2 * count) {
+    node.fail("Pad: " + ir::str(*given) + " are not two amounts for each of " + std::to_string(count) + " axes");
+    return std::nullopt;
+  }
+  if (!axes) return given;
+  ir::Shape all(static_cast<size_t>(2 * rank), ir::Dim(0));
+  for (size_t i = 0; i < count; ++i) {
+    const int64_t axis = node.axis((*axes)[i], rank);
+    if (!node.good()) return std::nullopt;
+    all[static_cast<size_t>(axis)] = (*given)[i];
+    all[static_cast<size_t>(axis + rank)] = (*given)[i + count];
+  }
+  return all;
+}
+
+/// Negative amounts cut: first, so that what other modes copy is what is left.
+ValueId cut(Node& node, ValueId x, ir::Shape& pads) {
+  const ir::Shape from = *node.shape(x);
+  ir::Shape axes, starts, ends;
+  for (size_t i = 0; i < from.size(); ++i) {
+    ir::Dim &before = pads[i], &after = pads[i + from.size()];
+    const auto negative = [](const ir::Dim& amount) { return amount.is_constant() && amount.constant() < 0; };
+    if (!negative(before) && !negative(after)) continue;
+    axes.emplace_back(static_cast<int64_t>(i));
+    starts.push_back(negative(before) ? ir::Dim(0) - before : ir::Dim(0));
+    ends.push_back(negative(after) ? from[i] + after : from[i]);
+    if (negative(before)) before = 0;
+    if (negative(after)) after = 0;
+  }
+  if (axes.empty()) return x;
+  return node.emit("slice", {x}, {{"axes", axes}, {"starts", starts}, {"ends", ends}});
+}
+
+/// A value that is known only when the model runs: where a mask that is padded alike says so.
+void pad_with_computed(Node& node, ValueId x, const ir::Shape& pads, ValueId value) {
+  const ir::Shape from = *node.shape(x);
+  ir::Shape inside;
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool padded = !(pads[i] == ir::Dim(0)) || !(pads[i + from.size()] == ir::Dim(0));
+    inside.push_back(padded ? from[i] : ir::Dim(1));
+  }
+  const ValueId ones = node.emit("full", {}, {{"shape", inside}, {"value", true}, {"dtype", ir::DType::kBool}});
+  const ValueId mask = node.emit("pad", {ones}, {{"pads", pads}, {"value", false}});
+  const ValueId padded = node.emit("pad", {x}, {{"pads", pads}, {"value", 0.0}});
+  const ValueId filler = node.emit("reshape", {value}, {{"shape", ir::Shape{}}});
+  node.result("where", {mask, padded, filler});
+}
+
+void pad(Node& node) {
+  ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from) return;
+  auto pads = amounts(node, static_cast<int64_t>(from->size()));
+  if (!pads) return;
+  const std::string mode = node.text("mode", "constant");
+  if (mode != "constant") {
+    x = cut(node, x, *pads);
+    return node.result("pad", {x}, {{"pads", *pads}, {"mode", mode}});
+  }
+  const bool has_value = node.opset() >= 11 && node.has(2);
+  const auto given = has_value ? node.number(node.in(2)) : std::optional(node.number("value", 0.0));
+  if (!given) return pad_with_computed(node, x, *pads, node.in(2));
+  node.result("pad", {x}, {{"pads", *pads}, {"value", *given}, {"mode", mode}});
+}
+
+constexpr Translator kTable[] = {
+    {"Pad", 7, 27, pad},
+};
+
+}  // namespace
+
+std::span<const Translator> pad_translators() { return kTable; }
+
+}  // namespace rannc::frontend

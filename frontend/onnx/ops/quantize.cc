@@ -1,0 +1,278 @@
+/// Translates ONNX operators between numbers and quantised integers, and products of these.
+#include <algorithm>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/window.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+using ir::DType;
+
+ValueId in_type(Node& node, ValueId value, DType dtype) {
+  return node.dtype(value) == dtype ? value : node.emit("cast", {value}, {{"dtype", dtype}});
+}
+
+/// Scale and zero point as core operators take them: one number, one for each place on `axis`, or as many as x has.
+struct Steps {
+  ValueId scale, zero;
+  std::optional<int64_t> axis;
+
+  ir::Attributes attributes() const { return axis ? ir::Attributes{{"axis", ir::Dim(*axis)}} : ir::Attributes{}; }
+};
+
+/// A number for each block of an axis, repeated over its elements: up to `extent`, where the last block may end early.
+ValueId repeated(Node& node, ValueId value, int64_t axis, int64_t block, const ir::Dim& extent) {
+  const ir::Shape* const known = node.shape(value);
+  if (!known || !node.good()) return {};
+  const auto at = static_cast<size_t>(axis);
+  ir::Shape stretched = *known, joined = *known;
+  stretched.insert(stretched.begin() + axis + 1, ir::Dim(block));
+  joined[at] = joined[at] * ir::Dim(block);
+  const ValueId apart = node.emit("unsqueeze", {value}, {{"axes", ir::Shape{axis + 1}}});
+  const ValueId whole =
+      node.emit("reshape", {node.emit("expand", {apart}, {{"shape", stretched}})}, {{"shape", joined}});
+  if (joined[at] == extent) return whole;
+  return node.emit("slice", {whole},
+                   {{"axes", ir::Shape{axis}}, {"starts", ir::Shape{0}}, {"ends", ir::Shape{extent}}});
+}
+
+/// Operands 1 and 2 of a node, zeros of that type where there is no zero point; an error where the scale fits no axis.
+std::optional<Steps> read_steps(Node& node, const ir::Shape& x, DType integers) {
+  Steps steps{node.in(1), node.optional(2), {}};
+  const ir::Shape* const known = node.shape(steps.scale);
+  if (!known) return std::nullopt;
+  const ir::Shape scale = *known;
+  if (!steps.zero.valid()) {
+    steps.zero = node.emit("full", {}, {{"shape", scale}, {"value", ir::Dim(0)}, {"dtype", integers}});
+  }
+  const int64_t block = node.integer("block_size", 0);
+  if (block == 0 && ir::element_count(scale) == ir::Dim(1) && scale.size() <= 1) {
+    for (ValueId* each : {&steps.scale, &steps.zero}) {
+      if (!scale.empty()) *each = node.emit("reshape", {*each}, {{"shape", ir::Shape{}}});
+    }
+    return steps;
+  }
+  const int64_t axis = node.axis(node.integer("axis", 1), static_cast<int64_t>(x.size()));
+  if (!node.good()) return std::nullopt;
+  if (block == 0 && scale.size() == 1) {
+    steps.axis = axis;
+    return steps;
+  }
+  if (block <= 0 || scale.size() != x.size()) {
+    node.fail(node.op() + ": a scale of shape " + ir::str(scale) + " for " + ir::str(x) +
+              " is one number, one for each place on axis " + std::to_string(axis) +
+              ", or, with a block_size, one for each block");
+    return std::nullopt;
+  }
+  for (ValueId* each : {&steps.scale, &steps.zero}) {
+    *each = repeated(node, *each, axis, block, x[static_cast<size_t>(axis)]);
+  }
+  return steps;
+}
+
+/// Quotients of halves are computed in single precision.
+DType precision_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
+
+void quantize_linear(Node& node) {
+  ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  std::optional<DType> to = node.has(2) ? node.dtype(node.in(2)) : DType::kU8;
+  if (const auto asked = static_cast<int>(node.integer("output_dtype", 0)); asked != 0 && !node.has(2)) {
+    to = element_type(asked);
+    if (!to) return node.fail("QuantizeLinear to " + element_type_name(asked) + " is not supported");
+  }
+  auto steps = read_steps(node, *known, *to);
+  if (!steps) return;
+  const DType precision = precision_of(node.dtype(x));
+  x = in_type(node, x, precision);
+  steps->scale = in_type(node, steps->scale, precision);
+  ir::Attributes attributes = steps->attributes();
+  attributes.set("dtype", *to);
+  node.result("quantize", {x, steps->scale, steps->zero}, std::move(attributes));
+}
+
+// --- a pair of both: trained through
+
+constexpr ir::Capture kX{0}, kScale{1}, kZero{2}, kQuantized{3};
+
+/// The numbers of a constant, seen through casts and changes of shape, or the only one of a value that repeats it.
+std::optional<std::vector<double>> numbers_of(const Node& node, ValueId value) {
+  static const ir::Pattern kStored =
+      ir::through({"cast", "reshape", "identity"}, ir::of_kind(ir::ValueKind::kConstant, kX));
+  if (const auto stored = node.match(value, kStored)) return node.elements((*stored)[kX]);
+  const auto repeated = node.match(value, ir::constant(kX));
+  return repeated ? std::optional(std::vector{repeated->number(kX)}) : std::nullopt;
+}
+
+bool same_numbers(const Node& node, ValueId a, ValueId b) {
+  if (a == b) return true;
+  if (!(node.type(a).shape == node.type(b).shape)) return false;
+  auto x = numbers_of(node, a), y = numbers_of(node, b);
+  if (!x || !y) return false;
+  for (auto* each : {&*x, &*y}) {
+    const bool one = !each->empty() && std::equal(each->begin() + 1, each->end(), each->begin());
+    if (one) each->resize(1);
+  }
+  return *x == *y;
+}
+
+/// What is read is what QuantizeLinear made by the same scale, zero point and axis.
+bool is_undone(const Node& node, const ir::Match& made, const Steps& steps) {
+  const ir::Attributes& given = made.attributes(kQuantized);
+  const ir::Attribute* const axis = given.find("axis");
+  if ((axis != nullptr) != steps.axis.has_value()) return false;
+  if (axis != nullptr && !(*axis == ir::Attribute(ir::Dim(*steps.axis)))) return false;
+  return same_numbers(node, made[kScale], steps.scale) && same_numbers(node, made[kZero], steps.zero);
+}
+
+std::pair<int64_t, int64_t> range_of(DType dtype) {
+  const int64_t half = int64_t{1} << (8 * ir::byte_size(dtype) - 1);
+  return dtype == DType::kI8 || dtype == DType::kI16 ? std::pair(-half, half - 1) : std::pair(int64_t{0}, 2 * half - 1);
+}
+
+void dequantize_linear(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const known = node.shape(x);
+  if (!known) return;
+  const ir::Shape sizes = *known;
+  DType to = node.dtype(node.in(1));
+  if (const auto asked = static_cast<int>(node.integer("output_dtype", 0)); asked != 0) {
+    const auto dtype = element_type(asked);
+    if (!dtype) return node.fail("DequantizeLinear to " + element_type_name(asked) + " is not supported");
+    to = *dtype;
+  }
+  auto steps = read_steps(node, sizes, node.dtype(x));
+  if (!steps) return;
+  steps->scale = in_type(node, steps->scale, precision_of(to));
+  static const ir::Pattern kPair = ir::op("quantize", ir::any(kX), ir::any(kScale), ir::any(kZero)).as(kQuantized);
+  const auto pair = node.match(x, kPair);
+  const ir::Shape* const scale = node.shape(steps->scale);
+  const bool whole = scale && (steps->axis || scale->empty());
+  ir::Attributes attributes = steps->attributes();
+  std::string_view op = "dequantize";
+  std::vector<ValueId> operands = {x, steps->scale, steps->zero};
+  if (pair && whole && is_undone(node, *pair, *steps)) {
+    const auto [low, high] = range_of(node.dtype(x));
+    attributes.set("low", ir::Dim(low));
+    attributes.set("high", ir::Dim(high));
+    op = "fake_quantize";
+    operands[0] = (*pair)[kX];
+    node.remark(
+        "pairs of QuantizeLinear and DequantizeLinear are trained through: gradients pass where nothing is "
+        "clipped");
+  }
+  if (precision_of(to) == to) return node.result(op, operands, std::move(attributes));
+  const ValueId made = node.emit(op, operands, std::move(attributes));
+  node.result("cast", {made}, {{"dtype", to}});
+}
+
+// --- products of integers
+
+/// Floats that hold every sum of `terms` products of two integers of 8 bits, less their zero points.
+DType exact_for(const ir::Dim& terms) {
+  constexpr int64_t kMost = (int64_t{1} << 24) / (255 * 255);
+  return terms.is_constant() && terms.constant() <= kMost ? DType::kF32 : DType::kF64;
+}
+
+/// The shape in which one number for each of `axis` (counted from the end) stretches to an operand of that rank.
+ValueId on_axis(Node& node, ValueId value, size_t from_end) {
+  const ir::Shape* const known = node.shape(value);
+  if (!known || known->size() != 1 || from_end == 1) return value;
+  ir::Shape to(from_end, ir::Dim(1));
+  to[0] = (*known)[0];
+  return node.emit("reshape", {value}, {{"shape", to}});
+}
+
+/// x less its zero point, as floats.
+ValueId centred(Node& node, ValueId x, ValueId zero, DType dtype, size_t from_end) {
+  const ValueId number = node.emit("cast", {x}, {{"dtype", dtype}});
+  if (!zero.valid()) return number;
+  return node.emit("sub", {number, on_axis(node, node.emit("cast", {zero}, {{"dtype", dtype}}), from_end)});
+}
+
+ValueId product(Node& node, ValueId a, ValueId a_zero, ValueId b, ValueId b_zero) {
+  const ir::Shape *const left = node.shape(a), *const right = node.shape(b);
+  if (!left || !right) return {};
+  if (left->empty() || right->empty()) {
+    node.fail(node.op() + " of a scalar");
+    return {};
+  }
+  const DType dtype = exact_for(left->back());
+  const size_t rows = left->size() > 1 ? 2 : 1;
+  const ValueId x = centred(node, a, a_zero, dtype, rows), y = centred(node, b, b_zero, dtype, 1);
+  return node.emit("matmul", {x, y});
+}
+
+void matmul_integer(Node& node) {
+  const ValueId sums = product(node, node.in(0), node.optional(2), node.in(1), node.optional(3));
+  node.result("cast", {sums}, {{"dtype", DType::kI32}});
+}
+
+/// Sums times the scales of both factors over that of the result.
+void requantized(Node& node, ValueId sums, ValueId factors, ValueId scale, ValueId zero) {
+  const ValueId wide = in_type(node, sums, DType::kF32);
+  const ValueId numbers = node.emit("mul", {wide, factors});
+  const ValueId steps = node.emit("reshape", {in_type(node, scale, DType::kF32)}, {{"shape", ir::Shape{}}});
+  const ValueId middle = node.emit("reshape", {zero}, {{"shape", ir::Shape{}}});
+  node.result("quantize", {numbers, steps, middle}, {{"dtype", node.dtype(zero)}});
+}
+
+void qlinear_matmul(Node& node) {
+  const ir::Shape* const left = node.shape(node.in(0));
+  const ValueId sums = product(node, node.in(0), node.in(2), node.in(3), node.in(5));
+  if (!left || !node.good()) return;
+  const ValueId rows = on_axis(node, in_type(node, node.in(1), DType::kF32), left->size() > 1 ? 2 : 1);
+  const ValueId columns = in_type(node, node.in(4), DType::kF32);
+  requantized(node, sums, node.emit("mul", {rows, columns}), node.in(6), node.in(7));
+}
+
+/// Operands of an integer convolution.
+struct IntegerConvolution {
+  ValueId x, x_zero, weight, weight_zero, bias;
+};
+
+ValueId convolved(Node& node, const IntegerConvolution& of) {
+  const auto window = read_window(node, of.x, kernel_of(node, of.weight));
+  const ir::Shape* const weight = node.shape(of.weight);
+  if (!window || !weight) return {};
+  const size_t rank = weight->size();
+  const DType dtype = exact_for(ir::element_count(ir::Shape(weight->begin() + 1, weight->end())));
+  std::vector<ValueId> operands = {centred(node, of.x, of.x_zero, dtype, 1),
+                                   centred(node, of.weight, of.weight_zero, dtype, rank)};
+  if (of.bias.valid()) operands.push_back(node.emit("cast", {of.bias}, {{"dtype", dtype}}));
+  return node.emit("conv", operands,
+                   {{"strides", list(window->strides)},
+                    {"pads", list(window->pads)},
+                    {"dilations", list(window->dilations)},
+                    {"groups", ir::Dim(node.integer("group", 1))}});
+}
+
+void conv_integer(Node& node) {
+  const ValueId sums = convolved(node, {node.in(0), node.optional(2), node.in(1), node.optional(3), {}});
+  node.result("cast", {sums}, {{"dtype", DType::kI32}});
+}
+
+void qlinear_conv(Node& node) {
+  const ValueId sums = convolved(node, {node.in(0), node.in(2), node.in(3), node.in(5), node.optional(8)});
+  const ir::Shape* const weight = node.shape(node.in(3));
+  if (!weight || !node.good()) return;
+  const ValueId channels = on_axis(node, in_type(node, node.in(4), DType::kF32), weight->size() - 1);
+  const ValueId factors = node.emit("mul", {in_type(node, node.in(1), DType::kF32), channels});
+  requantized(node, sums, factors, node.in(6), node.in(7));
+}
+
+constexpr Translator kTable[] = {
+    {"ConvInteger", 10, 27, conv_integer},     {"DequantizeLinear", 10, 27, dequantize_linear},
+    {"MatMulInteger", 10, 27, matmul_integer}, {"QLinearConv", 10, 27, qlinear_conv},
+    {"QLinearMatMul", 10, 27, qlinear_matmul}, {"QuantizeLinear", 10, 27, quantize_linear},
+};
+
+}  // namespace
+
+std::span<const Translator> quantize_translators() { return kTable; }
+
+}  // namespace rannc::frontend

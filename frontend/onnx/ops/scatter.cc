@@ -1,0 +1,65 @@
+/// Translates ONNX operators that write elements by position.
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+void scatter_elements(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const into = node.shape(x);
+  if (!into) return;
+  const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(into->size()));
+  node.result("scatter_elements", {x, node.in(1), node.in(2)},
+              {{"axis", ir::Dim(axis)}, {"reduction", node.text("reduction", "none")}});
+}
+
+void scatter_nd(Node& node) {
+  node.result("scatter_nd", {node.in(0), node.in(1), node.in(2)}, {{"reduction", node.text("reduction", "none")}});
+}
+
+/// Each sample's first place, then those after it; round the end where the mode is "circular".
+void tensor_scatter(Node& node) {
+  const ValueId cache = node.in(0), update = node.in(1);
+  const ir::Shape *const into = node.shape(cache), *const written = node.shape(update);
+  if (!into || !written) return;
+  const auto rank = static_cast<int64_t>(into->size());
+  const int64_t axis = node.axis(node.integer("axis", -2), rank);
+  if (!node.good()) return;
+  if (axis == 0 || into->size() != written->size()) {
+    return node.fail("TensorScatter of " + ir::str(*written) + " into " + ir::str(*into) + " along axis " +
+                     std::to_string(axis) + ": ranks must be equal, and axis 0 is of the samples");
+  }
+  const ir::Shape to = *written;
+  const ir::Dim extent = (*into)[static_cast<size_t>(axis)], steps = to[static_cast<size_t>(axis)];
+  const auto number = [&](const ir::Dim& value) {
+    return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", value}, {"dtype", ir::DType::kI64}});
+  };
+  ir::Shape row(static_cast<size_t>(rank - axis), ir::Dim(1)), column(into->size(), ir::Dim(1));
+  row[0] = steps;
+  column[0] = to[0];
+  const ValueId counted = node.emit(
+      "range", {}, {{"start", ir::Dim(0)}, {"limit", steps}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+  ValueId places = node.emit("reshape", {counted}, {{"shape", row}});
+  if (node.has(2)) {
+    const ValueId first = node.emit("cast", {node.in(2)}, {{"dtype", ir::DType::kI64}});
+    places = node.emit("add", {node.emit("reshape", {first}, {{"shape", column}}), places});
+  }
+  if (node.text("mode", "linear") == "circular") places = node.emit("mod", {places, number(extent)});
+  const ValueId indices = node.emit("expand", {places}, {{"shape", to}});
+  node.result("scatter_elements", {cache, indices, update}, {{"axis", ir::Dim(axis)}});
+}
+
+constexpr Translator kTable[] = {
+    {"Scatter", 9, 27, scatter_elements},
+    {"ScatterElements", 11, 27, scatter_elements},
+    {"ScatterND", 11, 27, scatter_nd},
+    {"TensorScatter", 24, 27, tensor_scatter},
+};
+
+}  // namespace
+
+std::span<const Translator> scatter_translators() { return kTable; }
+
+}  // namespace rannc::frontend

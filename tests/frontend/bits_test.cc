@@ -1,0 +1,118 @@
+// Elementwise operators beside the common ones: what they become, and numbers at the edges of their types.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/frontend/support/evaluate_graph.h"
+#include "tests/frontend/support/imported_graph.h"
+
+namespace rannc::frontend {
+namespace {
+
+using test::ImportedGraph;
+using test::numbers_of;
+using test::refusal;
+using testing::DoubleNear;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Pointwise;
+
+TEST(Functions, AreOneOperatorEach) {
+  for (const auto& [op, opset] : std::vector<std::pair<std::string, int>>{{"Acos", 7},
+                                                                          {"Asin", 7},
+                                                                          {"Acosh", 9},
+                                                                          {"Asinh", 9},
+                                                                          {"Atanh", 9},
+                                                                          {"Cosh", 9},
+                                                                          {"Sinh", 9},
+                                                                          {"Round", 11}}) {
+    const ImportedGraph model("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = " + op + " (x) }", opset);
+    std::string name = op;
+    name[0] = static_cast<char>(std::tolower(name[0]));
+    EXPECT_THAT(model.ops(), ElementsAre(name));
+    EXPECT_EQ(model.output(), "f32[batch,4] @0");
+  }
+}
+
+TEST(Functions, RoundsAHalfToTheEvenNumber) {
+  EXPECT_THAT(numbers_of("agraph () => (float[6] y) <float[6] x = {0.5, 1.5, 2.5, -0.5, -1.5, -2.6}>"
+                         " { y = Round (x) }",
+                         11),
+              ElementsAre(0, 2, 2, 0, -2, -3));
+}
+
+TEST(Mod, HasTheSignOfTheDivisorOrOfTheDividend) {
+  const std::string whole = "agraph () => (int32[4] y) <int32[4] a = {7, -7, 7, -7}, int32[4] b = {3, 3, -3, -3}> ";
+  EXPECT_THAT(numbers_of(whole + "{ y = Mod (a, b) }", 13), ElementsAre(1, 2, -2, -1));
+  EXPECT_THAT(numbers_of(whole + "{ y = Mod <fmod = 1> (a, b) }", 13), ElementsAre(1, -1, 1, -1));
+  EXPECT_THAT(numbers_of("agraph () => (float[3] y) <float[3] a = {-4.5, 16777215, 5.25}, float[3] b = {2, 10, -2}>"
+                         " { y = Mod <fmod = 1> (a, b) }",
+                         13),
+              ElementsAre(-0.5, 5, 1.25));
+}
+
+TEST(Bits, OfUnsignedNumbersStayUnsigned) {
+  const auto shifted = [](const std::string& type, const std::string& direction, const std::string& numbers) {
+    return numbers_of("agraph () => (" + type + "[2] y) <" + type + "[2] a = " + numbers + ", " + type +
+                          "[2] b = {1, 7}> { y = BitShift <direction = \"" + direction + "\"> (a, b) }",
+                      11);
+  };
+  EXPECT_THAT(shifted("uint8", "LEFT", "{200, 255}"), ElementsAre(144, 128));
+  EXPECT_THAT(shifted("uint16", "LEFT", "{40000, 65535}"), ElementsAre(14464, 65408));
+  EXPECT_THAT(shifted("uint16", "RIGHT", "{40000, 65535}"), ElementsAre(20000, 511));
+  EXPECT_THAT(shifted("uint32", "RIGHT", "{4294967295, 4294967295}"), ElementsAre(2147483647, 33554431));
+  EXPECT_THAT(shifted("uint64", "RIGHT", "{256, 256}"), ElementsAre(128, 2));
+  EXPECT_THAT(numbers_of("agraph () => (uint16[2] y) <uint16[2] a = {1, 65535}> { y = BitwiseNot (a) }", 18),
+              ElementsAre(65534, 0));
+  EXPECT_THAT(
+      numbers_of("agraph () => (int8[2] y) <int8[2] a = {12, -1}, int8[1] b = {10}> { y = BitwiseXor (a, b) }", 18),
+      ElementsAre(6, -11));
+  EXPECT_THAT(refusal("agraph (float[batch] x) => (float[batch] y) { y = BitwiseNot (x) }", 18),
+              HasSubstr("bitwise_not: operand 0 is f32; it must be an integer type"));
+}
+
+TEST(Arithmetic, OfUnsignedNumbersWrapsAndKeepsTheirOrder) {
+  const auto computed = [](const std::string& type, const std::string& result, const std::string& node) {
+    return numbers_of("agraph () => (" + result + "[2] y) <" + type + "[2] a = {200, 7}, " + type +
+                          "[2] b = {100, 9}> { y = " + node + " (a, b) }",
+                      18);
+  };
+  for (const std::string type : {"uint8", "uint16", "uint32", "uint64"}) {
+    EXPECT_THAT(computed(type, type, "Max"), ElementsAre(200, 9)) << type;
+    EXPECT_THAT(computed(type, "bool", "Less"), ElementsAre(0, 1)) << type;
+  }
+  EXPECT_THAT(computed("uint16", "uint16", "Sub"), ElementsAre(100, 65534));
+  EXPECT_THAT(computed("uint32", "uint32", "Div"), ElementsAre(2, 0));
+  // -1 as u64 is the largest number.
+  EXPECT_THAT(numbers_of("agraph () => (bool[1] y) <uint64[1] a = {0}, uint64[1] b = {5}>"
+                         " { c = Sub (a, b)\n y = Greater (c, b) }",
+                         18),
+              ElementsAre(1));
+}
+
+TEST(BitCast, NeedsAsManyBits) {
+  EXPECT_THAT(numbers_of("agraph () => (int32[2] y) <float[2] x = {1, -2}> { y = BitCast <to = 6> (x) }", 26),
+              ElementsAre(0x3f800000, -1073741824));
+  EXPECT_THAT(refusal("agraph (float[batch] x) => (int64[batch] y) { y = BitCast <to = 7> (x) }", 26),
+              HasSubstr("the bits of f32 are not as many as those of i64"));
+}
+
+TEST(Thresholds, AreThoseOfTheirDefinitions) {
+  const std::string head = "agraph () => (float[5] y) <float[5] x = {-2, -0.25, 0, 0.5, 3}> ";
+  EXPECT_THAT(numbers_of(head + "{ y = Shrink <lambd = 0.25, bias = 1.0> (x) }", 9), ElementsAre(-1, 0, 0, -0.5, 2));
+  EXPECT_THAT(numbers_of(head + "{ y = ThresholdedRelu <alpha = 0.5> (x) }", 10), ElementsAre(0, 0, 0, 0, 3));
+  const ImportedGraph samples("agraph (float[batch, 5] x) => (float[batch, 5] y) { y = Shrink (x) }", 9);
+  EXPECT_EQ(samples.output(), "f32[batch,5] @0");
+}
+
+TEST(Det, IsOfTheLastTwoAxes) {
+  EXPECT_EQ(ImportedGraph("agraph (float[batch, 3, 3] x) => (float[batch] y) { y = Det (x) }", 11).output(),
+            "f32[batch] @0");
+  EXPECT_THAT(numbers_of("agraph () => (float y) <float[2, 2] x = {3, 2, 1, 4}> { y = Det (x) }", 22),
+              Pointwise(DoubleNear(1e-5), {10.0}));
+  EXPECT_THAT(refusal("agraph (float[batch, batch] x) => (float y) { y = Det (x) }", 11), HasSubstr("batch"));
+}
+
+}  // namespace
+}  // namespace rannc::frontend

@@ -1,0 +1,98 @@
+// Pad: amounts as numbers, as sizes and as attributes, all modes, negative ones, computed values.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/frontend/support/evaluate_graph.h"
+#include "tests/frontend/support/imported_graph.h"
+
+namespace rannc::frontend {
+namespace {
+
+using test::ImportedGraph;
+using test::numbers_of;
+using test::refusal;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(Pad, TakesAmountsThatFollowFromSizes) {
+  // (-s) % 32 after the length: what an exporter writes for "up to a multiple of 32".
+  const ImportedGraph model(
+      "agraph (float[batch, s, 4] x) => (float[batch, t, 4] y) <int64[1] m = {32}, int64[2] z = {0, 0}>\n"
+      "{ n = Shape <start = 1, end = 2> (x)\n k = Neg (n)\n r = Mod (k, m)\n one = Constant <value_ints = [0]> ()\n"
+      "  p = Concat <axis = 0> (z, one, one, r, one)\n y = Pad (x, p) }",
+      18);
+  EXPECT_EQ(model.output(), "f32[batch,mod(-s, 32) + s,4] @0");
+}
+
+TEST(Pad, RefusesAmountsThatDependOnDataByName) {
+  EXPECT_THAT(
+      refusal("agraph (float[batch, 4] x, int64[4] amounts) => (float[batch, n] y) { y = Pad (x, amounts) }", 13),
+      HasSubstr("Pad: 'amounts' must follow from constants and sizes: the size of the result depends on it"));
+  EXPECT_THAT(refusal("agraph (float[batch, 4] x) => (float[batch, 4] y) <int64[3] p = {0, 1, 1}>"
+                      " { y = Pad (x, p) }",
+                      13),
+              HasSubstr("are not two amounts for each of 2 axes"));
+  EXPECT_THAT(refusal("agraph (float[batch, 4] x) => (float[batch, 4] y) <int64[4] p = {1, 0, 0, 0}>"
+                      " { y = Pad (x, p) }",
+                      13),
+              HasSubstr("pad over axis 0 of [batch,4] would mix the samples"));
+}
+
+TEST(Pad, ListsAxesSinceOpset18) {
+  const ImportedGraph model(
+      "agraph (float[batch, 3, 4] x) => (float[batch, 3, 7] y) <int64[2] p = {1, 2},"
+      " int64[1] a = {-1}> { y = Pad (x, p, , a) }",
+      18);
+  EXPECT_EQ(model.output(), "f32[batch,3,7] @0");
+  EXPECT_THAT(model.last().integers("pads"), ElementsAre(0, 0, 1, 0, 0, 2));
+  const ImportedGraph old("agraph (float[batch, 3] x) => (float[batch, 6] y) { y = Pad <pads = [0, 1, 0, 2]> (x) }", 9);
+  EXPECT_EQ(old.output(), "f32[batch,6] @0");
+}
+
+/// {1, 2, 3} with one before and two after, or what the amounts say.
+std::vector<double> padded(const std::string& mode, const std::string& amounts = "{1, 2}") {
+  return numbers_of("agraph () => (float[n] y) <float[3] x = {1, 2, 3}, int64[2] p = " + amounts +
+                        "> { y = Pad <mode = \"" + mode + "\"> (x, p) }",
+                    19);
+}
+
+TEST(Pad, HasFourModes) {
+  EXPECT_THAT(padded("constant"), ElementsAre(0, 1, 2, 3, 0, 0));
+  EXPECT_THAT(padded("edge"), ElementsAre(1, 1, 2, 3, 3, 3));
+  EXPECT_THAT(padded("reflect"), ElementsAre(2, 1, 2, 3, 2, 1));
+  EXPECT_THAT(padded("wrap"), ElementsAre(3, 1, 2, 3, 1, 2));
+}
+
+TEST(Pad, CutsWhereAmountsAreNegative) {
+  EXPECT_THAT(padded("constant", "{-1, 1}"), ElementsAre(2, 3, 0));
+  EXPECT_THAT(padded("edge", "{-1, 1}"), ElementsAre(2, 3, 3));
+  EXPECT_THAT(padded("reflect", "{1, -1}"), ElementsAre(2, 1, 2));
+  EXPECT_THAT(padded("wrap", "{1, -1}"), ElementsAre(2, 1, 2));
+}
+
+TEST(Pad, CopiesAlongAnyAxis) {
+  const std::string x =
+      "agraph () => (float[n] y) <float[2, 2, 1, 2, 1, 1] x = {1, 2, 3, 4, 5, 6, 7, 8}, int64[12] p ="
+      " {0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}, int64[1] f = {-1}> ";
+  EXPECT_THAT(numbers_of(x + "{ z = Pad <mode = \"reflect\"> (x, p)\n y = Reshape (z, f) }", 19),
+              ElementsAre(3, 4, 1, 2, 3, 4, 7, 8, 5, 6, 7, 8));
+  EXPECT_THAT(numbers_of(x + "{ z = Pad <mode = \"edge\"> (x, p)\n y = Reshape (z, f) }", 19),
+              ElementsAre(1, 2, 1, 2, 3, 4, 5, 6, 5, 6, 7, 8));
+  EXPECT_THAT(numbers_of(x + "{ z = Pad <mode = \"wrap\"> (x, p)\n y = Reshape (z, f) }", 19),
+              ElementsAre(3, 4, 1, 2, 3, 4, 7, 8, 5, 6, 7, 8));
+}
+
+TEST(Pad, TakesAValueThatIsComputed) {
+  const ImportedGraph model(
+      "agraph (float[batch, 3] x, float v) => (float[batch, 5] y) <int64[4] p = {0, 1, 0, 1}>"
+      " { y = Pad (x, p, v) }",
+      13);
+  EXPECT_EQ(model.output(), "f32[batch,5] @0");
+  EXPECT_THAT(numbers_of("agraph () => (float[4] y) <float[2] x = {1, 2}, int64[2] p = {1, 1}, float[1] v = {4}>"
+                         " { w = Exp (v)\n u = Log (w)\n r = Round (u)\n y = Pad (x, p, r) }",
+                         13),
+              ElementsAre(4, 1, 2, 4));
+}
+
+}  // namespace
+}  // namespace rannc::frontend
