@@ -27,8 +27,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the file says of stored tensors goes into `stored`.
-Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored) {
+// What the file says of stored tensors goes into `stored`, what users should know of it into `remarks`.
+Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored, std::vector<Note>& remarks) {
   if (fs::path(options.model).extension() == ".rir") {
     std::ifstream file(options.model);
     if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
@@ -44,6 +44,9 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
+  for (const auto& [text, nodes] : imported.notes.remarks) {
+    remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
+  }
   return std::move(imported.graph);
 }
 
@@ -125,11 +128,12 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored));
+  passes::PassContext context;
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, context.remarks));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);
   const TorchEvaluator evaluator;
-  passes::PassContext context{.evaluator = &evaluator};
+  context.evaluator = &evaluator;
   model.report = manager.run(model.graph, context, options.passes, progress.show_pass);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
