@@ -151,7 +151,8 @@ ValueId stretched(GradientCall& call, ValueId value) {
 }
 
 ValueId as_float(GradientCall& call, ValueId value, ValueId like) {
-  return call.add("cast", {value}, {{"dtype", call.type(like).dtype}});
+  const DType dtype = call.type(like).dtype;
+  return call.type(value).dtype == dtype ? value : call.add("cast", {value}, {{"dtype", dtype}});
 }
 
 bool dequantize_gradient(GradientCall& call) {

@@ -24,6 +24,20 @@ TEST(Pad, TakesAmountsThatFollowFromSizes) {
   EXPECT_EQ(model.output(), "f32[batch,mod(-s, 32) + s,4] @0");
 }
 
+TEST(Pad, TakesAmountsInTheOrderInWhichAnExporterTurnsThem) {
+  // From (after, before) pairs of the last axis on, by way of a matrix of them.
+  const ImportedGraph model(
+      "agraph (float[batch, 3, h, w] x) => (float[batch, 3, t, u] y) <int64[1] m = {8}, int64[1] zero = {0}, int64[4]"
+      " others = {0, 0, 0, 0}, int64[2] pairs = {-1, 2}, int64[1] last = {-1}, int64[1] far = {-9223372036854775807},"
+      " int64[1] flat = {-1}>\n"
+      "{ h = Shape <start = 2, end = 3> (x)\n w = Shape <start = 3> (x)\n a = Neg (h)\n b = Neg (w)\n"
+      "  c = Mod (a, m)\n d = Mod (b, m)\n p = Concat <axis = 0> (zero, d, zero, c, others)\n"
+      "  q = Reshape (p, pairs)\n r = Slice (q, last, far, zero, last)\n s = Transpose <perm = [1, 0]> (r)\n"
+      "  l = Reshape (s, flat)\n k = Cast <to = 7> (l)\n y = Pad (x, k) }",
+      18);
+  EXPECT_EQ(model.output(), "f32[batch,3,h + mod(-h, 8),mod(-w, 8) + w] @0");
+}
+
 TEST(Pad, RefusesAmountsThatDependOnDataByName) {
   EXPECT_THAT(
       refusal("agraph (float[batch, 4] x, int64[4] amounts) => (float[batch, n] y) { y = Pad (x, amounts) }", 13),

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "ir/constant.h"
+#include "ir/fold.h"
 
 namespace rannc::frontend {
 
@@ -18,6 +20,13 @@ constexpr ir::Capture kNumber{0};
 const ir::Pattern& keeps_the_number() {
   static const ir::Pattern kPattern =
       ir::op({"cast", "identity", "reshape", "unsqueeze", "squeeze"}, ir::any(kNumber), ir::maybe(ir::any()));
+  return kPattern;
+}
+
+/// A task on integers that only rearranges them, with all its lists as attributes.
+const ir::Pattern& rearranges() {
+  static const ir::Pattern kPattern =
+      ir::op({"reshape", "permute", "slice", "unsqueeze", "squeeze", "cast", "identity"}, ir::any(kNumber));
   return kPattern;
 }
 
@@ -80,7 +89,40 @@ int64_t Node::axis(int64_t axis, int64_t rank, bool end) {
   return axis < 0 ? axis + rank : axis;
 }
 
-std::optional<ir::Shape> Node::contents(ValueId value) const { return type(value).contents; }
+std::optional<ir::Shape> Node::contents(ValueId value) const {
+  const ir::ValueType& known = type(value);
+  const bool listed = known.shape && known.shape->size() <= 1 && !ir::is_float(known.dtype);
+  return known.contents || !listed ? known.contents : rearranged_contents(value);
+}
+
+// The same tasks put the numbers of places where they put what stands there.
+std::optional<ir::Shape> Node::rearranged_contents(ValueId value) const {
+  constexpr size_t kMostTasks = 16;
+  std::vector<TaskId> tasks;
+  while (!type(value).contents) {
+    const auto made = ir::match(graph_, value, rearranges());
+    if (!made || tasks.size() == kMostTasks) return std::nullopt;
+    tasks.push_back(made->tasks().front());
+    value = (*made)[kNumber];
+  }
+  const ir::Shape& from = *type(value).contents;
+  std::vector<int64_t> places(from.size());
+  std::iota(places.begin(), places.end(), 0);
+  ir::StoredTensor now{type(value), ir::encode_integers(type(value).dtype, places)};
+  now.type.contents.reset();
+  for (size_t k = tasks.size(); k-- > 0;) {
+    const std::array operands = {static_cast<const ir::StoredTensor*>(&now)};
+    const std::array types = {type(graph_.outputs(tasks[k])[0])};
+    auto made = ir::fold_integers(graph_.op(tasks[k]), operands, graph_.attributes(tasks[k]), types);
+    if (!made) return std::nullopt;
+    now = std::move(made->front());
+  }
+  const auto order = ir::decode_integers(now.type, now.data, static_cast<int64_t>(from.size()));
+  if (!order.ok()) return std::nullopt;
+  ir::Shape found;
+  for (const int64_t place : *order) found.push_back(from[static_cast<size_t>(place)]);
+  return found;
+}
 
 std::optional<std::vector<int64_t>> Node::integers(ValueId value) const {
   const auto known = contents(value);

@@ -67,7 +67,8 @@ class Node {
   int64_t axis(int64_t axis, int64_t rank, bool end = false);
 
   // --- what is known of operands before the model runs
-  /// Elements of an integer or boolean value of rank 0 or 1.
+  /// Elements of an integer or boolean value of rank 0 or 1: also where tasks that only rearrange made it from such
+  /// contents by way of a higher rank, as exporters turn the order of Pad's amounts.
   std::optional<ir::Shape> contents(ValueId value) const;
   /// The same where all are plain integers.
   std::optional<std::vector<int64_t>> integers(ValueId value) const;
@@ -166,6 +167,7 @@ class Node {
  private:
   void bind(size_t output, ValueId value);
   std::string name_of(std::string_view part) const;
+  std::optional<ir::Shape> rearranged_contents(ValueId value) const;
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
   void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
   std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
