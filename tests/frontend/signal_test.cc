@@ -60,6 +60,11 @@ TEST(Stft, TransformsFramesTimesTheWindow) {
       " w = {0.5, 1, 1, 0.5}, int64 four = {4}, int64[1] f = {-1}> ";
   EXPECT_THAT(numbers_of(head + "{ z = STFT (x, step, w)\n y = Reshape (z, f) }", 17),
               near({8, 0, -2.5, 0.5, -1, 0, 7, 0, 1.5, -4.5, -4, 0}));
+  EXPECT_EQ(ImportedGraph("agraph (float[batch, 16] x) => (float[batch, 5, 5, 2] y) <int64 s = {2}, int64 n = {8}>"
+                          " { y = STFT (x, s, , n) }",
+                          17)
+                .output(),
+            "f32[batch,5,5,2] @0");
   EXPECT_EQ(ImportedGraph("agraph (float[batch, 16, 1] x) => (float[batch, 5, 5, 2] y) <int64 s = {2}, int64 n = {8}>"
                           " { y = STFT (x, s, , n) }",
                           17)

@@ -173,10 +173,15 @@ ValueId frames_of(Node& node, ValueId signal, int64_t step, int64_t length) {
 }
 
 void stft(Node& node) {
-  const ValueId signal = node.in(0);
-  const ir::Shape* const known = node.shape(signal);
+  ValueId signal = node.in(0);
+  const ir::Shape* known = node.shape(signal);
   const auto step = known_number(node, 1, "the frame step");
   if (!known || !step) return;
+  if (known->size() == 2) {  // real numbers, as PyTorch's exporter leaves them
+    signal = node.emit("unsqueeze", {signal}, {{"axes", ir::Shape{2}}});
+    known = node.shape(signal);
+  }
+  if (!known) return;
   if (known->size() != 3) return node.fail("STFT needs a signal [batch, length, parts], found " + ir::str(*known));
   std::optional<int64_t> length;
   if (node.has(3)) {
