@@ -1,90 +1,21 @@
-// ONNX's own cases of single operators, computed: import and lowering give ONNX's numbers.
+// Small models written by hand, computed: numbers that ONNX's own cases do not ask for.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-#include <iostream>
-#include <map>
-#include <set>
-
-#include "frontend/onnx/import.h"
-#include "ir/constant.h"
-#include "tests/frontend/support/evaluate_graph.h"
-#include "tests/frontend/support/node_cases.h"
+#include "tests/codegen/stored_run.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {
 namespace {
-
-using ir::StoredTensor;
-using test::evaluate;
-
-/// ONNX's own tolerance is 1e-3 relative; half precision has 11 bits, bfloat16 8.
-double relative_tolerance(ir::DType dtype) {
-  if (dtype == ir::DType::kBF16) return 2e-2;
-  return dtype == ir::DType::kF16 ? 4e-3 : 1e-3;
-}
-
-/// The first element that differs, in words; empty where none does.
-std::string difference(const StoredTensor& ours, const test::NamedTensor& expected) {
-  constexpr int64_t kMost = 1 << 20;
-  const auto a = ir::decode_numbers(ours.type, ours.data, kMost);
-  const auto b = ir::decode_numbers(expected.type, expected.data, kMost);
-  if (!a.ok() || !b.ok() || a->size() != b->size()) return "another number of elements";
-  const double relative = relative_tolerance(expected.type.dtype);
-  double largest = 0;
-  for (const double y : *b) largest = std::max(largest, std::isfinite(y) ? std::abs(y) : 0);
-  const double cancelled = 1e-7 * largest;  // a rounding in single precision of terms as large as that
-  for (size_t i = 0; i < a->size(); ++i) {
-    const double x = (*a)[i], y = (*b)[i];
-    if ((std::isnan(x) && std::isnan(y)) || x == y) continue;
-    if (!(std::abs(x - y) <= 1e-5 + cancelled + relative * std::abs(y))) {
-      return "element " + std::to_string(i) + " is " + std::to_string(x) + " instead of " + std::to_string(y);
-    }
-  }
-  return "";
-}
-
-TEST(Numbers, SingleOperators) {
-  const auto folders = test::node_case_folders(RANNC_ONNX_NODE_TESTS);
-  if (folders.empty()) GTEST_SKIP() << "no conformance cases beside this ONNX";
-  size_t computed = 0, imported = 0;
-  std::set<std::string> covered;
-  std::map<std::string, size_t> reasons;
-  for (const auto& folder : folders) {
-    SCOPED_TRACE(folder.filename().string());
-    const test::NodeCase found = test::read_node_case(folder);
-    const auto graph = import_onnx_bytes(found.model, folder / "model.onnx");
-    if (!graph.ok()) continue;
-    ++imported;
-    const auto values = evaluate(*graph, test::read_case_data(found, "input"));
-    if (!values.ok()) {
-      ++reasons[values.diagnostic().message.substr(0, 100)];
-      continue;
-    }
-    ++computed;
-    covered.insert(found.operators.begin(), found.operators.end());
-    for (const test::NamedTensor& expected : test::read_case_data(found, "output")) {
-      for (size_t i = 0; i < found.declared.size(); ++i) {
-        if (found.declared[i].name != expected.name) continue;
-        EXPECT_EQ(difference(values->at(graph->outputs()[i].index()), expected), "") << expected.name;
-      }
-    }
-  }
-  std::cout << "computed " << computed << " of " << imported << " imported cases, " << covered.size() << " operators\n";
-  for (const auto& [reason, count] : reasons) std::cout << count << " not computed: " << reason << "\n";
-  EXPECT_GE(covered.size(), 95u);
-}
 
 /// The output of a model without inputs.
 std::vector<int64_t> output_of(std::string_view graph) {
   const auto imported = test::import_graph(graph, 21);
   EXPECT_TRUE(imported.ok()) << imported.diagnostic().str();
   if (!imported.ok()) return {};
-  const auto values = evaluate(*imported, {});
-  EXPECT_TRUE(values.ok()) << values.diagnostic().str();
-  if (!values.ok()) return {};
-  const StoredTensor& output = values->at(imported->outputs()[0].index());
+  const auto outputs = test::run_stored(*imported, {});
+  EXPECT_TRUE(outputs.ok()) << outputs.diagnostic().str();
+  if (!outputs.ok()) return {};
+  const ir::StoredTensor& output = (*outputs)[0];
   return ir::decode_integers(output.type, output.data, 100).value();
 }
 

@@ -23,11 +23,15 @@ struct DeclaredOutput {
 
 struct NodeCase {
   std::filesystem::path folder;
-  /// The model with integer and boolean inputs of rank 0 and 1 (axes, sizes, flags) as initializers, which is how
-  /// exporters write them.
+  /// The model with inputs that decide its structure (`node_roles.h`) as initializers, which is how exporters write
+  /// them.
   std::string model;
+  /// What the case is of: its node's operator; of a model `…_expanded`, the operator that it writes out by others.
+  std::string op;
   std::vector<std::string> operators;
   std::vector<DeclaredOutput> declared;
+  std::vector<std::string> bound;  ///< what became initializers: `Reshape.shape`
+  std::string outside;             ///< why the case is none of ours, `element type FLOAT8E5M2`; empty: it is
 };
 
 /// Folders of all cases in `folder`, by name; empty where it is absent.

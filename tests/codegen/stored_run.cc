@@ -1,0 +1,297 @@
+#include "tests/codegen/stored_run.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "codegen/evaluate.h"
+#include "codegen/joint_run.h"
+#include "codegen/stored_tensor.h"
+#include "ir/op.h"
+#include "ir/split_mix.h"
+#include "ir/vjp.h"
+#include "passes/differentiate.h"
+#include "passes/evaluator.h"
+#include "passes/pipeline.h"
+
+namespace rannc::test {
+
+using codegen::GraphValues;
+using ir::Graph;
+using ir::ValueKind;
+
+namespace {
+
+constexpr double kTolerance = 1e-10;  // of doubles, relative to the largest element of all gradients
+
+class Evaluator final : public passes::Evaluator {
+ public:
+  Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
+                                                 std::span<const ir::StoredTensor* const> operands,
+                                                 const ir::Attributes& attributes) const override {
+    return codegen::evaluate(op, operands, attributes);
+  }
+};
+
+Result<void> run_passes(Graph& graph, std::string_view spelling) {
+  const Evaluator evaluator;
+  passes::PassContext context;
+  context.evaluator = &evaluator;
+  RANNC_ASSIGN(const passes::PassManager manager, passes::make_passes(spelling));
+  const passes::RunReport report = manager.run(graph, context);
+  if (report.failure) return Diagnostic(*report.failure);
+  return {};
+}
+
+/// Sizes of the symbols that stand alone in shapes of inputs.
+Result<ir::Bindings> sizes_of(const Graph& graph, const StoredInputs& inputs) {
+  ir::Bindings sizes;
+  for (const auto& [name, tensor] : inputs) {
+    const ValueId value = graph.find(name);
+    if (!value.valid() || !graph.type(value).shape) continue;
+    const ir::Shape& shape = *graph.type(value).shape;
+    if (shape.size() != tensor.type.shape->size()) return error(name + " has another rank than the graph says");
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (!shape[i].is_symbol()) continue;
+      const int64_t size = (*tensor.type.shape)[i].constant();
+      const auto known = sizes.emplace(shape[i].symbol_name(), size).first;
+      if (known->second != size) return error("sizes of " + shape[i].str() + " differ");
+    }
+  }
+  return sizes;
+}
+
+/// Tensors of inputs and of stored values; floats as doubles where asked.
+Result<GraphValues> leaves(const Graph& graph, const StoredInputs& inputs, bool as_doubles) {
+  GraphValues values(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    if (graph.producer(value).valid()) continue;
+    const auto given = inputs.find(std::string(graph.value(value).name));
+    const auto& data = graph.value(value).data;
+    if (given == inputs.end() && !data.present()) continue;
+    RANNC_ASSIGN(at::Tensor tensor,
+                 codegen::to_tensor(data.present() ? ir::StoredTensor{graph.type(value), data} : given->second));
+    const bool widen = as_doubles && ir::is_float(graph.type(value).dtype);
+    values[value.index()] = widen ? tensor.to(at::kDouble) : tensor;
+  }
+  return values;
+}
+
+bool is_statistics(const Graph& graph, ValueId value) {
+  return graph.any_use(value, [&](const Graph::Use& use) {
+    const ir::OpInfo& op = graph.op(use.task);
+    return op.known() && op.operand(use.operand).role == ir::Role::kStatistics;
+  });
+}
+
+/// What an input is in a graph that trains: floats without samples are parameters, or running statistics.
+ValueKind kind_in_training(const Graph& graph, ValueId value) {
+  const ir::ValueType& type = graph.type(value);
+  if (graph.kind(value) != ValueKind::kInput || !ir::is_float(type.dtype) || type.batch.has_batch()) {
+    return graph.kind(value);
+  }
+  return is_statistics(graph, value) ? ValueKind::kBuffer : ValueKind::kParameter;
+}
+
+/// A copy in which inputs are what they are in training.
+Graph with_parameters(const Graph& graph) {
+  Graph made;
+  made.set_batch_symbol(graph.batch_symbol());
+  std::vector<ValueId> copies(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    const Graph::Value& old = graph.value(value);
+    if (old.producer.valid()) continue;
+    copies[value.index()] = made.add_value(kind_in_training(graph, value), old.name, old.type, old.data);
+  }
+  for (const ValueId input : graph.inputs()) {
+    if (made.kind(copies[input.index()]) == ValueKind::kInput) made.add_input(copies[input.index()]);
+  }
+  for (const TaskId task : graph.tasks()) {
+    std::vector<ValueId> operands;
+    for (const ValueId operand : graph.inputs(task)) {
+      operands.push_back(operand.valid() ? copies[operand.index()] : ValueId());
+    }
+    std::vector<std::string> names;
+    for (const ValueId output : graph.outputs(task)) names.emplace_back(graph.value(output).name);
+    const TaskId copy = made.add_task(graph.op(task), operands, graph.attributes(task), names, graph.location(task));
+    for (size_t i = 0; i < names.size(); ++i) copies[graph.outputs(task)[i].index()] = made.outputs(copy)[i];
+  }
+  for (const ValueId output : graph.outputs()) made.add_output(copies[output.index()]);
+  return made;
+}
+
+ValueId add(Graph& graph, std::string_view op, std::initializer_list<ValueId> operands) {
+  return graph.add(ir::core(op), operands, {}, "loss." + std::string(op));
+}
+
+/// A loss term for each float output: the sum of its elements, each times a number between 1/2 and 1, which are the
+/// same for all samples.
+Result<void> add_losses(Graph& graph) {
+  uint64_t seed = 0;
+  std::vector<ValueId> done;
+  for (const ValueId output : std::vector<ValueId>(graph.outputs())) {
+    const ir::ValueType& type = graph.type(output);
+    if (!ir::is_float(type.dtype) || std::find(done.begin(), done.end(), output) != done.end()) continue;
+    done.push_back(output);
+    if (!type.shape) return error("an output has no shape");
+    std::vector<int64_t> shape;
+    int64_t count = 1;
+    for (size_t i = 0; i < type.shape->size(); ++i) {
+      const ir::Dim& dim = (*type.shape)[i];
+      shape.push_back(dim.is_constant() ? dim.constant() : 1);
+      count *= shape.back();
+    }
+    std::vector<double> factors(static_cast<size_t>(count));
+    for (double& factor : factors) factor = 0.5 + 0.5 * static_cast<double>(ir::split_mix(++seed) >> 11) * 0x1p-53;
+    const ValueId constant =
+        ir::add_constant(graph, "loss.factors", ir::DType::kF64, shape, std::span<const double>(factors));
+    graph.add_loss({.numerator = add(graph, "sum", {add(graph, "mul", {output, constant})})});
+  }
+  return {};
+}
+
+Result<Graph> trained(const Graph& graph) {
+  Graph made = with_parameters(graph);
+  // Types of activations are inferred anew: nothing may keep what the file's precision said.
+  for (const ValueId value : made.values()) {
+    if (made.producer(value).valid()) made.set_type(value, {});
+  }
+  RANNC_TRY(run_passes(made, "set-precision{f64},infer-shapes"));
+  RANNC_TRY(add_losses(made));
+  RANNC_TRY(run_passes(made, "infer-shapes"));
+  return made;
+}
+
+using Gradients = std::map<std::string, at::Tensor>;
+
+/// Of those parameters that the tape gives one.
+Result<Gradients> by_tape(const Graph& graph, const ir::Bindings& sizes, GraphValues values) {
+  std::vector<at::Tensor> parameters, losses;
+  std::vector<std::string> names;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ValueKind::kParameter) continue;
+    values[value.index()] = values[value.index()]->clone().set_requires_grad(true);
+    parameters.push_back(*values[value.index()]);
+    names.emplace_back(graph.value(value).name);
+  }
+  RANNC_TRY(codegen::run_graph(graph, {.sizes = sizes}, values));
+  Gradients gradients;
+  for (const ir::LossTerm& term : graph.losses()) {
+    if (values[term.numerator.index()]->requires_grad()) losses.push_back(*values[term.numerator.index()]);
+  }
+  if (losses.empty() || parameters.empty()) return gradients;
+  const auto found = torch::autograd::grad(losses, parameters, {}, false, false, /*allow_unused=*/true);
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (found[i].defined()) gradients[names[i]] = found[i];
+  }
+  return gradients;
+}
+
+/// Sample `index` of each input that has samples; everything of a graph without.
+codegen::JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, const GraphValues& all,
+                                   ir::Bindings sizes, int64_t index) {
+  codegen::JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), std::move(sizes)};
+  if (!graph.batch_symbol().empty()) made.sizes[graph.batch_symbol()] = 1;
+  for (const ValueId value : graph.inputs()) {
+    const int64_t axis = graph.type(value).batch.axis;
+    const at::Tensor& tensor = *all[value.index()];
+    made.inputs[joint.graph.find(graph.value(value).name).index()] =
+        axis < 0 ? tensor : tensor.slice(axis, index, index + 1);
+  }
+  return made;
+}
+
+Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir::Bindings& sizes,
+                           const GraphValues& all) {
+  GraphValues stored(joint.graph.value_count());
+  for (const ValueId value : graph.values()) {
+    if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput || !all[value.index()]) continue;
+    stored[joint.graph.find(graph.value(value).name).index()] = all[value.index()];
+  }
+  RANNC_ASSIGN(codegen::JointRun run, codegen::JointRun::load(joint, std::move(stored)));
+  const auto batch = sizes.find(graph.batch_symbol());
+  std::vector<codegen::JointRun::MicroBatch> parts;
+  const int64_t samples = batch == sizes.end() ? 1 : batch->second;
+  for (int64_t i = 0; i < samples; ++i) parts.push_back(part(graph, joint, all, sizes, i));
+  RANNC_ASSIGN(const codegen::JointRun::Step step, run.step(parts, std::vector<double>(graph.losses().size(), 1.0)));
+  Gradients sums;
+  for (size_t i = 0; i < joint.gradients.size(); ++i) {
+    at::Tensor& sum = sums[std::string(joint.graph.value(joint.gradients[i].parameter).name)];
+    sum = sum.defined() ? sum + step.gradients[i] : step.gradients[i];
+  }
+  return sums;
+}
+
+double largest(const Gradients& gradients) {
+  double scale = 1;
+  for (const auto& [name, gradient] : gradients) {
+    const at::Tensor finite = gradient.masked_select(gradient.isfinite()).abs();
+    if (finite.numel() > 0) scale = std::max(scale, finite.max().item<double>());
+  }
+  return scale;
+}
+
+std::string first_fault(const Gradients& found, const Gradients& expected) {
+  const double scale = largest(expected);
+  for (const auto& [name, gradient] : expected) {
+    const auto ours = found.find(name);
+    if (ours == found.end()) {
+      if (gradient.count_nonzero().item<int64_t>() != 0) return name + " has no gradient";
+    } else if (!ours->second.sizes().equals(gradient.sizes())) {
+      return "the gradient of " + name + " has another shape";
+    } else if (!at::allclose(ours->second, gradient, kTolerance, kTolerance * scale, /*equal_nan=*/true)) {
+      return fmt::format("the gradient of {} differs by {}", name,
+                         (ours->second - gradient).abs().max().item<double>());
+    }
+  }
+  for (const auto& [name, gradient] : found) {
+    if (!expected.contains(name) && gradient.count_nonzero().item<int64_t>() != 0) return name + " has a gradient";
+  }
+  return "";
+}
+
+}  // namespace
+
+Result<Graph> planned(Graph graph) {
+  RANNC_TRY(run_passes(graph, "infer-shapes,fold-constants,infer-shapes"));
+  return graph;
+}
+
+Result<std::vector<ir::StoredTensor>> run_stored(const Graph& graph, const StoredInputs& inputs) {
+  RANNC_ASSIGN(const ir::Bindings sizes, sizes_of(graph, inputs));
+  RANNC_ASSIGN(GraphValues values, leaves(graph, inputs, false));
+  RANNC_TRY(codegen::run_graph(graph, {.sizes = sizes}, values));
+  std::vector<ir::StoredTensor> outputs;
+  for (const ValueId output : graph.outputs()) {
+    const auto& value = values[output.index()];
+    if (!value) return error(std::string(graph.value(output).name) + " has no value");
+    RANNC_ASSIGN(ir::StoredTensor stored, codegen::to_stored(*value, graph.type(output)));
+    const auto& said = graph.type(output).shape;
+    for (size_t i = 0; said && i < said->size(); ++i) {
+      const auto size = (*said)[i].evaluate(sizes);
+      if (said->size() == stored.type.shape->size() && (!size || ir::Dim(*size) == (*stored.type.shape)[i])) continue;
+      return error(fmt::format("the run made {}, the type rule said {}", ir::str(*stored.type.shape), ir::str(*said)));
+    }
+    outputs.push_back(std::move(stored));
+  }
+  return outputs;
+}
+
+Result<TapeCheck> check_gradients(const Graph& graph, const StoredInputs& inputs) {
+  RANNC_ASSIGN(const ir::Bindings sizes, sizes_of(graph, inputs));
+  RANNC_ASSIGN(const Graph planning, trained(graph));
+  TapeCheck check;
+  if (planning.losses().empty()) return check;
+  RANNC_ASSIGN(const GraphValues all, leaves(planning, inputs, true));
+  RANNC_ASSIGN(const Gradients expected, by_tape(planning, sizes, all));
+  RANNC_ASSIGN(const ir::Joint joint, passes::differentiate(planning));
+  RANNC_ASSIGN(const Gradients found, by_tasks(planning, joint, sizes, all));
+  check.differentiable = expected.size();
+  for (const TaskId task : joint.graph.tasks()) check.by_vjp += ir::vjp_of(joint.graph, task).has_value();
+  check.fault = first_fault(found, expected);
+  return check;
+}
+
+}  // namespace rannc::test
