@@ -28,6 +28,8 @@ bool grid_sample(GradientCall& call);
 bool layer_norm(GradientCall& call);
 bool rms_norm(GradientCall& call);
 bool batch_norm(GradientCall& call);
+/// In grad_group_norm.cc, beside its operators.
+bool group_norm(GradientCall& call);
 bool cross_entropy_sum(GradientCall& call);
 bool mse_sum(GradientCall& call);
 

@@ -86,13 +86,14 @@ bool is_statistics(const Graph& graph, ValueId value) {
   });
 }
 
-/// What an input is in a graph that trains: floats without samples are parameters, or running statistics.
+/// What an input is in a graph that trains: floats without samples are parameters; running statistics
+/// stay what they are.
 ValueKind kind_in_training(const Graph& graph, ValueId value) {
   const ir::ValueType& type = graph.type(value);
   if (graph.kind(value) != ValueKind::kInput || !ir::is_float(type.dtype) || type.batch.has_batch()) {
     return graph.kind(value);
   }
-  return is_statistics(graph, value) ? ValueKind::kBuffer : ValueKind::kParameter;
+  return is_statistics(graph, value) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
 /// A copy in which inputs are what they are in training.

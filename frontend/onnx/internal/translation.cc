@@ -149,13 +149,15 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   return define_outputs(scope, node, std::move(items));
 }
 
-/// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands.
+/// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands. A version that
+/// ONNX has withdrawn is read where there is a translator, which checks for itself what it needs.
 Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, int opset) const {
+  const bool standard = domain_of(node.domain()).empty();
+  const auto* const schema =
+      ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
+  if (schema && schema->Deprecated() && standard && find_translator(node.op_type(), opset)) return {};
   try {
-    const bool subgraphs = domain_of(node.domain()).empty() && has_subgraphs(node.op_type());
-    const auto* const schema =
-        subgraphs ? ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, "") : nullptr;
-    if (schema != nullptr) {
+    if (schema && standard && has_subgraphs(node.op_type())) {
       schema->Verify(node);  // nodes of its subgraphs are checked one by one: they read names around them
     } else {
       ONNX_NAMESPACE::checker::check_node(node, scope.checker, {});

@@ -30,6 +30,27 @@ void rms_norm(Node& node) {
   node.result("rms_norm", {x, node.in(1)}, {{"axis", ir::Dim(axis)}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
+/// What the running statistics become, as outputs of a model without a batch symbol: elsewhere they would be statistics
+/// of a micro-batch, and buffers get those of the whole. The variance is of all elements, no estimate from them.
+void new_statistics(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from || node.type(x).batch.has_batch()) return;
+  const double momentum = node.number("momentum", 0.9f);
+  ir::Shape axes = {ir::Dim(0)};
+  for (size_t axis = 2; axis < from->size(); ++axis) axes.emplace_back(static_cast<int64_t>(axis));
+  const ir::Attributes whole = {{"axes", axes}, {"keepdim", true}}, flat = {{"axes", axes}, {"keepdim", false}};
+  const auto mixed = [&](size_t old, ValueId fresh) {
+    const ValueId kept = node.emit("mul", {node.in(old), node.scalar(momentum, node.dtype(node.in(old)))});
+    const ValueId added = node.emit("mul", {fresh, node.scalar(1 - momentum, node.dtype(fresh))});
+    return node.emit("add", {kept, added});
+  };
+  if (node.wants(1)) node.result_at(1, mixed(3, node.emit("mean", {x}, flat)));
+  if (!node.wants(2)) return;
+  const ValueId centred = node.emit("sub", {x, node.emit("mean", {x}, whole)});
+  node.result_at(2, mixed(4, node.emit("mean", {node.emit("mul", {centred, centred})}, flat)));
+}
+
 /// Trains where it says so: by attribute since opset 14, by asking for the statistics before. ONNX's momentum weighs
 /// the old statistics, ATen's the new.
 void batch_norm(Node& node) {
@@ -40,26 +61,50 @@ void batch_norm(Node& node) {
                                      {"momentum", 1.0 - node.number("momentum", 0.9f)},
                                      {"training", training}};
   node.result_with_auxiliary("batch_norm", operands, attributes, training ? 2 : 0);
+  if (training && node.opset() >= 14) new_statistics(node);
 }
 
-/// Each channel of each sample by its own mean and variance.
+/// Scale and shift per channel, each stretched over its group's channels where they are per group.
+ValueId per_channel(Node& node, ValueId value, int64_t groups, const ir::Dim& channels) {
+  const ir::Shape* const shape = node.shape(value);
+  if (!shape || shape->empty() || shape->front() == channels) return value;
+  const ir::Dim each = channels.constant() / groups;
+  const ValueId column = node.emit("unsqueeze", {value}, {{"axes", ir::Shape{ir::Dim(1)}}});
+  const ValueId stretched = node.emit("expand", {column}, {{"shape", ir::Shape{groups, each}}});
+  return node.emit("reshape", {stretched}, {{"shape", ir::Shape{channels}}});
+}
+
+/// Before opset 21 a number per group scales and shifts, since then one per channel.
+void group_norm(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const from = node.shape(x);
+  if (!from || from->size() < 2) return node.fail("GroupNormalization needs an axis of channels");
+  const ir::Dim channels = (*from)[1];
+  const int64_t groups = node.integer("num_groups", 0);
+  if (groups < 1 || !channels.is_constant() || channels.constant() % groups != 0) {
+    return node.fail("GroupNormalization of " + channels.str() + " channels in " + std::to_string(groups) +
+                     " groups; their number must divide the channels'");
+  }
+  ValueId scale = node.in(1), bias = node.in(2);
+  if (node.opset() < 21) {
+    scale = per_channel(node, scale, groups, channels);
+    bias = per_channel(node, bias, groups, channels);
+  }
+  node.result("group_norm", {x, scale, bias},
+              {{"groups", ir::Dim(groups)}, {"epsilon", node.number("epsilon", 1e-5f)}});
+}
+
+/// Each channel of each sample by its own mean and variance: a group each.
 void instance_norm(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
   if (from->size() < 3) return node.fail("InstanceNormalization needs spatial dimensions");
-  ir::Shape channel(from->size() - 1, ir::Dim(1)), axes;
-  channel[0] = -1;
-  for (size_t axis = 2; axis < from->size(); ++axis) axes.emplace_back(static_cast<int64_t>(axis));
-  const ir::Attributes over = {{"axes", axes}, {"keepdim", true}};
-  const ValueId centred = node.emit("sub", {x, node.emit("mean", {x}, over)});
-  const ValueId variance = node.emit("mean", {node.emit("mul", {centred, centred})}, over);
-  const ValueId epsilon = node.scalar(node.number("epsilon", 1e-5f), node.dtype(x));
-  const ValueId factor = node.emit("rsqrt", {node.emit("add", {variance, epsilon})});
-  const ValueId normal = node.emit("mul", {centred, factor});
-  const ValueId scale = node.emit("reshape", {node.in(1)}, {{"shape", channel}});
-  const ValueId bias = node.emit("reshape", {node.in(2)}, {{"shape", channel}});
-  node.result("add", {node.emit("mul", {normal, scale}), bias});
+  if (!(*from)[1].is_constant()) {
+    return node.fail("InstanceNormalization of " + (*from)[1].str() + " channels, whose number must be known");
+  }
+  node.result("group_norm", {x, node.in(1), node.in(2)},
+              {{"groups", (*from)[1]}, {"epsilon", node.number("epsilon", 1e-5f)}});
 }
 
 /// x / norm over one axis; zero where the norm is.
@@ -78,9 +123,9 @@ void lp_normalization(Node& node) {
 }
 
 constexpr Translator kTable[] = {
-    {"BatchNormalization", 7, 27, batch_norm},  {"InstanceNormalization", 7, 27, instance_norm},
-    {"LayerNormalization", 17, 27, layer_norm}, {"LpNormalization", 7, 27, lp_normalization},
-    {"RMSNormalization", 23, 27, rms_norm},
+    {"BatchNormalization", 7, 27, batch_norm},       {"GroupNormalization", 18, 27, group_norm},
+    {"InstanceNormalization", 7, 27, instance_norm}, {"LayerNormalization", 17, 27, layer_norm},
+    {"LpNormalization", 7, 27, lp_normalization},    {"RMSNormalization", 23, 27, rms_norm},
 };
 
 }  // namespace

@@ -6,18 +6,32 @@ namespace rannc::frontend {
 
 namespace {
 
+/// The operand as it is; the mask says that nothing was dropped.
+void keep_all(Node& node) {
+  const ValueId x = node.in(0);
+  node.result("identity", {x});
+  if (!node.wants(1)) return;
+  const ir::Shape* const shape = node.shape(x);
+  if (!shape) return;
+  const ir::Attributes everywhere = {{"shape", *shape}, {"value", true}, {"dtype", ir::DType::kBool}};
+  node.result_at(1, node.emit("full", {}, everywhere));
+}
+
 /// Before opset 12 an inference operator. Since then off unless `training_mode` is given and true.
 void dropout(Node& node) {
   const ValueId x = node.in(0);
-  if (node.opset() < 12 || !node.has(2)) return node.result("identity", {x});
+  if (node.opset() < 12 || !node.has(2)) return keep_all(node);
   const auto training = node.number(node.in(2));
   if (!training) return node.fail("Dropout needs a training_mode that is known before the model runs");
-  if (*training == 0) return node.result("identity", {x});
+  if (*training == 0) return keep_all(node);
   const auto ratio = node.has(1) ? node.number(node.in(1)) : std::optional(0.5);
   if (!ratio || *ratio < 0 || *ratio >= 1) return node.fail("Dropout needs a constant ratio in [0, 1)");
-  if (*ratio == 0) return node.result("identity", {x});
+  if (*ratio == 0) return keep_all(node);
   const ValueId factor = node.draw(x, {.of = ir::Draw::Of::kBernoulli, .drop = *ratio});
   node.result("mul", {x, factor});
+  if (node.good() && node.wants(1)) {
+    node.result_at(1, node.emit("ne", {factor, node.scalar(0, node.dtype(factor))}));
+  }
 }
 
 /// The operand, or what `dtype` makes of it, says type and shape of the numbers.

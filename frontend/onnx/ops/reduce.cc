@@ -33,15 +33,15 @@ void reduce(Node& node) {
   node.result("identity", {node.in(0)});
 }
 
-/// Truth values have an extreme as numbers.
+/// Of truth values as of numbers, which is what ATen compares.
 template <const char* name>
-void reduce_to_extreme(Node& node) {
+void extreme(Node& node) {
   const ValueId x = node.in(0);
   if (node.dtype(x) != ir::DType::kBool) return reduce<name, 18>(node);
-  auto attributes = reduction(node, 18);
+  const auto attributes = reduction(node, 18);
   if (!attributes) return node.result("identity", {x});
   const ValueId numbers = node.emit("cast", {x}, {{"dtype", ir::DType::kU8}});
-  node.result("cast", {node.emit(name, {numbers}, *std::move(attributes))}, {{"dtype", ir::DType::kBool}});
+  node.result("cast", {node.emit(name, {numbers}, *attributes)}, {{"dtype", ir::DType::kBool}});
 }
 
 constexpr char kSum[] = "sum", kMean[] = "mean", kMax[] = "amax", kMin[] = "amin", kProd[] = "prod";
@@ -182,9 +182,9 @@ constexpr Translator kTable[] = {
     {"ReduceL2", 7, 27, reduce_l2},
     {"ReduceLogSum", 7, 27, reduce_log_sum},
     {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
-    {"ReduceMax", 7, 27, reduce_to_extreme<kMax>},
+    {"ReduceMax", 7, 27, extreme<kMax>},
     {"ReduceMean", 7, 27, reduce<kMean, 18>},
-    {"ReduceMin", 7, 27, reduce_to_extreme<kMin>},
+    {"ReduceMin", 7, 27, extreme<kMin>},
     {"ReduceProd", 7, 27, reduce<kProd, 18>},
     {"ReduceSum", 7, 27, reduce<kSum, 13>},
     {"ReduceSumSquare", 7, 27, reduce_sum_square},

@@ -251,6 +251,7 @@ const std::vector<OpCase>& op_cases() {
     add_scatter(cases);
     add_bits(cases);
     add_quantize(cases);
+    add_group_norm(cases);
     return cases;
   }();
   return kCases;

@@ -62,6 +62,8 @@ OpCase fitted(OpCase c);
 void add_resample(std::vector<OpCase>& cases);
 /// Those of op_cases_recurrent.cc.
 void add_recurrent(std::vector<OpCase>& cases);
+/// Those of op_cases_group_norm.cc.
+void add_group_norm(std::vector<OpCase>& cases);
 /// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
 Shape concrete(Shape shape, int64_t batch);
 OpCase with_batch(OpCase c, int64_t batch);

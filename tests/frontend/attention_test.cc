@@ -1,0 +1,180 @@
+// Attention and its kin with a batch symbol: samples stay apart, numbers and gradients are those of the whole.
+#include <gtest/gtest.h>
+
+#include "tests/frontend/support/samples_apart.h"
+
+namespace rannc::test {
+namespace {
+
+struct Form {
+  std::string name;
+  int opset;
+  std::string inputs;   ///< beside q, k, v, which are scaled by parameters
+  std::string outputs;  ///< as the graph declares them
+  std::string call;     ///< of qs, ks, vs
+  Numbers more = {};    ///< of `inputs`
+  std::string sizes = "batch, 4, 3, 8|batch, 4, 5, 8|batch, 4, 5, 8";
+};
+
+void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
+
+std::vector<std::string> parts(const std::string& text) {
+  std::vector<std::string> found;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find('|', begin), text.size());
+    found.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return found;
+}
+
+size_t count_of(const std::string& sizes) {
+  size_t count = 3;  // samples
+  for (size_t at = sizes.find(','); at != std::string::npos; at = sizes.find(',', at + 1)) {
+    count *= std::stoul(sizes.substr(at + 1));
+  }
+  return count;
+}
+
+class Attention : public ::testing::TestWithParam<Form> {};
+
+TEST_P(Attention, KeepsSamplesApart) {
+  const Form& form = GetParam();
+  const std::vector<std::string> sizes = parts(form.sizes);
+  const std::string graph = "agraph (float[" + sizes[0] + "] q, float[" + sizes[1] + "] k, float[" + sizes[2] +
+                            "] v, float a, float b, float c" + form.inputs + ") => (" + form.outputs +
+                            ") { qs = Mul (q, a)\n ks = Mul (k, b)\n vs = Mul (v, c)\n " + form.call + " }";
+  Numbers inputs = form.more;
+  inputs["q"] = spread(count_of(sizes[0]), 1);
+  inputs["k"] = spread(count_of(sizes[1]), 2);
+  inputs["v"] = spread(count_of(sizes[2]), 3);
+  inputs["a"] = {1.5};
+  inputs["b"] = {1.25};
+  inputs["c"] = {0.75};
+  const bool masked = form.inputs.find("float[3, 5] m") != std::string::npos;
+  EXPECT_EQ(fault_of_samples(graph, form.opset, inputs, masked ? 4 : 3), "");
+}
+
+const std::string kY = "float[batch, 4, 3, 8] y";
+const std::string kGrouped = "batch, 4, 3, 8|batch, 2, 5, 8|batch, 2, 5, 8";
+const std::string kFlat = "batch, 3, 32|batch, 5, 32|batch, 5, 32";
+const std::string kPast = ", float[batch, 4, 2, 8] pk, float[batch, 4, 2, 8] pv";
+const std::string kPresent = kY + ", float[batch, 4, 7, 8] nk, float[batch, 4, 7, 8] nv";
+
+std::vector<double> truths(size_t count) {
+  std::vector<double> made(count);
+  for (size_t i = 0; i < count; ++i) made[i] = i % 5 == 0 || i % 3 == 1;
+  return made;
+}
+
+std::vector<Form> forms() {
+  const Numbers past = {{"pk", spread(192, 4)}, {"pv", spread(192, 5)}};
+  std::vector<Form> all = {
+      {"plain", 23, "", kY, "y = Attention (qs, ks, vs)"},
+      {"scaled", 23, "", kY, "y = Attention <scale = 0.3> (qs, ks, vs)"},
+      {"causal", 23, "", kY, "y = Attention <is_causal = 1> (qs, ks, vs)"},
+      {"grouped", 23, "", kY, "y = Attention (qs, ks, vs)", {}, kGrouped},
+      {"grouped_causal", 23, "", kY, "y = Attention <is_causal = 1> (qs, ks, vs)", {}, kGrouped},
+      {"soft_capped", 23, "", kY, "y = Attention <softcap = 2.0> (qs, ks, vs)"},
+      {"float_mask", 23, ", float[3, 5] m", kY, "y = Attention (qs, ks, vs, m)", {{"m", spread(15, 6)}}},
+      {"float_mask_of_samples",
+       23,
+       ", float[batch, 1, 3, 5] m",
+       kY,
+       "y = Attention (qs, ks, vs, m)",
+       {{"m", spread(45, 6)}}},
+      {"bool_mask", 23, ", bool[3, 5] m", kY, "y = Attention (qs, ks, vs, m)", {{"m", truths(15)}}},
+      {"bool_mask_of_samples",
+       23,
+       ", bool[batch, 4, 3, 5] m",
+       kY,
+       "y = Attention (qs, ks, vs, m)",
+       {{"m", truths(180)}}},
+      {"mask_of_keys", 23, ", bool[batch, 1, 1, 5] m", kY, "y = Attention (qs, ks, vs, m)", {{"m", truths(15)}}},
+      {"mask_and_causal",
+       23,
+       ", bool[batch, 1, 3, 5] m",
+       kY,
+       "y = Attention <is_causal = 1> (qs, ks, vs, m)",
+       {{"m", truths(45)}}},
+      {"past", 23, kPast, kPresent, "y, nk, nv = Attention (qs, ks, vs, , pk, pv)", past},
+      {"past_causal", 23, kPast, kPresent, "y, nk, nv = Attention <is_causal = 1> (qs, ks, vs, , pk, pv)", past},
+      {"double_softmax", 23, "", kY, "y = Attention <softmax_precision = 11> (qs, ks, vs)"},
+      {"flat",
+       23,
+       "",
+       "float[batch, 3, 32] y",
+       "y = Attention <q_num_heads = 4, kv_num_heads = 4> (qs, ks, vs)",
+       {},
+       kFlat},
+      {"flat_grouped",
+       23,
+       "",
+       "float[batch, 3, 32] y",
+       "y = Attention <q_num_heads = 4, kv_num_heads = 2, is_causal = 1> (qs, ks, vs)",
+       {},
+       "batch, 3, 32|batch, 5, 16|batch, 5, 16"},
+      {"unequal_heads",
+       23,
+       "",
+       "float[batch, 4, 3, 6] y",
+       "y = Attention (qs, ks, vs)",
+       {},
+       "batch, 4, 3, 8|batch, 4, 5, 8|batch, 4, 5, 6"},
+      {"lengths", 24, ", int64[batch] n", kY, "y = Attention (qs, ks, vs, , , , n)", {{"n", {5, 2, 3}}}},
+      {"plain", 24, "", kY, "y = Attention (qs, ks, vs)"},
+      {"past", 24, kPast, kPresent, "y, nk, nv = Attention <is_causal = 1> (qs, ks, vs, , pk, pv)", past},
+  };
+  for (const char* mode : {"0", "1", "2", "3"}) {
+    for (const int opset : {23, 24}) {
+      all.push_back(
+          {std::string("products_") + mode,
+           opset,
+           ", float[3, 5] m",
+           kY + ", float[batch, 4, 3, 5] p",
+           std::string("y, , , p = Attention <softcap = 2.0, qk_matmul_output_mode = ") + mode + "> (qs, ks, vs, m)",
+           {{"m", spread(15, 6)}}});
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(forms()), [](const auto& info) {
+  return info.param.name + std::to_string(info.param.opset) + "_" + std::to_string(info.index);
+});
+
+TEST(RotaryEmbedding, KeepsSamplesApart) {
+  const Numbers x = {{"x", spread(3 * 2 * 4 * 6)}, {"w", {1.5}}};
+  const auto with = [&](Numbers more) {
+    more.insert(x.begin(), x.end());
+    return more;
+  };
+  const std::string scaled = ") => (float[batch, 2, 4, 6] y) { s = Mul (x, w)\n y = RotaryEmbedding ";
+  const std::string head = "agraph (float[batch, 2, 4, 6] x, float w, ";
+  const std::string flat = "agraph (float[batch, 4, 12] x, float w, ";
+  const Numbers table =
+      with({{"c", spread(7 * 3, 2)}, {"d", spread(7 * 3, 3)}, {"p", {0, 1, 2, 3, 3, 2, 1, 0, 6, 5, 4, 0}}});
+  const Numbers rows = with({{"c", spread(3 * 4 * 3, 2)}, {"d", spread(3 * 4 * 3, 3)}});
+  const Numbers one = with({{"c", spread(4 * 3, 2)}, {"d", spread(4 * 3, 3)}});
+  const Numbers half =
+      with({{"c", spread(7 * 2, 2)}, {"d", spread(7 * 2, 3)}, {"p", {0, 1, 2, 3, 3, 2, 1, 0, 6, 5, 4, 0}}});
+  const std::string ids = "float[7, 3] c, float[7, 3] d, int64[batch, 4] p";
+  EXPECT_EQ(fault_of_samples(head + ids + scaled + "(s, c, d, p) }", 23, table, 3), "");
+  EXPECT_EQ(fault_of_samples(head + ids + scaled + "<interleaved = 1> (s, c, d, p) }", 23, table, 3), "");
+  EXPECT_EQ(fault_of_samples(head + "float[7, 2] c, float[7, 2] d, int64[batch, 4] p" + scaled +
+                                 "<rotary_embedding_dim = 4> (s, c, d, p) }",
+                             23, half, 3),
+            "");
+  EXPECT_EQ(fault_of_samples(head + "float[batch, 4, 3] c, float[batch, 4, 3] d" + scaled + "(s, c, d) }", 23, rows, 1),
+            "");
+  // One row of tables for all samples, as exports of language models have it.
+  EXPECT_EQ(fault_of_samples(head + "float[1, 4, 3] c, float[1, 4, 3] d" + scaled + "(s, c, d) }", 23, one, 3), "");
+  EXPECT_EQ(fault_of_samples(flat + ids +
+                                 ") => (float[batch, 4, 12] y) { s = Mul (x, w)\n "
+                                 "y = RotaryEmbedding <num_heads = 2> (s, c, d, p) }",
+                             23, table, 3),
+            "");
+}
+
+}  // namespace
+}  // namespace rannc::test
