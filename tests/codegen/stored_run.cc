@@ -63,13 +63,23 @@ Result<ir::Bindings> sizes_of(const Graph& graph, const StoredInputs& inputs) {
   return sizes;
 }
 
-/// Tensors of inputs and of stored values; floats as doubles where asked.
+/// What stands for random numbers; nothing where their number depends on a symbol.
+std::optional<at::Tensor> one_halves(const ir::ValueType& type) {
+  const auto count = ir::static_count(type);
+  if (!count) return std::nullopt;
+  const std::vector<double> numbers(static_cast<size_t>(*count), 0.5);
+  const auto tensor = codegen::to_tensor({type, ir::encode_numbers(type.dtype, numbers)});
+  return tensor.ok() ? std::optional(*tensor) : std::nullopt;
+}
+
+/// Tensors of inputs, of stored values, and of draws; floats as doubles where asked.
 Result<GraphValues> leaves(const Graph& graph, const StoredInputs& inputs, bool as_doubles) {
   GraphValues values(graph.value_count());
   for (const ValueId value : graph.values()) {
     if (graph.producer(value).valid()) continue;
     const auto given = inputs.find(std::string(graph.value(value).name));
     const auto& data = graph.value(value).data;
+    if (graph.kind(value) == ValueKind::kDraw) values[value.index()] = one_halves(graph.type(value));
     if (given == inputs.end() && !data.present()) continue;
     RANNC_ASSIGN(at::Tensor tensor,
                  codegen::to_tensor(data.present() ? ir::StoredTensor{graph.type(value), data} : given->second));
@@ -104,7 +114,9 @@ Graph with_parameters(const Graph& graph) {
   for (const ValueId value : graph.values()) {
     const Graph::Value& old = graph.value(value);
     if (old.producer.valid()) continue;
-    copies[value.index()] = made.add_value(kind_in_training(graph, value), old.name, old.type, old.data);
+    const ir::Draw* const draw = graph.draw(value);
+    copies[value.index()] = draw ? made.add_draw(old.name, old.type, *draw)
+                                 : made.add_value(kind_in_training(graph, value), old.name, old.type, old.data);
   }
   for (const ValueId input : graph.inputs()) {
     if (made.kind(copies[input.index()]) == ValueKind::kInput) made.add_input(copies[input.index()]);
@@ -195,7 +207,9 @@ codegen::JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, c
                                    ir::Bindings sizes, int64_t index) {
   codegen::JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), std::move(sizes)};
   if (!graph.batch_symbol().empty()) made.sizes[graph.batch_symbol()] = 1;
-  for (const ValueId value : graph.inputs()) {
+  for (const ValueId value : graph.values()) {
+    const bool drawn = graph.kind(value) == ValueKind::kDraw && all[value.index()];
+    if (graph.kind(value) != ValueKind::kInput && !drawn) continue;
     const int64_t axis = graph.type(value).batch.axis;
     const at::Tensor& tensor = *all[value.index()];
     made.inputs[joint.graph.find(graph.value(value).name).index()] =
@@ -208,7 +222,8 @@ Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir:
                            const GraphValues& all) {
   GraphValues stored(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
-    if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput || !all[value.index()]) continue;
+    const bool of_micro_batch = graph.kind(value) == ValueKind::kInput || graph.kind(value) == ValueKind::kDraw;
+    if (graph.producer(value).valid() || of_micro_batch || !all[value.index()]) continue;
     stored[joint.graph.find(graph.value(value).name).index()] = all[value.index()];
   }
   RANNC_ASSIGN(codegen::JointRun run, codegen::JointRun::load(joint, std::move(stored)));

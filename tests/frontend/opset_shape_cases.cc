@@ -190,6 +190,7 @@ std::vector<OpsetCase> place_cases() {
       {"Constant", 7, "agraph () => (float[2] y) { y = Constant <value = float[2] {1, 2}> () }", {}, {1, 2}},
       {"Constant", 12, "agraph () => (float[2] y) { y = Constant <value_floats = [1.0, 2.0]> () }", {}, {1, 2}},
       {"Constant", 12, "agraph () => (int64 y) { y = Constant <value_int = 7> () }", {}, {7}},
+      {"Trilu", 14, "agraph (float[2, 2] x) => (float[2, 2] y) { y = Trilu <upper = 0> (x) }", four, {10, 0, 30, 40}},
       {"Range",
        11,
        "agraph () => (int64[3] y) <int64 a = {3}, int64 b = {9}, int64 d = {2}> { y = Range (a, b, d) }",

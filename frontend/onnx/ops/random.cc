@@ -45,20 +45,31 @@ ValueId like(Node& node) {
 }
 
 /// The node's seed is not asked: numbers follow from the seed of a run.
-void scaled(Node& node, ir::Draw::Of of, double scale, double shift) {
-  const ValueId drawn = node.draw(like(node), {.of = of});
+void scaled(Node& node, ValueId like, ir::Draw::Of of, double scale, double shift) {
+  const ValueId drawn = node.draw(like, {.of = of});
   if (!node.good()) return;
   const ir::DType dtype = node.dtype(drawn);
   node.result("add", {node.emit("mul", {drawn, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
 }
 
-void random_uniform_like(Node& node) {
-  const double low = node.number("low", 0.0);
-  scaled(node, ir::Draw::Of::kUniform, node.number("high", 1.0) - low, low);
+/// Attributes say type and shape of the numbers.
+ValueId as_said(Node& node) {
+  const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kF32)));
+  const auto dtype = element_type(number);
+  if (!dtype) node.fail(node.op() + " of " + element_type_name(number) + " is not supported");
+  if (!dtype) return {};
+  return node.emit("full", {}, {{"shape", list(node.integers("shape"))}, {"value", 0.0}, {"dtype", *dtype}});
 }
 
-void random_normal_like(Node& node) {
-  scaled(node, ir::Draw::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
+template <ValueId (*like)(Node&)>
+void random_uniform(Node& node) {
+  const double low = node.number("low", 0.0);
+  scaled(node, like(node), ir::Draw::Of::kUniform, node.number("high", 1.0) - low, low);
+}
+
+template <ValueId (*like)(Node&)>
+void random_normal(Node& node) {
+  scaled(node, like(node), ir::Draw::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
 }
 
 /// 1 with the probability that the operand says.
@@ -75,8 +86,10 @@ void bernoulli(Node& node) {
 constexpr Translator kTable[] = {
     {"Bernoulli", 15, 27, bernoulli},
     {"Dropout", 7, 27, dropout},
-    {"RandomNormalLike", 1, 27, random_normal_like},
-    {"RandomUniformLike", 1, 27, random_uniform_like},
+    {"RandomNormal", 7, 27, random_normal<as_said>},
+    {"RandomNormalLike", 7, 27, random_normal<like>},
+    {"RandomUniform", 7, 27, random_uniform<as_said>},
+    {"RandomUniformLike", 7, 27, random_uniform<like>},
 };
 
 }  // namespace
