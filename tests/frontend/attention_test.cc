@@ -1,6 +1,8 @@
 // Attention and its kin with a batch symbol: samples stay apart, numbers and gradients are those of the whole.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ir/op.h"
 #include "tests/frontend/support/samples_apart.h"
 
 namespace rannc::test {
@@ -30,6 +32,10 @@ std::vector<std::string> parts(const std::string& text) {
 
 size_t count_of(const std::string& sizes) {
   size_t count = 3;  // samples
+  const size_t of_sequence = sizes.find("seq");
+  if (of_sequence != std::string::npos) {
+    return count_of(sizes.substr(0, of_sequence) + "5" + sizes.substr(of_sequence + 3));
+  }
   for (size_t at = sizes.find(','); at != std::string::npos; at = sizes.find(',', at + 1)) {
     count *= std::stoul(sizes.substr(at + 1));
   }
@@ -122,6 +128,21 @@ std::vector<Form> forms() {
        {},
        "batch, 4, 3, 8|batch, 4, 5, 8|batch, 4, 5, 6"},
       {"lengths", 24, ", int64[batch] n", kY, "y = Attention (qs, ks, vs, , , , n)", {{"n", {5, 2, 3}}}},
+      {"sequence",
+       23,
+       "",
+       "float[batch, 4, seq, 8] y",
+       "y = Attention <is_causal = 1> (qs, ks, vs)",
+       {},
+       "batch, 4, seq, 8|batch, 2, seq, 8|batch, 2, seq, 8"},
+      {"flat_sequence",
+       24,
+       ", bool[batch, 1, seq, seq] m",
+       "float[batch, seq, 32] y",
+       "y = Attention <q_num_heads = 4, kv_num_heads = 4> (qs, ks, vs, m)",
+       {{"m", truths(75)}},
+       "batch, seq, 32|batch, seq, 32|batch, seq, 32"},
+      {"short_mask", 24, ", bool[3, 4] m", kY, "y = Attention (qs, ks, vs, m)", {{"m", truths(12)}}},
       {"plain", 24, "", kY, "y = Attention (qs, ks, vs)"},
       {"past", 24, kPast, kPresent, "y, nk, nv = Attention <is_causal = 1> (qs, ks, vs, , pk, pv)", past},
   };
@@ -142,6 +163,35 @@ std::vector<Form> forms() {
 INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(forms()), [](const auto& info) {
   return info.param.name + std::to_string(info.param.opset) + "_" + std::to_string(info.index);
 });
+
+std::vector<std::string> ops(const std::string& call, const std::string& keys) {
+  const auto imported = import_graph("agraph (float[batch, 4, seq, 8] q, float[batch, " + keys +
+                                         ", seq, 8] k) => "
+                                         "(float[batch, 4, seq, 8] y) { y = Attention " +
+                                         call + " }",
+                                     23);
+  if (!imported.ok()) return {imported.diagnostic().str()};
+  std::vector<std::string> names;
+  for (const TaskId task : imported->tasks()) names.push_back(imported->op(task).name.substr(5));
+  return names;
+}
+
+TEST(AttentionTasks, AreFew) {
+  using testing::ElementsAre;
+  EXPECT_THAT(ops("(q, k, k)", "4"), ElementsAre("full", "mul", "permute", "matmul", "softmax", "matmul"));
+  EXPECT_THAT(ops("<scale = 1.0> (q, k, k)", "4"), ElementsAre("permute", "matmul", "softmax", "matmul"));
+  // Keys and values of a group of heads are not copied: its queries stand one below another.
+  EXPECT_THAT(ops("<scale = 1.0> (q, k, k)", "2"),
+              ElementsAre("permute", "reshape", "matmul", "reshape", "softmax", "reshape", "matmul", "reshape"));
+  EXPECT_THAT(ops("<scale = 1.0, is_causal = 1> (q, k, k)", "4"),
+              ElementsAre("permute", "matmul", "range", "unsqueeze", "range", "ge", "full", "full", "where", "add",
+                          "softmax", "matmul"));
+}
+
+TEST(AttentionTasks, RefuseHeadsThatDoNotDivide) {
+  EXPECT_THAT(ops("(q, k, k)", "3")[0],
+              testing::HasSubstr("in 3 heads; heads must divide the last axis, and those of"));
+}
 
 TEST(RotaryEmbedding, KeepsSamplesApart) {
   const Numbers x = {{"x", spread(3 * 2 * 4 * 6)}, {"w", {1.5}}};

@@ -13,6 +13,7 @@ Table all_translators() {
   Table table;
   const std::vector<std::span<const Translator>> families = {
       arithmetic_translators(),
+      attention_translators(),
       constant_translators(),
       convolution_translators(),
       einsum_translators(),

@@ -21,6 +21,7 @@ struct Translator {
 
 /// One table per family, `ops/<family>.cc`.
 std::span<const Translator> arithmetic_translators();
+std::span<const Translator> attention_translators();
 std::span<const Translator> constant_translators();
 std::span<const Translator> convolution_translators();
 std::span<const Translator> einsum_translators();

@@ -8,9 +8,14 @@ namespace {
 
 constexpr int64_t kMost = 1 << 20;
 
-/// The elements as a tensor of a declared type, in which one size may be a symbol.
+constexpr int64_t kSequence = 5;
+
+/// The elements as a tensor of a declared type, in which sizes called `seq` are 5 and one other may be a symbol.
 Result<ir::StoredTensor> tensor_of(const std::string& name, ir::ValueType type, const std::vector<double>& numbers) {
   int64_t known = 1;
+  for (ir::Dim& dim : *type.shape) {
+    if (dim.str() == "seq") dim = kSequence;
+  }
   for (const ir::Dim& dim : *type.shape) known *= dim.is_constant() ? dim.constant() : 1;
   for (ir::Dim& dim : *type.shape) {
     if (!dim.is_constant()) dim = static_cast<int64_t>(numbers.size()) / known;

@@ -15,8 +15,8 @@ namespace rannc::test {
 using Numbers = std::map<std::string, std::vector<double>>;
 
 struct OnnxRun {
-  ir::Graph graph;                           ///< as it is planned
-  StoredInputs inputs;                       ///< as the graph declares them, the batch as large as the numbers say
+  ir::Graph graph;      ///< as it is planned
+  StoredInputs inputs;  ///< as the graph declares them, `seq` being 5, the batch as large as the numbers say
   std::vector<ir::StoredTensor> outputs;     ///< by place
   std::vector<std::vector<double>> numbers;  ///< their elements
 };

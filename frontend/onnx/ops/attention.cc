@@ -1,0 +1,214 @@
+/// Translates ONNX's scaled dot product attention.
+#include <cmath>
+
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/translators.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+/// softmax(softcap(q · kᵀ · scale) + bias) · v, with as few tasks as that takes: ONNX's definition has thirty, which
+/// add zeros where nothing is masked, scale keys as well as queries, and copy keys and values for each group of
+/// queries.
+class Attention {
+ public:
+  explicit Attention(Node& node) : node_(node) {}
+
+  /// False, with nothing emitted, where sizes of heads or their number are not known: ONNX's definition asks for them
+  /// when it runs.
+  bool run() {
+    const ValueId q = node_.in(0), k = node_.in(1), v = node_.in(2);
+    for (const ValueId each : {q, k, v}) {
+      if (!read_heads(each)) return false;
+    }
+    if (!node_.good()) return true;
+    const ValueId queries = by_heads(q, 0), keys = past_and(4, by_heads(k, 1)), values = past_and(5, by_heads(v, 2));
+    if (!node_.good()) return true;
+    if (node_.wants(1)) node_.result_at(1, keys);
+    if (node_.wants(2)) node_.result_at(2, values);
+    const ValueId weights = weigh(queries, keys);
+    if (node_.good()) finish(weights, values);
+    return true;
+  }
+
+ private:
+  struct Heads {
+    int64_t count = 0, size = 0;
+    ir::Dim samples, length;
+  };
+
+  static constexpr int64_t kHeads = 1, kLength = 2, kSize = 3;  // axes
+
+  /// Of [B, heads, length, size], or of [B, length, heads * size] with the number of heads in an attribute.
+  bool read_heads(ValueId value) {
+    const ir::Shape* const shape = node_.type(value).shape ? node_.shape(value) : nullptr;
+    if (!shape || (shape->size() != 3 && shape->size() != 4) || !shape->back().is_constant()) return false;
+    const bool flat = shape->size() == 3;
+    const int64_t said = node_.integer(heads_.empty() ? "q_num_heads" : "kv_num_heads", 0);
+    if (!flat && !(*shape)[kHeads].is_constant()) return false;
+    Heads heads{flat ? said : (*shape)[kHeads].constant(), shape->back().constant(), shape->front(),
+                (*shape)[flat ? 1 : kLength]};
+    const bool divides = heads.count > 0 && (!flat || heads.size % heads.count == 0);
+    if (!divides || (!heads_.empty() && heads_.front().count % heads.count != 0)) {
+      node_.fail("Attention of " + ir::str(*shape) + " in " + std::to_string(heads.count) +
+                 " heads; heads must divide the last axis, and those of keys and values the queries'");
+      return true;
+    }
+    if (flat) heads.size /= heads.count;
+    flat_ = flat_ || flat;
+    heads_.push_back(heads);
+    return true;
+  }
+
+  const Heads& of_queries() const { return heads_[0]; }
+  /// Heads of queries that share one of keys.
+  int64_t group() const { return of_queries().count / heads_[1].count; }
+
+  /// As [B, heads, length, size].
+  ValueId by_heads(ValueId value, size_t which) {
+    if (node_.shape(value)->size() == 4) return value;
+    const Heads& heads = heads_[which];
+    const ValueId apart =
+        node_.emit("reshape", {value}, {{"shape", ir::Shape{heads.samples, heads.length, heads.count, heads.size}}});
+    return node_.emit("permute", {apart}, {{"dims", ir::Shape{0, 2, 1, 3}}});
+  }
+
+  ValueId past_and(size_t past, ValueId value) {
+    if (!node_.has(past)) return value;
+    return node_.emit("concat", {node_.in(past), value}, {{"axis", ir::Dim(kLength)}});
+  }
+
+  ValueId number(double value) { return node_.scalar(value, dtype_); }
+
+  /// Queries of one group of heads one below another, since they meet the same keys.
+  ValueId below(ValueId value) {
+    const ir::Shape* const shape = group() > 1 ? node_.shape(value) : nullptr;
+    if (!shape) return value;
+    const ir::Shape rows = {of_queries().samples, heads_[1].count, ir::Dim(group()) * of_queries().length,
+                            shape->back()};
+    return node_.emit("reshape", {value}, {{"shape", rows}});
+  }
+
+  ValueId apart(ValueId value) {
+    const ir::Shape* const shape = group() > 1 ? node_.shape(value) : nullptr;
+    if (!shape) return value;
+    const ir::Shape heads = {of_queries().samples, of_queries().count, of_queries().length, shape->back()};
+    return node_.emit("reshape", {value}, {{"shape", heads}});
+  }
+
+  /// What each query takes of each key's value; the products on the way are the node's fourth output where it is asked
+  /// for.
+  ValueId weigh(ValueId queries, ValueId keys) {
+    dtype_ = node_.dtype(queries);
+    const double scale = node_.number("scale", 1 / std::sqrt(static_cast<double>(of_queries().size)));
+    const ValueId scaled = scale == 1 ? queries : node_.emit("mul", {queries, number(scale)});
+    const ValueId turned = node_.emit("permute", {keys}, {{"dims", ir::Shape{0, 1, 3, 2}}});
+    ValueId scores = apart(node_.emit("matmul", {below(scaled), turned}));
+    const ValueId products = scores;
+    if (const double cap = node_.number("softcap", 0); cap != 0) {
+      const ValueId bounded = node_.emit("tanh", {node_.emit("div", {scores, number(cap)})});
+      scores = node_.emit("mul", {bounded, number(cap)});
+    }
+    const ValueId capped = scores;
+    if (const ValueId masked_out = bias(keys); masked_out.valid()) scores = node_.emit("add", {scores, masked_out});
+    const ValueId weights = softmax(scores);
+    if (node_.wants(3) && node_.good()) {
+      const ValueId stages[] = {products, capped, scores, weights};
+      const int64_t mode = node_.integer("qk_matmul_output_mode", 0);
+      if (mode < 0 || mode > 3) node_.fail("Attention: qk_matmul_output_mode is 0 to 3, found " + std::to_string(mode));
+      if (node_.good()) node_.result_at(3, stages[mode]);
+    }
+    return weights;
+  }
+
+  ValueId softmax(ValueId scores) {
+    const auto said = element_type(static_cast<int>(node_.integer("softmax_precision", onnx_element_type(dtype_))));
+    const ir::DType precision = said && ir::is_float(*said) ? *said : dtype_;
+    const ir::Attributes last = {{"axis", ir::Dim(kSize)}};
+    if (precision == dtype_) return node_.emit("softmax", {scores}, last);
+    const ValueId wide = node_.emit("softmax", {node_.emit("cast", {scores}, {{"dtype", precision}})}, last);
+    return node_.emit("cast", {wide}, {{"dtype", dtype_}});
+  }
+
+  /// What is added to the products: a mask of floats, and minus infinity where a query may not see a key; invalid where
+  /// there is neither.
+  ValueId bias(ValueId keys) {
+    const ir::Shape* const shape = node_.shape(keys);
+    if (!shape) return {};
+    const ir::Dim total = (*shape)[kLength];
+    ValueId mask = node_.optional(3), seen;
+    if (mask.valid()) mask = as_long(mask, total);
+    if (mask.valid() && node_.dtype(mask) == ir::DType::kBool) std::swap(mask, seen);
+    if (node_.integer("is_causal", 0) != 0) seen = both(seen, up_to_itself(total));
+    if (node_.has(6)) seen = both(seen, within_length(node_.in(6), total));
+    if (mask.valid() && node_.dtype(mask) != dtype_) mask = node_.emit("cast", {mask}, {{"dtype", dtype_}});
+    if (!seen.valid()) return mask;
+    return node_.emit("where", {seen, mask.valid() ? mask : number(0), number(-HUGE_VAL)});
+  }
+
+  ValueId both(ValueId a, ValueId b) { return a.valid() ? node_.emit("logical_and", {a, b}) : b; }
+
+  /// Since opset 24 a mask may end before the keys do: what it does not speak of is masked out.
+  ValueId as_long(ValueId mask, const ir::Dim& total) {
+    const ir::Shape* const shape = node_.shape(mask);
+    if (!shape || shape->empty() || node_.opset() < 24 || shape->back() == total) return mask;
+    ir::Shape pads(2 * shape->size(), ir::Dim(0));
+    pads.back() = total - shape->back();
+    const bool is_bool = node_.dtype(mask) == ir::DType::kBool;
+    const ir::Attribute value = is_bool ? ir::Attribute(false) : ir::Attribute(-HUGE_VAL);
+    return node_.emit("pad", {mask}, {{"pads", pads}, {"value", value}});
+  }
+
+  ValueId places(const ir::Dim& first, const ir::Dim& count) {
+    return node_.emit("range", {},
+                      {{"start", first}, {"limit", first + count}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+  }
+
+  /// Key j at or before query i, which stands behind what is past.
+  ValueId up_to_itself(const ir::Dim& total) {
+    const ir::Dim past = node_.has(4) ? total - heads_[1].length : ir::Dim(0);
+    const ValueId rows =
+        node_.emit("unsqueeze", {places(past, of_queries().length)}, {{"axes", ir::Shape{ir::Dim(1)}}});
+    return node_.emit("ge", {rows, places(0, total)});
+  }
+
+  /// Of each sample the keys that are not padding.
+  ValueId within_length(ValueId lengths, const ir::Dim& total) {
+    const ValueId wide = node_.emit("cast", {lengths}, {{"dtype", ir::DType::kI64}});
+    const ValueId column = node_.emit("unsqueeze", {wide}, {{"axes", ir::Shape{1, 2, 3}}});
+    return node_.emit("lt", {places(0, total), column});
+  }
+
+  void finish(ValueId weights, ValueId values) {
+    if (!flat_ && group() == 1) return node_.result("matmul", {weights, values});
+    const ValueId product = node_.emit("matmul", {below(weights), values});
+    const ir::Dim size = heads_[2].size;
+    if (!flat_) {
+      const ir::Shape heads = {of_queries().samples, of_queries().count, of_queries().length, size};
+      return node_.result("reshape", {product}, {{"shape", heads}});
+    }
+    const ValueId heads_last = node_.emit("permute", {apart(product)}, {{"dims", ir::Shape{0, 2, 1, 3}}});
+    const ir::Shape flat = {of_queries().samples, of_queries().length, of_queries().count * heads_[2].size};
+    node_.result("reshape", {heads_last}, {{"shape", flat}});
+  }
+
+  Node& node_;
+  std::vector<Heads> heads_;  // of queries, keys, values
+  bool flat_ = false;
+  ir::DType dtype_ = ir::DType::kF32;
+};
+
+void attention(Node& node) {
+  if (!Attention(node).run() && node.good()) node.use_definition();
+}
+
+constexpr Translator kTable[] = {
+    {"Attention", 23, 27, attention},
+};
+
+}  // namespace
+
+std::span<const Translator> attention_translators() { return kTable; }
+
+}  // namespace rannc::frontend
