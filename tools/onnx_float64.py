@@ -129,6 +129,45 @@ def layer_normalization(attributes, x, scale, bias=None):
     return result if bias is None else result + bias
 
 
+def grouped(attributes, x, groups):
+    """Each group of channels of each sample less its mean, over its deviation."""
+    rows = x.reshape(x.shape[0], groups, -1)
+    centred = rows - rows.mean(2, keepdim=True)
+    variance = (centred * centred).mean(2, keepdim=True)
+    return (centred / torch.sqrt(variance + attributes.get("epsilon", 1e-5))).reshape(x.shape)
+
+
+@operator("InstanceNormalization")
+def instance_normalization(attributes, x, scale, bias):
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    return grouped(attributes, x, x.shape[1]) * scale.view(shape) + bias.view(shape)
+
+
+@operator("GroupNormalization")
+def group_normalization(attributes, x, scale, bias):
+    """Scale and bias are per group before opset 21; where groups are channels that is the same."""
+    shape = [1, -1] + [1] * (x.dim() - 2)
+    each = x.shape[1] // scale.numel()
+    scale, bias = scale.repeat_interleave(each), bias.repeat_interleave(each)
+    return grouped(attributes, x, attributes["num_groups"]) * scale.view(shape) + bias.view(shape)
+
+
+@operator("Attention")
+def attention(attributes, q, k, v, mask=None):
+    """Of four axes, without what is past, as exports of scaled_dot_product_attention are."""
+    if q.dim() != 4 or attributes.get("softcap", 0) or attributes.get("qk_matmul_output_mode", 0):
+        raise NotImplementedError("this form of Attention")
+    group = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = q @ k.transpose(2, 3) * attributes.get("scale", q.shape[3] ** -0.5)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    if attributes.get("is_causal", 0):
+        seen = torch.ones(scores.shape[2:], dtype=torch.bool).tril()
+        scores = scores.masked_fill(~seen, float("-inf"))
+    return torch.softmax(scores, 3) @ v
+
+
 @operator("BatchNormalization")
 def batch_normalization(attributes, x, scale, bias, mean, variance):
     if attributes.get("training_mode", 0):

@@ -40,6 +40,51 @@ TEST(GroupNormalization, GroupsDivideChannels) {
   EXPECT_THAT(refused.diagnostic().message, testing::HasSubstr("6 channels in 4 groups"));
 }
 
+/// PyTorch's exports before opset 21; `after` scales what the groups have become.
+std::string written_out(const std::string& ones, const std::string& after) {
+  return "agraph (float[batch, 6, 2, 2] x, float[6, 1, 1] s, float[6, 1, 1] b) => (float[batch, 6, 2, 2] y) <float[3] "
+         "o = {" +
+         ones +
+         "}, float[3] z = {0, 0, 0}, int64[3] rows = {0, 3, -1}> { r = Reshape (x, rows)\n "
+         "n = InstanceNormalization (r, o, z)\n back = Shape (x)\n g = Reshape (n, back)\n " +
+         after + " }";
+}
+
+TEST(GroupNormalization, IsRecognisedWhereItIsWrittenOut) {
+  const Numbers numbers = {{"x", spread(72)}, {"s", spread(6, 2)}, {"b", spread(6, 3)}};
+  const std::string plain = written_out("1, 1, 1", "m = Mul (g, s)\n y = Add (m, b)");
+  const std::string turned = written_out("1, 1, 1", "m = Mul (s, g)\n y = Add (b, m)");
+  for (const std::string& graph : {plain, turned}) {
+    const auto run = run_onnx(graph, 17, numbers);
+    ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+    const auto& last = run->graph.attributes(run->graph.producer(run->graph.outputs()[0]));
+    EXPECT_EQ(run->graph.op(run->graph.producer(run->graph.outputs()[0])).name, "core.group_norm");
+    EXPECT_EQ(last.integer("groups"), 3);
+    EXPECT_FALSE(run->graph.find("o").valid()) << "ones that no module has are gone";
+    EXPECT_EQ(fault_of_samples(graph, 17, numbers, 2), "");
+  }
+  // The same numbers as the operator gives.
+  const auto whole = run_onnx(
+      "agraph (float[batch, 6, 2, 2] x, float[6] s, float[6] b) => (float[batch, 6, 2, 2] y) "
+      "{ y = GroupNormalization <num_groups = 3> (x, s, b) }",
+      21, numbers);
+  ASSERT_TRUE(whole.ok()) << whole.diagnostic().str();
+  EXPECT_THAT(run_onnx(plain, 17, numbers)->numbers[0],
+              testing::Pointwise(testing::DoubleNear(1e-6), whole->numbers[0]));
+}
+
+TEST(GroupNormalization, IsLeftWhereItIsSomethingElse) {
+  const Numbers numbers = {{"x", spread(72)}, {"s", spread(6, 2)}, {"b", spread(6, 3)}};
+  for (const auto& [ones, after, why] : std::vector<std::array<std::string, 3>>{
+           {"1, 2, 1", "m = Mul (g, s)\n y = Add (m, b)", "a scale of its own"},
+           {"1, 1, 1", "m = Mul (g, s)\n q = Add (m, g)\n y = Add (q, b)", "the sum is of something else"}}) {
+    const auto run = run_onnx(written_out(ones, after), 17, numbers);
+    ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+    EXPECT_EQ(run->graph.op(run->graph.producer(run->graph.outputs()[0])).name, "core.add") << why;
+    EXPECT_EQ(fault_of_samples(written_out(ones, after), 17, numbers, 2), "") << why;
+  }
+}
+
 TEST(InstanceNormalization, IsAGroupPerChannel) {
   const std::string graph = kImage + "{ y = InstanceNormalization (x, s, b) }";
   EXPECT_THAT(ops(graph, 17), ElementsAre("group_norm"));

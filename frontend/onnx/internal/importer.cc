@@ -30,6 +30,7 @@ class Importer {
 
   Result<Imported> run() {
     RANNC_TRY(import());
+    gather_groups(graph_);
     return Imported{std::move(graph_), std::move(notes_)};
   }
 

@@ -1,0 +1,83 @@
+#include "frontend/onnx/internal/written_out.h"
+
+#include <algorithm>
+#include <array>
+
+#include "ir/constant.h"
+#include "ir/op.h"
+#include "ir/rewrite_patterns.h"
+
+namespace rannc::frontend {
+
+using namespace ir;  // NOLINT: patterns read as sentences
+
+namespace {
+
+constexpr Capture kX{0}, kRows{1}, kNormal{2}, kScale{3}, kBias{4}, kResult{5};
+
+bool is_everywhere(const Graph& graph, ValueId value, double number) {
+  constexpr int64_t kMost = 1 << 16;
+  const Graph::Value& found = graph.value(value);
+  if (found.kind != ValueKind::kConstant || !found.data.present()) return false;
+  const auto numbers = decode_numbers(found.type, found.data, kMost);
+  return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [&](double each) { return each == number; });
+}
+
+/// [N, C, …] as [N, groups, the rest], each group as an instance, and back.
+bool lays_groups_apart_and_back(const Match& match) {
+  const Graph& graph = match.graph();
+  const auto &x = graph.type(match[kX]).shape, &rows = graph.type(match[kRows]).shape;
+  if (!x || !rows || x->size() < 2 || rows->size() != 3 || graph.type(match[kResult]).shape != x) return false;
+  const Dim groups = match.attributes(kNormal).integer("groups");
+  const bool apart = (*rows)[0] == (*x)[0] && (*rows)[1] == groups;
+  return apart && (*x)[1].is_constant() && (*x)[1].constant() % groups.constant() == 0 &&
+         is_everywhere(graph, match[kScale], 1) && is_everywhere(graph, match[kBias], 0);
+}
+
+/// Whether a value has one number for each channel of `x`, and meets it there.
+bool is_per_channel(const Graph& graph, ValueId value, const Shape& x) {
+  const auto& shape = graph.type(value).shape;
+  const size_t above = x.size() - 2;
+  if (!shape || shape->size() <= above || shape->size() > x.size()) return false;
+  const size_t channels = shape->size() - 1 - above;
+  return (*shape)[channels] == x[1] && element_count(*shape) == x[1];
+}
+
+bool scales_channels(const Match& match) {
+  const Graph& graph = match.graph();
+  const auto& x = graph.type(match[kX]).shape;
+  return x && is_per_channel(graph, match[kScale], *x) && is_per_channel(graph, match[kBias], *x);
+}
+
+ValueId flat(Builder& make, Capture place, const Dim& channels) {
+  return make.emit("reshape", {make[place]}, {{"shape", Shape{channels}}});
+}
+
+Rewrite groups_as_instances() {
+  const Pattern rows = op("reshape", any(kX)).as(kRows);
+  const Pattern normal = op("group_norm", rows, any(kScale), any(kBias)).as(kNormal);
+  return {"groups-as-instances", op("reshape", normal).as(kResult).where(lays_groups_apart_and_back),
+          [](const Match& match, Builder& make) {
+            return make.result("group_norm", {make[kX]}, match.attributes(kNormal));
+          }};
+}
+
+Rewrite scaled_groups() {
+  const Pattern normal = op("group_norm", any(kX)).as(kNormal);
+  const Pattern scaled = commutative(op("mul", normal, any(kScale)));
+  return {"scaled-groups", commutative(op("add", scaled, any(kBias))).where(scales_channels),
+          [](const Match& match, Builder& make) {
+            const Dim channels = (*match.graph().type(match[kX]).shape)[1];
+            const ValueId scale = flat(make, kScale, channels), bias = flat(make, kBias, channels);
+            return make.result("group_norm", {make[kX], scale, bias}, match.attributes(kNormal));
+          }};
+}
+
+}  // namespace
+
+void gather_groups(Graph& graph) {
+  const std::array rules = {groups_as_instances(), scaled_groups()};
+  rewrite(graph, rules);
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,14 @@
+/// Recognises what exporters write out by several nodes where there is one operator for it.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace rannc::frontend {
+
+/// Before opset 21 PyTorch writes a normalisation of groups as one of instances: channels of a group are laid one
+/// behind another, normalised with a scale of ones and a bias of zeros that no module has, and laid back; then comes
+/// the module's own scale and bias. After: `core.group_norm`, of whose operands each is the module's. What is not read
+/// any more stays. Linear in the graph.
+void gather_groups(ir::Graph& graph);
+
+}  // namespace rannc::frontend
