@@ -72,7 +72,9 @@ std::vector<OpsetCase> reduction_cases() {
       {"ReduceLogSumExp", {std::log(std::exp(1) + std::exp(2)), std::log(std::exp(3) + std::exp(4))}}};
   for (const auto& [op, expected] : eighteen) {
     cases.push_back({op, 7, rows + "{ y = " + op + " <axes = [1], keepdims = 0> (x) }", kFour, expected});
-    cases.push_back({op, 17, rows + "{ y = " + op + " <axes = [-1], keepdims = 0> (x) }", kFour, expected});
+    for (const int opset : {11, 12, 17}) {
+      cases.push_back({op, opset, rows + "{ y = " + op + " <axes = [-1], keepdims = 0> (x) }", kFour, expected});
+    }
     cases.push_back({op, 18, operand + "{ y = " + op + " <keepdims = 0> (x, a) }", kFour, expected});
   }
   return cases;
@@ -172,6 +174,11 @@ std::vector<OpsetCase> window_cases() {
        pool("AveragePool", 3, "kernel_shape = [2], strides = [2], ceil_mode = 1, count_include_pad = 1"),
        five,
        {1.5, 3.5, 5}},
+      {"AveragePool",
+       22,
+       pool("AveragePool", 2, "kernel_shape = [3], strides = [3], pads = [1, 1], ceil_mode = 1"),
+       five,
+       {1.5, 4}},
       {"MaxPool", 7, pool("MaxPool", 2, "kernel_shape = [2], strides = [2]"), five, {2, 4}},
       {"MaxPool", 10, pool("MaxPool", 3, "kernel_shape = [2], strides = [2], ceil_mode = 1"), five, {2, 4, 5}},
       {"MaxPool", 10, pool("MaxPool", 3, "kernel_shape = [2], dilations = [2]"), five, {3, 4, 5}},
@@ -193,6 +200,15 @@ std::vector<OpsetCase> elementwise_cases() {
       {"Clip", 11, two + "<float b = {3}> { y = Clip (x, , b) }", kFour, {1, 2, 3, 3}},
       {"Clip", 12, "agraph (int32[4] x) => (int32[4] y) <int32 a = {2}> { y = Clip (x, a) }", kFour, {2, 2, 3, 4}},
       // What was for inference alone trains where it is told to.
+      // The upper bound wins.
+      {"Clip", 13, two + "<float a = {3}, float b = {2}> { y = Clip (x, a, b) }", kFour, {2, 2, 2, 2}},
+      // The sign of the divisor, or of the dividend.
+      {"Mod", 10, "agraph (int64[4] x) => (int64[4] y) <int64 z = {-3}> { y = Mod (x, z) }", kFour, {-2, -1, 0, -2}},
+      {"Mod",
+       13,
+       "agraph (float[4] x) => (float[4] y) <float z = {-3}> { y = Mod <fmod = 1> (x, z) }",
+       kFour,
+       {1, 2, 0, 1}},
       {"Dropout", 7, two + "{ y = Dropout <ratio = 0.9> (x) }", kFour, {1, 2, 3, 4}},
       {"Dropout", 10, "agraph (float[2, 2] x) => (bool[2, 2] m) { y, m = Dropout (x) }", kFour, {1, 1, 1, 1}},
       {"Dropout", 12, two + "<float p = {0.9}> { y = Dropout (x, p) }", kFour, {1, 2, 3, 4}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 
 #include "frontend/onnx/internal/tensor.h"
 #include "frontend/onnx/internal/translators.h"
@@ -155,7 +156,46 @@ class Rewriting {
   const OpSchema& to_;
 };
 
+/// The words of a text.
+std::string words(const char* text) {
+  std::istringstream in(text ? text : "");
+  std::string all;
+  for (std::string word; in >> word;) all += word + " ";
+  return all;
+}
+
+std::vector<std::string> names(const std::vector<OpSchema::FormalParameter>& parameters) {
+  std::vector<std::string> found;
+  for (const auto& parameter : parameters) found.push_back(parameter.GetName());
+  return found;
+}
+
+std::map<std::string, std::string> attributes(const OpSchema& schema) {
+  std::map<std::string, std::string> found;
+  for (const auto& [name, attribute] : schema.attributes()) {
+    found[name] = std::to_string(attribute.required) + attribute.default_value.SerializeAsString();
+  }
+  return found;
+}
+
+bool says_the_same(const OpSchema& a, const OpSchema& b) {
+  return words(a.doc()) == words(b.doc()) && names(a.inputs()) == names(b.inputs()) &&
+         names(a.outputs()) == names(b.outputs()) && attributes(a) == attributes(b);
+}
+
 }  // namespace
+
+std::vector<std::pair<std::string, int>> changed_versions() {
+  std::vector<std::pair<std::string, int>> changed;
+  for (const auto& [op, opsets] : operator_versions()) {
+    for (size_t i = 1; i < opsets.size(); ++i) {
+      const OpSchema* const before = OpSchemaRegistry::Schema(op, opsets[i - 1], "");
+      const OpSchema* const now = OpSchemaRegistry::Schema(op, opsets[i], "");
+      if (!says_the_same(*before, *now)) changed.emplace_back(op, opsets[i]);
+    }
+  }
+  return changed;
+}
 
 std::vector<VersionsOfOperator> operator_versions() {
   std::map<std::string, std::vector<int>> by_name;

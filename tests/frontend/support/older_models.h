@@ -17,6 +17,9 @@ struct VersionsOfOperator {
 };
 std::vector<VersionsOfOperator> operator_versions();
 
+/// Operators with a version whose text or signature says other things than the one before, types aside: `ReduceSum 13`.
+std::vector<std::pair<std::string, int>> changed_versions();
+
 /// The model of a case of one node as operator set `opset` spells it: operands that were attributes become these,
 /// attributes that are not yet there and have their default go. Nothing where it cannot be said there.
 std::optional<std::string> at_opset(const NodeCase& found, int opset);
