@@ -193,6 +193,29 @@ TEST(AttentionTasks, RefuseHeadsThatDoNotDivide) {
               testing::HasSubstr("in 3 heads; heads must divide the last axis, and those of"));
 }
 
+// Of a domain of its own, written out with the graphs that it is given.
+TEST(FlexAttention, KeepsSamplesApart) {
+  const std::string head =
+      "<ir_version: 8, opset_import: [\"\" : 26, \"ai.onnx.preview\" : 1]>\n"
+      "agraph (float[batch, 4, 3, 8] q, float[batch, 2, 5, 8] k, float a) => (float[batch, 4, 3, 8] y) "
+      "{ s = Mul (q, a)\n y = ai.onnx.preview.FlexAttention ";
+  const Numbers numbers = {{"q", spread(288)}, {"k", spread(240, 2)}, {"a", {1.5}}};
+  EXPECT_EQ(fault_of_samples(head + "(s, k, k) }", 26, numbers, 1), "");
+  EXPECT_EQ(fault_of_samples(head + "<score_mod: graph = capped (float[B, H, L, S] p) => (float[B, H, L, S] c) "
+                                    "{ c = Tanh (p) }> (s, k, k) }",
+                             26, numbers, 1),
+            "");
+}
+
+TEST(CausalConvWithState, KeepsSamplesApart) {
+  const std::string graph =
+      "agraph (float[batch, 4, 6] x, float[4, 1, 3] w, float[4] b, float[batch, 4, 2] p) => "
+      "(float[batch, 4, 6] y, float[batch, 4, 2] n) { y, n = CausalConvWithState (x, w, b, p) }";
+  EXPECT_EQ(fault_of_samples(graph, 27,
+                             {{"x", spread(72)}, {"w", spread(12, 2)}, {"b", spread(4, 3)}, {"p", spread(24, 4)}}, 2),
+            "");
+}
+
 TEST(RotaryEmbedding, KeepsSamplesApart) {
   const Numbers x = {{"x", spread(3 * 2 * 4 * 6)}, {"w", {1.5}}};
   const auto with = [&](Numbers more) {

@@ -17,7 +17,7 @@ namespace {
 
 // Shares of the cases that are ours. The goals are 98 % and 90 %: raise these with each operator that arrives.
 constexpr double kGoalOfExported = 0.98, kReachedOfExported = 0.76;
-constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.72;
+constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.73;
 
 using Counts = std::map<std::string, size_t>;
 

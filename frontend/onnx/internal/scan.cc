@@ -101,8 +101,9 @@ class Scan {
     const std::string domain = domain_of(node.domain());
     if (domain.empty() && has_subgraphs(node.op_type())) return;
     const auto opset = opsets.find(domain);
-    if (domain.empty() && opset != opsets.end()) {
-      if (find_translator(node.op_type(), opset->second) || is_schema_function(node, opset->second)) return;
+    if (opset != opsets.end()) {
+      const bool translated = domain.empty() && find_translator(node.op_type(), opset->second);
+      if (translated || is_schema_function(node, opset->second)) return;
     }
     unknown_[domain.empty() ? node.op_type() : domain + "::" + node.op_type()].push_back(prefix + node_name(node));
   }

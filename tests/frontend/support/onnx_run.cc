@@ -33,7 +33,8 @@ Result<ir::StoredTensor> tensor_of(const std::string& name, ir::ValueType type, 
 
 Result<OnnxRun> run_onnx(std::string_view graph, int opset, const Numbers& inputs) {
   OnnxRun run;
-  RANNC_ASSIGN(ir::Graph imported, import_graph(graph, opset));
+  const std::string text = graph.starts_with("<") ? std::string(graph) : onnx_model(graph, opset);
+  RANNC_ASSIGN(ir::Graph imported, import_text(text));
   const auto wrong = ir::verify(imported);
   if (!wrong.empty()) return Diagnostic(wrong[0]);
   RANNC_ASSIGN(run.graph, planned(std::move(imported)));

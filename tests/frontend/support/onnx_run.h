@@ -21,8 +21,8 @@ struct OnnxRun {
   std::vector<std::vector<double>> numbers;  ///< their elements
 };
 
-/// Imports a graph (`agraph (float[batch, 4] x) => …`) of an opset and runs it. A diagnostic where it is refused, does
-/// not verify, or cannot run.
+/// Imports a graph (`agraph (float[batch, 4] x) => …`) of an opset, or a model (`<ir_version: 8, …> agraph …`), and
+/// runs it. A diagnostic where it is refused, does not verify, or cannot run.
 Result<OnnxRun> run_onnx(std::string_view graph, int opset, const Numbers& inputs);
 
 }  // namespace rannc::test
