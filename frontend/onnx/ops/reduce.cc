@@ -1,5 +1,6 @@
 /// Translates ONNX reductions.
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "frontend/onnx/internal/node.h"
@@ -33,13 +34,48 @@ void reduce(Node& node) {
   node.result("identity", {node.in(0)});
 }
 
-/// Of truth values as of numbers, which is what ATen compares.
-template <const char* name>
+/// The shape of a reduction of no elements at all; nothing where there are some.
+std::optional<ir::Shape> shape_of_nothing(Node& node, const ir::Attributes& reduction) {
+  const ir::Shape* const from = node.shape(node.in(0));
+  const std::vector<int64_t> axes = reduction.integers("axes");
+  if (!from || std::none_of(axes.begin(), axes.end(),
+                            [&](int64_t axis) { return (*from)[static_cast<size_t>(axis)] == ir::Dim(0); })) {
+    return std::nullopt;
+  }
+  ir::Shape to;
+  for (size_t i = 0; i < from->size(); ++i) {
+    const bool reduced = std::find(axes.begin(), axes.end(), static_cast<int64_t>(i)) != axes.end();
+    if (!reduced) to.push_back((*from)[i]);
+    if (reduced && reduction.flag("keepdim")) to.emplace_back(1);
+  }
+  return to;
+}
+
+/// The number below all others of an integer type, or above them.
+int64_t bound(ir::DType dtype, bool lowest) {
+  const int bits = 8 * static_cast<int>(ir::byte_size(dtype));
+  const bool is_unsigned = dtype == ir::DType::kU8 || dtype == ir::DType::kU16 || dtype == ir::DType::kU32;
+  if (is_unsigned) return lowest ? 0 : (int64_t{1} << bits) - 1;
+  const int64_t highest = INT64_MAX >> (64 - bits);
+  return lowest ? -highest - 1 : highest;
+}
+
+/// The largest or the smallest element; of none the lowest or the highest that there is. Of truth values as of numbers,
+/// which is what ATen compares.
+template <const char* name, bool largest>
 void extreme(Node& node) {
   const ValueId x = node.in(0);
-  if (node.dtype(x) != ir::DType::kBool) return reduce<name, 18>(node);
   const auto attributes = reduction(node, 18);
   if (!attributes) return node.result("identity", {x});
+  const ir::DType dtype = node.dtype(x);
+  const bool is_bool = dtype == ir::DType::kBool;
+  if (const auto nothing = shape_of_nothing(node, *attributes)) {
+    const ir::Attribute value = is_bool               ? ir::Attribute(!largest)
+                                : ir::is_float(dtype) ? ir::Attribute(largest ? -HUGE_VAL : HUGE_VAL)
+                                                      : ir::Attribute(ir::Dim(bound(dtype, largest)));
+    return node.result("full", {}, {{"shape", *nothing}, {"value", value}, {"dtype", dtype}});
+  }
+  if (!is_bool) return node.result(name, {x}, *attributes);
   const ValueId numbers = node.emit("cast", {x}, {{"dtype", ir::DType::kU8}});
   node.result("cast", {node.emit(name, {numbers}, *attributes)}, {{"dtype", ir::DType::kBool}});
 }
@@ -76,6 +112,9 @@ void reduce_log_sum_exp(Node& node) {
   const ValueId x = node.in(0);
   auto attributes = reduction(node, 18);
   if (!attributes) return node.result("identity", {x});
+  if (const auto nothing = shape_of_nothing(node, *attributes)) {
+    return node.result("full", {}, {{"shape", *nothing}, {"value", -HUGE_VAL}, {"dtype", node.dtype(x)}});
+  }
   const bool keep = attributes->flag("keepdim");
   const ir::Shape axes = *attributes->list("axes");
   attributes->set("keepdim", true);
@@ -182,9 +221,9 @@ constexpr Translator kTable[] = {
     {"ReduceL2", 7, 27, reduce_l2},
     {"ReduceLogSum", 7, 27, reduce_log_sum},
     {"ReduceLogSumExp", 7, 27, reduce_log_sum_exp},
-    {"ReduceMax", 7, 27, extreme<kMax>},
+    {"ReduceMax", 7, 27, extreme<kMax, true>},
     {"ReduceMean", 7, 27, reduce<kMean, 18>},
-    {"ReduceMin", 7, 27, extreme<kMin>},
+    {"ReduceMin", 7, 27, extreme<kMin, false>},
     {"ReduceProd", 7, 27, reduce<kProd, 18>},
     {"ReduceSum", 7, 27, reduce<kSum, 13>},
     {"ReduceSumSquare", 7, 27, reduce_sum_square},

@@ -1,5 +1,7 @@
 #include "tests/frontend/support/onnx_run.h"
 
+#include <algorithm>
+
 #include "ir/verify.h"
 
 namespace rannc::test {
@@ -18,7 +20,7 @@ Result<ir::StoredTensor> tensor_of(const std::string& name, ir::ValueType type, 
   }
   for (const ir::Dim& dim : *type.shape) known *= dim.is_constant() ? dim.constant() : 1;
   for (ir::Dim& dim : *type.shape) {
-    if (!dim.is_constant()) dim = static_cast<int64_t>(numbers.size()) / known;
+    if (!dim.is_constant()) dim = static_cast<int64_t>(numbers.size()) / std::max<int64_t>(known, 1);
   }
   if (ir::static_count(type) != static_cast<int64_t>(numbers.size())) {
     return error(name + " of " + ir::str(*type.shape) + " got " + std::to_string(numbers.size()) + " numbers");
