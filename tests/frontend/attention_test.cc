@@ -164,16 +164,19 @@ INSTANTIATE_TEST_SUITE_P(All, Attention, ::testing::ValuesIn(forms()), [](const 
   return info.param.name + std::to_string(info.param.opset) + "_" + std::to_string(info.index);
 });
 
+std::vector<std::string> names_of(const ir::Graph& graph) {
+  std::vector<std::string> names;
+  for (const TaskId task : graph.tasks()) names.push_back(graph.op(task).name.substr(5));
+  return names;
+}
+
 std::vector<std::string> ops(const std::string& call, const std::string& keys) {
   const auto imported = import_graph("agraph (float[batch, 4, seq, 8] q, float[batch, " + keys +
                                          ", seq, 8] k) => "
                                          "(float[batch, 4, seq, 8] y) { y = Attention " +
                                          call + " }",
                                      23);
-  if (!imported.ok()) return {imported.diagnostic().str()};
-  std::vector<std::string> names;
-  for (const TaskId task : imported->tasks()) names.push_back(imported->op(task).name.substr(5));
-  return names;
+  return imported.ok() ? names_of(*imported) : std::vector<std::string>{imported.diagnostic().str()};
 }
 
 TEST(AttentionTasks, AreFew) {
@@ -214,6 +217,30 @@ TEST(CausalConvWithState, KeepsSamplesApart) {
   EXPECT_EQ(fault_of_samples(graph, 27,
                              {{"x", spread(72)}, {"w", spread(12, 2)}, {"b", spread(4, 3)}, {"p", spread(24, 4)}}, 2),
             "");
+}
+
+TEST(RotaryEmbedding, IsTurnedWithoutPermutations) {
+  const auto imported = import_graph(
+      "agraph (float[batch, 2, seq, 6] x, float[1, seq, 3] c, float[1, seq, 3] d) => (float[batch, 2, seq, 6] y) "
+      "{ y = RotaryEmbedding (x, c, d) }",
+      23);
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  EXPECT_THAT(names_of(*imported), testing::ElementsAre("split", "unsqueeze", "unsqueeze", "mul", "mul", "sub", "mul",
+                                                        "mul", "add", "concat"));
+}
+
+TEST(RotaryEmbedding, RefusesWhatCannotBeHalved) {
+  const auto refused = [](const std::string& attributes) {
+    const auto imported = import_graph(
+        "agraph (float[batch, 5, 6] x, float[1, 5, 3] c, float[1, 5, 3] d) => "
+        "(float[batch, 5, 6] y) { y = RotaryEmbedding " +
+            attributes + " (x, c, d) }",
+        23);
+    return imported.ok() ? "" : imported.diagnostic().message;
+  };
+  EXPECT_THAT(refused("<num_heads = 4>"), testing::HasSubstr("[batch,5,6] with 4 heads; heads must divide"));
+  EXPECT_THAT(refused("<num_heads = 2>"), testing::HasSubstr("3 elements of 3 to turn"));
+  EXPECT_THAT(refused("<num_heads = 1, rotary_embedding_dim = 8>"), testing::HasSubstr("8 elements of 6 to turn"));
 }
 
 TEST(RotaryEmbedding, KeepsSamplesApart) {

@@ -1,4 +1,4 @@
-/// Translates ONNX's scaled dot product attention.
+/// Translates scaled dot product attention, with what turns its queries and keys.
 #include <cmath>
 
 #include "frontend/onnx/internal/node.h"
@@ -203,8 +203,104 @@ void attention(Node& node) {
   if (!Attention(node).run() && node.good()) node.use_definition();
 }
 
+/// Halves x1, x2 of each head, or each second element of it, become x1 · cos - x2 · sin, x1 · sin + x2 · cos, without
+/// the permutations of ONNX's definition: the tables are stretched over the heads instead.
+class RotaryEmbedding {
+ public:
+  explicit RotaryEmbedding(Node& node) : node_(node), interleaved_(node.integer("interleaved", 0) != 0) {}
+
+  /// False, with nothing emitted, where the size of heads is not known.
+  bool run() {
+    const ValueId x = node_.in(0);
+    const auto& shape = node_.type(x).shape;
+    if (!node_.good()) return true;
+    if (!shape || (shape->size() != 3 && shape->size() != 4) || !shape->back().is_constant()) return false;
+    whole_ = *shape;
+    flat_ = shape->size() == 3;
+    const int64_t last = shape->back().constant(), heads = flat_ ? node_.integer("num_heads", 0) : 1;
+    if (heads < 1 || last % heads != 0) return refuse(std::to_string(heads) + " heads");
+    const int64_t size = last / heads, said = node_.integer("rotary_embedding_dim", 0);
+    turned_ = said == 0 ? size : said;
+    if (turned_ < 2 || turned_ % 2 != 0 || turned_ > size) {
+      return refuse(std::to_string(turned_) + " elements of " + std::to_string(size) + " to turn");
+    }
+    heads_ = flat_ ? ir::Shape{whole_[0], whole_[1], heads, size} : whole_;
+    turn(flat_ ? node_.emit("reshape", {x}, {{"shape", heads_}}) : x, size);
+    return true;
+  }
+
+ private:
+  bool refuse(const std::string& found) {
+    node_.fail("RotaryEmbedding of " + ir::str(whole_) + " with " + found +
+               "; heads must divide the last axis, and an even part of each is turned");
+    return true;
+  }
+
+  void turn(ValueId x, int64_t size) {
+    ValueId rest;
+    if (turned_ < size) {
+      const auto parts = node_.emit_all("split", {x}, sizes(3, turned_, size - turned_), 2);
+      x = parts[0];
+      rest = parts[1];
+    }
+    ir::Shape turned = heads_, pairs = heads_;
+    turned.back() = turned_;
+    pairs.back() = turned_ / 2;
+    pairs.emplace_back(2);
+    if (interleaved_) x = node_.emit("reshape", {x}, {{"shape", pairs}});
+    const int64_t axis = interleaved_ ? 4 : 3, half = interleaved_ ? 1 : turned_ / 2;
+    const auto halves = node_.emit_all("split", {x}, sizes(axis, half, half), 2);
+    const ValueId cosine = table(1), sine = table(2);
+    const auto product = [&](ValueId a, ValueId b) { return node_.emit("mul", {a, b}); };
+    const ValueId real = node_.emit("sub", {product(halves[0], cosine), product(halves[1], sine)});
+    const ValueId imaginary = node_.emit("add", {product(halves[0], sine), product(halves[1], cosine)});
+    ValueId y = step(!interleaved_ && !rest.valid() && !flat_, "concat", {real, imaginary}, {{"axis", ir::Dim(axis)}});
+    if (interleaved_) y = step(!rest.valid() && !flat_, "reshape", {y}, {{"shape", turned}});
+    if (rest.valid()) y = step(!flat_, "concat", {y, rest}, {{"axis", ir::Dim(3)}});
+    if (flat_) step(true, "reshape", {y}, {{"shape", whole_}});
+  }
+
+  static ir::Attributes sizes(int64_t axis, int64_t first, int64_t second) {
+    return {{"axis", ir::Dim(axis)}, {"sizes", ir::Shape{first, second}}};
+  }
+
+  /// A task, the last of which is the node's.
+  ValueId step(bool last, std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
+    if (!last) return node_.emit(op, operands, std::move(attributes));
+    node_.result(op, operands, std::move(attributes));
+    return {};
+  }
+
+  /// Cosines or sines as they meet the halves: by place where places are given, one for all heads.
+  ValueId table(size_t operand) {
+    ValueId values = node_.in(operand);
+    if (node_.has(3)) values = node_.emit("gather", {values, node_.in(3)}, {{"axis", ir::Dim(0)}});
+    const ir::Shape* const shape = node_.shape(values);
+    if (!shape) return {};
+    const ir::Dim half = turned_ / 2;
+    if (shape->size() == 3 && shape->back().is_constant() && half.constant() < shape->back().constant()) {
+      values =
+          node_.emit("slice", {values}, {{"axes", ir::Shape{2}}, {"starts", ir::Shape{0}}, {"ends", ir::Shape{half}}});
+    }
+    ir::Shape axes = {ir::Dim(flat_ ? 2 : 1)};
+    if (interleaved_) axes.emplace_back(4);
+    return node_.emit("unsqueeze", {values}, {{"axes", axes}});
+  }
+
+  Node& node_;
+  const bool interleaved_;
+  bool flat_ = false;
+  int64_t turned_ = 0;  // elements of a head
+  ir::Shape whole_, heads_;
+};
+
+void rotary_embedding(Node& node) {
+  if (!RotaryEmbedding(node).run() && node.good()) node.use_definition();
+}
+
 constexpr Translator kTable[] = {
     {"Attention", 23, 27, attention},
+    {"RotaryEmbedding", 23, 27, rotary_embedding},
 };
 
 }  // namespace
