@@ -110,7 +110,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
   if (found.empty()) return;
   context.remarks.push_back(
       {{},
-       fmt::format("{} outputs of Constant nodes stand where weights stand and are not trained ({}): --kind says "
+       fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --kind says "
                    "otherwise",
                    found.size(), listed(found))});
 }

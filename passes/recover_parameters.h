@@ -14,7 +14,7 @@ struct Roles;
 /// What is known of stored tensors before their uses are looked at. All by value name.
 struct StoredFacts {
   std::map<std::string, ir::ValueKind> kinds;            ///< what a user knows better
-  std::set<std::string> literals;                        ///< outputs of `Constant` nodes: numbers of the model's code
+  std::set<std::string> literals;                        ///< numbers of the model's code: outputs of `Constant` nodes
   std::map<std::string, std::set<std::string>> readers;  ///< the modules whose nodes read a tensor, or renaming of one
 };
 

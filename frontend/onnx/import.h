@@ -31,8 +31,8 @@ struct ImportOptions {
 
 /// What a file says of stored tensors that the graph has no place for.
 struct ImportNotes {
-  /// Values that `Constant` nodes make, and constants that a translator adds: numbers of the model's code, where
-  /// initializers are tensors of its state.
+  /// Values that `Constant` nodes make, constants that a translator adds, ones and zeros for normalisations without
+  /// weights: numbers of the model's code, where initializers are tensors of its state.
   std::set<std::string> literals;
   /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
   /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.

@@ -109,7 +109,7 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   EXPECT_EQ(told.kind("w"), "parameter");
   EXPECT_EQ(told.kind("gain"), "constant");
   EXPECT_THAT(numbers.context.remarks,
-              Contains(Field(&Note::message, HasSubstr("1 outputs of Constant nodes stand where weights stand and are "
+              Contains(Field(&Note::message, HasSubstr("1 numbers of the model's code stand where weights stand and are "
                                                        "not trained (w)"))));
 }
 

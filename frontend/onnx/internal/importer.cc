@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/internal/input_types.h"
 #include "frontend/onnx/internal/translation.h"
+#include "frontend/onnx/internal/written_out.h"
 
 namespace rannc::frontend {
 
@@ -30,6 +31,7 @@ class Importer {
 
   Result<Imported> run() {
     RANNC_TRY(import());
+    nodes_.finish();
     gather_groups(graph_);
     return Imported{std::move(graph_), std::move(notes_)};
   }

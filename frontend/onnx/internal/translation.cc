@@ -129,6 +129,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   note_readers(graph, wiring.operands, node, scope.module, notes_);
+  unweighted_.read(graph, wiring.operands, node);
   if (!wiring.lists.empty() && !takes_lists(node.op_type())) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
@@ -188,7 +189,7 @@ Result<void> Translation::call_schema(Scope& scope, const NodeProto& node, int o
     return error(at(scope, node), fmt::format("{}: {}", node.op_type(), failure.what()));
   }
   if (!built) return error(at(scope, node), fmt::format("no translation for operator {}", node.op_type()));
-  Opsets opsets{{"", opset}};
+  Opsets opsets = scope.opsets;
   for (const auto& entry : body.opset_import()) {
     if (domain_of(entry.domain()).empty()) opsets[""] = static_cast<int>(entry.version());
   }

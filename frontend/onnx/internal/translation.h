@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/scope.h"
+#include "frontend/onnx/internal/unweighted.h"
 #include "onnx/defs/schema.h"
 
 namespace rannc::frontend {
@@ -25,6 +26,8 @@ class Translation {
   Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where);
   /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
+  /// Notes what follows from all nodes together.
+  void finish() { unweighted_.note(notes_); }
   /// Two symbols of inputs that have to be equal for a refused task to run.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
@@ -77,6 +80,7 @@ class Translation {
   ExternalData& external_;
   ImportNotes& notes_;
   std::optional<SymbolPair> unequal_symbols_;
+  Unweighted unweighted_;
 };
 
 }  // namespace rannc::frontend

@@ -1,0 +1,61 @@
+#include "frontend/onnx/internal/unweighted.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "frontend/onnx/internal/traced_call.h"
+#include "ir/constant.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+constexpr size_t kFirstStatistics = 3;  // operand of BatchNormalization
+
+struct Weights {
+  std::string_view call;
+  size_t scale, bias;  ///< arguments
+};
+constexpr Weights kWeights[] = {
+    {"aten.instance_norm", 1, 2}, {"aten.group_norm", 2, 3}, {"aten.native_group_norm", 1, 2},
+    {"aten.layer_norm", 2, 3},    {"aten.batch_norm", 1, 2},
+};
+
+bool is_none(const TracedCall& call, size_t argument) {
+  return argument >= call.arguments.size() || call.arguments[argument] == "None";
+}
+
+bool is_everywhere(const ir::Graph& graph, ValueId value, double number) {
+  constexpr int64_t kMost = 1 << 16;
+  const auto numbers = ir::decode_numbers(graph.type(value), graph.value(value).data, kMost);
+  return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [&](double each) { return each == number; });
+}
+
+}  // namespace
+
+void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
+                      const ONNX_NAMESPACE::NodeProto& node) {
+  const auto call = traced_call(node);
+  const auto* const weights = std::find_if(std::begin(kWeights), std::end(kWeights),
+                                           [&](const Weights& each) { return call && call->is(each.call); });
+  const bool normalises = weights != std::end(kWeights);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ValueId operand = operands[i];
+    if (!operand.valid() || !ir::is_float(graph.type(operand).dtype)) continue;
+    if (graph.kind(operand) != ir::ValueKind::kConstant || !graph.value(operand).data.present()) continue;
+    Reads& reads = reads_[std::string(graph.value(operand).name)];
+    ++reads.all;
+    if (!normalises || i >= kFirstStatistics) continue;
+    const bool none = (is_none(*call, weights->scale) && is_everywhere(graph, operand, 1)) ||
+                      (is_none(*call, weights->bias) && is_everywhere(graph, operand, 0));
+    reads.unweighted += none;
+  }
+}
+
+void Unweighted::note(ImportNotes& notes) const {
+  for (const auto& [name, reads] : reads_) {
+    if (reads.unweighted > 0 && reads.unweighted == reads.all) notes.literals.insert(name);
+  }
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,31 @@
+/// Finds the ones and zeros that an exporter puts where a normalisation has no weights.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+
+#include "frontend/onnx/import.h"
+#include "ir/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// ONNX's normalisations want a scale, and InstanceNormalization a bias. Where a module has none, torch.onnx.export
+/// with dynamo=True makes initializers of ones and zeros, which look like weights that have not been trained yet; the
+/// call in a node's metadata says `None` for them.
+class Unweighted {
+ public:
+  /// Looks at the operands of one node.
+  void read(const ir::Graph& graph, std::span<const ValueId> operands, const ONNX_NAMESPACE::NodeProto& node);
+  /// Makes literals of those that no other node reads: a weight may have been merged with them.
+  void note(ImportNotes& notes) const;
+
+ private:
+  struct Reads {
+    size_t all = 0, unweighted = 0;
+  };
+  std::map<std::string, Reads> reads_;
+};
+
+}  // namespace rannc::frontend
