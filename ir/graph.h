@@ -40,20 +40,24 @@ struct Draw {
 };
 
 /// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
-/// denominator is counted from the labels of the whole mini-batch before the step.
+/// denominator is counted from the labels of the whole mini-batch before the step. Where it is 0 the term is 0.
 struct LossTerm {
   enum class Denominator : uint8_t {
-    kOne,         ///< the numerator is the loss: a sum
-    kElements,    ///< number of elements of `labels`
-    kNotIgnored,  ///< number of elements of `labels` that differ from `ignore_index`
-    kSamples,     ///< number of samples
+    kOne,           ///< the numerator is the loss: a sum
+    kElements,      ///< number of elements of `labels`
+    kNotIgnored,    ///< number of elements of `labels` that differ from `ignore_index`
+    kSamples,       ///< number of samples
+    kClassWeights,  ///< sum of `class_weights` at the elements of `labels` that differ from `ignore_index`
+    kSum,           ///< sum of the elements of `labels`
   };
   ValueId numerator;  ///< scalar (rank 0) activation of one micro-batch
   double weight = 1;
   Denominator denominator = Denominator::kOne;
   ValueId labels;  ///< graph input; invalid where the denominator does not count it
   int64_t ignore_index = -100;
+  std::vector<double> class_weights = {};  ///< by class; of `kClassWeights` alone, and finite
   bool operator==(const LossTerm&) const = default;
+  bool counts_labels() const { return denominator != Denominator::kOne && denominator != Denominator::kSamples; }
 };
 
 /// Running statistics: once a step two leaves become (1 - momentum) * what they were + momentum * mean, or unbiased
@@ -119,7 +123,7 @@ class Graph {
   void add_input(ValueId value) { inputs_.push_back(value); }  ///< order of the model's signature
   void add_output(ValueId value) { outputs_.push_back(value); }
   void set_outputs(std::vector<ValueId> values) { outputs_ = std::move(values); }
-  void add_loss(LossTerm term) { losses_.push_back(term); }
+  void add_loss(LossTerm term) { losses_.push_back(std::move(term)); }
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
   void add_statistics(const Statistics& statistics) { statistics_.push_back(statistics); }
   void set_statistics(std::vector<Statistics> statistics) { statistics_ = std::move(statistics); }

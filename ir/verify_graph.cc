@@ -10,7 +10,8 @@
 //   G9   data has as many bytes as the type says, and a shape without symbols
 //   G10  the samples' axis lies in the shape, which is outer * batch * inner there
 //   G11  symbols are names that text can spell
-//   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them
+//   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them;
+//        there are class weights exactly where it sums them
 //   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
 //   G14  an assumption is an equality that may hold or not, of sizes that inputs have and the samples are not; it
 //        stands once
@@ -379,8 +380,7 @@ class GraphVerifier {
   }
 
   void loss(const LossTerm& term) {
-    const bool counts =
-        term.denominator == LossTerm::Denominator::kElements || term.denominator == LossTerm::Denominator::kNotIgnored;
+    const bool counts = term.counts_labels();
     if (!exists(term.numerator) || (term.labels.valid() && !exists(term.labels))) {
       return add({}, "a loss names a value that is not of the graph", "G7");
     }
@@ -403,6 +403,18 @@ class GraphVerifier {
     }
     if (!std::isfinite(term.weight)) {
       add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
+    }
+    class_weights(term, at);
+  }
+
+  void class_weights(const LossTerm& term, const Location& at) {
+    if ((term.denominator == LossTerm::Denominator::kClassWeights) == term.class_weights.empty()) {
+      add(at, fmt::format("loss %{} has {} class weights", name(term.numerator), term.class_weights.size()), "G12");
+    }
+    for (const double weight : term.class_weights) {
+      if (!std::isfinite(weight)) {
+        add(at, fmt::format("a class weight of loss %{} is {}", name(term.numerator), weight), "G12");
+      }
     }
   }
 

@@ -168,6 +168,22 @@ Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
   return converted;
 }
 
+namespace {
+
+Result<double> sum_of_class_weights(const ir::LossTerm& term, const std::string& name, const at::Tensor& classes) {
+  if (classes.numel() == 0) return 0.0;
+  const auto count = static_cast<int64_t>(term.class_weights.size());
+  for (const int64_t end : {classes.min().item<int64_t>(), classes.max().item<int64_t>()}) {
+    if (end >= 0 && end < count) continue;
+    return error(
+        fmt::format("batch: labels '{}' hold class {}, but there are weights of {} classes", name, end, count));
+  }
+  const at::Tensor weights = at::tensor(term.class_weights, at::kDouble);
+  return weights.index_select(0, classes.to(weights.device())).sum().item<double>();
+}
+
+}  // namespace
+
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples) {
   using Denominator = ir::LossTerm::Denominator;
   if (term.denominator == Denominator::kOne) return 1.0;
@@ -177,8 +193,11 @@ Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, 
   if (found == batch.end()) return error(fmt::format("batch: labels '{}' are missing", name));
   const at::Tensor& labels = to_tensor(found->second);
   if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
+  if (term.denominator == Denominator::kSum) return labels.to(at::kDouble).sum().item<double>();
   // Of 32-bit labels none equals a wider number, which would not fit their type.
-  return static_cast<double>(labels.to(at::kLong).ne(term.ignore_index).sum().item<int64_t>());
+  const at::Tensor classes = labels.to(at::kLong).reshape({-1}), counted = classes.ne(term.ignore_index);
+  if (term.denominator == Denominator::kNotIgnored) return static_cast<double>(counted.sum().item<int64_t>());
+  return sum_of_class_weights(term, name, classes.masked_select(counted));
 }
 
 Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {

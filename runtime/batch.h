@@ -39,7 +39,7 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
 /// The number that divides a loss term, counted from a whole mini-batch of `samples`. 0 where all labels are ignored.
-/// An error where the labels are missing.
+/// An error where the labels are missing, or are of a class without a weight where weights are summed.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 
 /// Samples of a batch. Keeps a reference.

@@ -90,7 +90,7 @@ class Trainer::Impl {
   /// Makes the executors of an evaluation of fewer samples than the mini-batch has.
   Result<void> make_smaller(uint32_t samples);
   /// Per loss term; 0 where the term is computed by another process or its labels are not there.
-  Result<std::vector<double>> denominators(Mode mode, const EvaluationBatch& bound) const;
+  Result<std::vector<double>> denominators(const EvaluationBatch& bound) const;
   StepInput prepare(Mode mode, const std::vector<double>& denominators, const EvaluationBatch& bound) const;
   Result<std::vector<StepOutcome>> run_devices(const StepInput& input, Mode mode, uint32_t samples);
   Result<std::vector<LossSum>> losses_of(const std::vector<StepOutcome>& outcomes,
@@ -112,7 +112,7 @@ class Trainer::Impl {
   std::vector<std::string> needed_;
   uint64_t step_ = 0;
   uint64_t accumulated_samples_ = 0;  // of the step to come; 0: nothing is accumulated
-  uint32_t exchanges_ = 0;  // collectives of our own so far, the same count in every process
+  uint32_t exchanges_ = 0;            // collectives of our own so far, the same count in every process
   std::optional<Diagnostic> failure_;
 };
 
@@ -225,7 +225,7 @@ Result<at::Tensor> Trainer::Impl::sum_over_processes(at::Tensor values) {
   return to_tensor((*sums)[0]);
 }
 
-Result<std::vector<double>> Trainer::Impl::denominators(Mode mode, const EvaluationBatch& bound) const {
+Result<std::vector<double>> Trainer::Impl::denominators(const EvaluationBatch& bound) const {
   std::vector<double> found(pipeline_.losses.size(), 0);
   for (size_t t = 0; t < found.size() && bound.labelled; ++t) {
     const bool here = std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) {
@@ -234,9 +234,6 @@ Result<std::vector<double>> Trainer::Impl::denominators(Mode mode, const Evaluat
     if (!here) continue;
     const ir::LossTerm& term = plan().graph.losses()[t];
     RANNC_ASSIGN(found[t], loss_denominator(plan(), term, bound.batch, bound.samples));
-    if (found[t] > 0 || mode == Mode::kEvaluate) continue;
-    return error(fmt::format("batch: all labels of '{}' are {} (ignored), so the mean loss is undefined",
-                             plan().graph.value(term.labels).name, term.ignore_index));
   }
   return found;
 }
@@ -351,7 +348,7 @@ Result<EvaluationBatch> Trainer::Impl::bind(Mode mode, const Batch& batch) const
 
 Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   RANNC_ASSIGN(const EvaluationBatch bound, bind(mode, batch));
-  RANNC_ASSIGN(const std::vector<double> denominators, this->denominators(mode, bound));
+  RANNC_ASSIGN(const std::vector<double> denominators, this->denominators(bound));
   StepInput input = prepare(mode, denominators, bound);
   BatchFeed feed(bound.batch, bound.symbols);
   input.feed = &feed;
@@ -360,7 +357,7 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   RANNC_ASSIGN(result.losses, losses_of(outcomes, denominators, bound.labelled));
   for (size_t t = 0; t < result.losses.size(); ++t) {
     const LossSum& sum = result.losses[t];
-    if (sum.denominator > 0) result.loss += plan().graph.losses()[t].weight * sum.numerator / sum.denominator;
+    if (sum.denominator != 0) result.loss += plan().graph.losses()[t].weight * sum.numerator / sum.denominator;
   }
   if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
     return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));

@@ -21,8 +21,8 @@ struct TrainerOptions {
   Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
 };
 
-/// A loss term of a mini-batch: its value is numerator / denominator. Both are 0 where an evaluation saw ignored labels
-/// alone; such a term adds nothing to the loss.
+/// A loss term of a mini-batch: its value is numerator / denominator. Where the denominator is 0, as of ignored labels
+/// alone, the term adds nothing to the loss, and exactly 0 to every gradient.
 struct LossSum {
   double numerator = 0, denominator = 0;
 };
@@ -76,8 +76,8 @@ class Trainer {
   /// Forward alone; loss (where the model has one) and outputs. Changes nothing. The batch may have fewer samples than
   /// the mini-batch, and may lack what only losses read: then there are outputs alone.
   Result<StepResult> evaluate(const Batch& batch);
-  /// Gradients of this process's parameters, by name, as accumulated or as the last step applied them (before clipping);
-  /// a shared parameter appears once, at its owner.
+  /// Gradients of this process's parameters, by name, as accumulated or as the last step applied them (before
+  /// clipping); a shared parameter appears once, at its owner.
   Result<std::map<std::string, Value>> gradients();
 
   /// Whether every process of the run says yes. All call it at the same place; returns when all have. What one process

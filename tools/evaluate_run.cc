@@ -26,15 +26,16 @@ class LossSums {
       sums_[t].denominator += result.losses[t].denominator;
     }
   }
-  /// Nothing where the model has no loss or no label counts.
+  /// A term none of whose labels counts adds nothing. Nothing where the model has no loss or no label counts at all.
   std::optional<double> loss(const ir::Graph& graph) const {
-    if (sums_.empty()) return std::nullopt;
+    bool counted = false;
     double loss = 0;
     for (size_t t = 0; t < sums_.size(); ++t) {
-      if (sums_[t].denominator == 0) return std::nullopt;
+      if (sums_[t].denominator == 0) continue;
+      counted = true;
       loss += graph.losses()[t].weight * sums_[t].numerator / sums_[t].denominator;
     }
-    return loss;
+    return counted ? std::optional(loss) : std::nullopt;
   }
 
  private:
@@ -56,9 +57,10 @@ Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, 
 void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run, const runtime::SampleFile& file,
                        double seconds, std::optional<double> loss) {
   const uint64_t batches = (file.samples() + file.mini_batch() - 1) / file.mini_batch();
-  fmt::print("evaluated {} samples of {} in {} mini-batch{} of up to {}, {:.1f} s, {:.0f} samples/s{}\n", file.samples(),
-             run.data, batches, batches == 1 ? "" : "es", file.mini_batch(), seconds,
-             static_cast<double>(file.samples()) / std::max(seconds, 1e-9), loss ? fmt::format("; loss {:.9g}", *loss) : "");
+  fmt::print("evaluated {} samples of {} in {} mini-batch{} of up to {}, {:.1f} s, {:.0f} samples/s{}\n",
+             file.samples(), run.data, batches, batches == 1 ? "" : "es", file.mini_batch(), seconds,
+             static_cast<double>(file.samples()) / std::max(seconds, 1e-9),
+             loss ? fmt::format("; loss {:.9g}", *loss) : "");
   fmt::print("outputs are in {}\n", (run.folder / kOutputsFile).string());
   if (!trainer.plan().training) {
     fmt::print("{} has no loss, so it was evaluated; {}\n", run.bundle, how_to_train(trainer.plan()));

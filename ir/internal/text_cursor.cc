@@ -294,23 +294,30 @@ Result<ValueType> TextCursor::type() {
   return type;
 }
 
+Result<std::vector<double>> TextCursor::numbers() {
+  RANNC_TRY(expect("["));
+  std::vector<double> found;
+  if (accept("0x]")) return found;
+  do {
+    RANNC_ASSIGN(const double value, number("a number"));
+    found.push_back(value);
+  } while (accept(","));
+  RANNC_TRY(expect("]"));
+  return found;
+}
+
 Result<Attribute> TextCursor::list_attribute() {
   const size_t begin = column();
   RANNC_TRY(expect("["));
-  if (accept("0x]")) return Attribute(std::vector<double>());
   skip_blanks();
-  if (!rest().starts_with("0x") && !rest().starts_with("-0x")) {
-    at_ = begin;
-    RANNC_ASSIGN(Shape list, dims());
-    return Attribute(std::move(list));
+  const bool floats = rest().starts_with("0x") || rest().starts_with("-0x");
+  at_ = begin;
+  if (floats) {
+    RANNC_ASSIGN(std::vector<double> found, numbers());
+    return Attribute(std::move(found));
   }
-  std::vector<double> numbers;
-  do {
-    RANNC_ASSIGN(const double value, number("a number"));
-    numbers.push_back(value);
-  } while (accept(","));
-  RANNC_TRY(expect("]"));
-  return Attribute(std::move(numbers));
+  RANNC_ASSIGN(Shape list, dims());
+  return Attribute(std::move(list));
 }
 
 Result<Attribute> TextCursor::attribute(std::span<const Body> bodies) {

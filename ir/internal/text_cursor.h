@@ -45,6 +45,8 @@ class TextCursor {
   Result<int64_t> integer(std::string_view what);
   /// `0x1.8p+1`, `-0x1p+0`, `0xinf`, `0xnan`.
   Result<double> number(std::string_view what);
+  /// `[0x1p+0,0x1.8p+1]`; `[0x]` where there are none.
+  Result<std::vector<double>> numbers();
   /// An integer expression, up to a comma or closing bracket outside parentheses.
   Result<Dim> dim();
   /// `[a,b]`.

@@ -139,6 +139,10 @@ class GraphPrinter {
       to_ += ' ';
       name(term.labels);
     }
+    if (term.denominator == LossTerm::Denominator::kClassWeights) {
+      to_ += ' ';
+      append_numbers(to_, term.class_weights);
+    }
     fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
     fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
     end_line(to_, comment_);

@@ -304,15 +304,19 @@ Result<void> GraphReader::read_loss(TextCursor& line) {
   RANNC_ASSIGN(term.weight, line.number("a weight"));
   RANNC_TRY(line.expect("per"));
   const auto word = std::find(kDenominators.begin(), kDenominators.end(), line.peek_word());
-  if (word == kDenominators.end()) return line.expected("a denominator (one elements not_ignored samples)");
+  if (word == kDenominators.end())
+    return line.expected("a denominator (one elements not_ignored samples class_weights sum)");
   line.accept_word(*word);
   term.denominator = static_cast<LossTerm::Denominator>(word - kDenominators.begin());
   if (!line.accept_word("ignore")) {
     RANNC_ASSIGN(term.labels, read_value(line));
+    if (term.denominator == LossTerm::Denominator::kClassWeights) {
+      RANNC_ASSIGN(term.class_weights, line.numbers());
+    }
     RANNC_TRY(line.expect("ignore"));
   }
   RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
-  graph_.add_loss(term);
+  graph_.add_loss(std::move(term));
   return {};
 }
 

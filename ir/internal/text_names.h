@@ -9,7 +9,8 @@
 namespace rannc::ir {
 
 /// In the order of `LossTerm::Denominator`.
-inline constexpr std::array<std::string_view, 4> kDenominators = {"one", "elements", "not_ignored", "samples"};
+inline constexpr std::array<std::string_view, 6> kDenominators = {"one",     "elements",      "not_ignored",
+                                                                  "samples", "class_weights", "sum"};
 std::string_view denominator_word(LossTerm::Denominator denominator);
 
 /// Kinds in the order of `ValueKind`.

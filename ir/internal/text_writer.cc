@@ -22,15 +22,6 @@ void append_dims(std::string& to, const Shape& dims) {
   to += ']';
 }
 
-void append_numbers(std::string& to, const std::vector<double>& numbers) {
-  to += numbers.empty() ? "[0x" : "[";
-  for (size_t i = 0; i < numbers.size(); ++i) {
-    if (i != 0) to += ',';
-    to += hexadecimal(numbers[i]);
-  }
-  to += ']';
-}
-
 void append_attribute(std::string& to, const Attribute& attribute, uint32_t& body) {
   if (std::holds_alternative<Body>(attribute)) {
     fmt::format_to(std::back_inserter(to), "@b{}", body++);
@@ -108,6 +99,15 @@ std::string_view bare_name_prefix(std::string_view text) {
   size_t end = 0;
   while (end < text.size() && is_bare(text[end]) && text.substr(end, 2) != "//") ++end;
   return text.substr(0, end);
+}
+
+void append_numbers(std::string& to, const std::vector<double>& numbers) {
+  to += numbers.empty() ? "[0x" : "[";
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    if (i != 0) to += ',';
+    to += hexadecimal(numbers[i]);
+  }
+  to += ']';
 }
 
 void append_word(std::string& to, std::string_view word) {

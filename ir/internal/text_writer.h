@@ -23,6 +23,8 @@ std::string_view bare_name_prefix(std::string_view text);
 void append_name(std::string& to, char sigil, std::string_view name);
 /// `0x1.8p+1`; exact.
 std::string hexadecimal(double value);
+/// `[0x1p+0,0x1.8p+1]`; `[0x]` where there are none.
+void append_numbers(std::string& to, const std::vector<double>& numbers);
 /// `f32[batch,12] samples 0 contents [1]`.
 void append_type(std::string& to, const ValueType& type);
 /// ` {a = 1}`, nothing where there are none; adds `a = 0.1` to `comment` for each number. Bodies are `@b<number>`, from

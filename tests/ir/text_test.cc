@@ -102,6 +102,9 @@ TEST(TextGraph, OddThingsRoundTrip) {
   graph.add_output(graph.outputs(task)[2]);
   graph.add_loss({graph.outputs(task)[0], 0.25, LossTerm::Denominator::kNotIgnored, x, -1});
   graph.add_loss({graph.outputs(task)[0], -1, LossTerm::Denominator::kSamples, {}, 7});
+  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {0.1, 0, 3}});
+  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {}});
+  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x});
   const std::string text = print(graph);
   const auto again = parse_graph(text, "test.rir");
   ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;
@@ -172,6 +175,8 @@ TEST(TextGraph, ErrorsSayWhere) {
       {head + "constant %c: f32[1] = file \"f\" offset -1 bytes 4\n", "t.rir:3:39", "an offset"},
       {head + "outputs [%x]\noutputs [%x]\n", "t.rir:4:1", "second list"},
       {head + "loss %x weight 0x1p+0 per moon ignore 0\n", "t.rir:3:27", "a denominator"},
+      {head + "loss %x weight 0x1p+0 per class_weights %x ignore 0\n", "t.rir:3:44", "["},
+      {head + "loss %x weight 0x1p+0 per sum %x [0x1p+0] ignore 0\n", "t.rir:3:34", "ignore"},
   };
   for (const Fault& fault : faults) {
     SCOPED_TRACE(fault.text);

@@ -367,6 +367,9 @@ TEST(VerifyGraph, G12_Losses) {
   expect_broken(task + "loss %l weight 0x1p+0 per one %x ignore 0\n", "G12", "does not count");
   expect_broken(task + "loss %l weight 0x1p+0 per elements %w ignore 0\n", "G12", "%w");
   expect_broken(task + "loss %l weight 0xnan per one ignore 0\n", "G12", "weight");
+  expect_broken(task + "loss %l weight 0x1p+0 per sum ignore 0\n", "G12", "names none");
+  expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x] ignore 0\n", "G12", "0 class weights");
+  expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x1p+0,0xinf] ignore 0\n", "G12", "inf");
 }
 
 TEST(VerifyGraph, G13_Contents) {
