@@ -70,6 +70,11 @@ Result<Types> infer_identity(const OpCall& call) {
   return Types{call.in(0)};
 }
 
+Result<Types> infer_stopped(const OpCall& call) {
+  if (!is_float(call.in(0).dtype)) return error("operand 0 is " + std::string(str(call.in(0).dtype)) + ", not a float");
+  return infer_identity(call);
+}
+
 Result<Types> infer_not(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   RANNC_TRY(require_bool(call, 0));
@@ -82,6 +87,11 @@ Result<Types> infer_clamp(const OpCall& call) {
   RANNC_TRY(shape_of(call, 0));
   if (call.in(0).dtype == DType::kBool) return error("operand 0 is bool; it must be a number");
   if (!call.attributes.has("min") && !call.attributes.has("max")) return error("clamp has neither min nor max");
+  if (call.attributes.flag("strict")) {
+    if (!is_float(call.in(0).dtype))
+      return error("strict bounds are of floats, not of " + std::string(str(call.in(0).dtype)));
+    if (!call.attributes.has("min") || !call.attributes.has("max")) return error("strict bounds are two, min and max");
+  }
   return Types{like(call, call.in(0).dtype)};
 }
 
@@ -154,8 +164,10 @@ Result<aten::Lowering> lower_clamp(const LowerCall& call) {
     if (value == nullptr) return aten::None{};
     return number_attribute(*value, call.inputs[0]->dtype);
   };
-  return one_call("aten::clamp", {Operand{0}, bound("min"), bound("max")});
+  const char* schema = call.attributes.flag("strict") ? "aten::hardtanh" : "aten::clamp";
+  return one_call(schema, {Operand{0}, bound("min"), bound("max")});
 }
+Result<aten::Lowering> lower_stop_gradient(const LowerCall&) { return one_call("aten::detach", {Operand{0}}); }
 Result<aten::Lowering> lower_identity(const LowerCall&) { return passed_on(); }
 Result<aten::Lowering> lower_cast(const LowerCall& call) {
   return one_call("aten::to.dtype", {Operand{0}, {"dtype", call.outputs[0]->dtype}});
@@ -283,14 +295,15 @@ void add_numeric(std::vector<OpInfo>& table) {
              {.gradient = gradient::relu, .tape = keeps_result(), .fold = fold::relu}),
        unary("sign", "-1, 0 or 1", {"Sign"}, infer_numeric<sign_of>,
              {.gradient = gradient::steps, .tape = keeps_nothing(), .fold = fold::sign}),
-       unary("clamp", "x within min and max, one of which may be absent", {"Clip"}, infer_clamp,
+       unary("clamp", "x within min and max, one of which may be absent; at the bounds a gradient passes unless strict",
+             {"Clip"}, infer_clamp,
              {.gradient = gradient::clamp,
               .tape = keeps_operand(),
               .fold = fold::clamp,
               .interval = interval::clamp,
               .lower = lower_clamp,
-              .aten = {"aten::clamp"},
-              .attributes = {{"min", Kind::kScalar}, {"max", Kind::kScalar}}}),
+              .aten = {"aten::clamp", "aten::hardtanh"},
+              .attributes = {{"min", Kind::kScalar}, {"max", Kind::kScalar}, {"strict", Kind::kFlag, false}}}),
        elementwise("where", "a where the condition holds, b elsewhere", {"Where"}, {{"condition"}, {"a"}, {"b"}},
                    infer_where,
                    {.gradient = gradient::where,
@@ -308,6 +321,13 @@ void add_numeric(std::vector<OpInfo>& table) {
               .lower = lower_cast,
               .aten = {"aten::to"},
               .attributes = {dtype}}),
+       unary("stop_gradient", "x itself, through which no gradient flows", {}, infer_stopped,
+             {.view = View::kSame,
+              .linear = always<Linear::kFirst>,
+              .gradient = gradient::steps,
+              .tape = keeps_nothing(),
+              .lower = lower_stop_gradient,
+              .aten = {"aten::detach"}}),
        std::move(identity)});
 }
 

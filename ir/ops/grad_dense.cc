@@ -146,11 +146,24 @@ Result<Types> infer_cross_entropy_grad(const OpCall& call) {
   RANNC_TRY(keep_samples_apart(call, 1, static_cast<int64_t>(log.size()) - 1));
   RANNC_TRY(require_shape(call, 2, Shape(log.begin(), log.end() - 1)));
   RANNC_TRY(require_integers(call, 2));
+  if (call.has(3)) RANNC_TRY(require_shape(call, 3, {log.back()}));
   RANNC_ASSIGN(const Types types, gradient_type(call, 1));
   ValueType type = types[0];
   std::rotate(type.shape->begin() + axis, type.shape->end() - 1, type.shape->end());
   if (type.batch.axis >= axis) ++type.batch.axis;
   return Types{std::move(type)};
+}
+
+// What smoothing adds to the gradient of the logarithms: -smoothing / classes * weights * gy, of labels that count.
+aten::Value with_smooth_part(Calls& calls, const LowerCall& call, aten::Value labels, aten::Value made) {
+  const double smoothing = call.attributes.number("label_smoothing");
+  const aten::Value counted =
+      calls("aten::ne.Scalar", {labels, aten::Scalar{Dim(call.attributes.integer("ignore_index"))}});
+  const aten::Value rows = calls("aten::mul.Tensor", {calls("aten::unsqueeze", {counted, 1}), aten::Operand{0}});
+  aten::Value part = calls("aten::div.Scalar", {rows, aten::Scalar{shape_of(*call.inputs[1]).back()}});
+  if (call.has(3)) part = calls("aten::mul.Tensor", {part, aten::Operand{3}});
+  const aten::Value kept = calls("aten::mul.Scalar", {made, aten::Scalar{1 - smoothing}});
+  return calls("aten::sub.Tensor", {kept, calls("aten::mul.Scalar", {part, aten::Scalar{smoothing}})});
 }
 
 // By the logarithms at the labels, then through the softmax. Of a sum ATen does not read the total weight.
@@ -162,8 +175,11 @@ Result<aten::Lowering> lower_cross_entropy_grad(const LowerCall& call) {
   const aten::Value flat = calls("aten::reshape", {aten::Operand{2}, Shape{Dim(-1)}});
   const aten::Value labels = calls("aten::to.dtype", {flat, DType::kI64});
   const aten::Value weight = calls("aten::new_zeros", {aten::Operand{0}, Shape{}});
-  aten::Value made = calls("aten::nll_loss_backward", {aten::Operand{0}, rows, labels, aten::None{}, kSum,
+  aten::Argument of_classes = aten::None{};
+  if (call.has(3)) of_classes = aten::Operand{3};
+  aten::Value made = calls("aten::nll_loss_backward", {aten::Operand{0}, rows, labels, of_classes, kSum,
                                                        call.attributes.integer("ignore_index"), weight});
+  if (call.attributes.number("label_smoothing") > 0) made = with_smooth_part(calls, call, labels, made);
   made = calls("aten::_log_softmax_backward_data", {made, rows, 1, call.inputs[1]->dtype});
   made = calls("aten::reshape", {made, log});
   if (axis + 1 != log.size()) made = calls("aten::movedim.int", {made, -1, axis});
@@ -174,7 +190,7 @@ Work cross_entropy_grad_work(const OpCall& call, std::span<const ValueType> outp
   return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(13) : Dim(0), call, outputs);
 }
 
-Result<Types> infer_mse_grad(const OpCall& call) {
+Result<Types> infer_pairs_grad(const OpCall& call) {
   RANNC_ASSIGN(const Shape prediction, shape_of(call, 1));
   RANNC_TRY(require_shape(call, 0, {}));
   RANNC_TRY(require_shape(call, 2, prediction));
@@ -182,8 +198,9 @@ Result<Types> infer_mse_grad(const OpCall& call) {
   return gradient_type(call, 1);
 }
 
-Work mse_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
-  return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(3) : Dim(0), call, outputs);
+template <int64_t operations>
+Work pairs_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
+  return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(operations) : Dim(0), call, outputs);
 }
 
 // --- look-ups: sums of gy's elements in zeros of shape `sizes`; samples there are along an axis of outer * samples *
@@ -209,6 +226,7 @@ Result<Types> infer_gather_grad(const OpCall& call) {
   const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), sizes.size()));
+  RANNC_TRY(check_padding(call.attributes, sizes, axis));
   return infer_scattered(call, gathered(sizes, indices, static_cast<size_t>(axis)));
 }
 
@@ -219,7 +237,8 @@ Result<aten::Lowering> lower_gather_grad(const LowerCall& call) {
   aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, to[axis]);
   if (axis == 0 && to.size() == 2) {
     return std::move(calls).with(
-        {calls("aten::embedding_dense_backward", {aten::Operand{0}, index, to[0], -1, false})});
+        {calls("aten::embedding_dense_backward",
+               {aten::Operand{0}, index, to[0], padding_index(call.attributes).value_or(-1), false})});
   }
   aten::Value rows = aten::Operand{0};
   if (indices.size() != 1) {
@@ -266,17 +285,19 @@ Result<aten::Lowering> lower_gather_elements_grad(const LowerCall& call) {
 }
 
 OpInfo scattering(std::string_view name, std::string_view says, std::string_view aten, AttributeInfo more,
-                  InferRule infer, LowerRule lower) {
-  return {.name = "core." + std::string(name),
-          .says = says,
-          .aten = {aten},
-          .operands = {{"gy"}, {"indices", Role::kIndex}},
-          .attributes = {std::move(more),
-                         {.name = "sizes", .kind = AttributeKind::kSizes, .required = true},
-                         {"outer", AttributeKind::kSizes}},
-          .infer = infer,
-          .linear = always<Linear::kFirst>,
-          .lower = lower};
+                  InferRule infer, LowerRule lower, std::vector<AttributeInfo> further = {}) {
+  OpInfo made = {.name = "core." + std::string(name),
+                 .says = says,
+                 .aten = {aten},
+                 .operands = {{"gy"}, {"indices", Role::kIndex}},
+                 .attributes = {std::move(more),
+                                {.name = "sizes", .kind = AttributeKind::kSizes, .required = true},
+                                {"outer", AttributeKind::kSizes}},
+                 .infer = infer,
+                 .linear = always<Linear::kFirst>,
+                 .lower = lower};
+  made.attributes.insert(made.attributes.end(), further.begin(), further.end());
+  return made;
 }
 
 }  // namespace
@@ -341,8 +362,9 @@ std::vector<OpInfo> grad_dense_ops() {
       {.name = "core.cross_entropy_sum_grad_logits",
        .says = "the gradient of cross_entropy_sum's logits, by the logarithms of the probabilities",
        .aten = {"aten::nll_loss_backward", "aten::_log_softmax_backward_data"},
-       .operands = {{"gy"}, {"log_probabilities"}, {"labels", Role::kIndex}},
-       .attributes = {last, {"ignore_index", Kind::kInteger, Dim(-100)}},
+       .operands =
+           {{"gy"}, {"log_probabilities"}, {"labels", Role::kIndex}, {"weights", Role::kData, Presence::kOptional}},
+       .attributes = {last, {"ignore_index", Kind::kInteger, Dim(-100)}, {"label_smoothing", Kind::kNumber, 0.0}},
        .infer = infer_cross_entropy_grad,
        .linear = always<Linear::kFirst>,
        .work = cross_entropy_grad_work,
@@ -350,12 +372,23 @@ std::vector<OpInfo> grad_dense_ops() {
       {.name = "core.mse_sum_grad_prediction",
        .says = "the gradient of mse_sum's prediction",
        .operands = {{"gy"}, {"prediction"}, {"target"}},
-       .infer = infer_mse_grad,
+       .infer = infer_pairs_grad,
        .linear = always<Linear::kFirst>,
-       .work = mse_grad_work,
+       .work = pairs_grad_work<3>,
        .form = form("aten::mse_loss_backward", 3, {{"", Dim(kSum)}})},
-      scattering("gather_grad_input", "the gradient of gather's x of shape `sizes`, whose samples lie `outer` apart",
-                 "aten::embedding_dense_backward", first, infer_gather_grad, lower_gather_grad),
+      {.name = "core.huber_sum_grad_prediction",
+       .says = "the gradient of huber_sum's prediction",
+       .operands = {{"gy"}, {"prediction"}, {"target"}},
+       .attributes = {{"delta", Kind::kNumber, 1.0}},
+       .infer = infer_pairs_grad,
+       .linear = always<Linear::kFirst>,
+       .work = pairs_grad_work<6>,
+       .form = form("aten::huber_loss_backward", 3, {{"", Dim(kSum)}, {"", aten::FromAttribute{"delta"}}})},
+      scattering(
+          "gather_grad_input",
+          "the gradient of gather's x of shape `sizes`, whose samples lie `outer` apart; 0 in row `padding_index`",
+          "aten::embedding_dense_backward", first, infer_gather_grad, lower_gather_grad,
+          {{"padding_index", Kind::kInteger}}),
       scattering("gather_nd_grad_input", "the gradient of gather_nd's x of shape `sizes`", "aten::index_add",
                  {"batch_dims", Kind::kInteger, Dim(0)}, infer_gather_nd_grad, lower_gather_nd_grad),
       scattering("gather_elements_grad_input", "the gradient of gather_elements' x of shape `sizes`",

@@ -105,14 +105,15 @@ bool abs(GradientCall& call) { return give(call, product(call, call.gradient(), 
 bool relu(GradientCall& call) { return give_fused(call, "relu_grad", call.result()); }
 bool steps(GradientCall& call) { return give(call, nothing(call)); }
 
-// Passes at the bounds too.
+// Passes at the bounds too unless they are strict.
 bool clamp(GradientCall& call) {
   const ValueId x = call.operand(0);
+  const bool strict = call.attributes().flag("strict");
   const auto within = [&](std::string_view name, std::string_view compare) {
     const Attribute* bound = call.attributes().find(name);
     return bound ? call.add(compare, {x, call.number(number_value(*bound), x)}) : ValueId();
   };
-  const ValueId above = within("min", "ge"), below = within("max", "le");
+  const ValueId above = within("min", strict ? "gt" : "ge"), below = within("max", strict ? "lt" : "le");
   const bool both = above.valid() && below.valid();
   return give(call, where_true(call, both ? call.add("logical_and", {above, below}) : above.valid() ? above : below));
 }

@@ -67,9 +67,53 @@ bool batch_norm(GradientCall& call) {
   return true;
 }
 
+// Weights are no parameters.
 bool cross_entropy_sum(GradientCall& call) {
-  call.give(0, call.add("cross_entropy_sum_grad_logits", {call.gradient(), call.result(1), call.operand(1)},
-                        call.attributes().given()));
+  if (call.wants(2)) return false;
+  call.give(
+      0, call.add("cross_entropy_sum_grad_logits", {call.gradient(), call.result(1), call.operand(1), call.operand(2)},
+                  call.attributes().given()));
+  return true;
+}
+
+// (log(sigmoid(-x)) - w * log(sigmoid(x))) * gy, where log(sigmoid(-x)) = log(sigmoid(x)) - x.
+void give_of_bits(GradientCall& call) {
+  const ValueId x = call.operand(0), weights = call.operand(2);
+  ValueId made = call.add("neg", {x});
+  if (weights.valid()) {
+    const ValueId one = call.number(1, x);
+    const ValueId small = call.add("exp", {call.add("neg", {call.add("abs", {x})})});
+    const ValueId log =
+        call.add("sub", {call.add("clamp", {x}, {{"max", 0.0}}), call.add("log", {call.add("add", {small, one})})});
+    made = call.add("sub", {call.add("mul", {log, call.add("sub", {one, weights})}), x});
+  }
+  call.give(1, call.add("mul", {made, call.gradient()}));
+}
+
+// With a target t and a weight w of it: ((w * t + 1 - t) * sigmoid(x) - w * t) * gy.
+bool bce_with_logits_sum(GradientCall& call) {
+  if (call.wants(2)) return false;
+  if (call.wants(1)) give_of_bits(call);
+  if (!call.wants(0)) return true;
+  const ValueId x = call.operand(0), target = call.operand(1), weights = call.operand(2);
+  ValueId shares = call.add("sigmoid", {x}), positive = target;
+  if (weights.valid()) {
+    positive = call.add("mul", {target, weights});
+    const ValueId negative = call.add("sub", {call.number(1, target), target});
+    shares = call.add("mul", {shares, call.add("add", {positive, negative})});
+  }
+  call.give(0, call.add("mul", {call.add("sub", {shares, positive}), call.gradient()}));
+  return true;
+}
+
+// That of the target is the other way round.
+bool huber_sum(GradientCall& call) {
+  const ValueId gy = call.gradient(), prediction = call.operand(0), target = call.operand(1);
+  const Attributes delta = only(call, {"delta"});
+  if (call.wants(0)) call.give(0, call.add("huber_sum_grad_prediction", {gy, prediction, target}, delta));
+  if (!call.wants(1)) return true;
+  call.give(1, call.wants(0) ? call.add("neg", {call.given(0)})
+                             : call.add("huber_sum_grad_prediction", {gy, target, prediction}, delta));
   return true;
 }
 

@@ -32,6 +32,8 @@ bool batch_norm(GradientCall& call);
 bool group_norm(GradientCall& call);
 bool cross_entropy_sum(GradientCall& call);
 bool mse_sum(GradientCall& call);
+bool huber_sum(GradientCall& call);
+bool bce_with_logits_sum(GradientCall& call);
 
 // --- look-ups, running sums, triangles (gradient_index.cc)
 bool gather(GradientCall& call);

@@ -47,6 +47,7 @@ Result<Types> infer_gather(const OpCall& call) {
   RANNC_ASSIGN(const Shape indices, shape_of(call, 1));
   RANNC_TRY(require_integers(call, 1));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), data.size()));
+  RANNC_TRY(check_padding(call.attributes, data, axis));
   Shape to = gathered(data, indices, static_cast<size_t>(axis));
   BatchLayout layout = call.in(1).batch;
   if (layout.has_batch()) layout.axis += static_cast<int32_t>(axis);
@@ -89,7 +90,8 @@ Result<aten::Lowering> lower_gather(const LowerCall& call) {
   Calls calls;
   const aten::Value index = from_start(calls, aten::Operand{1}, call.inputs[1]->dtype, data[axis]);
   if (axis == 0 && data.size() == 2)
-    return std::move(calls).with({calls("aten::embedding", {aten::Operand{0}, index})});
+    return std::move(calls).with(
+        {calls("aten::embedding", {aten::Operand{0}, index, padding_index(call.attributes).value_or(-1)})});
   const aten::Value flat = rank == 1 ? index : calls("aten::reshape", {index, Shape{Dim(-1)}});
   aten::Value picked = calls("aten::index_select", {aten::Operand{0}, axis, flat});
   if (rank != 1) picked = calls("aten::reshape", {picked, shape_of(*call.outputs[0])});
@@ -317,11 +319,12 @@ std::vector<OpInfo> index_ops() {
   const AttributeInfo axis{"axis", Kind::kInteger, Dim(0)};
   return {
       {.name = "core.gather",
-       .says = "x at indices of an axis, which count from the end where negative",
+       .says = "x at indices of an axis, which count from the end where negative; row `padding_index` takes no "
+               "gradient",
        .onnx = {"Gather"},
        .aten = {"aten::embedding", "aten::index_select"},
        .operands = {{"x", Role::kWeight}, {"indices", Role::kIndex}},
-       .attributes = {axis},
+       .attributes = {axis, {"padding_index", Kind::kInteger}},
        .infer = infer_gather,
        .linear = always<Linear::kFirst>,
        .picks = gather_picks,

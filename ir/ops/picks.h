@@ -26,4 +26,21 @@ struct FlatPicks {
 };
 Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data);
 
+/// Attribute `padding_index` of gather: the row of a table that takes no gradient.
+inline std::optional<int64_t> padding_index(const OpAttributes& attributes) {
+  if (!attributes.given().has("padding_index")) return std::nullopt;
+  return attributes.integer("padding_index");
+}
+/// An error where it is there, but no row of a table of that shape, looked up along `axis`.
+inline Result<void> check_padding(const OpAttributes& attributes, const Shape& table, int64_t axis) {
+  const auto padding = padding_index(attributes);
+  if (!padding) return {};
+  if (table.size() != 2 || axis != 0) {
+    return error("padding_index " + std::to_string(*padding) + " on axis " + std::to_string(axis) + " of " +
+                 str(table) + "; it is a row of a table of rank 2");
+  }
+  if (*padding >= 0 && (!table[0].is_constant() || *padding < table[0].constant())) return {};
+  return error("padding_index " + std::to_string(*padding) + " is no row of " + str(table));
+}
+
 }  // namespace rannc::ir::ops

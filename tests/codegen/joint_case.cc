@@ -19,7 +19,7 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
     const Operand& operand = made.operands[k];
     operands.push_back(operand.absent ? ValueId()
                                       : graph.add_value(ValueKind::kInput, "x" + std::to_string(k), operand.type));
-    const bool trained = made.op->operand(k).role != Role::kStatistics;  // LibTorch has no derivative by those
+    const bool trained = has_derivative(*made.op, k);
     wanted.push_back(!operand.absent && is_float(operand.type.dtype) && trained && (asked.wanted >> k & 1) != 0);
   }
   const uint32_t results =

@@ -252,6 +252,7 @@ const std::vector<OpCase>& op_cases() {
     add_bits(cases);
     add_quantize(cases);
     add_group_norm(cases);
+    add_loss_cases(cases);
     return cases;
   }();
   return kCases;

@@ -52,6 +52,8 @@ void add_scatter(std::vector<OpCase>& cases);
 void add_bits(std::vector<OpCase>& cases);
 /// Whether it is an operator of the backward pass: there is neither a gradient nor a tape of it.
 bool is_of_backward_pass(const OpCase& c);
+/// Whether LibTorch has a derivative by an operand: not by running statistics, nor by the weights of a loss.
+bool has_derivative(const OpInfo& op, size_t operand);
 /// Those of op_cases_grad_dense.cc.
 void add_grad_dense(std::vector<OpCase>& cases);
 /// Those of op_cases_control.cc.
@@ -64,6 +66,8 @@ void add_resample(std::vector<OpCase>& cases);
 void add_recurrent(std::vector<OpCase>& cases);
 /// Those of op_cases_group_norm.cc.
 void add_group_norm(std::vector<OpCase>& cases);
+/// Those of op_cases_losses.cc.
+void add_loss_cases(std::vector<OpCase>& cases);
 /// The shape, and the call, for a fixed number of samples: no symbol, no batch layout.
 Shape concrete(Shape shape, int64_t batch);
 OpCase with_batch(OpCase c, int64_t batch);
