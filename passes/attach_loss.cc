@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ir/constant.h"
 #include "ir/op.h"
 
 namespace rannc::passes {
@@ -77,34 +78,184 @@ Result<ValueId> labels_input(Graph& graph, const LossSpec& term, ValueId output,
   return made;
 }
 
-LossTerm::Denominator denominator(const LossSpec& term) {
-  if (term.reduction == LossSpec::Reduction::kSum) return LossTerm::Denominator::kOne;
-  if (term.reduction == LossSpec::Reduction::kSamples) return LossTerm::Denominator::kSamples;
-  const bool classes = term.kind == LossSpec::Kind::kCrossEntropy;
-  return classes ? LossTerm::Denominator::kNotIgnored : LossTerm::Denominator::kElements;
+// The input whose sum divides: one of the model's own, or a new one with a number for each sample.
+Result<ValueId> count_input(Graph& graph, const LossSpec& term, ValueId output) {
+  for (const std::string& name : {term.count, "labels/" + term.count}) {
+    const ValueId found = graph.find(name);
+    if (found.valid() && graph.value(found).kind == ValueKind::kInput) return found;
+  }
+  ValueType type{graph.type(output).dtype, ir::Shape{}, {}, {}};
+  if (!graph.batch_symbol().empty()) {
+    type.shape = ir::Shape{ir::Dim::symbol(graph.batch_symbol())};
+    type.batch.axis = 0;
+  }
+  const ValueId made = graph.add_value(ValueKind::kInput, "labels/" + term.count, type);
+  graph.add_input(made);
+  return made;
 }
 
-Result<void> attach(Graph& graph, const LossSpec& term) {
-  RANNC_ASSIGN(const ValueId output, find_output(graph, term));
-  RANNC_TRY(check_output(graph, output));
-  const bool classes = term.kind == LossSpec::Kind::kCrossEntropy;
-  const auto rank = static_cast<int64_t>(graph.type(output).shape->size());
-  const int64_t axis = term.axis < 0 ? term.axis + rank : term.axis;
-  ValueType type = graph.type(output);
-  if (classes) {
-    RANNC_ASSIGN(type, class_labels(graph.value(output), axis));
+/// Builds the sum of one term.
+class TermBuilder {
+ public:
+  TermBuilder(Graph& graph, const LossSpec& term, ValueId output, int64_t axis)
+      : graph_(graph), term_(term), output_(output), axis_(axis) {}
+
+  Result<ValueId> sum(ValueId labels) {
+    switch (term_.kind) {
+      case LossSpec::Kind::kCrossEntropy:
+        return cross_entropy(labels);
+      case LossSpec::Kind::kSoftCrossEntropy:
+        return soft_cross_entropy(labels);
+      case LossSpec::Kind::kBceWithLogits:
+        return cross_entropy_of_bits(labels);
+      case LossSpec::Kind::kMse:
+        return last("mse_sum", {output_, labels});
+      case LossSpec::Kind::kHuber:
+      case LossSpec::Kind::kSmoothL1:
+        if (term_.delta > 0) return last("huber_sum", {output_, labels}, {{"delta", term_.delta}});
+        break;
+      case LossSpec::Kind::kL1:
+      case LossSpec::Kind::kInGraph:
+        break;
+    }
+    RANNC_ASSIGN(const ValueId difference, add("sub", {output_, labels}));
+    RANNC_ASSIGN(const ValueId size, add("abs", {difference}));
+    return last("sum", {size});
   }
-  RANNC_ASSIGN(const ValueId labels, labels_input(graph, term, output, type));
-  ir::Attributes attributes;
-  if (classes) attributes = {{"axis", ir::Dim(axis)}, {"ignore_index", ir::Dim(term.ignore_index)}};
-  const ValueId sum = graph.add(ir::core(classes ? "cross_entropy_sum" : "mse_sum"), {output, labels},
-                                std::move(attributes), "loss/" + std::string(graph.value(output).name));
-  RANNC_TRY(ir::infer_types(graph, graph.value(sum).producer));
-  LossTerm made{sum, term.weight, denominator(term), {}, term.ignore_index};
-  const bool counts =
-      made.denominator == LossTerm::Denominator::kElements || made.denominator == LossTerm::Denominator::kNotIgnored;
-  if (counts) made.labels = labels;
-  graph.add_loss(made);
+
+ private:
+  Result<ValueId> cross_entropy(ValueId labels) {
+    RANNC_ASSIGN(const ValueId weights, class_weights({classes()}));
+    ir::Attributes attributes = {{"axis", ir::Dim(axis_)}, {"ignore_index", ir::Dim(term_.ignore_index)}};
+    if (term_.label_smoothing > 0) attributes.set("label_smoothing", term_.label_smoothing);
+    if (!weights.valid()) return last("cross_entropy_sum", {output_, labels}, std::move(attributes));
+    return last("cross_entropy_sum", {output_, labels, weights}, std::move(attributes));
+  }
+
+  // -sum(weights * ((1 - smoothing) * target + smoothing / classes) * log_softmax(logits)).
+  Result<ValueId> soft_cross_entropy(ValueId target) {
+    ir::Shape along(graph_.type(output_).shape->size() - static_cast<size_t>(axis_), ir::Dim(1));
+    along[0] = classes();
+    RANNC_ASSIGN(const ValueId weights, class_weights(along));
+    RANNC_ASSIGN(ValueId log, add("log_softmax", {output_}, {{"axis", ir::Dim(axis_)}}));
+    if (weights.valid()) {
+      RANNC_ASSIGN(log, add("mul", {log, weights}));
+    }
+    if (const double smoothing = term_.label_smoothing; smoothing > 0) {
+      const double count = static_cast<double>(classes().constant());
+      RANNC_ASSIGN(target, add("mul", {target, number("keep", 1 - smoothing)}));
+      RANNC_ASSIGN(target, add("add", {target, number("share", smoothing / count)}));
+    }
+    RANNC_ASSIGN(const ValueId parts, add("mul", {target, log}));
+    RANNC_ASSIGN(const ValueId total, add("sum", {parts}));
+    return last("neg", {total});
+  }
+
+  Result<ValueId> cross_entropy_of_bits(ValueId target) {
+    const std::vector<double>& weights = term_.pos_weight;
+    if (weights.empty()) return last("bce_with_logits_sum", {output_, target});
+    const ir::Shape& logits = *graph_.type(output_).shape;
+    const bool one = weights.size() == 1;
+    if (!one && (logits.empty() || logits.back() != ir::Dim(static_cast<int64_t>(weights.size())))) {
+      return error(
+          fmt::format("{} numbers of pos_weight on output %{} of shape {}: there is one, or one for each place "
+                      "on the last axis",
+                      weights.size(), graph_.value(output_).name, ir::str(logits)));
+    }
+    const ir::Shape shape = one ? ir::Shape{} : ir::Shape{logits.back()};
+    return last("bce_with_logits_sum", {output_, target, constant("pos_weight", shape, weights)});
+  }
+
+  const ir::Dim& classes() const { return (*graph_.type(output_).shape)[static_cast<size_t>(axis_)]; }
+
+  // Invalid where there are none.
+  Result<ValueId> class_weights(const ir::Shape& shape) {
+    const std::vector<double>& weights = term_.class_weights;
+    const bool whole = term_.kind == LossSpec::Kind::kSoftCrossEntropy;
+    if (!classes().is_constant() && (whole || !weights.empty())) {
+      return error(fmt::format("a loss on output %{} of shape {}: the number of classes on axis {} is not known",
+                               graph_.value(output_).name, ir::str(*graph_.type(output_).shape), axis_));
+    }
+    if (weights.empty()) return ValueId();
+    if (static_cast<int64_t>(weights.size()) != classes().constant()) {
+      return error(fmt::format("{} class weights on output %{} of shape {}, which has {} classes on axis {}",
+                               weights.size(), graph_.value(output_).name, ir::str(*graph_.type(output_).shape),
+                               classes().str(), axis_));
+    }
+    return constant("class_weights", shape, weights);
+  }
+
+  ValueId constant(std::string_view suffix, const ir::Shape& shape, const std::vector<double>& numbers) {
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : shape) sizes.push_back(dim.constant());
+    return ir::add_constant(graph_, fmt::format("{}.{}", name(), suffix), graph_.type(output_).dtype, sizes,
+                            std::span<const double>(numbers));
+  }
+  ValueId number(std::string_view suffix, double value) { return constant(suffix, {}, {value}); }
+
+  std::string name() const { return "loss/" + std::string(graph_.value(output_).name); }
+
+  Result<ValueId> add(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    return typed(graph_.add(ir::core(op), operands, std::move(attributes), fmt::format("{}.{}", name(), op)));
+  }
+  Result<ValueId> last(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    return typed(graph_.add(ir::core(op), operands, std::move(attributes), name()));
+  }
+  Result<ValueId> typed(ValueId made) {
+    RANNC_TRY(ir::infer_types(graph_, graph_.producer(made)));
+    return made;
+  }
+
+  Graph& graph_;
+  const LossSpec& term_;
+  ValueId output_;
+  int64_t axis_;
+};
+
+// What divides the sum, and its labels where it counts them; `weight` takes what is a number.
+Result<void> set_denominator(Graph& graph, const LossSpec& spec, ValueId output, ValueId labels, int64_t axis,
+                             LossTerm& term) {
+  using Denominator = LossTerm::Denominator;
+  if (spec.kind == LossSpec::Kind::kSmoothL1 && spec.delta > 0) term.weight /= spec.delta;
+  if (!spec.count.empty()) {
+    term.denominator = Denominator::kSum;
+    RANNC_ASSIGN(term.labels, count_input(graph, spec, output));
+    return {};
+  }
+  if (spec.reduction == LossSpec::Reduction::kSum) return {};
+  if (spec.reduction == LossSpec::Reduction::kSamples) {
+    term.denominator = Denominator::kSamples;
+    return {};
+  }
+  term.labels = labels;
+  term.denominator = Denominator::kElements;
+  if (spec.kind == LossSpec::Kind::kCrossEntropy) {
+    term.denominator = spec.class_weights.empty() ? Denominator::kNotIgnored : Denominator::kClassWeights;
+    term.class_weights = spec.class_weights;
+  } else if (spec.kind == LossSpec::Kind::kSoftCrossEntropy) {
+    // A label is as many elements as there are classes.
+    term.weight *= static_cast<double>((*graph.type(output).shape)[static_cast<size_t>(axis)].constant());
+  }
+  return {};
+}
+
+Result<void> attach(Graph& graph, const LossSpec& spec) {
+  RANNC_ASSIGN(const ValueId output, find_output(graph, spec));
+  RANNC_TRY(check_output(graph, output));
+  const bool classes = spec.kind == LossSpec::Kind::kCrossEntropy;
+  const bool softmax = classes || spec.kind == LossSpec::Kind::kSoftCrossEntropy;
+  const auto rank = static_cast<int64_t>(graph.type(output).shape->size());
+  const int64_t axis = spec.axis < 0 ? spec.axis + rank : spec.axis;
+  ValueType type = graph.type(output);
+  if (softmax) {
+    RANNC_ASSIGN(ValueType of_classes, class_labels(graph.value(output), axis));
+    if (classes) type = std::move(of_classes);
+  }
+  RANNC_ASSIGN(const ValueId labels, labels_input(graph, spec, output, type));
+  LossTerm made{{}, spec.weight, LossTerm::Denominator::kOne, {}, spec.ignore_index};
+  RANNC_ASSIGN(made.numerator, TermBuilder(graph, spec, output, axis).sum(labels));
+  RANNC_TRY(set_denominator(graph, spec, output, labels, axis, made));
+  graph.add_loss(std::move(made));
   return {};
 }
 

@@ -8,8 +8,8 @@
 
 namespace rannc::passes {
 
-/// For each cross entropy and mean squared error: an input `labels/<name>` of the right symbolic shape, a task that
-/// sums the term over the samples of a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted
+/// For each term: an input `labels/<name>` of the right symbolic shape, tasks that
+/// sum the term over the samples of a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted
 /// from the labels of the whole mini-batch, so that the loss and its gradient do not depend on how the mini-batch is
 /// cut (averaging the means of uneven micro-batches would).
 ///

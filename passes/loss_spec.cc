@@ -1,7 +1,9 @@
 #include "passes/loss_spec.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -10,7 +12,10 @@ namespace rannc::passes {
 
 namespace {
 
-constexpr std::array<std::string_view, 3> kKinds = {"cross_entropy", "mse", "in_graph"};
+using Kind = LossSpec::Kind;
+
+constexpr std::array<std::string_view, 8> kKinds = {"cross_entropy",   "mse", "in_graph", "soft_cross_entropy",
+                                                    "bce_with_logits", "l1",  "huber",    "smooth_l1"};
 constexpr std::array<std::string_view, 3> kReductions = {"mean", "samples", "sum"};
 
 template <class Enum, size_t N>
@@ -31,6 +36,64 @@ Result<Number> parse_number(std::string_view key, std::string_view text) {
   return error(fmt::format("`{}` of a loss is a number, found `{}`", key, text));
 }
 
+// `0.5/1/2`: commas part options.
+Result<std::vector<double>> parse_numbers(std::string_view key, std::string_view text) {
+  std::vector<double> numbers;
+  while (true) {
+    const std::string_view part = text.substr(0, text.find('/'));
+    RANNC_ASSIGN(const double number, parse_number<double>(key, part));
+    if (!(std::isfinite(number) && number >= 0)) {
+      return error(fmt::format("`{}` of a loss is {}; it must be 0 or more, and finite", key, part));
+    }
+    numbers.push_back(number);
+    if (part.size() == text.size()) return numbers;
+    text.remove_prefix(part.size() + 1);
+  }
+}
+
+bool is_softmax(Kind kind) { return kind == Kind::kCrossEntropy || kind == Kind::kSoftCrossEntropy; }
+
+// Options that only some kinds heed.
+struct OfKinds {
+  std::string_view key;
+  bool (*heeds)(Kind kind);
+};
+constexpr OfKinds kOfKinds[] = {
+    {"class_weights", is_softmax},
+    {"label_smoothing", is_softmax},
+    {"pos_weight", [](Kind kind) { return kind == Kind::kBceWithLogits; }},
+    {"delta", [](Kind kind) { return kind == Kind::kHuber; }},
+    {"beta", [](Kind kind) { return kind == Kind::kSmoothL1; }},
+    {"count", [](Kind kind) { return kind != Kind::kInGraph; }},
+};
+
+// Empty where the kind has no such option.
+Result<bool> set_own_option(LossSpec& term, std::string_view key, std::string_view value) {
+  const auto* row = std::find_if(std::begin(kOfKinds), std::end(kOfKinds), [&](const auto& r) { return r.key == key; });
+  if (row == std::end(kOfKinds)) return false;
+  if (!row->heeds(term.kind)) {
+    return error(fmt::format("a loss {} has no option `{}`", kKinds[static_cast<size_t>(term.kind)], key));
+  }
+  if (key == "class_weights") {
+    RANNC_ASSIGN(term.class_weights, parse_numbers(key, value));
+  } else if (key == "pos_weight") {
+    RANNC_ASSIGN(term.pos_weight, parse_numbers(key, value));
+  } else if (key == "label_smoothing") {
+    RANNC_ASSIGN(term.label_smoothing, parse_number<double>(key, value));
+    if (!(term.label_smoothing >= 0 && term.label_smoothing <= 1)) {
+      return error(fmt::format("`label_smoothing` of a loss is {}; it must be from 0 to 1", value));
+    }
+  } else if (key == "count") {
+    term.count = value;
+  } else {
+    RANNC_ASSIGN(term.delta, parse_number<double>(key, value));
+    if (!(std::isfinite(term.delta) && (term.delta > 0 || (key == "beta" && term.delta == 0)))) {
+      return error(fmt::format("`{}` of a loss is {}; it must be positive", key, value));
+    }
+  }
+  return true;
+}
+
 Result<void> set_option(LossSpec& term, std::string_view key, std::string_view value) {
   if (key == "output") {
     term.output = value;
@@ -46,8 +109,12 @@ Result<void> set_option(LossSpec& term, std::string_view key, std::string_view v
   } else if (key == "reduction") {
     RANNC_ASSIGN(term.reduction, find_word<LossSpec::Reduction>(kReductions, value, "reduction"));
   } else {
+    RANNC_ASSIGN(const bool known, set_own_option(term, key, value));
+    if (known) return {};
     return error(
-        fmt::format("a loss has no option `{}`; it has output, labels, axis, ignore_index, weight, reduction", key));
+        fmt::format("a loss has no option `{}`; it has output, labels, axis, ignore_index, weight, reduction, count, "
+                    "and by its kind class_weights, label_smoothing, pos_weight, delta, beta",
+                    key));
   }
   return {};
 }
@@ -81,6 +148,11 @@ std::string str(const LossSpec& term) {
   if (term.ignore_index != defaults.ignore_index) option("ignore_index", term.ignore_index);
   if (term.weight != defaults.weight) option("weight", term.weight);
   if (term.reduction != defaults.reduction) option("reduction", kReductions[static_cast<size_t>(term.reduction)]);
+  if (!term.count.empty()) option("count", term.count);
+  if (!term.class_weights.empty()) option("class_weights", fmt::format("{}", fmt::join(term.class_weights, "/")));
+  if (term.label_smoothing != 0) option("label_smoothing", term.label_smoothing);
+  if (!term.pos_weight.empty()) option("pos_weight", fmt::format("{}", fmt::join(term.pos_weight, "/")));
+  if (term.delta != defaults.delta) option(term.kind == Kind::kSmoothL1 ? "beta" : "delta", term.delta);
   std::string text(kKinds[static_cast<size_t>(term.kind)]);
   return options.empty() ? text : text + "(" + options + ")";
 }

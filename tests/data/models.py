@@ -169,3 +169,86 @@ def small_recurrent():
         "loss": [{"kind": "cross_entropy", "output": "tags", "labels": "t"},
                  {"kind": "mse", "output": "class", "labels": "c", "weight": 0.5}],
     }
+
+
+class ManyHeads(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.deep = nn.Linear(6, 16), nn.Linear(16, 16)
+        self.classes, self.soft, self.bits = nn.Linear(16, 5), nn.Linear(16, 4), nn.Linear(16, 3)
+        self.near, self.far, self.size = nn.Linear(16, 2), nn.Linear(16, 2), nn.Linear(16, 2)
+
+    def forward(self, x):
+        h = torch.tanh(self.deep(torch.tanh(self.body(x))))
+        first, last = h.unflatten(-1, (2, 8)).unbind(1)
+        places = torch.stack([h, torch.cat([last, first], dim=-1)], dim=1)
+        return self.classes(places), self.soft(h), self.bits(h), self.near(h), self.far(h), self.size(h)
+
+
+def small_losses():
+    module, generator = randomized(ManyHeads(), 5)
+    draw = lambda *shape: torch.randn(*shape, generator=generator)
+    # Labels that count are spread unevenly: the first four samples have none.
+    places = torch.randint(5, (SAMPLES, 2), generator=generator)
+    places[:4], places[6, 0] = -1, -1
+    grid = torch.randint(-2, 3, (SAMPLES, 2), generator=generator).float()
+    return {
+        "what": "every loss of --loss at once; labels with weights and smoothing, four samples without any",
+        "module": module,
+        "inputs": {"x": draw(SAMPLES, 6)},
+        "outputs": ["classes", "soft", "bits", "near", "far", "size"],
+        "labels": {
+            "places": places,
+            "shares": torch.softmax(draw(SAMPLES, 4), dim=-1),
+            "marks": torch.randint(2, (SAMPLES, 3), generator=generator).float(),
+            "a": grid, "b": grid + 1, "c": draw(SAMPLES, 2),
+        },
+        "loss": [
+            {"kind": "cross_entropy", "output": "classes", "labels": "places", "ignore_index": -1, "label_smoothing": 0.1,
+             "class_weights": [0.5, 1.0, 2.0, 0.25, 1.5]},
+            {"kind": "soft_cross_entropy", "output": "soft", "labels": "shares", "label_smoothing": 0.25,
+             "class_weights": [1.0, 0.5, 2.0, 0.75], "weight": 0.5},
+            {"kind": "bce_with_logits", "output": "bits", "labels": "marks", "pos_weight": [3.0, 0.5, 1.0]},
+            {"kind": "smooth_l1", "output": "near", "labels": "a", "beta": 0.5, "reduction": "samples"},
+            {"kind": "huber", "output": "far", "labels": "b", "delta": 0.75, "weight": 2.0},
+            {"kind": "l1", "output": "size", "labels": "c", "reduction": "sum", "weight": 0.125},
+        ],
+    }
+
+
+class LostGradients(nn.Module):
+    """What ONNX has no word for: padding rows, detached values, bounds that take no gradient."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(7, 4, padding_idx=2)
+        self.low, self.high, self.cut = (nn.Parameter(torch.zeros(4)) for _ in range(3))
+        self.mix, self.stopped, self.head = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(16, 3)
+
+    def forward(self, tokens, x):
+        words = self.words(tokens).mean(dim=1)
+        six = nn.functional.relu6(x + self.low)
+        tanh = nn.functional.hardtanh(x + self.high, -1.0, 2.0)
+        cut = torch.clamp(x + self.cut, 0.0, 6.0)
+        mixed = self.mix(words)
+        known = self.stopped(mixed.detach()) * (mixed.sigmoid().detach() + words)
+        larger = torch.maximum(six, cut) * 0.5
+        first = torch.stack([six, cut, tanh], dim=1).max(dim=1).values
+        return self.head(torch.cat([known, tanh, larger + first, (words * cut)], dim=-1))
+
+
+def small_lost_gradients():
+    module, generator = randomized(LostGradients(), 6)
+    # Whole numbers, so that the batch lies on bounds and on ties.
+    for parameter, start in ((module.low, 1), (module.high, 0), (module.cut, 2)):
+        parameter.data = torch.arange(4).float() - start
+    tokens = torch.randint(7, (SAMPLES, 3), generator=generator)
+    tokens[:3, 1], tokens[5] = 2, 2
+    return {
+        "what": "padding ids, detached values, values on the bounds of relu6, hardtanh and clamp, ties",
+        "module": module,
+        "inputs": {"tokens": tokens, "x": torch.randint(-3, 8, (SAMPLES, 4), generator=generator).float()},
+        "outputs": ["logits"],
+        "labels": {"y": torch.randint(3, (SAMPLES,), generator=generator)},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y"}],
+    }
