@@ -9,6 +9,7 @@
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/attach_loss.h"
+#include "passes/internal/partial_sums.h"
 
 namespace rannc::passes {
 
@@ -65,7 +66,10 @@ class Opener {
     for (const Rule& rule : rules()) {
       if (const auto found = ir::match(graph_, value, rule.pattern)) return (this->*rule.open)(*found, value, weight);
     }
-    return closed(value);
+    auto found = partial_sum(graph_, value);
+    if (!found) return closed(value);
+    found->weight *= weight;
+    return term(*std::move(found));
   }
 
  private:
@@ -122,7 +126,7 @@ class Opener {
   }
 
   Result<void> term(LossTerm made) {
-    graph_.add_loss(made);
+    graph_.add_loss(std::move(made));
     return {};
   }
 

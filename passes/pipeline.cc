@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "passes/attach_loss.h"
-#include "passes/fold_constants.h"
 #include "passes/differentiate.h"
+#include "passes/fold_constants.h"
 #include "passes/form_atoms.h"
 #include "passes/infer_shapes.h"
 #include "passes/mark_constants.h"
@@ -36,12 +36,18 @@ Made with_dtype(std::string_view options) {
   return error(fmt::format("`{}` is no float type; there are f16, bf16, f32, f64", options));
 }
 
+Made with_lost_gradients(std::string_view options) {
+  RANNC_ASSIGN(LostGradients lost, parse_lost_gradients(options));
+  return Made(std::make_unique<LoseGradients>(std::move(lost)));
+}
+
 struct Row {
   std::string_view name;
   Made (*make)(std::string_view options);
 };
 
 constexpr Row kPasses[] = {
+    {"lose-gradients", with_lost_gradients},
     {"open-loss", with_losses<OpenLoss>},
     {"infer-shapes", plain<InferShapes>},
     {"recover-parameters", plain<RecoverParameters>},
@@ -58,6 +64,7 @@ constexpr Row kPasses[] = {
 
 PassManager standard_pipeline(const PipelineOptions& options) {
   PassManager manager;
+  if (!options.lost.empty()) manager.add(std::make_unique<LoseGradients>(options.lost));
   if (!options.losses.empty()) manager.add(std::make_unique<OpenLoss>(options.losses));
   manager.add(std::make_unique<InferShapes>());
   manager.add(std::make_unique<RecoverParameters>(options.stored));

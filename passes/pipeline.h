@@ -6,6 +6,7 @@
 
 #include "ir/type.h"
 #include "passes/loss_spec.h"
+#include "passes/lost_gradients.h"
 #include "passes/manager.h"
 #include "passes/recover_parameters.h"
 
@@ -15,9 +16,11 @@ struct PipelineOptions {
   std::vector<LossSpec> losses;        ///< none: for inference
   std::optional<ir::DType> precision;  ///< one float type for the whole model; nothing: as the file has it
   StoredFacts stored;                  ///< what user and file say of stored tensors
+  LostGradients lost;                  ///< what the user says of gradients that the file lost
 };
 
 /// From an imported graph to atoms:
+///   lose-gradients      before anything asks what is trained
 ///   open-loss           before types, since a mean over samples has none
 ///   infer-shapes        every later pass reads types
 ///   recover-parameters  before constants are folded: a weight is no constant

@@ -6,8 +6,13 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   app.add_option(
       "--loss", options.loss,
-      "training loss: cross_entropy, mse or in_graph with options, as cross_entropy(output=logits,labels=y); "
-      "terms joined by +; without it: a plan for inference");
+      "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "
+      "options, as cross_entropy(output=logits,labels=y); terms joined by +; without it: a plan for inference");
+  app.add_option(
+      "--loss-graph", options.loss_graph,
+      "ONNX file of a loss: inputs are the model's outputs by name, the others labels; its outputs are added");
+  app.add_option("--loss-input", options.loss_inputs, "INPUT=OUTPUT: an input of --loss-graph is that output");
+  app.add_option("--loss-weight", options.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
@@ -17,6 +22,11 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
       ->check(CLI::PositiveNumber);
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
+  app.add_option("--padding-index", options.padding,
+                 "TABLE=ROW: a row of an embedding that takes no gradient, where the file's metadata do not say it");
+  app.add_option("--stop-gradient", options.stopped, "VALUE: no gradient flows through it: it was detached");
+  app.add_option("--strict-bounds", options.strict,
+                 "VALUE: a Clip that makes it passes no gradient at its bounds, as relu6 and hardtanh do not");
   app.add_flag("--without-weights", options.without_weights,
                "the files of the model's weights may be absent: to plan only");
   app.option_defaults()->group("Passes");

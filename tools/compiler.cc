@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
+#include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
@@ -26,6 +28,34 @@ namespace rannc::tools {
 namespace {
 
 namespace fs = std::filesystem;
+
+Result<double> number_of(const std::string& given, const std::string& text, const std::string& flag) {
+  double value = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (status == std::errc() && end == text.data() + text.size() && std::isfinite(value)) return value;
+  return error(fmt::format("{} {}: expected a number", flag, given));
+}
+
+// The loss of a second file, whose tensors are no state of the model.
+Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, passes::PipelineOptions& pipeline,
+                            std::vector<Note>& remarks) {
+  RANNC_ASSIGN(frontend::Imported loss, frontend::read_onnx(options.loss_graph));
+  passes::LossGraph how{.file = options.loss_graph};
+  RANNC_ASSIGN(how.inputs, pairs(options.loss_inputs, "--loss-input"));
+  RANNC_ASSIGN(const auto weights, pairs(options.loss_weights, "--loss-weight"));
+  for (const auto& [output, text] : weights) {
+    RANNC_ASSIGN(how.weights[output], number_of(output + "=" + text, text, "--loss-weight"));
+  }
+  const size_t before = graph.value_count();
+  RANNC_ASSIGN(const std::vector<passes::LossSpec> terms, passes::join_loss(graph, loss.graph, how));
+  for (const ValueId value : graph.values()) {
+    if (value.index() < before || graph.kind(value) != ir::ValueKind::kConstant) continue;
+    pipeline.stored.literals.emplace(graph.value(value).name);
+  }
+  pipeline.losses.insert(pipeline.losses.end(), terms.begin(), terms.end());
+  remarks.insert(remarks.end(), loss.notes.remarks.begin(), loss.notes.remarks.end());
+  return {};
+}
 
 // What the file says of stored tensors goes into `stored`, what users should know of it into `remarks`.
 Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored, std::vector<Note>& remarks) {
@@ -44,10 +74,25 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
-  for (const auto& [text, nodes] : imported.notes.remarks) {
+  remarks = std::move(imported.notes.remarks);
+  for (const auto& [text, nodes] : imported.notes.counted_remarks) {
     remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
   }
   return std::move(imported.graph);
+}
+
+// What a user knows of gradients that the file lost.
+Result<passes::LostGradients> lost_gradients(const CompileOptions& options) {
+  passes::LostGradients lost;
+  RANNC_ASSIGN(const auto padding, pairs(options.padding, "--padding-index"));
+  for (const auto& [table, text] : padding) {
+    RANNC_ASSIGN(const double row, number_of(table + "=" + text, text, "--padding-index"));
+    if (std::floor(row) != row) return error(fmt::format("--padding-index {}={}: expected an integer", table, text));
+    lost.padding[table] = static_cast<int64_t>(row);
+  }
+  lost.stopped.insert(options.stopped.begin(), options.stopped.end());
+  lost.strict.insert(options.strict.begin(), options.strict.end());
+  return lost;
 }
 
 Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
@@ -60,6 +105,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
   if (!options.dtype.empty() && !pipeline.precision) {
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
+  RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
   RANNC_ASSIGN(const auto kinds, pairs(options.kinds, "--kind"));
   for (const auto& [name, kind] : kinds) {
     if (kind == "parameter") {
@@ -128,17 +174,18 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  passes::PassContext context;
-  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, context.remarks));
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, model.remarks));
+  if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model.remarks));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);
+  passes::PassContext context;
   const TorchEvaluator evaluator;
   context.evaluator = &evaluator;
   model.report = manager.run(model.graph, context, options.passes, progress.show_pass);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.atoms = std::move(*context.atoms);
-  model.remarks = std::move(context.remarks);
+  model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }

@@ -1,9 +1,11 @@
 """Evaluates the operators of an ONNX file one after another in float64 with PyTorch, differentiable by its autograd.
 
 Every float tensor, constant and attribute is the file's float32 value, widened; a Cast to a float type means float64.
-The evaluator is written from the operators' text and knows nothing of rannc, so that it can be its judge. It covers
+What a node's metadata say of gradients, and its operator cannot, holds. The evaluator is written from the operators' text and knows nothing of rannc, so that it can be its judge. It covers
 what `OPERATORS` lists; `unknown_operators` says what it would lack.
 """
+import re
+
 import onnx
 import torch
 import torch.nn.functional as F
@@ -431,6 +433,30 @@ def float_initializers(model):
     return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
 
 
+def traced_call(node):
+    """Target and arguments, as text, of the call that torch.onnx.export(dynamo=True) made a node from."""
+    for entry in node.metadata_props:
+        found = re.search(r"target=torch\.ops\.([\w.]+)\]\(args = \((.*?)\), kwargs", entry.value)
+        if entry.key == "pkg.torch.onnx.fx_node" and found:
+            return found[1], [argument.strip() for argument in found[2].split(",")]
+    return "", []
+
+
+def with_lost_gradients(node, arguments, attributes):
+    """A node's results where its metadata know of gradients that its operator does not: at bounds, ties, padding, detach."""
+    target, names = traced_call(node)
+    for place, name in enumerate(names[:len(arguments)]):
+        if re.fullmatch(r"%detach(_\d+)?", name):
+            arguments[place] = arguments[place].detach()
+    if node.op_type == "Clip" and re.match(r"aten\.(relu6|hardtanh)\.", target):
+        return F.hardtanh(arguments[0], float(arguments[1]), float(arguments[2]))
+    if node.op_type == "ReduceMax" and target == "aten.max.dim":
+        return arguments[0].max(dim=int(names[1]), keepdim=bool(attributes.get("keepdims", 1))).values
+    if node.op_type == "Gather" and target.startswith("aten.embedding.") and len(names) > 2 and int(names[2]) >= 0:
+        return F.embedding(arguments[1], arguments[0], padding_idx=int(names[2]))
+    return OPERATORS[node.op_type](attributes, *arguments)
+
+
 def evaluate(model, inputs, initializers):
     """Graph outputs by name. `initializers` replace those of the same names: leaves that ask for a gradient."""
     values = {proto.name: tensor_of(proto) for proto in model.graph.initializer}
@@ -438,7 +464,7 @@ def evaluate(model, inputs, initializers):
     values.update({name: widen(tensor) for name, tensor in inputs.items()})
     for node in model.graph.node:
         arguments = [values[name] if name else None for name in node.input]
-        results = OPERATORS[node.op_type](attributes_of(node), *arguments)
+        results = with_lost_gradients(node, arguments, attributes_of(node))
         results = results if isinstance(results, (tuple, list)) else [results]
         values.update({name: result for name, result in zip(node.output, results) if name})
     return {output.name: values[output.name] for output in model.graph.output}

@@ -104,6 +104,9 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   tools::CompileOptions options;
   options.model = folder.model;
   options.loss = folder.loss;
+  options.loss_graph = folder.loss_graph;
+  options.loss_inputs = folder.loss_inputs;
+  options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
   options.costs = "analytic";
   options.optimizer = "sgd";
@@ -292,7 +295,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
     const size_t expected = tools::expected_gradients(checked.folder, flags.dtype == "float64").size();
     for (const Cut& cut : flags.cuts) {
       for (size_t i = 0; i < variants(flags, checked, cut).size(); ++i, ++next) {
-        if (!checked.folder.loss.empty() && merged[next].compared_gradients < expected) {
+        if (checked.folder.has_loss() && merged[next].compared_gradients < expected) {
           merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
                                                       merged[next].compared_gradients, expected));
         }

@@ -42,7 +42,7 @@ struct Flags {
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--loss",      "--dtype", "--batch-symbol",    "--same-symbol",
+constexpr const char* kModelFlags[] = {"--loss-graph", "--loss-input", "--loss-weight", "--padding-index", "--stop-gradient", "--strict-bounds", "--loss",      "--dtype", "--batch-symbol",    "--same-symbol",
                                        "--assume",    "--kind",  "--without-weights", "--print-after",
                                        "--max-trips", "--costs", "--print-changed",   "--time-passes",
                                        "--blocks",    "--seed",  "--refine",          "--block-partitioner"};

@@ -1,6 +1,7 @@
 #include "tools/reference.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "passes/loss_spec.h"
 #include "runtime/safetensors.h"
 
 namespace rannc::tools {
@@ -94,11 +96,17 @@ Result<void> read_references(CheckFolder& folder) {
   return {};
 }
 
+// A number, or several as a loss spells them: `0.5/1/2`.
+std::string joined_numbers(const json& field) {
+  if (!field.is_array()) return fmt::format("{}", field.get<double>());
+  return fmt::format("{}", fmt::join(field.get<std::vector<double>>(), "/"));
+}
+
 Result<std::string> loss_term(const json& term, const std::string& path) {
   const std::string kind = term.value("kind", "");
   std::string text = kind;
-  if (kind != "cross_entropy" && kind != "mse" && kind != "in_graph") {
-    return error({path, 0, 0, "loss"}, fmt::format("has kind '{}'; expected cross_entropy, mse or in_graph", kind));
+  if (const auto known = passes::parse_losses(kind); !known.ok()) {
+    return error({path, 0, 0, "loss"}, fmt::format("has kind '{}': {}", kind, known.diagnostic().message));
   }
   std::vector<std::string> options;
   if (term.contains("output")) options.push_back("output=" + term["output"].get<std::string>());
@@ -106,7 +114,12 @@ Result<std::string> loss_term(const json& term, const std::string& path) {
   if (term.contains("class_axis")) options.push_back(fmt::format("axis={}", term["class_axis"].get<int64_t>()));
   if (term.contains("ignore_index") && !term["ignore_index"].is_null())
     options.push_back(fmt::format("ignore_index={}", term["ignore_index"].get<int64_t>()));
-  if (term.contains("weight")) options.push_back(fmt::format("weight={}", term["weight"].get<double>()));
+  for (const char* key : {"weight", "class_weights", "label_smoothing", "pos_weight", "delta", "beta"}) {
+    if (term.contains(key)) options.push_back(fmt::format("{}={}", key, joined_numbers(term[key])));
+  }
+  for (const char* key : {"reduction", "count"}) {
+    if (term.contains(key)) options.push_back(fmt::format("{}={}", key, term[key].get<std::string>()));
+  }
   std::string list;
   for (const std::string& option : options) list += (list.empty() ? "" : ",") + option;
   return list.empty() ? text : text + "(" + list + ")";
@@ -149,6 +162,13 @@ Result<void> read_card(CheckFolder& folder) {
         folder.loss += (folder.loss.empty() ? "" : "+") + text;
         if (term.value("kind", "") == "in_graph") folder.loss_outputs.insert(term.value("output", ""));
       }
+    }
+    const json inputs = card.value("loss_inputs", json::object()), weights = card.value("loss_weights", json::object());
+    for (const auto& [input, output] : inputs.items()) {
+      folder.loss_inputs.push_back(input + "=" + output.get<std::string>());
+    }
+    for (const auto& [output, weight] : weights.items()) {
+      folder.loss_weights.push_back(fmt::format("{}={}", output, weight.get<double>()));
     }
     collect_names(card, "float_initializers_that_are_constants", folder.constants);
     collect_names(card, "float_initializers_that_are_buffers", folder.constants);
@@ -304,6 +324,7 @@ Result<CheckFolder> read_model_folder(const std::string& path) {
   folder.path = path;
   folder.model = (fs::path(path) / "model.onnx").string();
   folder.batch = (fs::path(path) / "batch.safetensors").string();
+  if (const fs::path loss = fs::path(path) / "loss.onnx"; fs::exists(loss)) folder.loss_graph = loss.string();
   if (!fs::exists(folder.model))
     return error({folder.model, 0, 0, {}},
                  "there is no such file: a folder to check holds model.onnx, batch.safetensors, reference.safetensors "
@@ -316,7 +337,10 @@ Result<CheckFolder> read_model_folder(const std::string& path) {
 Result<CheckFolder> read_check_folder(const std::string& path) {
   RANNC_ASSIGN(CheckFolder folder, read_model_folder(path));
   RANNC_TRY(read_references(folder));
-  if (folder.gradients.empty()) folder.loss.clear();
+  if (folder.gradients.empty()) {
+    folder.loss.clear();
+    folder.loss_graph.clear();
+  }
   return folder;
 }
 

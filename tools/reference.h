@@ -23,17 +23,20 @@ struct ReferenceTensor {
 /// Who computed a reference: `file64`, `f64`, `f32`.
 using Tag = std::string;
 
-/// Initializers that hold one parameter of the original module: by name, whether transposed. `file64` has each copy's own
-/// share of the gradient, `f64` and `f32` the whole under each name.
+/// Initializers that hold one parameter of the original module: by name, whether transposed. `file64` has each copy's
+/// own share of the gradient, `f64` and `f32` the whole under each name.
 using TiedCopies = std::map<std::string, bool>;
 
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
-  std::string model;                   ///< model.onnx
-  std::string batch;                   ///< batch.safetensors
-  uint32_t samples = 0;                ///< of the mini-batch
-  std::string loss;                    ///< spelling of `passes::parse_losses`; empty: outputs only
+  std::string model;                                   ///< model.onnx
+  std::string batch;                                   ///< batch.safetensors
+  uint32_t samples = 0;                                ///< of the mini-batch
+  std::string loss;                                    ///< spelling of `passes::parse_losses`; empty: outputs only
+  std::string loss_graph;                              ///< loss.onnx where it is there, added to the loss
+  std::vector<std::string> loss_inputs, loss_weights;  ///< of it, as `--loss-input` and `--loss-weight` have them
+  bool has_loss() const { return !loss.empty() || !loss_graph.empty(); }
   std::set<std::string> loss_outputs;  ///< outputs that are the loss: reported as such
   std::set<std::string> constants;     ///< float initializers that are no parameters
   std::set<std::string> parameters;    ///< initializers that the card names as parameters: all must be compared
@@ -86,8 +89,9 @@ struct OwnNumbers {
 /// has only its own).
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64, bool complete);
 
-/// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name in
-/// the original module, which a card may leave out: the reference has them, and they are neither constants nor buffers.
+/// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name
+/// in the original module, which a card may leave out: the reference has them, and they are neither constants nor
+/// buffers.
 std::set<std::string> expected_gradients(const CheckFolder& folder, bool fp64);
 
 }  // namespace rannc::tools

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
@@ -37,8 +38,10 @@ struct ImportNotes {
   /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
   /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
   std::map<std::string, std::set<std::string>> readers;
+  /// What nodes' metadata say of gradients and ONNX does not: recovered, or found to be lost.
+  std::vector<Note> remarks;
   /// What users should know of nodes, and of how many it is so.
-  std::map<std::string, size_t> remarks;
+  std::map<std::string, size_t> counted_remarks;
 };
 
 struct Imported {

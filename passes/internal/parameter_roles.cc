@@ -77,6 +77,8 @@ class RoleFinder {
     const ir::Role role = entry.operand(operand).role;
     if (role == ir::Role::kStatistics) return {Role::kConstant, true};
     if (role == ir::Role::kWeight) return {Role::kParameter};
+    static const ir::Pattern kStopped = ir::op("stop_gradient");
+    if (is(task, kStopped)) return {};  // whatever it is used for, it is not trained through it
     if (!makes_varying(task)) {
       Roles passed;
       for (const ValueId output : graph_.outputs(task)) {

@@ -149,6 +149,7 @@ TEST(Pipeline, EveryPassHasItsSpelling) {
     std::string spelling = name;
     if (name == "set-precision") spelling += "{f64}";
     if (name == "attach-loss" || name == "open-loss") spelling += "{mse(output=y)+cross_entropy(axis=1)}";
+    if (name == "lose-gradients") spelling += "{padding=table:-1,stop=a,stop=b,strict=c}";
     const auto pass = make_pass(spelling);
     ASSERT_TRUE(pass.ok()) << pass.diagnostic().str();
     EXPECT_EQ((*pass)->name(), name);
@@ -161,7 +162,8 @@ TEST(Pipeline, ListsAreSplitOutsideBraces) {
   ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();
   EXPECT_THAT(manager->names(), ElementsAre("infer-shapes", "attach-loss", "form-atoms"));
   for (const char* wrong :
-       {"", "no-such", "form-atoms{", "form-atoms{x}", "set-precision", "set-precision{i64}", "form-atoms,"}) {
+       {"", "no-such", "form-atoms{", "form-atoms{x}", "set-precision", "set-precision{i64}", "form-atoms,",
+        "lose-gradients{stop}", "lose-gradients{padding=t}", "lose-gradients{padding=t:x}"}) {
     EXPECT_FALSE(make_passes(wrong).ok()) << wrong;
   }
 }

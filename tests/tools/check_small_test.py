@@ -4,6 +4,7 @@ import shutil
 import struct
 
 import programs
+import small_onnx
 from products import ProductTest
 
 
@@ -28,6 +29,34 @@ class CheckSmall(ProductTest):
 
     def test_threads_in_float32(self):
         self.judge(self.folders, ["local"], dtype="float32")
+
+
+class LossGraphs(programs.ProgramTest):
+    """A loss in a file of its own gives the numbers of the same loss on the command line."""
+
+    def folder(self, scores):
+        folder = self.scratch / "small_conv"
+        shutil.copytree(programs.DATA / "small_conv", folder)
+        card = json.loads((folder / "card.json").read_text())
+        card.update(loss=[], loss_inputs={"scores": "logits"}, loss_weights={"loss": 1.0})
+        (folder / "card.json").write_text(json.dumps(card))
+        small_onnx.write(
+            folder / "loss.onnx",
+            [small_onnx.node("SoftmaxCrossEntropyLoss", ["scores", "y"], ["loss"], "ce")], [],
+            [small_onnx.value("scores", small_onnx.FLOAT, scores), small_onnx.value("y", small_onnx.INT64, ["N"])],
+            [small_onnx.value("loss", small_onnx.FLOAT, [])])
+        return folder
+
+    def test_numbers_are_those_of_the_reference(self):
+        for options in ({"stages": 2, "micro_batches": 3}, {"stages": 1, "micro_batches": 3, "replicas": "3"}):
+            done, entries = programs.check([self.folder(["N", 5])], transport="local", dtype="float64", **options)
+            self.assertEqual((done.returncode, [entry["ok"] for entry in entries]), (0, [True]), done.stderr)
+            shutil.rmtree(self.scratch / "small_conv")
+
+    def test_types_that_differ_are_one_error(self):
+        done, _ = programs.check([self.folder(["N", 6])], stages=1, micro_batches=1, transport="local", dtype="float64")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("%scores of the loss is f32[N,6], but %logits of the model is f32[batch,5]", done.stderr + done.stdout)
 
 
 class SpoiledFolders(programs.ProgramTest):

@@ -11,7 +11,8 @@ import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 DATA = SOURCE / "tests" / "data"
-SMALL = ["small_mlp", "small_gpt", "small_conv", "small_regression", "small_recurrent"]
+SMALL = ["small_mlp", "small_gpt", "small_conv", "small_regression", "small_recurrent", "small_losses",
+         "small_lost_gradients"]
 SKIPPED = 77
 # Nothing here takes so long: a program that does hangs.
 HANG_SECONDS = 240

@@ -42,7 +42,50 @@ Node::Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, 
       names_(std::move(wiring.output_names)),
       outputs_(names_.size()),
       lists_(std::move(wiring.lists)),
-      source_(source) {}
+      source_(source),
+      traced_(traced_call(proto)) {}
+
+std::optional<ir::Match> Node::found(ValueId value, const ir::Pattern& pattern) const {
+  return value.valid() ? ir::match(graph_, value, pattern) : std::nullopt;
+}
+
+bool Node::traced_strict_bounds() {
+  for (const std::string_view op : {"relu6", "hardtanh"}) {
+    const bool traced = traced_ && traced_->is("aten." + std::string(op));
+    // dynamo=True names nodes so, also where metadata were stripped.
+    const bool named = !traced_ && proto_.name().starts_with("node_" + std::string(op));
+    if (!traced && !named) continue;
+    remarks_.push_back({where_, fmt::format("bounds of {} take no gradient, unlike those of a clamp", op)});
+    return true;
+  }
+  return false;
+}
+
+bool Node::traced_pick() {
+  if (!traced_ || (traced_->target != "aten.max.dim" && traced_->target != "aten.min.dim")) return false;
+  remarks_.push_back({where_, "of equal elements the first takes the gradient: the extreme is picked along an axis"});
+  return true;
+}
+
+std::optional<int64_t> Node::traced_padding_index(const ir::Shape& table) {
+  if (!traced_ || !traced_->is("aten.embedding") || table.size() != 2) return std::nullopt;
+  const auto row = traced_->number(2);
+  if (!row || *row < 0 || !table[0].is_constant() || *row >= static_cast<double>(table[0].constant())) {
+    return std::nullopt;
+  }
+  const auto index = static_cast<int64_t>(*row);
+  remarks_.push_back({where_, fmt::format("row {} of %{} takes no gradient: it is the embedding's padding_idx", index,
+                                          graph_.value(in(0)).name)});
+  return index;
+}
+
+double Node::traced_label_smoothing() {
+  if (!traced_ || !traced_->is("aten.cross_entropy_loss")) return 0;
+  const double smoothing = traced_->number(5).value_or(0);
+  if (!(smoothing > 0 && smoothing <= 1)) return 0;
+  remarks_.push_back({where_, fmt::format("labels are smoothed by {}, which the node itself does not say", smoothing)});
+  return smoothing;
+}
 
 ValueId Node::in(size_t index) {
   if (!has(index)) fail(fmt::format("{} needs operand {}", op(), index));

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "frontend/onnx/internal/tensor.h"
+#include "frontend/onnx/internal/traced_call.h"
 #include "ir/graph.h"
 #include "ir/match.h"
 #include "ir/op.h"
@@ -80,6 +81,23 @@ class Node {
   std::optional<std::vector<double>> elements(ValueId value, int64_t limit = 1 << 20) const;
   /// Whether a value is zero throughout: a stored tensor, or one number in every place, stretched or cut.
   bool is_zero(ValueId value) const;
+
+  /// What a pattern finds above a value.
+  std::optional<ir::Match> found(ValueId value, const ir::Pattern& pattern) const;
+
+  // --- what ONNX does not say, and the metadata of a node may
+  /// The call of the exported program that the node was made from.
+  const std::optional<TracedCall>& traced() const { return traced_; }
+  /// Whether bounds take no gradient: of relu6 and hardtanh, where clamp's do.
+  bool traced_strict_bounds();
+  /// Row of a table that takes no gradient.
+  std::optional<int64_t> traced_padding_index(const ir::Shape& table);
+  /// Whether an extreme over an axis is one element, the first of equal ones, rather than shared by them.
+  bool traced_pick();
+  /// Of a cross entropy, whose node has no place for it.
+  double traced_label_smoothing();
+  /// What was recovered so.
+  const std::vector<Note>& remarks() const { return remarks_; }
 
   // --- attributes
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
@@ -184,6 +202,8 @@ class Node {
   const Source& source_;
   std::optional<Diagnostic> failure_;
   std::optional<SymbolPair> unequal_symbols_;
+  std::optional<TracedCall> traced_;
+  std::vector<Note> remarks_;
   bool by_definition_ = false;
   bool literal_ = false;
   std::string remark_;

@@ -134,14 +134,16 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
   }
+  if (scope.depth == 0) RANNC_TRY(detached_.stop(graph, node, at(scope, node), wiring.operands, notes_.remarks));
   Node view(graph, node, opset->second, at(scope, node), std::move(wiring), source_);
   translate(view);
   unequal_symbols_ = view.unequal_symbols();
   if (view.failure()) return Diagnostic(*view.failure());
   if (view.by_definition()) return call_schema(scope, node, opset->second);
-  if (!view.remark().empty()) ++notes_.remarks[view.remark()];
+  if (!view.remark().empty()) ++notes_.counted_remarks[view.remark()];
   if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
+  notes_.remarks.insert(notes_.remarks.end(), view.remarks().begin(), view.remarks().end());
   Items items;
   for (size_t i = 0; i < view.outputs().size(); ++i) {
     const auto list = view.output_lists().find(i);

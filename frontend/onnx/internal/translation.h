@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/detached.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/unweighted.h"
 #include "onnx/defs/schema.h"
@@ -81,6 +82,7 @@ class Translation {
   ImportNotes& notes_;
   std::optional<SymbolPair> unequal_symbols_;
   Unweighted unweighted_;
+  Detached detached_;
 };
 
 }  // namespace rannc::frontend

@@ -92,6 +92,8 @@ void clip(Node& node) {
     }
   }
   const bool low = computed[0].valid(), high = computed[1].valid();
+  const bool both = attributes.has("min") && attributes.has("max") && ir::is_float(node.dtype(x));
+  if (both && node.traced_strict_bounds()) attributes.set("strict", true);
   if (!low && !high)
     return attributes.empty() ? node.result("identity", {x}) : node.result("clamp", {x}, std::move(attributes));
   ValueId y = attributes.empty() ? x : node.emit("clamp", {x}, std::move(attributes));

@@ -11,7 +11,11 @@ void gather(Node& node) {
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
-  node.result("gather", {x, node.in(1)}, {{"axis", ir::Dim(axis)}});
+  ir::Attributes attributes = {{"axis", ir::Dim(axis)}};
+  if (axis == 0) {
+    if (const auto row = node.traced_padding_index(*from)) attributes.set("padding_index", ir::Dim(*row));
+  }
+  node.result("gather", {x, node.in(1)}, std::move(attributes));
 }
 
 void gather_nd(Node& node) {

@@ -60,6 +60,22 @@ int64_t bound(ir::DType dtype, bool lowest) {
   return lowest ? -highest - 1 : highest;
 }
 
+/// Of equal elements ONNX's extreme says nothing. Where the exported program picked the first, the gradient is that one's
+/// alone; amax shares it. Whether it did, and the node is done.
+bool picked(Node& node, ValueId x, const ir::Attributes& reduction, bool smallest) {
+  const std::vector<int64_t> axes = reduction.integers("axes");
+  if (axes.size() != 1 || !ir::is_float(node.dtype(x)) || !node.traced_pick()) return false;
+  const ir::Attributes axis = {{"axis", ir::Dim(axes[0])}};
+  const ValueId ranked = smallest ? node.emit("neg", {x}) : x;
+  const ValueId place = node.emit("argmax", {ranked}, {{"axis", ir::Dim(axes[0])}, {"keepdim", true}});
+  if (reduction.flag("keepdim")) {
+    node.result("gather_elements", {x, place}, axis);
+  } else {
+    node.result("squeeze", {node.emit("gather_elements", {x, place}, axis)}, {{"axes", list(axes)}});
+  }
+  return true;
+}
+
 /// The largest or the smallest element; of none the lowest or the highest that there is. Of truth values as of numbers,
 /// which is what ATen compares.
 template <const char* name, bool largest>
@@ -75,6 +91,7 @@ void extreme(Node& node) {
                                                       : ir::Attribute(ir::Dim(bound(dtype, largest)));
     return node.result("full", {}, {{"shape", *nothing}, {"value", value}, {"dtype", dtype}});
   }
+  if (picked(node, x, *attributes, !largest)) return;
   if (!is_bool) return node.result(name, {x}, *attributes);
   const ValueId numbers = node.emit("cast", {x}, {{"dtype", ir::DType::kU8}});
   node.result("cast", {node.emit(name, {numbers}, *attributes)}, {{"dtype", ir::DType::kBool}});

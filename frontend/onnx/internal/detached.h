@@ -1,0 +1,26 @@
+/// Finds where the exported program detached a value.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+#include "onnx/onnx_pb.h"
+
+namespace rannc::frontend {
+
+/// `detach` has no node in ONNX: who read its result reads what was detached, and only the metadata of the reader name
+/// it (`args = (%detach, %b)`). Serves one graph, whose nodes come in order.
+class Detached {
+ public:
+  /// Puts `core.stop_gradient` before the operand of a node that was detached. Where it cannot be told which one that
+  /// is, a remark says so.
+  Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Location& where,
+                    std::vector<ValueId>& operands, std::vector<Note>& remarks);
+
+ private:
+  std::map<std::string, std::string, std::less<>> makers_;  ///< per value made by a traced call, the call's text
+};
+
+}  // namespace rannc::frontend

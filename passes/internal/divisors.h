@@ -1,0 +1,21 @@
+/// Recognises numbers that count samples, labels or weights of a mini-batch.
+#pragma once
+
+#include <optional>
+
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+/// What divides by `value`: a term without a numerator, whose weight and denominator are 1 / value. Recognised are
+///   - a size, as of a shape: a multiple of the number of samples or of the elements of an input, or a part of them;
+///   - the sum of an input's elements, however cast;
+///   - the number of elements of an input of integers that differ from a number;
+///   - the sum of a constant's elements at labels, with or without labels that are ignored.
+/// Nothing otherwise.
+std::optional<ir::LossTerm> divisor(const ir::Graph& graph, ValueId value);
+
+/// The same of a number of elements that a mean runs over.
+std::optional<ir::LossTerm> divisor(const ir::Graph& graph, const ir::Dim& count);
+
+}  // namespace rannc::passes

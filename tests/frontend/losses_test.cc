@@ -1,0 +1,265 @@
+// Losses that an ONNX file computes: how they are translated, and opened into sums over samples.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/verify.h"
+#include "passes/infer_shapes.h"
+#include "passes/join_loss.h"
+#include "passes/open_loss.h"
+#include "tests/frontend/support/onnx_text.h"
+
+namespace rannc::frontend {
+namespace {
+
+using ir::LossTerm;
+using passes::LossSpec;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Denominator = LossTerm::Denominator;
+
+constexpr int kOpset = 18;
+
+Result<ir::Graph> open(Result<ir::Graph> graph, std::vector<LossSpec> terms) {
+  if (!graph.ok()) return graph;
+  passes::PassContext context;
+  RANNC_TRY(passes::OpenLoss(std::move(terms)).run(*graph, context));
+  RANNC_TRY(ir::as_result(ir::verify(*graph)));
+  RANNC_TRY(passes::InferShapes().run(*graph, context));
+  RANNC_TRY(ir::as_result(ir::verify(*graph)));
+  return graph;
+}
+
+// Of a graph whose inputs are `x` [batch, 5], labels `t` [batch], and what else is declared; its output is `loss`.
+Result<ir::Graph> opened(const std::string& body, const std::string& more = "", const std::string& values = "") {
+  const std::string text = "agraph (float[batch, 5] x, int64[batch] t" + more + ") => (float loss) <" +
+                           (values.empty() ? "float[1] unused = {0}" : values) + "> {" + body + "}";
+  return open(test::import_graph(text, kOpset), {{.kind = LossSpec::Kind::kInGraph, .output = "loss"}});
+}
+
+// The operator that makes the numerator of the only term.
+std::string numerator(const ir::Graph& graph) {
+  EXPECT_EQ(graph.losses().size(), 1U);
+  return graph.op(graph.producer(graph.losses()[0].numerator)).name.substr(5);
+}
+
+LossTerm only(const ir::Graph& graph) {
+  EXPECT_EQ(graph.losses().size(), 1U);
+  LossTerm term = graph.losses()[0];
+  term.numerator = {};
+  return term;
+}
+
+const std::string kWeights = "float[5] w = {0.5, 1, 2, 0.25, 1}";
+const std::vector<double> kClassWeights = {0.5, 1, 2, 0.25, 1};
+
+TEST(OnnxLosses, CrossEntropiesInAllForms) {
+  const auto plain = opened("loss = SoftmaxCrossEntropyLoss <ignore_index = -100> (x, t)");
+  ASSERT_TRUE(plain.ok()) << plain.diagnostic().str();
+  EXPECT_EQ(numerator(*plain), "cross_entropy_sum");
+  EXPECT_EQ(only(*plain), (LossTerm{{}, 1, Denominator::kNotIgnored, plain->find("t"), -100}));
+  for (const auto& [attribute, ignored] : {std::pair<std::string, int64_t>{"<ignore_index = 3>", 3}, {"", INT64_MIN}}) {
+    SCOPED_TRACE(attribute);
+    const auto weighted = opened("loss = SoftmaxCrossEntropyLoss " + attribute + " (x, t, w)", "", kWeights);
+    ASSERT_TRUE(weighted.ok()) << weighted.diagnostic().str();
+    EXPECT_EQ(numerator(*weighted), "cross_entropy_sum");
+    EXPECT_EQ(only(*weighted),
+              (LossTerm{{}, 1, Denominator::kClassWeights, weighted->find("t"), ignored, kClassWeights}));
+    EXPECT_EQ(weighted->task_count(), 1U) << "what counted is gone";
+  }
+  const auto sum = opened("loss = SoftmaxCrossEntropyLoss <reduction = \"sum\"> (x, t, w)", "", kWeights);
+  ASSERT_TRUE(sum.ok()) << sum.diagnostic().str();
+  EXPECT_EQ(only(*sum), LossTerm{});
+}
+
+TEST(OnnxLosses, ALossOfEachSampleMayBeReducedOutside) {
+  const auto mean = opened(
+      "e = SoftmaxCrossEntropyLoss <reduction = \"none\", ignore_index = 1> (x, t)\n"
+      "loss = ReduceMean <keepdims = 0> (e)");
+  ASSERT_TRUE(mean.ok()) << mean.diagnostic().str();
+  EXPECT_EQ(numerator(*mean), "sum");
+  EXPECT_EQ(only(*mean), (LossTerm{{}, 1, Denominator::kSamples}));
+}
+
+TEST(OnnxLosses, LogProbabilitiesAreASecondOutput) {
+  const auto graph = test::import_graph(
+      "agraph (float[batch, 5, 3] x, int32[batch, 3] t) => (float loss, float[batch, 5, 3] log) {"
+      "loss, log = SoftmaxCrossEntropyLoss (x, t) }",
+      kOpset);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  const auto left = open(graph->clone(), {{.kind = LossSpec::Kind::kInGraph, .output = "loss"}});
+  ASSERT_TRUE(left.ok()) << left.diagnostic().str();
+  ASSERT_EQ(left->outputs().size(), 1U);
+  EXPECT_EQ(ir::str(*left->type(left->outputs()[0]).shape), "[batch,5,3]");
+  EXPECT_EQ(left->type(left->outputs()[0]).batch.axis, 0);
+}
+
+TEST(OnnxLosses, NegativeLogLikelihoods) {
+  const std::string nll = "loss = NegativeLogLikelihoodLoss <ignore_index = 2> (l, t, w)";
+  const auto behind = opened("l = LogSoftmax <axis = 1> (x)\n" + nll, "", kWeights);
+  ASSERT_TRUE(behind.ok()) << behind.diagnostic().str();
+  EXPECT_EQ(numerator(*behind), "cross_entropy_sum") << "of the logits";
+  EXPECT_EQ(behind->task_count(), 1U);
+  const auto alone = opened("l = Log (x)\n" + nll, "", kWeights);
+  ASSERT_TRUE(alone.ok()) << alone.diagnostic().str();
+  EXPECT_EQ(numerator(*alone), "sum");
+  EXPECT_EQ(only(*alone), (LossTerm{{}, 1, Denominator::kClassWeights, alone->find("t"), 2, kClassWeights}));
+  const auto deep = test::import_graph(
+      "agraph (float[batch, 5, 2, 3] x, int64[batch, 2, 3] t) => (float[batch, 2, 3] y) {"
+      "y = NegativeLogLikelihoodLoss <reduction = \"none\"> (x, t) }",
+      kOpset);
+  ASSERT_TRUE(deep.ok()) << deep.diagnostic().str();
+  EXPECT_EQ(deep->type(deep->outputs()[0]).batch.axis, 0);
+}
+
+// --- losses written out
+
+TEST(OpenedLosses, MeansOverSamplesAreSumsAndTheirNumber) {
+  const auto l1 = opened("d = Sub (x, y)\n a = Abs (d)\n loss = ReduceMean <keepdims = 0> (a)", ", float[batch, 5] y");
+  ASSERT_TRUE(l1.ok()) << l1.diagnostic().str();
+  EXPECT_EQ(only(*l1), (LossTerm{{}, 1.0 / 5, Denominator::kSamples}));
+  const auto twice = opened(
+      "q = Mul (x, x)\n m = ReduceMean <keepdims = 0> (q, zero)\n s = ReduceSum <keepdims = 0> (m)\n"
+      "loss = Div (s, two)",
+      "", "int64[1] zero = {0}, float two = {2}");
+  ASSERT_TRUE(twice.ok()) << twice.diagnostic().str();
+  EXPECT_EQ(only(*twice), (LossTerm{{}, 0.5, Denominator::kSamples}));
+}
+
+TEST(OpenedLosses, SymbolicExtentsAreThoseOfAnInput) {
+  const auto graph = test::import_graph(
+      "agraph (float[batch, s, 4] x, float[batch, s] y) => (float loss) { a = Abs (x)\n"
+      "loss = ReduceMean <keepdims = 0> (a) }",
+      kOpset);
+  const auto left = open(graph->clone(), {{.kind = LossSpec::Kind::kInGraph}});
+  ASSERT_TRUE(left.ok()) << left.diagnostic().str();
+  EXPECT_EQ(only(*left).denominator, Denominator::kElements);
+  EXPECT_EQ(only(*left).labels, left->find("x"));
+}
+
+TEST(OpenedLosses, MaskedMeansCountTheMask) {
+  const std::string values = "float[1] half = {0.5}, int64 one = {1}, int64[1] last = {1}";
+  const auto marked = opened(
+      "q = Mul (x, x)\n m = ReduceMean <keepdims = 0> (q, last)\n e = Equal (t, one)\n n = Not (e)\n"
+      "f = Cast <to = 1> (n)\n k = Mul (m, f)\n s = ReduceSum <keepdims = 0> (k)\n i = Cast <to = 7> (n)\n"
+      "c = ReduceSum <keepdims = 0> (i)\n d = Cast <to = 1> (c)\n loss = Div (s, d)",
+      "", values);
+  ASSERT_TRUE(marked.ok()) << marked.diagnostic().str();
+  EXPECT_EQ(only(*marked), (LossTerm{{}, 1, Denominator::kNotIgnored, marked->find("t"), 1}));
+  const auto masked = opened(
+      "q = ReduceSum <keepdims = 0> (x, last)\n k = Mul (q, mask)\n s = ReduceSum <keepdims = 0> (k)\n"
+      "d = ReduceSum <keepdims = 0> (mask)\n loss = Div (s, d)",
+      ", float[batch] mask", values);
+  ASSERT_TRUE(masked.ok()) << masked.diagnostic().str();
+  EXPECT_EQ(only(*masked), (LossTerm{{}, 1, Denominator::kSum, masked->find("mask")}));
+}
+
+// A penalty of parameters is the same in every micro-batch: it counts once.
+TEST(OpenedLosses, WhatHasNoSamplesCountsOnce) {
+  const auto graph = opened(
+      "a = Abs (x)\n m = ReduceMean <keepdims = 0> (a)\n q = Mul (p, p)\n"
+      "s = ReduceSum <keepdims = 0> (q)\n loss = Add (m, s)",
+      "", "float[3] p = {1, 2, 3}");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  ASSERT_EQ(graph->losses().size(), 2U);
+  EXPECT_EQ(graph->losses()[1].denominator, Denominator::kSamples);
+  EXPECT_EQ(graph->losses()[1].weight, 1);
+  EXPECT_TRUE(graph->type(graph->losses()[1].numerator).batch.is_partial());
+}
+
+TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
+  const std::string mean = "a = Abs (x)\n m = ReduceMean <keepdims = 0> (a)\n";
+  for (const auto& [body, named] : {std::pair<std::string, std::string>{mean + "loss = Sqrt (m)", "core.sqrt"},
+                                    {mean + "loss = Mul (m, m)", "core.mul"},
+                                    {mean + "loss = Exp (m)", "core.exp"},
+                                    {mean + "s = ReduceSum <keepdims = 0> (x)\n loss = Div (s, m)", "core.div"}}) {
+    const auto graph = opened(body);
+    ASSERT_FALSE(graph.ok()) << body;
+    EXPECT_THAT(graph.diagnostic().str(), HasSubstr("%loss, made by " + named));
+  }
+}
+
+// Of a micro-batch the number of samples is another one.
+TEST(OpenedLosses, PartsOfSamplesDividedByTheirNumberAreRefused) {
+  const auto graph = opened(
+      "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n q = Div (x, f)\n"
+      "loss = ReduceSum <keepdims = 0> (q)");
+  ASSERT_FALSE(graph.ok());
+  EXPECT_THAT(graph.diagnostic().str(), HasSubstr("%loss, made by core.sum"));
+  const auto outside = opened(
+      "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n"
+      "s = ReduceSum <keepdims = 0> (x)\n q = Div (s, f)\n loss = Squeeze (q)");
+  ASSERT_TRUE(outside.ok()) << outside.diagnostic().str();
+  EXPECT_EQ(only(*outside), (LossTerm{{}, 1, Denominator::kSamples}));
+}
+
+// --- a loss in a file of its own
+
+const char* const kModel =
+    "agraph (float[batch, 4] x, float[batch] mask) => (float[batch, 5] logits, float[batch, 4] h) {"
+    "h = Tanh (x)\n logits = MatMul (h, w) }";
+
+Result<ir::Graph> model() {
+  std::string text = kModel;
+  text.replace(text.find(" {h"), 2, " <float[4,5] w = {1,2,3,4,5,6,7,8,9,1,2,3,4,5,6,7,8,9,1,2}> {");
+  return test::import_graph(text, kOpset);
+}
+
+Result<ir::Graph> joined(const std::string& loss, const passes::LossGraph& how = {.file = "loss.onnx"}) {
+  RANNC_ASSIGN(ir::Graph graph, model());
+  RANNC_ASSIGN(const ir::Graph other, test::import_graph(loss, kOpset));
+  RANNC_ASSIGN(const std::vector<LossSpec> terms, passes::join_loss(graph, other, how));
+  RANNC_TRY(ir::as_result(ir::verify(graph)));
+  return open(std::move(graph), terms);
+}
+
+const std::string kLoss =
+    "lgraph (float[N, C] logits, int64[N] y) => (float loss) { loss = SoftmaxCrossEntropyLoss (logits, y) }";
+
+TEST(JoinedLosses, ReadOutputsByNameAndBringLabels) {
+  const auto graph = joined(kLoss);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(numerator(*graph), "cross_entropy_sum");
+  const ValueId labels = graph->find("labels/y");
+  EXPECT_EQ(graph->inputs().back(), labels);
+  EXPECT_EQ(ir::str(*graph->type(labels).shape), "[batch]");
+  EXPECT_EQ(graph->type(labels).batch.axis, 0);
+  EXPECT_EQ(graph->outputs().size(), 2U) << "the model's stay, the loss is none";
+}
+
+TEST(JoinedLosses, SeveralOutputsAreWeighted) {
+  const auto declared = joined(
+      "lgraph (float[N, 4] hidden, float[N] mask, float[N, 4] goal) => (float a, float b) <int64[1] one = {1}> {"
+      "d = Sub (hidden, goal)\n e = Abs (d)\n a = ReduceMean <keepdims = 0> (e)\n"
+      "r = ReduceSum <keepdims = 0> (e, one)\n k = Mul (r, mask)\n s = ReduceSum <keepdims = 0> (k)\n"
+      "n = ReduceSum <keepdims = 0> (mask)\n b = Div (s, n) }",
+      {.file = "loss.onnx", .inputs = {{"hidden", "h"}}, .weights = {{"b", 0.25}}});
+  ASSERT_TRUE(declared.ok()) << declared.diagnostic().str();
+  ASSERT_EQ(declared->losses().size(), 2U);
+  EXPECT_EQ(declared->losses()[0].weight, 0.25);
+  EXPECT_EQ(declared->losses()[1].weight, 0.25);
+  EXPECT_EQ(declared->losses()[1].labels, declared->find("mask")) << "an input of the model";
+}
+
+TEST(JoinedLosses, ErrorsNameBothSides) {
+  const auto fails = [](const std::string& loss, const passes::LossGraph& how, const std::vector<std::string>& named) {
+    const auto graph = joined(loss, how);
+    ASSERT_FALSE(graph.ok()) << loss;
+    for (const std::string& part : named) EXPECT_THAT(graph.diagnostic().str(), HasSubstr(part));
+  };
+  const passes::LossGraph plain{.file = "loss.onnx"};
+  fails("lgraph (double[N, 5] logits) => (double loss) { loss = ReduceSum <keepdims = 0> (logits) }", plain,
+        {"%logits of the loss is f64[N,5]", "%logits of the model is f32[batch,5]"});
+  fails("lgraph (float[N, 7] logits) => (float loss) { loss = ReduceSum <keepdims = 0> (logits) }", plain,
+        {"f32[N,7]", "f32[batch,5]"});
+  fails("lgraph (float[N, 5] scores) => (float loss) { loss = ReduceSum <keepdims = 0> (scores) }", plain,
+        {"inputs are scores", "the model's outputs logits h"});
+  fails("lgraph (float[N, 5] logits) => (float[N, 5] loss) { loss = Abs (logits) }", plain,
+        {"%loss", "a float scalar"});
+  fails(kLoss, {.file = "loss.onnx", .inputs = {{"logits", "nothing"}}}, {"nothing", "does not have"});
+  fails(kLoss, {.file = "loss.onnx", .inputs = {{"z", "h"}}}, {"no input z"});
+  fails(kLoss, {.file = "loss.onnx", .weights = {{"z", 1}}}, {"no output z"});
+}
+
+}  // namespace
+}  // namespace rannc::frontend
