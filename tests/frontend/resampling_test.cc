@@ -132,6 +132,28 @@ TEST(Resize, OfSymbolicSizesIsTheKernelOrRefused) {
   EXPECT_EQ(like.output(), "f32[batch,2,hh,ww] samples 0");
 }
 
+// As exporters write `recompute_scale_factor`, and `int(height * 1.5)`.
+TEST(Resize, ReadsSizesThatAreComputedInFloats) {
+  const std::string stored = "float f = {1.7}, int64[1] minus = {-1}, int64[1] zero = {0}";
+  const std::string size = "s = Shape <start = 2, end = 3> (x)\n";
+  const std::string rest =
+      " n = Shape <start = 0, end = 2> (x)\n all = Concat <axis = 0> (n, h)\n"
+      " y = Resize <mode = \"linear\"> (x, , , all)";
+  for (const char* way : {" r = Cast <to = 1> (s)\n m = Mul (r, f)\n h = Cast <to = 7> (m)\n",
+                          " q = Squeeze (s)\n r = Cast <to = 1> (q)\n m = Mul (f, r)\n c = Cast <to = 1> (m)\n"
+                          " l = Floor (c)\n u = Unsqueeze (l, zero)\n h = Cast <to = 7> (u)\n"}) {
+    const Graph graph(model("float[batch, 2, w] x", stored, size + way + rest), 18);
+    EXPECT_EQ(graph.output(), "f32[batch,2,floor((17*w)/(10))] samples 0");
+    EXPECT_FALSE(graph.attributes("upsample").has("scale_w"));
+  }
+  // Twice by a fraction without rounding in between, and a size that depends on data.
+  for (const char* way : {" r = Cast <to = 1> (s)\n m = Mul (r, f)\n k = Mul (m, f)\n h = Cast <to = 7> (k)\n",
+                          " u = Reshape (z, minus)\n h = Cast <to = 7> (u)\n"}) {
+    EXPECT_THAT(refusal(model("float[batch, 2, w] x, float z", stored, size + way + rest), 18),
+                HasSubstr("scales or sizes must follow from constants and sizes"));
+  }
+}
+
 TEST(Resize, BeyondTheKernelGoesAxisByAxis) {
   const std::string half = "coordinate_transformation_mode = \"half_pixel\"";
   const Graph nearest(resize(half + ", nearest_mode = \"ceil\""), 19);

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/onnx/internal/sizes.h"
 #include "ir/constant.h"
 #include "ir/fold.h"
 
@@ -135,7 +136,9 @@ int64_t Node::axis(int64_t axis, int64_t rank, bool end) {
 std::optional<ir::Shape> Node::contents(ValueId value) const {
   const ir::ValueType& known = type(value);
   const bool listed = known.shape && known.shape->size() <= 1 && !ir::is_float(known.dtype);
-  return known.contents || !listed ? known.contents : rearranged_contents(value);
+  if (known.contents || !listed) return known.contents;
+  if (auto found = rearranged_contents(value)) return found;
+  return value.valid() && ir::is_integer(known.dtype) ? sizes_through_floats(graph_, value) : std::nullopt;
 }
 
 // The same tasks put the numbers of places where they put what stands there.

@@ -68,8 +68,8 @@ class Node {
   int64_t axis(int64_t axis, int64_t rank, bool end = false);
 
   // --- what is known of operands before the model runs
-  /// Elements of an integer or boolean value of rank 0 or 1: also where tasks that only rearrange made it from such
-  /// contents by way of a higher rank, as exporters turn the order of Pad's amounts.
+  /// Elements of an integer or boolean value of rank 0 or 1: also where the model computes them in floats, and where tasks
+  /// that only rearrange made it from such contents by way of a higher rank, as exporters turn the order of Pad's amounts.
   std::optional<ir::Shape> contents(ValueId value) const;
   /// The same where all are plain integers.
   std::optional<std::vector<int64_t>> integers(ValueId value) const;

@@ -4,6 +4,7 @@
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/resampling.h"
+#include "frontend/onnx/internal/sizes.h"
 #include "frontend/onnx/internal/translators.h"
 
 namespace rannc::frontend {
@@ -31,23 +32,6 @@ struct Axis {
   /// Only where the extents are known.
   ResampledAxis numbers() const { return {from.constant(), to.constant(), scale, roi_start, roi_end}; }
 };
-
-struct Fraction {
-  int64_t above, below;
-  double value() const { return static_cast<double>(above) / static_cast<double>(below); }
-};
-
-/// What a scale in single precision stands for: the simplest fraction that rounds to it, as 17 / 10 does to 1.7f. With
-/// the number as it stands 17 / 1.7 would lie short of 10, and have another neighbour than where the file comes from.
-Fraction meant(double scale) {
-  constexpr int64_t kMost = 1024;
-  for (int64_t below = 1; below <= kMost; ++below) {
-    const Fraction fraction{whole(std::rint(scale * static_cast<double>(below))), below};
-    if (static_cast<float>(fraction.value()) == static_cast<float>(scale)) return fraction;
-  }
-  constexpr int kBits = 24;
-  return {whole(std::ldexp(scale, kBits)), int64_t{1} << kBits};
-}
 
 /// How many elements a size becomes: in single precision, as ONNX's shape inference counts, where it is a number.
 ir::Dim scaled(const ir::Dim& from, const Fraction& scale) {
@@ -108,7 +92,7 @@ class AxesReader {
       constexpr double kMost = 1 << 20;
       if (!(scales[i] * kMost >= 1 && scales[i] <= kMost)) return fail("scales must lie within 2^-20 and 2^20");
       Axis& axis = axes_[numbers_[i]];
-      const Fraction scale = meant(scales[i]);
+      const Fraction scale = simplest_fraction(scales[i]);
       axis.scale = scale.value();
       axis.by_scale = true;
       axis.to = scaled(axis.from, scale);
