@@ -1,4 +1,5 @@
-// What recurrent layers become: one task of a core operator, tasks that read weights alone, or a chain of cells.
+// What recurrent layers become: one task of a core operator and tasks that read weights alone; else a chain of cells,
+// or a task that runs one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -183,17 +184,26 @@ TEST(Recurrent, OtherFormsAreChainsOfCells) {
   }
 }
 
+// Of more steps than a chain has, or of any number.
+TEST(Recurrent, OtherFormsOfAnyNumberOfStepsRunABody) {
+  for (const char* const each : {"time", "300"}) {
+    const std::string steps = each;
+    const ir::Graph graph = imported("agraph (float[" + steps +
+                                     ", batch, 5] x, float[2, 9, 5] w, float[2, 9, 3] r, int64[batch] lens) => "
+                                     "(float[s, t, u, v] y, float[s, t, u] yh) { y, yh = GRU <hidden_size = 3, "
+                                     "direction = \"bidirectional\"> (x, w, r, , lens) }");
+    const auto names = ops(graph);
+    EXPECT_EQ(std::count(names.begin(), names.end(), "loop"), 2);
+    EXPECT_LT(names.size(), 60U);
+    EXPECT_THAT(outputs(graph), ElementsAre("f32[" + steps + ",2,batch,3] samples 2", "f32[2,batch,3] samples 1"));
+  }
+}
+
 TEST(Recurrent, WhatIsRefused) {
   const auto rnn = [](const std::string& x, const std::string& attributes) {
     return "agraph (float[" + x + "] x, float[1, 3, 5] w, float[1, 3, 3] r) => (float[s, t, u, v] y) { y = RNN <" +
            attributes + "> (x, w, r) }";
   };
-  EXPECT_THAT(refusal(rnn("time, batch, 5", "clip = 2.0")),
-              HasSubstr("RNN with a clip runs step by step, which needs a number of steps from 1 to 4096 that is known "
-                        "before the model runs; it is time"));
-  EXPECT_THAT(refusal("agraph (float[time, batch, 5] x, float[1, 9, 5] w, float[1, 9, 3] r) => (float[s, t, u, v] y) "
-                      "{ y = GRU <hidden_size = 3> (x, w, r) }"),
-              HasSubstr("GRU with linear_before_reset 0 runs step by step"));
   EXPECT_THAT(refusal(rnn("batch, time, 5", "hidden_size = 3")), HasSubstr("would mix the samples of a micro-batch"));
   EXPECT_THAT(refusal(rnn("time, batch, 5", "hidden_size = 4")),
               HasSubstr("RNN of hidden_size 4 in 1 directions has R [1,3,3]"));

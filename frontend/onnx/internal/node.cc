@@ -381,6 +381,11 @@ void Node::bind(size_t output, ValueId value) {
   if (output < outputs_.size()) outputs_[output] = value;
 }
 
+Node Node::inside(ir::Graph& body) const {
+  body.set_batch_symbol(graph_.batch_symbol());
+  return {body, proto_, opset_, where_, {}, source_};
+}
+
 void Node::fail(std::string message) {
   if (!failure_) failure_ = error(where_, std::move(message));
 }

@@ -170,6 +170,8 @@ class Node {
   /// Hands the node to ONNX's own definition by other operators; before anything is emitted.
   void use_definition() { by_definition_ = true; }
   bool by_definition() const { return by_definition_; }
+  /// The same node where it emits into a body of a task: there it has neither operands nor outputs.
+  Node inside(ir::Graph& body) const;
   void fail(std::string message);
   /// Something that users should know of the node; nodes of which the same is said are counted.
   void remark(std::string_view text) { remark_ = text; }

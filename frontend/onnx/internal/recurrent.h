@@ -42,15 +42,17 @@ struct RecurrentResults {
   std::vector<ValueId> states;
 };
 
-/// What of the layer `core.lstm`, `core.gru` and `core.rnn` do not know, for messages; empty: nothing.
-std::string beyond_core(const RecurrentLayer& layer);
+/// Whether `core.lstm`, `core.gru` and `core.rnn` know all of it.
+bool is_of_core(const RecurrentLayer& layer);
 /// One task of these operators, or one for each direction where samples have lengths of their own.
 RecurrentResults as_operator(Node& node, const RecurrentLayer& layer);
-/// Any layer, step by step (`recurrent_cell.h`). A failure where the number of steps is not known.
+/// Any layer, step by step (`recurrent_cell.h`).
 RecurrentResults step_by_step(Node& node, const RecurrentLayer& layer);
 
 /// Element `index` along axis 0, which goes.
 ValueId row_of(Node& node, ValueId x, int64_t index);
+/// In the opposite order along axis 0.
+ValueId flipped(Node& node, ValueId x);
 /// Values as rows along a new axis.
 ValueId stacked(Node& node, const std::vector<ValueId>& values, int64_t axis);
 

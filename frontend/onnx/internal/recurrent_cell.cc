@@ -73,43 +73,40 @@ constexpr Function kFunctions[] = {
 
 }  // namespace
 
-RecurrentCell::RecurrentCell(Node& node, const RecurrentLayer& layer, size_t direction)
-    : node_(node), layer_(layer), direction_(direction) {
+RecurrentStart start_of(Node& node, const RecurrentLayer& layer, size_t direction) {
   const auto place = static_cast<int64_t>(direction);
   const int64_t all = layer.gates * layer.hidden;
-  recurrence_ = row_of(node, layer.recurrence, place);
-  if (layer.peepholes.valid()) peepholes_ = row_of(node, layer.peepholes, place);
+  RecurrentStart start;
+  RecurrentCell::Weights& weights = start.weights;
+  weights.recurrence = row_of(node, layer.recurrence, place);
+  if (layer.peepholes.valid()) weights.peepholes = row_of(node, layer.peepholes, place);
   std::vector<ValueId> operands = {layer.x, row_of(node, layer.weight, place)};
   if (layer.bias.valid()) {
     const ValueId both = row_of(node, layer.bias, place);
-    const ValueId bias = part(node, both, 0, 0, all);
-    recurrent_bias_ = part(node, both, 0, all, 2 * all);
-    operands.push_back(layer.resets_after ? bias : node.emit("add", {bias, recurrent_bias_}));
+    const ValueId bias = part(node, both, 0, 0, all), recurrent = part(node, both, 0, all, 2 * all);
+    if (layer.resets_after) weights.recurrent_bias = recurrent;
+    operands.push_back(layer.resets_after ? bias : node.emit("add", {bias, recurrent}));
   }
-  projected_ = node.emit("linear", operands, rows());
-  if (layer.kind != CellKind::kGru || layer.resets_after) return;
-  candidate_recurrence_ = part(node, recurrence_, 0, 2 * layer.hidden, all);
-  recurrence_ = part(node, recurrence_, 0, 0, 2 * layer.hidden);
-}
-
-std::vector<ValueId> RecurrentCell::start() const {
-  const auto place = static_cast<int64_t>(direction_);
-  std::vector<ValueId> states;
-  for (const ValueId state : {layer_.initial_hidden, layer_.initial_cell})
-    states.push_back(state.valid() ? row_of(node_, state, place) : state);
-  states.resize(layer_.states());
-  return states;
+  start.projected = node.emit("linear", operands, rows());
+  if (layer.kind == CellKind::kGru && !layer.resets_after) {
+    weights.candidate_recurrence = part(node, weights.recurrence, 0, 2 * layer.hidden, all);
+    weights.recurrence = part(node, weights.recurrence, 0, 0, 2 * layer.hidden);
+  }
+  for (const ValueId state : {layer.initial_hidden, layer.initial_cell})
+    start.states.push_back(state.valid() ? row_of(node, state, place) : state);
+  start.states.resize(layer.states());
+  return start;
 }
 
 std::vector<ValueId> RecurrentCell::step(ValueId row, const std::vector<ValueId>& before) const {
   if (layer_.kind == CellKind::kLstm) return lstm(row, before[0], before[1]);
   if (layer_.kind == CellKind::kGru) return gru(row, before[0]);
-  return {active(0, plus(row, product(before[0], recurrence_)))};
+  return {active(0, plus(row, product(before[0], weights_.recurrence)))};
 }
 
 // i = f(…), f = f(…) or 1 - i, c' = f c + i g(…), o = f(…), h' = o h(c').
 std::vector<ValueId> RecurrentCell::lstm(ValueId row, ValueId hidden, ValueId cell) const {
-  const ValueId all = plus(row, product(hidden, recurrence_));
+  const ValueId all = plus(row, product(hidden, weights_.recurrence));
   const ValueId input = active(0, with_peephole(gates(all, 0, 1), cell, 0));
   ValueId next = node_.emit("mul", {input, active(1, gates(all, 3, 4))});
   if (cell.valid()) {
@@ -123,9 +120,10 @@ std::vector<ValueId> RecurrentCell::lstm(ValueId row, ValueId hidden, ValueId ce
 
 // z = f(…), r = f(…), n = g(…), h' = (1 - z) n + z h.
 std::vector<ValueId> RecurrentCell::gru(ValueId row, ValueId hidden) const {
-  const ValueId fed_back = layer_.resets_after && !hidden.valid()
-                               ? recurrent_bias_
-                               : product(hidden, recurrence_, layer_.resets_after ? recurrent_bias_ : ValueId());
+  const ValueId fed_back =
+      layer_.resets_after && !hidden.valid()
+          ? weights_.recurrent_bias
+          : product(hidden, weights_.recurrence, layer_.resets_after ? weights_.recurrent_bias : ValueId());
   const ValueId switches = plus(gates(row, 0, 2), fed_back.valid() ? gates(fed_back, 0, 2) : fed_back);
   const ValueId update = active(0, gates(switches, 0, 1)), reset = active(0, gates(switches, 1, 2));
   const ValueId fresh = candidate(gates(row, 2, 3), hidden, fed_back, reset);
@@ -138,7 +136,7 @@ ValueId RecurrentCell::candidate(ValueId row, ValueId hidden, ValueId fed_back, 
   if (layer_.resets_after) {
     if (fed_back.valid()) recurrent = node_.emit("mul", {reset, gates(fed_back, 2, 3)});
   } else if (hidden.valid()) {
-    recurrent = product(node_.emit("mul", {reset, hidden}), candidate_recurrence_);
+    recurrent = product(node_.emit("mul", {reset, hidden}), weights_.candidate_recurrence);
   }
   return active(1, plus(row, recurrent));
 }
@@ -176,8 +174,8 @@ ValueId RecurrentCell::applied(size_t function, ValueId x) const {
 }
 
 ValueId RecurrentCell::with_peephole(ValueId gate, ValueId cell, int64_t index) const {
-  if (!peepholes_.valid() || !cell.valid()) return gate;
-  const ValueId weight = part(node_, peepholes_, 0, index * layer_.hidden, (index + 1) * layer_.hidden);
+  if (!weights_.peepholes.valid() || !cell.valid()) return gate;
+  const ValueId weight = part(node_, weights_.peepholes, 0, index * layer_.hidden, (index + 1) * layer_.hidden);
   return node_.emit("add", {gate, node_.emit("mul", {weight, cell})});
 }
 

@@ -7,15 +7,16 @@
 
 namespace rannc::frontend {
 
-/// Of one direction. What does not change from step to step is emitted when it is made.
+/// Of one direction, in the graph that it is given.
 class RecurrentCell {
  public:
-  RecurrentCell(Node& node, const RecurrentLayer& layer, size_t direction);
+  /// What does not change from step to step; invalid: none.
+  struct Weights {
+    ValueId recurrence, candidate_recurrence, recurrent_bias, peepholes;
+  };
+  RecurrentCell(Node& node, const RecurrentLayer& layer, size_t direction, Weights weights)
+      : node_(node), layer_(layer), direction_(direction), weights_(weights) {}
 
-  /// What x adds to the gates of every step, [T, B, G * H].
-  ValueId projected() const { return projected_; }
-  /// The states before the first step, [B, H] each; invalid: zero.
-  std::vector<ValueId> start() const;
   /// Those after a step, from the row [B, G * H] that x adds and those before it.
   std::vector<ValueId> step(ValueId row, const std::vector<ValueId>& before) const;
 
@@ -34,7 +35,15 @@ class RecurrentCell {
   Node& node_;
   const RecurrentLayer& layer_;
   const size_t direction_;
-  ValueId projected_, recurrence_, candidate_recurrence_, recurrent_bias_, peepholes_;
+  const Weights weights_;
 };
+
+/// One direction before its first step: tasks that run once, however often the steps run.
+struct RecurrentStart {
+  ValueId projected;  ///< what x adds to the gates of every step, [T, B, G * H]
+  RecurrentCell::Weights weights;
+  std::vector<ValueId> states;  ///< [B, H] each; invalid: zero
+};
+RecurrentStart start_of(Node& node, const RecurrentLayer& layer, size_t direction);
 
 }  // namespace rannc::frontend

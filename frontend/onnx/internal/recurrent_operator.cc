@@ -68,12 +68,6 @@ std::vector<ValueId> layer_task(Node& node, const RecurrentLayer& layer, ValueId
   return node.emit_all(kOps[static_cast<size_t>(layer.kind)], operands, std::move(attributes), 1 + layer.states());
 }
 
-ValueId flipped(Node& node, ValueId x) {
-  return node.emit(
-      "slice", {x},
-      {{"starts", ir::Shape{-1}}, {"ends", ir::Shape{INT64_MIN}}, {"axes", ir::Shape{0}}, {"steps", ir::Shape{-1}}});
-}
-
 std::vector<ValueId> initial_states(const RecurrentLayer& layer) {
   if (layer.kind == CellKind::kLstm) return {layer.initial_hidden, layer.initial_cell};
   return {layer.initial_hidden};
@@ -203,12 +197,10 @@ bool has_usual_functions(const RecurrentLayer& layer) {
 
 }  // namespace
 
-std::string beyond_core(const RecurrentLayer& layer) {
-  if (layer.peepholes.valid()) return "peepholes";
-  if (layer.clip) return "a clip";
-  if (layer.couples_gates) return "coupled gates (input_forget)";
-  if (layer.kind == CellKind::kGru && !layer.resets_after) return "linear_before_reset 0";
-  return has_usual_functions(layer) ? "" : "activations other than the usual";
+bool is_of_core(const RecurrentLayer& layer) {
+  const bool resets_before = layer.kind == CellKind::kGru && !layer.resets_after;
+  return !layer.peepholes.valid() && !layer.clip && !layer.couples_gates && !resets_before &&
+         has_usual_functions(layer);
 }
 
 RecurrentResults as_operator(Node& node, const RecurrentLayer& layer) {

@@ -131,7 +131,7 @@ template <CellKind kind>
 void recurrent(Node& node) {
   const RecurrentLayer layer = read(node, kind);
   if (!node.good()) return;
-  const RecurrentResults made = beyond_core(layer).empty() ? as_operator(node, layer) : step_by_step(node, layer);
+  const RecurrentResults made = is_of_core(layer) ? as_operator(node, layer) : step_by_step(node, layer);
   if (!node.good()) return;
   const bool batch_first = node.integer("layout", 0) != 0;
   if (node.wants(0)) {
