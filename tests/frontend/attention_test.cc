@@ -191,6 +191,17 @@ TEST(AttentionTasks, AreFew) {
                           "softmax", "matmul"));
 }
 
+// ONNX's definition computes the scale from sizes when it runs.
+TEST(AttentionTasks, AreTheDefinitionsWhereHeadsHaveNoSize) {
+  const std::string text =
+      "agraph (float[batch, 4, 3, seq] q, float[batch, 4, 6, seq] k) => (float[batch, 4, 3, seq] y) "
+      "{ y = Attention (q, k, k) }";
+  const auto imported = import_graph(text, 23);
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  EXPECT_GT(imported->task_count(), 20U);
+  EXPECT_EQ(fault_of_samples(text, 23, {{"q", spread(180)}, {"k", spread(360, 2)}}, 0), "");
+}
+
 TEST(AttentionTasks, RefuseHeadsThatDoNotDivide) {
   EXPECT_THAT(ops("(q, k, k)", "3")[0],
               testing::HasSubstr("in 3 heads; heads must divide the last axis, and those of"));

@@ -28,6 +28,12 @@ void print(const std::string& title, const Counts& counts) {
   for (const auto& [what, count] : counts) std::cout << "  " << count << "  " << what << "\n";
 }
 
+/// The beginning of a reason.
+std::string head(const std::string& why) {
+  constexpr size_t kMost = 100;
+  return why.substr(0, std::min(why.find('\n'), kMost));
+}
+
 /// The operators of `pytorch_operators.txt`.
 std::set<std::string> exported_operators() {
   std::ifstream file(std::string(RANNC_SOURCE_DIR) + "/tests/frontend/pytorch_operators.txt");
@@ -74,7 +80,8 @@ TEST_F(Scoreboard, Summary) {
     ++outcomes[std::string(str(row.outcome))];
     ++gradients[std::string(str(row.gradient))];
     if (row.outcome == Outcome::kOutside) ++outside[row.why];
-    if (row.outcome == Outcome::kRefused || row.outcome == Outcome::kNotComputed) ++refused[row.op];
+    if (row.outcome == Outcome::kRefused || row.outcome == Outcome::kNotComputed)
+      ++refused[row.op + ": " + head(row.why)];
     for (const std::string& operand : row.bound) ++bound[operand];
     if (!std::getenv("RANNC_SHOW_REFUSED")) continue;
     if (row.outcome != Outcome::kPassed) std::cout << row.name << ": " << str(row.outcome) << ": " << row.why << "\n";
