@@ -201,9 +201,8 @@ std::vector<OpInfo> quantize_ops() {
   using Kind = AttributeKind;
   const std::vector<OperandInfo> operands = {{"x"}, {"scale", Role::kStatistics}, {"zero"}};
   const AttributeInfo axis{"axis", Kind::kInteger};
-  const auto bound = [](std::string_view name) {
-    return AttributeInfo{.name = name, .kind = Kind::kInteger, .required = true};
-  };
+  const AttributeInfo low{.name = "low", .kind = Kind::kInteger, .required = true},
+      high{.name = "high", .kind = Kind::kInteger, .required = true};
   return {
       {.name = "core.quantize",
        .says = "x / scale, rounded to even, plus zero point, within what the integer type holds",
@@ -231,7 +230,7 @@ std::vector<OpInfo> quantize_ops() {
        .onnx = {"DequantizeLinear"},
        .aten = {"aten::fake_quantize_per_tensor_affine", "aten::fake_quantize_per_channel_affine"},
        .operands = operands,
-       .attributes = {axis, bound("low"), bound("high")},
+       .attributes = {axis, low, high},
        .infer = infer_fake_quantize,
        .work = elementwise_work<6>,
        .lower = lower_fake_quantize,

@@ -162,6 +162,10 @@ TEST(Compress, NeedsAKnownCondition) {
 }
 
 TEST(NonZeroAndUnique, AreThoseOfConstants) {
+  EXPECT_THAT(numbers_of("agraph () => (int64[2, 4] y) <int64[2] s = {2, 2}> "
+                         "{ x = ConstantOfShape <value = float[1] {1}> (s)\n y = NonZero (x) }",
+                         13),
+              ElementsAre(0, 0, 1, 1, 0, 1, 0, 1));
   EXPECT_THAT(numbers_of("agraph () => (int64[2, 3] y) <float[2, 2] x = {1, 0, 2, 3}> { y = NonZero (x) }", 13),
               ElementsAre(0, 1, 1, 0, 0, 1));
   const std::string model =

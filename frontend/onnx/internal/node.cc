@@ -217,7 +217,13 @@ std::optional<std::vector<double>> Node::numbers(ValueId value) const {
 
 std::optional<std::vector<double>> Node::elements(ValueId value, int64_t limit) const {
   if (const auto known = integers(value)) return std::vector<double>(known->begin(), known->end());
-  if (!value.valid() || graph_.value(value).kind != ir::ValueKind::kConstant) return std::nullopt;
+  if (!value.valid()) return std::nullopt;
+  if (graph_.value(value).kind != ir::ValueKind::kConstant) {
+    const auto repeated = ir::scalar_constant(graph_, value);
+    const auto count = ir::static_count(type(value));
+    if (!repeated || !count || *count > limit) return std::nullopt;
+    return std::vector<double>(static_cast<size_t>(*count), *repeated);
+  }
   if (!graph_.value(value).data.present()) return std::nullopt;
   auto numbers = ir::decode_numbers(graph_.type(value), graph_.value(value).data, limit);
   return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;

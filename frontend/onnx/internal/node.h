@@ -77,7 +77,7 @@ class Node {
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.
   std::optional<std::vector<double>> numbers(ValueId value) const;
-  /// All elements, in row-major order, of a value whose contents are plain numbers or that is stored, at most `limit`.
+  /// All elements, in row-major order, of a value that is stored, repeats one number or has contents: at most `limit`.
   std::optional<std::vector<double>> elements(ValueId value, int64_t limit = 1 << 20) const;
   /// Whether a value is zero throughout: a stored tensor, or one number in every place, stretched or cut.
   bool is_zero(ValueId value) const;

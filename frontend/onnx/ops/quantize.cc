@@ -1,5 +1,6 @@
 /// Translates ONNX operators between numbers and quantised integers, and products of these.
 #include <algorithm>
+#include <array>
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
@@ -40,7 +41,8 @@ ValueId repeated(Node& node, ValueId value, int64_t axis, int64_t block, const i
 }
 
 /// Operands 1 and 2 of a node, zeros of that type where there is no zero point; an error where the scale fits no axis.
-std::optional<Steps> read_steps(Node& node, const ir::Shape& x, DType integers) {
+/// The shape is a copy: tasks that are added move those of values.
+std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
   Steps steps{node.in(1), node.optional(2), {}};
   const ir::Shape* const known = node.shape(steps.scale);
   if (!known) return std::nullopt;
@@ -76,15 +78,19 @@ std::optional<Steps> read_steps(Node& node, const ir::Shape& x, DType integers) 
 /// Quotients of halves are computed in single precision.
 DType precision_of(DType dtype) { return dtype == DType::kF64 ? DType::kF64 : DType::kF32; }
 
+/// The type that attribute `output_dtype` asks for, or `otherwise`; an error where it is not supported.
+std::optional<DType> asked_type(Node& node, DType otherwise) {
+  const auto asked = static_cast<int>(node.integer("output_dtype", 0));
+  const auto dtype = asked == 0 ? std::optional(otherwise) : element_type(asked);
+  if (!dtype) node.fail(node.op() + " to " + element_type_name(asked) + " is not supported");
+  return dtype;
+}
+
 void quantize_linear(Node& node) {
   ValueId x = node.in(0);
   const ir::Shape* const known = node.shape(x);
-  if (!known) return;
-  std::optional<DType> to = node.has(2) ? node.dtype(node.in(2)) : DType::kU8;
-  if (const auto asked = static_cast<int>(node.integer("output_dtype", 0)); asked != 0 && !node.has(2)) {
-    to = element_type(asked);
-    if (!to) return node.fail("QuantizeLinear to " + element_type_name(asked) + " is not supported");
-  }
+  const auto to = node.has(2) ? std::optional(node.dtype(node.in(2))) : asked_type(node, DType::kU8);
+  if (!known || !to) return;
   auto steps = read_steps(node, *known, *to);
   if (!steps) return;
   const DType precision = precision_of(node.dtype(x));
@@ -134,40 +140,39 @@ std::pair<int64_t, int64_t> range_of(DType dtype) {
   return dtype == DType::kI8 || dtype == DType::kI16 ? std::pair(-half, half - 1) : std::pair(int64_t{0}, 2 * half - 1);
 }
 
-void dequantize_linear(Node& node) {
-  const ValueId x = node.in(0);
-  const ir::Shape* const known = node.shape(x);
-  if (!known) return;
-  const ir::Shape sizes = *known;
-  DType to = node.dtype(node.in(1));
-  if (const auto asked = static_cast<int>(node.integer("output_dtype", 0)); asked != 0) {
-    const auto dtype = element_type(asked);
-    if (!dtype) return node.fail("DequantizeLinear to " + element_type_name(asked) + " is not supported");
-    to = *dtype;
-  }
-  auto steps = read_steps(node, sizes, node.dtype(x));
-  if (!steps) return;
-  steps->scale = in_type(node, steps->scale, precision_of(to));
+/// What QuantizeLinear made x of by the same numbers; nothing where it is not so.
+std::optional<ValueId> quantized_by_the_same(Node& node, ValueId x, const Steps& steps) {
   static const ir::Pattern kPair = ir::op("quantize", ir::any(kX), ir::any(kScale), ir::any(kZero)).as(kQuantized);
   const auto pair = node.match(x, kPair);
-  const ir::Shape* const scale = node.shape(steps->scale);
-  const bool whole = scale && (steps->axis || scale->empty());
+  const ir::Shape* const scale = node.shape(steps.scale);
+  const bool whole = scale && (steps.axis || scale->empty());
+  return pair && whole && is_undone(node, *pair, steps) ? std::optional((*pair)[kX]) : std::nullopt;
+}
+
+void dequantize_linear(Node& node) {
+  const ValueId x = node.in(0);
+  const ir::Shape* const sizes = node.shape(x);
+  const auto to = asked_type(node, node.dtype(node.in(1)));
+  if (!sizes || !to) return;
+  auto steps = read_steps(node, *sizes, node.dtype(x));
+  if (!steps) return;
+  steps->scale = in_type(node, steps->scale, precision_of(*to));
+  std::array operands = {x, steps->scale, steps->zero};
   ir::Attributes attributes = steps->attributes();
   std::string_view op = "dequantize";
-  std::vector<ValueId> operands = {x, steps->scale, steps->zero};
-  if (pair && whole && is_undone(node, *pair, *steps)) {
+  DType made = precision_of(*to);
+  if (const auto through = quantized_by_the_same(node, x, *steps)) {
+    op = "fake_quantize";
+    operands[0] = *through;
+    made = node.dtype(*through);
     const auto [low, high] = range_of(node.dtype(x));
     attributes.set("low", ir::Dim(low));
     attributes.set("high", ir::Dim(high));
-    op = "fake_quantize";
-    operands[0] = (*pair)[kX];
     node.remark(
-        "pairs of QuantizeLinear and DequantizeLinear are trained through: gradients pass where nothing is "
-        "clipped");
+        "pairs of QuantizeLinear and DequantizeLinear are trained through: gradients pass where nothing is clipped");
   }
-  if (precision_of(to) == to) return node.result(op, operands, std::move(attributes));
-  const ValueId made = node.emit(op, operands, std::move(attributes));
-  node.result("cast", {made}, {{"dtype", to}});
+  if (made == *to) return node.result(op, operands, std::move(attributes));
+  node.result("cast", {node.emit(op, operands, std::move(attributes))}, {{"dtype", *to}});
 }
 
 // --- products of integers
@@ -223,9 +228,10 @@ void requantized(Node& node, ValueId sums, ValueId factors, ValueId scale, Value
 
 void qlinear_matmul(Node& node) {
   const ir::Shape* const left = node.shape(node.in(0));
+  if (!left) return;
+  const size_t from_end = left->size() > 1 ? 2 : 1;
   const ValueId sums = product(node, node.in(0), node.in(2), node.in(3), node.in(5));
-  if (!left || !node.good()) return;
-  const ValueId rows = on_axis(node, in_type(node, node.in(1), DType::kF32), left->size() > 1 ? 2 : 1);
+  const ValueId rows = on_axis(node, in_type(node, node.in(1), DType::kF32), from_end);
   const ValueId columns = in_type(node, node.in(4), DType::kF32);
   requantized(node, sums, node.emit("mul", {rows, columns}), node.in(6), node.in(7));
 }
@@ -260,7 +266,8 @@ void qlinear_conv(Node& node) {
   const ValueId sums = convolved(node, {node.in(0), node.in(2), node.in(3), node.in(5), node.optional(8)});
   const ir::Shape* const weight = node.shape(node.in(3));
   if (!weight || !node.good()) return;
-  const ValueId channels = on_axis(node, in_type(node, node.in(4), DType::kF32), weight->size() - 1);
+  const size_t from_end = weight->size() - 1;
+  const ValueId channels = on_axis(node, in_type(node, node.in(4), DType::kF32), from_end);
   const ValueId factors = node.emit("mul", {in_type(node, node.in(1), DType::kF32), channels});
   requantized(node, sums, factors, node.in(6), node.in(7));
 }

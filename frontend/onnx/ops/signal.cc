@@ -119,6 +119,25 @@ std::optional<int64_t> dft_axis(Node& node, int64_t rank) {
   return node.good() ? std::optional(axis) : std::nullopt;
 }
 
+/// What the attributes and the length ask for of `extent` numbers, of which some may be cut or missing.
+std::optional<Transform> dft_transform(Node& node, int64_t extent, bool complex) {
+  Transform of{extent, 0, node.integer("inverse", 0) != 0};
+  const bool onesided = node.integer("onesided", 0) != 0;
+  of.from_half = of.inverse && onesided;
+  if (of.from_half && !complex) {
+    node.fail("DFT: an inverse of half a spectrum needs complex numbers");
+    return std::nullopt;
+  }
+  const auto length =
+      node.has(1) ? known_number(node, 1, "the length") : std::optional(of.from_half ? 2 * (extent - 1) : extent);
+  if (length && *length < 1) node.fail("DFT of length " + std::to_string(*length));
+  if (!length || !node.good()) return std::nullopt;
+  const int64_t half = *length / 2 + 1;
+  of.length = of.from_half ? half : *length;
+  of.bins = onesided && !of.inverse ? half : *length;
+  return of;
+}
+
 /// [.., N on the axis, .., 1 or 2]: the axis is moved to the end and back.
 void dft(Node& node) {
   const ValueId given = node.in(0);
@@ -129,24 +148,13 @@ void dft(Node& node) {
   const auto axis = dft_axis(node, rank);
   if (!axis) return;
   const ir::Dim& extent = from[static_cast<size_t>(*axis)];
-  const ir::Dim& parts = from.back();
-  if (!extent.is_constant() || !(parts == ir::Dim(1) || parts == ir::Dim(2))) {
+  const bool complex = from.back() == ir::Dim(2);
+  if (!extent.is_constant() || !(complex || from.back() == ir::Dim(1))) {
     return node.fail("DFT of " + ir::str(from) + " over axis " + std::to_string(*axis) +
                      " needs a known length, and real or complex numbers on the last axis");
   }
-  const bool inverse = node.integer("inverse", 0) != 0, onesided = node.integer("onesided", 0) != 0;
-  Transform of{extent.constant(), 0, inverse, inverse && onesided};
-  if (of.from_half && !(parts == ir::Dim(2)))
-    return node.fail("DFT: an inverse of half a spectrum needs complex numbers");
-  int64_t length = of.from_half ? 2 * (of.length - 1) : of.length;
-  if (node.has(1)) {
-    const auto asked = known_number(node, 1, "the length");
-    if (!asked) return;
-    length = *asked;
-  }
-  if (length < 1) return node.fail("DFT of length " + std::to_string(length));
-  of.length = of.from_half ? length / 2 + 1 : length;
-  of.bins = onesided && !inverse ? length / 2 + 1 : length;
+  const auto of = dft_transform(node, extent.constant(), complex);
+  if (!of) return;
   std::vector<int64_t> order, back(from.size());
   for (int64_t i = 0; i < rank; ++i) {
     if (i != *axis) order.push_back(i);
@@ -155,7 +163,7 @@ void dft(Node& node) {
   for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   const ValueId turned = node.emit("permute", {given}, {{"dims", list(order)}});
   if (!node.good()) return;
-  const ValueId y = transformed(node, fitted(node, turned, extent.constant(), of.length), of);
+  const ValueId y = transformed(node, fitted(node, turned, extent.constant(), of->length), *of);
   node.result("permute", {y}, {{"dims", list(back)}});
 }
 
