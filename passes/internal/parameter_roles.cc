@@ -92,7 +92,8 @@ class RoleFinder {
     return {varying_use(task, value)};
   }
 
-  /// What the uses in the bodies of the task say, which take its last operands. Stored tensors do not vary there.
+  /// What the uses in the bodies of the task say, which take its last operands. What does not vary around
+  /// them does not there.
   Roles roles_in_bodies(TaskId task, uint32_t operand) const {
     Roles all;
     const auto operands = graph_.inputs(task);
@@ -104,8 +105,7 @@ class RoleFinder {
       std::vector<ValueId> fixed;
       for (size_t i = 0; i < inputs.size(); ++i) {
         const ValueId value = operands[first + i];
-        const bool stored = value.valid() && !graph_.producer(value).valid() && !varying_[value.index()];
-        if (stored) fixed.push_back(inputs[i]);
+        if (value.valid() && !varying_[value.index()]) fixed.push_back(inputs[i]);
       }
       if (operand < first) continue;
       const Roles found = RoleFinder(body->graph(), fixed).run()[inputs[operand - first].index()];

@@ -213,8 +213,10 @@ TEST(Recurrent, WhatIsRefused) {
               HasSubstr("RNN has direction 'sideways'; it may be forward, reverse or bidirectional"));
   EXPECT_THAT(refusal(rnn("time, batch, 5", "activations = [\"Tanh\", \"Tanh\"]")),
               HasSubstr("RNN has 2 activations; 1 directions have 1"));
-  EXPECT_THAT(refusal(rnn("4, batch, 5", "activations = [\"Sinh\"]")),
-              HasSubstr("RNN has the activation 'sinh', which is none of ONNX's"));
+  for (const char* const steps : {"4", "time"}) {
+    EXPECT_THAT(refusal(rnn(std::string(steps) + ", batch, 5", "activations = [\"Sinh\"]")),
+                HasSubstr("RNN has the activation 'sinh', which is none of ONNX's"));
+  }
   EXPECT_THAT(refusal(rnn("time, batch", "hidden_size = 3")), HasSubstr("rank 3"));
 }
 
@@ -242,6 +244,20 @@ TEST(Recurrent, WeightsAndLearnedStatesAreParameters) {
   ASSERT_TRUE(passes::RecoverParameters(known).run(read->graph, context).ok());
   for (const char* name : {"w", "r", "b", "learned"}) EXPECT_EQ(kind(read->graph, name), "parameter") << name;
   EXPECT_EQ(kind(read->graph, "ones"), "constant");
+}
+
+// Into the body of a loop as well, past what cuts them.
+TEST(Recurrent, WeightsOfALoopAreParameters) {
+  auto read = test::read_graph(
+      "agraph (float[batch, time, 1] steps) => (float[s, t, u, v] y) "
+      "<float[1, 3, 1] w = {1, 2, 3}, float[1, 3, 1] r = {4, 5, 6}, float[1, 6] b = {1, 2, 3, 4, 5, 6}> "
+      "{ x = Transpose <perm = [1, 0, 2]> (steps)\n y = GRU <hidden_size = 1> (x, w, r, b) }",
+      15);
+  ASSERT_TRUE(read.ok()) << read.diagnostic().str();
+  passes::PassContext context;
+  const passes::StoredFacts known{{}, std::move(read->notes.literals), std::move(read->notes.readers)};
+  ASSERT_TRUE(passes::RecoverParameters(known).run(read->graph, context).ok());
+  for (const char* name : {"w", "r", "b"}) EXPECT_EQ(kind(read->graph, name), "parameter") << name;
 }
 
 }  // namespace

@@ -16,8 +16,8 @@ namespace rannc::test {
 namespace {
 
 // Shares of the cases that are ours. The goals are 98 % and 90 %: raise these with each operator that arrives.
-constexpr double kGoalOfExported = 0.98, kReachedOfExported = 0.76;
-constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.73;
+constexpr double kGoalOfExported = 0.98, kReachedOfExported = 0.78;
+constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.76;
 
 using Counts = std::map<std::string, size_t>;
 
@@ -103,7 +103,7 @@ TEST_F(Scoreboard, NoNumberIsWrong) {
 }
 
 TEST_F(Scoreboard, GradientsAreThoseOfTheTape) {
-  constexpr size_t kReached = 900;
+  constexpr size_t kReached = 960;
   size_t equal = 0;
   for (const Row& row : rows_) {
     equal += row.gradient == GradientOutcome::kAsTheTape || row.gradient == GradientOutcome::kByVjp;

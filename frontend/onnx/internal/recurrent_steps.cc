@@ -119,7 +119,10 @@ class Loop {
     std::vector<ValueId> next = RecurrentCell(inner, layer_, direction_, weights).step(rows[0], states);
     ValueId y = next[0];
     if (rows.size() > 1) hold(inner, rows[1], states, next, y);
-    if (inner.failure()) node_.fail(inner.failure()->message);
+    if (inner.failure()) {
+      node_.fail(inner.failure()->message);
+      return ir::Body(std::move(graph));
+    }
     next.push_back(y);
     graph.set_outputs(next);
     return ir::Body(std::move(graph));

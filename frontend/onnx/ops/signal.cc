@@ -13,6 +13,8 @@ namespace {
 
 using ir::DType;
 
+constexpr int64_t kMostLength = 1 << 24;  // a matrix of that many squared is beyond any memory
+
 /// A transform of `length` numbers into `bins`.
 struct Transform {
   int64_t length, bins;
@@ -124,13 +126,17 @@ std::optional<Transform> dft_transform(Node& node, int64_t extent, bool complex)
   Transform of{extent, 0, node.integer("inverse", 0) != 0};
   const bool onesided = node.integer("onesided", 0) != 0;
   of.from_half = of.inverse && onesided;
+  if (extent < 1 || extent > kMostLength) {
+    node.fail("DFT over " + std::to_string(extent) + " numbers");
+    return std::nullopt;
+  }
   if (of.from_half && !complex) {
     node.fail("DFT: an inverse of half a spectrum needs complex numbers");
     return std::nullopt;
   }
   const auto length =
       node.has(1) ? known_number(node, 1, "the length") : std::optional(of.from_half ? 2 * (extent - 1) : extent);
-  if (length && *length < 1) node.fail("DFT of length " + std::to_string(*length));
+  if (length && (*length < 1 || *length > kMostLength)) node.fail("DFT of length " + std::to_string(*length));
   if (!length || !node.good()) return std::nullopt;
   const int64_t half = *length / 2 + 1;
   of.length = of.from_half ? half : *length;
@@ -200,7 +206,10 @@ void stft(Node& node) {
     length = (*known)[1].constant();
   }
   if (!node.good()) return;
-  if (!length || *length < 1 || *step < 1) return node.fail("STFT needs a positive step and a known positive length");
+  const auto fits = [](int64_t number) { return number >= 1 && number <= kMostLength; };
+  if (!length || !fits(*length) || !fits(*step)) {
+    return node.fail("STFT needs a step and a known length from 1 to " + std::to_string(kMostLength));
+  }
   const bool onesided = node.integer("onesided", 1) != 0;
   const Transform of{*length, onesided ? *length / 2 + 1 : *length};
   ValueId frames = frames_of(node, signal, *step, *length);
