@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "frontend/onnx/internal/scan.h"
 #include "frontend/onnx/internal/translators.h"
 #include "ir/op.h"
 #include "ir/verify.h"
