@@ -58,9 +58,9 @@ TEST(Quantize, PairsAreSaid) {
       "   r = QuantizeLinear (a, s)\n y = DequantizeLinear (r, s) }",
       13);
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
-  ASSERT_EQ(read->notes.remarks.size(), 1u);
-  EXPECT_THAT(read->notes.remarks.begin()->first, HasSubstr("trained through"));
-  EXPECT_EQ(read->notes.remarks.begin()->second, 2u);
+  ASSERT_EQ(read->notes.counted_remarks.size(), 1u);
+  EXPECT_THAT(read->notes.counted_remarks.begin()->first, HasSubstr("trained through"));
+  EXPECT_EQ(read->notes.counted_remarks.begin()->second, 2u);
 }
 
 TEST(Quantize, RoundsToEvenAndSaturates) {
