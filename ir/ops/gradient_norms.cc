@@ -70,9 +70,9 @@ bool batch_norm(GradientCall& call) {
 // Weights are no parameters.
 bool cross_entropy_sum(GradientCall& call) {
   if (call.wants(2)) return false;
-  call.give(
-      0, call.add("cross_entropy_sum_grad_logits", {call.gradient(), call.result(1), call.operand(1), call.operand(2)},
-                  call.attributes().given()));
+  std::vector<ValueId> operands = {call.gradient(), call.result(1), call.operand(1)};
+  if (call.operand(2).valid()) operands.push_back(call.operand(2));
+  call.give(0, call.add("cross_entropy_sum_grad_logits", operands, call.attributes().given()));
   return true;
 }
 

@@ -36,6 +36,8 @@ Joint join(const OpCase& c, const Prepared& made, Asked asked) {
     joint.seeds.push_back(flows ? graph.add_value(ValueKind::kInput, "g" + std::to_string(i), seed) : ValueId());
   }
   GradientCall call(graph, joint.task, joint.seeds, wanted);
+  const bool reached = std::any_of(joint.seeds.begin(), joint.seeds.end(), [](ValueId seed) { return seed.valid(); });
+  if (!reached) wanted.assign(wanted.size(), false);  // no rule is asked then
   const bool any = std::find(wanted.begin(), wanted.end(), true) != wanted.end();
   if (asked.by_vjp && any) add_vjp(call);
   joint.has_rule = !any || asked.by_vjp || (made.op->gradient != nullptr && made.op->gradient(call));

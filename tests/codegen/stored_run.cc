@@ -15,6 +15,7 @@
 #include "passes/differentiate.h"
 #include "passes/evaluator.h"
 #include "passes/pipeline.h"
+#include "tests/ir/ops/op_cases.h"
 
 namespace rannc::test {
 
@@ -89,21 +90,22 @@ Result<GraphValues> leaves(const Graph& graph, const StoredInputs& inputs, bool 
   return values;
 }
 
-bool is_statistics(const Graph& graph, ValueId value) {
+/// Whether it stands where LibTorch has no derivative, as running statistics and weights of classes do.
+bool is_given(const Graph& graph, ValueId value) {
   return graph.any_use(value, [&](const Graph::Use& use) {
     const ir::OpInfo& op = graph.op(use.task);
-    return op.known() && op.operand(use.operand).role == ir::Role::kStatistics;
+    return op.known() && !ir::testing::has_derivative(op, use.operand);
   });
 }
 
-/// What an input is in a graph that trains: floats without samples are parameters; running statistics
-/// stay what they are.
+/// What an input is in a graph that trains: floats without samples are parameters, but for those that stay what they
+/// are.
 ValueKind kind_in_training(const Graph& graph, ValueId value) {
   const ir::ValueType& type = graph.type(value);
   if (graph.kind(value) != ValueKind::kInput || !ir::is_float(type.dtype) || type.batch.has_batch()) {
     return graph.kind(value);
   }
-  return is_statistics(graph, value) ? ValueKind::kConstant : ValueKind::kParameter;
+  return is_given(graph, value) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
 /// A copy in which inputs are what they are in training.

@@ -15,9 +15,9 @@
 namespace rannc::test {
 namespace {
 
-// Shares of the cases that are ours. The goals are 98 % and 90 %: raise these with each operator that arrives.
-constexpr double kGoalOfExported = 0.98, kReachedOfExported = 0.78;
-constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.76;
+// Shares of the cases that are ours.
+constexpr double kGoalOfExported = 0.98;
+constexpr double kGoalOfAll = 0.90, kReachedOfAll = 0.97;
 
 using Counts = std::map<std::string, size_t>;
 
@@ -103,7 +103,7 @@ TEST_F(Scoreboard, NoNumberIsWrong) {
 }
 
 TEST_F(Scoreboard, GradientsAreThoseOfTheTape) {
-  constexpr size_t kReached = 960;
+  constexpr size_t kReached = 1150;
   size_t equal = 0;
   for (const Row& row : rows_) {
     equal += row.gradient == GradientOutcome::kAsTheTape || row.gradient == GradientOutcome::kByVjp;
@@ -119,7 +119,7 @@ TEST_F(Scoreboard, OperatorsThatPyTorchExports) {
   const Share found = share([&](const Row& row) { return exported.contains(row.op); });
   std::cout << "of operators that PyTorch exports " << found.str() << ", the goal is " << 100 * kGoalOfExported
             << " %\n";
-  EXPECT_GE(found.value(), kReachedOfExported);
+  EXPECT_GE(found.value(), kGoalOfExported);
 }
 
 TEST_F(Scoreboard, AllThatAreOurs) {

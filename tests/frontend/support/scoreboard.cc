@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "frontend/onnx/import.h"
+#include "ir/op.h"
 #include "ir/verify.h"
 #include "tests/codegen/stored_run.h"
 #include "tests/frontend/support/compare.h"
@@ -43,7 +44,16 @@ std::string fault(const NodeCase& found, const ir::Graph& graph, const std::vect
   return "";
 }
 
+/// Gradients are compared in double precision, in which bits of floats mean something else.
+bool reads_bits(const ir::Graph& graph) {
+  for (const TaskId task : graph.tasks()) {
+    if (&graph.op(task) == &ir::core("bitcast")) return true;
+  }
+  return false;
+}
+
 void compare_gradients(const ir::Graph& graph, const StoredInputs& inputs, Row& row) {
+  if (reads_bits(graph)) return;
   const auto check = check_gradients(graph, inputs);
   if (!check.ok()) {
     row.gradient = GradientOutcome::kCannotBeMade;

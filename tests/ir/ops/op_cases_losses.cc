@@ -65,8 +65,8 @@ void add_lost_gradients(std::vector<OpCase>& cases) {
 
 bool has_derivative(const OpInfo& op, size_t operand) {
   const OperandInfo& info = op.operand(operand);
-  if (op.fit != nullptr) return true;  // it reads what its body reads
-  return info.role != Role::kStatistics && !(info.role == Role::kData && info.presence == Presence::kOptional);
+  const bool weighs_losses = op.family == "loss" && info.role == Role::kData && info.presence == Presence::kOptional;
+  return info.role != Role::kStatistics && !weighs_losses;
 }
 
 void add_loss_cases(std::vector<OpCase>& cases) {
