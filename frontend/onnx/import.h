@@ -17,7 +17,8 @@ namespace rannc::frontend {
 
 /// What a user may say about a model file, and how much of it is read at most.
 struct ImportOptions {
-  /// The symbol that counts samples. Absent: the one on axis 0 of the first input that has one.
+  /// The symbol that counts samples. Absent: the only one with `batch` in its name, on whichever axis; else the one on
+  /// axis 0 of the first input that has one.
   std::optional<std::string> batch_symbol;
   /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that
   /// name only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.

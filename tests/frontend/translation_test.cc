@@ -76,6 +76,18 @@ TEST(Translation, BatchIsTheFirstSymbolOfAxisZero) {
   EXPECT_FALSE(import_graph("agraph (float[T, B, 4] x) => (float[T, B, 4] y) { y = Relu (x) }", 17, options).ok());
 }
 
+TEST(Translation, ABatchThatIsCalledSoIsOnAnyAxis) {
+  const auto named =
+      test::import_graph("agraph (float[T, Batch_size, 3] x) => (float[T, Batch_size, 3] y) { y = Tanh (x) }", 17);
+  ASSERT_TRUE(named.ok()) << named.diagnostic().str();
+  EXPECT_EQ(named->batch_symbol(), "Batch_size");
+  EXPECT_EQ(named->type(named->outputs()[0]).batch.axis, 1);
+  const auto several = test::import_graph(
+      "agraph (float[batch, 3] x, float[7, batch2, 3] z) => (float[batch, 3] y) { y = Tanh (x) }", 17);
+  ASSERT_TRUE(several.ok()) << several.diagnostic().str();
+  EXPECT_EQ(several->batch_symbol(), "batch");
+}
+
 TEST(Translation, OtherNamesOfTheBatch) {
   const Imported two("agraph (float[images, 4] x, float[texts, 4] z) => (float[images, 4] y) { y = Add (x, z) }", 17);
   ASSERT_TRUE(two.ok());

@@ -103,8 +103,24 @@ class Reader {
     }
   }
 
+  /// The one symbol of all inputs that the file calls a batch, on whichever axis; empty where there are several or
+  /// none.
+  static std::string named_batch(const std::vector<ir::ValueType>& types) {
+    std::set<std::string> named;
+    for (const ir::ValueType& type : types) {
+      for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
+        if (!dim.is_symbol()) continue;
+        std::string name = dim.symbol_name();
+        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+        if (name.find("batch") != std::string::npos) named.insert(dim.symbol_name());
+      }
+    }
+    return named.size() == 1 ? *named.begin() : std::string();
+  }
+
   Result<std::string> choose_batch(const std::vector<ir::ValueType>& types) const {
     if (!options_.batch_symbol) {
+      if (const std::string named = named_batch(types); !named.empty()) return named;
       for (const ir::ValueType& type : types) {
         if (type.shape && !type.shape->empty() && type.shape->front().is_symbol()) {
           return type.shape->front().symbol_name();
