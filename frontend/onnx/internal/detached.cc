@@ -21,23 +21,24 @@ std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) 
 
 }  // namespace
 
-Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Location& where,
+Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Place& where,
                             std::vector<ValueId>& operands, std::vector<Note>& remarks) {
   const auto call = traced_call(node);
   if (!call) return {};
+  const size_t made_by = std::hash<std::string_view>()(call->text);
   const std::vector<std::string_view> named = call->values();
   bool own = false;  // a value that an earlier node of the same call made
   std::vector<size_t> candidates;
   for (size_t i = 0; i < operands.size(); ++i) {
     const std::string& name = node.input(static_cast<int>(i));
     const auto maker = makers_.find(name);
-    const bool made_here = maker != makers_.end() && maker->second == call->text;
+    const bool made_here = maker != makers_.end() && maker->second == made_by;
     own = own || made_here;
     const bool varies = operands[i].valid() && graph.kind(operands[i]) != ir::ValueKind::kConstant &&
                         ir::is_float(graph.type(operands[i]).dtype);
     if (varies && !made_here && std::find(named.begin(), named.end(), name) == named.end()) candidates.push_back(i);
   }
-  for (const std::string& output : node.output()) makers_.insert_or_assign(output, std::string(call->text));
+  for (const std::string& output : node.output()) makers_.insert_or_assign(output, made_by);
   for (size_t place = 0; place < named.size(); ++place) {
     if (!is_detached(named[place])) continue;
     const auto found = pick(candidates, place);

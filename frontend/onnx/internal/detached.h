@@ -1,10 +1,11 @@
 /// Finds where the exported program detached a value.
 #pragma once
 
-#include <map>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
+#include "frontend/onnx/internal/scope.h"
 #include "ir/graph.h"
 #include "onnx/onnx_pb.h"
 
@@ -16,11 +17,11 @@ class Detached {
  public:
   /// Puts `core.stop_gradient` before the operand of a node that was detached. Where it cannot be told which one that
   /// is, a remark says so.
-  Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Location& where,
+  Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Place& where,
                     std::vector<ValueId>& operands, std::vector<Note>& remarks);
 
  private:
-  std::map<std::string, std::string, std::less<>> makers_;  ///< per value made by a traced call, the call's text
+  std::unordered_map<std::string, size_t> makers_;  ///< per value made by a traced call, a hash of the call's text
 };
 
 }  // namespace rannc::frontend

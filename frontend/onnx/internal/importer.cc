@@ -31,7 +31,7 @@ class Importer {
 
   Result<Imported> run() {
     RANNC_TRY(import());
-    nodes_.finish();
+    nodes_.finish(graph_);
     gather_groups(graph_);
     return Imported{std::move(graph_), std::move(notes_)};
   }

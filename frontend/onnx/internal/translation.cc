@@ -77,9 +77,16 @@ Result<ValueId> Translation::look_up(const Scope& scope, const std::string& name
 
 Result<Node::Wiring> Translation::wire(const Scope& scope, const NodeProto& node) {
   Node::Wiring wiring;
+  wiring.operands.reserve(static_cast<size_t>(node.input_size()));
+  wiring.output_names.reserve(static_cast<size_t>(node.output_size()));
   for (const std::string& input : node.input()) {
     wiring.operands.emplace_back();
     if (input.empty()) continue;
+    const ValueId* const here = scope.values.find(input);  // as nearly all are
+    if (here != nullptr && here->valid()) {
+      wiring.operands.back() = *here;
+      continue;
+    }
     RANNC_ASSIGN(Item found, item(scope, input, at(scope, node)));
     wiring.operands.back() = found.value;
     if (found.list) wiring.lists.emplace(wiring.operands.size() - 1, *std::move(found.list));
@@ -91,6 +98,18 @@ Result<Node::Wiring> Translation::wire(const Scope& scope, const NodeProto& node
                                                                         : outside->second);
   }
   return wiring;
+}
+
+Result<void> Translation::define_outputs(Scope& scope, const NodeProto& node, const std::vector<ValueId>& values) {
+  for (int i = 0; i < node.output_size(); ++i) {
+    const std::string& name = node.output(i);
+    if (name.empty()) continue;
+    const bool list = !scope.lists.empty() && scope.lists.contains(name);
+    if (list || !scope.values.add(name, values[static_cast<size_t>(i)])) {
+      return error(at(scope, node), fmt::format("'{}' is defined twice", name));
+    }
+  }
+  return {};
 }
 
 Result<void> Translation::define_outputs(Scope& scope, const NodeProto& node, Items items) {
@@ -129,7 +148,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   note_readers(graph, wiring.operands, node, scope.module, notes_);
-  unweighted_.read(graph, wiring.operands, node);
+  if (scope.region.around == nullptr) unweighted_.read(graph, wiring.operands, node);
   if (!wiring.lists.empty() && !takes_lists(node.op_type())) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
@@ -144,6 +163,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
   notes_.remarks.insert(notes_.remarks.end(), view.remarks().begin(), view.remarks().end());
+  if (view.output_lists().empty()) return define_outputs(scope, node, view.outputs());
   Items items;
   for (size_t i = 0; i < view.outputs().size(); ++i) {
     const auto list = view.output_lists().find(i);
@@ -152,20 +172,23 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   return define_outputs(scope, node, std::move(items));
 }
 
-/// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands. A version that
-/// ONNX has withdrawn is read where there is a translator, which checks for itself what it needs.
+/// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands. A version
+/// that ONNX has withdrawn is read where there is a translator, which checks for itself what it needs.
 Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, int opset) const {
   const bool standard = domain_of(node.domain()).empty();
-  const auto* const schema =
-      ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
-  if (schema && schema->Deprecated() && standard && find_translator(node.op_type(), opset)) return {};
+  const auto schema = [&] {
+    return ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
+  };
   try {
-    if (schema && standard && has_subgraphs(node.op_type())) {
-      schema->Verify(node);  // nodes of its subgraphs are checked one by one: they read names around them
+    const auto* const control = standard && has_subgraphs(node.op_type()) ? schema() : nullptr;
+    if (control != nullptr) {
+      control->Verify(node);  // nodes of its subgraphs are checked one by one: they read names around them
     } else {
       ONNX_NAMESPACE::checker::check_node(node, scope.checker, {});
     }
   } catch (const std::exception& failure) {
+    const auto* const withdrawn = standard && find_translator(node.op_type(), opset) ? schema() : nullptr;
+    if (withdrawn != nullptr && withdrawn->Deprecated()) return {};
     const std::string_view what = failure.what();
     return error(at(scope, node), fmt::format("not a valid {}: {}", node.op_type(), what.substr(0, what.find('\n'))));
   }

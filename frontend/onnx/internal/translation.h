@@ -28,7 +28,7 @@ class Translation {
   /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
   /// Notes what follows from all nodes together.
-  void finish() { unweighted_.note(notes_); }
+  void finish(const ir::Graph& graph) { unweighted_.note(graph, notes_); }
   /// Two symbols of inputs that have to be equal for a refused task to run.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
@@ -48,6 +48,8 @@ class Translation {
   Result<Item> item(const Scope& scope, const std::string& name, const Place& where);
   Result<Node::Wiring> wire(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Items items);
+  /// Of nodes all of whose outputs are tensors; invalid: not supported.
+  Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const std::vector<ValueId>& values);
 
   // --- single nodes and functions
   Result<void> check_node(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset) const;

@@ -43,7 +43,8 @@ void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
     const ValueId operand = operands[i];
     if (!operand.valid() || !ir::is_float(graph.type(operand).dtype)) continue;
     if (graph.kind(operand) != ir::ValueKind::kConstant || !graph.value(operand).data.present()) continue;
-    Reads& reads = reads_[std::string(graph.value(operand).name)];
+    if (reads_.size() <= operand.index()) reads_.resize(operand.index() + 1);
+    Reads& reads = reads_[operand.index()];
     ++reads.all;
     if (!normalises || i >= kFirstStatistics) continue;
     const bool none = (is_none(*call, weights->scale) && is_everywhere(graph, operand, 1)) ||
@@ -52,9 +53,11 @@ void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
   }
 }
 
-void Unweighted::note(ImportNotes& notes) const {
-  for (const auto& [name, reads] : reads_) {
-    if (reads.unweighted > 0 && reads.unweighted == reads.all) notes.literals.insert(name);
+void Unweighted::note(const ir::Graph& graph, ImportNotes& notes) const {
+  for (uint32_t i = 0; i < reads_.size(); ++i) {
+    if (reads_[i].unweighted > 0 && reads_[i].unweighted == reads_[i].all) {
+      notes.literals.emplace(graph.value(ValueId(i)).name);
+    }
   }
 }
 

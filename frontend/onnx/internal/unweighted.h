@@ -1,9 +1,9 @@
 /// Finds the ones and zeros that an exporter puts where a normalisation has no weights.
 #pragma once
 
-#include <map>
+#include <cstdint>
 #include <span>
-#include <string>
+#include <vector>
 
 #include "frontend/onnx/import.h"
 #include "ir/graph.h"
@@ -18,14 +18,14 @@ class Unweighted {
  public:
   /// Looks at the operands of one node.
   void read(const ir::Graph& graph, std::span<const ValueId> operands, const ONNX_NAMESPACE::NodeProto& node);
-  /// Makes literals of those that no other node reads: a weight may have been merged with them.
-  void note(ImportNotes& notes) const;
+  /// Makes literals of those of that graph that no other node reads: a weight may have been merged with them.
+  void note(const ir::Graph& graph, ImportNotes& notes) const;
 
  private:
   struct Reads {
-    size_t all = 0, unweighted = 0;
+    uint32_t all = 0, unweighted = 0;
   };
-  std::map<std::string, Reads> reads_;
+  std::vector<Reads> reads_;  ///< by value
 };
 
 }  // namespace rannc::frontend
