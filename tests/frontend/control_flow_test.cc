@@ -133,6 +133,20 @@ TEST(Loop, WhoseConditionReadsDataSaysHowManyTripsThereMayBe) {
   EXPECT_EQ(graph.attributes(TaskId(graph.task_count() - 1)).integer("max_trips"), 20);
 }
 
+TEST(Loop, WithoutAnEndIsRefused) {
+  constexpr std::string_view kEndless = R"(agraph (float[4] x) => (float[4] y) <bool yes = {1}> {
+    before = Tanh (x)
+    [forever] after = Loop ("", yes, before) <body = body (int64 i, bool go, float[4] s) => (bool more, float[4] n) {
+      n = Relu (s)
+      more = Identity (go)
+    }>
+    y = Add (after, before)
+  })";
+  EXPECT_THAT(refused(kEndless), ::testing::AllOf(HasSubstr("forever"), HasSubstr("--max-trips")));
+  EXPECT_THAT(refused(kEndless, 21, {.max_trips = 5}),
+              ::testing::AllOf(HasSubstr("forever"), HasSubstr("nothing says when it ends")));
+}
+
 TEST(Loop, UnrollsWhereTheConditionFollowsFromTheTrip) {
   const ir::Graph graph = imported(R"(agraph (float[4] x) => (float[4] y) <int64 last = {2}, bool yes = {1}> {
     y = Loop ("", yes, x) <body = body (int64 i, bool go, float[4] s) => (bool more, float[4] n) {

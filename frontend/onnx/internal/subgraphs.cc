@@ -282,9 +282,17 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   Region& region = scope.region;
   const bool asks = cycle.condition_value.valid();
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
-  const bool certain = !asks || is_constant(*cycle.body, end) || end == cycle.body->input(1).name();
+  const bool stays = !asks || is_constant(*cycle.body, end) || end == cycle.body->input(1).name();
+  const bool certain = stays && cycle.trips && cycle.trips->is_constant() && cycle.trips->constant() <= most;
   const ir::Graph before = certain ? ir::Graph() : region.graph.clone();
   const Region taken{region.graph, region.around, region.taken, region.of};
+  const auto undone = [&] {
+    RANNC_CHECK(!certain) << "trips whose number is known came to another end";
+    region.graph = before.clone();
+    region.taken = taken.taken;
+    region.of = taken.of;
+    return std::optional<Items>();
+  };
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   wiring.output_names.resize(cycle.states.size() + cycle.rows);
   Node view(region.graph, node, opset, at(scope, node), wiring, source_);
@@ -311,21 +319,11 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     for (auto& each : rows) each.push_back((next++)->value);
     if (!asks) continue;
     const auto known_to_hold = known(region.graph, condition);
-    if (!known_to_hold) {
-      region.graph = before.clone();
-      region.taken = taken.taken;
-      region.of = taken.of;
-      return std::optional<Items>();
-    }
+    if (!known_to_hold) return undone();
     holds = *known_to_hold;
   }
   const bool all = holds == 0 || (cycle.trips && trip == cycle.trips->constant());
-  if (!all) {
-    region.graph = before.clone();
-    region.taken = taken.taken;
-    region.of = taken.of;
-    return std::optional<Items>();
-  }
+  if (!all) return undone();
   Items results = std::move(states);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t output = results.size();
