@@ -13,6 +13,8 @@ namespace rannc::ir {
 /// operands are the gradients of the results (absent where none reaches one), then the forward task's; it repeats the
 /// forward pass.
 void add_vjp(GradientCall& call);
+/// The same as an entry's gradient rule.
+bool gradient_by_vjp(GradientCall& call);
 
 /// Such a task, taken apart.
 struct Vjp {

@@ -304,12 +304,6 @@ TapeUse loop_tape(const TapeCall& call) {
   return use;
 }
 
-// The tape of its own forward pass: a task for itself.
-bool by_tape(GradientCall& call) {
-  add_vjp(call);
-  return true;
-}
-
 }  // namespace
 
 std::vector<OpInfo> control_ops() {
@@ -329,7 +323,7 @@ std::vector<OpInfo> control_ops() {
        .fit = fit_if,
        .work = if_work,
        .lower = lower_if,
-       .gradient = by_tape,
+       .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = if_tape}},
       {.name = "core.loop",
        .says =
@@ -350,7 +344,7 @@ std::vector<OpInfo> control_ops() {
        .fit = fit_loop,
        .work = loop_work,
        .lower = lower_loop,
-       .gradient = by_tape,
+       .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = loop_tape}},
   };
 }

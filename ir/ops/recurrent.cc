@@ -169,14 +169,6 @@ Result<aten::Lowering> lower_rnn(const LowerCall& call) {
   return std::move(lowering).by("aten::rnn_" + call.attributes.text("activation") + ".input", state, 2);
 }
 
-// --- gradient
-
-// LibTorch derives it step by step, by oneDNN or by cuDNN, each from what it kept for itself.
-bool recurrent_gradient(GradientCall& call) {
-  add_vjp(call);
-  return true;
-}
-
 // --- tape: as LibTorch's processor kernels keep it; those of a GPU keep less
 
 Dim state_bytes(const TapeCall& call) {
@@ -289,6 +281,7 @@ std::vector<OperandInfo> operands(size_t count) {
 
 }  // namespace
 
+// Of the gradient: LibTorch derives it step by step, by oneDNN or by cuDNN, each from what it kept for itself.
 std::vector<OpInfo> recurrent_ops() {
   return {
       {.name = "core.lstm",
@@ -303,7 +296,7 @@ std::vector<OpInfo> recurrent_ops() {
        .infer = infer_recurrent<4>,
        .work = recurrent_work,
        .lower = lower_lstm,
-       .gradient = recurrent_gradient,
+       .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = lstm_tape}},
       {.name = "core.gru",
        .says =
@@ -316,7 +309,7 @@ std::vector<OpInfo> recurrent_ops() {
        .infer = infer_recurrent<3>,
        .work = recurrent_work,
        .lower = lower_gru,
-       .gradient = recurrent_gradient,
+       .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = gru_tape}},
       {.name = "core.rnn",
        .says = "a plain recurrent layer likewise, of one gate",
@@ -328,7 +321,7 @@ std::vector<OpInfo> recurrent_ops() {
        .infer = infer_recurrent<1>,
        .work = recurrent_work,
        .lower = lower_rnn,
-       .gradient = recurrent_gradient,
+       .gradient = gradient_by_vjp,
        .tape = TapeInfo{.rule = rnn_tape}},
   };
 }
