@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "tests/frontend/support/evaluate_graph.h"
+#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
 
 namespace rannc::frontend {

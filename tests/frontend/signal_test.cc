@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/frontend/support/evaluate_graph.h"
+#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
 
 namespace rannc::frontend {
