@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "frontend/onnx/internal/traced_call.h"
 #include "ir/op.h"
 
 namespace rannc::frontend {
@@ -21,12 +20,10 @@ std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) 
 
 }  // namespace
 
-Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Place& where,
-                            std::vector<ValueId>& operands, std::vector<Note>& remarks) {
-  const auto call = traced_call(node);
-  if (!call) return {};
-  const size_t made_by = std::hash<std::string_view>()(call->text);
-  const std::vector<std::string_view> named = call->values();
+Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call,
+                            const Place& where, std::vector<ValueId>& operands, std::vector<Note>& remarks) {
+  const size_t made_by = std::hash<std::string_view>()(call.text);
+  const std::vector<std::string_view> named = call.values();
   bool own = false;  // a value that an earlier node of the same call made
   std::vector<size_t> candidates;
   for (size_t i = 0; i < operands.size(); ++i) {

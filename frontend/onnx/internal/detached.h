@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "frontend/onnx/internal/scope.h"
+#include "frontend/onnx/internal/traced_call.h"
 #include "ir/graph.h"
 #include "onnx/onnx_pb.h"
 
@@ -15,9 +16,9 @@ namespace rannc::frontend {
 /// it (`args = (%detach, %b)`). Serves one graph, whose nodes come in order.
 class Detached {
  public:
-  /// Puts `core.stop_gradient` before the operand of a node that was detached. Where it cannot be told which one that
-  /// is, a remark says so.
-  Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const Place& where,
+  /// Puts `core.stop_gradient` before the operand of a node of that call that was detached. Where it cannot be told
+  /// which one that is, a remark says so.
+  Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call, const Place& where,
                     std::vector<ValueId>& operands, std::vector<Note>& remarks);
 
  private:

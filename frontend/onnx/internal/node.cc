@@ -44,7 +44,7 @@ Node::Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, 
       outputs_(names_.size()),
       lists_(std::move(wiring.lists)),
       source_(source),
-      traced_(traced_call(proto)) {}
+      traced_(std::move(wiring.traced)) {}
 
 std::optional<ir::Match> Node::found(ValueId value, const ir::Pattern& pattern) const {
   return value.valid() ? ir::match(graph_, value, pattern) : std::nullopt;
@@ -356,12 +356,6 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
                     std::span<const int64_t> values) {
   if (!good()) return {};
   return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
-}
-
-ValueId Node::integer_constant(std::span<const int64_t> values, const std::vector<int64_t>& shape) {
-  if (!good()) return {};
-  const std::string name = fmt::format("{}.constant", names_.empty() ? op() : names_[0]);
-  return ir::add_constant(graph_, name, ir::DType::kI64, shape, values);
 }
 
 ValueId Node::draw(ValueId x, ir::Draw draw) {

@@ -42,6 +42,7 @@ class Node {
     std::vector<ValueId> operands;          ///< invalid: absent, or a list
     std::vector<std::string> output_names;  ///< empty: not wanted
     std::map<size_t, List> lists;           ///< by operand
+    std::optional<TracedCall> traced;       ///< what the node was made from
   };
   Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
        const Source& source);
@@ -68,8 +69,9 @@ class Node {
   int64_t axis(int64_t axis, int64_t rank, bool end = false);
 
   // --- what is known of operands before the model runs
-  /// Elements of an integer or boolean value of rank 0 or 1: also where the model computes them in floats, and where tasks
-  /// that only rearrange made it from such contents by way of a higher rank, as exporters turn the order of Pad's amounts.
+  /// Elements of an integer or boolean value of rank 0 or 1: also where the model computes them in floats, and where
+  /// tasks that only rearrange made it from such contents by way of a higher rank, as exporters turn the order of Pad's
+  /// amounts.
   std::optional<ir::Shape> contents(ValueId value) const;
   /// The same where all are plain integers.
   std::optional<std::vector<int64_t>> integers(ValueId value) const;
@@ -154,8 +156,6 @@ class Node {
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const int64_t> values);
   const std::vector<ValueId>& tables() const { return tables_; }
-  /// An integer constant of that shape.
-  ValueId integer_constant(std::span<const int64_t> values, const std::vector<int64_t>& shape);
   /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
   /// once.
   ValueId draw(ValueId x, ir::Draw draw);

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/rows.h"
 
 namespace rannc::frontend {
 
@@ -48,12 +48,5 @@ bool is_of_core(const RecurrentLayer& layer);
 RecurrentResults as_operator(Node& node, const RecurrentLayer& layer);
 /// Any layer, step by step (`recurrent_cell.h`).
 RecurrentResults step_by_step(Node& node, const RecurrentLayer& layer);
-
-/// Element `index` along axis 0, which goes.
-ValueId row_of(Node& node, ValueId x, int64_t index);
-/// In the opposite order along axis 0.
-ValueId flipped(Node& node, ValueId x);
-/// Values as rows along a new axis.
-ValueId stacked(Node& node, const std::vector<ValueId>& values, int64_t axis);
 
 }  // namespace rannc::frontend

@@ -137,24 +137,6 @@ class Loop {
 
 }  // namespace
 
-ValueId row_of(Node& node, ValueId x, int64_t index) {
-  const ValueId row =
-      node.emit("slice", {x}, {{"starts", ir::Shape{index}}, {"ends", ir::Shape{index + 1}}, {"axes", ir::Shape{0}}});
-  return node.emit("squeeze", {row}, {{"axes", ir::Shape{0}}});
-}
-
-ValueId stacked(Node& node, const std::vector<ValueId>& values, int64_t axis) {
-  std::vector<ValueId> rows;
-  for (const ValueId value : values) rows.push_back(node.emit("unsqueeze", {value}, {{"axes", ir::Shape{axis}}}));
-  return rows.size() == 1 ? rows[0] : node.emit("concat", rows, {{"axis", ir::Dim(axis)}});
-}
-
-ValueId flipped(Node& node, ValueId x) {
-  return node.emit(
-      "slice", {x},
-      {{"starts", ir::Shape{-1}}, {"ends", ir::Shape{INT64_MIN}}, {"axes", ir::Shape{0}}, {"steps", ir::Shape{-1}}});
-}
-
 RecurrentResults step_by_step(Node& node, const RecurrentLayer& layer) {
   const bool few = layer.steps.is_constant() && layer.steps.constant() >= 1 && layer.steps.constant() <= kMostSteps;
   std::vector<ValueId> ys;

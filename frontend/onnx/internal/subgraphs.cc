@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "frontend/onnx/internal/bodies.h"
+#include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translation.h"
 #include "ir/constant.h"
 #include "ir/op.h"
@@ -62,26 +63,6 @@ ir::ValueType scalar_type(ir::DType dtype) {
 
 ValueId number(ir::Graph& graph, const std::string& name, int64_t value, ir::DType dtype) {
   return ir::add_constant(graph, name, dtype, {}, std::span(&value, 1));
-}
-
-ir::Attributes row(int64_t index) {
-  return {{"starts", ir::Shape{index}}, {"ends", ir::Shape{index + 1}}, {"axes", ir::Shape{0}}};
-}
-
-/// The elements of axis 0 in the opposite order.
-ValueId flipped(Node& view, ValueId value) {
-  return view.emit("slice", {value},
-                   {{"starts", ir::Shape{-1}},
-                    {"ends", ir::Shape{ir::Dim(-INT64_MAX)}},
-                    {"axes", ir::Shape{0}},
-                    {"steps", ir::Shape{-1}}});
-}
-
-/// Values one after another on a new axis 0.
-ValueId stacked(Node& view, const std::vector<ValueId>& values) {
-  std::vector<ValueId> rows;
-  for (const ValueId value : values) rows.push_back(view.emit("unsqueeze", {value}, {{"axes", ir::Shape{0}}}));
-  return rows.size() == 1 ? rows[0] : view.emit("concat", rows, {{"axis", ir::Dim(0)}});
 }
 
 /// Axis `from` moved to `to`, the others keep their order.
@@ -176,14 +157,8 @@ Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset)
   std::vector<ValueId> operands = {view.emit("reshape", {condition}, {{"shape", ir::Shape{}}})};
   operands.insert(operands.end(), taken.begin(), taken.end());
   view.results("if", operands, {{"then", std::move(first).body(taken)}, {"else", std::move(second).body(taken)}});
-  return define_results(scope, node, view);
-}
-
-Result<void> Translation::define_results(Scope& scope, const NodeProto& node, const Node& view) {
   if (view.failure()) return Diagnostic(*view.failure());
-  Items items;
-  for (const ValueId output : view.outputs()) items.push_back({output, {}});
-  return define_outputs(scope, node, std::move(items));
+  return define_outputs(scope, node, view.outputs());
 }
 
 // --- Loop, Scan
@@ -283,7 +258,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   const bool asks = cycle.condition_value.valid();
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
   const bool stays = !asks || is_constant(*cycle.body, end) || end == cycle.body->input(1).name();
-  const bool certain = stays && cycle.trips && cycle.trips->is_constant() && cycle.trips->constant() <= most;
+  const bool certain = stays && cycle.trips;  // the number of trips is `most` then
   const ir::Graph before = certain ? ir::Graph() : region.graph.clone();
   const Region taken{region.graph, region.around, region.taken, region.of};
   const auto undone = [&] {
@@ -309,8 +284,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
       given.push_back({condition, {}});
     }
     given.insert(given.end(), states.begin(), states.end());
-    for (const ValueId scanned : cycle.scanned)
-      given.push_back({view.emit("squeeze", {view.emit("slice", {scanned}, row(trip))}, {{"axes", ir::Shape{0}}}), {}});
+    for (const ValueId scanned : cycle.scanned) given.push_back({row_of(view, scanned, trip), {}});
     if (view.failure()) return Diagnostic(*view.failure());
     RANNC_ASSIGN(Items made, run(scope, region, node, *cycle.body, given, name));
     auto next = made.begin();

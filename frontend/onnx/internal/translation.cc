@@ -148,12 +148,15 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   note_readers(graph, wiring.operands, node, scope.module, notes_);
-  if (scope.region.around == nullptr) unweighted_.read(graph, wiring.operands, node);
+  wiring.traced = traced_call(node);
+  if (scope.region.around == nullptr) unweighted_.read(graph, wiring.operands, wiring.traced);
   if (!wiring.lists.empty() && !takes_lists(node.op_type())) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
   }
-  if (scope.depth == 0) RANNC_TRY(detached_.stop(graph, node, at(scope, node), wiring.operands, notes_.remarks));
+  if (scope.depth == 0 && wiring.traced) {
+    RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_.remarks));
+  }
   Node view(graph, node, opset->second, at(scope, node), std::move(wiring), source_);
   translate(view);
   unequal_symbols_ = view.unequal_symbols();

@@ -74,7 +74,6 @@ class Translation {
   Result<Items> run(const Scope& scope, Region& region, const ONNX_NAMESPACE::NodeProto& node,
                     const ONNX_NAMESPACE::GraphProto& body, const Items& given, const std::string& run);
   Result<std::vector<ValueId>> tensors(const Items& items, const Place& where) const;
-  Result<void> define_results(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const Node& view);
 
   const std::string& file_;
   const ImportOptions& options_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "frontend/onnx/internal/traced_call.h"
 #include "ir/constant.h"
 
 namespace rannc::frontend {
@@ -34,8 +33,7 @@ bool is_everywhere(const ir::Graph& graph, ValueId value, double number) {
 }  // namespace
 
 void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
-                      const ONNX_NAMESPACE::NodeProto& node) {
-  const auto call = traced_call(node);
+                      const std::optional<TracedCall>& call) {
   const auto* const weights = std::find_if(std::begin(kWeights), std::end(kWeights),
                                            [&](const Weights& each) { return call && call->is(each.call); });
   const bool normalises = weights != std::end(kWeights);

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/traced_call.h"
 #include "ir/graph.h"
-#include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {
 
@@ -16,8 +17,8 @@ namespace rannc::frontend {
 /// call in a node's metadata says `None` for them.
 class Unweighted {
  public:
-  /// Looks at the operands of one node.
-  void read(const ir::Graph& graph, std::span<const ValueId> operands, const ONNX_NAMESPACE::NodeProto& node);
+  /// Looks at the operands of one node, and at the call that it was made from.
+  void read(const ir::Graph& graph, std::span<const ValueId> operands, const std::optional<TracedCall>& call);
   /// Makes literals of those of that graph that no other node reads: a weight may have been merged with them.
   void note(const ir::Graph& graph, ImportNotes& notes) const;
 

@@ -207,7 +207,7 @@ void compress(Node& node) {
   for (size_t i = 0; i < condition->size(); ++i) {
     if ((*condition)[i] != 0) places.push_back(static_cast<int64_t>(i));
   }
-  const ValueId indices = node.integer_constant(places, {static_cast<int64_t>(places.size())});
+  const ValueId indices = node.table("constant", ir::DType::kI64, {static_cast<int64_t>(places.size())}, places);
   node.result("gather", {x, indices}, {{"axis", ir::Dim(axis)}});
 }
 

@@ -117,7 +117,7 @@ void unique(Node& node) {
   }
   const Slices slices = unique_slices(all, node.integer("sorted", 1) != 0);
   const auto constant = [&](const std::vector<int64_t>& values) {
-    return node.integer_constant(values, {static_cast<int64_t>(values.size())});
+    return node.table("constant", ir::DType::kI64, {static_cast<int64_t>(values.size())}, values);
   };
   node.result("gather", {x, constant(slices.first)}, {{"axis", ir::Dim(static_cast<int64_t>(axis))}});
   const std::vector<int64_t>* const more[] = {&slices.first, &slices.inverse, &slices.counts};

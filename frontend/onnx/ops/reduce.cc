@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translators.h"
 
 namespace rannc::frontend {
@@ -60,8 +61,8 @@ int64_t bound(ir::DType dtype, bool lowest) {
   return lowest ? -highest - 1 : highest;
 }
 
-/// Of equal elements ONNX's extreme says nothing. Where the exported program picked the first, the gradient is that one's
-/// alone; amax shares it. Whether it did, and the node is done.
+/// Of equal elements ONNX's extreme says nothing. Where the exported program picked the first, the gradient is that
+/// one's alone; amax shares it. Whether it did, and the node is done.
 bool picked(Node& node, ValueId x, const ir::Attributes& reduction, bool smallest) {
   const std::vector<int64_t> axes = reduction.integers("axes");
   if (axes.size() != 1 || !ir::is_float(node.dtype(x)) || !node.traced_pick()) return false;
@@ -150,11 +151,8 @@ void arg_extreme(Node& node, ValueId x) {
   const ir::Attributes attributes = {{"axis", ir::Dim(axis)}, {"keepdim", node.integer("keepdims", 1) != 0}};
   if (node.integer("select_last_index", 0) == 0 || !node.good()) return node.result("argmax", {x}, attributes);
   const ir::Dim last = (*from)[static_cast<size_t>(axis)] - ir::Dim(1);
-  const ValueId turned = node.emit(
-      "slice", {x},
-      {{"axes", ir::Shape{axis}}, {"starts", ir::Shape{-1}}, {"ends", ir::Shape{INT64_MIN}}, {"steps", ir::Shape{-1}}});
   const ValueId end = node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", last}, {"dtype", ir::DType::kI64}});
-  node.result("sub", {end, node.emit("argmax", {turned}, attributes)});
+  node.result("sub", {end, node.emit("argmax", {flipped(node, x, axis)}, attributes)});
 }
 void arg_max(Node& node) { arg_extreme(node, node.in(0)); }
 
