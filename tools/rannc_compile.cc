@@ -241,7 +241,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"
       "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
       "  rannc-compile model.onnx --emit plan -o plan.rir\n"
-      "  rannc-compile vgg19-pbs-32.txt --cluster dapple-c --mini-batch 2048");
+      "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
   tools::add_plan_flags(app, flags.compile);
   app.final_callback([&] { check(app, flags); });

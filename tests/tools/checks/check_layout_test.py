@@ -145,6 +145,19 @@ class CheckLayout(PlantedTest):
             self.expect_red({"runtime/bad.cc": f"#include <vector>\n  {line}\n"}, "L10", "runtime/bad.cc:2")
             self.expect_green({"tools/good.cc": line, "runtime/examples/good.cc": line, "runtime/good.cc": f"// {line}\nwork->abort(); transport.exit();\n"})
 
+    def test_L11_architectures_by_name(self):
+        lines = {"frontend/onnx/bad.cc": 'if (name.contains("bert")) fuse();', "ir/ops/bad.h": "void fuse_gpt2();",
+                 "passes/bad.cc": "struct ResNetBlock {};", "partition/bad.cc": '"model.vit.encoder"', "codegen/bad.cc": "int t5_bias = 0;",
+                 "runtime/bad.cc": "bool is_unet;", "tools/bad.cc": '"mobilenet_v3"'}
+        for path, line in lines.items():
+            with self.subTest(path):
+                self.expect_red({path: f"\n{line}\n"}, "L11", f"{path}:2", "architecture")
+
+    def test_L11_comments_the_zoo_and_like_words(self):
+        named = "struct ResNetBlock {};\n"
+        self.expect_green({"frontend/zoo/good.cc": named, "tools/rannc_zoo.cc": named, "tests/ir/good.cc": named,
+                           "passes/good.cc": '// as BERT has it\nreport("T5", invite, options, fuse_network);\n'})
+
     def test_L9_command_of_a_shell_script(self):
         for line in ("rsync a b", "true && rsync a", "a=$(rsync a)", 'echo "$(rsync a)"', "if rsync; then :; fi", "A=b rsync",
                      "f() { rsync; }", "cat x | rsync", "case $1 in a) rsync ;; esac", "xargs rsync", "sort <(rsync a)"):
