@@ -7,6 +7,8 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/verify.h"
+#include "tests/frontend/support/onnx_types.h"
+#include "tests/frontend/support/shared_models.h"
 
 namespace rannc::test {
 
@@ -80,6 +82,9 @@ std::optional<ir::Graph> written_and_read(const Build& build, Weights weights) {
   if (!graph.ok()) return std::nullopt;
   const auto wrong = ir::verify(*graph);
   EXPECT_TRUE(wrong.empty()) << wrong.front().str();
+  ONNX_NAMESPACE::ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(read_file(file)));
+  for (const std::string& fault : faults_of_types(model, *graph)) ADD_FAILURE() << fault;
   return std::move(graph).value();
 }
 
