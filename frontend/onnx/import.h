@@ -43,6 +43,8 @@ struct ImportNotes {
   std::vector<Note> remarks;
   /// What users should know of nodes, and of how many it is so.
   std::map<std::string, size_t> counted_remarks;
+  /// The same of what is probably not what users mean.
+  std::map<std::string, size_t> counted_warnings;
 };
 
 struct Imported {

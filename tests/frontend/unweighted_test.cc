@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "frontend/onnx/import.h"
-#include "onnx/onnx_pb.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {
@@ -19,14 +18,7 @@ std::set<std::string> literals(const std::string& body, const std::vector<std::s
       "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] one = {1, 1}, float[2] zero = {0, 0}, "
       "float[2] some = {1, 2}, float[2] w = {1, 1}, float[2, 1] column = {1, 1}> { " +
       body + " }";
-  ONNX_NAMESPACE::ModelProto model;
-  EXPECT_TRUE(model.ParseFromString(test::onnx_bytes(test::onnx_model(graph, 18))));
-  for (size_t i = 0; i < calls.size(); ++i) {
-    auto* const entry = model.mutable_graph()->mutable_node(static_cast<int>(i))->add_metadata_props();
-    entry->set_key("pkg.torch.onnx.fx_node");
-    entry->set_value("%n : [num_users=1] = call_function[target=torch.ops." + calls[i] + ", kwargs = {})");
-  }
-  const auto imported = read_onnx_bytes(model.SerializeAsString(), "test.onnx");
+  const auto imported = read_onnx_bytes(test::traced_model(graph, 18, calls), "test.onnx");
   EXPECT_TRUE(imported.ok()) << imported.diagnostic().str();
   return imported.ok() ? imported->notes.literals : std::set<std::string>();
 }

@@ -8,6 +8,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/detached.h"
 #include "frontend/onnx/internal/scope.h"
+#include "frontend/onnx/internal/training_mode.h"
 #include "frontend/onnx/internal/unweighted.h"
 #include "onnx/defs/schema.h"
 
@@ -28,7 +29,10 @@ class Translation {
   /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
   /// Notes what follows from all nodes together.
-  void finish(const ir::Graph& graph) { unweighted_.note(graph, notes_); }
+  void finish(const ir::Graph& graph) {
+    unweighted_.note(graph, notes_);
+    training_mode_.note(notes_);
+  }
   /// Two symbols of inputs that have to be equal for a refused task to run.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
@@ -84,6 +88,7 @@ class Translation {
   std::optional<SymbolPair> unequal_symbols_;
   Unweighted unweighted_;
   Detached detached_;
+  TrainingMode training_mode_;
 };
 
 }  // namespace rannc::frontend

@@ -15,6 +15,18 @@ std::string onnx_model(std::string_view graph, int opset) {
   return "<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + "]>\n" + std::string(graph);
 }
 
+std::string traced_model(std::string_view graph, int opset, const std::vector<std::string>& calls) {
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(onnx_bytes(onnx_model(graph, opset)))) << "it was serialized just now";
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].empty()) continue;
+    auto* const entry = model.mutable_graph()->mutable_node(static_cast<int>(i))->add_metadata_props();
+    entry->set_key("pkg.torch.onnx.fx_node");
+    entry->set_value("%n : [num_users=1] = call_function[target=torch.ops." + calls[i] + ", kwargs = {})");
+  }
+  return model.SerializeAsString();
+}
+
 Result<ir::Graph> import_text(std::string_view text, const frontend::ImportOptions& options) {
   return frontend::import_onnx_bytes(onnx_bytes(text), "test.onnx", options);
 }

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "frontend/onnx/import.h"
 
@@ -13,6 +14,10 @@ std::string onnx_bytes(std::string_view text);
 
 /// A model of `opset` around a graph: `agraph (float[N] x) => (float[N] y) { y = Relu(x) }`.
 std::string onnx_model(std::string_view graph, int opset);
+
+/// The serialized model whose nodes, in order, say that they were made from these calls (`aten.relu.default](args =
+/// (%x,)`), as torch.onnx.export writes them with dynamo=True; an empty text: nothing.
+std::string traced_model(std::string_view graph, int opset, const std::vector<std::string>& calls);
 
 Result<ir::Graph> import_text(std::string_view text, const frontend::ImportOptions& options = {});
 Result<ir::Graph> import_graph(std::string_view graph, int opset, const frontend::ImportOptions& options = {});
