@@ -31,6 +31,19 @@ TEST(Rejection, UnknownOperatorsAreListedAllAtOnce) {
   EXPECT_EQ(graph.diagnostic().notes[2].where.node, "third");
 }
 
+TEST(Rejection, InputsOfUnknownRankAreNamed) {
+  expect_message(import_graph("agraph (float[N] a, float[] x) => (float[N] y) { [node] y = Add (a, x) }", 18), "x",
+                 "input 'x' has no shape");
+}
+
+/// A dimension is a number or an expression of symbols that inputs have: what has no name gets that of its place.
+TEST(Rejection, DimensionsWithoutANameAreNamedAfterTheirPlace) {
+  const auto graph = import_graph("agraph (float[?, ?] x) => (float[N] y) { y = Transpose (x) }", 18);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(ir::str(*graph->type(graph->find("x")).shape), "[x_d0,x_d1]");
+  EXPECT_EQ(ir::str(*graph->type(graph->find("y")).shape), "[x_d1,x_d0]");
+}
+
 TEST(Rejection, UnknownOperatorsInFunctionsNameTheCall) {
   const auto graph = import_text(
       "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"

@@ -70,7 +70,9 @@ class Reader {
     }
     ir::ValueType type;
     type.dtype = *dtype;
-    if (!tensor.has_shape()) return type;
+    if (!tensor.has_shape()) {
+      return error(where, fmt::format("input '{}' has no shape: its rank has to be known", input.name()));
+    }
     type.shape.emplace();
     for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
       const auto& dim = tensor.shape().dim(axis);

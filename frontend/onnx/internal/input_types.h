@@ -19,8 +19,8 @@ struct InputTypes {
 
 /// Reads the types of `inputs`. Names of dimensions become symbols, expressions over names of other dimensions become
 /// expressions, dimensions of no name get a symbol `<input>_d<axis>`. An input that has the batch symbol on an axis
-/// gets its layout. Errors: inputs that are no tensors, unsupported element types, negative extents, a batch symbol
-/// asked for that no input has.
+/// gets its layout. Errors: inputs that are no tensors or have no shape, unsupported element types, negative extents, a
+/// batch symbol asked for that no input has.
 Result<InputTypes> read_input_types(const std::vector<const ONNX_NAMESPACE::ValueInfoProto*>& inputs,
                                     const ImportOptions& options, const std::string& file);
 
