@@ -44,6 +44,7 @@ Made with_lost_gradients(std::string_view options) {
 struct Row {
   std::string_view name;
   Made (*make)(std::string_view options);
+  bool optional = false;
 };
 
 constexpr Row kPasses[] = {
@@ -52,10 +53,10 @@ constexpr Row kPasses[] = {
     {"infer-shapes", plain<InferShapes>},
     {"recover-parameters", plain<RecoverParameters>},
     {"set-precision", with_dtype},
-    {"fold-constants", plain<FoldConstants>},
+    {"fold-constants", plain<FoldConstants>, true},
     {"attach-loss", with_losses<AttachLoss>},
-    {"remove-dead", plain<RemoveDead>},
-    {"mark-constants", plain<MarkConstants>},
+    {"remove-dead", plain<RemoveDead>, true},
+    {"mark-constants", plain<MarkConstants>, true},
     {"form-atoms", plain<FormAtoms>},
     {"differentiate", plain<Differentiate>},
 };
@@ -64,23 +65,34 @@ constexpr Row kPasses[] = {
 
 PassManager standard_pipeline(const PipelineOptions& options) {
   PassManager manager;
-  if (!options.lost.empty()) manager.add(std::make_unique<LoseGradients>(options.lost));
-  if (!options.losses.empty()) manager.add(std::make_unique<OpenLoss>(options.losses));
-  manager.add(std::make_unique<InferShapes>());
-  manager.add(std::make_unique<RecoverParameters>(options.stored));
-  if (options.precision) manager.add(std::make_unique<SetPrecision>(*options.precision));
-  manager.add(std::make_unique<FoldConstants>());
-  manager.add(std::make_unique<InferShapes>());
-  if (!options.losses.empty()) manager.add(std::make_unique<AttachLoss>(options.losses));
-  manager.add(std::make_unique<RemoveDead>());
-  manager.add(std::make_unique<MarkConstants>());
-  manager.add(std::make_unique<FormAtoms>());
+  const auto add = [&](std::unique_ptr<Pass> pass) {
+    if (!options.left_out.contains(std::string(pass->name()))) manager.add(std::move(pass));
+  };
+  if (!options.lost.empty()) add(std::make_unique<LoseGradients>(options.lost));
+  if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
+  add(std::make_unique<InferShapes>());
+  add(std::make_unique<RecoverParameters>(options.stored));
+  if (options.precision) add(std::make_unique<SetPrecision>(*options.precision));
+  add(std::make_unique<FoldConstants>());
+  add(std::make_unique<InferShapes>());
+  if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
+  add(std::make_unique<RemoveDead>());
+  add(std::make_unique<MarkConstants>());
+  add(std::make_unique<FormAtoms>());
   return manager;
 }
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
   for (const Row& row : kPasses) names.emplace_back(row.name);
+  return names;
+}
+
+std::vector<std::string> optional_passes() {
+  std::vector<std::string> names;
+  for (const Row& row : kPasses) {
+    if (row.optional) names.emplace_back(row.name);
+  }
   return names;
 }
 

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 
 #include "ir/type.h"
 #include "passes/loss_spec.h"
@@ -17,6 +18,7 @@ struct PipelineOptions {
   std::optional<ir::DType> precision;  ///< one float type for the whole model; nothing: as the file has it
   StoredFacts stored;                  ///< what user and file say of stored tensors
   LostGradients lost;                  ///< what the user says of gradients that the file lost
+  std::set<std::string> left_out;      ///< passes that do not run; each is one of `optional_passes`
 };
 
 /// From an imported graph to atoms:
@@ -34,6 +36,8 @@ PassManager standard_pipeline(const PipelineOptions& options);
 
 /// Names of all passes, in the order of the pipeline.
 std::vector<std::string> pass_names();
+/// Those of the standard pipeline without which the numbers of a training step stay what they are.
+std::vector<std::string> optional_passes();
 
 /// A pass by its spelling: `form-atoms`, `set-precision{f64}`, `attach-loss{mse(output=y)}`. An error lists the names.
 Result<std::unique_ptr<Pass>> make_pass(std::string_view spelling);

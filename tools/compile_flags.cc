@@ -1,6 +1,32 @@
 #include "tools/compile_flags.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
 namespace rannc::tools {
+
+namespace {
+
+// Empty, or what is wrong with a pass that is to be left out.
+std::string wrong_to_leave_out(const std::string& pass) {
+  const auto all = passes::pass_names(), optional = passes::optional_passes();
+  if (std::find(optional.begin(), optional.end(), pass) != optional.end()) return "";
+  const bool known = std::find(all.begin(), all.end(), pass) != all.end();
+  return fmt::format("{} {}; there are {}", pass, known ? "cannot be left out" : "is no pass",
+                     fmt::join(optional, ", "));
+}
+
+}  // namespace
+
+void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
+  app.add_option("--skip-pass", left_out,
+                 fmt::format("leave a pass out: {}", fmt::join(passes::optional_passes(), ", ")))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(wrong_to_leave_out);
+}
 
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
@@ -30,6 +56,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_flag("--without-weights", options.without_weights,
                "the files of the model's weights may be absent: to plan only");
   app.option_defaults()->group("Passes");
+  add_left_out_flag(app, options.left_out);
   app.add_option("--print-after", options.passes.print_after, "print the graph after these passes")->delimiter(',');
   app.add_flag("--print-changed", options.passes.print_changed, "print the graph after each pass that changes it");
   app.add_flag("--time-passes", options.time_passes, "say how long each pass takes");

@@ -57,8 +57,8 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   return {};
 }
 
-// What the file says of stored tensors goes into `stored`, what users should know of it into `remarks`.
-Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored, std::vector<Note>& remarks) {
+// What the file says of stored tensors goes into `stored`, what users should know of it into the model.
+Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored, PreparedModel& model) {
   if (fs::path(options.model).extension() == ".rir") {
     std::ifstream file(options.model);
     if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
@@ -74,9 +74,12 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
-  remarks = std::move(imported.notes.remarks);
+  model.remarks = std::move(imported.notes.remarks);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {
-    remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
+    model.remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
+  }
+  for (const auto& [text, nodes] : imported.notes.counted_warnings) {
+    model.warnings.push_back(fmt::format("{} {}", nodes, text));
   }
   return std::move(imported.graph);
 }
@@ -106,6 +109,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
+  pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   RANNC_ASSIGN(const auto kinds, pairs(options.kinds, "--kind"));
   for (const auto& [name, kind] : kinds) {
     if (kind == "parameter") {
@@ -174,7 +178,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, model.remarks));
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, model));
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model.remarks));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);

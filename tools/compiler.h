@@ -31,6 +31,7 @@ struct CompileOptions : PlanDemands {
   std::vector<std::string> padding;       ///< `table=0`: a row that takes no gradient
   std::vector<std::string> stopped;       ///< values through which no gradient flows
   std::vector<std::string> strict;        ///< results of clamps whose bounds take no gradient
+  std::vector<std::string> left_out;      ///< of `passes::optional_passes`
   bool without_weights = false;           ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;

@@ -22,6 +22,7 @@
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
 #include "tools/check_report.h"
+#include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/launcher.h"
@@ -53,6 +54,7 @@ struct Flags {
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
+  std::vector<std::string> left_out;  ///< passes
   std::string dtype = "float64";
   std::string summary;
   double least_share = 0;
@@ -108,6 +110,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.loss_inputs = folder.loss_inputs;
   options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
+  options.left_out = flags.left_out;
   options.costs = "analytic";
   options.optimizer = "sgd";
   options.micro_batches = {1};
@@ -408,6 +411,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
+  tools::add_left_out_flag(app, flags.left_out);
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));

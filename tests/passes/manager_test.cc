@@ -157,6 +157,19 @@ TEST(Pipeline, EveryPassHasItsSpelling) {
   }
 }
 
+TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
+  const auto names = [](std::set<std::string> left_out) {
+    return standard_pipeline({.left_out = std::move(left_out)}).names();
+  };
+  const std::vector<std::string> all = names({});
+  for (const std::string& pass : optional_passes()) {
+    EXPECT_THAT(all, ::testing::Contains(pass));
+    EXPECT_THAT(names({pass}), ::testing::Not(::testing::Contains(pass)));
+    EXPECT_EQ(names({pass}).size(), all.size() - 1);
+  }
+  EXPECT_THAT(optional_passes(), ElementsAre("fold-constants", "remove-dead", "mark-constants"));
+}
+
 TEST(Pipeline, ListsAreSplitOutsideBraces) {
   const auto manager = make_passes("infer-shapes,attach-loss{mse(output=y,weight=2)},form-atoms");
   ASSERT_TRUE(manager.ok()) << manager.diagnostic().str();

@@ -47,15 +47,15 @@ bool multiplies(const NodeProto& node) {
 }  // namespace
 
 void TrainingMode::read(const NodeProto& node, const TracedCall& call) {
-  const size_t key = std::hash<std::string_view>()(call.text);
+  const auto of_call = [&](Calls& calls) -> Call& { return calls[std::hash<std::string_view>()(call.text)]; };
   const bool has_mode = is_one_of(call, kNormalisations);
   if (has_mode || call.is(kWithRunningStatistics)) {
-    Call& found = normalisations_[key];
+    Call& found = of_call(normalisations_);
     found.asked = has_mode && is_true(call, kTraining);
     found.kept |= node.op_type() == "BatchNormalization" && is_in_training(node);
     found.folded |= multiplies(node);
   }
-  if (drops(call)) dropouts_[key].kept |= node.op_type() == "Dropout";
+  if (drops(call)) of_call(dropouts_).kept |= node.op_type() == "Dropout";
 }
 
 void TrainingMode::note(ImportNotes& notes) const {
@@ -68,12 +68,12 @@ void TrainingMode::note(ImportNotes& notes) const {
   const auto count = [](std::map<std::string, size_t>& into, const char* text, size_t calls) {
     if (calls > 0) into[text] = calls;
   };
-  count(
-      notes.counted_warnings,
-      "normalisations of the exported program were in training mode, but the file has fixed statistics for them, some "
-      "folded into weights: it is an inference graph; torch.onnx.export with dynamo=False and "
-      "training=TrainingMode.TRAINING writes what was asked for",
-      not_training);
+  count(notes.counted_warnings,
+        "normalisations of the exported program were in training mode, but the file has fixed statistics for them, or "
+        "weights "
+        "that these are folded into: it is an inference graph; torch.onnx.export with dynamo=False and "
+        "training=TrainingMode.TRAINING writes what was asked for",
+        not_training);
   count(notes.counted_warnings, "dropouts of the exported program are not in the file, which trains without them",
         not_dropped);
   count(notes.counted_remarks,
