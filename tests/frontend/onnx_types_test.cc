@@ -72,6 +72,11 @@ TEST(OnnxTypesOfAFile, DifferInElementTypeRankNumberOrExpression) {
   EXPECT_THAT(faults("float[n, 4] gone"), ElementsAre("gone: it is not in the graph"));
 }
 
+TEST(PublishedTypes, AreThere) {
+  if (!test::shared_models()) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
+  EXPECT_GT(test::shared_model_folders().size(), 60U);
+}
+
 std::string folder_name(const testing::TestParamInfo<fs::path>& info) { return info.param.filename().string(); }
 
 INSTANTIATE_TEST_SUITE_P(Small, OnnxTypes, testing::ValuesIn(test::small_model_folders()), folder_name);

@@ -108,9 +108,10 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   EXPECT_EQ(numbers.kind("twice"), "activation");
   EXPECT_EQ(told.kind("w"), "parameter");
   EXPECT_EQ(told.kind("gain"), "constant");
-  EXPECT_THAT(numbers.context.remarks,
-              Contains(Field(&Note::message, HasSubstr("1 numbers of the model's code stand where weights stand and are "
-                                                       "not trained (w)"))));
+  EXPECT_THAT(
+      numbers.context.remarks,
+      Contains(Field(&Note::message, HasSubstr("1 numbers of the model's code stand where weights stand and are "
+                                               "not trained (w)"))));
 }
 
 TEST(RecoverParameters, ConstantNodesInsideFunctionsAreConstants) {
@@ -141,6 +142,29 @@ TEST(RecoverParameters, RunningStatisticsAreBuffers) {
   const ir::Statistics expected{graph.find("y.mean"), graph.find("y.variance"), graph.find("m"), graph.find("v")};
   EXPECT_EQ(graph.statistics(), std::vector<ir::Statistics>{expected});
   EXPECT_TRUE(ir::verify(graph).empty());
+}
+
+TEST(RecoverParameters, RunningStatisticsThatNobodyReadsAreBuffersToo) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = "
+      "{0, 1}, "
+      "float[2] v = {1, 1}> { y, next_m, next_v = BatchNormalization <training_mode = 1> (x, s, b, m, v) }");
+  EXPECT_EQ(model.kind("m"), "buffer");
+  EXPECT_EQ(model.kind("v"), "buffer");
+  EXPECT_EQ(model.graph.statistics().size(), 1U);
+}
+
+/// A convolution's bias of as many zeros as its weight has channels, which a module without a bias is given.
+TEST(RecoverParameters, AZeroBiasThatIsComputedIsNone) {
+  const Recovered model = recover(
+      "agraph (float[batch, 1, 4] x) => (float[batch, 2, 4] y) <float[2, 1, 1] w = {1, 2}> {\n"
+      "  channels = Shape <start = 0, end = 1> (w)\n  none = Constant <value = float {0}> ()\n  zero = CastLike (none, "
+      "x)\n"
+      "  bias = Expand (zero, channels)\n  y = Conv (x, w, bias)\n}");
+  for (const ValueId value : model.graph.values()) {
+    const auto& each = model.graph.value(value);
+    EXPECT_EQ(each.kind == ir::ValueKind::kParameter, each.name == "w") << each.name;
+  }
 }
 
 TEST(RecoverParameters, MasksAndAttentionBiasesAreConstants) {

@@ -1,0 +1,189 @@
+// Forms that exporters write and that a textbook graph does not have; tests/README.md lists where the others are
+// tested.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "onnx/onnx_pb.h"
+#include "tests/frontend/support/samples_apart.h"
+
+namespace rannc::test {
+namespace {
+
+using ONNX_NAMESPACE::ModelProto;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string kStored =
+    "int64 zero = {0}, int64 one = {1}, int64[1] none = {0}, int64[1] single = {1}, int64[1] four = {4}, "
+    "int64[1, 4] columns = {3, 1, 1, 0}, int64[1] flat = {-1}";
+
+// --- rows that a sample fetches by its own number
+
+std::string fetching(const std::string& nodes) {
+  return "agraph (float[batch, 4] x, float a) => (float[batch, 4] y) <" + kStored +
+         "> { s = Mul (x, a)\n sizes = Shape (x)\n samples = Gather <axis = 0> (sizes, zero)\n"
+         "numbers = Range (zero, samples, one)\n rows = Unsqueeze (numbers, single)\n" +
+         nodes + " }";
+}
+
+TEST(ExportedForms, IndicesWithNumbersOfSamples) {
+  const std::string graph = fetching(
+      "more = Unsqueeze (samples, none)\n shape = Concat <axis = 0> (more, four)\n r = Expand (rows, shape)\n"
+      "c = Expand (columns, shape)\n last = Constant <value_ints = [2]> ()\n r3 = Unsqueeze (r, last)\n c3 = Unsqueeze "
+      "(c, last)\n"
+      "places = Concat <axis = 2> (r3, c3)\n y = GatherND (s, places)");
+  EXPECT_EQ(fault_of_samples(graph, 18, {{"x", spread(12)}, {"a", {1.5}}}, 1), "");
+}
+
+TEST(ExportedForms, PlacesInAllSamplesOneBehindAnother) {
+  const std::string graph = fetching(
+      "starts = Mul (rows, four)\n places = Add (starts, columns)\n all = Reshape (s, flat)\n y = Gather <axis = 0> "
+      "(all, places)");
+  EXPECT_EQ(fault_of_samples(graph, 18, {{"x", spread(12)}, {"a", {1.5}}}, 1), "");
+}
+
+// --- attention that is written out
+
+/// Both operands are scaled by the root; what a softmax makes of a row of -inf is put to zero.
+std::string attention(const std::string& masked) {
+  return "agraph (float[batch, 3, 4] x, bool[batch, 3, 3] m, float root) => (float[batch, 3, 4] y) <float zero = {0}, "
+         "float least = "
+         "{-3.4028234663852886e38}> { q = Mul (x, root)\n t = Transpose <perm = [0, 2, 1]> (x)\n k = Mul (t, root)\n"
+         "l = MatMul (q, k)\n never = Log (zero)\n bias = Where (m, zero, " +
+         masked +
+         ")\n s = Add (l, bias)\n p = Softmax <axis = -1> (s)\n bad = IsNaN (p)\n w = Where (bad, zero, p)\n y = "
+         "MatMul (w, x) }";
+}
+
+TEST(ExportedForms, AttentionInParts) {
+  Numbers inputs = {{"x", spread(36)}, {"m", std::vector<double>(27, 1)}, {"root", {0.7}}};
+  for (const size_t hidden : {0, 4, 5, 20}) inputs["m"][hidden] = 0;
+  for (const char* const masked : {"never", "least"})
+    EXPECT_EQ(fault_of_samples(attention(masked), 18, inputs, 1), "") << masked;
+}
+
+TEST(ExportedForms, ARowOfWhichAllIsMaskedIsZero) {
+  Numbers inputs = {{"x", spread(12)}, {"m", {1, 1, 1, 0, 0, 0, 1, 0, 1}}, {"root", {0.7}}};
+  const auto run = run_onnx(attention("never"), 18, inputs);
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  const std::vector<double>& rows = run->numbers[0];
+  EXPECT_THAT(std::vector<double>(rows.begin() + 4, rows.begin() + 8), Each(0));
+  EXPECT_THAT(rows, Each(testing::Le(1)));
+  EXPECT_NE(rows[0], 0);
+}
+
+// --- dimensions
+
+ModelProto model_of(const std::string& graph) {
+  ModelProto model;
+  EXPECT_TRUE(model.ParseFromString(onnx_bytes(onnx_model(graph, 18))));
+  return model;
+}
+
+Result<ir::Graph> imported(const ModelProto& model) {
+  return frontend::import_onnx_bytes(model.SerializeAsString(), "test.onnx");
+}
+
+TEST(ExportedForms, DimensionsAreNamesInventedNamesAndExpressions) {
+  ModelProto model = model_of(
+      "agraph (float[s70, s53] a, float[s43, s53] b, float[e0, e1] c) => (float[o] y, float[p] z) "
+      "<int64[1] flat = {-1}> { m = Mul (a, b)\n y = Reshape (m, flat)\n z = Relu (c) }");
+  auto* const expressions =
+      model.mutable_graph()->mutable_input(2)->mutable_type()->mutable_tensor_type()->mutable_shape();
+  expressions->mutable_dim(0)->set_dim_param("s70*s53");
+  expressions->mutable_dim(1)->set_dim_param("((s43*s53)//s53)");
+  const auto graph = imported(model);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(graph->batch_symbol(), "s70");
+  const auto shape = [&](const char* name) { return ir::str(*graph->type(graph->find(name)).shape); };
+  EXPECT_EQ(shape("b"), "[s70,s53]") << "two names of one axis";
+  EXPECT_EQ(shape("y"), "[s53*s70]");
+  EXPECT_EQ(shape("z"), "[s53*s70,s70]");
+}
+
+TEST(ExportedForms, SlicesToTheLastNumberThereIs) {
+  const std::string graph =
+      "agraph (float[batch, 4] x) => (float[batch, 3] y, float[batch, 4] z) <int64[1] s = {1}, int64[1] e = "
+      "{9223372036854775807}, "
+      "int64[1] f = {-9223372036854775808}, int64[1] axis = {1}, int64[1] back = {-1}> "
+      "{ y = Slice (x, s, e, axis)\n z = Slice (x, e, f, axis, back) }";
+  const auto run = run_onnx(graph, 18, {{"x", {1, 2, 3, 4, 5, 6, 7, 8}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(2, 3, 4, 6, 7, 8));
+  EXPECT_THAT(run->numbers[1], ElementsAre(4, 3, 2, 1, 8, 7, 6, 5));
+}
+
+// --- names, and what is beside a graph
+
+TEST(ExportedForms, NamesOfAnySortAndMetadataOfAnySize) {
+  ModelProto model = model_of(
+      "agraph (float[batch, 4] x) => (float[batch, 4] y) <float[4] w = {1, 2, 3, 4}> { h = Mul (x, w)\n y = Relu (h) "
+      "}");
+  auto& graph = *model.mutable_graph();
+  graph.mutable_input(0)->set_name("input.1");
+  graph.mutable_initializer(0)->set_name("onnx::Mul_7");
+  graph.mutable_output(0)->set_name("/out/Relu_output_0:0");
+  auto& mul = *graph.mutable_node(0);
+  mul.set_name("/encoder/layer.0/Mul \"quoted\"\n");
+  mul.set_input(0, "input.1");
+  mul.set_input(1, "onnx::Mul_7");
+  graph.mutable_node(1)->clear_name();
+  graph.mutable_node(1)->set_output(0, "/out/Relu_output_0:0");
+  auto* const trace = mul.add_metadata_props();
+  trace->set_key("pkg.torch.onnx.stack_trace");
+  trace->set_value("File \"model.py\", line 3, in forward\n    return x * self.w\n" + std::string(1 << 16, '%'));
+  const auto found = imported(model);
+  ASSERT_TRUE(found.ok()) << found.diagnostic().str();
+  EXPECT_EQ(found->location(TaskId(0)).node, "/encoder/layer.0/Mul \"quoted\"\n");
+  EXPECT_EQ(found->location(TaskId(1)).node, "Relu /out/Relu_output_0:0");
+  for (const char* const name : {"input.1", "onnx::Mul_7", "h", "/out/Relu_output_0:0"})
+    EXPECT_TRUE(found->find(name).valid()) << name;
+  const std::string text = ir::print(*found);
+  const auto again = ir::parse_graph(text, "test.rir");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+  EXPECT_EQ(ir::print(*again), text);
+  EXPECT_LT(text.size(), size_t{1} << 12) << "stack traces stay in the file";
+}
+
+TEST(ExportedForms, OutputsThatNobodyReadsAndOutputsMoreThanAsked) {
+  const auto run = run_onnx(
+      "agraph (float[batch, 4] x) => (float[batch, 4] y, float[batch, 2] left, float[batch, 4] x) "
+      "{ two = Constant <value_ints = [2]> ()\n left, right = Split <axis = 1, num_outputs = 2> (x)\n"
+      "v, place = TopK <axis = 1> (x, two)\n y = Relu (x) }",
+      18, {{"x", {-1, 2, 3, 4}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_THAT(run->numbers[0], ElementsAre(0, 2, 3, 4));
+  EXPECT_THAT(run->numbers[1], ElementsAre(-1, 2));
+  EXPECT_THAT(run->numbers[2], ElementsAre(-1, 2, 3, 4)) << "an input that is given out as it is";
+}
+
+// --- half precision
+
+TEST(ExportedForms, HalfPrecisionIsThatOfTheFile) {
+  const std::string graph =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y, float16[batch, 2] h) <float[2, 2] w = {1, 0, 0, 1}, float "
+      "tiny = {2e-4}> "
+      "{ g = Cast <to = 10> (x)\n v = Cast <to = 10> (w)\n small = Cast <to = 10> (tiny)\n p = MatMul (g, v)\n h = Add "
+      "(p, small)\n"
+      "y = Cast <to = 1> (h) }";
+  const auto run = run_onnx(graph, 18, {{"x", {1, 2048, 0.25, 3}}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_EQ(run->outputs[1].type.dtype, ir::DType::kF16);
+  EXPECT_THAT(run->numbers[0], ElementsAre(1, 2048, 0.25 + 0x1p-12, 3)) << "float16 has 11 bits";
+}
+
+TEST(ExportedForms, AScaleOfAnotherFloatTypeIsRefusedByName) {
+  const auto mixed = import_graph(
+      "agraph (float16[batch, 4] x, float[4] s, float[4] b) => (float16[batch, 4] y) { [norm] y = LayerNormalization "
+      "(x, s, b) }",
+      17);
+  ASSERT_FALSE(mixed.ok());
+  EXPECT_EQ(mixed.diagnostic().where.node, "norm");
+  EXPECT_THAT(mixed.diagnostic().message, HasSubstr("operand 0 is f16, operand 1 is f32"));
+}
+
+}  // namespace
+}  // namespace rannc::test
