@@ -73,6 +73,14 @@ TEST(TrainingMode, LostDropoutsAreAWarning) {
               IsEmpty());
 }
 
+TEST(TrainingMode, DropoutsThatAreOffBesideOthersThatAreOnAreAWarning) {
+  const std::string off = "c = Dropout (x, ratio)\n";
+  EXPECT_THAT(notes_of(off + "y = Dropout (c, ratio, on)", {}).counted_warnings,
+              ElementsAre(Pair(HasSubstr("have no training_mode and are off"), 1)));
+  EXPECT_THAT(notes_of(off + "y = Dropout (c, ratio)", {}).counted_warnings, IsEmpty());
+  EXPECT_THAT(notes_of("y = Dropout (x, ratio, on)", {}).counted_warnings, IsEmpty());
+}
+
 TEST(TrainingMode, OfPublishedExports) {
   const auto models = test::shared_models();
   if (!models) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
@@ -82,6 +90,8 @@ TEST(TrainingMode, OfPublishedExports) {
   EXPECT_THAT(notes("resnet_folded_dynamo").counted_warnings, IsEmpty());
   EXPECT_THAT(notes("resnet_folded_dynamo").counted_remarks, ElementsAre(Pair(HasSubstr("folded"), 23)));
   EXPECT_THAT(notes("resnet_unfolded_dynamo").counted_remarks, IsEmpty());
+  EXPECT_THAT(notes("bert_dropout_legacy").counted_warnings, ElementsAre(Pair(HasSubstr("have no training_mode"), 4)));
+  EXPECT_THAT(notes("vgg_dropout_legacy").counted_warnings, IsEmpty());
   EXPECT_THAT(notes("bert_dropout_dynamo").counted_warnings, ElementsAre(Pair(HasSubstr("dropouts"), 4)));
 }
 

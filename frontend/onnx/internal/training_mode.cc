@@ -20,6 +20,8 @@ constexpr std::string_view kDropouts[] = {"aten.dropout", "aten.native_dropout"}
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention";
 constexpr size_t kAttentionDropout = 4;
 
+constexpr int kSwitch = 2;  // operand of Dropout: training_mode
+
 template <size_t N>
 bool is_one_of(const TracedCall& call, const std::string_view (&ops)[N]) {
   return std::any_of(std::begin(ops), std::end(ops), [&](std::string_view op) { return call.is(op); });
@@ -46,7 +48,15 @@ bool multiplies(const NodeProto& node) {
 
 }  // namespace
 
-void TrainingMode::read(const NodeProto& node, const TracedCall& call) {
+void TrainingMode::read(const NodeProto& node, const std::optional<TracedCall>& call) {
+  if (node.op_type() == "Dropout") {
+    const bool switched = node.input_size() > kSwitch && !node.input(kSwitch).empty();
+    ++(switched ? switched_ : not_switched_);
+  }
+  if (call) read_call(node, *call);
+}
+
+void TrainingMode::read_call(const NodeProto& node, const TracedCall& call) {
   const auto of_call = [&](Calls& calls) -> Call& { return calls[std::hash<std::string_view>()(call.text)]; };
   const bool has_mode = is_one_of(call, kNormalisations);
   if (has_mode || call.is(kWithRunningStatistics)) {
@@ -70,12 +80,18 @@ void TrainingMode::note(ImportNotes& notes) const {
   };
   count(notes.counted_warnings,
         "normalisations of the exported program were in training mode, but the file has fixed statistics for them, or "
-        "weights "
-        "that these are folded into: it is an inference graph; torch.onnx.export with dynamo=False and "
+        "weights that these are folded into: it is an inference graph; torch.onnx.export with dynamo=False and "
         "training=TrainingMode.TRAINING writes what was asked for",
         not_training);
   count(notes.counted_warnings, "dropouts of the exported program are not in the file, which trains without them",
         not_dropped);
+  if (switched_ > 0) {
+    count(
+        notes.counted_warnings,
+        "Dropout nodes have no training_mode and are off, though others of the file have one: the exporter writes the "
+        "dropout of attention so",
+        not_switched_);
+  }
   count(notes.counted_remarks,
         "normalisations were folded into weights by the exporter, which are trained instead of them", folded);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <unordered_map>
 
 #include "frontend/onnx/import.h"
@@ -12,11 +13,12 @@ namespace rannc::frontend {
 
 /// torch.onnx.export with dynamo=True writes every BatchNormalization with running statistics, also that of a model in
 /// training mode, folds it into the weights of a convolution before it, and leaves out the dropout of attention. The
-/// call in a node's metadata says what was asked for. Serves one model, whose nodes may come in any order.
+/// call in a node's metadata says what was asked for. With dynamo=False the dropout of attention is a node without the
+/// operand that switches it on. Serves one model, whose nodes may come in any order.
 class TrainingMode {
  public:
-  void read(const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call);
-  /// Counts the calls of which that is so.
+  void read(const ONNX_NAMESPACE::NodeProto& node, const std::optional<TracedCall>& call);
+  /// Counts the calls, and the nodes, of which that is so.
   void note(ImportNotes& notes) const;
 
  private:
@@ -27,7 +29,10 @@ class TrainingMode {
   };
   using Calls = std::unordered_map<size_t, Call>;  ///< by a hash of their text
 
+  void read_call(const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call);
+
   Calls normalisations_, dropouts_;
+  size_t switched_ = 0, not_switched_ = 0;  ///< nodes that drop, by whether they have the operand
 };
 
 }  // namespace rannc::frontend

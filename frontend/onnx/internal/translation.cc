@@ -154,7 +154,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
   }
-  if (wiring.traced) training_mode_.read(node, *wiring.traced);
+  training_mode_.read(node, wiring.traced);
   if (scope.depth == 0 && wiring.traced) {
     RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_.remarks));
   }
