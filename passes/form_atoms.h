@@ -13,9 +13,9 @@ ir::Atoms form_atoms(const ir::Graph& graph, std::vector<bool> constant);
 
 /// Writes `form_atoms` into the context.
 ///
-/// Before: mark-constants and remove-dead have run, or were left out: then tasks are marked here, and constant tasks that
-/// nothing reads are in no atom. After: every other task is. Linear. Never changes the graph.
-/// A model in which nothing depends on an input is an error: there is nothing to divide.
+/// Before: mark-constants and remove-dead have run, or were left out: then tasks are marked here, and constant tasks
+/// that nothing reads are in no atom. After: every other task is. Linear. Never changes the graph. A model in which
+/// nothing depends on an input is an error: there is nothing to divide.
 class FormAtoms : public Pass {
  public:
   std::string_view name() const override { return "form-atoms"; }
