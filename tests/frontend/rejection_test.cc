@@ -120,6 +120,15 @@ TEST(Rejection, AxesOutsideOfTheRank) {
                  "axis 2 is outside of [-2, 1]");
 }
 
+TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
+  for (const std::string zero : {"int8 z = {1}", "int8[4] z = {1, 1, 1, 1}", "int8[2, 3] z = {1, 1, 1, 1, 1, 1}"}) {
+    expect_message(import_graph("agraph (int8[4, 4] x) => (float[4, 4] y) <float[2, 4] s = {1, 1, 1, 1, 1, 1, 1, 1}, " +
+                                    zero + "> { [n] y = DequantizeLinear <axis = 0, block_size = 2> (x, s, z) }",
+                                21),
+                   "n", "for a scale of shape [2,4]");
+  }
+}
+
 TEST(Rejection, TensorsWhoseDataDoesNotFit) {
   expect_message(import_graph("agraph (float[4] x) => (float[4] y) <float[5] w = {1, 2}> { y = Add (x, w) }", 17), "w",
                  "tensor 'w' has 8 bytes of data, its type and shape need 20");
