@@ -120,6 +120,21 @@ TEST(Rejection, AxesOutsideOfTheRank) {
                  "axis 2 is outside of [-2, 1]");
 }
 
+TEST(Rejection, WordsThatAnOperatorDoesNotKnow) {
+  expect_message(import_graph("agraph (float[N, 1, 4, 4] x, float[N, 3, 3, 2] at) => (float[N, 1, 3, 3] y) {"
+                              " [n] y = GridSample <padding_mode = \"bordure\"> (x, at) }",
+                              20),
+                 "n", "attribute padding of core.grid_sample must be");
+}
+
+/// A few bytes that ask for eight million tasks.
+TEST(Rejection, SequencesOfMillions) {
+  expect_message(import_graph("agraph (float[2, 16777216] x) => (int64 n) <int64 two = {2}> {"
+                              " [cut] p = SplitToSequence <axis = 1> (x, two)\n n = SequenceLength (p) }",
+                              17),
+                 "cut", "at most 8192 parts are made");
+}
+
 TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
   for (const std::string zero : {"int8 z = {1}", "int8[4] z = {1, 1, 1, 1}", "int8[2, 3] z = {1, 1, 1, 1, 1, 1}"}) {
     expect_message(import_graph("agraph (int8[4, 4] x) => (float[4, 4] y) <float[2, 4] s = {1, 1, 1, 1, 1, 1, 1, 1}, " +

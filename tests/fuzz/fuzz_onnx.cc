@@ -26,7 +26,8 @@ bool import(std::string_view bytes) {
     RANNC_CHECK(!graph.diagnostic().message.empty()) << "a diagnostic says nothing";
     return false;
   }
-  RANNC_CHECK(rannc::ir::verify(*graph).empty()) << "an imported graph does not verify";
+  const auto wrong = rannc::ir::verify(*graph);
+  RANNC_CHECK(wrong.empty()) << "an imported graph does not verify: " << wrong.front().str();
   return true;
 }
 
