@@ -3,20 +3,22 @@
 usage: python tests/bench/large_model.py PROGRAMS FOLDER [--gigabytes 6] [--most-bytes 2147483648]
 
 Writes a decoder with that many bytes of float32 weights into FOLDER, unless it is there, and compiles it for two devices with analytic
-costs. Its weights are a file of holes with a number every MiB, so that no two are equal; the bundle takes their whole size on the disk. Prints the anonymous memory that the compiler held at most (sampled every two milliseconds) and its
+costs. FOLDER needs room for two copies of them. Prints the anonymous memory that the compiler held at most (sampled every ten milliseconds) and its
 largest resident set, which counts pages of files too. Exit status 1 where the first exceeds the limit or the compiler fails.
 """
 import argparse
+import array
 import os
 import pathlib
+import random
 import re
-import struct
 import subprocess
 import sys
 import time
 
 WIDTH = 2048
 LAYER_BYTES = 4 * 12 * WIDTH * WIDTH
+BLOCK = 262147  # numbers that repeat; a prime, so that no two tensors begin and end alike
 
 
 def anonymous_bytes(process):
@@ -36,18 +38,18 @@ def watched(command):
         if ended:
             return os.waitstatus_to_exitcode(status), most, used.ru_maxrss * 1024
         most = max(most, anonymous_bytes(process.pid))
-        time.sleep(0.002)
+        time.sleep(0.01)
 
 
 def write_model(zoo, model, layers):
     told = subprocess.run([zoo, "gpt", "--without-weights", "--layers", str(layers), "--width", str(WIDTH), "--heads", "16", "-o", model],
                           check=True, stdout=subprocess.PIPE, text=True).stdout
     size = 4 * int(re.search(r"(\d+) parameters", told)[1])
+    numbers = random.Random(0)
+    block = array.array("f", (numbers.uniform(-0.02, 0.02) for _ in range(BLOCK))).tobytes()
     with open(f"{model}.weights", "wb") as weights:
-        weights.truncate(size)
-        for number, at in enumerate(range(0, size - 3, 1 << 20)):
-            weights.seek(at)
-            weights.write(struct.pack("<f", 1e-6 * number))
+        while weights.tell() < size:
+            weights.write(block[:size - weights.tell()])
 
 
 def main():

@@ -120,6 +120,22 @@ TEST(Rejection, AxesOutsideOfTheRank) {
                  "axis 2 is outside of [-2, 1]");
 }
 
+/// Tables that a few bytes ask for.
+TEST(Rejection, TablesOfGigabytes) {
+  expect_message(
+      import_graph(
+          "agraph (float[1, 1, 15, 3] x, float[1, 1, 2, 2] w, float[1, 8, 2, 1048576] o) => (float[1, 1, 2, n] y) {"
+          " [n] y = DeformConv <kernel_shape = [2, 2]> (x, w, o) }",
+          22),
+      "n", "samples more than 1048576 places");
+  expect_message(
+      import_graph("agraph () => (float[r, c] y) <int64 bins = {65536}, int64 length = {65536}, int64 rate = {16000},"
+                   " float low = {0.0}, float high = {8000.0}> {"
+                   " [n] y = MelWeightMatrix (bins, length, rate, low, high) }",
+                   17),
+      "n", "at most 2097152 are made");
+}
+
 TEST(Rejection, WordsThatAnOperatorDoesNotKnow) {
   expect_message(import_graph("agraph (float[N, 1, 4, 4] x, float[N, 3, 3, 2] at) => (float[N, 1, 3, 3] y) {"
                               " [n] y = GridSample <padding_mode = \"bordure\"> (x, at) }",
@@ -141,6 +157,20 @@ TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
                                     zero + "> { [n] y = DequantizeLinear <axis = 0, block_size = 2> (x, s, z) }",
                                 21),
                    "n", "for a scale of shape [2,4]");
+  }
+}
+
+TEST(Rejection, SamplesOnAnAxisOfAnotherSize) {
+  expect_message(import_graph("agraph (float[N, 5] x, int64[3, 1] i) => (float[3, 1] y) {"
+                              " [n] y = GatherElements <axis = 1> (x, i) }",
+                              13),
+                 "n", "a result of shape [3,1] has samples on axis 0, which would have N elements");
+}
+
+TEST(Rejection, AxesOfScalars) {
+  for (const std::string op : {"ReduceMax", "ReduceMin", "ReduceMean", "ReduceLogSumExp"}) {
+    expect_message(import_graph("agraph (int32 x) => (int32 y) { [n] y = " + op + " <axes = [-1]> (x) }", 13), "n",
+                   "axis -1 is outside of [0, -1]");
   }
 }
 
