@@ -12,8 +12,8 @@ using Random = std::mt19937_64;
 /// Hands one input to the code under test, checks what must hold of its answer, and says whether it was accepted.
 bool feed(std::string_view input);
 
-/// Makes one random edit; `other` is an input that parts may be taken from. `edit_bytes.cc` defines it for inputs that
-/// are text, `edit_model.cc` for ONNX models.
+/// Makes one random edit; `other` is an input that parts may be taken from. `edit_text.cc` defines it for inputs that
+/// are text, `tests/frontend/fuzz/edit_model.cc` for ONNX models.
 void edit(std::string& input, const std::string& other, Random& random);
 
 /// A bit, a range, a number or the tail: what is done to any bytes.
