@@ -160,6 +160,15 @@ TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
   }
 }
 
+TEST(Rejection, RegionsThatAreNoFloats) {
+  expect_message(
+      import_graph(
+          "agraph (float[1, 2, 10, 10] x, int8[3, 4] r, int64[3] b) => (float[3, 2, 5, 5] y) {"
+          " [n] y = RoiAlign <mode = \"max\", output_height = 5, output_width = 5, sampling_ratio = 2> (x, r, b) }",
+          22),
+      "n", "");
+}
+
 TEST(Rejection, SamplesOnAnAxisOfAnotherSize) {
   expect_message(import_graph("agraph (float[N, 5] x, int64[3, 1] i) => (float[3, 1] y) {"
                               " [n] y = GatherElements <axis = 1> (x, i) }",

@@ -39,6 +39,7 @@ ValueId angles(Node& node, int64_t rows, int64_t columns, int64_t period, DType 
 
 /// One of the two parts along the second axis from the end.
 ValueId part(Node& node, ValueId x, int64_t at) {
+  if (!node.good()) return {};
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
   return node.emit("slice", {x},
                    {{"axes", ir::Shape{rank - 2}}, {"starts", ir::Shape{at}}, {"ends", ir::Shape{at + 1}}});
@@ -94,7 +95,7 @@ std::optional<int64_t> known_number(Node& node, size_t operand, std::string_view
 
 /// x with its last axis cut, or filled up with zeros, to `length`.
 ValueId fitted(Node& node, ValueId x, int64_t extent, int64_t length) {
-  if (extent == length) return x;
+  if (extent == length || !node.good()) return x;
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
   if (length < extent) {
     return node.emit("slice", {x},
