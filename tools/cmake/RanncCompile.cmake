@@ -66,7 +66,7 @@ endfunction()
 
 # rannc_fuzz(fuzz_cluster SOURCES fuzz_cluster.cc SEEDS a.toml … DEPENDS rannc::partition LABELS N3 [RUNS 2000] [EDITS edit_model.cc])
 # SOURCES define rannc::fuzz::feed, EDITS rannc::fuzz::edit (tests/fuzz/target.h). Under the preset "fuzz" it is a libFuzzer program in bin/, to
-# be given a corpus; otherwise a test that feeds it RUNS mutations of the seeds, the same on every run.
+# be given a corpus, and a test that feeds it the seeds; otherwise a test that feeds it RUNS mutations of the seeds, the same on every run.
 function(rannc_fuzz name)
   cmake_parse_arguments(arg "" "RUNS;EDITS" "SOURCES;SEEDS;DEPENDS;LABELS" ${ARGN})
   if(NOT arg_RUNS)
@@ -82,7 +82,7 @@ function(rannc_fuzz name)
       target_sources(${name} PRIVATE ${arg_EDITS} ${folder}/libfuzzer_edits.cc)
     endif()
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    set(command ${name} -runs=${arg_RUNS} ${arg_SEEDS})
+    set(command ${name} -runs=1 ${arg_SEEDS})  # files that are named are fed as they are
   else()
     if(NOT arg_EDITS)
       set(arg_EDITS ${folder}/edit_text.cc)
