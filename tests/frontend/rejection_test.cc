@@ -169,6 +169,15 @@ TEST(Rejection, RegionsThatAreNoFloats) {
       "n", "");
 }
 
+/// No sum of sizes overflows on the way: the sanitizers' preset would say so.
+TEST(Rejection, AxesOfTheLargestInteger) {
+  const auto graph = import_graph(
+      "agraph (float[N, 4, 9223372036854775807, 6] x) => (float[N, 4, a, b] y) {"
+      " [n] y = AveragePool <kernel_shape = [2, 2], strides = [2, 2], auto_pad = \"SAME_UPPER\"> (x) }",
+      22);
+  EXPECT_TRUE(graph.ok() || graph.diagnostic().where.node == "n");
+}
+
 TEST(Rejection, SamplesOnAnAxisOfAnotherSize) {
   expect_message(import_graph("agraph (float[N, 5] x, int64[3, 1] i) => (float[3, 1] y) {"
                               " [n] y = GatherElements <axis = 1> (x, i) }",
