@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/assumptions.h"
+#include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
 #include "ir/ops/rules.h"
 
@@ -245,7 +246,10 @@ Result<void> infer_types(Graph& graph, TaskId task) {
   const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
   const OpCall call{
       op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
-  const std::string fault = arity_fault(op, inputs, outputs.size());
+  std::string fault = arity_fault(op, inputs, outputs.size());
+  for (const auto& [name, value] : graph.attributes(task)) {
+    if (fault.empty()) fault = attribute_fault(op, name, value);
+  }
   if (!fault.empty()) return located(error(fault), graph, task);
   auto types = types_of(call);
   if (!types) return located(types.diagnostic(), graph, task);

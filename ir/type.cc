@@ -1,6 +1,7 @@
 #include "ir/type.h"
 
 #include <array>
+#include <filesystem>
 #include <fstream>
 
 namespace rannc::ir {
@@ -96,6 +97,12 @@ Result<std::vector<std::byte>> TensorData::read() const {
                  what + " (bytes " + std::to_string(offset_) + " to " + std::to_string(offset_ + length_) + ")");
   };
   if (path_.empty()) return error("the tensor has no stored bytes: the model was written without weights");
+  std::error_code failed;
+  const auto status = std::filesystem::status(path_, failed);
+  // Opened to be read, what has become a pipe since it was checked would block.
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return fail("is not a regular file");
+  }
   std::ifstream file(path_, std::ios::binary);
   if (!file) return fail("cannot be opened to read a tensor");
   file.seekg(0, std::ios::end);

@@ -68,6 +68,16 @@ Mix mix_of_results(const OpCall& call, const std::vector<Mix>& mixes) {
   return any(Mix::kCounted) || counts_by_attribute(call) ? Mix::kCounted : Mix::kNone;
 }
 
+/// Samples lie on an axis of as many elements as they have.
+Result<void> has_room_for_samples(const OpCall& call, const ValueType& type) {
+  if (!type.batch.has_batch() || !type.shape) return {};
+  const auto axis = static_cast<size_t>(type.batch.axis);
+  const Dim needed = type.batch.outer * Dim::symbol(call.batch_symbol) * type.batch.inner;
+  if (axis < type.shape->size() && (*type.shape)[axis] == needed) return {};
+  return error(call.op.name + ": a result of shape " + str(*type.shape) + " has samples on axis " +
+               std::to_string(axis) + ", which would have " + needed.str() + " elements");
+}
+
 }  // namespace
 
 Result<std::vector<ValueType>> types_of(const OpCall& call) {
@@ -88,6 +98,7 @@ Result<std::vector<ValueType>> types_of(const OpCall& call) {
   OpCall asked = call;
   asked.inputs = inputs;
   auto types = call.op.infer(asked);
+  for (size_t i = 0; types.ok() && i < types->size(); ++i) RANNC_TRY(has_room_for_samples(call, (*types)[i]));
   const Mix mix = mix_of_results(call, mixes);
   if (!types.ok() || mix == Mix::kNone) return types;
   for (ValueType& type : *types) {

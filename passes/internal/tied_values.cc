@@ -92,25 +92,47 @@ std::optional<Tie> compare(const ir::Graph& graph, ValueId first, ValueId second
   return std::nullopt;
 }
 
+/// A tensor whose bytes are read once where another has its fingerprint, not once for each such pair.
+struct Candidate {
+  ValueId value;
+  std::optional<uint64_t> digest;
+};
+
+/// What transposing keeps of all elements: the sum of their hashes.
+uint64_t digest_of(const ir::Graph& graph, Candidate& candidate) {
+  if (candidate.digest) return *candidate.digest;
+  candidate.digest = 0;
+  const size_t size = ir::byte_size(graph.type(candidate.value).dtype);
+  const auto bytes = all_of(graph.value(candidate.value).data);
+  for (size_t at = 0; bytes && at + size <= bytes->size(); at += size) {
+    uint64_t element = 0;
+    std::memcpy(&element, bytes->data() + at, size);
+    *candidate.digest += ir::combine(size, element * 0x9e3779b97f4a7c15ULL);
+  }
+  return *candidate.digest;
+}
+
 }  // namespace
 
 std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& values) {
-  std::map<Fingerprint, std::vector<ValueId>> groups;
+  std::map<Fingerprint, std::vector<Candidate>> groups;
   std::vector<Tie> ties;
   for (const ValueId value : values) {
     auto key = fingerprint(graph.type(value), graph.value(value).data);
     if (!key) continue;
-    std::vector<ValueId>& group = groups[*std::move(key)];
+    std::vector<Candidate>& group = groups[*std::move(key)];
+    Candidate candidate{value, {}};
     bool tied = false;
-    for (const ValueId earlier : group) {
-      if (const auto tie = compare(graph, earlier, value)) {
+    for (Candidate& earlier : group) {
+      if (digest_of(graph, earlier) != digest_of(graph, candidate)) continue;
+      if (const auto tie = compare(graph, earlier.value, value)) {
         ties.push_back(*tie);
         tied = true;
         break;
       }
     }
     // One tensor of a repeated number stands for all of them: a fresh model has as many as it has biases.
-    if (!tied && !(group.size() == 1 && is_uniform(graph, group[0]))) group.push_back(value);
+    if (!tied && !(group.size() == 1 && is_uniform(graph, group[0].value))) group.push_back(candidate);
   }
   return ties;
 }

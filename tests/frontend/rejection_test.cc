@@ -133,6 +133,78 @@ TEST(Rejection, AxesOutsideOfTheRank) {
                  "axis 2 is outside of [-2, 1]");
 }
 
+/// Tables that a few bytes ask for.
+TEST(Rejection, TablesOfGigabytes) {
+  expect_message(
+      import_graph(
+          "agraph (float[1, 1, 15, 3] x, float[1, 1, 2, 2] w, float[1, 8, 2, 1048576] o) => (float[1, 1, 2, n] y) {"
+          " [n] y = DeformConv <kernel_shape = [2, 2]> (x, w, o) }",
+          22),
+      "n", "samples more than 1048576 places");
+  expect_message(
+      import_graph("agraph () => (float[r, c] y) <int64 bins = {65536}, int64 length = {65536}, int64 rate = {16000},"
+                   " float low = {0.0}, float high = {8000.0}> {"
+                   " [n] y = MelWeightMatrix (bins, length, rate, low, high) }",
+                   17),
+      "n", "at most 2097152 are made");
+}
+
+TEST(Rejection, WordsThatAnOperatorDoesNotKnow) {
+  expect_message(import_graph("agraph (float[N, 1, 4, 4] x, float[N, 3, 3, 2] at) => (float[N, 1, 3, 3] y) {"
+                              " [n] y = GridSample <padding_mode = \"bordure\"> (x, at) }",
+                              20),
+                 "n", "attribute padding of core.grid_sample must be");
+}
+
+/// A few bytes that ask for eight million tasks.
+TEST(Rejection, SequencesOfMillions) {
+  expect_message(import_graph("agraph (float[2, 16777216] x) => (int64 n) <int64 two = {2}> {"
+                              " [cut] p = SplitToSequence <axis = 1> (x, two)\n n = SequenceLength (p) }",
+                              17),
+                 "cut", "at most 8192 parts are made");
+}
+
+TEST(Rejection, ZeroPointsOfAnotherShapeThanTheirScale) {
+  for (const std::string zero : {"int8 z = {1}", "int8[4] z = {1, 1, 1, 1}", "int8[2, 3] z = {1, 1, 1, 1, 1, 1}"}) {
+    expect_message(import_graph("agraph (int8[4, 4] x) => (float[4, 4] y) <float[2, 4] s = {1, 1, 1, 1, 1, 1, 1, 1}, " +
+                                    zero + "> { [n] y = DequantizeLinear <axis = 0, block_size = 2> (x, s, z) }",
+                                21),
+                   "n", "for a scale of shape [2,4]");
+  }
+}
+
+TEST(Rejection, RegionsThatAreNoFloats) {
+  expect_message(
+      import_graph(
+          "agraph (float[1, 2, 10, 10] x, int8[3, 4] r, int64[3] b) => (float[3, 2, 5, 5] y) {"
+          " [n] y = RoiAlign <mode = \"max\", output_height = 5, output_width = 5, sampling_ratio = 2> (x, r, b) }",
+          22),
+      "n", "");
+}
+
+/// No sum of sizes overflows on the way: the sanitizers' preset would say so.
+TEST(Rejection, AxesOfTheLargestInteger) {
+  const auto graph = import_graph(
+      "agraph (float[N, 4, 9223372036854775807, 6] x) => (float[N, 4, a, b] y) {"
+      " [n] y = AveragePool <kernel_shape = [2, 2], strides = [2, 2], auto_pad = \"SAME_UPPER\"> (x) }",
+      22);
+  EXPECT_TRUE(graph.ok() || graph.diagnostic().where.node == "n");
+}
+
+TEST(Rejection, SamplesOnAnAxisOfAnotherSize) {
+  expect_message(import_graph("agraph (float[N, 5] x, int64[3, 1] i) => (float[3, 1] y) {"
+                              " [n] y = GatherElements <axis = 1> (x, i) }",
+                              13),
+                 "n", "a result of shape [3,1] has samples on axis 0, which would have N elements");
+}
+
+TEST(Rejection, AxesOfScalars) {
+  for (const std::string op : {"ReduceMax", "ReduceMin", "ReduceMean", "ReduceLogSumExp"}) {
+    expect_message(import_graph("agraph (int32 x) => (int32 y) { [n] y = " + op + " <axes = [-1]> (x) }", 13), "n",
+                   "axis -1 is outside of [0, -1]");
+  }
+}
+
 TEST(Rejection, TensorsWhoseDataDoesNotFit) {
   expect_message(import_graph("agraph (float[4] x) => (float[4] y) <float[5] w = {1, 2}> { y = Add (x, w) }", 17), "w",
                  "tensor 'w' has 8 bytes of data, its type and shape need 20");

@@ -184,10 +184,10 @@ TEST(Resize, NamesWhatItCannotRead) {
   EXPECT_THAT(refusal(model(kImage, "float[4] s = {1, 1, 0, 2}", "y = Resize (x, , s)"), 19),
               HasSubstr("scales must lie within 2^-20 and 2^20"));
   EXPECT_THAT(refusal(model(kImage, "float[4] s = {1, 1, 0.125, 2}", "y = Resize (x, , s)"), 19),
-              HasSubstr("an axis of 4 elements becomes one of 0; both must be 1 to 16777216"));
+              HasSubstr("an axis of 4 elements becomes one of 0; both must be 1 to 1048576"));
   EXPECT_THAT(
       refusal(model("float[4, 9000] x", "int64[2] s = {4, 9001}", "y = Resize <mode = \"linear\"> (x, , , s)"), 19),
-      HasSubstr("from 9000 to 9001 elements of axis 1: the matrix that does it would have more than 16777216"));
+      HasSubstr("from 9000 to 9001 elements of axis 1: the matrix that does it would have more than 2097152"));
   EXPECT_THAT(refusal(resize("mode = \"best\""), 19), HasSubstr("'best' is not known"));
   EXPECT_THAT(refusal(resize("coordinate_transformation_mode = \"tf_crop_and_resize\""), 19),
               HasSubstr("tf_crop_and_resize needs a constant roi"));

@@ -26,6 +26,25 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
+bool has_external_data(const ONNX_NAMESPACE::NodeProto& node) {
+  return std::any_of(
+      node.attribute().begin(), node.attribute().end(), [](const ONNX_NAMESPACE::AttributeProto& attribute) {
+        return attribute.has_t() && attribute.t().data_location() == ONNX_NAMESPACE::TensorProto::EXTERNAL;
+      });
+}
+
+ONNX_NAMESPACE::NodeProto without_external_data(ONNX_NAMESPACE::NodeProto node) {
+  for (ONNX_NAMESPACE::AttributeProto& attribute : *node.mutable_attribute()) {
+    if (!attribute.has_t() || attribute.t().data_location() != ONNX_NAMESPACE::TensorProto::EXTERNAL) continue;
+    ONNX_NAMESPACE::TensorProto& tensor = *attribute.mutable_t();
+    tensor.clear_data_location();
+    tensor.clear_external_data();
+    tensor.clear_dims();
+    tensor.add_dims(0);
+  }
+  return node;
+}
+
 ExternalData::ExternalData(const fs::path& model, bool may_be_missing)
     : folder_(model.has_parent_path() ? model.parent_path() : fs::path(".")), may_be_missing_(may_be_missing) {}
 
@@ -51,9 +70,16 @@ Result<const ExternalData::File*> ExternalData::find(const std::string& location
   if (failed) return refuse(failed.message());
   if (!is_inside(path, folder)) return refuse("a symbolic link leads out of the model's folder");
   if (!fs::is_regular_file(path, failed)) return refuse("not a regular file");
+  if (const auto names = fs::hard_link_count(path, failed); !failed && names > 1) {
+    return refuse(fmt::format(
+        "the file has {} names (hard links), and another may be outside of the model's folder; a copy can be read",
+        names));
+  }
   const auto size = fs::file_size(path, failed);
   if (failed) return refuse(failed.message());
-  return &files_.emplace(location, File{(folder_ / relative).lexically_normal().string(), size, false}).first->second;
+  // Links are resolved once: what they lead to later is not what was checked.
+  const fs::path found = folder_ / path.lexically_relative(folder);
+  return &files_.emplace(location, File{found.lexically_normal().string(), size, false}).first->second;
 }
 
 Result<ir::TensorData> ExternalData::locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes,

@@ -18,8 +18,8 @@ class ExternalData {
   /// `may_be_missing`: a file that is not there is no error, its tensors have no data.
   explicit ExternalData(const std::filesystem::path& model, bool may_be_missing = false);
   /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that
-  /// leaves the model's folder by a symbolic link, anything but a regular file, offset or length that is no
-  /// non-negative integer, a length other than `bytes`, a range beyond the file's end.
+  /// leaves the model's folder by a symbolic link, anything but a regular file, a file with further names (hard links),
+  /// offset or length that is no non-negative integer, a length other than `bytes`, a range beyond the file's end.
   Result<ir::TensorData> locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes, const Location& where);
 
  private:
@@ -34,5 +34,11 @@ class ExternalData {
   bool may_be_missing_;
   std::map<std::string, File> files_;  ///< by location, as found before
 };
+
+/// Whether a tensor of an attribute lies in an external file.
+bool has_external_data(const ONNX_NAMESPACE::NodeProto& node);
+/// The node with empty tensors in place of those. For ONNX's checker, which would look for the files in the folder that
+/// the process happens to run in.
+ONNX_NAMESPACE::NodeProto without_external_data(ONNX_NAMESPACE::NodeProto node);
 
 }  // namespace rannc::frontend

@@ -187,6 +187,8 @@ Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, 
     const auto* const control = standard && has_subgraphs(node.op_type()) ? schema() : nullptr;
     if (control != nullptr) {
       control->Verify(node);  // nodes of its subgraphs are checked one by one: they read names around them
+    } else if (has_external_data(node)) {
+      ONNX_NAMESPACE::checker::check_node(without_external_data(node), scope.checker, {});
     } else {
       ONNX_NAMESPACE::checker::check_node(node, scope.checker, {});
     }

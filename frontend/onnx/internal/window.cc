@@ -16,7 +16,8 @@ bool same_pads(Node& node, const ir::Shape& from, bool upper, Window& window) {
     }
     const int64_t size = from[i + 2].constant(), stride = window.strides[i];
     const int64_t reach = (window.kernel[i] - 1) * window.dilations[i] + 1;
-    const int64_t total = std::max<int64_t>(0, ((size + stride - 1) / stride - 1) * stride + reach - size);
+    const int64_t left = size == 0 ? stride : (size - 1) % stride + 1;  // where the last window starts
+    const int64_t total = std::max<int64_t>(0, reach - left);
     window.pads[i] = upper ? total / 2 : total - total / 2;
     window.pads[i + n] = total - window.pads[i];
   }

@@ -67,7 +67,7 @@ class Attention {
 
   /// As [B, heads, length, size].
   ValueId by_heads(ValueId value, size_t which) {
-    if (node_.shape(value)->size() == 4) return value;
+    if (!node_.good() || node_.shape(value)->size() == 4) return value;
     const Heads& heads = heads_[which];
     const ValueId apart =
         node_.emit("reshape", {value}, {{"shape", ir::Shape{heads.samples, heads.length, heads.count, heads.size}}});

@@ -60,6 +60,7 @@ ValueId cut(Node& node, ValueId x, ir::Shape& pads) {
 
 /// A value that is known only when the model runs: where a mask that is padded alike says so.
 void pad_with_computed(Node& node, ValueId x, const ir::Shape& pads, ValueId value) {
+  if (!node.good()) return;
   const ir::Shape from = *node.shape(x);
   ir::Shape inside;
   for (size_t i = 0; i < from.size(); ++i) {

@@ -69,6 +69,12 @@ std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
               ", or, with a block_size, one for each block");
     return std::nullopt;
   }
+  if (const ir::Shape* const zero = node.shape(steps.zero); !zero || *zero != scale) {
+    if (zero) {
+      node.fail(node.op() + ": a zero point of shape " + ir::str(*zero) + " for a scale of shape " + ir::str(scale));
+    }
+    return std::nullopt;
+  }
   for (ValueId* each : {&steps.scale, &steps.zero}) {
     *each = repeated(node, *each, axis, block, x[static_cast<size_t>(axis)]);
   }

@@ -25,6 +25,7 @@ std::optional<ir::Attributes> reduction(Node& node, int since) {
     normal.resize(from->size());
     std::iota(normal.begin(), normal.end(), 0);
   }
+  if (!node.good()) return std::nullopt;
   std::sort(normal.begin(), normal.end());
   return ir::Attributes{{"axes", list(normal)}, {"keepdim", node.integer("keepdims", 1) != 0}};
 }

@@ -11,8 +11,9 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Along an axis that is resampled, and in a matrix that does it: what a file says must not exhaust memory here.
-constexpr int64_t kMostElements = 1 << 24;
+/// Along an axis that is resampled, and in a matrix that does it, which take 24 bytes each: what a file says must not
+/// exhaust memory here.
+constexpr int64_t kMostElements = 1 << 20, kMostWeights = 1 << 21;
 
 /// One axis of the operand. Where an extent is no number only the kernels know it, when they run.
 struct Axis {
@@ -216,10 +217,10 @@ ValueId flags_over(Node& node, const std::vector<bool>& flags, size_t behind) {
 
 ValueId product_along(Node& node, ValueId x, size_t axis, const Resampling& rule, const ResampledAxis& numbers) {
   const size_t rank = node.shape(x)->size();
-  if (numbers.from * numbers.to > kMostElements) {
+  if (numbers.from * numbers.to > kMostWeights) {
     node.fail(node.op() + " from " + std::to_string(numbers.from) + " to " + std::to_string(numbers.to) +
               " elements of axis " + std::to_string(axis) + ": the matrix that does it would have more than " +
-              std::to_string(kMostElements));
+              std::to_string(kMostWeights));
     return {};
   }
   const std::vector<double> rows = weights(rule, numbers);

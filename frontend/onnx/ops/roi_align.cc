@@ -119,6 +119,7 @@ ValueId means_by_length(Arithmetic& at, const Side& side) {
 /// Both neighbours of each sample times what they count, along one axis of x [regions, channels, height, width].
 ValueId weighted_neighbours(Arithmetic& at, ValueId x, const Side& side, int64_t axis, int64_t samples) {
   Node& node = at.node();
+  if (!node.good()) return {};
   const ir::Shape from = *node.shape(x);
   const ValueId places = sample_places(at, side, samples);
   const double last = static_cast<double>(side.extent - 1);

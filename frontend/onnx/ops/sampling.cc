@@ -11,7 +11,7 @@ namespace rannc::frontend {
 namespace {
 
 /// Of a constant that a translator writes down: what a file says must not exhaust memory here.
-constexpr int64_t kMostElements = 1 << 24;
+constexpr int64_t kMostElements = 1 << 20;
 
 // --- GridSample, AffineGrid
 

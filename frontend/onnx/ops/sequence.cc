@@ -9,6 +9,9 @@ namespace rannc::frontend {
 
 namespace {
 
+/// Each is a task, which a file of a few bytes may ask for by the million.
+constexpr int64_t kMostParts = 1 << 13;
+
 /// The sequence at an operand; null and an error where there is none.
 const List* sequence(Node& node, size_t index) {
   const List* const found = node.list(index);
@@ -90,6 +93,10 @@ void split_to_sequence(Node& node) {
     const auto each = split != nullptr ? node.integers(node.in(1)) : std::vector<int64_t>{1};
     if (!extent.is_constant() || !each || each->size() != 1 || each->front() < 1) {
       return node.fail("SplitToSequence needs an extent and a size that are known before the model runs");
+    }
+    if ((extent.constant() - 1) / each->front() >= kMostParts) {
+      return node.fail("SplitToSequence of " + std::to_string(extent.constant()) + " elements into parts of " +
+                       std::to_string(each->front()) + ": at most " + std::to_string(kMostParts) + " parts are made");
     }
     for (int64_t at = 0; at < extent.constant(); at += each->front())
       sizes.emplace_back(std::min(each->front(), extent.constant() - at));

@@ -39,6 +39,7 @@ ValueId angles(Node& node, int64_t rows, int64_t columns, int64_t period, DType 
 
 /// One of the two parts along the second axis from the end.
 ValueId part(Node& node, ValueId x, int64_t at) {
+  if (!node.good()) return {};
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
   return node.emit("slice", {x},
                    {{"axes", ir::Shape{rank - 2}}, {"starts", ir::Shape{at}}, {"ends", ir::Shape{at + 1}}});
@@ -94,7 +95,7 @@ std::optional<int64_t> known_number(Node& node, size_t operand, std::string_view
 
 /// x with its last axis cut, or filled up with zeros, to `length`.
 ValueId fitted(Node& node, ValueId x, int64_t extent, int64_t length) {
-  if (extent == length) return x;
+  if (extent == length || !node.good()) return x;
   const auto rank = static_cast<int64_t>(node.shape(x)->size());
   if (length < extent) {
     return node.emit("slice", {x},
@@ -271,12 +272,16 @@ void mel_weight_matrix(Node& node) {
   const auto asked = static_cast<int>(node.integer("output_datatype", 1));
   const auto dtype = element_type(asked);
   if (!dtype) return node.fail("MelWeightMatrix of " + element_type_name(asked) + " is not supported");
-  constexpr int64_t kMost = 1 << 16;
+  constexpr int64_t kMost = 1 << 16, kMostElements = 1 << 21;
   const Mel mel{whole(given[0]), whole(given[1]), given[2], given[3], given[4]};
   if (mel.bins < 1 || mel.bins > kMost || mel.length < 1 || mel.length > kMost || !(mel.rate > 0)) {
     return node.fail("MelWeightMatrix needs bins and a length from 1 to 65536, and a positive rate");
   }
   const int64_t rows = mel.length / 2 + 1;
+  if (rows * mel.bins > kMostElements) {
+    return node.fail("MelWeightMatrix of " + std::to_string(rows) + " x " + std::to_string(mel.bins) +
+                     " numbers: at most " + std::to_string(kMostElements) + " are made");
+  }
   const std::vector<double> numbers = mel_triangles(mel_places(mel), rows, mel.bins);
   Tensor tensor{{*dtype, ir::Shape{rows, mel.bins}, {}, {}}, {}};
   if (ir::is_float(*dtype)) {

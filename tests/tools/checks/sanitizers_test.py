@@ -16,6 +16,7 @@ THREADS = ["runtime_executor_test", "runtime_asked_sends_test", "runtime_store_t
 # What reads a user's files, and what counts bytes by hand.
 MEMORY = ["ir_text_test", "ir_dim_bounds_test", "runtime_safetensors_test", "partition_formats_test", "partition_contiguous_split_test",
           *THREADS]
+MUTATIONS = 20000  # of each target; the suite makes 2,000 without sanitizers
 FOUND = {"race": "ThreadSanitizer: data race", "address": "AddressSanitizer: heap-buffer-overflow",
          "overflow": "signed integer overflow"}
 
@@ -41,6 +42,17 @@ class Sanitizers(unittest.TestCase):
 
     def test_threads(self):
         self.check("tsan", THREADS, ["race"])
+
+    def test_mutated_models(self):
+        """Each ends in a diagnostic or in a graph that verifies, within its memory; fuzz_onnx ends the process otherwise."""
+        programs = self.build("asan-ubsan", ["fuzz_onnx", "fuzz_external_data", "fuzz_graph"])
+        made, own = programs / "frontend/fuzz/seeds", SOURCE / "tests/frontend/fuzz/seeds"
+        models = [*made.glob("onnx/*.onnx"), *own.glob("*.onnx"), *SOURCE.glob("tests/data/*/model.onnx")]
+        for target, seeds in {"fuzz_onnx": models, "fuzz_external_data": own.glob("*.external"), "fuzz_graph": made.glob("graph/*.rir")}.items():
+            with self.subTest(program=target):
+                done = subprocess.run([programs / target, str(MUTATIONS), *sorted(seeds)], capture_output=True, text=True, cwd=programs)
+                self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-8000:])
+                self.assertIn(f"of {MUTATIONS} mutations", done.stdout)
 
     def test_memory(self):
         self.check("asan-ubsan", MEMORY, ["address", "overflow"])
