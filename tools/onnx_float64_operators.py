@@ -23,7 +23,8 @@ def widen(tensor):
 
 
 def tensor_of(proto):
-    return widen(torch.from_numpy(numpy_helper.to_array(proto).copy()))
+    array = numpy_helper.to_array(proto)
+    return widen(torch.from_numpy(array.astype("float32") if array.dtype.name == "bfloat16" else array.copy()))
 
 
 def integers(tensor):
@@ -100,6 +101,16 @@ def is_infinite(attributes, x):
 @operator("Clip")
 def clip(attributes, x, low=None, high=None):
     return x if low is None and high is None else torch.clamp(x, low, high)
+
+
+@operator("HardSigmoid")
+def hard_sigmoid(attributes, x):
+    return F.hardtanh(attributes.get("alpha", 0.2) * x + attributes.get("beta", 0.5), 0.0, 1.0)
+
+
+@operator("HardSwish")
+def hard_swish(attributes, x):
+    return F.hardswish(x)
 
 
 @operator("Gelu")

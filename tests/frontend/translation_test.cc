@@ -162,6 +162,11 @@ TEST(Translation, ClipBoundsAsAttributesAndOperands) {
   EXPECT_THAT(computed.ops(), ElementsAre("maximum"));
 }
 
+TEST(Translation, HardSigmoidTakesNoGradientAtItsBounds) {
+  const Imported graph("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = HardSigmoid (x) }", 14);
+  EXPECT_TRUE(graph.last().flag("strict"));
+}
+
 TEST(Translation, ReshapeKeepsZeroUnlessAllowed) {
   const Imported kept(
       "agraph (float[batch, 4] x) => (float[batch, 2, 2] y) <int64[3] s = {0, 2, -1}> { y = Reshape (x, s) }", 17);
