@@ -15,7 +15,10 @@ def gemm(attributes, a, b, c=None):
 
 @operator("Softmax")
 def softmax(attributes, x):
-    return torch.softmax(x, attributes.get("axis", -1))
+    """A row of nothing but -infinity gives NaN, which passes nothing back: exports put zeros in its place."""
+    axis = attributes.get("axis", -1)
+    hidden = (x == float("-inf")).all(axis, keepdim=True)
+    return torch.where(hidden, float("nan"), torch.softmax(torch.where(hidden, 0.0, x), axis))
 
 
 @operator("LogSoftmax")
