@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "ir/match.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "ir/statistics.h"
@@ -39,7 +40,8 @@ bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
 
 /// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
 ValueId merged_into(const ir::Graph& graph, TaskId task, const std::set<std::string>& literals) {
-  if (graph.op(task).view != ir::View::kSame) return {};
+  static const ir::Pattern kRenamed = ir::op("identity");
+  if (!ir::match(graph, task, kRenamed)) return {};
   const ValueId kept = graph.inputs(task)[0], lost = graph.outputs(task)[0];
   const auto& found = graph.value(kept);
   if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !has_several_elements(found.type)) return {};

@@ -28,7 +28,8 @@ struct StoredFacts {
 ///
 /// - Parameters: weights and biases of linear and conv, scales and biases of normalisations, embedding tables (data of
 ///   gather), constant operands of matmul; added or multiplied vectors (one extent other than 1); added tables of more
-///   extents, unless they are added to attention scores; concatenated tokens. Uses are followed through tasks that
+///   extents, unless they are added to attention scores; concatenated tokens; what tuples of indices pick from; what an
+///   exponential, softplus, sigmoid or tanh is taken of, as of rates of decay. Uses are followed through tasks that
 ///   depend on no input, so a permuted, cast, expanded or normalised weight counts.
 /// - Buffers: running statistics of batch_norm, which the graph then says how to update (`ir::Statistics`).
 /// - Constants: literals, wherever they stand; and the rest: single numbers outside of a weight's place, masks

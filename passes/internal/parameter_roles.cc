@@ -86,7 +86,10 @@ class RoleFinder {
         passed.statistics = passed.statistics || roles_[output.index()].statistics;
       }
       static const ir::Pattern kProduct = ir::op({"linear", "matmul"});
+      // What keeps a parameter positive or bounded; of a constant an export holds the result.
+      static const ir::Pattern kShaping = ir::op({"exp", "softplus", "sigmoid", "tanh"});
       if (operand == 0 && is(task, kProduct)) passed.role = std::min(passed.role, Role::kState);
+      if (passed.role == Role::kConstant && is(task, kShaping)) passed.role = Role::kLikely;
       return passed;
     }
     return {varying_use(task, value)};
@@ -119,10 +122,11 @@ class RoleFinder {
 
   Role varying_use(TaskId task, ValueId value) const {
     static const ir::Pattern kProduct = ir::op("matmul"), kJoin = ir::op("concat"), kShift = ir::op("add"),
-                             kScale = ir::op("mul"), kRecurrent = ir::op({"lstm", "gru", "rnn"});
+                             kScale = ir::op("mul"), kRecurrent = ir::op({"lstm", "gru", "rnn"}),
+                             kPick = ir::op("gather_nd");
     const bool wide = extents(graph_, value) > 1;
     if (is(task, kProduct)) return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
-    if (is(task, kJoin)) return Role::kLikely;
+    if (is(task, kJoin) || is(task, kPick)) return Role::kLikely;
     if (is(task, kShift)) return wide && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
     if (is(task, kRecurrent)) return Role::kState;
     if (is(task, kScale)) return wide ? Role::kConstant : Role::kLikely;

@@ -84,6 +84,36 @@ TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
   for (const char* const name : {"w", "g", "b"}) EXPECT_EQ(model.kind(name), "parameter") << name;
 }
 
+TEST(RecoverParameters, RatesOfDecayAndTablesOfMatrices) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2, 1] x, int64[batch, 1] i) => (float[batch, 2, 2] y) <float[2, 2] rate = {1, 2, 3, 4},"
+      " float[2, 2] mask = {0, 1, 2, 3}, float[3, 2, 2] each = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {\n"
+      "  r = Exp (rate)\n  n = Neg (r)\n  a = Mul (x, n)\n  m = Mul (a, mask)\n  e = GatherND (each, i)\n  y = Add (m, "
+      "e)\n}");
+  EXPECT_EQ(model.kind("rate"), "parameter");
+  EXPECT_EQ(model.kind("mask"), "constant");
+  EXPECT_EQ(model.kind("each"), "parameter");
+}
+
+size_t trained(const ir::Graph& graph) {
+  size_t count = 0;
+  for (const ValueId value : graph.values()) count += graph.kind(value) == ir::ValueKind::kParameter ? 1 : 0;
+  return count;
+}
+
+TEST(RecoverParameters, WindowsOfSpectraAndWeightsOfClassesAreConstants) {
+  const Recovered spectrum = recover(
+      "agraph (float[batch, 16, 1] x) => (float[batch, 4, 3, 2] y) <int64 step = {4}, float[4] window = {0, 0.5, 1, "
+      "0.5}> { y = STFT (x, step, window) }");
+  EXPECT_EQ(spectrum.kind("window"), "constant");
+  EXPECT_EQ(trained(spectrum.graph), 0U);
+  const Recovered loss = recover(
+      "agraph (float[batch, 3] x, int64[batch] c) => (float y) <float[3] weight = {1, 2, 3}>"
+      " { y = SoftmaxCrossEntropyLoss (x, c, weight) }");
+  EXPECT_EQ(loss.kind("weight"), "constant");
+  EXPECT_EQ(trained(loss.graph), 0U);
+}
+
 /// The same numbers as initializers are trained: a GELU's scalar of rank 1, a factor, a kernel, a table.
 TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   const std::string body =

@@ -55,6 +55,14 @@ TEST(Resize, TakesTheKernelWhereItHasTheSameNumbers) {
 }
 
 // 6 / 123 in single precision times 41 lies short of 2: LibTorch's kernel picks another neighbour there than ONNX.
+TEST(Resize, TurnsSamplesOnTheSecondAxisToTheFront) {
+  const Graph graph(
+      resize("coordinate_transformation_mode = \"asymmetric\", nearest_mode = \"floor\"", "float[2, batch, 4, 5] x"),
+      19);
+  EXPECT_THAT(graph.ops(), ElementsAre("permute", "upsample", "permute"));
+  EXPECT_EQ(graph.output(), "f32[2,batch,8,7] samples 1");
+}
+
 TEST(Resize, LooksNeighboursUpWhereTheKernelPicksOthers) {
   const auto to = [](const std::string& size) {
     return Graph(model("float[batch, 3, 6] x", "int64[1] s = {" + size + "}",

@@ -2,8 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/frontend/support/numbers_of.h"
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include "tests/frontend/support/imported_graph.h"
+#include "tests/frontend/support/numbers_of.h"
+#include "tests/frontend/support/onnx_run.h"
 
 namespace rannc::frontend {
 namespace {
@@ -103,6 +108,38 @@ TEST(TensorScatter, WritesFromEachSamplesPlace) {
               ElementsAre(1, 7, 8, 10, 5, 9));
 }
 
+// x[samples, i, j] as exports write it: an index into x with its first axes laid flat.
+std::string picked(const std::string& rows, const std::string& stride) {
+  return "agraph (float[batch, 2, 3, 2] x, int64[batch] i, int64[batch] j) => (float[batch, 2] y)"
+         " <int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64 three = {3}> { sizes = Shape (x)\n"
+         "n = Gather (sizes, zero)\n columns = Gather (sizes, two)\n pages = Gather (sizes, one)\n"
+         "sample = Range (zero, n, one)\n page = Mul (i, " +
+         stride +
+         ")\n in = Add (page, j)\n whole = Mul (columns, pages)\n"
+         "first = Mul (sample, whole)\n at = Add (in, first)\n flat = Flatten <axis = " +
+         rows + "> (x)\n y = Gather (flat, at) }";
+}
+
+TEST(Gather, FromAxesLaidFlatIsByThePlaceInEach) {
+  const ImportedGraph indexed(picked("3", "columns"), 17);
+  EXPECT_EQ(indexed.output(), "f32[batch,2] @0");
+  const auto ops = indexed.ops();
+  EXPECT_EQ(std::count(ops.begin(), ops.end(), "gather_nd"), 1);
+  std::vector<double> x(24);
+  std::iota(x.begin(), x.end(), 0);
+  // A number below 0 counts from the end of its own axis: it picks from no other sample.
+  const auto ran = test::run_onnx(picked("3", "columns"), 17, {{"x", x}, {"i", {1, 0}}, {"j", {2, -1}}});
+  ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
+  EXPECT_THAT(ran->numbers[0], ElementsAre(10, 11, 16, 17));
+}
+
+TEST(Gather, FromAxesLaidFlatIsRefusedWhereTheIndexIsAnotherOne) {
+  const auto ran =
+      test::run_onnx(picked("3", "two"), 17, {{"x", std::vector<double>(24)}, {"i", {1, 0}}, {"j", {2, 1}}});
+  ASSERT_FALSE(ran.ok());
+  EXPECT_THAT(ran.diagnostic().message, HasSubstr("not shown to hold each sample's own number"));
+}
+
 TEST(TopK, TakesItsCountAsAttributeThenAsOperand) {
   const ImportedGraph old(
       "agraph (float[batch, 9] x) => (float[batch, 3] v, int64[batch, 3] i)"
@@ -129,6 +166,16 @@ TEST(TopK, TakesItsCountAsAttributeThenAsOperand) {
                       " { v, i = TopK (x, k) }",
                       11),
               HasSubstr("the 10 first of axis 1 of [batch,9], which has no more than 9"));
+}
+
+TEST(ReduceLogSumExp, OfNothingButInfinitiesIsNoQuotientOfThem) {
+  const std::string model =
+      "agraph () => (float[4] y) <float[4, 2] x = {0, 0, 0, 1, 1, 1, 0, 1}>"
+      " { low = Log (x)\n ";
+  EXPECT_THAT(numbers_of(model + "y = ReduceLogSumExp <axes = [1], keepdims = 0> (low) }", 13),
+              ElementsAre(-HUGE_VAL, 0, testing::DoubleNear(std::log(2), 1e-6), 0));
+  EXPECT_THAT(numbers_of(model + "high = Neg (low)\n y = ReduceLogSumExp <axes = [1], keepdims = 0> (high) }", 13),
+              ElementsAre(HUGE_VAL, HUGE_VAL, testing::DoubleNear(std::log(2), 1e-6), HUGE_VAL));
 }
 
 TEST(TopK, GivesTheFirstOfEqualElementsFirst) {

@@ -162,6 +162,20 @@ TEST(Translation, ClipBoundsAsAttributesAndOperands) {
   EXPECT_THAT(computed.ops(), ElementsAre("maximum"));
 }
 
+TEST(Translation, OperatorsOfLaterSetsAreReadByTheFirstThatHasThem) {
+  const std::string text =
+      "agraph (float[batch, 4] x) => (float[batch, 4] y) { y = Gelu <approximate = \"tanh\"> (x) }";
+  EXPECT_THAT(Imported(text, 18).ops(), ElementsAre("gelu"));
+  const auto wrong = import_graph("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = Gelu <depth = 1> (x) }", 18);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.diagnostic().message, testing::HasSubstr("not a valid Gelu"));
+}
+
+TEST(Translation, HardSigmoidTakesNoGradientAtItsBounds) {
+  const Imported graph("agraph (float[batch, 4] x) => (float[batch, 4] y) { y = HardSigmoid (x) }", 14);
+  EXPECT_TRUE(graph.last().flag("strict"));
+}
+
 TEST(Translation, ReshapeKeepsZeroUnlessAllowed) {
   const Imported kept(
       "agraph (float[batch, 4] x) => (float[batch, 2, 2] y) <int64[3] s = {0, 2, -1}> { y = Reshape (x, s) }", 17);

@@ -32,7 +32,7 @@ class Importer {
   Result<Imported> run() {
     RANNC_TRY(import());
     nodes_.finish(graph_);
-    gather_groups(graph_);
+    recognise_written_out(graph_);
     return Imported{std::move(graph_), std::move(notes_)};
   }
 

@@ -102,8 +102,9 @@ class Scan {
     if (domain.empty() && has_subgraphs(node.op_type())) return;
     const auto opset = opsets.find(domain);
     if (opset != opsets.end()) {
-      const bool translated = domain.empty() && find_translator(node.op_type(), opset->second);
-      if (translated || is_schema_function(node, opset->second)) return;
+      const int version = version_of(node, opset->second);
+      const bool translated = domain.empty() && find_translator(node.op_type(), version);
+      if (translated || is_schema_function(node, version)) return;
     }
     unknown_[domain.empty() ? node.op_type() : domain + "::" + node.op_type()].push_back(prefix + node_name(node));
   }
@@ -159,6 +160,14 @@ Result<void> check_operators(const ModelFile& model, const Functions& functions,
   uint64_t nodes = 0;
   RANNC_TRY(model.each_node([&](const NodeProto& node) { return scan.count(node, opsets, "", nodes); }));
   return scan.unknown_operators();
+}
+
+int version_of(const NodeProto& node, int opset) {
+  if (!domain_of(node.domain()).empty()) return opset;
+  for (int version = opset; version <= kNewest; ++version) {
+    if (ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), version, "") != nullptr) return version;
+  }
+  return opset;
 }
 
 bool has_subgraphs(std::string_view op) { return op == "If" || op == "Loop" || op == "Scan"; }

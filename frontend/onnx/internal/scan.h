@@ -40,6 +40,10 @@ class Functions {
 Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
                              uint64_t max_nodes, const std::string& file);
 
+/// The version that a node is read by: its model's, or, where that has no operator of the name yet, the first that has.
+/// PyTorch's exporter writes DeformConv, which is of version 19, into files of 18.
+int version_of(const ONNX_NAMESPACE::NodeProto& node, int opset);
+
 /// Whether the operator of the default domain has subgraphs, which no translator translates.
 bool has_subgraphs(std::string_view op);
 

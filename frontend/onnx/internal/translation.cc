@@ -140,11 +140,12 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   if (opset == scope.opsets.end()) {
     return error(at(scope, node), fmt::format("no version of the operator set '{}' is imported", node.domain()));
   }
-  RANNC_TRY(check_node(scope, node, opset->second));
+  const int version = version_of(node, opset->second);
+  RANNC_TRY(check_node(scope, node, version));
   const bool standard = domain_of(node.domain()).empty();
-  if (standard && has_subgraphs(node.op_type())) return add_control(scope, node, opset->second);
-  const Translate translate = standard ? find_translator(node.op_type(), opset->second) : nullptr;
-  if (!translate) return call_schema(scope, node, opset->second);
+  if (standard && has_subgraphs(node.op_type())) return add_control(scope, node, version);
+  const Translate translate = standard ? find_translator(node.op_type(), version) : nullptr;
+  if (!translate) return call_schema(scope, node, version);
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   note_readers(graph, wiring.operands, node, scope.module, notes_);
@@ -158,11 +159,11 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   if (scope.depth == 0 && wiring.traced) {
     RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_.remarks));
   }
-  Node view(graph, node, opset->second, at(scope, node), std::move(wiring), source_);
+  Node view(graph, node, version, at(scope, node), std::move(wiring), source_);
   translate(view);
   unequal_symbols_ = view.unequal_symbols();
   if (view.failure()) return Diagnostic(*view.failure());
-  if (view.by_definition()) return call_schema(scope, node, opset->second);
+  if (view.by_definition()) return call_schema(scope, node, version);
   if (!view.remark().empty()) ++notes_.counted_remarks[view.remark()];
   if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
@@ -184,9 +185,10 @@ Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, 
     return ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
   };
   try {
-    const auto* const control = standard && has_subgraphs(node.op_type()) ? schema() : nullptr;
-    if (control != nullptr) {
-      control->Verify(node);  // nodes of its subgraphs are checked one by one: they read names around them
+    // Nodes of subgraphs are checked one by one: they read names around them.
+    const bool alone = has_subgraphs(node.op_type()) || opset != scope.opsets.at(domain_of(node.domain()));
+    if (const auto* const own = standard && alone ? schema() : nullptr) {
+      own->Verify(node);
     } else if (has_external_data(node)) {
       ONNX_NAMESPACE::checker::check_node(without_external_data(node), scope.checker, {});
     } else {

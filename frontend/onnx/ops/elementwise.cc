@@ -105,12 +105,12 @@ void gelu(Node& node) { node.result("gelu", {node.in(0)}, {{"approximate", node.
 void leaky_relu(Node& node) { node.result("leaky_relu", {node.in(0)}, {{"alpha", node.number("alpha", 0.01)}}); }
 void elu(Node& node) { node.result("elu", {node.in(0)}, {{"alpha", node.number("alpha", 1.0)}}); }
 
-/// max(0, min(1, alpha x + beta)); the file's alpha is not ATen's exact 1/6.
+/// max(0, min(1, alpha x + beta)); the file's alpha is not ATen's exact 1/6. Its bounds take no gradient, as PyTorch's.
 void hard_sigmoid(Node& node) {
   const ValueId x = node.in(0);
   const ValueId scaled = node.emit("mul", {x, node.scalar(node.number("alpha", 0.2f), node.dtype(x))});
   const ValueId shifted = node.emit("add", {scaled, node.scalar(node.number("beta", 0.5), node.dtype(x))});
-  node.result("clamp", {shifted}, {{"min", 0.0}, {"max", 1.0}});
+  node.result("clamp", {shifted}, {{"min", 0.0}, {"max", 1.0}, {"strict", true}});
 }
 
 /// Positive and negative infinity can be asked for apart.

@@ -1,4 +1,5 @@
 /// Translates ONNX operators that index or count.
+#include "frontend/onnx/internal/flat_index.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -6,13 +7,33 @@ namespace rannc::frontend {
 
 namespace {
 
+/// Elements of a value by their places in its first axes, as a gather from these laid flat has them.
+void gather_places(Node& node, const Places& places, const ir::Shape& to) {
+  ir::Shape wide = *node.type(node.in(1)).shape;
+  const auto last = static_cast<int64_t>(wide.size());
+  std::vector<ValueId> columns;
+  for (const ValueId place : places.each) {
+    const ValueId spread = node.emit("expand", {place}, {{"shape", wide}});
+    columns.push_back(node.emit("unsqueeze", {spread}, {{"axes", ir::Shape{last}}}));
+  }
+  const ValueId indices = node.emit("concat", columns, {{"axis", ir::Dim(last)}});
+  const ValueId picked = node.emit("gather_nd", {places.x, indices}, {{"batch_dims", ir::Dim(0)}});
+  node.result("reshape", {picked}, {{"shape", to}});
+}
+
 void gather(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
-  if (!from) return;
+  const ir::Shape* const by = node.shape(node.in(1));
+  if (!from || !by) return;
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
   ir::Attributes attributes = {{"axis", ir::Dim(axis)}};
-  if (axis == 0) {
+  if (axis == 0 && node.good()) {
+    if (const auto places = places_in_samples(node, x, node.in(1))) {
+      ir::Shape to = *by;
+      to.insert(to.end(), from->begin() + 1, from->end());
+      return gather_places(node, *places, to);
+    }
     if (const auto row = node.traced_padding_index(*from)) attributes.set("padding_index", ir::Dim(*row));
   }
   node.result("gather", {x, node.in(1)}, std::move(attributes));

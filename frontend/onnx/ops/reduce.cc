@@ -126,22 +126,34 @@ void reduce_sum_square(Node& node) {
 
 void reduce_log_sum(Node& node) { node.result("log", {sum_or_same(node, node.in(0))}); }
 
-/// m + log(sum(exp(x - m))), m the maximum: exp does not overflow.
+/// What is taken from the exponents for a maximum of m: m, which has no gradient since it cancels, and nothing where m
+/// is infinite.
+ValueId taken_off(Node& node, ValueId top) {
+  if (!ir::is_float(node.dtype(top))) return top;
+  const ValueId finite = node.emit("where", {node.emit("isinf", {top}), node.scalar(0, node.dtype(top)), top});
+  return node.emit("stop_gradient", {finite});
+}
+
+/// m + log(sum(exp(x - m))), m the maximum: exp does not overflow. Where all of x are -infinity so is the result, and
+/// none of them has a gradient.
 void reduce_log_sum_exp(Node& node) {
   const ValueId x = node.in(0);
   auto attributes = reduction(node, 18);
   if (!attributes) return node.result("identity", {x});
+  const ir::DType dtype = node.dtype(x);
   if (const auto nothing = shape_of_nothing(node, *attributes)) {
-    return node.result("full", {}, {{"shape", *nothing}, {"value", -HUGE_VAL}, {"dtype", node.dtype(x)}});
+    return node.result("full", {}, {{"shape", *nothing}, {"value", -HUGE_VAL}, {"dtype", dtype}});
   }
   const bool keep = attributes->flag("keepdim");
   const ir::Shape axes = *attributes->list("axes");
   attributes->set("keepdim", true);
-  const ValueId top = node.emit("amax", {x}, *attributes);
-  const ValueId terms = node.emit("exp", {node.emit("sub", {x, top})});
-  const ValueId log = node.emit("log", {node.emit("sum", {terms}, *attributes)});
-  if (keep) return node.result("add", {log, top});
-  node.result("squeeze", {node.emit("add", {log, top})}, {{"axes", axes}});
+  const ValueId off = taken_off(node, node.emit("amax", {x}, *attributes));
+  const ValueId sum = node.emit("sum", {node.emit("exp", {node.emit("sub", {x, off})})}, *attributes);
+  const ValueId none = node.emit("eq", {sum, node.scalar(0, dtype)});
+  const ValueId log = node.emit("log", {node.emit("where", {none, node.scalar(1, dtype), sum})});
+  const ValueId whole = node.emit("add", {log, off}), lowest = node.scalar(-HUGE_VAL, dtype);
+  if (keep) return node.result("where", {none, lowest, whole});
+  node.result("squeeze", {node.emit("where", {none, lowest, whole})}, {{"axes", axes}});
 }
 
 /// The first of equal elements, or the last, which is the first from the other end.

@@ -202,7 +202,16 @@ bool by_kernel(Node& node, ValueId x, const Resampling& rule, const std::vector<
   for (size_t i = 0; i < spatial.size(); ++i) {
     if (spatial[i].by_scale) attributes.set(kScales[3 - spatial.size() + i], spatial[i].scale);
   }
-  node.result("upsample", {x}, std::move(attributes));
+  const ir::BatchLayout& batch = node.type(x).batch;
+  if (!batch.has_batch() || batch.axis != 1) {
+    node.result("upsample", {x}, std::move(attributes));
+    return true;
+  }
+  // The kernel treats the first two axes alike, and has samples on axis 0.
+  ir::Shape turned{1, 0};
+  for (size_t i = 2; i < axes.size(); ++i) turned.push_back(static_cast<int64_t>(i));
+  const ValueId apart = node.emit("upsample", {node.emit("permute", {x}, {{"dims", turned}})}, std::move(attributes));
+  node.result("permute", {apart}, {{"dims", turned}});
   return true;
 }
 

@@ -214,7 +214,8 @@ void stft(Node& node) {
   const bool onesided = node.integer("onesided", 1) != 0;
   const Transform of{*length, onesided ? *length / 2 + 1 : *length};
   ValueId frames = frames_of(node, signal, *step, *length);
-  if (node.has(2)) frames = node.emit("mul", {frames, node.in(2)});
+  // A window is no weight: PyTorch's are buffers, and nothing else says so.
+  if (node.has(2)) frames = node.emit("mul", {frames, node.emit("stop_gradient", {node.in(2)})});
   const ValueId y = transformed(node, frames, of);
   node.result("permute", {y}, {{"dims", ir::Shape{0, 1, 3, 2}}});
 }
