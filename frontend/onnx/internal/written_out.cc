@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 #include "ir/constant.h"
 #include "ir/op.h"
@@ -74,30 +73,10 @@ Rewrite scaled_groups() {
           }};
 }
 
-Rewrite softmax_of_hidden_rows() {
-  const Pattern rows = op("softmax", any(kX)).as(kNormal);
-  const auto is_ranked = [](const Match& match) { return match.graph().type(match[kX]).shape.has_value(); };
-  return {"softmax-of-hidden-rows", op("where", op("isnan", rows), constant(0.0), same(kNormal)).where(is_ranked),
-          [](const Match& match, Builder& make) {
-            const Attributes& softmax = match.attributes(kNormal);
-            const DType dtype = match.graph().type(match[kX]).dtype;
-            const auto number = [&](double value) {
-              return make.emit("full", {}, {{"shape", Shape{}}, {"value", value}, {"dtype", dtype}});
-            };
-            const auto rank = static_cast<int64_t>(match.graph().type(match[kX]).shape->size());
-            const int64_t axis = (softmax.integer("axis", -1) + rank) % rank;
-            const ValueId zero = number(0);
-            const ValueId top = make.emit("amax", {make[kX]}, {{"axes", Shape{Dim(axis)}}, {"keepdim", true}});
-            const ValueId hidden = make.emit("eq", {top, number(-HUGE_VAL)});
-            const ValueId shown = make.emit("where", {hidden, zero, make[kX]});
-            return make.result("where", {hidden, zero, make.emit("softmax", {shown}, softmax)});
-          }};
-}
-
 }  // namespace
 
 void recognise_written_out(Graph& graph) {
-  const std::array rules = {groups_as_instances(), scaled_groups(), softmax_of_hidden_rows()};
+  const std::array rules = {groups_as_instances(), scaled_groups()};
   rewrite(graph, rules);
 }
 

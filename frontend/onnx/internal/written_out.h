@@ -10,10 +10,6 @@ namespace rannc::frontend {
 /// Before opset 21 PyTorch writes a normalisation of groups as one of instances: channels of a group are laid one
 /// behind another, normalised with a scale of ones and a bias of zeros that no module has, and laid back; then comes
 /// the module's own scale and bias. After: `core.group_norm`, of whose operands each is the module's.
-///
-/// Attention whose mask hides every key from a row is zero there, and so are its gradients. Exports have a softmax, which makes NaN
-/// of such a row, and put zeros in their place: NaN would be left in the gradients. After: rows of nothing but -infinity
-/// never reach the softmax.
 void recognise_written_out(ir::Graph& graph);
 
 }  // namespace rannc::frontend
