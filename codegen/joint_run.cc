@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "codegen/torch_types.h"
 #include "ir/op.h"
 #include "ir/views.h"
 
@@ -22,6 +23,10 @@ bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Often>& oft
   const TaskId maker = graph.producer(value);
   if (maker.valid()) return often[maker.index()] == Often::kMicroBatch;
   return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
+}
+
+at::Tensor in_sum_type(const ir::Joint& joint, ValueId gradient, const at::Tensor& part) {
+  return part.to(scalar_type(ir::sum_dtype(joint.graph.type(gradient).dtype)));
 }
 
 /// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
@@ -110,16 +115,18 @@ int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
 }
 
 void JointRun::add_up(const GraphValues& values, Step& step) {
-  const auto add = [&](at::Tensor& sum, const at::Tensor& more) { sum = sum.defined() ? sum + more : more; };
   const ir::Graph& graph = joint_->graph;
   for (const ValueId value : graph.values()) {
     if (!is_total_[value.index()]) continue;
     std::optional<at::Tensor>& sum = sums_[value.index()];
-    sum = sum ? *sum + *values[value.index()] : *values[value.index()];
+    sum = sum ? *sum + *values[value.index()] : in_sum_type(*joint_, value, *values[value.index()]);
   }
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {
-    const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
-    if (part) add(step.gradients[i], *part);
+    const ValueId gradient = joint_->gradients[i].gradient;
+    const std::optional<at::Tensor>& part = values[gradient.index()];
+    if (!part) continue;
+    at::Tensor& sum = step.gradients[i];
+    sum = sum.defined() ? sum + *part : in_sum_type(*joint_, gradient, *part);
   }
 }
 
@@ -160,12 +167,13 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
   for (const MicroBatch& each : micro_batches) RANNC_TRY(micro_batch(each, seeds, step));
   GraphValues values = of_step_;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    if (sums_[i]) values[i] = sums_[i];
+    if (sums_[i]) values[i] = sums_[i]->to(scalar_type(joint_->graph.type(ValueId::from(i)).dtype));
   }
   RANNC_TRY(run(When::kStepEnd, with, values));
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {
     const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
-    if (!step.gradients[i].defined() && part) step.gradients[i] = *part;
+    if (!step.gradients[i].defined() && part)
+      step.gradients[i] = in_sum_type(*joint_, joint_->gradients[i].gradient, *part);
   }
   return step;
 }

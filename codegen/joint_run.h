@@ -22,7 +22,7 @@ class JointRun {
   /// What a step gives: tensors by loss term (a sum over the mini-batch) and by part of a parameter's gradient.
   struct Step {
     std::vector<at::Tensor> numerators;
-    std::vector<at::Tensor> gradients;  ///< parallel to `Joint::gradients`
+    std::vector<at::Tensor> gradients;  ///< parallel to `Joint::gradients`, in `ir::sum_dtype`
     int64_t kept_bytes = 0;             ///< of the largest micro-batch: from its forward to its gradient tasks
   };
 

@@ -47,6 +47,9 @@ Dim byte_count(const ValueType& type) {
   return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
 }
 
+// Of a parameter of so many bytes the sum of its gradients.
+int64_t sum_bytes(int64_t bytes, DType dtype) { return bytes / byte_size(dtype) * byte_size(sum_dtype(dtype)); }
+
 // Largest integer number of bytes per sample that covers every micro-batch of the plan.
 int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   int64_t most = 0;
@@ -63,7 +66,8 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
 // A parameter of a stage; each task that reads it has a gradient of its own.
 struct HeldParameter {
   ValueId value;
-  int64_t bytes = 0, readings = 0;
+  int64_t bytes = 0, sum_bytes = 0;  // its own, a sum of its gradients
+  int64_t readings = 0;
 };
 
 // Bytes of what a stage reads that no task makes. A draw is none of it: it is there while tasks need it.
@@ -79,7 +83,7 @@ struct Weights {
   }
   int64_t gradient_bytes() const {
     int64_t total = 0;
-    for (const HeldParameter& held : parameters) total += held.bytes * held.readings;
+    for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
   }
   /// What sums over replicas need at most beside the gradients, one parameter after the other: its readings become one
@@ -87,8 +91,8 @@ struct Weights {
   int64_t sum_bytes(int64_t replicas) const {
     int64_t most = 0, joined = 0;
     for (const HeldParameter& held : parameters) {
-      joined += held.bytes * (held.readings - 1);
-      most = std::max(most, held.bytes + held.bytes / replicas - joined);
+      joined += held.sum_bytes * (held.readings - 1);
+      most = std::max(most, held.sum_bytes + held.sum_bytes / replicas - joined);
     }
     return most;
   }
@@ -115,7 +119,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
         std::optional<int64_t>& known = of_type[graph.type_number(input)];
         if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
         if (graph.kind(input) == ValueKind::kParameter) {
-          weights[s].parameters.push_back({input, *known, 0});
+          weights[s].parameters.push_back({input, *known, sum_bytes(*known, graph.type(input).dtype), 0});
         } else {
           weights[s].others += *known;
         }
@@ -254,7 +258,8 @@ PipelineShape pipeline_shape(const Plan& plan) {
     SharedShape entry;
     entry.stages.push_back(shared.owner);
     entry.stages.insert(entry.stages.end(), shared.others.begin(), shared.others.end());
-    entry.bytes = byte_count(plan.graph.type(shared.parameter)).evaluate({}).value_or(0);
+    const ValueType& type = plan.graph.type(shared.parameter);
+    entry.bytes = sum_bytes(byte_count(type).evaluate({}).value_or(0), type.dtype);
     shape.shared.push_back(std::move(entry));
   }
   return shape;

@@ -47,6 +47,7 @@ std::optional<DType> dtype_of_torch(int number) {
   return std::nullopt;
 }
 
+DType sum_dtype(DType dtype) { return is_float(dtype) && byte_size(dtype) < 4 ? DType::kF32 : dtype; }
 bool is_float(DType dtype) { return dtype <= DType::kF64; }
 bool is_integer(DType dtype) { return dtype > DType::kF64 && dtype != DType::kBool; }
 

@@ -24,6 +24,9 @@ uint32_t byte_size(DType dtype);
 int torch_number(DType dtype);
 std::optional<DType> dtype_of_torch(int number);
 bool is_float(DType dtype);
+/// The type in which gradients are summed over readers, micro-batches and replicas, and losses over samples: terms of
+/// 16 bits in float32, since a sum of a thousand of them has no bit left for the next; all others in their own.
+DType sum_dtype(DType dtype);
 bool is_integer(DType dtype);  ///< bool is not an integer
 
 /// How a value without an axis of samples depends on those of its micro-batch.

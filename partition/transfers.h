@@ -14,8 +14,8 @@ inline double ring_ns(double bytes, double replicas, const Link& link) {
 
 /// The optimizer's pass over parameters, ns: reads the gradient, reads and writes parameters and `states` as large
 /// each.
-inline double optimizer_pass_ns(double parameter_bytes, double states, double bytes_per_second) {
-  return parameter_bytes * (3 + 2 * states) * 1e9 / bytes_per_second;
+inline double optimizer_pass_ns(double parameter_bytes, double gradient_bytes, double states, double bytes_per_second) {
+  return (gradient_bytes + parameter_bytes * (2 + 2 * states)) * 1e9 / bytes_per_second;
 }
 
 /// Ports are numbered densely: two per device, then two per node, the way out before the way in.

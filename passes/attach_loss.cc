@@ -61,13 +61,18 @@ Result<ValueType> class_labels(const Graph::Value& logits, int64_t axis) {
   return type;
 }
 
-// The input that holds the labels: one of the model's own, one that an earlier term made, or a new one.
+// The input that holds the labels: one of the model's own, which may be of the output's type, one that an earlier term
+// made, or a new one of this type.
 Result<ValueId> labels_input(Graph& graph, const LossSpec& term, ValueId output, const ValueType& type) {
+  const auto serves = [&](const ValueType& found) {
+    return (found.dtype == type.dtype || (ir::is_float(type.dtype) && found.dtype == graph.type(output).dtype)) &&
+           found.shape == type.shape;
+  };
   const std::string wanted = term.labels.empty() ? std::string(graph.value(output).name) : term.labels;
   for (const std::string& name : {wanted, "labels/" + wanted}) {
     const ValueId found = graph.find(name);
     if (!found.valid() || graph.value(found).kind != ValueKind::kInput) continue;
-    if (graph.type(found).dtype == type.dtype && graph.type(found).shape == type.shape) return found;
+    if (serves(graph.type(found))) return found;
     return error(fmt::format("labels %{} of the loss on output %{} are {}{}, but {}{} is needed", name,
                              graph.value(output).name, str(graph.type(found).dtype),
                              graph.type(found).shape ? ir::str(*graph.type(found).shape) : "[*]", str(type.dtype),
@@ -84,7 +89,7 @@ Result<ValueId> count_input(Graph& graph, const LossSpec& term, ValueId output) 
     const ValueId found = graph.find(name);
     if (found.valid() && graph.value(found).kind == ValueKind::kInput) return found;
   }
-  ValueType type{graph.type(output).dtype, ir::Shape{}, {}, {}};
+  ValueType type{ir::sum_dtype(graph.type(output).dtype), ir::Shape{}, {}, {}};
   if (!graph.batch_symbol().empty()) {
     type.shape = ir::Shape{ir::Dim::symbol(graph.batch_symbol())};
     type.batch.axis = 0;
@@ -98,9 +103,15 @@ Result<ValueId> count_input(Graph& graph, const LossSpec& term, ValueId output) 
 class TermBuilder {
  public:
   TermBuilder(Graph& graph, const LossSpec& term, ValueId output, int64_t axis)
-      : graph_(graph), term_(term), output_(output), axis_(axis) {}
+      : graph_(graph),
+        term_(term),
+        name_("loss/" + std::string(graph.value(output).name)),
+        output_(output),
+        axis_(axis) {}
 
   Result<ValueId> sum(ValueId labels) {
+    RANNC_ASSIGN(output_, widened(output_));
+    RANNC_ASSIGN(labels, widened(labels));
     switch (term_.kind) {
       case LossSpec::Kind::kCrossEntropy:
         return cross_entropy(labels);
@@ -193,7 +204,14 @@ class TermBuilder {
   }
   ValueId number(std::string_view suffix, double value) { return constant(suffix, {}, {value}); }
 
-  std::string name() const { return "loss/" + std::string(graph_.value(output_).name); }
+  const std::string& name() const { return name_; }
+
+  // In the type in which losses are summed.
+  Result<ValueId> widened(ValueId value) {
+    const ir::DType dtype = ir::sum_dtype(graph_.type(value).dtype);
+    if (dtype == graph_.type(value).dtype) return value;
+    return add("cast", {value}, {{"dtype", dtype}});
+  }
 
   Result<ValueId> add(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
     return typed(graph_.add(ir::core(op), operands, std::move(attributes), fmt::format("{}.{}", name(), op)));
@@ -208,6 +226,7 @@ class TermBuilder {
 
   Graph& graph_;
   const LossSpec& term_;
+  std::string name_;
   ValueId output_;
   int64_t axis_;
 };
@@ -247,6 +266,7 @@ Result<void> attach(Graph& graph, const LossSpec& spec) {
   const auto rank = static_cast<int64_t>(graph.type(output).shape->size());
   const int64_t axis = spec.axis < 0 ? spec.axis + rank : spec.axis;
   ValueType type = graph.type(output);
+  type.dtype = ir::sum_dtype(type.dtype);
   if (softmax) {
     RANNC_ASSIGN(ValueType of_classes, class_labels(graph.value(output), axis));
     if (classes) type = std::move(of_classes);

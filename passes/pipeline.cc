@@ -11,6 +11,7 @@
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
+#include "passes/widen_losses.h"
 
 namespace rannc::passes {
 
@@ -55,6 +56,7 @@ constexpr Row kPasses[] = {
     {"set-precision", with_dtype},
     {"fold-constants", plain<FoldConstants>, true},
     {"attach-loss", with_losses<AttachLoss>},
+    {"widen-losses", plain<WidenLosses>},
     {"remove-dead", plain<RemoveDead>, true},
     {"mark-constants", plain<MarkConstants>, true},
     {"form-atoms", plain<FormAtoms>},
@@ -76,6 +78,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<FoldConstants>());
   add(std::make_unique<InferShapes>());
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
+  if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
   add(std::make_unique<RemoveDead>());
   add(std::make_unique<MarkConstants>());
   add(std::make_unique<FormAtoms>());

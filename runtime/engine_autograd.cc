@@ -73,6 +73,7 @@ class AutogradProgram final : public Program {
     for (const Leaf& leaf : signature_.leaves) {
       const at::Tensor& parameter = to_tensor(parameters_[leaf.parameter]);
       leaves_.push_back(parameter.detach().requires_grad_(at::isFloatingType(parameter.scalar_type())));
+      if (leaves_.back().requires_grad()) leaves_.back().set_grad_dtype(sum_type(parameter.scalar_type()));
     }
     const auto graph = module_.get_method("forward").graph()->copy();
     torch::jit::Inline(*graph);
@@ -81,7 +82,7 @@ class AutogradProgram final : public Program {
     for (const size_t table : tables_) {
       // The sum is made when the first rows come: by then the tape has let most of what it kept go.
       leaves_[table].register_hook([&leaf = leaves_[table]](const at::Tensor& rows) {
-        if (!leaf.grad().defined()) leaf.mutable_grad() = at::zeros_like(leaf.detach());
+        if (!leaf.grad().defined()) leaf.mutable_grad() = zero_sum(leaf);
         return rows.coalesce();
       });
     }
@@ -376,6 +377,10 @@ class AutogradProgram final : public Program {
     torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
   }
 
+  static at::Tensor zero_sum(const at::Tensor& parameter) {
+    return at::zeros_like(parameter.detach(), sum_type(parameter.scalar_type()));
+  }
+
   /// Adds up in the first leaf's sum, which is no more needed alone: large tables are not held once more.
   at::Tensor take_total(uint32_t parameter) {
     at::Tensor sum;
@@ -387,7 +392,7 @@ class AutogradProgram final : public Program {
         sum.add_(leaves_[leaf].grad());
       }
     }
-    return sum.defined() ? sum : at::zeros_like(to_tensor(parameters_[parameter]));
+    return sum.defined() ? sum : zero_sum(to_tensor(parameters_[parameter]));
   }
 
   Signature signature_;

@@ -43,15 +43,28 @@ uint32_t OptimizerOptions::states() const {
 
 namespace {
 
+// A parameter with what an update reads and writes beside it.
+struct Trained {
+  at::Tensor parameter, gradient;
+  std::vector<at::Tensor> states;
+};
+
 // What one call of LibTorch's fused kernels changes. A kernel treats its tensors one by one, so that the numbers of a
 // parameter do not depend on what else is in the group.
 struct Group {
+  explicit Group(size_t states) : states(states) {}
+  void add(const Trained& trained) {
+    parameters.push_back(trained.parameter);
+    gradients.push_back(trained.gradient);
+    for (size_t s = 0; s < states.size(); ++s) states[s].push_back(trained.states[s]);
+  }
+
   std::vector<at::Tensor> parameters, gradients;
   std::vector<std::vector<at::Tensor>> states;  // by state
 };
 
-// Elements of a gradient that are scaled or squared at a time: few enough to stay in the cache, and a multiple of any
-// vector's length, so that slices give the numbers of the whole.
+// Elements of a gradient that are scaled, widened or squared at a time: few enough to stay in the cache, and a multiple
+// of any vector's length, so that slices give the numbers of the whole.
 constexpr int64_t kSlice = int64_t{1} << 16;
 
 at::Tensor piece(const at::Tensor& tensor, int64_t first) {
@@ -78,17 +91,15 @@ class StageOptimizer::Impl {
   }
 
   void update(uint64_t step, double gradient_scale) {
-    const Group all = everything();
-    if (all.parameters.empty()) return;
-    if (gradient_scale == 1) return apply(all, step);
-    // Other members of a collective may hold the same gradients: they are scaled in a copy, a slice at a time.
-    for (size_t i = 0; i < all.parameters.size(); ++i) {
-      for (int64_t first = 0; first < all.parameters[i].numel(); first += kSlice) {
-        Group part{{piece(all.parameters[i], first)}, {piece(all.gradients[i], first) * gradient_scale}, {}};
-        for (const auto& state : all.states) part.states.push_back({piece(state[i], first)});
-        apply(part, step);
+    Group whole(states.size());
+    for (const Trained& each : everything()) {
+      if (gradient_scale == 1 && each.gradient.scalar_type() == each.parameter.scalar_type()) {
+        whole.add(each);
+      } else {
+        update_in_slices(each, step, gradient_scale);
       }
     }
+    if (!whole.parameters.empty()) apply(whole, step);
   }
 
   OptimizerOptions options;
@@ -97,23 +108,42 @@ class StageOptimizer::Impl {
   std::vector<Values> states;  // [state][parameter]
 
  private:
+  // Other members of a collective may hold the same gradients: they are scaled in a copy. What is narrower than the sum
+  // of its gradients is updated in the sum's type and rounded once.
+  void update_in_slices(const Trained& all, uint64_t step, double gradient_scale) const {
+    for (int64_t first = 0; first < all.parameter.numel(); first += kSlice) {
+      const auto slice = [&](const at::Tensor& tensor) { return piece(tensor, first).to(all.gradient.scalar_type()); };
+      const auto keep = [&](const at::Tensor& tensor, const at::Tensor& updated) {
+        const at::Tensor place = piece(tensor, first);
+        if (place.data_ptr() != updated.data_ptr()) place.copy_(updated);
+      };
+      Trained part{slice(all.parameter), piece(all.gradient, first) * gradient_scale, {}};
+      for (const at::Tensor& state : all.states) part.states.push_back(slice(state));
+      Group group(states.size());
+      group.add(part);
+      apply(group, step);
+      keep(all.parameter, part.parameter);
+      for (size_t s = 0; s < states.size(); ++s) keep(all.states[s], part.states[s]);
+    }
+  }
+
   // Kernels walk memory as it lies: all tensors of a parameter are contiguous.
-  Group everything() const {
+  std::vector<Trained> everything() const {
     std::vector<uint32_t> indices;
     for (uint32_t i = 0; i < program.parameters().size(); ++i) {
       const at::Tensor& parameter = to_tensor(program.parameters()[i]);
       if (parameter.is_floating_point() && parameter.numel() > 0) indices.push_back(i);
     }
     const Values gradients = program.gradients(indices);
-    Group group;
-    group.states.resize(states.size());
+    std::vector<Trained> found;
     for (size_t k = 0; k < indices.size(); ++k) {
-      group.parameters.push_back(to_tensor(program.parameters()[indices[k]]));
-      RANNC_CHECK(group.parameters.back().is_contiguous()) << "weights are read into contiguous tensors";
-      group.gradients.push_back(to_tensor(gradients[k]).contiguous());
-      for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(to_tensor(states[s][indices[k]]));
+      Trained& each = found.emplace_back();
+      each.parameter = to_tensor(program.parameters()[indices[k]]);
+      RANNC_CHECK(each.parameter.is_contiguous()) << "weights are read into contiguous tensors";
+      each.gradient = to_tensor(gradients[k]).contiguous();
+      for (const Values& state : states) each.states.push_back(to_tensor(state[indices[k]]));
     }
-    return group;
+    return found;
   }
 
   void apply(const Group& group, uint64_t step) const {

@@ -60,15 +60,16 @@ class Program {
   virtual Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held& pending) = 0;
   /// Adds the gradients of the parameters to the accumulators, and frees what was held.
   virtual Result<void> backward_weight(const At& at, Held& saved, Held& pending) = 0;
-  /// Sums that were carried or made since `begin_step`, of which running statistics are made, as values to be added over the stage's replicas;
-  /// empty where the stage has none.
+  /// Sums that were carried or made since `begin_step`, of which running statistics are made, as values to be added
+  /// over the stage's replicas; empty where the stage has none.
   virtual Values statistics() = 0;
   virtual void set_statistics(Values sums) = 0;
   /// Updates running statistics, once a step.
   virtual Result<void> commit_buffers(uint64_t step) = 0;
 
-  /// Gradients that were carried or added since `begin_step`, summed over the leaves in task order; zeros where there are none.
-  /// Indices into `signature().parameters`. The values share memory with the engine until the next `begin_step`.
+  /// Gradients that were carried or added since `begin_step`, summed over the leaves in task order; zeros where there
+  /// are none. Sums of 16-bit parameters are float32 (`ir::sum_dtype`). Indices into `signature().parameters`. The
+  /// values share memory with the engine until the next `begin_step`.
   virtual Values gradients(std::span<const uint32_t> parameters) = 0;
   /// Replaces gradients, by those summed over devices. Null gives a gradient up: who has it alone then is the caller,
   /// who sets another one before anybody asks.

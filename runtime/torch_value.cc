@@ -84,14 +84,18 @@ const at::Tensor& to_tensor(const Value& value) {
 at::Tensor sum_in_order(std::span<const at::Tensor> terms) {
   const c10::NoGradGuard no_grad;
   if (terms.size() == 1) return terms[0];
-  const at::ScalarType type = terms[0].scalar_type();
-  const bool narrow = type == at::kBFloat16 || type == at::kHalf;
-  at::Tensor sum = narrow ? terms[0].to(at::kFloat).add_(terms[1]) : terms[0].add(terms[1]);
+  const at::ScalarType type = terms[0].scalar_type(), wide = sum_type(type);
+  at::Tensor sum = wide == type ? terms[0].add(terms[1]) : terms[0].to(wide).add_(terms[1]);
   for (const at::Tensor& term : terms.subspan(2)) sum.add_(term);
-  return narrow ? sum.to(type) : sum;
+  return sum.to(type);
 }
 
 at::ScalarType to_scalar_type(ir::DType dtype) { return static_cast<at::ScalarType>(ir::torch_number(dtype)); }
+
+at::ScalarType sum_type(at::ScalarType type) {
+  const auto dtype = ir::dtype_of_torch(static_cast<int>(type));
+  return dtype ? to_scalar_type(ir::sum_dtype(*dtype)) : type;
+}
 
 Result<ir::DType> to_dtype(at::ScalarType type) {
   if (const auto dtype = ir::dtype_of_torch(static_cast<int>(type))) return *dtype;

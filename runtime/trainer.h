@@ -77,7 +77,7 @@ class Trainer {
   /// the mini-batch, and may lack what only losses read: then there are outputs alone.
   Result<StepResult> evaluate(const Batch& batch);
   /// Gradients of this process's parameters, by name, as accumulated or as the last step applied them (before
-  /// clipping); a shared parameter appears once, at its owner.
+  /// clipping); a shared parameter appears once, at its owner. Those of 16-bit parameters are float32.
   Result<std::map<std::string, Value>> gradients();
 
   /// Whether every process of the run says yes. All call it at the same place; returns when all have. What one process

@@ -117,7 +117,8 @@ Result<ProfileTask> read_profile_task(std::string_view text, const ProfileReques
   }
   if (const auto added = add_demands_to(task, demands); !added.ok()) return in_file(added.diagnostic(), request.file);
   task.warnings = parts_of(task.profile);
-  if (!samples && demands.mini_batch.value_or(kMiniBatch) > 1 && task.problem.objective != partition::Objective::kLargestLoad) {
+  if (!samples && demands.mini_batch.value_or(kMiniBatch) > 1 &&
+      task.problem.objective != partition::Objective::kLargestLoad) {
     task.warnings.push_back(
         "the file's name does not say at how many samples it was measured (pbs-N): its times are taken as those of "
         "one; "
@@ -155,7 +156,7 @@ std::vector<std::string> causes(const ProfileTask& task, const PlanDemands& dema
   }
   most = std::min(most, static_cast<double>(problem.constraints.memory_bytes.value_or(UINT64_MAX)));
   for (uint32_t b = 0; b < problem.blocks; ++b) {
-    const double held = problem.parameter_bytes[b] * (2 + problem.optimizer_factor);
+    const double held = partition::trained_bytes(problem, b);
     if (held <= most) continue;
     found.push_back(
         fmt::format("task '{}' alone holds {} of parameters, gradients and optimizer state, {} more than any "

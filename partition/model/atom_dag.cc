@@ -13,7 +13,7 @@ class ParameterOwners {
  public:
   explicit ParameterOwners(const ModelFacts& model) : model_(model), seen_(model.graph.value_count()) {}
 
-  // Bytes of the parameters that no task before this one needs.
+  // Bytes of the parameters that no task before this one needs, with their gradients and optimizer state.
   Result<double> bytes_of(TaskId task) {
     double bytes = 0;
     std::vector<TaskId> left = {task};
@@ -28,7 +28,7 @@ class ParameterOwners {
             left.push_back(producer);
           } else {
             RANNC_ASSIGN(const ByteLine line, byte_line(model_.graph, input, model_.assume));
-            bytes += line.fixed;
+            bytes += line.fixed * model_.copies(input);
           }
         }
       }
@@ -71,8 +71,8 @@ Result<void> weigh_atoms(const ModelFacts& model, const AtomSamples& samples, si
       dag.stashed_bytes[atom] =
           static_cast<uint64_t>(model.tape.stash_bytes(task, static_cast<double>(samples.smallest_share)));
     }
-    RANNC_ASSIGN(const double parameters, owners.bytes_of(task));
-    dag.resident_bytes[atom] = static_cast<uint64_t>(parameters * model.copies());
+    RANNC_ASSIGN(const double resident, owners.bytes_of(task));
+    dag.resident_bytes[atom] = static_cast<uint64_t>(resident);
   }
   return {};
 }

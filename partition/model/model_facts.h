@@ -18,8 +18,10 @@ struct ModelFacts {
   bool training = true;         ///< false: no backward pass, gradients, optimizer state or stash
   double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters
 
-  /// Copies of a parameter that a device holds: itself, its gradient, optimizer state.
-  double copies() const { return training ? 2 + optimizer_factor : 1; }
+  /// Copies of a parameter that a device holds: itself, the sum of its gradients, optimizer state.
+  double copies(ValueId parameter) const {
+    return training ? 1 + sum_ratio(graph.type(parameter).dtype) + optimizer_factor : 1;
+  }
 };
 
 }  // namespace rannc::partition

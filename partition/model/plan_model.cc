@@ -119,7 +119,7 @@ std::optional<Infeasible> exceeds_all_memory(const PlanOptions& options, const M
   for (const ValueId value : facts.graph.values()) {
     if (facts.graph.value(value).kind != ir::ValueKind::kParameter) continue;
     const auto line = byte_line(facts.graph, value, facts.assume);
-    needed += line.ok() ? line->fixed * facts.copies() : 0;
+    needed += line.ok() ? line->fixed * facts.copies(value) : 0;
   }
   for (uint32_t d = 0; d < options.cluster.size(); ++d) {
     const uint64_t own = options.cluster.kind_of(DeviceId(d)).memory_bytes;

@@ -33,18 +33,25 @@ std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   return found;
 }
 
-// Of each stage, a parameter once: what an all-reduce moves and the optimizer passes over.
-std::vector<double> parameter_bytes(const ir::Plan& plan) {
-  std::vector<double> bytes;
+// Of a stage, a parameter once.
+struct TrainedBytes {
+  double parameters = 0;  // what the optimizer passes over, with
+  double gradients = 0;   // their sums, which an all-reduce moves
+};
+
+std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
+  std::vector<TrainedBytes> bytes;
   std::vector<StageId> counted(plan.graph.value_count());
   for (size_t s = 0; s < plan.stages.size(); ++s) {
-    bytes.push_back(0);
+    bytes.emplace_back();
     for (const TaskId task : plan.stages[s].tasks) {
       for (const ValueId input : plan.graph.inputs(task)) {
         if (!input.valid() || plan.graph.kind(input) != ir::ValueKind::kParameter) continue;
         if (std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s)) continue;
         const auto line = byte_line(plan.graph, input, {});
-        bytes.back() += line.ok() ? line->fixed : 0;
+        if (!line.ok()) continue;
+        bytes.back().parameters += line->fixed;
+        bytes.back().gradients += line->fixed * sum_ratio(plan.graph.type(input).dtype);
       }
     }
   }
@@ -100,15 +107,16 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
     const std::vector<DeviceId> group(members.begin(), members.end());
     return whole_ns(ring_ns(bytes, static_cast<double>(group.size()), cluster.slowest_link(group)));
   };
-  const std::vector<double> parameters = parameter_bytes(plan);
+  const std::vector<TrainedBytes> trained = trained_bytes(plan);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     double rate = std::numeric_limits<double>::infinity();
     for (const DeviceId home : plan.stages[s].devices) {
       rate = std::min(rate, cluster.kind_of(in_cluster[home.index()]).bytes_per_second);
     }
     const StageId stage = StageId::from(s);
-    plan.finish_times.push_back({stage, sum_ns({stage}, parameters[s]),
-                                 whole_ns(optimizer_pass_ns(parameters[s], plan.optimizer_states, rate))});
+    plan.finish_times.push_back(
+        {stage, sum_ns({stage}, trained[s].gradients),
+         whole_ns(optimizer_pass_ns(trained[s].parameters, trained[s].gradients, plan.optimizer_states, rate))});
   }
   for (size_t g = 0; g < plan.shared.size(); ++g) {
     plan.shared[g].sum_ns = sum_ns(shape.shared[g].stages, static_cast<double>(shape.shared[g].bytes));

@@ -205,18 +205,16 @@ class StageFollower::Pass {
 
   /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or,
   /// where it comes as rows, is added to zeros. That of a view is there already; the first is copied into the
-  /// parameter's order.
+  /// parameter's order. One of 16 bits is there once more in the sum's type.
   void add_to_sum(TaskId task, ValueId parameter, double& transient) {
-    if (tape_.is_view(task) && tape_.passes_gradient(task)) {
-      summed_ += bytes(parameter);
-      return grow(0);
-    }
-    const bool as_rows = tape_.gives_rows(task);
-    const double gradient = as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
-    summed_ += bytes(parameter);
-    if (!as_rows) added_ += gradient;
-    grow(gradient);
-    transient += gradient;
+    const double ratio = sum_ratio(graph_.type(parameter).dtype), sum = bytes(parameter) * ratio;
+    const bool as_rows = tape_.gives_rows(task), as_view = tape_.is_view(task) && tape_.passes_gradient(task);
+    const double made = as_view ? 0 : as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
+    const double widened = ratio == 1 ? 0 : as_rows ? made * ratio : sum;  // beside the gradient that the task made
+    summed_ += sum;
+    if (!as_rows) added_ += ratio == 1 ? made : widened;
+    grow(made + widened);
+    transient += made + widened;
   }
 
   /// Adds to the gradient of a value: the first is taken as it is, later ones are added to it.

@@ -60,7 +60,7 @@ class Holdings {
       if (blocks.empty() || blocks.back() != block) {
         blocks.push_back(block);
       } else if (model_.training && model_.graph.kind(input) == ir::ValueKind::kParameter) {
-        problem_.buffer_bytes[block] += model_.tape.bytes(input).fixed;  // each reader sums a gradient of its own
+        problem_.buffer_bytes[block] += sum_bytes(input);  // each reader sums a gradient of its own
       }
     }
   }
@@ -78,13 +78,21 @@ class Holdings {
       const bool trained = model_.training && model_.graph.kind(value) == ir::ValueKind::kParameter;
       if (blocks.size() > 1) {
         problem_.shared.push_back({trained ? Kind::kParameter : Kind::kBuffer, std::move(blocks), 0, line.fixed});
+        if (trained) problem_.shared.back().sum_bytes = sum_bytes(value);
+      } else if (trained) {
+        problem_.parameter_bytes[blocks.front()] += line.fixed;
+        problem_.gradient_bytes[blocks.front()] += sum_bytes(value);
       } else {
-        (trained ? problem_.parameter_bytes : problem_.buffer_bytes)[blocks.front()] += line.fixed;
+        problem_.buffer_bytes[blocks.front()] += line.fixed;
       }
     }
   }
 
  private:
+  double sum_bytes(ValueId parameter) const {
+    return model_.tape.bytes(parameter).fixed * sum_ratio(model_.graph.type(parameter).dtype);
+  }
+
   const ModelFacts& model_;
   StageProblem& problem_;
   std::vector<std::vector<uint32_t>> blocks_of_;  // ascending
@@ -160,6 +168,7 @@ Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition
   problem.blocks = blocks.count;
   problem.optimizer_factor = model.optimizer_factor;
   problem.parameter_bytes.assign(blocks.count, 0);
+  problem.gradient_bytes.assign(blocks.count, 0);
   problem.buffer_bytes.assign(blocks.count, 0);
   problem.stashed_bytes_per_sample.assign(blocks.count, 0);
   problem.temporary_bytes_per_sample.assign(blocks.count, 0);

@@ -29,6 +29,10 @@ Diagnostic unknown_size(const ir::Graph& graph, ValueId value) {
 
 }  // namespace
 
+double sum_ratio(ir::DType parameter) {
+  return static_cast<double>(ir::byte_size(ir::sum_dtype(parameter))) / ir::byte_size(parameter);
+}
+
 Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bindings& assume) {
   const ir::ValueType& type = graph.type(value);
   if (!type.shape) return ByteLine{};

@@ -19,4 +19,7 @@ Result<ByteLine> byte_line(const ir::Graph& graph, ValueId value, const ir::Bind
 /// The same of a number of bytes; nothing where a symbol has no number.
 std::optional<ByteLine> byte_line(const ir::Dim& bytes, const std::string& batch, const ir::Bindings& assume);
 
+/// How many times as large as a parameter the sum of its gradients is.
+double sum_ratio(ir::DType parameter);
+
 }  // namespace rannc::partition

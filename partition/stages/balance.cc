@@ -1,11 +1,11 @@
 #include "partition/stages/balance.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
-
-#include <fmt/format.h>
 
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/judge.h"
@@ -198,8 +198,7 @@ class GpipePlanner final : public StagePlanner {
 
   double cost(const StageProblem& problem, uint32_t b, uint64_t samples) const {
     if (by_ == BalanceBy::kSize) {
-      return problem.parameter_bytes[b] * (2 + problem.optimizer_factor) +
-             problem.stashed_bytes_per_sample[b] * static_cast<double>(samples);
+      return trained_bytes(problem, b) + problem.stashed_bytes_per_sample[b] * static_cast<double>(samples);
     }
     const TimeTable& table = problem.times[problem.cluster.devices.front().kind];
     const TimeTable::Blend blend = table.blend(samples);

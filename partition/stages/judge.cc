@@ -146,8 +146,8 @@ bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
     }
     stage.forward_ns = times[0].forward;
     stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
-    stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->parameters(a, b), stage.devices);
-    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), stage.devices));
+    stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
+    run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
   }
   return true;
 }

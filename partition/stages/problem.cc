@@ -88,7 +88,7 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
                                       holding.blocks[i], problem.blocks));
     }
     if (holding.blocks.empty()) return broken("T3", fmt::format("shared holding {} is needed by no block", h));
-    for (const double bytes : {holding.bytes, holding.bytes_per_sample}) {
+    for (const double bytes : {holding.bytes, holding.bytes_per_sample, holding.gradient_bytes()}) {
       if (!sane(bytes)) {
         return broken("T2",
                       fmt::format("shared holding {} has {} bytes, allowed is a number from 0 to 1e60", h, bytes));
@@ -181,6 +181,7 @@ Result<void> validate(const StageProblem& problem) {
   }
   for (const TimeTable& table : problem.times) RANNC_TRY(table_is_sane(table, problem.blocks));
   RANNC_TRY(costs_are_sane(problem.parameter_bytes, problem.blocks, "the parameter size", false));
+  RANNC_TRY(costs_are_sane(problem.gradient_bytes, problem.blocks, "the gradient size", true));
   RANNC_TRY(costs_are_sane(problem.buffer_bytes, problem.blocks, "the buffer size", true));
   RANNC_TRY(costs_are_sane(problem.stashed_bytes_per_sample, problem.blocks, "the stash", false));
   RANNC_TRY(costs_are_sane(problem.temporary_bytes_per_sample, problem.blocks, "the temporary size", true));

@@ -56,9 +56,12 @@ struct SharedHolding {
     kInput       ///< samples, kept from forward to backward
   };
   Kind kind = Kind::kParameter;
-  std::vector<uint32_t> blocks;  ///< ascending, distinct, at least one
-  double bytes_per_sample = 0;   ///< >= 0; of an input
-  double bytes = 0;              ///< what does not grow with samples, >= 0
+  std::vector<uint32_t> blocks;     ///< ascending, distinct, at least one
+  double bytes_per_sample = 0;      ///< >= 0; of an input
+  double bytes = 0;                 ///< what does not grow with samples, >= 0
+  std::optional<double> sum_bytes;  ///< of a parameter: the sum of its gradients; empty: as large as the parameter
+
+  double gradient_bytes() const { return sum_bytes.value_or(bytes); }
 };
 
 /// Which activations live at once: how many micro-batches a stage holds, counted from the last stage.
@@ -100,7 +103,8 @@ struct StageConstraints {
 struct StageProblem {
   uint32_t blocks = 0;
   std::vector<TimeTable> times;                    ///< per `Cluster::kinds`
-  std::vector<double> parameter_bytes;             ///< per block: its own; the gradient that an all-reduce moves
+  std::vector<double> parameter_bytes;             ///< per block: its own
+  std::vector<double> gradient_bytes;              ///< per block: sums that an all-reduce moves; may be empty: as above
   std::vector<double> buffer_bytes;                ///< per block: held, but neither trained nor reduced; may be empty
   std::vector<double> stashed_bytes_per_sample;    ///< per block: kept from forward to backward
   std::vector<double> temporary_bytes_per_sample;  ///< per block: live only while it runs; may be empty
@@ -119,6 +123,16 @@ struct StageProblem {
   StageConstraints constraints;
   std::vector<std::string> names;  ///< per block, for people; may be empty
 };
+
+/// What a block sums gradients of its parameters in, bytes.
+inline double gradient_bytes(const StageProblem& problem, uint32_t block) {
+  return problem.gradient_bytes.empty() ? problem.parameter_bytes[block] : problem.gradient_bytes[block];
+}
+
+/// What a block holds of its parameters from the first backward pass on: themselves, gradients, optimizer state.
+inline double trained_bytes(const StageProblem& problem, uint32_t block) {
+  return problem.parameter_bytes[block] * (1 + problem.optimizer_factor) + gradient_bytes(problem, block);
+}
 
 /// Rejects what no planner can price: sizes that do not match, NaN, infinite or negative costs, unordered readers,
 /// an empty cluster, constraints out of range. [T1 … rules in problem.cc]

@@ -11,6 +11,8 @@ namespace rannc::runtime {
 at::Tensor sum_in_order(std::span<const at::Tensor> terms);
 
 at::ScalarType to_scalar_type(ir::DType dtype);
+/// `ir::sum_dtype`: in which gradients of tensors of this type are summed.
+at::ScalarType sum_type(at::ScalarType type);
 /// The element type, or an error for complex, quantized and other kinds that no model of ours has.
 Result<ir::DType> to_dtype(at::ScalarType type);
 

@@ -1,11 +1,13 @@
 // Builds graphs with weights from a fixed sequence.
 #include "tests/runtime/toy_graphs.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
+#include "ir/constant.h"
 #include "ir/op.h"
+#include "ir/row_gradients.h"
 
 namespace rannc::testing {
 namespace {
@@ -66,17 +68,7 @@ class GraphBuilder {
     for (int64_t i = 0; i < count; ++i) values.push_back(0.4 * std::sin(1.7 * static_cast<double>(++drawn_)) + 0.05);
     return bytes_of(values);
   }
-  ir::TensorData bytes_of(const std::vector<double>& values) const {
-    std::vector<std::byte> bytes(values.size() * ir::byte_size(dtype_));
-    for (size_t i = 0; i < values.size(); ++i) {
-      const auto narrow = static_cast<float>(values[i]);
-      if (dtype_ == DType::kF64)
-        std::memcpy(&bytes[i * 8], &values[i], 8);
-      else
-        std::memcpy(&bytes[i * 4], &narrow, 4);
-    }
-    return ir::TensorData::in_memory(std::move(bytes));
-  }
+  ir::TensorData bytes_of(const std::vector<double>& values) const { return ir::encode_numbers(dtype_, values); }
 
   DType dtype_;
   ir::Graph graph_;
@@ -124,7 +116,8 @@ ir::Graph token_model(DType dtype) {
 ir::Graph large_table(DType dtype) {
   GraphBuilder g(dtype);
   const ValueId tokens = g.input("tokens", DType::kI64, {5}), target = g.input("target", dtype, {5, 4});
-  const ValueId table = g.parameter("table", {8192, 32}), w0 = g.parameter("w0", {4, 32}), b0 = g.parameter("b0", {4});
+  const int64_t rows = std::max<int64_t>(8192, ir::kRowGradientTableBytes / (32 * ir::byte_size(dtype)));
+  const ValueId table = g.parameter("table", {rows, 32}), w0 = g.parameter("w0", {4, 32}), b0 = g.parameter("b0", {4});
   const ValueId embedded = g.task("gather", {table, tokens}, {{"axis", Dim(0)}});
   const ValueId y = g.task("tanh", {g.task("linear", {embedded, w0, b0}, {{"layout", std::string("oi")}})});
   const ValueId loss = g.task("mse_sum", {y, target});

@@ -18,8 +18,9 @@ ir::Graph skip_and_tie(ir::DType dtype);
 /// entropy over tokens that are not ignored.
 ir::Graph token_model(ir::DType dtype);
 
-/// tokens i64[batch, 5], target f[batch, 5, 4]: embedding in a table of 8192 rows of 32, linear, tanh, squared error.
-/// The table is large enough for the engine to add gradients row by row. Tasks: gather linear tanh mse_sum.
+/// tokens i64[batch, 5], target f[batch, 5, 4]: embedding in a table of 8192 rows of 32 (16384 of 16 bits), linear,
+/// tanh, squared error. The table is large enough for the engine to add gradients row by row. Tasks: gather linear tanh
+/// mse_sum.
 ir::Graph large_table(ir::DType dtype);
 
 /// x f[batch, 6], target f[batch, 6]: linear, dropout, tanh, dropout, linear, squared error; both drop 40 %.

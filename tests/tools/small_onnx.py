@@ -1,7 +1,9 @@
 """Writes ONNX files of a few nodes, field by field: these tests need no package but Python's own."""
 import struct
 
-FLOAT, INT32, INT64 = 1, 6, 7
+FLOAT, INT8, INT32, INT64, BOOL, FLOAT16, DOUBLE, BFLOAT16 = 1, 3, 6, 7, 9, 10, 11, 16
+
+FORMATS = {FLOAT: "f", INT8: "b", INT32: "i", INT64: "q", BOOL: "?", FLOAT16: "e", DOUBLE: "d"}
 
 
 def varint(number):
@@ -21,10 +23,28 @@ def field(number, value):
     return varint(number << 3 | 2) + varint(len(data)) + data
 
 
-def tensor(name, shape, values):
-    """A float initializer."""
-    return b"".join(field(1, extent) for extent in shape) + field(2, FLOAT) + field(8, name) + field(
-        9, struct.pack(f"<{len(values)}f", *values))
+def raw(kind, values):
+    """The bytes of numbers; those of bfloat16 are the upper half of float32's, rounded towards zero."""
+    if kind == BFLOAT16:
+        return b"".join(struct.pack("<f", number)[2:] for number in values)
+    return struct.pack(f"<{len(values)}{FORMATS[kind]}", *values)
+
+
+def rounded(kind, values):
+    """The numbers as that type holds them."""
+    data = raw(kind, values)
+    if kind == BFLOAT16:
+        return [struct.unpack("<f", b"\0\0" + data[i:i + 2])[0] for i in range(0, len(data), 2)]
+    return list(struct.unpack(f"<{len(values)}{FORMATS[kind]}", data))
+
+
+def tensor(name, shape, values, kind=FLOAT):
+    """An initializer."""
+    return b"".join(field(1, extent) for extent in shape) + field(2, kind) + field(8, name) + field(9, raw(kind, values))
+
+
+def number_attribute(name, value):
+    return field(5, field(1, name) + field(3, value) + field(20, 2))
 
 
 def value(name, kind, shape):
@@ -33,8 +53,9 @@ def value(name, kind, shape):
     return field(1, name) + field(2, field(1, field(1, kind) + field(2, extents)))
 
 
-def node(op, inputs, outputs, name):
-    return b"".join(field(1, entry) for entry in inputs) + b"".join(field(2, entry) for entry in outputs) + field(3, name) + field(4, op)
+def node(op, inputs, outputs, name, *attributes):
+    return b"".join([*(field(1, entry) for entry in inputs), *(field(2, entry) for entry in outputs), field(3, name), field(4, op),
+                     *attributes])
 
 
 def write(path, nodes, initializers, inputs, outputs, opset=17):

@@ -96,7 +96,7 @@ class Search {
       time.backward = std::max(time.backward, prices_.backward(first, end, on.share, kind));
     }
     if (options_.recompute) time.backward += time.forward;
-    if (on.size > 1) time.all_reduce = all_reduce_ns(ranges_.parameters(first, end), on.size, on.link);
+    if (on.size > 1) time.all_reduce = all_reduce_ns(ranges_.gradients(first, end), on.size, on.link);
     return time;
   }
 

@@ -63,10 +63,11 @@ double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std:
   return all_reduce_ns(bytes, ascending.size(), problem.cluster.slowest_link(ascending));
 }
 
-double optimizer_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices) {
+double optimizer_ns(const StageProblem& problem, double parameter_bytes, double gradient_bytes,
+                    const std::vector<DeviceId>& devices) {
   double rate = kInfinity;
   for (const DeviceId device : devices) rate = std::min(rate, problem.cluster.kind_of(device).bytes_per_second);
-  return optimizer_pass_ns(bytes, problem.optimizer_factor, rate);
+  return optimizer_pass_ns(parameter_bytes, gradient_bytes, problem.optimizer_factor, rate);
 }
 
 StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover, uint64_t micro_batches,
@@ -84,7 +85,7 @@ StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, con
     const size_t share = prices.share_of(from.to - from.from);
     stage.peak_bytes =
         prices.peak_bytes(from.first, from.end, share, from.recompute, static_cast<uint32_t>(cover.stages.size() - s));
-    stage.all_reduce_ns = stage_all_reduce_ns(problem, ranges.parameters(from.first, from.end), stage.devices);
+    stage.all_reduce_ns = stage_all_reduce_ns(problem, ranges.gradients(from.first, from.end), stage.devices);
     plan.stages.push_back(std::move(stage));
   }
   if (problem.in_flight != InFlight::kAll) {

@@ -24,8 +24,9 @@ std::string bottleneck_of(const StagePlan& plan);
 /// Ring all-reduce of the stage's gradients over its devices.
 double stage_all_reduce_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices);
 
-/// The optimizer's pass over the stage's parameters on its slowest device: reads the gradient, reads and writes parameters
-/// and states.
-double optimizer_ns(const StageProblem& problem, double bytes, const std::vector<DeviceId>& devices);
+/// The optimizer's pass over the stage's parameters on its slowest device: reads the gradient, reads and writes
+/// parameters and states.
+double optimizer_ns(const StageProblem& problem, double parameter_bytes, double gradient_bytes,
+                    const std::vector<DeviceId>& devices);
 
 }  // namespace rannc::partition

@@ -10,7 +10,7 @@ PlacementTraffic traffic_of(const StageProblem& problem, const RangeCosts& range
   for (uint32_t s = 0; s < plan.stages.size(); ++s) {
     const PlannedStage& stage = plan.stages[s];
     for (uint32_t b = stage.first; b < stage.end; ++b) stage_of[b] = s;
-    traffic.gradient_bytes.push_back(ranges.parameters(stage.first, stage.end));
+    traffic.gradient_bytes.push_back(ranges.gradients(stage.first, stage.end));
   }
   for (const BlockValue& value : problem.values) {
     uint32_t before = stage_of[value.producer];

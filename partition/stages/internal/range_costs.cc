@@ -114,16 +114,17 @@ RangeCosts::RangeCosts(const StageProblem& problem) : blocks_(problem.blocks) {
   crossing_ = crossing.sum(k);
   add_shared(problem);
 
-  std::vector<double> resident(k);
+  std::vector<double> resident(k), gradients(k);
   for (uint32_t b = 0; b < k; ++b) {
-    resident[b] = problem.parameter_bytes[b] * (2 + problem.optimizer_factor) +
-                  (problem.buffer_bytes.empty() ? 0 : problem.buffer_bytes[b]);
+    gradients[b] = gradient_bytes(problem, b);
+    resident[b] = trained_bytes(problem, b) + (problem.buffer_bytes.empty() ? 0 : problem.buffer_bytes[b]);
   }
   for (const SharedHolding& holding : problem.shared) {
     if (holding.kind != SharedHolding::Kind::kParameter) continue;
-    for (const uint32_t block : holding.blocks) resident[block] += holding.bytes;
+    for (const uint32_t block : holding.blocks) resident[block] += holding.gradient_bytes();
   }
   parameters_ = prefix(problem.parameter_bytes);
+  gradients_ = prefix(gradients);
   resident_ = prefix(resident);
   stashed_ = prefix(problem.stashed_bytes_per_sample);
   if (!problem.pending_bytes_per_sample.empty()) pending_ = prefix(problem.pending_bytes_per_sample);
@@ -161,15 +162,18 @@ void RangeCosts::add_shared(const StageProblem& problem) {
     return holding.kind == SharedHolding::Kind::kInput;
   };
   if (std::all_of(problem.shared.begin(), problem.shared.end(), grows_with_samples)) return;
-  Rectangles parameters(blocks_), resident(blocks_);
+  Rectangles parameters(blocks_), gradients(blocks_), resident(blocks_);
   for (const SharedHolding& holding : problem.shared) {
     if (grows_with_samples(holding)) continue;
     const bool trained = holding.kind == SharedHolding::Kind::kParameter;
     // The gradients of its readers are summed apart: one for each block.
     resident.add_ranges_with(holding.blocks, -1, {holding.bytes * (trained ? 1 + problem.optimizer_factor : 1), 0});
-    if (trained) parameters.add_ranges_with(holding.blocks, -1, {holding.bytes, 0});
+    if (!trained) continue;
+    parameters.add_ranges_with(holding.blocks, -1, {holding.bytes, 0});
+    gradients.add_ranges_with(holding.blocks, -1, {holding.gradient_bytes(), 0});
   }
   shared_parameters_ = parameters.sum(blocks_);
+  shared_gradients_ = gradients.sum(blocks_);
   shared_resident_ = resident.sum(blocks_);
 }
 

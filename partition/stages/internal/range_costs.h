@@ -31,6 +31,10 @@ class RangeCosts {
   double parameters(uint32_t a, uint32_t b) const {
     return parameters_[b] - parameters_[a] + (shared_parameters_.empty() ? 0 : shared_parameters_[index(a, b)].fixed);
   }
+  /// Bytes of the sums of their gradients, each once: what an all-reduce moves.
+  double gradients(uint32_t a, uint32_t b) const {
+    return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
+  }
   /// Parameters, gradients, optimizer state and buffers.
   double resident(uint32_t a, uint32_t b) const {
     return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
@@ -70,9 +74,9 @@ class RangeCosts {
   uint32_t blocks_;
   std::vector<Affine> received_, returned_, sent_, answered_, kept_;
   std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
-  std::vector<Affine> shared_parameters_, shared_resident_;  ///< empty: nothing is shared
-  std::vector<Affine> temporary_;                            ///< empty: there is none
-  std::vector<double> parameters_, resident_, stashed_, pending_;
+  std::vector<Affine> shared_parameters_, shared_gradients_, shared_resident_;  ///< empty: nothing is shared
+  std::vector<Affine> temporary_;                                               ///< empty: there is none
+  std::vector<double> parameters_, gradients_, resident_, stashed_, pending_;
   std::vector<char> cut_allowed_;
   /// Of the first pinned block from some block on, and where the next block of another stage lies.
   struct PinnedStages {

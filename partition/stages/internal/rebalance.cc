@@ -58,7 +58,7 @@ double Rebalancer::work(const Place& place, uint32_t first, uint32_t end) const 
   }
   const double all = once * static_cast<double>(place.micro_batches);
   if (place.replicas < 2) return all;
-  return all + all_reduce_ns(ranges_.parameters(first, end), place.replicas, place.inside);
+  return all + all_reduce_ns(ranges_.gradients(first, end), place.replicas, place.inside);
 }
 
 double Rebalancer::messages(const Place& place, uint32_t first, uint32_t end) const {

@@ -37,7 +37,7 @@ inline StageBytes stage_bytes(const RangeCosts& ranges, uint32_t a, uint32_t b, 
   const double sent = ranges.sent(a, b).at(samples);
   const bool recompute = choice == RecomputeRule::kAlways;
   StageBytes bytes;
-  bytes.gradients = ranges.parameters(a, b);
+  bytes.gradients = ranges.gradients(a, b);
   bytes.standing = ranges.resident(a, b) +
                    std::max(ranges.temporary(a, b).at(samples), ranges.returned(a, b).at(samples)) + sent +
                    std::max(ranges.received(a, b).at(samples), sent) + (recompute ? std::max(0.0, saved - kept) : 0);

@@ -269,9 +269,9 @@ bool FloorEntries::add(uint32_t a, uint32_t b, uint16_t index) {
   const double again = problem_.recompute == RecomputeRule::kAlways ? larger.forward : 0;
   entry.full.work = micro_batches() * (larger.forward + again + larger.backward);
   add_messages(entry, a, b, group);
-  const double parameters = ranges_.parameters(a, b);
-  entry.tail = all_reduce_ns(parameters, group.least, links_.of_group(group.least)) +
-               optimizer_pass_ns(parameters, problem_.optimizer_factor, rate_);
+  const double gradients = ranges_.gradients(a, b);
+  entry.tail = all_reduce_ns(gradients, group.least, links_.of_group(group.least)) +
+               optimizer_pass_ns(ranges_.parameters(a, b), gradients, problem_.optimizer_factor, rate_);
   entries_[a].push_back(entry);
   return true;
 }

@@ -114,8 +114,9 @@ class Oracle {
     double gradients = 0;  // there from the first backward pass on
     double resident = 0, stash = 0, temporary = 0, fixed_temporary = 0, in = 0, back = 0, out = 0, kept = 0;
     for (uint32_t b = stage.first; b < stage.end; ++b) {
-      resident += p_.parameter_bytes[b] * (2 + p_.optimizer_factor);
-      gradients += p_.parameter_bytes[b];
+      const double sum = p_.gradient_bytes.empty() ? p_.parameter_bytes[b] : p_.gradient_bytes[b];
+      resident += p_.parameter_bytes[b] * (1 + p_.optimizer_factor) + sum;
+      gradients += sum;
       stash += p_.stashed_bytes_per_sample[b] * n;
       if (!p_.temporary_bytes_per_sample.empty()) temporary = std::max(temporary, p_.temporary_bytes_per_sample[b] * n);
       if (!p_.temporary_bytes.empty()) fixed_temporary = std::max(fixed_temporary, p_.temporary_bytes[b]);
@@ -138,8 +139,9 @@ class Oracle {
       if (std::none_of(holding.blocks.begin(), holding.blocks.end(), inside)) continue;
       if (holding.kind == SharedHolding::Kind::kParameter) {
         const auto readers = std::count_if(holding.blocks.begin(), holding.blocks.end(), inside);
-        resident += holding.bytes * (1 + p_.optimizer_factor + static_cast<double>(readers));
-        gradients += holding.bytes;
+        const double sum = holding.sum_bytes.value_or(holding.bytes);
+        resident += holding.bytes * (1 + p_.optimizer_factor) + sum * static_cast<double>(readers);
+        gradients += sum;
       }
       if (holding.kind == SharedHolding::Kind::kBuffer) resident += holding.bytes;
       if (holding.kind == SharedHolding::Kind::kInput) kept += holding.bytes + holding.bytes_per_sample * n;

@@ -57,6 +57,14 @@ void add_shared(std::mt19937_64& random, StageProblem& problem) {
   }
 }
 
+// As a model of 16 bits has them.
+void widen_sums(StageProblem& problem) {
+  for (const double bytes : problem.parameter_bytes) problem.gradient_bytes.push_back(2 * bytes);
+  for (SharedHolding& holding : problem.shared) {
+    if (holding.kind == SharedHolding::Kind::kParameter) holding.sum_bytes = 2 * holding.bytes;
+  }
+}
+
 Link random_link(std::mt19937_64& random) {
   return {1e9 * static_cast<double>(pick(random, 1, 10)) / 4, static_cast<double>(pick(random, 0, 20))};
 }
@@ -114,6 +122,7 @@ StageProblem random_problem(std::mt19937_64& random, const RandomOptions& option
     problem.constraints.stages = stages;
     problem.constraints.pins = {{block, static_cast<uint32_t>(pick(random, 0, stages - 1))}};
   }
+  if (pick(random, 0, 3) == 0) widen_sums(problem);
   return problem;
 }
 
