@@ -1,12 +1,15 @@
 """What a plan predicts of memory is what the tensors of its workers take, within 2 %: counted, not timed."""
 import json
+import math
 import pathlib
+import random
 import re
 import struct
 import tempfile
 import unittest
 
 import programs
+import small_onnx as onnx
 
 LIMIT = 0.02
 LOSSES = {"gpt": "cross_entropy(output=logits,labels=targets)"}
@@ -107,6 +110,27 @@ class MemoryTest(programs.ProgramTest):
         for replicas in ([2], [3], [2, 1]):
             self.expect_replicas(replicas, "--recompute", "never", schedules=["1f1b"], layers=2, width=128, context=8,
                                  mini_batch=12)
+
+    def test_sums_of_sixteen_bits_are_float32(self):
+        width, samples, kind, rng = 512, 32, onnx.BFLOAT16, random.Random(1)
+
+        def drawn(*shape):
+            return [rng.gauss(0, 0.05) for _ in range(math.prod(shape))]
+
+        nodes, initializers, value = [], [], "x"
+        for i in range(4):
+            initializers.append(onnx.tensor(f"layer{i}.weight", [width, width], drawn(width, width), kind))
+            nodes += [onnx.node("MatMul", [value, f"layer{i}.weight"], [f"m{i}"], f"linear{i}"),
+                      onnx.node("Relu", [f"m{i}"], [f"y{i}"], f"relu{i}")]
+            value = f"y{i}"
+        model = onnx.write(self.scratch / "narrow.onnx", nodes, initializers, [onnx.value("x", kind, ["batch", width])],
+                           [onnx.value(value, kind, ["batch", width])])
+        data = self.scratch / "narrow.safetensors"
+        programs.write_safetensors(data, {"x/x": ("BF16", [samples, width], onnx.raw(kind, drawn(samples, width))),
+                                          "labels/y": ("F32", [samples, width], onnx.raw(onnx.FLOAT, drawn(samples, width)))})
+        for cut in (["--stages", 2], ["--replicas", 2]):
+            with self.subTest(cut=cut):
+                self.expect(model, "mse(labels=y)", ["--data", data], 2, "--mini-batch", samples, "--micro-batches", 4, *cut)
 
     def expect_folder(self, folder, devices, micro_batches):
         """An export with its samples: activations outweigh its weights."""
