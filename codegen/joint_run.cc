@@ -25,9 +25,8 @@ bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Often>& oft
   return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
 }
 
-at::Tensor in_sum_type(const ir::Joint& joint, ValueId gradient, const at::Tensor& part) {
-  return part.to(scalar_type(ir::sum_dtype(joint.graph.type(gradient).dtype)));
-}
+/// What a sum begins with; tensors may be doubles whatever the graph says.
+at::Tensor first_term(const at::Tensor& part) { return part.to(sum_type(part.scalar_type())); }
 
 /// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
 std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& often) {
@@ -119,14 +118,14 @@ void JointRun::add_up(const GraphValues& values, Step& step) {
   for (const ValueId value : graph.values()) {
     if (!is_total_[value.index()]) continue;
     std::optional<at::Tensor>& sum = sums_[value.index()];
-    sum = sum ? *sum + *values[value.index()] : in_sum_type(*joint_, value, *values[value.index()]);
+    sum = sum ? *sum + *values[value.index()] : first_term(*values[value.index()]);
   }
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {
     const ValueId gradient = joint_->gradients[i].gradient;
     const std::optional<at::Tensor>& part = values[gradient.index()];
     if (!part) continue;
     at::Tensor& sum = step.gradients[i];
-    sum = sum.defined() ? sum + *part : in_sum_type(*joint_, gradient, *part);
+    sum = sum.defined() ? sum + *part : first_term(*part);
   }
 }
 
@@ -167,13 +166,14 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
   for (const MicroBatch& each : micro_batches) RANNC_TRY(micro_batch(each, seeds, step));
   GraphValues values = of_step_;
   for (size_t i = 0; i < sums_.size(); ++i) {
-    if (sums_[i]) values[i] = sums_[i]->to(scalar_type(joint_->graph.type(ValueId::from(i)).dtype));
+    if (!sums_[i]) continue;
+    const c10::ScalarType type = scalar_type(joint_->graph.type(ValueId::from(i)).dtype);
+    values[i] = sums_[i]->scalar_type() == sum_type(type) ? sums_[i]->to(type) : sums_[i];
   }
   RANNC_TRY(run(When::kStepEnd, with, values));
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {
     const std::optional<at::Tensor>& part = values[joint_->gradients[i].gradient.index()];
-    if (!step.gradients[i].defined() && part)
-      step.gradients[i] = in_sum_type(*joint_, joint_->gradients[i].gradient, *part);
+    if (!step.gradients[i].defined() && part) step.gradients[i] = first_term(*part);
   }
   return step;
 }

@@ -40,11 +40,6 @@ double now_ns() {
   return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
 }
 
-c10::ScalarType sum_type(const at::Tensor& parameter) {
-  const auto dtype = ir::dtype_of_torch(static_cast<int>(parameter.scalar_type()));
-  return dtype ? scalar_type(ir::sum_dtype(*dtype)) : parameter.scalar_type();
-}
-
 /// Calls `body` and adds its time to `times` where it counts.
 template <class Body>
 void timed(bool counted, std::vector<double>& times, double& total, Body&& body) {
@@ -111,7 +106,8 @@ void weigh(TaskRun& run, Tensors& sums, RunTimes& times) {
 
 RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {
   Tensors sums;
-  for (const at::Tensor& leaf : run.leaves()) sums.push_back(at::zeros_like(leaf.detach(), sum_type(leaf)));
+  for (const at::Tensor& leaf : run.leaves())
+    sums.push_back(at::zeros_like(leaf.detach(), sum_type(leaf.scalar_type())));
   std::vector<double> forward, input_gradient, weight_gradient, together;
   double total = 0;
   for (uint32_t i = 0; i < std::max(kMostRuns, kWarmUps + options.repeat); ++i) {

@@ -9,4 +9,10 @@ namespace rannc::codegen {
 
 inline c10::ScalarType scalar_type(ir::DType dtype) { return static_cast<c10::ScalarType>(ir::torch_number(dtype)); }
 
+/// `ir::sum_dtype` of a tensor's type: in which its gradients are summed.
+inline c10::ScalarType sum_type(c10::ScalarType type) {
+  const auto dtype = ir::dtype_of_torch(static_cast<int>(type));
+  return dtype ? scalar_type(ir::sum_dtype(*dtype)) : type;
+}
+
 }  // namespace rannc::codegen

@@ -6,8 +6,10 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/op.h"
+#include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
 #include "tests/codegen/random_program.h"
@@ -168,6 +170,45 @@ TEST(JointRuns, EachTaskRunsAsOftenAsItMust) {
     EXPECT_EQ(ran.calls[task.index()], expected) << task.index() << " " << joint.graph.op(task).name;
   }
   EXPECT_GT(once_a_step, 2U);
+}
+
+// Equal micro-batches, so that their sum is known. What is made once a step gets the sum of its gradients, rounded
+// once.
+TEST(JointRuns, SumGradientsOf16BitsInFloat32) {
+  const Graph graph = ir::parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f16[batch,3] samples 0
+input %target: f16[batch,3] samples 0
+parameter %w: f16[3,3]
+parameter %b: f16[3]
+#0 %square: f16[3,3] = core.mul(%w, %w)
+#1 %linear: f16[batch,3] samples 0 = core.linear(%x, %square)
+#2 %y: f16[batch,3] samples 0 = core.add(%linear, %b)
+#3 %sum: f16[] partial = core.mse_sum(%y, %target)
+inputs [%x, %target]
+outputs [%y]
+loss %sum weight 0x1p+0 per one ignore -100
+)",
+                                      "t.rir")
+                          .value();
+  const Joint joint = passes::differentiate(graph).value();
+  at::manual_seed(3);
+  GraphValues all = draw(graph, 1);
+  constexpr int64_t kCount = 24;
+  for (const ValueId value : graph.values()) {
+    if (!all[value.index()]) continue;
+    all[value.index()] = all[value.index()]->to(at::kHalf);
+    if (graph.kind(value) == ValueKind::kInput) all[value.index()] = all[value.index()]->expand({kCount, 3});
+  }
+  std::vector<int64_t> cuts(kCount + 1);
+  std::iota(cuts.begin(), cuts.end(), 0);
+  const auto one = by_parameter(joint, by_tasks(graph, joint, all, {1.0 / kCount}, {0, 1}).step);
+  const auto sums = by_parameter(joint, by_tasks(graph, joint, all, {1.0 / kCount}, cuts).step);
+  for (const auto& [name, limit] : {std::pair("b", 1e-6), std::pair("w", 2e-3)}) {
+    EXPECT_EQ(sums.at(name).scalar_type(), at::kFloat) << name;
+    const at::Tensor expected = one.at(name).to(at::kDouble) * kCount;
+    EXPECT_LT(((sums.at(name) - expected).norm() / expected.norm()).item<double>(), limit) << name;
+  }
 }
 
 TEST(JointRuns, KeepWhatTheirTypesSay) {
