@@ -42,6 +42,7 @@ class PassManager {
   using Show = std::function<void(std::string_view pass, const std::string& text)>;
 
   void add(std::unique_ptr<Pass> pass) { passes_.push_back(std::move(pass)); }
+  const std::vector<std::unique_ptr<Pass>>& passes() const { return passes_; }
   std::vector<std::string> names() const;
   /// Runs all passes in the order they were added, up to the first failure. `print_after` may only name passes that
   /// were added. Facts of the context that a changing pass did not write itself are dropped after it.
