@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "frontend/onnx/internal/data_ranges.h"
 #include "frontend/onnx/internal/importer.h"
 #include "frontend/onnx/internal/mapped_file.h"
 #include "frontend/onnx/internal/model_file.h"
@@ -21,9 +20,7 @@ Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::
     return error(Location{file},
                  fmt::format("the model has {} bytes, at most {} are read", bytes.size(), options.max_file_bytes));
   }
-  RANNC_ASSIGN(const std::optional<std::string> changed, note_data_ranges(bytes, file));
-  const std::string_view skeleton = changed ? std::string_view(*changed) : bytes;
-  RANNC_ASSIGN(const ModelFile model, ModelFile::read(skeleton, file));
+  RANNC_ASSIGN(const ModelFile model, ModelFile::read(bytes, file));
   return import_model(model, file, options);
 }
 

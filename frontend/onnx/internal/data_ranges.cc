@@ -12,14 +12,12 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-/// The messages on the way from a model to its tensors.
-enum class Message : uint8_t { kNone, kModel, kGraph, kNode, kAttribute, kFunction, kInitializer, kAttributeTensor };
+/// The messages on the way to tensors.
+enum class Message : uint8_t { kNone, kGraph, kNode, kAttribute, kFunction, kInitializer, kAttributeTensor };
 
 /// The message in field `number` of `of`; field numbers of onnx.proto3, which never change.
 Message child(Message of, uint32_t number) {
   switch (of) {
-    case Message::kModel:
-      return number == 7 ? Message::kGraph : number == 25 ? Message::kFunction : Message::kNone;
     case Message::kGraph:
       return number == 1 ? Message::kNode : number == 5 ? Message::kInitializer : Message::kNone;
     case Message::kNode:
@@ -91,13 +89,17 @@ class Rewriter {
 
 }  // namespace
 
-Result<std::optional<std::string>> note_data_ranges(std::string_view model, const std::string& file) {
-  const WireReader reader(model, file);
-  Rewriter rewriter(reader);
-  RANNC_ASSIGN(const bool changes, rewriter.changes(Message::kModel, 0, model.size(), 0));
+Result<std::optional<std::string>> note_data_ranges(const WireReader& model, ModelPart part, size_t begin, size_t end) {
+  // A function lies in the model, the others in its graph.
+  const int depth = part == ModelPart::kFunction ? 1 : 2;
+  const Message kind = part == ModelPart::kFunction ? Message::kFunction
+                       : part == ModelPart::kNode   ? Message::kNode
+                                                    : Message::kInitializer;
+  Rewriter rewriter(model);
+  RANNC_ASSIGN(const bool changes, rewriter.changes(kind, begin, end, depth));
   if (!changes) return std::optional<std::string>();
   std::string out;
-  RANNC_TRY(rewriter.message(Message::kModel, 0, model.size(), 0, out));
+  RANNC_TRY(rewriter.message(kind, begin, end, depth, out));
   return std::optional(std::move(out));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "frontend/onnx/internal/wire.h"
 #include "ir/diagnostic.h"
 
 namespace rannc::frontend {
@@ -18,12 +19,15 @@ struct ByteRange {
   uint64_t offset = 0, length = 0;
 };
 
-/// A copy of a serialized ModelProto in which the `doc_string` of every tensor with more than kInlineBytes of
-/// `raw_data` holds the range of that data (see `byte_range`) and that of every other tensor is gone. Initializers lose
-/// the data itself; tensors of attributes keep it for the checker. Nothing where that changes nothing, as in a model
-/// without weights. Linear in the size; errors name the byte offset of
-/// what is truncated, overlong or nested too deep.
-Result<std::optional<std::string>> note_data_ranges(std::string_view model, const std::string& file);
+/// Messages of a model that may hold tensors.
+enum class ModelPart : uint8_t { kNode, kInitializer, kFunction };
+
+/// A copy of a message that lies at [begin, end) of a serialized model, in which the `doc_string` of every tensor with
+/// more than kInlineBytes of `raw_data` holds the range of that data (see `byte_range`) and that of every other tensor
+/// is gone. Initializers lose the data itself; tensors of attributes keep it for the checker. Nothing where that
+/// changes nothing, as in nearly all nodes. Linear in the size; errors name the byte offset of what is truncated,
+/// overlong or nested too deep.
+Result<std::optional<std::string>> note_data_ranges(const WireReader& model, ModelPart part, size_t begin, size_t end);
 
 /// Reads what `note_data_ranges` wrote.
 std::optional<ByteRange> byte_range(std::string_view doc_string);

@@ -3,12 +3,14 @@
 
 #include <limits>
 
+#include "frontend/onnx/internal/data_ranges.h"
 #include "frontend/onnx/internal/wire.h"
 
 namespace rannc::frontend {
 
 namespace {
-constexpr uint32_t kGraph = 7, kNode = 1, kInitializer = 5;  // field numbers of onnx.proto, which never change
+constexpr uint32_t kGraph = 7, kFunction = 25, kNode = 1,
+                   kInitializer = 5;  // field numbers of onnx.proto, which never change
 }
 
 Result<ModelFile> ModelFile::read(std::string_view bytes, const std::string& file) {
@@ -19,7 +21,13 @@ Result<ModelFile> ModelFile::read(std::string_view bytes, const std::string& fil
   for (size_t at = 0; at < bytes.size();) {
     const size_t start = at;
     RANNC_ASSIGN(const WireReader::Field field, reader.next_field(at, bytes.size()));
-    if (field.number != kGraph || field.wire != WireReader::kLengthDelimited) {
+    const bool delimited = field.wire == WireReader::kLengthDelimited;
+    if (field.number == kFunction && delimited) {
+      RANNC_ASSIGN(const auto changed, note_data_ranges(reader, ModelPart::kFunction, field.begin, at));
+      append_field(kFunction, changed ? std::string_view(*changed) : bytes.substr(field.begin, at - field.begin), head);
+      continue;
+    }
+    if (field.number != kGraph || !delimited) {
       head.append(bytes.substr(start, at - start));
       continue;
     }
@@ -29,8 +37,12 @@ Result<ModelFile> ModelFile::read(std::string_view bytes, const std::string& fil
       RANNC_ASSIGN(const WireReader::Field part, reader.next_field(inner, at));
       const bool whole = part.wire == WireReader::kLengthDelimited;
       if (whole && (part.number == kNode || part.number == kInitializer)) {
-        auto& parts = part.number == kNode ? model.nodes_ : model.initializers_;
-        parts.push_back(bytes.substr(part.begin, inner - part.begin));
+        const bool node = part.number == kNode;
+        RANNC_ASSIGN(auto changed,
+                     note_data_ranges(reader, node ? ModelPart::kNode : ModelPart::kInitializer, part.begin, inner));
+        (node ? model.nodes_ : model.initializers_)
+            .push_back(changed ? std::string_view(model.rewritten_.emplace_back(*std::move(changed)))
+                               : bytes.substr(part.begin, inner - part.begin));
       } else {
         graph.append(bytes.substr(begin, inner - begin));
       }

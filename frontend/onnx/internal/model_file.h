@@ -1,6 +1,7 @@
 /// A serialized model, of which nodes and initializers are parsed one at a time.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,7 +11,8 @@
 
 namespace rannc::frontend {
 
-/// Parsed whole, a model of a million nodes takes a gigabyte and as long as all that follows.
+/// Parsed whole, a model of a million nodes takes a gigabyte and as long as all that follows. Only messages with
+/// weights in them are copied, without these (`data_ranges.h`): files of new exporters hold gigabytes of stack traces.
 class ModelFile {
  public:
   /// `bytes` must outlive the file; `file` is for messages.
@@ -47,6 +49,7 @@ class ModelFile {
   std::string file_;
   ONNX_NAMESPACE::ModelProto head_;
   std::vector<std::string_view> nodes_, initializers_;
+  std::deque<std::string> rewritten_;  ///< those of them that differ from the file
 };
 
 }  // namespace rannc::frontend
