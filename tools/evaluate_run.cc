@@ -16,7 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Loss terms over all samples: sums of numerators and denominators, never averages of averages.
+/// Loss terms over all samples: sums of numerators and denominators, never averages of averages. A term that nothing
+/// divides is a sum over the samples, and so over all of them. Where no symbol counts the samples, the model may have
+/// divided by their fixed number itself: then it is the mean of the mini-batches.
 class LossSums {
  public:
   void add(const runtime::StepResult& result) {
@@ -33,7 +35,9 @@ class LossSums {
     for (size_t t = 0; t < sums_.size(); ++t) {
       if (sums_[t].denominator == 0) continue;
       counted = true;
-      loss += graph.losses()[t].weight * sums_[t].numerator / sums_[t].denominator;
+      const ir::LossTerm& term = graph.losses()[t];
+      const bool sum = term.denominator == ir::LossTerm::Denominator::kOne && !graph.batch_symbol().empty();
+      loss += term.weight * sums_[t].numerator / (sum ? 1 : sums_[t].denominator);
     }
     return counted ? std::optional(loss) : std::nullopt;
   }

@@ -152,6 +152,16 @@ class WithLoss(EvaluateTest):
         processes = self.evaluate(self.scratch / "parts.rannc", data, "--evaluate", "--transport", "gloo")
         self.assertEqual(processes[2]["loss"], metadata["loss"])
 
+    def test_a_sum_is_that_of_all_samples(self):
+        data = self.samples(self.FOLDER)
+        losses = []
+        for batch in (MINI_BATCH, SAMPLES):
+            bundle, _ = self.compile(self.FOLDER / "model.onnx", f"sum{batch}", "--dtype", "float64", "--cluster", "local:1", "--mini-batch",
+                                     batch, "--loss", "cross_entropy(output=logits,labels=y,ignore_index=-100,reduction=sum)")
+            losses.append(float.fromhex(self.evaluate(bundle, data, "--evaluate")[2]["loss"]))
+        parts, whole = losses
+        self.assertLessEqual(abs(parts - whole), LIMIT * whole)
+
     def test_labels_may_be_missing(self):
         bundle = self.bundle("--mini-batch", MINI_BATCH)
         labelled, _, _ = self.evaluate(bundle, self.samples(self.FOLDER), "--evaluate")
