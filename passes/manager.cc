@@ -84,11 +84,12 @@ RunReport PassManager::run(ir::Graph& graph, PassContext& context, const Manager
   for (size_t i = 0; i < passes_.size(); ++i) {
     const Pass& pass = *passes_[i];
     const PassContext before = context;
+    const int64_t tasks = graph.task_count();
     const Stopwatch watch;
     auto outcome = guarded(pass, graph, context, report.internal);
     const int64_t elapsed = watch.nanoseconds();
     if (outcome.ok()) {
-      report.times.push_back({std::string(pass.name()), elapsed, outcome->changed});
+      report.times.push_back({std::string(pass.name()), elapsed, outcome->changed, graph.task_count() - tasks});
       if (outcome->changed) drop_facts(context, before);
       if (outcome->changed && options.verify) {
         auto holds = ir::as_result(ir::verify(graph));

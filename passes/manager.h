@@ -21,6 +21,7 @@ struct PassTime {
   std::string pass;
   int64_t ns = 0;
   bool changed = false;
+  int64_t added_tasks = 0;  ///< less than 0: there are fewer
 };
 
 /// How a pipeline went. On failure the graph is of no further use.

@@ -28,6 +28,8 @@ struct PassContext {
   /// What the user should know although nothing is wrong: a parameter that was recovered, a task that was dropped.
   /// In the order in which it was found; the tool prints it.
   std::vector<Note> remarks;
+  /// What a pass left as it is though the user may mean otherwise, with what would say so.
+  std::vector<Note> open;
   /// What is probably not what the user means, though it can be trained. Printed and kept beside the plan.
   std::vector<Note> warnings;
   /// Per task whether it is constant: written by mark-constants; of no use once the graph has changed.

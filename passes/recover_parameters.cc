@@ -110,7 +110,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
     if (known.literals.contains(name) && !known.kinds.contains(name)) found.insert(name);
   }
   if (found.empty()) return;
-  context.remarks.push_back(
+  context.open.push_back(
       {{},
        fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --kind says "
                    "otherwise",
@@ -119,7 +119,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
 
 void report_ties(const ir::Graph& graph, const std::vector<ValueId>& parameters, PassContext& context) {
   for (const Tie& tie : find_ties(graph, parameters)) {
-    context.remarks.push_back(
+    context.open.push_back(
         {{},
          fmt::format("parameters {} and {} have the same values{}: perhaps one parameter", quoted(graph, tie.first),
                      quoted(graph, tie.second), tie.transposed ? ", transposed" : "")});
@@ -164,7 +164,6 @@ bool find_statistics(ir::Graph& graph) {
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
   std::vector<ValueId> parameters;
-  size_t buffers = 0, constants = 0;
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     if (!is_stored(found.kind) || !ir::is_float(found.type.dtype)) continue;
@@ -186,11 +185,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
       outcome.changed = true;
     }
     if (kind == ValueKind::kParameter) parameters.push_back(value);
-    buffers += kind == ValueKind::kBuffer;
-    constants += kind == ValueKind::kConstant;
   }
-  context.remarks.push_back(
-      {{}, fmt::format("{} parameters, {} buffers, {} float constants", parameters.size(), buffers, constants)});
   return parameters;
 }
 

@@ -20,8 +20,8 @@ struct StoredFacts {
 
 /// Model files mark no parameters: a float tensor is one because of where it is used, never because of its name.
 ///
-/// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say how many, which
-/// tensors are ties, and which uses contradict each other. Legacy exports merge tensors of equal values, as the zero
+/// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which tensors
+/// are ties, and which uses contradict each other. Legacy exports merge tensors of equal values, as the zero
 /// biases of a fresh model are, and leave an identity from the kept to each lost name: `lost = identity(kept)` becomes
 /// a stored tensor `lost` of its own, unless both names are generated (`onnx::…`): then it is one parameter used twice.
 /// No other task is touched.

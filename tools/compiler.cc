@@ -38,7 +38,7 @@ Result<double> number_of(const std::string& given, const std::string& text, cons
 
 // The loss of a second file, whose tensors are no state of the model.
 Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, passes::PipelineOptions& pipeline,
-                            std::vector<Note>& remarks) {
+                            PreparedModel& model) {
   RANNC_ASSIGN(frontend::Imported loss, frontend::read_onnx(options.loss_graph));
   passes::LossGraph how{.file = options.loss_graph};
   RANNC_ASSIGN(how.inputs, pairs(options.loss_inputs, "--loss-input"));
@@ -53,7 +53,8 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
     pipeline.stored.literals.emplace(graph.value(value).name);
   }
   pipeline.losses.insert(pipeline.losses.end(), terms.begin(), terms.end());
-  remarks.insert(remarks.end(), loss.notes.remarks.begin(), loss.notes.remarks.end());
+  model.remarks.insert(model.remarks.end(), loss.notes.remarks.begin(), loss.notes.remarks.end());
+  model.open.insert(model.open.end(), loss.notes.open.begin(), loss.notes.open.end());
   return {};
 }
 
@@ -74,7 +75,9 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
+  model.read.nodes = imported.notes.nodes;
   model.remarks = std::move(imported.notes.remarks);
+  model.open = std::move(imported.notes.open);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {
     model.remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});
   }
@@ -179,7 +182,12 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
   RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, model));
-  if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model.remarks));
+  model.read.tasks = model.graph.task_count();
+  for (const ValueId input : model.graph.inputs()) {
+    const ir::BatchLayout& batch = model.graph.type(input).batch;
+    if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
+  }
+  if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   const passes::PassManager manager = passes::standard_pipeline(pipeline);
   passes::PassContext context;
@@ -190,6 +198,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.atoms = std::move(*context.atoms);
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
+  model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }

@@ -42,11 +42,20 @@ struct CompileOptions : PlanDemands {
   uint64_t seed = 0;
 };
 
+/// A model as its file has it.
+struct ReadModel {
+  uint64_t nodes = 0;                      ///< of the file; 0: it is text
+  uint32_t tasks = 0;                      ///< as read
+  std::map<int32_t, uint32_t> batch_axes;  ///< on which axis of how many inputs the batch symbol is
+};
+
 /// A model after its passes.
 struct PreparedModel {
   ir::Graph graph;
   ir::Atoms atoms;
-  std::vector<Note> remarks;          ///< what the user should know
+  ReadModel read;
+  std::vector<Note> remarks;          ///< what was changed, or found to be so
+  std::vector<Note> open;             ///< what was left as it is though the user may mean otherwise
   std::vector<std::string> warnings;  ///< what is probably not what the user means
   passes::RunReport report;
   std::string digest;  ///< of the model file

@@ -16,6 +16,7 @@
 #include "tools/explain.h"
 #include "tools/how_to_train.h"
 #include "tools/listing.h"
+#include "tools/model_report.h"
 #include "tools/profile_command.h"
 #include "tools/programs.h"
 #include "tools/refine.h"
@@ -35,6 +36,7 @@ struct Flags {
   std::string emit = "bundle";
   std::string summary;
   bool explain = false;
+  bool verbose = false;
   bool replace = false;
   bool refine = true;
   std::optional<uint64_t> profile_batch;
@@ -42,12 +44,12 @@ struct Flags {
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {
-    "--loss",          "--loss-graph",    "--loss-input", "--loss-weight",       "--padding-index",
-    "--stop-gradient", "--strict-bounds", "--dtype",      "--batch-symbol",      "--same-symbol",
-    "--assume",        "--kind",          "--max-trips",  "--without-weights",   "--print-after",
-    "--costs",         "--print-changed", "--time-passes", "--blocks",           "--seed",
-    "--refine",        "--block-partitioner"};
+constexpr const char* kModelFlags[] = {"--loss",          "--loss-graph",        "--loss-input",    "--loss-weight",
+                                       "--padding-index", "--stop-gradient",     "--strict-bounds", "--dtype",
+                                       "--batch-symbol",  "--same-symbol",       "--assume",        "--kind",
+                                       "--max-trips",     "--without-weights",   "--print-after",   "--costs",
+                                       "--print-changed", "--time-passes",       "--blocks",        "--seed",
+                                       "--refine",        "--block-partitioner", "--verbose"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // All that a placement graph heeds; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
@@ -151,10 +153,8 @@ Result<void> compile(const Flags& flags) {
   status.clear();
   if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
   if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
-  for (const rannc::Note& remark : model.remarks) {
-    const std::string place = remark.where.str();
-    fmt::print(stderr, "{}remark: {}\n", place.empty() ? "" : place + ": ", remark.message);
-  }
+  const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
+  fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
   auto options = tools::plan_options(flags.compile, model, watcher);
   status.clear();
   if (!options.ok()) return options.diagnostic();
@@ -172,11 +172,10 @@ Result<void> compile(const Flags& flags) {
     return failure;
   }
   PlannedModel planned = *std::move(outcome);
-  report.warnings = model.warnings;
-  const std::vector<std::string> of_search = tools::warnings_of(planned.stages);
-  report.warnings.insert(report.warnings.end(), of_search.begin(), of_search.end());
+  report.warnings = tools::warnings_of(planned.stages);
   if (!ended.empty()) report.warnings.push_back(ended);
-  tools::print_warnings(report.warnings);
+  tools::print_warnings(report.warnings);  // the report of the model has the others
+  report.warnings.insert(report.warnings.begin(), model.warnings.begin(), model.warnings.end());
   for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
   if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
   const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
@@ -230,6 +229,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
   app.add_flag("--explain", flags.explain, "say why this plan, and why others lost");
+  app.add_flag("--verbose", flags.verbose, "say everything that was recovered or changed of a model, with its place");
   app.add_flag("--replace", flags.replace, "write over a bundle that is there");
   app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages for the predicted step time");
   app.add_option("--profile-batch", flags.profile_batch, "samples at which a profile was measured (default: its pbs-N)")

@@ -54,9 +54,11 @@ Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_vi
     std::cerr << "// after " << pass << "\n" << text;
   };
   const passes::RunReport report = manager.run(graph, context, options.manager, show);
-  for (const Note& remark : context.remarks) {
-    const std::string where = remark.where.str();
-    std::cerr << (where.empty() ? "" : where + ": ") << "remark: " << remark.message << "\n";
+  for (const std::vector<Note>* const remarks : {&context.remarks, &context.open}) {
+    for (const Note& remark : *remarks) {
+      const std::string where = remark.where.str();
+      std::cerr << (where.empty() ? "" : where + ": ") << "remark: " << remark.message << "\n";
+    }
   }
   if (options.show_times) std::cerr << report.time_table();
   if (!report.ok()) return report_failure(options, report, source);

@@ -37,6 +37,16 @@ std::string bytes(double count) {
   return fmt::format("{:.1f} KiB", count / 1024);
 }
 
+std::string count(uint64_t number) {
+  const auto amount = static_cast<double>(number);
+  if (amount >= 99.95e9) return fmt::format("{:.0f} B", amount / 1e9);
+  if (amount >= 999.5e6) return fmt::format("{:.3g} B", amount / 1e9);
+  if (amount >= 1e7) return fmt::format("{:.3g} M", amount / 1e6);
+  std::string text = std::to_string(number);
+  for (size_t end = text.size(); end > 3; end -= 3) text.insert(end - 3, ",");
+  return text;
+}
+
 Result<double> parse_duration(std::string_view text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {
       {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}};

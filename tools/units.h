@@ -13,6 +13,8 @@ namespace rannc::tools {
 std::string duration(double ns);
 /// `12.3 KiB`, `12.3 MiB`, `1.23 GiB`.
 std::string bytes(double count);
+/// `369,507`, `124 M`, `12.9 B`: from ten millions on with three digits.
+std::string count(uint64_t number);
 
 /// Nanoseconds of `120ms`, `2s`, `1.5 us`, `1 min`. A unit is needed; positive, at most a year.
 Result<double> parse_duration(std::string_view text);

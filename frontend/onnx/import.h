@@ -33,14 +33,17 @@ struct ImportOptions {
 
 /// What a file says of stored tensors that the graph has no place for.
 struct ImportNotes {
+  uint64_t nodes = 0;  ///< of the file's graph; those of functions and bodies do not count
   /// Values that `Constant` nodes make, constants that a translator adds, ones and zeros for normalisations without
   /// weights: numbers of the model's code, where initializers are tensors of its state.
   std::set<std::string> literals;
   /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
   /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
   std::map<std::string, std::set<std::string>> readers;
-  /// What nodes' metadata say of gradients and ONNX does not: recovered, or found to be lost.
+  /// What nodes' metadata say of gradients and ONNX does not, recovered.
   std::vector<Note> remarks;
+  /// The same where it is lost though the metadata speak of it.
+  std::vector<Note> open;
   /// What users should know of nodes, and of how many it is so.
   std::map<std::string, size_t> counted_remarks;
   /// The same of what is probably not what users mean.

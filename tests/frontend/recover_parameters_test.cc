@@ -139,7 +139,7 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   EXPECT_EQ(told.kind("w"), "parameter");
   EXPECT_EQ(told.kind("gain"), "constant");
   EXPECT_THAT(
-      numbers.context.remarks,
+      numbers.context.open,
       Contains(Field(&Note::message, HasSubstr("1 numbers of the model's code stand where weights stand and are "
                                                "not trained (w)"))));
 }
@@ -254,11 +254,10 @@ TEST(RecoverParameters, TiesAreReported) {
       "4},"
       " float[2, 2] turned = {1, 3, 2, 4}, float[2] zero = {0, 0}, float[2] also = {0, 0}> {\n"
       "  p = Gemm (x, a, zero)\n  q = Gemm (p, same, also)\n  y = MatMul (q, turned)\n}");
-  EXPECT_THAT(model.context.remarks,
-              Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
-  EXPECT_THAT(model.context.remarks,
+  EXPECT_THAT(model.context.open, Contains(Field(&Note::message, HasSubstr("'a' and 'same' have the same values:"))));
+  EXPECT_THAT(model.context.open,
               Contains(Field(&Note::message, HasSubstr("'a' and 'turned' have the same values, transposed"))));
-  EXPECT_THAT(model.context.remarks, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
+  EXPECT_THAT(model.context.open, Not(Contains(Field(&Note::message, HasSubstr("'also'")))));
 }
 
 /// Two layers of a fresh model, by names as the legacy exporter gives them and by metadata as the new one does.

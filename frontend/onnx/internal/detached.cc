@@ -21,7 +21,7 @@ std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) 
 }  // namespace
 
 Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call,
-                            const Place& where, std::vector<ValueId>& operands, std::vector<Note>& remarks) {
+                            const Place& where, std::vector<ValueId>& operands, ImportNotes& notes) {
   const size_t made_by = std::hash<std::string_view>()(call.text);
   const std::vector<std::string_view> named = call.values();
   bool own = false;  // a value that an earlier node of the same call made
@@ -40,13 +40,13 @@ Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& n
     if (!is_detached(named[place])) continue;
     const auto found = pick(candidates, place);
     if (!found && !own) {
-      remarks.push_back({where, fmt::format("reads %{} of the exported program, but which operand that is cannot be "
-                                            "told; --stop-gradient may name it",
-                                            named[place])});
+      notes.open.push_back({where, fmt::format("reads %{} of the exported program, but which operand that is cannot be "
+                                               "told; --stop-gradient may name it",
+                                               named[place])});
     }
     if (!found) continue;
     ValueId& operand = operands[*found];
-    remarks.push_back(
+    notes.remarks.push_back(
         {where, fmt::format("no gradient flows to %{}: the exported program detached it", graph.value(operand).name)});
     const std::string name = std::string(graph.value(operand).name) + ".detached";
     operand = graph.add(ir::core("stop_gradient"), {operand}, {}, name, where);

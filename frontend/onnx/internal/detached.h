@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/traced_call.h"
 #include "ir/graph.h"
@@ -17,9 +18,9 @@ namespace rannc::frontend {
 class Detached {
  public:
   /// Puts `core.stop_gradient` before the operand of a node of that call that was detached. Where it cannot be told
-  /// which one that is, a remark says so.
+  /// which one that is, the notes have it among what is open.
   Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call, const Place& where,
-                    std::vector<ValueId>& operands, std::vector<Note>& remarks);
+                    std::vector<ValueId>& operands, ImportNotes& notes);
 
  private:
   std::unordered_map<std::string, size_t> makers_;  ///< per value made by a traced call, a hash of the call's text

@@ -33,6 +33,7 @@ class Importer {
     RANNC_TRY(import());
     nodes_.finish(graph_);
     recognise_written_out(graph_);
+    notes_.nodes = model_.node_count();
     return Imported{std::move(graph_), std::move(notes_)};
   }
 

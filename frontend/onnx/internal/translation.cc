@@ -157,7 +157,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   }
   training_mode_.read(node, wiring.traced);
   if (scope.depth == 0 && wiring.traced) {
-    RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_.remarks));
+    RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_));
   }
   Node view(graph, node, version, at(scope, node), std::move(wiring), source_);
   translate(view);

@@ -1,0 +1,100 @@
+"""What rannc-compile says of a model before its plan: what it read, what was changed, what it could not do."""
+import json
+
+import programs
+import small_onnx as onnx
+
+
+class ReportTest(programs.ProgramTest):
+    in_process = ()
+
+    def compiled(self, model, *flags):
+        return self.succeed("rannc-compile", model, "-o", self.scratch / "model.rannc", "--replace", "--costs", "analytic", "--cluster",
+                            "local:1", *flags)
+
+    def lines(self, model, *flags):
+        """The lines of the report by their head, and the warnings."""
+        found, head = {"read": [], "changed": [], "not done": [], "warning": []}, None
+        for line in self.compiled(model, *flags).stderr.splitlines():
+            if ": warning: " in line:
+                found["warning"].append(line)
+                head = None
+            elif line[:9].strip() in found and line[8:9] == " ":
+                head = line[:9].strip()
+                found[head].append(line[9:])
+            elif head and line.startswith(" " * 9):
+                found[head].append(line[9:])
+            else:
+                head = None
+        self.assertEqual(len(found["read"]), 1)
+        return found
+
+
+class SmallModels(ReportTest):
+    def test_what_was_read(self):
+        report = self.lines(programs.DATA / "small_gpt" / "model.onnx")
+        self.assertRegex(report["read"][0], r'^model\.onnx: 74 nodes → \d+ tasks; [\d,]+ parameters in 28 tensors; '
+                                            r'batch symbol "\w+" \(axis 0 of 1 input\)$')
+        self.assertIn("parameter 'token.weight' is read by 2 modules (the model itself, token): one tied parameter", report["changed"])
+        self.assertEqual(report["warning"], [])
+
+    def test_what_metadata_say_of_gradients(self):
+        model = programs.DATA / "small_lost_gradients" / "model.onnx"
+        changed = self.lines(model)["changed"]
+        self.assertEqual(sum("padding_idx" in line for line in changed), 1, changed)
+        detached = [line for line in changed if "the exported program detached it" in line]
+        self.assertEqual(len(detached), 1, changed)
+        self.assertTrue(detached[0].endswith("(and 1 more like it)"), detached)
+        every = self.lines(model, "--verbose")["changed"]
+        self.assertEqual(sum("the exported program detached it (node '" in line for line in every), 2, every)
+        self.assertFalse(any("more like it" in line for line in every), every)
+
+    def test_a_fixed_batch(self):
+        path = onnx.write(self.scratch / "fixed.onnx",
+                          [onnx.node("MatMul", ["x", "onnx::MatMul_7"], ["h"], "m"), onnx.node("Relu", ["h"], ["y"], "last")],
+                          [onnx.tensor("onnx::MatMul_7", [4, 4], range(16))],
+                          [onnx.value("x", onnx.FLOAT, [8, 4])], [onnx.value("y", onnx.FLOAT, [8, 4])])
+        report = self.lines(path)
+        self.assertEqual(report["read"], ["fixed.onnx: 2 nodes → 2 tasks; 16 parameters in 1 tensor; no batch symbol"])
+        self.assertEqual(report["changed"], [])
+        self.assertIn("the mini-batch of 8 samples is one micro-batch", report["not done"][0])
+        self.assertIn("the exporter made up the names of 1 of 1 parameter tensor, as 'onnx::MatMul_7'", report["not done"][1])
+
+    def test_what_machines_read_is_alone_on_standard_output(self):
+        done = self.compiled(programs.DATA / "small_gpt" / "model.onnx", "--summary=json")
+        self.assertEqual(json.loads(done.stdout)["warnings"], [])
+        self.assertIn("read     model.onnx: ", done.stderr)
+
+
+class PublishedModels(ReportTest):
+    def setUp(self):
+        super().setUp()
+        self.models = programs.shared_models()
+        if self.models is None:
+            self.skipTest("no published models here")
+
+    def report(self, name, *flags):
+        return self.lines(self.models / name / "model.onnx", *flags)
+
+    def test_running_statistics(self):
+        self.assertIn("88,482 parameters in 71 tensors, 46 buffers; batch symbol", self.report("resnet_train_legacy")["read"][0])
+
+    def test_training_mode_that_the_file_lost(self):
+        report = self.report("resnet_asked_training_dynamo")
+        self.assertEqual(len(report["warning"]), 1)
+        self.assertIn("model.onnx: warning: 23 normalisations of the exported program were in training mode", report["warning"][0])
+        self.assertFalse(any("normalisations" in line for line in report["changed"] + report["not done"]), report)
+
+    def test_merged_tensors_and_ties(self):
+        self.assertIn("20 tensors that the exporter merged with equal ones are apart again", self.report("bert_fresh_legacy")["changed"])
+        tied = self.report("gpt2_legacy_b8")["not done"]
+        self.assertTrue(any("have the same values, transposed: perhaps one parameter" in line for line in tied), tied)
+
+    def test_several_symbols(self):
+        report = self.report("bert_mlm_dynamo_dynseq", "--assume", "sequence=12")
+        self.assertIn('batch symbol "batch" (axis 0 of 3 inputs)', report["read"][0])
+        self.assertEqual(sum("padding_idx" in line for line in report["changed"]), 1, report)
+
+
+if __name__ == "__main__":
+    programs.main()
