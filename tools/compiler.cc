@@ -74,6 +74,8 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
+  stored.listed = std::move(imported.notes.listed);
+  stored.weights = std::move(imported.notes.weights);
   model.remarks = std::move(imported.notes.remarks);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {
     model.remarks.push_back({{options.model, 0, 0, {}}, fmt::format("{} {}", nodes, text)});

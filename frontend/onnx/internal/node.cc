@@ -358,6 +358,12 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
   return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
 }
 
+void Node::note_weight(ValueId value) {
+  static const ir::Pattern kStored = ir::through({"cast", "identity", "reshape", "unsqueeze", "squeeze"},
+                                                 ir::of_kind(ir::ValueKind::kConstant, kNumber));
+  if (const auto stored = found(value, kStored)) weights_.push_back((*stored)[kNumber]);
+}
+
 ValueId Node::draw(ValueId x, ir::Draw draw) {
   if (!good() || !x.valid()) return {};
   ir::ValueType type = this->type(x);

@@ -127,6 +127,7 @@ void prelu(Node& node) {
   const ValueId x = node.in(0);
   const ValueId zero = node.scalar(0, node.dtype(x));
   const ValueId negative = node.emit("mul", {node.emit("minimum", {x, zero}), node.in(1)});
+  node.note_weight(node.in(1));
   node.result("add", {node.emit("relu", {x}), negative});
 }
 
