@@ -116,6 +116,42 @@ TEST(ExportedForms, SlicesToTheLastNumberThereIs) {
   EXPECT_THAT(run->numbers[1], ElementsAre(4, 3, 2, 1, 8, 7, 6, 5));
 }
 
+// --- sizes by way of floats
+
+// As exporters write a table's side, and sizes that are rounded up to a multiple.
+TEST(ExportedForms, SizesAreRootsAndAreRoundedUp) {
+  const std::string graph =
+      "agraph (float[batch, 6, 5] x, float[16, 3] table) => (float[batch, 3, 2, 5] y, float[4, 4, 3] z) <float cells = "
+      "{16}, float half = {0.5}, float two = {2}, int64 one = {1}, int64 pair = {2}, int64[1] zero = {0}, int64[1] all "
+      "= {-1}, int64[1] five = {5}, int64[1] three = {3}> { n = Shape <start = 0, end = 1> (x)\n sizes = Shape (x)\n"
+      "rows = Gather (sizes, one)\n r = Cast <to = 1> (rows)\n q = Div (r, two)\n up = Ceil (q)\n m = Mul (up, two)\n"
+      "whole = Cast <to = 7> (m)\n h = Div (whole, pair)\n i = Cast <to = 7> (h)\n j = Unsqueeze (i, zero)\n"
+      "to = Concat <axis = 0> (n, j, all, five)\n y = Reshape (x, to)\n root = Pow (cells, half)\n"
+      "side = Cast <to = 7> (root)\n s = Unsqueeze (side, zero)\n square = Concat <axis = 0> (s, s, three)\n"
+      "z = Reshape (table, square) }";
+  const auto run = run_onnx(graph, 18, {{"x", spread(60)}, {"table", spread(48)}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_EQ(ir::str(*run->graph.type(run->graph.outputs()[0]).shape), "[batch,3,2,5]");
+  EXPECT_EQ(ir::str(*run->graph.type(run->graph.outputs()[1]).shape), "[4,4,3]");
+}
+
+TEST(ExportedForms, SizesAreSymbolsThroughFloatsToo) {
+  const auto length = [](const std::string& computed) {
+    const auto graph = import_graph(
+        "agraph (float[batch, seq] x) => (int64[n] y) <float two = {2}, float half = {0.5}, float three = {3}, int64 "
+        "zero = {0}, int64 one = {1}> { sizes = Shape (x)\n length = Gather (sizes, one)\n r = Cast <to = 1> "
+        "(length)\n" +
+            computed + "\n n = Cast <to = 7> (f)\n y = Range (zero, n, one) }",
+        18);
+    return graph.ok() ? ir::str(*graph->type(graph->outputs()[0]).shape) : graph.diagnostic().message;
+  };
+  EXPECT_EQ(length("q = Div (r, two)\n u = Ceil (q)\n f = Mul (u, two)"), "[2*floor((seq + 1)/(2))]");
+  EXPECT_EQ(length("q = Mul (r, half)\n p = Mul (three, half)\n k = Ceil (p)\n f = Add (q, k)"),
+            "[floor((seq + 4)/(2))]");
+  EXPECT_THAT(length("q = Div (r, three)\n p = Div (r, two)\n f = Add (q, p)"), HasSubstr("Range"));
+  EXPECT_THAT(length("f = Mul (r, r)"), HasSubstr("Range"));
+}
+
 // --- names, and what is beside a graph
 
 TEST(ExportedForms, NamesOfAnySortAndMetadataOfAnySize) {

@@ -75,6 +75,9 @@ class Node {
   std::optional<ir::Shape> contents(ValueId value) const;
   /// The same where all are plain integers.
   std::optional<std::vector<int64_t>> integers(ValueId value) const;
+  /// Elements of a computed value of floats, of rank 0 or 1, once they are cut to integers, where sizes and constants
+  /// say them.
+  std::optional<ir::Shape> cut_to_sizes(ValueId value) const;
   /// The only element of a constant, seen through casts and changes of shape.
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.

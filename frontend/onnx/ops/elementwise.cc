@@ -44,12 +44,26 @@ void pow(Node& node) {
   node.result("pow", {base, exponent});
 }
 
+/// Sizes that floats said before they were cut: what reads them knows them again.
+void as_integers(Node& node, const ir::Shape& sizes, ir::DType dtype, bool scalar) {
+  const auto filled = [&](const ir::Dim& size) {
+    return ir::Attributes{{"shape", scalar ? ir::Shape{} : ir::Shape{1}}, {"value", size}, {"dtype", dtype}};
+  };
+  if (sizes.size() == 1) return node.result("full", {}, filled(sizes[0]));
+  std::vector<ValueId> parts;
+  for (const ir::Dim& size : sizes) parts.push_back(node.emit("full", {}, filled(size)));
+  node.result("concat", parts, {{"axis", ir::Dim(0)}});
+}
+
 void cast(Node& node) {
   const auto dtype = element_type(static_cast<int>(node.integer("to", 0)));
   if (!dtype) {
     return node.fail("Cast to " + element_type_name(static_cast<int>(node.integer("to", 0))) + " is not supported");
   }
-  node.result("cast", {node.in(0)}, {{"dtype", *dtype}});
+  const ValueId x = node.in(0);
+  const auto sizes = ir::is_integer(*dtype) && ir::byte_size(*dtype) >= 4 ? node.cut_to_sizes(x) : std::nullopt;
+  if (sizes) return as_integers(node, *sizes, *dtype, node.type(x).shape->empty());
+  node.result("cast", {x}, {{"dtype", *dtype}});
 }
 
 void bit_cast(Node& node) {
