@@ -152,6 +152,45 @@ TEST(ExportedForms, SizesAreSymbolsThroughFloatsToo) {
   EXPECT_THAT(length("f = Mul (r, r)"), HasSubstr("Range"));
 }
 
+// --- places of maxima in all samples one behind another
+
+/// Maxima put back where they were, as torch.onnx.export writes MaxUnpool2d with dynamo=True.
+std::string unpooled(const std::string& plane, const std::string& written) {
+  return "agraph (float[batch, 2, 4, 4] x, float a) => (float[batch, 2, 4, 4] y) <int64 zero = {0}, int64 one = {1}, "
+         "int64 cells = {" +
+         plane +
+         "}, int64 channels = {2}, int64[1] flat = {-1}, int64[4] planes = {-1, 2, 1, 1}, int64[2] starts = {0, 0}, "
+         "int64[2] ends = {1, 1}, int64[2] axes = {2, 3}, int64[3] rest = {2, 4, 4}, int64[4] image = {-1, 2, 4, 4}> {"
+         "s = Mul (x, a)\n n = Shape <start = 0, end = 1> (x)\n samples = Squeeze (n)\n"
+         "m, i = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (s)\n own, j = MaxPool <kernel_shape = [1, 1]> (s)\n"
+         "first = Slice (j, starts, ends, axes)\n at = Sub (i, first)\n k = Mul (samples, channels)\n"
+         "numbers = Range (zero, k, one)\n each = Reshape (numbers, planes)\n before = Mul (each, cells)\n"
+         "all = Add (at, before)\n places = Reshape (all, flat)\n sizes = Concat <axis = 0> (n, rest)\n"
+         "zeros = ConstantOfShape (sizes)\n into = Reshape (zeros, flat)\n from = Reshape (m, flat)\n" +
+         written + "\n y = Reshape (w, image) }";
+}
+
+TEST(ExportedForms, MaximaArePutBackThroughOneAxisOfAllSamples) {
+  const Numbers inputs = {{"x", spread(96)}, {"a", {1.5}}};
+  EXPECT_EQ(fault_of_samples(unpooled("16", "tuples = Unsqueeze (places, flat)\n w = ScatterND (into, tuples, from)"),
+                             18, inputs, 1),
+            "");
+  EXPECT_EQ(fault_of_samples(unpooled("16", "w = ScatterElements (into, places, from)"), 18, inputs, 1), "");
+  EXPECT_EQ(
+      fault_of_samples(unpooled("16", "w = ScatterElements <reduction = \"add\"> (into, places, from)"), 18, inputs, 1),
+      "");
+  EXPECT_THAT(fault_of_samples(unpooled("8", "w = ScatterElements (into, places, from)"), 18, inputs, 1),
+              HasSubstr("not shown to hold each sample's own number"));
+}
+
+TEST(ExportedForms, ElementsArePickedFromOneAxisOfAllSamples) {
+  const std::string graph = fetching(
+      "starts = Mul (rows, four)\n places = Add (starts, columns)\n at = Reshape (places, flat)\n all = Reshape (s, "
+      "flat)\n picked = GatherElements (all, at)\n wide = Constant <value_ints = [-1, 4]> ()\n y = Reshape (picked, "
+      "wide)");
+  EXPECT_EQ(fault_of_samples(graph, 18, {{"x", spread(12)}, {"a", {1.5}}}, 1), "");
+}
+
 // --- names, and what is beside a graph
 
 TEST(ExportedForms, NamesOfAnySortAndMetadataOfAnySize) {
