@@ -152,6 +152,26 @@ TEST(ExportedForms, SizesAreSymbolsThroughFloatsToo) {
   EXPECT_THAT(length("f = Mul (r, r)"), HasSubstr("Range"));
 }
 
+// Neighbours along an axis whose length is a symbol are those along one of five.
+TEST(ExportedForms, NeighboursOfAnAxisOfAnyLength) {
+  for (const char* const place : {"asymmetric", "half_pixel", "tf_half_pixel_for_nn"}) {
+    for (const char* const nearest : {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}) {
+      for (const char* const scale : {"0.5", "0.75", "1.5", "3"}) {
+        const auto resized = [&](const std::string& length) {
+          return run_onnx("agraph (float[batch, 1, " + length + "] x) => (float[batch, 1, n] y) <float[3] s = {1, 1, " +
+                              scale + "}, float[0] e = {}> { y = Resize <coordinate_transformation_mode = \"" + place +
+                              "\", nearest_mode = \"" + nearest + "\"> (x, e, s) }",
+                          11, {{"x", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}});
+        };
+        const auto any = resized("seq"), five = resized("5");
+        ASSERT_TRUE(any.ok()) << any.diagnostic().str();
+        ASSERT_TRUE(five.ok()) << five.diagnostic().str();
+        EXPECT_EQ(any->numbers[0], five->numbers[0]) << place << " " << nearest << " " << scale;
+      }
+    }
+  }
+}
+
 // --- places of maxima in all samples one behind another
 
 /// Maxima put back where they were, as torch.onnx.export writes MaxUnpool2d with dynamo=True.
