@@ -220,6 +220,35 @@ TEST(OpenedLosses, PredictionsMadeOfTheNumberOfSamplesAreRefused) {
   EXPECT_EQ(inferred("s = Shape (x)\n w = Gather (s, one)\n f = Cast <to = 1> (w)\n y = Div (x, f)"), "");
 }
 
+// A count that may not fall below 1 is the count, where what is divided is 0 without it.
+TEST(OpenedLosses, BoundedCountsAreCountsWhereTheSumIsZeroWithoutThem) {
+  const std::string values = "float least = {1}, int64 one = {1}, int64[1] last = {1}, float two = {2}";
+  const std::string counted =
+      "e = Equal (t, one)\n n = Not (e)\n f = Cast <to = 1> (n)\n c = ReduceSum <keepdims = 0> (f)\n";
+  const std::string masked =
+      "m = ReduceSum <keepdims = 0> (x, last)\n k = Mul (m, f)\n s = ReduceSum <keepdims = 0> (k)\n";
+  for (const char* const bound : {"d = Max (c, least)\n", "d = Clip (c, least)\n"}) {
+    const auto opened_up = opened(counted + masked + bound + "loss = Div (s, d)", "", values);
+    ASSERT_TRUE(opened_up.ok()) << bound << opened_up.diagnostic().str();
+    EXPECT_EQ(only(*opened_up), (LossTerm{{}, 1, Denominator::kNotIgnored, opened_up->find("t"), 1}));
+  }
+  const auto entropy = opened("s = SoftmaxCrossEntropyLoss <reduction = \"sum\", ignore_index = 1> (x, t)\n" + counted +
+                                  "d = Max (c, least)\n loss = Div (s, d)",
+                              "", values);
+  ASSERT_TRUE(entropy.ok()) << entropy.diagnostic().str();
+  EXPECT_EQ(only(*entropy), (LossTerm{{}, 1, Denominator::kNotIgnored, entropy->find("t"), 1}));
+  const std::string whole = "s = ReduceSum <keepdims = 0> (x)\n";
+  for (const std::string& body :
+       {counted + whole + "d = Max (c, least)\n loss = Div (s, d)",  // of all samples, whatever counts
+        counted + masked + "d = Max (c, two)\n loss = Div (s, d)",   // one that counts falls below
+        whole + "c = ReduceSum <keepdims = 0> (mask)\n d = Clip (c, least)\n loss = Div (s, d)"}) {
+    const auto refused = opened(body, ", float[batch] mask", values);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_THAT(refused.diagnostic().str(),
+                ::testing::AllOf(HasSubstr("the loss %loss divides by %d"), HasSubstr("from falling below")));
+  }
+}
+
 // --- a loss in a file of its own
 
 const char* const kModel =
