@@ -147,7 +147,7 @@ Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset)
   for (const auto& [graph, open, name] : {std::tuple(then, &first, "then/"), std::tuple(otherwise, &second, "else/")}) {
     RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, name));
     RANNC_ASSIGN(const std::vector<ValueId> outputs, tensors(made, where));
-    RANNC_TRY(open->close(outputs, false, where, notes_));
+    RANNC_TRY(open->close(outputs, Runs{}, where, notes_));
     for (const ValueId value : open->taken()) {
       if (std::find(taken.begin(), taken.end(), value) == taken.end()) taken.push_back(value);
     }
@@ -344,13 +344,15 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
     if (stays && cycle.condition == 1) asks = false;
     if (!asks) outputs.erase(outputs.begin());
   }
-  RANNC_TRY(open.close(outputs, true, where, notes_));
+  RANNC_TRY(open.close(outputs, Runs{true, cycle.trips}, where, notes_));
 
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   wiring.output_names.resize(states.size() + cycle.rows);
   Node view(graph, node, opset, where, std::move(wiring), source_);
+  std::vector<ValueId> rows = cycle.scanned;
+  rows.insert(rows.end(), open.drawn().begin(), open.drawn().end());
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(states.size()))},
-                               {"scanned", ir::Dim(static_cast<int64_t>(cycle.scanned.size()))}};
+                               {"scanned", ir::Dim(static_cast<int64_t>(rows.size()))}};
   if (cycle.trips) {
     attributes.set("trips", *cycle.trips);
   } else if (options_.max_trips) {
@@ -364,7 +366,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   };
   std::vector<ValueId> operands = {as_scalar(cycle.trips_value), asks ? as_scalar(cycle.condition_value) : ValueId()};
   operands.insert(operands.end(), states.begin(), states.end());
-  operands.insert(operands.end(), cycle.scanned.begin(), cycle.scanned.end());
+  operands.insert(operands.end(), rows.begin(), rows.end());
   const std::vector<ValueId> taken = open.taken();
   operands.insert(operands.end(), taken.begin(), taken.end());
   attributes.set("body", std::move(open).body(taken));
