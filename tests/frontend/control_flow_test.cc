@@ -179,6 +179,25 @@ TEST(Loop, DrawsARowForEachTrip) {
   EXPECT_EQ(graph.type(drawn).batch.axis, 1);
 }
 
+/// Operator set 8: samples on axis 0, each by itself.
+std::string old_scan(const std::string& samples) {
+  return "agraph (float[" + samples + ", 2] h, float[" + samples + ", 3, 2] x) => (float[" + samples +
+         ", 2] y, float[" + samples +
+         ", 3, 2] all) { [steps] y, all = Scan <num_scan_inputs = 1, body = body (float[2] s, float[2] row) => "
+         "(float[2] "
+         "n, float[2] o) { n = Add (s, row)\n o = Identity (n) }> (\"\", h, x) }";
+}
+
+TEST(Scan, OfOperatorSet8RunsSampleBySample) {
+  const ir::Graph graph = imported(old_scan("2"), 8);
+  const auto names = operators(graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "add"), 6);
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[0]).shape), "[2,2]");
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[2,3,2]");
+  EXPECT_THAT(refused(old_scan("batch"), 8),
+              ::testing::AllOf(HasSubstr("steps"), HasSubstr("where their number is known; convert the model")));
+}
+
 TEST(Loop, OfANumberOfTripsThatIsDataDrawsNothing) {
   std::string text =
       loop("agraph (float[batch, 4] x, int64 trips, float[4, 4] w) => (float[batch, 4] y, float[t, batch, 4] all)",

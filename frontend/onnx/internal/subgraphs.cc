@@ -196,7 +196,7 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
 
 Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opset) {
   const Place where = at(scope, node);
-  if (opset < 9) return error(where, "Scan is supported from operator set 9 on; convert the model to a newer one");
+  if (opset < 9) return add_scan_of_samples(scope, node, opset);
   Cycle cycle{.body = subgraph(node, "body")};
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   Node view(scope.region.graph, node, opset, where, wiring, source_);
@@ -232,6 +232,53 @@ Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opse
     const int64_t axis = view.axis(of("scan_output_axes", k), static_cast<int64_t>(shape->size()));
     const ValueId rows = of("scan_output_directions", k) != 0 ? flipped(view, results[i].value) : results[i].value;
     results[i].value = moved(view, rows, 0, axis);
+  }
+  if (view.failure()) return Diagnostic(*view.failure());
+  return define_outputs(scope, node, std::move(results));
+}
+
+/// In operator set 8 axis 0 is that of the samples, each of which runs the body by itself.
+Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& node, int opset) {
+  const Place where = at(scope, node);
+  const GraphProto* const body = subgraph(node, "body");
+  RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
+  Node view(scope.region.graph, node, opset, where, wiring, source_);
+  const int64_t scanned = view.integer("num_scan_inputs", 0), states = node.input_size() - 1 - scanned;
+  if (body == nullptr || scanned < 1 || states < 0 || body->output_size() < states) {
+    return error(where, fmt::format("Scan of {} operands cannot scan {} of them", node.input_size() - 1, scanned));
+  }
+  if (view.has(0)) return error(where, "Scan of samples that have lengths of their own is not supported");
+  const ir::Shape* const shape = view.shape(view.in(1));
+  if (shape == nullptr) return Diagnostic(*view.failure());
+  if (shape->empty() || !shape->front().is_constant()) {
+    return error(where, fmt::format("Scan of operator set 8 runs its body sample by sample, of {}: that is supported "
+                                    "where their number is known; convert the model to operator set 9 or newer",
+                                    ir::str(*shape)));
+  }
+  const int64_t samples = shape->front().constant();
+  const std::vector<int64_t> directions = view.integers("directions");
+  std::vector<std::vector<ValueId>> parts(static_cast<size_t>(body->output_size()));
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    Cycle cycle{.body = body};
+    cycle.rows = parts.size() - static_cast<size_t>(states);
+    for (int64_t i = 0; i < states + scanned; ++i) {
+      const ValueId own = row_of(view, view.in(static_cast<size_t>(i) + 1), sample);
+      const auto k = static_cast<size_t>(std::max<int64_t>(i - states, 0));
+      if (i < states) {
+        cycle.states.push_back({own, {}});
+      } else {
+        cycle.scanned.push_back(k < directions.size() && directions[k] != 0 ? flipped(view, own) : own);
+      }
+    }
+    const ir::Shape* const rows = view.good() ? view.shape(cycle.scanned[0]) : nullptr;
+    if (rows != nullptr && !rows->empty()) cycle.trips = rows->front();
+    if (!cycle.trips) return view.failure() ? Diagnostic(*view.failure()) : error(where, "Scan of single numbers");
+    RANNC_ASSIGN(const Items made, add_cycle(scope, node, opset, cycle));
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(made[i].value);
+  }
+  Items results(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (view.wants(i)) results[i].value = stacked(view, parts[i]);
   }
   if (view.failure()) return Diagnostic(*view.failure());
   return define_outputs(scope, node, std::move(results));
