@@ -198,6 +198,13 @@ TEST(Scan, OfOperatorSet8RunsSampleBySample) {
               ::testing::AllOf(HasSubstr("steps"), HasSubstr("where their number is known; convert the model")));
 }
 
+TEST(Loop, OverSamplesIsRefusedWithAdvice) {
+  std::string text = loop(kHead, "samples", "", "Identity (go)");
+  text.insert(text.find("{\n [steps]") + 1, " shape = Shape <start = 0, end = 1> (x)\n samples = Squeeze (shape)\n");
+  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("Loop makes batch trips"),
+                                              HasSubstr("EmbeddingBag"), HasSubstr("look all rows up")));
+}
+
 TEST(Loop, OfANumberOfTripsThatIsDataDrawsNothing) {
   std::string text =
       loop("agraph (float[batch, 4] x, int64 trips, float[4, 4] w) => (float[batch, 4] y, float[t, batch, 4] all)",

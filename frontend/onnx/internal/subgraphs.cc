@@ -21,6 +21,12 @@ namespace {
 /// Nodes that loops are unrolled into at most, each; one of more trips is a task.
 constexpr int64_t kMostUnrolled = 4096;
 
+/// What exporters write loops over samples for.
+constexpr const char* kForEachSample =
+    "; where that is a loop over samples, as EmbeddingBag is exported, look all rows up by an Embedding and reduce "
+    "them "
+    "over their axis instead";
+
 const GraphProto* subgraph(const NodeProto& node, std::string_view name) {
   for (const auto& attribute : node.attribute()) {
     if (attribute.name() == name && attribute.has_g()) return &attribute.g();
@@ -123,7 +129,9 @@ Result<std::vector<ValueId>> Translation::tensors(const Items& items, const Plac
   std::vector<ValueId> values;
   for (const Item& item : items) {
     if (item.list || !item.value.valid()) {
-      return error(where, "a sequence in a body that runs as its data say: its length would depend on data");
+      return error(where,
+                   std::string("a sequence in a body that runs as its data say: its length would depend on data") +
+                       kForEachSample);
     }
     values.push_back(item.value);
   }
@@ -363,6 +371,12 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
 Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& node, int opset, const Cycle& cycle) {
   const Place where = at(scope, node);
   ir::Graph& graph = scope.region.graph;
+  if (cycle.trips && !graph.batch_symbol().empty() && cycle.trips->uses(graph.batch_symbol())) {
+    return error(where,
+                 fmt::format("{} makes {} trips, as many as a micro-batch has samples: these are computed side by "
+                             "side, of any number of them{}",
+                             node.op_type(), cycle.trips->str(), kForEachSample));
+  }
   RANNC_ASSIGN(std::vector<ValueId> states, tensors(cycle.states, where));
   OpenBody open(scope.region);
   const ValueId counter = open.add_input("trip", scalar_type(ir::DType::kI64));

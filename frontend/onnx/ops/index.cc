@@ -67,7 +67,8 @@ void range(Node& node) {
     } else if (const auto number = node.number(value)) {
       attributes.set(kNames[i], *number);
     } else {
-      return node.fail("Range needs bounds that are known before the model runs");
+      return node.fail("Range: '" + std::string(node.name(value)) + "', its " + std::string(kNames[i]) +
+                       ", must follow from constants and sizes: the size of the result depends on it");
     }
   }
   attributes.set("dtype", dtype);
