@@ -70,8 +70,9 @@ Found Intervals::find(ValueId id, int64_t component) {
   if (value.kind == ValueKind::kConstant) return of_constant(value, component);
   if (!value.producer.valid()) return std::nullopt;
   const OpInfo& op = graph_.op(value.producer);
-  if (graph_.outputs(value.producer).size() != 1) return std::nullopt;
-  return op.interval ? op.interval({graph_, value.producer, component, *this}) : std::nullopt;
+  const auto results = graph_.outputs(value.producer);
+  const auto place = static_cast<size_t>(std::find(results.begin(), results.end(), id) - results.begin());
+  return op.interval ? op.interval({graph_, value.producer, component, *this, place}) : std::nullopt;
 }
 
 bool IntervalCall::has(size_t operand) const {
@@ -80,7 +81,7 @@ bool IntervalCall::has(size_t operand) const {
 }
 
 const ValueType& IntervalCall::in(size_t operand) const { return graph.type(graph.inputs(task)[operand]); }
-const ValueType& IntervalCall::out() const { return graph.type(graph.outputs(task)[0]); }
+const ValueType& IntervalCall::out() const { return graph.type(graph.outputs(task)[result]); }
 
 Found IntervalCall::operand(size_t i, int64_t of_component) const {
   return intervals.of(graph.inputs(task)[i], of_component);

@@ -35,12 +35,13 @@ class Intervals {
   std::map<std::pair<uint32_t, int64_t>, std::optional<IndexRange>> known_;
 };
 
-/// What an interval rule (`OpInfo::interval`) sees of a task, whose only result has a known shape.
+/// What an interval rule (`OpInfo::interval`) sees of a task, one of whose results it is asked for.
 struct IntervalCall {
   const Graph& graph;
   TaskId task;
   int64_t component;  ///< of the result; negative: all elements
   Intervals& intervals;
+  size_t result = 0;  ///< its place; its shape is known
 
   bool has(size_t operand) const;
   const ValueType& in(size_t operand) const;

@@ -150,6 +150,7 @@ Result<Outcome> InferShapes::run(Graph& graph, PassContext& context) const {
       outcome.changed = outcome.changed || before[k] != graph.type_number(outputs[k]);
     ++i;
   }
+  RANNC_TRY(check_no_count(graph));
   return outcome;
 }
 

@@ -27,16 +27,30 @@ bool has_several_elements(const ir::ValueType& type) {
   return type.shape && !(ir::element_count(*type.shape) == ir::Dim(1));
 }
 
-ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles) {
+bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
+
+/// Whether a single number has the name of a parameter, where no program lists them.
+bool is_named(std::string_view name, const Roles& roles) {
+  const bool generated = is_generated(name) || name.find('/') != std::string_view::npos;
+  return !generated && (roles.shaped || name.find('.') != std::string_view::npos);
+}
+
+ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const StoredFacts& known) {
   const auto& found = graph.value(value);
-  if (roles.role == Role::kParameter) return ValueKind::kParameter;
+  const auto listed = known.listed.find(std::string(found.name));
+  const bool is_listed = listed != known.listed.end();
+  if (is_listed && listed->second == ValueKind::kParameter && roles.role != Role::kNone) return ValueKind::kParameter;
+  if (is_listed) return roles.statistics ? ValueKind::kBuffer : ValueKind::kConstant;
+  if (roles.role == Role::kParameter || known.weights.contains(std::string(found.name))) return ValueKind::kParameter;
   if (roles.statistics) return ValueKind::kBuffer;
-  if (roles.role < Role::kState || !has_several_elements(found.type)) return ValueKind::kConstant;
+  if (roles.role < Role::kState) return ValueKind::kConstant;
+  if (!has_several_elements(found.type)) {
+    const bool counts = roles.role >= Role::kLikely && known.listed.empty() && is_named(found.name, roles);
+    return counts ? ValueKind::kParameter : ValueKind::kConstant;
+  }
   if (roles.role == Role::kState && is_uniform(graph, value)) return ValueKind::kConstant;
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
-
-bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
 
 /// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
 ValueId merged_into(const ir::Graph& graph, TaskId task, const std::set<std::string>& literals) {
@@ -174,7 +188,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
         given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.literals.contains(name);
     const ValueKind kind = given != known_.kinds.end() ? given->second
                            : decided                   ? found.kind
-                                                       : judge(graph, value, votes);
+                                                       : judge(graph, value, votes, known_);
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
                                  fmt::format("{} is used as a weight and as running statistics: taken for a {}",

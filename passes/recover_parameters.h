@@ -16,9 +16,13 @@ struct StoredFacts {
   std::map<std::string, ir::ValueKind> kinds;            ///< what a user knows better
   std::set<std::string> literals;                        ///< numbers of the model's code: outputs of `Constant` nodes
   std::map<std::string, std::set<std::string>> readers;  ///< the modules whose nodes read a tensor, or renaming of one
+  std::map<std::string, ir::ValueKind> listed = {};      ///< what the exported program lists as a parameter, or as none
+  std::set<std::string> weights = {};                    ///< in places of weights that no operator here has
 };
 
-/// Model files mark no parameters: a float tensor is one because of where it is used, never because of its name.
+/// Where a file lists what its program has for parameters, they are those that are used. Other files mark none: a float
+/// tensor is one because of where it is used. A name is evidence for a single number alone, which stands in the same
+/// places whether it is learned or not.
 ///
 /// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which tensors
 /// are ties, and which uses contradict each other. Legacy exports merge tensors of equal values, as the zero
@@ -32,7 +36,10 @@ struct StoredFacts {
 ///   exponential, softplus, sigmoid or tanh is taken of, as of rates of decay. Uses are followed through tasks that
 ///   depend on no input, so a permuted, cast, expanded or normalised weight counts.
 /// - Buffers: running statistics of batch_norm, which the graph then says how to update (`ir::Statistics`).
-/// - Constants: literals, wherever they stand; and the rest: single numbers outside of a weight's place, masks
+/// - Single numbers that multiply, or are added to, values or weights are parameters where the program lists them; in
+///   files without such a list where their name is a path of modules (`block.0.scale`), or where an exponential or the
+///   like is taken of a number that has a name of its own (`logit_scale`).
+/// - Constants: literals, wherever they stand; and the rest: other single numbers outside of a weight's place, masks
 /// (elements of -10,000 or less), rotary
 ///   tables, attention biases, whatever only feeds sizes or conditions.
 ///

@@ -4,6 +4,7 @@
 
 #include "ir/dim_bounds.h"
 #include "ir/interval.h"
+#include "ir/match.h"
 
 namespace rannc::passes {
 
@@ -73,5 +74,119 @@ Result<void> check_no_mix(const Graph& graph, TaskId task) {
   }
   return {};
 }
+
+namespace {
+
+/// Finds what is made of numbers of samples.
+class CountedSamples {
+ public:
+  explicit CountedSamples(const Graph& graph)
+      : graph_(graph), intervals_(graph), counted_(graph.value_count()), needed_(graph.value_count()) {}
+
+  Result<void> check() {
+    if (graph_.batch_symbol().empty()) return {};
+    find_needed();
+    for (const TaskId task : graph_.tasks()) {
+      if (graph_.op(task).known() && is_needed(task)) RANNC_TRY(check(task));
+    }
+    return {};
+  }
+
+ private:
+  /// What is left of arithmetic whose result the importer knows is dead.
+  void find_needed() {
+    for (const ValueId output : graph_.outputs()) needed_[output.index()] = true;
+    for (const ir::LossTerm& term : graph_.losses()) needed_[term.numerator.index()] = true;
+    for (uint32_t i = graph_.task_count(); i-- > 0;) {
+      if (!is_needed(TaskId(i))) continue;
+      for (const ValueId operand : graph_.inputs(TaskId(i))) {
+        if (operand.valid()) needed_[operand.index()] = true;
+      }
+    }
+  }
+
+  bool is_needed(TaskId task) const {
+    const auto outputs = graph_.outputs(task);
+    return std::any_of(outputs.begin(), outputs.end(), [this](ValueId v) { return needed_[v.index()]; });
+  }
+
+  Result<void> check(TaskId task) {
+    const ValueId from = counted_operand(task);
+    if (!from.valid() ? !numbers_samples(task) : !still_counts(task)) return {};
+    for (const ValueId output : graph_.outputs(task)) {
+      const ir::ValueType& type = graph_.type(output);
+      if (!ir::is_float(type.dtype)) {
+        counted_[output.index()] = true;
+      } else if (type.batch.has_batch()) {
+        return refused(task, from, output);
+      }
+    }
+    return {};
+  }
+
+  Diagnostic refused(TaskId task, ValueId from, ValueId output) const {
+    const std::string made = from.valid() ? "%" + std::string(graph_.value(from).name) : "a size";
+    return error(graph_.location(task),
+                 graph_.op(task).name + " makes %" + std::string(graph_.value(output).name) +
+                     ", in which each sample has its part, of " + made +
+                     ", which follows from the number of samples, or from a sample's own number: those of a "
+                     "micro-batch are not those of the mini-batch");
+  }
+
+  bool uses_batch(const Dim& dim) const { return dim.uses(graph_.batch_symbol()); }
+
+  bool is_counted(ValueId value) const {
+    const ir::ValueType& type = graph_.type(value);
+    const auto uses = [this](const Dim& dim) { return uses_batch(dim); };
+    if (type.contents) return std::any_of(type.contents->begin(), type.contents->end(), uses);
+    return counted_[value.index()] || type.batch.mix == ir::Mix::kCounted;
+  }
+
+  /// An operand whose data count; indices into samples have been looked through.
+  ValueId counted_operand(TaskId task) const {
+    const ir::OpInfo& op = graph_.op(task);
+    const auto operands = graph_.inputs(task);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (!operands[i].valid() || !is_counted(operands[i])) continue;
+      const ir::Role role = op.operand(i).role;
+      const bool picks = role == ir::Role::kIndex && op.picks != nullptr && graph_.type(operands[0]).batch.has_batch();
+      if (role != ir::Role::kSize && role != ir::Role::kShape && !picks) return operands[i];
+    }
+    return {};
+  }
+
+  /// Whether a task makes them of sizes alone.
+  bool numbers_samples(TaskId task) const {
+    static const ir::Ops kRange = "range", kFull = "full";
+    const ir::OpInfo& op = graph_.op(task);
+    if (kRange.contains(op)) return graph_.type(graph_.outputs(task)[0]).batch.has_batch();
+    if (!kFull.contains(op)) return false;
+    const ir::Attribute* const value = graph_.attributes(task).find("value");
+    const auto* const size = value == nullptr ? nullptr : std::get_if<Dim>(value);
+    return size != nullptr && uses_batch(*size);
+  }
+
+  /// Whether integers depend on the number of their sample after the task as those that it reads do.
+  bool still_counts(TaskId task) {
+    const ValueId made = graph_.outputs(task)[0];
+    if (!ir::is_integer(graph_.type(made).dtype)) return true;
+    const auto range = intervals_.of(made);
+    if (!range || !(range->factor == Dim(0)) || uses_batch(range->low) || uses_batch(range->high)) return true;
+    for (const ValueId operand : graph_.inputs(task)) {
+      if (!operand.valid() || !is_counted(operand)) continue;
+      const auto before = ir::is_integer(graph_.type(operand).dtype) ? intervals_.of(operand) : std::nullopt;
+      if (!before || before->factor == Dim(0)) return true;
+    }
+    return false;
+  }
+
+  const Graph& graph_;
+  ir::Intervals intervals_;
+  std::vector<bool> counted_, needed_;
+};
+
+}  // namespace
+
+Result<void> check_no_count(const Graph& graph) { return CountedSamples(graph).check(); }
 
 }  // namespace rannc::passes

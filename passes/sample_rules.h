@@ -16,4 +16,9 @@ Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
 /// is a sum over samples (`ir::Mix::kPartial`) that the graph gives out.
 Result<void> check_no_mix(const ir::Graph& graph, TaskId task);
 
+/// An error where a sample's part of a float value is made of the number of samples, or of the sample's own number: of
+/// a micro-batch they are others than of the mini-batch. Index arithmetic may be made of them, which check_sample_index
+/// looks through. Linear; after types are inferred.
+Result<void> check_no_count(const ir::Graph& graph);
+
 }  // namespace rannc::passes

@@ -76,6 +76,8 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   stored.literals = std::move(imported.notes.literals);
   stored.readers = std::move(imported.notes.readers);
   model.read.nodes = imported.notes.nodes;
+  stored.listed = std::move(imported.notes.listed);
+  stored.weights = std::move(imported.notes.weights);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {

@@ -40,6 +40,11 @@ struct ImportNotes {
   /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
   /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
   std::map<std::string, std::set<std::string>> readers;
+  /// Of initializers that the exported program lists among its state: parameters, and what is none as a constant.
+  std::map<std::string, ir::ValueKind> listed;
+  /// Stored tensors in places that operators define as a weight's though no core operator has the place: slopes of
+  /// PRelu.
+  std::set<std::string> weights;
   /// What nodes' metadata say of gradients and ONNX does not, recovered.
   std::vector<Note> remarks;
   /// The same where it is lost though the metadata speak of it.

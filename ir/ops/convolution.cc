@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "ir/ops/gradients_dense.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
@@ -253,6 +254,7 @@ std::vector<OpInfo> convolution_ops() {
        .infer = infer_max_pool,
        .work = pool_work,
        .lower = lower_max_pool,
+       .interval = interval::max_pool,
        .gradient = gradient::max_pool,
        .gradient_takes_auxiliary = true,
        .tape = TapeInfo{.rule = max_pool_tape}},

@@ -1,7 +1,7 @@
 // Interval rules of the operators that index arithmetic is made of.
 #include "ir/ops/interval.h"
 
-#include "ir/ops/rules.h"
+#include "ir/ops/windows.h"
 
 namespace rannc::ir::ops::interval {
 
@@ -56,12 +56,22 @@ Found range(const IntervalCall& call) {
   const auto start = single(bound(call, 0, "start", 0)), step = single(bound(call, 2, "delta", 1));
   if (!start || !step) return std::nullopt;
   if (type.batch.has_batch()) {
-    const bool one_per_sample = type.batch.outer == Dim(1) && type.batch.inner == Dim(1);
-    return one_per_sample ? Found({*step, *start, *start}) : std::nullopt;
+    if (!(type.batch.outer == Dim(1))) return std::nullopt;
+    const Dim last = *start + *step * (type.batch.inner - Dim(1));
+    if (never_negative(*step)) return IndexRange{*step * type.batch.inner, *start, last};
+    return never_positive(*step) ? Found({*step * type.batch.inner, last, *start}) : std::nullopt;
   }
   const Dim last = *start + *step * ((*type.shape)[0] - Dim(1));
   if (never_negative(*step)) return IndexRange{0, *start, last};
   return never_positive(*step) ? Found({0, last, *start}) : std::nullopt;
+}
+
+// Places in a plane of the operand, where ATen pads it by itself.
+Found max_pool(const IntervalCall& call) {
+  const auto window = window_of(call.attributes(), call.attributes().integers("kernel"));
+  const auto& x = call.in(0).shape;
+  if (call.result != 1 || !window.ok() || !aten_pads(*window) || !x || x->size() < 3) return std::nullopt;
+  return IndexRange{0, 0, element_count(Shape(x->begin() + 2, x->end())) - Dim(1)};
 }
 
 Found identity(const IntervalCall& call) { return call.aligned(0); }

@@ -9,7 +9,8 @@ namespace rannc::ir::ops::interval {
 
 using Found = std::optional<IndexRange>;
 
-Found range(const IntervalCall& call);  ///< of numbers and sizes; one per sample where it has samples
+Found range(const IntervalCall& call);     ///< of numbers and sizes; as many for each sample where it has samples
+Found max_pool(const IntervalCall& call);  ///< of places
 Found identity(const IntervalCall& call);
 Found cast(const IntervalCall& call);
 Found expand(const IntervalCall& call);

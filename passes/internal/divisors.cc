@@ -85,6 +85,21 @@ std::optional<LossTerm> class_weights(const Match& found, int64_t ignored) {
   return term;
 }
 
+// What is 0 where no label counts: a cross entropy of the same labels, or a sum of what they mask.
+bool is_zero_uncounted(const Graph& graph, const LossTerm& term) {
+  static const Pattern kOwn =
+      ir::op("cross_entropy_sum", ir::any(), ir::through({"identity", "cast"}, ir::input(kLabels))).as(kTask);
+  static const Pattern kWhere = ir::op("where", counted(kLabels, kMark), ir::any(), ir::constant(0.0));
+  static const Pattern kProduct = ir::commutative(ir::op("mul", counted(kLabels, kMark), ir::any()));
+  static const Pattern kMasked =
+      ir::through({"sum", "reshape", "squeeze", "identity", "cast", "neg"}, ir::either({kWhere, kProduct}));
+  if (const auto own = ir::match(graph, term.numerator, kOwn)) {
+    return (*own)[kLabels] == term.labels && own->attributes(kTask).integer("ignore_index", -100) == term.ignore_index;
+  }
+  const auto masked = ir::match(graph, term.numerator, kMasked);
+  return masked && (*masked)[kLabels] == term.labels && masked->number(kMark) == static_cast<double>(term.ignore_index);
+}
+
 // A size as an integer.
 std::optional<Dim> known_size(const Graph& graph, ValueId value) {
   for (int steps = 0; steps < 16; ++steps) {
@@ -100,6 +115,30 @@ std::optional<Dim> known_size(const Graph& graph, ValueId value) {
 }
 
 }  // namespace
+
+std::optional<BoundedCount> bounded_count(const Graph& graph, ValueId value) {
+  static const Pattern kClamp = ir::op("clamp", ir::any(kSummed)).as(kTask);
+  static const Pattern kLarger = ir::commutative(ir::op("maximum", ir::constant(kMark), ir::any(kSummed)));
+  static const Pattern kBound =
+      ir::through({"identity", "cast", "reshape", "squeeze", "unsqueeze"}, ir::either({kClamp, kLarger}));
+  const auto found = ir::match(graph, value, kBound);
+  if (!found) return std::nullopt;
+  if (found->has(kMark)) return BoundedCount{(*found)[kSummed], found->number(kMark)};
+  const ir::Attributes& given = found->attributes(kTask);
+  const ir::Attribute* const least = given.find("min");
+  if (least == nullptr || given.has("max")) return std::nullopt;
+  if (const auto* const whole = std::get_if<Dim>(least)) {
+    if (!whole->is_constant()) return std::nullopt;
+    return BoundedCount{(*found)[kSummed], static_cast<double>(whole->constant())};
+  }
+  const auto* const number = std::get_if<double>(least);
+  return number ? std::optional(BoundedCount{(*found)[kSummed], *number}) : std::nullopt;
+}
+
+bool bound_is_idle(const Graph& graph, const LossTerm& term, double least) {
+  if (term.denominator != Denominator::kNotIgnored) return false;
+  return least <= 0 || (least <= 1 && is_zero_uncounted(graph, term));
+}
 
 std::optional<LossTerm> divisor(const Graph& graph, const Dim& count) {
   const auto number = [](const std::optional<Dim>& dim) { return dim && dim->is_constant() && dim->constant() > 0; };

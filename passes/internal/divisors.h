@@ -18,4 +18,15 @@ std::optional<ir::LossTerm> divisor(const ir::Graph& graph, ValueId value);
 /// The same of a number of elements that a mean runs over.
 std::optional<ir::LossTerm> divisor(const ir::Graph& graph, const ir::Dim& count);
 
+/// The count behind a bound that keeps it from falling below `least`, a number.
+struct BoundedCount {
+  ValueId count;
+  double least = 0;
+};
+std::optional<BoundedCount> bounded_count(const ir::Graph& graph, ValueId value);
+
+/// Whether the bound changes nothing: nothing counts below `least` but 0, where the numerator is 0 by itself, since it
+/// sums what the denominator of `term` counts alone.
+bool bound_is_idle(const ir::Graph& graph, const ir::LossTerm& term, double least);
+
 }  // namespace rannc::passes

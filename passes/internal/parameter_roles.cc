@@ -61,8 +61,13 @@ class RoleFinder {
  private:
   void vote(ValueId value, Roles roles) {
     Roles& all = roles_[value.index()];
-    all.role = std::max(all.role, roles.role);
-    all.statistics = all.statistics || roles.statistics;
+    add(all, roles);
+  }
+
+  static void add(Roles& all, const Roles& more) {
+    all.role = std::max(all.role, more.role);
+    all.statistics = all.statistics || more.statistics;
+    all.shaped = all.shaped || more.shaped;
   }
 
   bool makes_varying(TaskId task) const {
@@ -81,15 +86,17 @@ class RoleFinder {
     if (is(task, kStopped)) return {};  // whatever it is used for, it is not trained through it
     if (!makes_varying(task)) {
       Roles passed;
-      for (const ValueId output : graph_.outputs(task)) {
-        passed.role = std::max(passed.role, roles_[output.index()].role);
-        passed.statistics = passed.statistics || roles_[output.index()].statistics;
-      }
+      for (const ValueId output : graph_.outputs(task)) add(passed, roles_[output.index()]);
       static const ir::Pattern kProduct = ir::op({"linear", "matmul"});
       // What keeps a parameter positive or bounded; of a constant an export holds the result.
       static const ir::Pattern kShaping = ir::op({"exp", "softplus", "sigmoid", "tanh"});
       if (operand == 0 && is(task, kProduct)) passed.role = std::min(passed.role, Role::kState);
-      if (passed.role == Role::kConstant && is(task, kShaping)) passed.role = Role::kLikely;
+      if (passed.role >= Role::kConstant && is(task, kShaping)) {
+        if (passed.role == Role::kConstant) passed.role = Role::kLikely;
+        passed.shaped = true;
+      }
+      // One number that scales or fills a weight may be one of the model's code.
+      if (is_single(value) && !is_single(graph_.outputs(task)[0])) passed.role = std::min(passed.role, Role::kLikely);
       return passed;
     }
     return {varying_use(task, value)};
@@ -112,10 +119,14 @@ class RoleFinder {
       }
       if (operand < first) continue;
       const Roles found = RoleFinder(body->graph(), fixed).run()[inputs[operand - first].index()];
-      all.role = std::max(all.role, found.role);
-      all.statistics = all.statistics || found.statistics;
+      add(all, found);
     }
     return all;
+  }
+
+  bool is_single(ValueId value) const {
+    const auto& shape = graph_.type(value).shape;
+    return shape && ir::element_count(*shape) == ir::Dim(1);
   }
 
   bool is(TaskId task, const ir::Pattern& pattern) const { return ir::match(graph_, task, pattern).has_value(); }

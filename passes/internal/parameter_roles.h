@@ -20,6 +20,7 @@ enum class Role : uint8_t {
 struct Roles {
   Role role = Role::kNone;
   bool statistics = false;  ///< is a running mean or variance somewhere
+  bool shaped = false;      ///< an exponential, softplus, sigmoid or tanh is taken of it
 };
 
 /// Per value the votes of its uses, found backwards through tasks that depend on no input's data. Linear.

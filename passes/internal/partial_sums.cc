@@ -22,6 +22,30 @@ using ir::Pattern;
 constexpr Capture kX{0}, kY{1};
 constexpr int kMostSteps = 200;
 
+// Whether a sum is made of samples' parts that are divided by, or otherwise made of, the number of samples: that of a
+// micro-batch is not that of the mini-batch.
+bool depends_on_count(const Graph& graph, ValueId sum) {
+  std::vector<bool> seen(graph.value_count());
+  std::vector<ValueId> open = {sum};
+  while (!open.empty()) {
+    const ValueId value = open.back();
+    open.pop_back();
+    if (seen[value.index()]) continue;
+    seen[value.index()] = true;
+    const TaskId task = graph.producer(value);
+    if (!task.valid()) continue;
+    const auto operands = graph.inputs(task);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      const ir::Role role = graph.op(task).known() ? graph.op(task).operand(i).role : ir::Role::kData;
+      if (!operands[i].valid() || role == ir::Role::kSize || role == ir::Role::kShape) continue;
+      const ir::ValueType& type = graph.type(operands[i]);
+      if (type.batch.mix == Mix::kCounted && ir::is_float(type.dtype)) return true;
+      open.push_back(operands[i]);
+    }
+  }
+  return false;
+}
+
 class PartialSums {
  public:
   explicit PartialSums(Graph& graph) : graph_(graph) {}
@@ -30,7 +54,7 @@ class PartialSums {
   std::optional<LossTerm> of(ValueId value) {
     const ir::ValueType& type = graph_.type(value);
     if (!type.shape || type.batch.has_batch() || ++steps_ > kMostSteps) return std::nullopt;
-    if (type.batch.is_partial()) return LossTerm{value};
+    if (type.batch.is_partial()) return of_partial(value);
     if (!graph_.producer(value).valid() || type.batch.mix != Mix::kMixed) return std::nullopt;
     static const Pattern kMean = ir::op("mean", ir::any(kX));
     static const Pattern kQuotient = ir::op("div", ir::any(kX), ir::any(kY));
@@ -66,6 +90,28 @@ class PartialSums {
     return made;
   }
 
+  // What is summed may have been divided by the number of samples before, each part by itself.
+  std::optional<LossTerm> of_partial(ValueId value) {
+    if (!depends_on_count(graph_, value)) return LossTerm{value};
+    static const Pattern kParts = ir::op("sum", ir::op("div", ir::any(kX), ir::any(kY)));
+    static const Pattern kSum = ir::op({"add", "sub"}, ir::any(kX), ir::any(kY));
+    if (const auto found = ir::match(graph_, value, kParts)) {
+      const ir::ValueType& by = graph_.type((*found)[kY]);
+      if (by.batch.mix != Mix::kCounted || !(ir::element_count(*by.shape) == Dim(1))) return std::nullopt;
+      auto term = divisor(graph_, (*found)[kY]);
+      const ir::Attributes attributes = graph_.attributes(graph_.producer(value));
+      const auto sum = term ? rebuilt(value, "sum", {(*found)[kX]}, attributes) : std::nullopt;
+      if (!sum || depends_on_count(graph_, *sum)) return std::nullopt;
+      term->numerator = *sum;
+      return term;
+    }
+    if (const auto found = ir::match(graph_, value, kSum)) return of_sum(value, *found);
+    for (const ValueId operand : graph_.inputs(graph_.producer(value))) {
+      if (operand.valid() && graph_.type(operand).batch.is_partial()) return again(value, operand);
+    }
+    return std::nullopt;
+  }
+
   std::optional<LossTerm> of_mean(ValueId value, ValueId x) {
     const ir::Shape shape = *graph_.type(x).shape;
     const ir::Attributes attributes = graph_.attributes(graph_.producer(value));
@@ -85,13 +131,15 @@ class PartialSums {
 
   std::optional<LossTerm> of_quotient(ValueId value, const Match& found) {
     if (is_fixed(found[kY])) return again(value, found[kX]);
+    const auto bounded = bounded_count(graph_, found[kY]);
     const auto part = of(found[kX]);
-    auto per = divisor(graph_, found[kY]);
+    auto per = divisor(graph_, bounded ? bounded->count : found[kY]);
     if (!part || !per || part->denominator != LossTerm::Denominator::kOne) return std::nullopt;
     const ir::Shape &whole = *graph_.type(value).shape, &mine = *graph_.type(part->numerator).shape;
     if (whole != mine && !(ir::element_count(whole) == Dim(1))) return std::nullopt;
     per->numerator = part->numerator;
     per->weight *= part->weight;
+    if (bounded && !bound_is_idle(graph_, *per, bounded->least)) return std::nullopt;
     return per;
   }
 
@@ -152,30 +200,6 @@ std::optional<LossTerm> once(Graph& graph, ValueId loss) {
   const ValueId sum = graph.add(ir::core("sum"), {each}, {}, name + ".sum", where);
   if (!ir::infer_types(graph, graph.producer(sum)).ok()) return std::nullopt;
   return LossTerm{sum, 1, LossTerm::Denominator::kSamples};
-}
-
-// Whether a sum is made of samples' parts that are divided by, or otherwise made of, the number of samples: that of a
-// micro-batch is not that of the mini-batch.
-bool depends_on_count(const Graph& graph, ValueId sum) {
-  std::vector<bool> seen(graph.value_count());
-  std::vector<ValueId> open = {sum};
-  while (!open.empty()) {
-    const ValueId value = open.back();
-    open.pop_back();
-    if (seen[value.index()]) continue;
-    seen[value.index()] = true;
-    const TaskId task = graph.producer(value);
-    if (!task.valid()) continue;
-    const auto operands = graph.inputs(task);
-    for (size_t i = 0; i < operands.size(); ++i) {
-      const ir::Role role = graph.op(task).known() ? graph.op(task).operand(i).role : ir::Role::kData;
-      if (!operands[i].valid() || role == ir::Role::kSize || role == ir::Role::kShape) continue;
-      const ir::ValueType& type = graph.type(operands[i]);
-      if (type.batch.mix == Mix::kCounted && ir::is_float(type.dtype)) return true;
-      open.push_back(operands[i]);
-    }
-  }
-  return false;
 }
 
 }  // namespace

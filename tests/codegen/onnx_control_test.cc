@@ -21,7 +21,8 @@ std::vector<at::Tensor> run(const ir::Graph& graph, const Tensors& inputs, const
     const ValueId value = graph.find(name);
     if (!value.valid()) continue;
     at::Tensor leaf = tensor.detach().clone();
-    if (leaf.is_floating_point()) leaves.push_back(leaf.set_requires_grad(true));
+    const bool given = graph.draw(value) == nullptr;
+    if (given && leaf.is_floating_point()) leaves.push_back(leaf.set_requires_grad(true));
     values[value.index()] = leaf;
   }
   for (const ValueId value : graph.values()) {
@@ -106,6 +107,44 @@ TEST(ControlNumbers, ALoopIsItsTrips) {
   })";
   expect_same(text, replaced(text, "steps", "5"), {{"x", drawn({2, 4})}, {"table", drawn({4, 5})}},
               {{"batch", 2}, {"steps", 5}});
+}
+
+TEST(ControlNumbers, ALoopDrawsOtherNumbersInEachTrip) {
+  at::manual_seed(8);
+  const std::string text =
+      R"(agraph (double[batch, 4] x, double[4, steps] table) => (double[batch, 4] y, double[steps, batch, 4] all)
+    <int64[1] one = {1}> {
+    shape = Shape (table)
+    trips = Gather (shape, one)
+    y, all = Loop (trips, "", x) <body = body (int64 i, bool go, double[batch, 4] s) => (bool more, double[batch, 4] n, double[batch, 4] o) {
+      r = RandomNormalLike (s)
+      n = Mul (s, r)
+      o = Add (n, r)
+      more = Identity (go)
+    }>
+  })";
+  const auto task = test::import_graph(text, 21), flat = test::import_graph(replaced(text, "steps", "3"), 21);
+  ASSERT_TRUE(task.ok()) << task.diagnostic().str();
+  ASSERT_TRUE(flat.ok()) << flat.diagnostic().str();
+  ASSERT_EQ(tasks_with_bodies(*task), 1U);
+  const at::Tensor rows = drawn({3, 2, 4});
+  Tensors inputs = {{"x", drawn({2, 4})}, {"table", drawn({4, 3})}};
+  const auto with_draws = [&](const ir::Graph& graph) {
+    Tensors all = inputs;
+    std::vector<std::string> names;
+    for (const ValueId value : graph.values()) {
+      if (graph.draw(value) != nullptr) names.emplace_back(graph.value(value).name);
+    }
+    for (size_t i = 0; i < names.size(); ++i) all[names[i]] = names.size() == 1 ? rows : rows[static_cast<int64_t>(i)];
+    return std::pair(names.size(), all);
+  };
+  const auto [one, whole] = with_draws(*task);
+  const auto [three, parts] = with_draws(*flat);
+  EXPECT_EQ(one, 1U);
+  EXPECT_EQ(three, 3U);
+  const auto a = run(*task, whole, {{"batch", 2}, {"steps", 3}}), b = run(*flat, parts, {{"batch", 2}});
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::allclose(a[i], b[i], 1e-12, 1e-12)) << i;
 }
 
 TEST(ControlNumbers, ALoopEndsAsItsConditionSays) {

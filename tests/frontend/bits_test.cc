@@ -4,8 +4,8 @@
 
 #include <cmath>
 
-#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
+#include "tests/frontend/support/numbers_of.h"
 
 namespace rannc::frontend {
 namespace {
@@ -89,6 +89,36 @@ TEST(Arithmetic, OfUnsignedNumbersWrapsAndKeepsTheirOrder) {
                          " { c = Sub (a, b)\n y = Greater (c, b) }",
                          18),
               ElementsAre(1));
+}
+
+TEST(Arithmetic, DividesUnsignedNumbersOf64Bits) {
+  // The largest number, as -1 is; half of it; a divisor beyond what has a sign.
+  const auto computed = [](const std::string& node) {
+    return numbers_of(
+        "agraph () => (uint64[5] y) <uint64[5] a = {7, 0, 10, 5, 0}, uint64[5] less = {0, 1, 0, 6, 6},"
+        " uint64[5] b = {3, 10, 4, 1, 0}, uint64[5] under = {0, 0, 0, 2, 5}, uint64[1] ten = {10}> {"
+        " c = Sub (a, less)\n d = Sub (b, under)\n q = " +
+            node + " (c, d)\n y = Mod (q, ten) }",
+        18);
+  };
+  // 7 / 3, (2^64 - 1) / 10, 10 / 4, (2^64 - 1) / (2^64 - 1), (2^64 - 6) / (2^64 - 5)
+  EXPECT_THAT(computed("Div"), ElementsAre(2, 1, 2, 1, 0));
+  EXPECT_THAT(computed("Mod"), ElementsAre(1, 5, 2, 0, 0));
+}
+
+TEST(Clip, KeepsUnsignedNumbersWithinTheirOrder) {
+  for (const std::string type : {"uint16", "uint32", "uint64"}) {
+    EXPECT_THAT(numbers_of("agraph () => (" + type + "[3] y) <" + type + "[3] x = {1, 100, 250}, " + type +
+                               " low = {5}, " + type + " high = {200}> { y = Clip (x, low, high) }",
+                           13),
+                ElementsAre(5, 100, 200))
+        << type;
+  }
+  // -1 as u64 is the largest number.
+  EXPECT_THAT(numbers_of("agraph () => (uint64[2] y) <uint64[2] x = {0, 9}, uint64 one = {1}, uint64 high = {3}> {"
+                         " z = Sub (x, one)\n y = Clip (z, , high) }",
+                         14),
+              ElementsAre(3, 3));
 }
 
 TEST(BitCast, NeedsAsManyBits) {

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -164,10 +166,71 @@ TEST(Loop, StatesStayWhatTheyAre) {
   EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("it has to stay what it is")));
 }
 
-TEST(Loop, DrawsNothing) {
+TEST(Loop, DrawsARowForEachTrip) {
   std::string text = loop(kHead, "many", "", "Identity (go)");
   text.replace(text.find("row = Relu (n)"), 14, "row = RandomNormalLike (n)");
-  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("draws random numbers in a loop")));
+  const ir::Graph graph = imported(text);
+  const ir::Attributes& attributes = graph.attributes(TaskId(graph.task_count() - 1));
+  EXPECT_EQ(attributes.integer("scanned"), 1);
+  const ValueId drawn = graph.inputs(TaskId(graph.task_count() - 1))[3];  // trips, condition, state
+  ASSERT_NE(graph.draw(drawn), nullptr);
+  EXPECT_EQ(graph.draw(drawn)->of, ir::Draw::Of::kNormal);
+  EXPECT_EQ(ir::str(*graph.type(drawn).shape), "[5000,batch,4]");
+  EXPECT_EQ(graph.type(drawn).batch.axis, 1);
+}
+
+/// Operator set 8: samples on axis 0, each by itself.
+std::string old_scan(const std::string& samples) {
+  return "agraph (float[" + samples + ", 2] h, float[" + samples + ", 3, 2] x) => (float[" + samples +
+         ", 2] y, float[" + samples +
+         ", 3, 2] all) { [steps] y, all = Scan <num_scan_inputs = 1, body = body (float[2] s, float[2] row) => "
+         "(float[2] "
+         "n, float[2] o) { n = Add (s, row)\n o = Identity (n) }> (\"\", h, x) }";
+}
+
+TEST(Scan, OfOperatorSet8RunsSampleBySample) {
+  const ir::Graph graph = imported(old_scan("2"), 8);
+  const auto names = operators(graph);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "add"), 6);
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[0]).shape), "[2,2]");
+  EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[2,3,2]");
+  EXPECT_THAT(refused(old_scan("batch"), 8),
+              ::testing::AllOf(HasSubstr("steps"), HasSubstr("where their number is known; convert the model")));
+}
+
+TEST(Loop, OverSamplesIsRefusedWithAdvice) {
+  std::string text = loop(kHead, "samples", "", "Identity (go)");
+  text.insert(text.find("{\n [steps]") + 1, " shape = Shape <start = 0, end = 1> (x)\n samples = Squeeze (shape)\n");
+  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("Loop makes batch trips"),
+                                              HasSubstr("EmbeddingBag"), HasSubstr("look all rows up")));
+}
+
+TEST(Loop, OfANumberOfTripsThatIsDataDrawsNothing) {
+  std::string text =
+      loop("agraph (float[batch, 4] x, int64 trips, float[4, 4] w) => (float[batch, 4] y, float[t, batch, 4] all)",
+           "trips", "", "Identity (go)");
+  text.replace(text.find("row = Relu (n)"), 14, "row = RandomNormalLike (n)");
+  EXPECT_THAT(refused(text, 21, {.max_trips = 9}),
+              ::testing::AllOf(HasSubstr("steps"), HasSubstr("draws random numbers in a loop")));
+}
+
+TEST(If, DrawsNumbersThatNobodyElseDraws) {
+  const ir::Graph graph = imported(
+      "agraph (float[batch, 4] x, bool c) => (float[batch, 4] y) { r = RandomNormalLike (x)\n n = RandomNormalLike "
+      "(x)\n"
+      "s = Add (r, n)\n y = If (c) <then_branch = agraph () => (float[batch, 4] t) { a = RandomNormalLike (x)\n"
+      "t = Add (s, a) }, else_branch = bgraph () => (float[batch, 4] e) { b = RandomNormalLike (x)\n e = Add (s, b) }> "
+      "}");
+  std::set<uint64_t> keys;
+  size_t draws = 0;
+  for (const ValueId value : graph.values()) {
+    const ir::Draw* const draw = graph.draw(value);
+    if (draw == nullptr) continue;
+    ++draws;
+    keys.insert(draw->key);
+  }
+  EXPECT_EQ(draws, 4U);
+  EXPECT_EQ(keys.size(), draws);
 }
 
 TEST(Loop, CollectsASequence) {

@@ -116,6 +116,101 @@ TEST(ExportedForms, SlicesToTheLastNumberThereIs) {
   EXPECT_THAT(run->numbers[1], ElementsAre(4, 3, 2, 1, 8, 7, 6, 5));
 }
 
+// --- sizes by way of floats
+
+// As exporters write a table's side, and sizes that are rounded up to a multiple.
+TEST(ExportedForms, SizesAreRootsAndAreRoundedUp) {
+  const std::string graph =
+      "agraph (float[batch, 6, 5] x, float[16, 3] table) => (float[batch, 3, 2, 5] y, float[4, 4, 3] z) <float cells = "
+      "{16}, float half = {0.5}, float two = {2}, int64 one = {1}, int64 pair = {2}, int64[1] zero = {0}, int64[1] all "
+      "= {-1}, int64[1] five = {5}, int64[1] three = {3}> { n = Shape <start = 0, end = 1> (x)\n sizes = Shape (x)\n"
+      "rows = Gather (sizes, one)\n r = Cast <to = 1> (rows)\n q = Div (r, two)\n up = Ceil (q)\n m = Mul (up, two)\n"
+      "whole = Cast <to = 7> (m)\n h = Div (whole, pair)\n i = Cast <to = 7> (h)\n j = Unsqueeze (i, zero)\n"
+      "to = Concat <axis = 0> (n, j, all, five)\n y = Reshape (x, to)\n root = Pow (cells, half)\n"
+      "side = Cast <to = 7> (root)\n s = Unsqueeze (side, zero)\n square = Concat <axis = 0> (s, s, three)\n"
+      "z = Reshape (table, square) }";
+  const auto run = run_onnx(graph, 18, {{"x", spread(60)}, {"table", spread(48)}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  EXPECT_EQ(ir::str(*run->graph.type(run->graph.outputs()[0]).shape), "[batch,3,2,5]");
+  EXPECT_EQ(ir::str(*run->graph.type(run->graph.outputs()[1]).shape), "[4,4,3]");
+}
+
+TEST(ExportedForms, SizesAreSymbolsThroughFloatsToo) {
+  const auto length = [](const std::string& computed) {
+    const auto graph = import_graph(
+        "agraph (float[batch, seq] x) => (int64[n] y) <float two = {2}, float half = {0.5}, float three = {3}, int64 "
+        "zero = {0}, int64 one = {1}> { sizes = Shape (x)\n length = Gather (sizes, one)\n r = Cast <to = 1> "
+        "(length)\n" +
+            computed + "\n n = Cast <to = 7> (f)\n y = Range (zero, n, one) }",
+        18);
+    return graph.ok() ? ir::str(*graph->type(graph->outputs()[0]).shape) : graph.diagnostic().message;
+  };
+  EXPECT_EQ(length("q = Div (r, two)\n u = Ceil (q)\n f = Mul (u, two)"), "[2*floor((seq + 1)/(2))]");
+  EXPECT_EQ(length("q = Mul (r, half)\n p = Mul (three, half)\n k = Ceil (p)\n f = Add (q, k)"),
+            "[floor((seq + 4)/(2))]");
+  EXPECT_THAT(length("q = Div (r, three)\n p = Div (r, two)\n f = Add (q, p)"), HasSubstr("Range"));
+  EXPECT_THAT(length("f = Mul (r, r)"), HasSubstr("Range"));
+}
+
+// Neighbours along an axis whose length is a symbol are those along one of five.
+TEST(ExportedForms, NeighboursOfAnAxisOfAnyLength) {
+  for (const char* const place : {"asymmetric", "half_pixel", "tf_half_pixel_for_nn"}) {
+    for (const char* const nearest : {"floor", "ceil", "round_prefer_floor", "round_prefer_ceil"}) {
+      for (const char* const scale : {"0.5", "0.75", "1.5", "3"}) {
+        const auto resized = [&](const std::string& length) {
+          return run_onnx("agraph (float[batch, 1, " + length + "] x) => (float[batch, 1, n] y) <float[3] s = {1, 1, " +
+                              scale + "}, float[0] e = {}> { y = Resize <coordinate_transformation_mode = \"" + place +
+                              "\", nearest_mode = \"" + nearest + "\"> (x, e, s) }",
+                          11, {{"x", {1, 2, 3, 4, 5, 6, 7, 8, 9, 10}}});
+        };
+        const auto any = resized("seq"), five = resized("5");
+        ASSERT_TRUE(any.ok()) << any.diagnostic().str();
+        ASSERT_TRUE(five.ok()) << five.diagnostic().str();
+        EXPECT_EQ(any->numbers[0], five->numbers[0]) << place << " " << nearest << " " << scale;
+      }
+    }
+  }
+}
+
+// --- places of maxima in all samples one behind another
+
+/// Maxima put back where they were, as torch.onnx.export writes MaxUnpool2d with dynamo=True.
+std::string unpooled(const std::string& plane, const std::string& written) {
+  return "agraph (float[batch, 2, 4, 4] x, float a) => (float[batch, 2, 4, 4] y) <int64 zero = {0}, int64 one = {1}, "
+         "int64 cells = {" +
+         plane +
+         "}, int64 channels = {2}, int64[1] flat = {-1}, int64[4] planes = {-1, 2, 1, 1}, int64[2] starts = {0, 0}, "
+         "int64[2] ends = {1, 1}, int64[2] axes = {2, 3}, int64[3] rest = {2, 4, 4}, int64[4] image = {-1, 2, 4, 4}> {"
+         "s = Mul (x, a)\n n = Shape <start = 0, end = 1> (x)\n samples = Squeeze (n)\n"
+         "m, i = MaxPool <kernel_shape = [2, 2], strides = [2, 2]> (s)\n own, j = MaxPool <kernel_shape = [1, 1]> (s)\n"
+         "first = Slice (j, starts, ends, axes)\n at = Sub (i, first)\n k = Mul (samples, channels)\n"
+         "numbers = Range (zero, k, one)\n each = Reshape (numbers, planes)\n before = Mul (each, cells)\n"
+         "all = Add (at, before)\n places = Reshape (all, flat)\n sizes = Concat <axis = 0> (n, rest)\n"
+         "zeros = ConstantOfShape (sizes)\n into = Reshape (zeros, flat)\n from = Reshape (m, flat)\n" +
+         written + "\n y = Reshape (w, image) }";
+}
+
+TEST(ExportedForms, MaximaArePutBackThroughOneAxisOfAllSamples) {
+  const Numbers inputs = {{"x", spread(96)}, {"a", {1.5}}};
+  EXPECT_EQ(fault_of_samples(unpooled("16", "tuples = Unsqueeze (places, flat)\n w = ScatterND (into, tuples, from)"),
+                             18, inputs, 1),
+            "");
+  EXPECT_EQ(fault_of_samples(unpooled("16", "w = ScatterElements (into, places, from)"), 18, inputs, 1), "");
+  EXPECT_EQ(
+      fault_of_samples(unpooled("16", "w = ScatterElements <reduction = \"add\"> (into, places, from)"), 18, inputs, 1),
+      "");
+  EXPECT_THAT(fault_of_samples(unpooled("8", "w = ScatterElements (into, places, from)"), 18, inputs, 1),
+              HasSubstr("not shown to hold each sample's own number"));
+}
+
+TEST(ExportedForms, ElementsArePickedFromOneAxisOfAllSamples) {
+  const std::string graph = fetching(
+      "starts = Mul (rows, four)\n places = Add (starts, columns)\n at = Reshape (places, flat)\n all = Reshape (s, "
+      "flat)\n picked = GatherElements (all, at)\n wide = Constant <value_ints = [-1, 4]> ()\n y = Reshape (picked, "
+      "wide)");
+  EXPECT_EQ(fault_of_samples(graph, 18, {{"x", spread(12)}, {"a", {1.5}}}, 1), "");
+}
+
 // --- names, and what is beside a graph
 
 TEST(ExportedForms, NamesOfAnySortAndMetadataOfAnySize) {

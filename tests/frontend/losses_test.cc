@@ -180,17 +180,73 @@ TEST(OpenedLosses, WhatMixesSamplesOtherwiseIsRefused) {
 }
 
 // Of a micro-batch the number of samples is another one.
-TEST(OpenedLosses, PartsOfSamplesDividedByTheirNumberAreRefused) {
-  const auto graph = opened(
-      "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n q = Div (x, f)\n"
-      "loss = ReduceSum <keepdims = 0> (q)");
-  ASSERT_FALSE(graph.ok());
-  EXPECT_THAT(graph.diagnostic().str(), HasSubstr("%loss, made by core.sum"));
-  const auto outside = opened(
-      "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n"
-      "s = ReduceSum <keepdims = 0> (x)\n q = Div (s, f)\n loss = Squeeze (q)");
-  ASSERT_TRUE(outside.ok()) << outside.diagnostic().str();
-  EXPECT_EQ(only(*outside), (LossTerm{{}, 1, Denominator::kSamples}));
+TEST(OpenedLosses, PartsOfSamplesDividedByTheirNumberAreAMean) {
+  const std::string count = "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n";
+  for (const char* const body : {"q = Div (x, f)\n loss = ReduceSum <keepdims = 0> (q)",
+                                 "q = Div (x, f)\n s = ReduceSum <keepdims = 0> (q)\n loss = Identity (s)",
+                                 "s = ReduceSum <keepdims = 0> (x)\n q = Div (s, f)\n loss = Squeeze (q)"}) {
+    const auto opened_up = opened(count + body);
+    ASSERT_TRUE(opened_up.ok()) << body << opened_up.diagnostic().str();
+    EXPECT_EQ(only(*opened_up), (LossTerm{{}, 1, Denominator::kSamples})) << body;
+  }
+  const auto times = opened(count + "q = Mul (x, f)\n loss = ReduceSum <keepdims = 0> (q)");
+  ASSERT_FALSE(times.ok());
+  EXPECT_THAT(times.diagnostic().str(), HasSubstr("%loss, made by core.sum"));
+}
+
+// Where no loss of the file's own is opened: predictions, or a loss that is asked for by name.
+TEST(OpenedLosses, PredictionsMadeOfTheNumberOfSamplesAreRefused) {
+  const auto inferred = [](const std::string& body) {
+    auto graph = test::import_graph(
+        "agraph (float[batch, 5] x) => (float[batch, 5] y) <int64 zero = {0}, int64 one = "
+        "{1}, int64[1] none = {0}, int64[1] last = {1}> {" +
+            body + "}",
+        kOpset);
+    EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+    passes::PassContext context;
+    const auto made = passes::InferShapes().run(*graph, context);
+    return made.ok() ? "" : made.diagnostic().str();
+  };
+  const std::string count = "n = Shape <start = 0, end = 1> (x)\n f = Cast <to = 1> (n)\n";
+  EXPECT_THAT(inferred(count + "[share] y = Div (x, f)"),
+              ::testing::AllOf(HasSubstr("share"), HasSubstr("core.div makes %y"), HasSubstr("of %f")));
+  const std::string own = "n = Shape <start = 0, end = 1> (x)\n m = Squeeze (n)\n r = Range (zero, m, one)\n";
+  EXPECT_THAT(inferred(own + "[number] f = Cast <to = 1> (r)\n u = Unsqueeze (f, last)\n y = Add (x, u)"),
+              ::testing::AllOf(HasSubstr("number"), HasSubstr("core.cast makes %f")));
+  EXPECT_THAT(inferred(own + "two = Constant <value_int = 2> ()\n p = Mod (r, two)\n e = Equal (p, zero)\n"
+                             "u = Unsqueeze (e, last)\n k = Neg (x)\n [odd] y = Where (u, x, k)"),
+              ::testing::AllOf(HasSubstr("odd"), HasSubstr("core.where makes %y")));
+  EXPECT_EQ(inferred(own + "u = Unsqueeze (r, last)\n y = GatherND (x, u)"), "");
+  EXPECT_EQ(inferred("s = Shape (x)\n w = Gather (s, one)\n f = Cast <to = 1> (w)\n y = Div (x, f)"), "");
+}
+
+// A count that may not fall below 1 is the count, where what is divided is 0 without it.
+TEST(OpenedLosses, BoundedCountsAreCountsWhereTheSumIsZeroWithoutThem) {
+  const std::string values = "float least = {1}, int64 one = {1}, int64[1] last = {1}, float two = {2}";
+  const std::string counted =
+      "e = Equal (t, one)\n n = Not (e)\n f = Cast <to = 1> (n)\n c = ReduceSum <keepdims = 0> (f)\n";
+  const std::string masked =
+      "m = ReduceSum <keepdims = 0> (x, last)\n k = Mul (m, f)\n s = ReduceSum <keepdims = 0> (k)\n";
+  for (const char* const bound : {"d = Max (c, least)\n", "d = Clip (c, least)\n"}) {
+    const auto opened_up = opened(counted + masked + bound + "loss = Div (s, d)", "", values);
+    ASSERT_TRUE(opened_up.ok()) << bound << opened_up.diagnostic().str();
+    EXPECT_EQ(only(*opened_up), (LossTerm{{}, 1, Denominator::kNotIgnored, opened_up->find("t"), 1}));
+  }
+  const auto entropy = opened("s = SoftmaxCrossEntropyLoss <reduction = \"sum\", ignore_index = 1> (x, t)\n" + counted +
+                                  "d = Max (c, least)\n loss = Div (s, d)",
+                              "", values);
+  ASSERT_TRUE(entropy.ok()) << entropy.diagnostic().str();
+  EXPECT_EQ(only(*entropy), (LossTerm{{}, 1, Denominator::kNotIgnored, entropy->find("t"), 1}));
+  const std::string whole = "s = ReduceSum <keepdims = 0> (x)\n";
+  for (const std::string& body :
+       {counted + whole + "d = Max (c, least)\n loss = Div (s, d)",  // of all samples, whatever counts
+        counted + masked + "d = Max (c, two)\n loss = Div (s, d)",   // one that counts falls below
+        whole + "c = ReduceSum <keepdims = 0> (mask)\n d = Clip (c, least)\n loss = Div (s, d)"}) {
+    const auto refused = opened(body, ", float[batch] mask", values);
+    ASSERT_FALSE(refused.ok()) << body;
+    EXPECT_THAT(refused.diagnostic().str(),
+                ::testing::AllOf(HasSubstr("the loss %loss divides by %d"), HasSubstr("from falling below")));
+  }
 }
 
 // --- a loss in a file of its own

@@ -2,8 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
+#include "tests/frontend/support/numbers_of.h"
+#include "tests/frontend/support/onnx_run.h"
 
 namespace rannc::frontend {
 namespace {
@@ -39,6 +40,43 @@ TEST(Quantize, PairsBecomeOneOperatorThatIsTrainedThrough) {
   const ImportedGraph channels = pair("<axis = 1> (x, c, zc)", "<axis = 1> (q, c, zc)");
   EXPECT_THAT(channels.ops(), Contains("fake_quantize"));
   EXPECT_EQ(channels.last().integer("axis", -1), 1);
+}
+
+/// Rows of blocks, the last of each of which is short.
+const std::string kBlocks =
+    " <float[2, 2] s = {0.5, 1, 2, 0.25}, int8[2, 2] z = {0, 1, -1, 2}, float[2, 2] t = {0.5, 1, 2, 0.5}> ";
+
+std::string blocks(const std::string& head, const std::string& scale, const std::string& size = "2") {
+  return head + kBlocks +
+         "{ q = QuantizeLinear <axis = 1, block_size = 2> (x, s, z)\n y = DequantizeLinear <axis = 1, " +
+         "block_size = " + size + "> (q, " + scale + ", z) }";
+}
+
+TEST(Quantize, PairsOfBlocksAreTrainedThrough) {
+  const std::string fixed = "agraph (float[2, 3] x) => (float[2, 3] y)";
+  const ImportedGraph model(blocks(fixed, "s"), 21);
+  EXPECT_THAT(model.ops(), Contains("fake_quantize"));
+  EXPECT_THAT(model.ops(), Not(Contains("dequantize")));
+  EXPECT_EQ(model.output(), "f32[2,3]");
+  EXPECT_THAT(ImportedGraph(blocks(fixed, "t"), 21).ops(), Not(Contains("fake_quantize")));
+  const ImportedGraph samples(
+      "agraph (float[batch, 4] x, float[batch, 2] s) => (float[batch, 4] y) {"
+      " q = QuantizeLinear <axis = 1, block_size = 2> (x, s)\n"
+      " y = DequantizeLinear <axis = 1, block_size = 2> (q, s) }",
+      21);
+  EXPECT_THAT(samples.ops(), Not(Contains("fake_quantize"))) << "rows of samples are no channels";
+  EXPECT_EQ(samples.output(), "f32[batch,4] @0");
+}
+
+TEST(Quantize, BlocksHaveNumbersAndGradientsOfTheirOwn) {
+  const test::Numbers inputs = {{"x", {0.7, 200, -0.6, 9, -400, 0.3}}};
+  const auto pair = test::run_onnx(blocks("agraph (float[2, 3] x) => (float[2, 3] y)", "s"), 21, inputs);
+  ASSERT_TRUE(pair.ok()) << pair.diagnostic().str();
+  EXPECT_THAT(pair->numbers[0], ElementsAre(0.5, 63.5, -1, 8, -254, 0.25));
+  const auto check = test::check_gradients(pair->graph, pair->inputs);
+  ASSERT_TRUE(check.ok()) << check.diagnostic().str();
+  EXPECT_EQ(check->fault, "");
+  EXPECT_EQ(check->differentiable, 1U);
 }
 
 TEST(Quantize, OthersStayApart) {

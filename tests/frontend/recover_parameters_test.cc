@@ -31,7 +31,9 @@ struct Recovered {
 Recovered recovered(Result<frontend::Imported> imported, std::map<std::string, ir::ValueKind> kinds) {
   RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
   Recovered result{std::move(imported->graph), {}};
-  const StoredFacts known{std::move(kinds), std::move(imported->notes.literals), std::move(imported->notes.readers)};
+  frontend::ImportNotes& notes = imported->notes;
+  const StoredFacts known{std::move(kinds), std::move(notes.literals), std::move(notes.readers),
+                          std::move(notes.listed), std::move(notes.weights)};
   const auto outcome = RecoverParameters(known).run(result.graph, result.context);
   EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   EXPECT_TRUE(ir::verify(result.graph).empty());
@@ -54,6 +56,16 @@ Recovered recover_with_scopes(std::string_view text, const std::vector<std::stri
   return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
 }
 
+/// Of a model whose graph lists its state, as torch.onnx.export writes it with dynamo=True.
+Recovered recover_with_list(std::string_view text, const std::string& list) {
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
+  auto* const entry = model.mutable_graph()->add_metadata_props();
+  entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry->set_value("\n# inputs\n" + list + "x: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n");
+  return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
+}
+
 TEST(RecoverParameters, WeightsByTheirPlace) {
   const Recovered model = recover(
       "agraph (float[batch, 2] x, int64[batch] i) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = "
@@ -73,6 +85,68 @@ TEST(RecoverParameters, OneNumberInAWeightsPlaceCounts) {
       " { a = Gemm (x, w, b)\n y = Mul (a, c) }");
   EXPECT_EQ(model.kind("b"), "parameter");
   EXPECT_EQ(model.kind("c"), "constant");
+}
+
+/// Learned queries are multiplied by the root of their length before they meet a key.
+TEST(RecoverParameters, OneNumberThatScalesOrFillsAWeightIsNone) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2, 2] x) => (float[batch, 3, 2] y) <float[3, 2] query = {1, 2, 3, 4, 5, 6}, float scale = "
+      "{0.5}, float zero = {0}, int64[1] two = {2}, float[2, 2] w = {1, 2, 3, 4}> {\n"
+      "  q = Mul (query, scale)\n  s = MatMul (q, x)\n  bias = Expand (zero, two)\n  p = Add (s, bias)\n"
+      "  y = MatMul (p, w)\n}");
+  EXPECT_EQ(model.kind("query"), "parameter");
+  EXPECT_EQ(model.kind("scale"), "constant");
+  EXPECT_EQ(model.kind("zero"), "constant");
+  const Recovered conv = recover(
+      "agraph (float[batch, 1, 4] x) => (float[batch, 2, 4] y) <float[2, 1, 1] k = {1, 2}, float zero = {0}, int64[1] "
+      "two = {2}> { bias = Expand (zero, two)\n y = Conv (x, k, bias) }");
+  EXPECT_EQ(conv.kind("k"), "parameter");
+  EXPECT_EQ(conv.kind("zero"), "constant");
+}
+
+/// ONNX's text syntax has no names with dots.
+TEST(RecoverParameters, OneNumberWithTheNameOfAParameterCounts) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float gain = {2}, float logit_scale = {0.5}, float bare = "
+      "{3}> {\n  a = Mul (x, gain)\n  e = Exp (logit_scale)\n  b = Mul (a, e)\n  y = Mul (b, bare)\n}";
+  ONNX_NAMESPACE::ModelProto named;
+  RANNC_CHECK(named.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
+  named.mutable_graph()->mutable_initializer(0)->set_name("block.0.gain");
+  named.mutable_graph()->mutable_node(0)->set_input(1, "block.0.gain");
+  const Recovered model = recovered(frontend::read_onnx_bytes(named.SerializeAsString(), "test.onnx"), {});
+  EXPECT_EQ(model.kind("block.0.gain"), "parameter");
+  EXPECT_EQ(model.kind("logit_scale"), "parameter");
+  EXPECT_EQ(model.kind("bare"), "constant");
+}
+
+TEST(RecoverParameters, SlopesAreWeights) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[1] slope = {0.25}, float[1, 1, 1] other = {0.5}> "
+      "{"
+      " a = PRelu (x, slope)\n y = PRelu (a, other) }");
+  EXPECT_EQ(model.kind("slope"), "parameter");
+  EXPECT_EQ(model.kind("other"), "parameter");
+}
+
+/// What the program lists is believed: single numbers, tables that are multiplied, buffers in a weight's place.
+TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
+  const std::string text =
+      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float temperature = {2}, float[2, 2] gate = {1, 2, 3, "
+      "4}, float[2, 2] positions = {1, 2, 3, 4}, float val_3 = {0.5}, float[2, 2] w = {4, 3, 2, 1}> {\n"
+      "  a = Mul (x, temperature)\n  b = Mul (a, gate)\n  c = Add (b, positions)\n  d = Mul (c, val_3)\n"
+      "  y = MatMul (d, w)\n}";
+  const std::string list =
+      "p_temperature: PARAMETER target='temperature'\np_gate: PARAMETER target='gate'\n"
+      "b_positions: BUFFER target='positions' persistent=True\n";
+  const Recovered told = recover_with_list(text, list), untold = recover(text);
+  EXPECT_EQ(told.kind("temperature"), "parameter");
+  EXPECT_EQ(told.kind("gate"), "parameter");
+  EXPECT_EQ(told.kind("positions"), "constant");
+  EXPECT_EQ(told.kind("val_3"), "constant");
+  EXPECT_EQ(told.kind("w"), "parameter") << "computed by the exporter: by its place";
+  EXPECT_EQ(untold.kind("temperature"), "constant");
+  EXPECT_EQ(untold.kind("gate"), "constant");
+  EXPECT_EQ(untold.kind("positions"), "parameter");
 }
 
 TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {

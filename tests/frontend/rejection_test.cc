@@ -36,6 +36,28 @@ TEST(Rejection, InputsOfUnknownRankAreNamed) {
                  "input 'x' has no shape");
 }
 
+TEST(Rejection, InputsThatAreNoTensorsAreNamed) {
+  expect_message(
+      import_graph("agraph (seq(float[N]) x, int64 i) => (float[N] y) { y = SequenceAt (x, i) }", 18), "x",
+      "input 'x' is a sequence, where only tensors can be fed: export the model with an input for each tensor");
+  expect_message(import_graph("agraph (optional(float[N]) x) => (float[N] y) { y = OptionalGetElement (x) }", 18), "x",
+                 "input 'x' is an optional, where only tensors can be fed");
+}
+
+TEST(Rejection, OffsetsOfBagsAreToldOf) {
+  expect_message(import_graph("agraph (int64[batch] x) => (int64[n] y) <int64[1] end = {9}> {"
+                              " [offsets] y = Concat <axis = 0> (x, end) }",
+                              18),
+                 "offsets", "as EmbeddingBag is exported, look all rows up by an Embedding and reduce them");
+}
+
+TEST(Rejection, LengthsThatAreDataAreNamed) {
+  expect_message(import_graph("agraph (float n) => (float[k] y) <float zero = {0}, float one = {1}> {"
+                              " [count] y = Range (zero, n, one) }",
+                              18),
+                 "count", "Range: 'n', its limit, must follow from constants and sizes");
+}
+
 /// A dimension is a number or an expression of symbols that inputs have: what has no name gets that of its place.
 TEST(Rejection, DimensionsWithoutANameAreNamedAfterTheirPlace) {
   const auto graph = import_graph("agraph (float[?, ?] x) => (float[N] y) { y = Transpose (x) }", 18);

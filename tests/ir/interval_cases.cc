@@ -24,6 +24,17 @@ ValueId Maker::pairs() {
   return op("concat", {column(), fives}, {{"axis", Dim(-1)}});
 }
 
+ValueId Maker::places(const std::vector<int64_t>& pads) {
+  const ValueType type{.dtype = DType::kF32, .shape = Shape{batch, 2, 4, s}, .batch = {.axis = 0}};
+  const ValueId x[] = {graph.add_value(ValueKind::kInput, "x", type)};
+  graph.add_input(x[0]);
+  const std::vector<std::string> results = {"largest", "places"};
+  const Attributes attributes = {{"kernel", Shape{2, 2}}, {"pads", Shape(pads.begin(), pads.end())}};
+  const TaskId task = graph.add_task(core("max_pool"), x, attributes, results, {});
+  EXPECT_TRUE(infer_types(graph, task).ok());
+  return graph.outputs(task)[1];
+}
+
 namespace {
 
 Attributes axes(Shape list) { return {{"axes", std::move(list)}}; }
@@ -71,6 +82,17 @@ std::vector<IntervalCase> leaves_and_views() {
          return m.op("range", {}, {{"start", Dim(2)}, {"limit", m.batch * Dim(3) + Dim(2)}, {"delta", Dim(3)}});
        },
        "3", "2", "2"},
+      {"range_of_several_for_each_sample", [](Maker& m) { return m.range(m.batch * Dim(3)); }, "3", "0", "2"},
+      {"places",
+       [](Maker& m) {
+         return m.places({1, 0, 1, 0});
+       },
+       "0", "0", "4*s - 1", -1, true},
+      {"places_in_what_is_padded_by_hand",
+       [](Maker& m) {
+         return m.places({1, 0, 0, 0});
+       },
+       kNothing, "", "", -1, true},
       {"range_of_sizes", [](Maker& m) { return m.unknown(); }, "0", "0", "s - 1"},
       {"range_downwards",
        [](Maker& m) {

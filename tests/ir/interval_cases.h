@@ -27,6 +27,8 @@ struct Maker {
   ValueId column() { return op("unsqueeze", {samples()}, {{"axes", Shape{1}}}); }
   /// [batch, 2]: each sample's number, then 5.
   ValueId pairs();
+  /// Places of maxima of an input [batch, 2, 4, s], by windows of 2 and those pads.
+  ValueId places(const std::vector<int64_t>& pads);
   /// 0…s-1 of unknown contents.
   ValueId unknown() { return range(s); }
 
@@ -41,6 +43,7 @@ struct IntervalCase {
   std::function<ValueId(Maker&)> build;
   const char *factor, *low, *high;  ///< no factor: nothing is known
   int64_t component = -1;
+  bool of_data = false;  ///< it depends on what an input has
 };
 
 /// At least one case of each interval rule, one where it says nothing, and values that no task makes.

@@ -65,7 +65,7 @@ TEST_P(IntervalRule, HoldsEveryElement) {
   Maker m;
   const ValueId id = c.build(m);
   const auto found = Intervals(m.graph).of(id, c.component);
-  if (!found) return;
+  if (!found || c.of_data) return;
   for (const Bindings& numbers :
        {Bindings{{"batch", 1}, {"s", 1}}, Bindings{{"batch", 3}, {"s", 2}}, Bindings{{"batch", 5}, {"s", 7}}}) {
     Maker concrete(numbers);

@@ -16,32 +16,51 @@ ValueId OpenBody::add_input(const std::string& name, ir::ValueType type) {
   return input;
 }
 
-Result<ValueId> OpenBody::outside(ValueId leaf, bool repeated, const Location& where, ImportNotes& notes) {
+ValueId OpenBody::outside(ValueId leaf, ImportNotes& notes) {
   const ir::Graph::Value& found = graph_.value(leaf);
   if (const auto known = region_.of.find(found.name); known != region_.of.end()) return known->second;
-  ir::Graph& around = region_.around->graph;
-  if (const ir::Draw* const draw = graph_.draw(leaf)) {
-    if (!repeated) return around.add_draw(found.name, found.type, *draw);
-    return error(where, fmt::format("'{}' draws random numbers in a loop, each trip of which would need its own: that "
-                                    "is not supported",
-                                    found.name));
-  }
   const std::string name(found.name);
-  const ValueId moved = around.add_value(found.kind, name, found.type, found.data);
-  if (notes.literals.contains(name)) notes.literals.emplace(around.value(moved).name);
+  const ValueId moved = region_.around->graph.add_value(found.kind, name, found.type, found.data);
+  if (notes.literals.contains(name)) notes.literals.emplace(region_.around->graph.value(moved).name);
   return moved;
 }
 
-Result<void> OpenBody::close(const std::vector<ValueId>& outputs, bool repeated, const Location& where,
+Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::Draw& draw, const Runs& runs, const Location& where) {
+  const ir::Graph::Value& found = graph_.value(leaf);
+  ir::Graph& around = region_.around->graph;
+  ir::ValueType type = found.type;
+  if (runs.repeated && !runs.trips) {
+    return error(where, fmt::format("'{}' draws random numbers in a loop, each trip of which needs its own: that is "
+                                    "supported where the number of trips follows from sizes",
+                                    found.name));
+  }
+  if (runs.repeated && type.shape) {
+    type.shape->insert(type.shape->begin(), *runs.trips);
+    if (type.batch.has_batch()) ++type.batch.axis;
+  }
+  // Numbers of nodes are those of one graph: a body has a count of its own.
+  ir::Draw own = draw;
+  own.key = (uint64_t{1} << 32) + around.value_count();
+  return around.add_draw(found.name, std::move(type), own);
+}
+
+Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where,
                              ImportNotes& notes) {
   graph_.set_outputs(outputs);
   ir::remove_dead(graph_);
   for (const ValueId leaf : graph_.values()) {
     const auto& inputs = graph_.inputs();
     if (graph_.producer(leaf).valid() || std::find(inputs.begin(), inputs.end(), leaf) != inputs.end()) continue;
-    RANNC_ASSIGN(const ValueId value, outside(leaf, repeated, where, notes));
-    taken_.push_back(value);
-    leaves_.push_back(leaf);
+    const bool from_around = region_.of.contains(graph_.value(leaf).name);
+    const ir::Draw* const draw = from_around ? nullptr : graph_.draw(leaf);
+    if (draw == nullptr) {
+      taken_.push_back(outside(leaf, notes));
+      leaves_.push_back(leaf);
+      continue;
+    }
+    RANNC_ASSIGN(const ValueId moved, drawn_outside(leaf, *draw, runs, where));
+    (runs.repeated ? drawn_ : taken_).push_back(moved);
+    (runs.repeated ? drawn_leaves_ : leaves_).push_back(leaf);
   }
   // What its tasks take for granted the whole graph does.
   std::vector<ir::Assumption> all = region_.around->graph.assumptions();
@@ -55,6 +74,12 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, bool repeated,
 }
 
 ir::Body OpenBody::body(const std::vector<ValueId>& handed) && {
+  const auto hand = [this](ValueId leaf) {
+    graph_.set_data(leaf, {});
+    graph_.set_kind(leaf, ir::ValueKind::kInput);
+    graph_.add_input(leaf);
+  };
+  for (const ValueId leaf : drawn_leaves_) hand(leaf);
   for (const ValueId value : handed) {
     const auto at = std::find(taken_.begin(), taken_.end(), value);
     if (at == taken_.end()) {
@@ -64,10 +89,7 @@ ir::Body OpenBody::body(const std::vector<ValueId>& handed) && {
       graph_.add_input(graph_.add_value(ir::ValueKind::kInput, unread.name, std::move(type)));
       continue;
     }
-    const ValueId leaf = leaves_[static_cast<size_t>(at - taken_.begin())];
-    graph_.set_data(leaf, {});
-    graph_.set_kind(leaf, ir::ValueKind::kInput);
-    graph_.add_input(leaf);
+    hand(leaves_[static_cast<size_t>(at - taken_.begin())]);
   }
   return ir::Body(std::move(graph_));
 }

@@ -1,6 +1,7 @@
 /// Subgraphs that become bodies of tasks.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,12 @@
 
 namespace rannc::frontend {
 
+/// How often a body runs.
+struct Runs {
+  bool repeated = false;
+  std::optional<ir::Dim> trips = {};  ///< of a repeated one, where their number follows from sizes
+};
+
 /// A body that a subgraph is translated into.
 class OpenBody {
  public:
@@ -17,21 +24,27 @@ class OpenBody {
   Region& region() { return region_; }
   /// An input that the task hands to it, in this order, before all that it takes of the graph around.
   ValueId add_input(const std::string& name, ir::ValueType type);
-  /// What it makes, in this order. What is no longer needed goes; stored tensors of its own move to the graph around.
-  /// An error where numbers are drawn in it and `repeated`: each run would need others.
-  Result<void> close(const std::vector<ValueId>& outputs, bool repeated, const Location& where, ImportNotes& notes);
+  /// What it makes, in this order. What is no longer needed goes; stored tensors of its own move to the graph around,
+  /// as do random numbers: for as many trips as there are, an error where that is not known.
+  Result<void> close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where, ImportNotes& notes);
   /// Of a closed body: values around that it takes.
   const std::vector<ValueId>& taken() const { return taken_; }
-  /// The body of a task that hands it, after its own inputs, these values around, among which are all that it takes.
+  /// Of a closed body: random numbers around, of which each trip takes a row. A task hands them before `taken`.
+  const std::vector<ValueId>& drawn() const { return drawn_; }
+  /// The body of a task that hands it, after its own inputs and `drawn`, these values around, among which are all that
+  /// it takes.
   ir::Body body(const std::vector<ValueId>& handed) &&;
 
  private:
-  /// The value around that a leaf stands for; a stored tensor or draw of its own is moved there.
-  Result<ValueId> outside(ValueId leaf, bool repeated, const Location& where, ImportNotes& notes);
+  /// The value around that a leaf stands for; a stored tensor of its own is moved there.
+  ValueId outside(ValueId leaf, ImportNotes& notes);
+  /// Random numbers that the body draws, drawn around it.
+  Result<ValueId> drawn_outside(ValueId leaf, const ir::Draw& draw, const Runs& runs, const Location& where);
 
   ir::Graph graph_;
   Region region_;
   std::vector<ValueId> taken_, leaves_;
+  std::vector<ValueId> drawn_, drawn_leaves_;
 };
 
 }  // namespace rannc::frontend

@@ -60,7 +60,16 @@ class Reader {
   Result<ir::ValueType> read_type(const ValueInfoProto& input) {
     const Location where{file_, 0, 0, input.name()};
     if (input.type().value_case() != ONNX_NAMESPACE::TypeProto::kTensorType) {
-      return error(where, fmt::format("input '{}' is no tensor", input.name()));
+      using Type = ONNX_NAMESPACE::TypeProto;
+      const auto type = input.type().value_case();
+      const std::string_view what = type == Type::kSequenceType       ? "a sequence"
+                                    : type == Type::kOptionalType     ? "an optional"
+                                    : type == Type::kMapType          ? "a map"
+                                    : type == Type::kSparseTensorType ? "a sparse tensor"
+                                                                      : "of no type that is known";
+      return error(where, fmt::format("input '{}' is {}, where only tensors can be fed: export the model with an input "
+                                      "for each tensor that it takes",
+                                      input.name(), what));
     }
     const auto& tensor = input.type().tensor_type();
     const auto dtype = element_type(tensor.elem_type());

@@ -141,6 +141,12 @@ std::optional<ir::Shape> Node::contents(ValueId value) const {
   return value.valid() && ir::is_integer(known.dtype) ? sizes_through_floats(graph_, value) : std::nullopt;
 }
 
+std::optional<ir::Shape> Node::cut_to_sizes(ValueId value) const {
+  if (!value.valid() || !graph_.producer(value).valid() || !ir::is_float(type(value).dtype)) return std::nullopt;
+  auto sizes = floats_cut_to_sizes(graph_, value);
+  return sizes && !sizes->empty() ? sizes : std::nullopt;
+}
+
 // The same tasks put the numbers of places where they put what stands there.
 std::optional<ir::Shape> Node::rearranged_contents(ValueId value) const {
   constexpr size_t kMostTasks = 16;
@@ -356,6 +362,12 @@ ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<in
                     std::span<const int64_t> values) {
   if (!good()) return {};
   return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
+}
+
+void Node::note_weight(ValueId value) {
+  static const ir::Pattern kStored = ir::through({"cast", "identity", "reshape", "unsqueeze", "squeeze"},
+                                                 ir::of_kind(ir::ValueKind::kConstant, kNumber));
+  if (const auto stored = found(value, kStored)) weights_.push_back((*stored)[kNumber]);
 }
 
 ValueId Node::draw(ValueId x, ir::Draw draw) {

@@ -75,6 +75,9 @@ class Node {
   std::optional<ir::Shape> contents(ValueId value) const;
   /// The same where all are plain integers.
   std::optional<std::vector<int64_t>> integers(ValueId value) const;
+  /// Elements of a computed value of floats, of rank 0 or 1, once they are cut to integers, where sizes and constants
+  /// say them.
+  std::optional<ir::Shape> cut_to_sizes(ValueId value) const;
   /// The only element of a constant, seen through casts and changes of shape.
   std::optional<double> number(ValueId value) const;
   /// All elements, at most a few, of a constant.
@@ -156,6 +159,10 @@ class Node {
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const int64_t> values);
   const std::vector<ValueId>& tables() const { return tables_; }
+  /// Says that a value stands in a weight's place, which no core operator has.
+  void note_weight(ValueId value);
+  /// The stored tensors that such values are made of.
+  const std::vector<ValueId>& weights() const { return weights_; }
   /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
   /// once.
   ValueId draw(ValueId x, ir::Draw draw);
@@ -199,7 +206,7 @@ class Node {
   Location where_;
   std::vector<ValueId> operands_;
   std::vector<std::string> names_;
-  std::vector<ValueId> outputs_, tables_;
+  std::vector<ValueId> outputs_, tables_, weights_;
   std::map<size_t, List> lists_, output_lists_;
   const Source& source_;
   std::optional<Diagnostic> failure_;

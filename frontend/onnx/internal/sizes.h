@@ -16,8 +16,10 @@ struct Fraction {
 /// 17 / 10 does to 1.7f. With the number as it stands 17 / 1.7 would lie short of 10, which its author did not mean.
 Fraction simplest_fraction(double number);
 
-/// The elements of an integer value of rank 0 or 1 that follow from sizes by products and quotients with constants,
+/// The elements of an integer value of rank 0 or 1 that follow from sizes and constants by arithmetic in floats,
 /// rounded on the way. Nothing where they do not, or where more than some hundred tasks would have to be read.
 std::optional<ir::Contents> sizes_through_floats(const ir::Graph& graph, ValueId value);
+/// The same of a value of floats, cut to integers.
+std::optional<ir::Contents> floats_cut_to_sizes(const ir::Graph& graph, ValueId value);
 
 }  // namespace rannc::frontend

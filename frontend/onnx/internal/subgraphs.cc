@@ -21,6 +21,12 @@ namespace {
 /// Nodes that loops are unrolled into at most, each; one of more trips is a task.
 constexpr int64_t kMostUnrolled = 4096;
 
+/// What exporters write loops over samples for.
+constexpr const char* kForEachSample =
+    "; where that is a loop over samples, as EmbeddingBag is exported, look all rows up by an Embedding and reduce "
+    "them "
+    "over their axis instead";
+
 const GraphProto* subgraph(const NodeProto& node, std::string_view name) {
   for (const auto& attribute : node.attribute()) {
     if (attribute.name() == name && attribute.has_g()) return &attribute.g();
@@ -123,7 +129,9 @@ Result<std::vector<ValueId>> Translation::tensors(const Items& items, const Plac
   std::vector<ValueId> values;
   for (const Item& item : items) {
     if (item.list || !item.value.valid()) {
-      return error(where, "a sequence in a body that runs as its data say: its length would depend on data");
+      return error(where,
+                   std::string("a sequence in a body that runs as its data say: its length would depend on data") +
+                       kForEachSample);
     }
     values.push_back(item.value);
   }
@@ -147,7 +155,7 @@ Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset)
   for (const auto& [graph, open, name] : {std::tuple(then, &first, "then/"), std::tuple(otherwise, &second, "else/")}) {
     RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, name));
     RANNC_ASSIGN(const std::vector<ValueId> outputs, tensors(made, where));
-    RANNC_TRY(open->close(outputs, false, where, notes_));
+    RANNC_TRY(open->close(outputs, Runs{}, where, notes_));
     for (const ValueId value : open->taken()) {
       if (std::find(taken.begin(), taken.end(), value) == taken.end()) taken.push_back(value);
     }
@@ -196,7 +204,7 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
 
 Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opset) {
   const Place where = at(scope, node);
-  if (opset < 9) return error(where, "Scan is supported from operator set 9 on; convert the model to a newer one");
+  if (opset < 9) return add_scan_of_samples(scope, node, opset);
   Cycle cycle{.body = subgraph(node, "body")};
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   Node view(scope.region.graph, node, opset, where, wiring, source_);
@@ -232,6 +240,53 @@ Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opse
     const int64_t axis = view.axis(of("scan_output_axes", k), static_cast<int64_t>(shape->size()));
     const ValueId rows = of("scan_output_directions", k) != 0 ? flipped(view, results[i].value) : results[i].value;
     results[i].value = moved(view, rows, 0, axis);
+  }
+  if (view.failure()) return Diagnostic(*view.failure());
+  return define_outputs(scope, node, std::move(results));
+}
+
+/// In operator set 8 axis 0 is that of the samples, each of which runs the body by itself.
+Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& node, int opset) {
+  const Place where = at(scope, node);
+  const GraphProto* const body = subgraph(node, "body");
+  RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
+  Node view(scope.region.graph, node, opset, where, wiring, source_);
+  const int64_t scanned = view.integer("num_scan_inputs", 0), states = node.input_size() - 1 - scanned;
+  if (body == nullptr || scanned < 1 || states < 0 || body->output_size() < states) {
+    return error(where, fmt::format("Scan of {} operands cannot scan {} of them", node.input_size() - 1, scanned));
+  }
+  if (view.has(0)) return error(where, "Scan of samples that have lengths of their own is not supported");
+  const ir::Shape* const shape = view.shape(view.in(1));
+  if (shape == nullptr) return Diagnostic(*view.failure());
+  if (shape->empty() || !shape->front().is_constant()) {
+    return error(where, fmt::format("Scan of operator set 8 runs its body sample by sample, of {}: that is supported "
+                                    "where their number is known; convert the model to operator set 9 or newer",
+                                    ir::str(*shape)));
+  }
+  const int64_t samples = shape->front().constant();
+  const std::vector<int64_t> directions = view.integers("directions");
+  std::vector<std::vector<ValueId>> parts(static_cast<size_t>(body->output_size()));
+  for (int64_t sample = 0; sample < samples; ++sample) {
+    Cycle cycle{.body = body};
+    cycle.rows = parts.size() - static_cast<size_t>(states);
+    for (int64_t i = 0; i < states + scanned; ++i) {
+      const ValueId own = row_of(view, view.in(static_cast<size_t>(i) + 1), sample);
+      const auto k = static_cast<size_t>(std::max<int64_t>(i - states, 0));
+      if (i < states) {
+        cycle.states.push_back({own, {}});
+      } else {
+        cycle.scanned.push_back(k < directions.size() && directions[k] != 0 ? flipped(view, own) : own);
+      }
+    }
+    const ir::Shape* const rows = view.good() ? view.shape(cycle.scanned[0]) : nullptr;
+    if (rows != nullptr && !rows->empty()) cycle.trips = rows->front();
+    if (!cycle.trips) return view.failure() ? Diagnostic(*view.failure()) : error(where, "Scan of single numbers");
+    RANNC_ASSIGN(const Items made, add_cycle(scope, node, opset, cycle));
+    for (size_t i = 0; i < parts.size(); ++i) parts[i].push_back(made[i].value);
+  }
+  Items results(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (view.wants(i)) results[i].value = stacked(view, parts[i]);
   }
   if (view.failure()) return Diagnostic(*view.failure());
   return define_outputs(scope, node, std::move(results));
@@ -316,6 +371,12 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
 Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& node, int opset, const Cycle& cycle) {
   const Place where = at(scope, node);
   ir::Graph& graph = scope.region.graph;
+  if (cycle.trips && !graph.batch_symbol().empty() && cycle.trips->uses(graph.batch_symbol())) {
+    return error(where,
+                 fmt::format("{} makes {} trips, as many as a micro-batch has samples: these are computed side by "
+                             "side, of any number of them{}",
+                             node.op_type(), cycle.trips->str(), kForEachSample));
+  }
   RANNC_ASSIGN(std::vector<ValueId> states, tensors(cycle.states, where));
   OpenBody open(scope.region);
   const ValueId counter = open.add_input("trip", scalar_type(ir::DType::kI64));
@@ -344,13 +405,15 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
     if (stays && cycle.condition == 1) asks = false;
     if (!asks) outputs.erase(outputs.begin());
   }
-  RANNC_TRY(open.close(outputs, true, where, notes_));
+  RANNC_TRY(open.close(outputs, Runs{true, cycle.trips}, where, notes_));
 
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   wiring.output_names.resize(states.size() + cycle.rows);
   Node view(graph, node, opset, where, std::move(wiring), source_);
+  std::vector<ValueId> rows = cycle.scanned;
+  rows.insert(rows.end(), open.drawn().begin(), open.drawn().end());
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(states.size()))},
-                               {"scanned", ir::Dim(static_cast<int64_t>(cycle.scanned.size()))}};
+                               {"scanned", ir::Dim(static_cast<int64_t>(rows.size()))}};
   if (cycle.trips) {
     attributes.set("trips", *cycle.trips);
   } else if (options_.max_trips) {
@@ -364,7 +427,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   };
   std::vector<ValueId> operands = {as_scalar(cycle.trips_value), asks ? as_scalar(cycle.condition_value) : ValueId()};
   operands.insert(operands.end(), states.begin(), states.end());
-  operands.insert(operands.end(), cycle.scanned.begin(), cycle.scanned.end());
+  operands.insert(operands.end(), rows.begin(), rows.end());
   const std::vector<ValueId> taken = open.taken();
   operands.insert(operands.end(), taken.begin(), taken.end());
   attributes.set("body", std::move(open).body(taken));

@@ -167,6 +167,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
   if (!view.remark().empty()) ++notes_.counted_remarks[view.remark()];
   if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
   for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
+  for (const ValueId weight : view.weights()) notes_.weights.emplace(graph.value(weight).name);
   notes_.remarks.insert(notes_.remarks.end(), view.remarks().begin(), view.remarks().end());
   if (view.output_lists().empty()) return define_outputs(scope, node, view.outputs());
   Items items;

@@ -69,6 +69,7 @@ class Translation {
   Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_scan_of_samples(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   /// The last states, then what each trip made, stacked.
   Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
   Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,

@@ -73,10 +73,64 @@ Rewrite scaled_groups() {
           }};
 }
 
+// --- places of maxima in their planes
+
+constexpr Capture kPlaces{0}, kFirst{1}, kOffset{2}, kOwn{3}, kPart{4}, kDifference{5};
+
+/// Whether two values are made alike of the same values, within a few tasks.
+bool are_alike(const Graph& graph, ValueId a, ValueId b, int tasks = 8) {
+  if (a == b) return true;
+  const TaskId x = graph.producer(a), y = graph.producer(b);
+  if (!x.valid() || !y.valid() || tasks == 0 || &graph.op(x) != &graph.op(y)) return false;
+  const auto of_x = graph.inputs(x), of_y = graph.inputs(y);
+  if (!(graph.attributes(x) == graph.attributes(y)) || of_x.size() != of_y.size() || graph.outputs(x).size() != 1) {
+    return false;
+  }
+  for (size_t i = 0; i < of_x.size(); ++i) {
+    if (of_x[i].valid() != of_y[i].valid()) return false;
+    if (of_x[i].valid() && !are_alike(graph, of_x[i], of_y[i], tasks - 1)) return false;
+  }
+  return true;
+}
+
+/// The first element of each plane: its place there is 0 where each window is one element.
+bool is_first_of_planes(const Match& match) {
+  const Graph& graph = match.graph();
+  const Attributes &slice = match.attributes(kPart), &pool = match.attributes(kOwn);
+  const auto& from = graph.type(match[kOwn]).shape;
+  const auto& to = graph.type(match[kPart]).shape;
+  const Shape *const starts = slice.list("starts"), *const steps = slice.list("steps");
+  if (!from || !to || !starts || from->size() < 3) return false;
+  const auto is_zero = [](const Dim& dim) { return dim == Dim(0); };
+  const auto is_one = [](const Dim& dim) { return dim == Dim(1); };
+  if (!std::all_of(starts->begin(), starts->end(), is_zero)) return false;
+  if (steps && !std::all_of(steps->begin(), steps->end(), is_one)) return false;
+  if (!std::all_of(to->begin() + 2, to->end(), is_one)) return false;
+  const std::vector<int64_t> kernel = pool.integers("kernel"), pads = pool.integers("pads");
+  return std::equal(from->begin(), from->begin() + 2, to->begin()) &&
+         std::all_of(kernel.begin(), kernel.end(), [](int64_t k) { return k == 1; }) &&
+         std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
+}
+
+/// Exporters take what ONNX counts through all planes back to places in each by the places that windows of one element
+/// have.
+Rewrite places_in_planes() {
+  const Pattern own = through("identity", op("add", op("max_pool").output(1).as(kOwn), any(kFirst)));
+  const Pattern all = through("identity", op("add", any(kPlaces), any(kOffset)));
+  const Pattern taken = op("slice", own).as(kPart).where(is_first_of_planes);
+  const auto leaves_the_places = [](const Match& match) {
+    const Graph& graph = match.graph();
+    return graph.type(match[kDifference]) == graph.type(match[kPlaces]) &&
+           are_alike(graph, match[kOffset], match[kFirst]);
+  };
+  return {"places-in-planes", op("sub", all, taken).as(kDifference).where(leaves_the_places),
+          [](const Match&, Builder& make) { return make.result("identity", {make[kPlaces]}); }};
+}
+
 }  // namespace
 
 void recognise_written_out(Graph& graph) {
-  const std::array rules = {groups_as_instances(), scaled_groups()};
+  const std::array rules = {groups_as_instances(), scaled_groups(), places_in_planes()};
   rewrite(graph, rules);
 }
 

@@ -1,4 +1,6 @@
-/// Translates ONNX's arithmetic and comparisons.
+/// Translates ONNX's arithmetic, with comparisons and bounds.
+#include <array>
+
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -10,7 +12,7 @@ using ir::DType;
 
 /// What a detour by i64 keeps of unsigned integers of more than one byte, with which ATen does not compute: all of
 /// those of 16 and 32 bits, and of those of 64 either sums and products, which wrap alike, or the order.
-enum class Keeps { kSums, kOrder, kNothingOf64 };
+enum class Keeps { kSums, kOrder };
 
 bool is_wide_unsigned(DType dtype) { return dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64; }
 
@@ -27,10 +29,9 @@ struct Operation {
   ir::Attributes attributes = {};
 };
 
-bool is_direct(const Node& node, const Operation& of, ValueId a, ValueId b) {
+bool is_direct(const Node& node, ValueId a, ValueId b) {
   const DType dtype = node.dtype(a);
-  if (!is_wide_unsigned(dtype) || node.dtype(b) != dtype) return true;
-  return dtype == DType::kU64 && of.keeps == Keeps::kNothingOf64;
+  return !is_wide_unsigned(dtype) || node.dtype(b) != dtype;
 }
 
 /// The result before it is brought back into the operands' type.
@@ -45,12 +46,12 @@ ValueId detoured(Node& node, const Operation& of, ValueId a, ValueId b) {
 }
 
 ValueId computed(Node& node, const Operation& of, ValueId a, ValueId b) {
-  if (is_direct(node, of, a, b)) return node.emit(of.op, {a, b}, of.attributes);
+  if (is_direct(node, a, b)) return node.emit(of.op, {a, b}, of.attributes);
   return node.emit("cast", {detoured(node, of, a, b)}, {{"dtype", node.dtype(a)}});
 }
 
 void compute(Node& node, const Operation& of, ValueId a, ValueId b) {
-  if (is_direct(node, of, a, b)) return node.result(of.op, {a, b}, of.attributes);
+  if (is_direct(node, a, b)) return node.result(of.op, {a, b}, of.attributes);
   const DType dtype = node.dtype(a);
   const ValueId y = detoured(node, of, a, b);
   if (node.dtype(y) == DType::kBool) return node.result("identity", {y});
@@ -74,21 +75,113 @@ void variadic(Node& node) {
   compute(node, {name, keeps}, made, node.in(node.input_count() - 1));
 }
 
+// --- quotients of 64 bits without a sign, which ATen does not compute
+
+ValueId wide_number(Node& node, int64_t number) {
+  return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", ir::Dim(number)}, {"dtype", DType::kI64}});
+}
+
+ValueId is_at_least(Node& node, ValueId a, ValueId b) {
+  return node.emit("ge", {halves_swapped(node, a), halves_swapped(node, b)});
+}
+
+/// As i64 with the bits of u64. Half of a, which has no sign, over b, and twice that, is the quotient or one less; a
+/// divisor from 2^63 on goes into anything once or not at all.
+struct Quotient {
+  ValueId whole, rest;
+};
+Quotient quotient_of_u64(Node& node, ValueId a, ValueId b) {
+  a = node.emit("cast", {a}, {{"dtype", DType::kI64}});
+  b = node.emit("cast", {b}, {{"dtype", DType::kI64}});
+  const ValueId zero = wide_number(node, 0), one = wide_number(node, 1), two = wide_number(node, 2);
+  const ValueId is_large = node.emit("lt", {b, zero});
+  const ValueId moved = node.emit("shift_right", {a, one});  // the sign comes in from the left
+  const ValueId half = node.emit("bitwise_and", {moved, wide_number(node, INT64_MAX)});
+  const ValueId divisor = node.emit("where", {is_large, one, b});
+  const ValueId parts = node.emit("div", {half, divisor}, {{"rounding", std::string("trunc")}});
+  const ValueId least = node.emit("where", {is_large, zero, node.emit("mul", {parts, two})});
+  const ValueId left = node.emit("sub", {a, node.emit("mul", {least, b})});
+  const ValueId more = is_at_least(node, left, b);
+  return {node.emit("add", {least, node.emit("cast", {more}, {{"dtype", DType::kI64}})}),
+          node.emit("where", {more, node.emit("sub", {left, b}), left})};
+}
+
+bool are_u64(const Node& node, ValueId a, ValueId b) {
+  return node.dtype(a) == DType::kU64 && node.dtype(b) == DType::kU64;
+}
+
 /// ONNX divides integers towards zero.
 void div(Node& node) {
   const ValueId a = node.in(0);
+  if (are_u64(node, a, node.in(1))) {
+    return node.result("cast", {quotient_of_u64(node, a, node.in(1)).whole}, {{"dtype", DType::kU64}});
+  }
   ir::Attributes attributes;
   if (!ir::is_float(node.dtype(a))) attributes.set("rounding", std::string("trunc"));
-  compute(node, {"div", Keeps::kNothingOf64, attributes}, a, node.in(1));
+  compute(node, {"div", Keeps::kSums, attributes}, a, node.in(1));
 }
 
 /// Sign of the divisor, or of the dividend with `fmod`.
 void mod(Node& node) {
-  compute(node, {node.integer("fmod", 0) == 0 ? "mod" : "fmod", Keeps::kNothingOf64}, node.in(0), node.in(1));
+  if (are_u64(node, node.in(0), node.in(1))) {
+    return node.result("cast", {quotient_of_u64(node, node.in(0), node.in(1)).rest}, {{"dtype", DType::kU64}});
+  }
+  compute(node, {node.integer("fmod", 0) == 0 ? "mod" : "fmod", Keeps::kSums}, node.in(0), node.in(1));
+}
+
+// --- bounds
+
+/// A bound that is known, as an attribute of `x`'s kind: doubles do not hold every integer.
+std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bound) {
+  if (!ir::is_float(node.dtype(x))) {
+    const auto known = node.integers(bound);
+    if (known && known->size() == 1) return ir::Dim(known->front());
+    return std::nullopt;
+  }
+  const auto known = node.number(bound);
+  return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
+}
+
+/// By bounds that are values.
+ValueId clipped(Node& node, ValueId x, const std::array<ValueId, 2>& bounds) {
+  if (bounds[0].valid()) x = computed(node, {kMaximum, Keeps::kOrder}, x, bounds[0]);
+  return bounds[1].valid() ? computed(node, {kMinimum, Keeps::kOrder}, x, bounds[1]) : x;
+}
+
+/// Bounds were attributes before opset 11 and may be computed since.
+void clip(Node& node) {
+  const ValueId x = node.in(0);
+  if (is_wide_unsigned(node.dtype(x))) {
+    return node.result("identity", {clipped(node, x, {node.optional(1), node.optional(2)})});
+  }
+  ir::Attributes attributes;
+  constexpr std::array kBounds = {"min", "max"};
+  std::array<ValueId, 2> given;
+  for (size_t i = 0; i < kBounds.size(); ++i) {
+    if (node.opset() < 11) {
+      if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
+    } else if (node.has(i + 1)) {
+      const auto bound = known_bound(node, x, node.in(i + 1));
+      if (bound) {
+        attributes.set(kBounds[i], *bound);
+      } else {
+        given[i] = node.in(i + 1);
+      }
+    }
+  }
+  const bool low = given[0].valid(), high = given[1].valid();
+  const bool both = attributes.has("min") && attributes.has("max") && ir::is_float(node.dtype(x));
+  if (both && node.traced_strict_bounds()) attributes.set("strict", true);
+  if (!low && !high)
+    return attributes.empty() ? node.result("identity", {x}) : node.result("clamp", {x}, std::move(attributes));
+  ValueId y = attributes.empty() ? x : node.emit("clamp", {x}, std::move(attributes));
+  if (low && high) y = node.emit("maximum", {y, given[0]});
+  node.result(high ? "minimum" : "maximum", {y, given[high ? 1 : 0]});
 }
 
 constexpr Translator kTable[] = {
     {"Add", 7, 27, binary<kAdd, Keeps::kSums>},
+    {"Clip", 7, 27, clip},
     {"Div", 7, 27, div},
     {"Greater", 7, 27, binary<kGreater, Keeps::kOrder>},
     {"GreaterOrEqual", 12, 27, binary<kGreaterOrEqual, Keeps::kOrder>},

@@ -44,12 +44,26 @@ void pow(Node& node) {
   node.result("pow", {base, exponent});
 }
 
+/// Sizes that floats said before they were cut: what reads them knows them again.
+void as_integers(Node& node, const ir::Shape& sizes, ir::DType dtype, bool scalar) {
+  const auto filled = [&](const ir::Dim& size) {
+    return ir::Attributes{{"shape", scalar ? ir::Shape{} : ir::Shape{1}}, {"value", size}, {"dtype", dtype}};
+  };
+  if (sizes.size() == 1) return node.result("full", {}, filled(sizes[0]));
+  std::vector<ValueId> parts;
+  for (const ir::Dim& size : sizes) parts.push_back(node.emit("full", {}, filled(size)));
+  node.result("concat", parts, {{"axis", ir::Dim(0)}});
+}
+
 void cast(Node& node) {
   const auto dtype = element_type(static_cast<int>(node.integer("to", 0)));
   if (!dtype) {
     return node.fail("Cast to " + element_type_name(static_cast<int>(node.integer("to", 0))) + " is not supported");
   }
-  node.result("cast", {node.in(0)}, {{"dtype", *dtype}});
+  const ValueId x = node.in(0);
+  const auto sizes = ir::is_integer(*dtype) && ir::byte_size(*dtype) >= 4 ? node.cut_to_sizes(x) : std::nullopt;
+  if (sizes) return as_integers(node, *sizes, *dtype, node.type(x).shape->empty());
+  node.result("cast", {x}, {{"dtype", *dtype}});
 }
 
 void bit_cast(Node& node) {
@@ -61,45 +75,6 @@ void bit_cast(Node& node) {
 }
 
 void cast_like(Node& node) { node.result("cast", {node.in(0)}, {{"dtype", node.dtype(node.in(1))}}); }
-
-/// A bound that is known, as an attribute of `x`'s kind: doubles do not hold every integer.
-std::optional<ir::Attribute> known_bound(const Node& node, ValueId x, ValueId bound) {
-  if (!ir::is_float(node.dtype(x))) {
-    const auto known = node.integers(bound);
-    if (known && known->size() == 1) return ir::Dim(known->front());
-    return std::nullopt;
-  }
-  const auto known = node.number(bound);
-  return known ? std::optional<ir::Attribute>(*known) : std::nullopt;
-}
-
-/// Bounds were attributes before opset 11 and may be computed since.
-void clip(Node& node) {
-  const ValueId x = node.in(0);
-  ir::Attributes attributes;
-  constexpr std::array kBounds = {"min", "max"};
-  std::array<ValueId, 2> computed;
-  for (size_t i = 0; i < kBounds.size(); ++i) {
-    if (node.opset() < 11) {
-      if (node.has_attribute(kBounds[i])) attributes.set(kBounds[i], node.number(kBounds[i], 0.0));
-    } else if (node.has(i + 1)) {
-      const auto bound = known_bound(node, x, node.in(i + 1));
-      if (bound) {
-        attributes.set(kBounds[i], *bound);
-      } else {
-        computed[i] = node.in(i + 1);
-      }
-    }
-  }
-  const bool low = computed[0].valid(), high = computed[1].valid();
-  const bool both = attributes.has("min") && attributes.has("max") && ir::is_float(node.dtype(x));
-  if (both && node.traced_strict_bounds()) attributes.set("strict", true);
-  if (!low && !high)
-    return attributes.empty() ? node.result("identity", {x}) : node.result("clamp", {x}, std::move(attributes));
-  ValueId y = attributes.empty() ? x : node.emit("clamp", {x}, std::move(attributes));
-  if (low && high) y = node.emit("maximum", {y, computed[0]});
-  node.result(high ? "minimum" : "maximum", {y, computed[high ? 1 : 0]});
-}
 
 void gelu(Node& node) { node.result("gelu", {node.in(0)}, {{"approximate", node.text("approximate", "none")}}); }
 void leaky_relu(Node& node) { node.result("leaky_relu", {node.in(0)}, {{"alpha", node.number("alpha", 0.01)}}); }
@@ -127,6 +102,7 @@ void prelu(Node& node) {
   const ValueId x = node.in(0);
   const ValueId zero = node.scalar(0, node.dtype(x));
   const ValueId negative = node.emit("mul", {node.emit("minimum", {x, zero}), node.in(1)});
+  node.note_weight(node.in(1));
   node.result("add", {node.emit("relu", {x}), negative});
 }
 
@@ -256,7 +232,6 @@ constexpr Translator kTable[] = {
     {"CastLike", 15, 27, cast_like},
     {"Ceil", 7, 27, unary<k_ceil>},
     {"Celu", 12, 27, celu},
-    {"Clip", 7, 27, clip},
     {"Cos", 7, 27, unary<k_cos>},
     {"Cosh", 9, 27, unary<k_cosh>},
     {"Elu", 7, 27, elu},

@@ -43,10 +43,14 @@ void gather_nd(Node& node) {
   node.result("gather_nd", {node.in(0), node.in(1)}, {{"batch_dims", ir::Dim(node.integer("batch_dims", 0))}});
 }
 
+/// From one axis alone it is Gather.
 void gather_elements(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const from = node.shape(x);
   if (!from) return;
+  if (from->size() == 1 && node.type(x).batch.has_batch()) {
+    return gather(node);
+  }
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(from->size()));
   node.result("gather_elements", {x, node.in(1)}, {{"axis", ir::Dim(axis)}});
 }
@@ -63,7 +67,8 @@ void range(Node& node) {
     } else if (const auto number = node.number(value)) {
       attributes.set(kNames[i], *number);
     } else {
-      return node.fail("Range needs bounds that are known before the model runs");
+      return node.fail("Range: '" + std::string(node.name(value)) + "', its " + std::string(kNames[i]) +
+                       ", must follow from constants and sizes: the size of the result depends on it");
     }
   }
   attributes.set("dtype", dtype);

@@ -16,10 +16,17 @@ ValueId in_type(Node& node, ValueId value, DType dtype) {
   return node.dtype(value) == dtype ? value : node.emit("cast", {value}, {{"dtype", dtype}});
 }
 
+/// A number for each block of so many elements along an axis, the last of which may be short.
+struct Blocks {
+  ValueId scale, zero;
+  int64_t axis = 0, length = 0;
+};
+
 /// Scale and zero point as core operators take them: one number, one for each place on `axis`, or as many as x has.
 struct Steps {
   ValueId scale, zero;
   std::optional<int64_t> axis;
+  std::optional<Blocks> blocks;  ///< of which scale and zero are made
 
   ir::Attributes attributes() const { return axis ? ir::Attributes{{"axis", ir::Dim(*axis)}} : ir::Attributes{}; }
 };
@@ -43,7 +50,7 @@ ValueId repeated(Node& node, ValueId value, int64_t axis, int64_t block, const i
 /// Operands 1 and 2 of a node, zeros of that type where there is no zero point; an error where the scale fits no axis.
 /// The shape is a copy: tasks that are added move those of values.
 std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
-  Steps steps{node.in(1), node.optional(2), {}};
+  Steps steps{node.in(1), node.optional(2), {}, {}};
   const ir::Shape* const known = node.shape(steps.scale);
   if (!known) return std::nullopt;
   const ir::Shape scale = *known;
@@ -75,6 +82,7 @@ std::optional<Steps> read_steps(Node& node, ir::Shape x, DType integers) {
     }
     return std::nullopt;
   }
+  steps.blocks = Blocks{steps.scale, steps.zero, axis, block};
   for (ValueId* each : {&steps.scale, &steps.zero}) {
     *each = repeated(node, *each, axis, block, x[static_cast<size_t>(axis)]);
   }
@@ -109,7 +117,7 @@ void quantize_linear(Node& node) {
 
 // --- a pair of both: trained through
 
-constexpr ir::Capture kX{0}, kScale{1}, kZero{2}, kQuantized{3};
+constexpr ir::Capture kX{0}, kScale{1}, kZero{2}, kQuantized{3}, kTask{4};
 
 /// The numbers of a constant, seen through casts and changes of shape, or the only one of a value that repeats it.
 std::optional<std::vector<double>> numbers_of(const Node& node, ValueId value) {
@@ -132,12 +140,28 @@ bool same_numbers(const Node& node, ValueId a, ValueId b) {
   return *x == *y;
 }
 
+/// Numbers of blocks that are repeated alike.
+bool repeat_the_same(const Node& node, ValueId a, ValueId b) {
+  static const ir::Pattern kStep = ir::op({"slice", "reshape", "expand", "unsqueeze", "cast"}, ir::any(kX)).as(kTask);
+  while (!same_numbers(node, a, b)) {
+    const auto x = node.match(a, kStep), y = node.match(b, kStep);
+    if (!x || !y || &x->graph().op(x->task(kTask)) != &y->graph().op(y->task(kTask))) return false;
+    if (!(x->attributes(kTask) == y->attributes(kTask))) return false;
+    a = (*x)[kX];
+    b = (*y)[kX];
+  }
+  return true;
+}
+
 /// What is read is what QuantizeLinear made by the same scale, zero point and axis.
 bool is_undone(const Node& node, const ir::Match& made, const Steps& steps) {
   const ir::Attributes& given = made.attributes(kQuantized);
   const ir::Attribute* const axis = given.find("axis");
   if ((axis != nullptr) != steps.axis.has_value()) return false;
   if (axis != nullptr && !(*axis == ir::Attribute(ir::Dim(*steps.axis)))) return false;
+  if (steps.blocks) {
+    return repeat_the_same(node, made[kScale], steps.scale) && repeat_the_same(node, made[kZero], steps.zero);
+  }
   return same_numbers(node, made[kScale], steps.scale) && same_numbers(node, made[kZero], steps.zero);
 }
 
@@ -151,8 +175,45 @@ std::optional<ValueId> quantized_by_the_same(Node& node, ValueId x, const Steps&
   static const ir::Pattern kPair = ir::op("quantize", ir::any(kX), ir::any(kScale), ir::any(kZero)).as(kQuantized);
   const auto pair = node.match(x, kPair);
   const ir::Shape* const scale = node.shape(steps.scale);
-  const bool whole = scale && (steps.axis || scale->empty());
+  const bool whole = scale && (steps.axis || scale->empty() || (steps.blocks && !node.type(x).batch.has_batch()));
   return pair && whole && is_undone(node, *pair, steps) ? std::optional((*pair)[kX]) : std::nullopt;
+}
+
+/// Each block as a row: a row has a scale of its own.
+ValueId fake_quantized_blocks(Node& node, ValueId x, const Blocks& blocks, ir::Attributes attributes) {
+  const ir::Shape from = *node.shape(x);
+  const ir::Shape counts = *node.shape(blocks.scale);
+  const auto at = static_cast<size_t>(blocks.axis);
+  const auto rank = static_cast<int64_t>(from.size());
+  ir::Shape padded = from, apart = from, order, back;
+  padded[at] = counts[at] * ir::Dim(blocks.length);
+  apart[at] = counts[at];
+  apart.insert(apart.begin() + blocks.axis + 1, ir::Dim(blocks.length));
+  for (int64_t i = 0; i <= rank; ++i) {
+    if (i != blocks.axis + 1) order.emplace_back(i);
+    back.emplace_back(i <= blocks.axis ? i : i == blocks.axis + 1 ? rank : i - 1);
+  }
+  order.emplace_back(blocks.axis + 1);
+  ir::Shape moved = counts;
+  moved.emplace_back(blocks.length);
+  const ir::Dim rows = ir::element_count(counts);
+  const bool is_short = !(padded[at] == from[at]);
+  if (is_short) {
+    ir::Shape pads(2 * from.size(), ir::Dim(0));
+    pads[at + from.size()] = padded[at] - from[at];
+    x = node.emit("pad", {x}, {{"pads", pads}, {"value", 0.0}});
+  }
+  x = node.emit("permute", {node.emit("reshape", {x}, {{"shape", apart}})}, {{"dims", order}});
+  x = node.emit("reshape", {x}, {{"shape", ir::Shape{rows, ir::Dim(blocks.length)}}});
+  const ValueId scale = node.emit("reshape", {in_type(node, blocks.scale, DType::kF32)}, {{"shape", ir::Shape{rows}}});
+  const ValueId zero = node.emit("reshape", {blocks.zero}, {{"shape", ir::Shape{rows}}});
+  attributes.set("axis", ir::Dim(0));
+  x = node.emit("fake_quantize", {x, scale, zero}, std::move(attributes));
+  x = node.emit("permute", {node.emit("reshape", {x}, {{"shape", moved}})}, {{"dims", back}});
+  x = node.emit("reshape", {x}, {{"shape", padded}});
+  if (!is_short) return x;
+  return node.emit("slice", {x},
+                   {{"axes", ir::Shape{blocks.axis}}, {"starts", ir::Shape{0}}, {"ends", ir::Shape{from[at]}}});
 }
 
 void dequantize_linear(Node& node) {
@@ -176,6 +237,10 @@ void dequantize_linear(Node& node) {
     attributes.set("high", ir::Dim(high));
     node.remark(
         "pairs of QuantizeLinear and DequantizeLinear are trained through: gradients pass where nothing is clipped");
+  }
+  if (steps->blocks && op == "fake_quantize") {
+    const ValueId y = fake_quantized_blocks(node, operands[0], *steps->blocks, std::move(attributes));
+    return made == *to ? node.result_at(0, y) : node.result("cast", {y}, {{"dtype", *to}});
   }
   if (made == *to) return node.result(op, operands, std::move(attributes));
   node.result("cast", {node.emit(op, operands, std::move(attributes))}, {{"dtype", *to}});

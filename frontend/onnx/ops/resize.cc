@@ -1,6 +1,8 @@
 /// Translates ONNX operators that resample over axes.
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/resampling.h"
@@ -279,6 +281,55 @@ ValueId resampled(Node& node, ValueId x, size_t axis, const Resampling& rule, co
   return node.emit("where", {flags_over(node, inside, node.shape(x)->size() - 1 - axis), made, otherwise});
 }
 
+ValueId size_as_value(Node& node, const ir::Dim& size) {
+  return node.emit("full", {}, {{"shape", ir::Shape{}}, {"value", size}, {"dtype", ir::DType::kI64}});
+}
+
+/// factor * x + shift, of integers and sizes.
+ValueId along(Node& node, ValueId x, const ir::Dim& factor, const ir::Dim& shift) {
+  return node.emit("add", {node.emit("mul", {x, size_as_value(node, factor)}), size_as_value(node, shift)});
+}
+
+/// How many elements of the result there are for so many of the operand.
+std::pair<ir::Dim, ir::Dim> ratio_of(const Axis& axis) {
+  if (!axis.by_scale) return {axis.to, axis.from};
+  const Fraction scale = simplest_fraction(axis.scale);
+  return {scale.above, scale.below};
+}
+
+/// Nearest neighbours along an axis whose extents are known only when it runs, exactly in integers: the place of
+/// element i is (a * i + b) / c. Nothing where the rule is another one.
+std::optional<ValueId> neighbours_by_sizes(Node& node, const Resampling& rule, const Axis& axis) {
+  const auto& [made, given] = ratio_of(axis);
+  const bool half_pixel = rule.place == "half_pixel", shifted = rule.place == "tf_half_pixel_for_nn";
+  if (rule.mode != "nearest" || rule.nearest == "simple") return std::nullopt;
+  if (!half_pixel && !shifted && rule.place != "asymmetric") return std::nullopt;
+  const ir::Dim two = 2;
+  ir::Dim a = given, b = 0, c = made;
+  if (half_pixel || shifted) {
+    a = two * given;
+    b = half_pixel ? given - made : given;
+    c = two * made;
+  }
+  const bool upwards = rule.nearest == "ceil" || rule.nearest == "round_prefer_floor";  // x - 1/2, rounded up
+  if (rule.nearest.starts_with("round")) {
+    b = two * b + (upwards ? ir::Dim(0) - c : c);
+    a = two * a;
+    c = two * c;
+  }
+  if (upwards) {
+    a = ir::Dim(0) - a;
+    b = ir::Dim(0) - b;
+  }
+  const ValueId numbers = node.emit(
+      "range", {}, {{"start", ir::Dim(0)}, {"limit", axis.to}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
+  ValueId at =
+      node.emit("div", {along(node, numbers, a, b), size_as_value(node, c)}, {{"rounding", std::string("floor")}});
+  if (upwards) at = node.emit("neg", {at});
+  at = node.emit("maximum", {at, size_as_value(node, 0)});
+  return node.emit("minimum", {at, size_as_value(node, axis.from - ir::Dim(1))});
+}
+
 void axis_by_axis(Node& node, ValueId x, const Resampling& rule, const std::vector<Axis>& axes) {
   if (rule.mode != "nearest" && !ir::is_float(node.dtype(x))) {
     return node.fail(node.op() + " of " + std::string(ir::str(node.dtype(x))) + " is supported by nearest neighbours");
@@ -289,6 +340,8 @@ void axis_by_axis(Node& node, ValueId x, const Resampling& rule, const std::vect
       x = resampled(node, x, i, rule, axes[i].numbers());
     } else if (repeats(rule, axes[i])) {
       x = repeated(node, x, i, axes[i]);
+    } else if (const auto at = neighbours_by_sizes(node, rule, axes[i])) {
+      x = node.emit("gather", {x, *at}, {{"axis", ir::Dim(static_cast<int64_t>(i))}});
     } else {
       return node.fail(node.op() + " over axis " + std::to_string(i) + ", from " + axes[i].from.str() + " to " +
                        axes[i].to.str() +

@@ -6,11 +6,16 @@ namespace rannc::frontend {
 
 namespace {
 
+/// Into one axis that has samples on it: by tuples of one number, which are shown to be each sample's own.
 void scatter_elements(Node& node) {
   const ValueId x = node.in(0);
   const ir::Shape* const into = node.shape(x);
   if (!into) return;
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(into->size()));
+  if (into->size() == 1 && node.type(x).batch.has_batch()) {
+    const ValueId places = node.emit("unsqueeze", {node.in(1)}, {{"axes", ir::Shape{1}}});
+    return node.result("scatter_nd", {x, places, node.in(2)}, {{"reduction", node.text("reduction", "none")}});
+  }
   node.result("scatter_elements", {x, node.in(1), node.in(2)},
               {{"axis", ir::Dim(axis)}, {"reduction", node.text("reduction", "none")}});
 }

@@ -85,6 +85,15 @@ void concat(Node& node) {
   const ir::Shape* const first = node.shape(node.in(0));
   if (!first) return;
   const int64_t axis = node.axis(node.integer("axis", 0), static_cast<int64_t>(first->size()));
+  const auto counts_samples = [&](ValueId value) {
+    return ir::is_integer(node.dtype(value)) && node.type(value).batch.axis == 0;
+  };
+  if (first->size() == 1 && std::any_of(operands.begin(), operands.end(), counts_samples)) {
+    return node.fail(
+        "Concat of a number for each sample with others would mix the samples of a micro-batch; where they are "
+        "offsets, "
+        "as EmbeddingBag is exported, look all rows up by an Embedding and reduce them over their axis instead");
+  }
   node.result("concat", operands, {{"axis", ir::Dim(axis)}});
 }
 

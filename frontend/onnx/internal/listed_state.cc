@@ -1,0 +1,45 @@
+#include "frontend/onnx/internal/listed_state.h"
+
+#include <array>
+#include <string_view>
+#include <utility>
+
+namespace rannc::frontend {
+
+namespace {
+
+using Listed = std::map<std::string, ir::ValueKind>;
+
+/// `p_encoder_weight: PARAMETER target='encoder.weight'`.
+void read_line(std::string_view line, Listed& listed) {
+  static constexpr std::array<std::pair<std::string_view, ir::ValueKind>, 3> kKinds = {
+      {{": PARAMETER target='", ir::ValueKind::kParameter},
+       {": BUFFER target='", ir::ValueKind::kConstant},
+       {": CONSTANT_TENSOR target='", ir::ValueKind::kConstant}}};
+  for (const auto& [mark, kind] : kKinds) {
+    const size_t at = line.find(mark);
+    if (at == std::string_view::npos) continue;
+    const std::string_view rest = line.substr(at + mark.size());
+    const size_t end = rest.find('\'');
+    if (end != std::string_view::npos && end > 0) listed.emplace(rest.substr(0, end), kind);
+  }
+}
+
+}  // namespace
+
+Listed listed_state(const ONNX_NAMESPACE::GraphProto& graph) {
+  Listed listed;
+  for (const auto& entry : graph.metadata_props()) {
+    if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature") continue;
+    std::string_view text = entry.value();
+    text = text.substr(0, text.find("# outputs"));
+    while (!text.empty()) {
+      const size_t end = text.find('\n');
+      read_line(text.substr(0, end), listed);
+      text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+    }
+  }
+  return listed;
+}
+
+}  // namespace rannc::frontend
