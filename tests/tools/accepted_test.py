@@ -67,7 +67,7 @@ class MergedInitialValues(programs.ProgramTest):
         self.assertEqual(sum(told in warning for warning in warnings), 1, warnings)
 
     def test_no_warning_where_each_has_its_own(self):
-        self.assertNotIn("merged", self.compiled("other").stderr)
+        self.assertNotIn("the exporter merged", self.compiled("other").stderr)
 
 
 class Labels(programs.ProgramTest):
