@@ -24,7 +24,7 @@ Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::
   RANNC_ASSIGN(const std::optional<std::string> changed, note_data_ranges(bytes, file));
   const std::string_view skeleton = changed ? std::string_view(*changed) : bytes;
   RANNC_ASSIGN(const ModelFile model, ModelFile::read(skeleton, file));
-  return import_model(model, file, options);
+  return import_model(model, bytes.size(), file, options);
 }
 
 Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options) {
