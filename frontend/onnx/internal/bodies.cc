@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "frontend/onnx/internal/written_out.h"
 #include "ir/rewriter.h"
 
 namespace rannc::frontend {
@@ -35,6 +36,7 @@ Result<ValueId> OpenBody::outside(ValueId leaf, bool repeated, const Location& w
 Result<void> OpenBody::close(const std::vector<ValueId>& outputs, bool repeated, const Location& where,
                              ImportNotes& notes) {
   graph_.set_outputs(outputs);
+  recognise_written_out(graph_);
   ir::remove_dead(graph_);
   for (const ValueId leaf : graph_.values()) {
     const auto& inputs = graph_.inputs();

@@ -73,10 +73,20 @@ Rewrite scaled_groups() {
           }};
 }
 
+Rewrite softmax_of_hidden_rows() {
+  const Pattern rows = op("softmax", any(kX)).as(kNormal);
+  return {"softmax-of-hidden-rows", op("where", op("isnan", rows), constant(0.0), same(kNormal)),
+          [](const Match& match, Builder& make) {
+            Attributes softmax = match.attributes(kNormal);
+            softmax.set("hidden_rows", "zero");
+            return make.result("softmax", {make[kX]}, std::move(softmax));
+          }};
+}
+
 }  // namespace
 
 void recognise_written_out(Graph& graph) {
-  const std::array rules = {groups_as_instances(), scaled_groups()};
+  const std::array rules = {groups_as_instances(), scaled_groups(), softmax_of_hidden_rows()};
   rewrite(graph, rules);
 }
 
