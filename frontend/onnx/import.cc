@@ -21,7 +21,7 @@ Result<Imported> read_onnx_bytes(std::string_view bytes, const std::filesystem::
                  fmt::format("the model has {} bytes, at most {} are read", bytes.size(), options.max_file_bytes));
   }
   RANNC_ASSIGN(const ModelFile model, ModelFile::read(bytes, file));
-  return import_model(model, file, options);
+  return import_model(model, bytes.size(), file, options);
 }
 
 Result<ir::Graph> import_onnx(const std::filesystem::path& path, const ImportOptions& options) {

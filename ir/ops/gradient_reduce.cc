@@ -74,7 +74,8 @@ bool prod(GradientCall& call) {
 }
 
 bool softmax(GradientCall& call) {
-  call.give(0, call.add("softmax_grad", {call.gradient(), call.result()}, call.attributes().given()));
+  const ir::Dim axis = call.attributes().integer("axis");
+  call.give(0, call.add("softmax_grad", {call.gradient(), call.result()}, {{"axis", axis}}));
   return true;
 }
 

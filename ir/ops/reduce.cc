@@ -126,6 +126,13 @@ Result<aten::Lowering> lower_mean(const LowerCall& call) { return over_axes(call
 Result<aten::Lowering> lower_amax(const LowerCall& call) { return over_axes(call, "aten::amax", false); }
 Result<aten::Lowering> lower_amin(const LowerCall& call) { return over_axes(call, "aten::amin", false); }
 
+// ATen's safe form has the derivative of the plain one, which 0 makes of rows that are 0.
+Result<aten::Lowering> lower_softmax(const LowerCall& call) {
+  const bool safe = call.attributes.text("hidden_rows") == "zero";
+  return one_call(safe ? "aten::_safe_softmax" : "aten::softmax.int",
+                  {aten::Operand{0}, call.attributes.integer("axis")});
+}
+
 // One axis after another, from the last on.
 Result<aten::Lowering> lower_prod(const LowerCall& call) {
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
@@ -190,6 +197,17 @@ OpInfo exponential(std::string_view name, std::string_view says, std::string_vie
           .tape = TapeInfo{{kept_result()}}};
 }
 
+OpInfo softmax() {
+  OpInfo op = exponential(
+      "softmax", "e^x over its sum along an axis; of nothing but -infinity NaN, or zeros where hidden_rows says so",
+      "Softmax", gradient::softmax);
+  op.form.reset();
+  op.lower = lower_softmax;
+  op.aten = {"aten::softmax", "aten::_safe_softmax"};
+  op.attributes.push_back({"hidden_rows", AttributeKind::kText, "nan", false, {"nan", "zero"}});
+  return op;
+}
+
 OpInfo named(OpInfo op, std::string_view aten) {
   op.aten = {aten};
   return op;
@@ -232,7 +250,7 @@ std::vector<OpInfo> reduce_ops() {
        .linear = always<Linear::kWhole>,
        .lower = [](const LowerCall&) -> Result<aten::Lowering> { return passed_on(); },
        .tape = TapeInfo{}},
-      exponential("softmax", "e^x over its sum along an axis", "Softmax", gradient::softmax),
+      softmax(),
       exponential("log_softmax", "logarithm of softmax", "LogSoftmax", gradient::log_softmax),
   };
 }

@@ -228,6 +228,20 @@ TEST(OpsLoweringValues, CumulativeSums) {
   expect_equal(run_one(c, {a}, 2), a.sum(1, true) - a.cumsum(1));
 }
 
+TEST(OpsLoweringValues, HiddenRowsOfSoftmaxAreNaNOrZeroAsAsked) {
+  const double never = -std::numeric_limits<double>::infinity();
+  const auto a = at::tensor({1.0, never, never, never}, at::kDouble).view({2, 2});
+  const OpCase plain{"softmax", {testing::f("batch,2")}, {{"axis", Dim(1)}}};
+  OpCase safe = plain;
+  safe.attributes.set("hidden_rows", std::string("zero"));
+  EXPECT_TRUE(run_one(plain, {a}, 2)[1].isnan().all().item<bool>());
+  const auto leaf = a.clone().requires_grad_();
+  const auto y = run_one(safe, {leaf}, 2);
+  expect_equal(y.detach(), at::tensor({1.0, 0.0, 0.0, 0.0}, at::kDouble).view({2, 2}));
+  y.backward(x({2, 2}));
+  expect_equal(leaf.grad(), at::zeros({2, 2}, at::kDouble));
+}
+
 TEST(OpsLoweringValues, LossesAreSums) {
   const auto logits = x({4, 5, 3});
   const auto labels = at::randint(0, 5, {4, 3}, at::kLong);

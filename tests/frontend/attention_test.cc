@@ -287,5 +287,42 @@ TEST(RotaryEmbedding, KeepsSamplesApart) {
             "");
 }
 
+// A row of nothing but -infinity is zero, and passes zeros back: a softmax of it, whose NaN is replaced, would pass
+// NaN.
+TEST(SoftmaxOfHiddenRows, PassesNoNanBack) {
+  const auto run = run_onnx(
+      "agraph (float[batch, 2, 3] x, float[3, 3] w) => (float[batch, 2, 3] y) <float[2, 3] shown = {1, 1, 0, 0, 0, 0}, "
+      "float zero = {0}> {"
+      " s = MatMul (x, w)\n hidden = Log (shown)\n m = Add (s, hidden)\n p = Softmax <axis = -1> (m)\n n = IsNaN (p)\n "
+      "y = Where (n, zero, p) }",
+      17, {{"x", spread(6)}, {"w", spread(9, 2)}});
+  ASSERT_TRUE(run.ok()) << run.diagnostic().str();
+  for (size_t i = 2; i < 6; ++i) EXPECT_EQ(run->numbers[0][i], 0);
+  EXPECT_NEAR(run->numbers[0][0] + run->numbers[0][1], 1, 1e-6);
+  EXPECT_EQ(run->graph.attributes(run->graph.producer(run->graph.outputs()[0])).text("hidden_rows"), "zero");
+  for (const TaskId task : run->graph.tasks()) EXPECT_NE(run->graph.op(task).name, "core.isnan");
+  const auto checked = check_gradients(run->graph, run->inputs);
+  ASSERT_TRUE(checked.ok()) << checked.diagnostic().str();
+  EXPECT_EQ(checked->differentiable, 1U);
+  EXPECT_EQ(checked->fault, "");
+}
+
+// What replaces its NaN by another number, or keeps them for another reader, is left as it is.
+TEST(SoftmaxOfHiddenRows, OtherUsesOfItsNanStay) {
+  const auto ops = [](const std::string& nodes) {
+    const auto graph = test::import_graph(
+        "agraph (float[batch, 3] x) => (float[batch, 3] y) <float zero = {0}, float one = {1}> { " + nodes + " }", 17);
+    EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+    std::vector<std::string> names;
+    for (const TaskId task : graph->tasks()) names.push_back(graph->op(task).name);
+    return names;
+  };
+  const std::string found = "p = Softmax <axis = -1> (x)\n n = IsNaN (p)\n ";
+  EXPECT_EQ(ops(found + "y = Where (n, zero, p)"), std::vector<std::string>{"core.softmax"});
+  EXPECT_EQ(ops(found + "y = Where (n, one, p)").size(), 3U);
+  EXPECT_EQ(ops(found + "y = Where (n, p, zero)").size(), 3U);
+  EXPECT_EQ(ops(found + "w = Where (n, zero, p)\n y = Add (w, p)").size(), 4U);
+}
+
 }  // namespace
 }  // namespace rannc::test

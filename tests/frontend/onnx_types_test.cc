@@ -72,6 +72,22 @@ TEST(OnnxTypesOfAFile, DifferInElementTypeRankNumberOrExpression) {
   EXPECT_THAT(faults("float[n, 4] gone"), ElementsAre("gone: it is not in the graph"));
 }
 
+TEST(OnnxTypesOfAFile, MayLackWhatIsWithinASoftmaxOfHiddenRows) {
+  const auto faults = [](const std::string& rows, const std::string& values) {
+    const std::string text =
+        test::onnx_model("agraph (float[n, 4] x) => (float[n, 4] y) <float zero = {0}, " + values +
+                             "> { p = Softmax(x)\n b = IsNaN(p)\n y = Where(b, zero, " + rows + ") }",
+                         18);
+    const auto graph = test::import_text(text, {.batch_symbol = "n"});
+    EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+    return test::faults_of_types(parsed(test::onnx_bytes(text)), *graph);
+  };
+  // The three nodes have one value in the graph.
+  EXPECT_THAT(faults("p", "float[n, 4] p, bool[n, 4] b"), ElementsAre("only 1 values were compared"));
+  EXPECT_THAT(faults("p", "float[n, 4] gone"), testing::Contains("gone: it is not in the graph"));
+  EXPECT_THAT(faults("x", "float[n, 4] p, bool[n, 4] b"), IsEmpty());
+}
+
 TEST(PublishedTypes, AreThere) {
   if (!test::shared_models()) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   EXPECT_GT(test::shared_model_folders().size(), 60U);

@@ -109,6 +109,51 @@ TEST(Rejection, FunctionsThatMultiply) {
   expect_message(import_text(text), "", "nodes after inlining");
 }
 
+/// Functions that call the next one twice or more each, the last of which has `last` for its body.
+std::string multiplying(int functions, int calls, const std::string& last) {
+  std::string text =
+      "<ir_version: 8, opset_import: [\"\" : 17, \"local\" : 1]>\n"
+      "agraph (float[N] x) => (float[N] y) { y = local.f0 (x) }\n";
+  for (int level = 0; level < functions; ++level) {
+    text += "<domain: \"local\", opset_import: [\"\" : 17, \"local\" : 1]> f" + std::to_string(level);
+    if (level + 1 == functions) return text + last;
+    text += " (v0) => (v" + std::to_string(calls) + ") {\n";
+    for (int call = 0; call < calls; ++call) {
+      text += "  v" + std::to_string(call + 1) + " = local.f" + std::to_string(level + 1) + " (v" +
+              std::to_string(call) + ")\n";
+    }
+    text += "}\n";
+  }
+  return text;
+}
+
+/// 2^17 tasks, which a file of less than two kilobytes may not become.
+TEST(Rejection, FunctionsThatMakeMoreThanTheirFileMayBecome) {
+  const std::string relu = " (v0) => (v1) { [leaf] v1 = Relu (v0) }";
+  const auto graph = import_text(multiplying(18, 2, relu));
+  expect_message(graph, "leaf", "function 'f17' brings the graph to ");
+  EXPECT_THAT(graph.diagnostic().message, HasSubstr("bytes may become 40.0 MiB"));
+  EXPECT_TRUE(import_text(multiplying(12, 2, relu)).ok());
+}
+
+/// They take time, and leave nothing.
+TEST(Rejection, CallsOfFunctionsWithoutNodes) {
+  expect_message(import_text(multiplying(20, 10, " (v0) => (v0) { }")), "", "nodes after inlining");
+  expect_message(import_text(multiplying(20, 2, " (v0) => (v0) { }")), "", "brings the graph to 0 tasks");
+}
+
+TEST(Rejection, LoopsInLoopsThatMakeMoreThanTheirFileMayBecome) {
+  const auto loops = [](int inner) {
+    return "agraph (float[4] x) => (float[4] y) <int64 trips = {" + std::to_string(inner) +
+           "}, bool on = {1}> { [outer] y = Loop (trips, on, x) <body = body (int64 i, bool c, float[4] a) => (bool d, "
+           "float[4] e) { d = Identity (c)\n [inner] e = Loop (trips, on, a) <body = repeated (int64 j, bool f, "
+           "float[4] g)"
+           " => (bool h, float[4] k) { h = Identity (f)\n k = Relu (g) }> }> }";
+  };
+  EXPECT_TRUE(import_graph(loops(20), 17).ok());
+  expect_message(import_graph(loops(1000), 17), "inner", "the Loop 'inner' brings the graph to ");
+}
+
 TEST(Rejection, OperatorSetsOutOfRange) {
   expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x) }", 6), "", "operator set 6");
   expect_message(import_graph("agraph (float[N] x) => (float[N] y) { y = Relu (x) }", 28), "", "operator set 28");

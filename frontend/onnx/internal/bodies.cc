@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "frontend/onnx/internal/written_out.h"
 #include "ir/rewriter.h"
 
 namespace rannc::frontend {
@@ -47,6 +48,7 @@ Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::Draw& draw, cons
 Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where,
                              ImportNotes& notes) {
   graph_.set_outputs(outputs);
+  recognise_written_out(graph_);
   ir::remove_dead(graph_);
   for (const ValueId leaf : graph_.values()) {
     const auto& inputs = graph_.inputs();

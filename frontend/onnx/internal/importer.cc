@@ -21,14 +21,14 @@ namespace {
 
 class Importer {
  public:
-  Importer(const ModelFile& model, const std::string& file, const ImportOptions& options)
+  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options)
       : model_(model),
         head_(model.head()),
         file_(file),
         options_(options),
         external_(file, options.missing_weights),
         source_{file, &external_},
-        nodes_(file, options, functions_, source_, external_, notes_) {}
+        nodes_(file, options, functions_, source_, external_, notes_, bytes) {}
 
   Result<Imported> run() {
     RANNC_TRY(import());
@@ -126,11 +126,12 @@ class Importer {
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options) {
+Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
+                              const ImportOptions& options) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, file, tried);
+    Importer importer(model, bytes, file, tried);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;

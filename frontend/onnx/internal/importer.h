@@ -8,9 +8,10 @@
 
 namespace rannc::frontend {
 
-/// The graph of a model of `ModelFile`; `file` is the path of its file. Where an elementwise task
-/// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have
-/// meant.
-Result<Imported> import_model(const ModelFile& model, const std::string& file, const ImportOptions& options);
+/// The graph of a model of `ModelFile`; `file` is the path of its file, of `bytes`. Where an
+/// elementwise task can run only if two symbols of inputs are equal, they are read as one: that is what the model's
+/// author must have meant.
+Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
+                              const ImportOptions& options);
 
 }  // namespace rannc::frontend

@@ -76,7 +76,7 @@ class Scan {
       return error(Location{file_, 0, 0, name}, fmt::format("function '{}' calls itself", function.name()));
     }
     RANNC_ASSIGN(const Opsets opsets, read_opsets(function, Location{file_, 0, 0, name}));
-    uint64_t nodes = 0;
+    uint64_t nodes = 1;  // a call of a function without nodes takes time too
     for (const NodeProto& node : function.node()) RANNC_TRY(count(node, opsets, name + "/", nodes));
     open_.erase(&function);
     sizes_.emplace(&function, nodes);

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "frontend/onnx/internal/growth.h"
 #include "frontend/onnx/internal/names.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/scan.h"
@@ -23,6 +24,7 @@ struct Region {
   Region* around = nullptr;
   std::map<ValueId, ValueId> taken = {};                ///< from a value around to the one that stands for it here
   std::map<std::string, ValueId, std::less<>> of = {};  ///< the same backwards, by name
+  Counted counted = {};                                 ///< how much of the graph `Growth` has seen
 
   /// The value here that stands for one of the region around. A stored tensor has its data until the body is done, so
   /// that translators can read it.
@@ -54,7 +56,8 @@ struct Scope {
   std::unordered_map<std::string, List> lists;  ///< names of sequences and empty optionals
   std::unordered_set<std::string> absent;       ///< inputs of a function that its call leaves out
   int depth = 0;
-  const Scope* around;  ///< whose names are seen from here; null: none
+  std::string maker = "the model";  ///< what the body is, for messages
+  const Scope* around;              ///< whose names are seen from here; null: none
 };
 
 /// A node, or a name, of the model; spelt out only for a message.

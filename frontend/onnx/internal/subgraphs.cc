@@ -20,6 +20,8 @@ namespace {
 
 /// Nodes that loops are unrolled into at most, each; one of more trips is a task.
 constexpr int64_t kMostUnrolled = 4096;
+/// Attempts inside of other bodies that may come to nothing: of loops in loops each makes twice those of the next.
+constexpr uint32_t kMostUndone = 64;
 
 /// What exporters write loops over samples for.
 constexpr const char* kForEachSample =
@@ -106,6 +108,7 @@ Result<Translation::Items> Translation::run(const Scope& scope, Region& region, 
                                     body.input_size(), given.size()));
   }
   Scope inner(scope.opsets, region, scope.prefix + node_name(node) + "/" + run, scope.module, scope.depth + 1, &scope);
+  inner.maker = fmt::format("the {} '{}'", node.op_type(), node_name(node));
   if (body.sparse_initializer_size() > 0) return error(where, "sparse initializers are not supported");
   for (int i = 0; i < body.input_size(); ++i) {
     RANNC_TRY(define(inner, body.input(i).name(), given[static_cast<size_t>(i)], where));
@@ -117,6 +120,7 @@ Result<Translation::Items> Translation::run(const Scope& scope, Region& region, 
     RANNC_ASSIGN(Item item, this->item(inner, output.name(), where));
     made.push_back(std::move(item));
   }
+  RANNC_TRY(count(inner, where));
   return made;
 }
 
@@ -314,13 +318,20 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
   const bool stays = !asks || is_constant(*cycle.body, end) || end == cycle.body->input(1).name();
   const bool certain = stays && cycle.trips;  // the number of trips is `most` then
+  const uint64_t copy = certain ? 0 : Growth::bytes_of_copy(region.graph);
+  if (!certain && (undone_ >= kMostUndone || !growth_.allows(copy))) return std::optional<Items>();
   const ir::Graph before = certain ? ir::Graph() : region.graph.clone();
-  const Region taken{region.graph, region.around, region.taken, region.of};
+  const Region taken{region.graph, region.around, region.taken, region.of, region.counted};
+  const uint64_t grown = growth_.bytes();
+  growth_.set_back(grown + copy);
   const auto undone = [&] {
     RANNC_CHECK(!certain) << "trips whose number is known came to another end";
     region.graph = before.clone();
     region.taken = taken.taken;
     region.of = taken.of;
+    region.counted = taken.counted;
+    growth_.set_back(grown);
+    undone_ += scope.depth > 0 ? 1 : 0;
     return std::optional<Items>();
   };
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
@@ -353,6 +364,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   }
   const bool all = holds == 0 || (cycle.trips && trip == cycle.trips->constant());
   if (!all) return undone();
+  growth_.set_back(growth_.bytes() - copy);
   Items results = std::move(states);
   for (size_t i = 0; i < rows.size(); ++i) {
     const size_t output = results.size();

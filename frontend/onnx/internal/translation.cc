@@ -131,6 +131,11 @@ Result<void> Translation::add_initializer(Scope& scope, const TensorProto& proto
 }
 
 Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
+  RANNC_TRY(translate(scope, node));
+  return count(scope, at(scope, node));
+}
+
+Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth > kMaxDepth) return error(at(scope, node), "functions and subgraphs are nested too deep");
   if (const FunctionProto* const function = functions_.find(node)) {
     RANNC_ASSIGN(const Opsets opsets, read_opsets(*function, at(scope, node)));
@@ -257,6 +262,7 @@ Result<void> Translation::call(Scope& scope, const NodeProto& node, const NodePr
   }
   Scope inner(opsets, scope.region, scope.prefix + node_name(node) + "/",
               scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1);
+  inner.maker = fmt::format("function '{}'", function.name());
   for (int i = 0; i < function.input_size(); ++i) {
     const auto index = static_cast<size_t>(i);
     const auto list = wiring.lists.find(index);

@@ -19,8 +19,14 @@ class Translation {
   using Source = Node::Source;
   /// All of it outlives the translation.
   Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
-              ExternalData& external, ImportNotes& notes)
-      : file_(file), options_(options), functions_(functions), source_(source), external_(external), notes_(notes) {}
+              ExternalData& external, ImportNotes& notes, uint64_t file_bytes)
+      : file_(file),
+        options_(options),
+        functions_(functions),
+        source_(source),
+        external_(external),
+        notes_(notes),
+        growth_(file_bytes) {}
 
   Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   /// A stored tensor.
@@ -47,6 +53,11 @@ class Translation {
 
   Place at(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
 
+  Result<void> count(const Scope& scope, const Place& where) {
+    if (growth_.add(scope.region.graph, scope.region.counted)) return {};
+    return growth_.excess(scope.region.graph, scope.maker, where);
+  }
+
   // --- names
   Result<void> define(Scope& scope, const std::string& name, Item item, const Place& where);
   Result<Item> item(const Scope& scope, const std::string& name, const Place& where);
@@ -56,6 +67,7 @@ class Translation {
   Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const std::vector<ValueId>& values);
 
   // --- single nodes and functions
+  Result<void> translate(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   Result<void> check_node(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset) const;
   Result<void> call_schema(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope,
@@ -86,7 +98,9 @@ class Translation {
   const Source& source_;
   ExternalData& external_;
   ImportNotes& notes_;
+  Growth growth_;
   std::optional<SymbolPair> unequal_symbols_;
+  uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
   Unweighted unweighted_;
   Detached detached_;
   TrainingMode training_mode_;

@@ -73,6 +73,16 @@ Rewrite scaled_groups() {
           }};
 }
 
+Rewrite softmax_of_hidden_rows() {
+  const Pattern rows = op("softmax", any(kX)).as(kNormal);
+  return {"softmax-of-hidden-rows", op("where", op("isnan", rows), constant(0.0), same(kNormal)),
+          [](const Match& match, Builder& make) {
+            Attributes softmax = match.attributes(kNormal);
+            softmax.set("hidden_rows", "zero");
+            return make.result("softmax", {make[kX]}, std::move(softmax));
+          }};
+}
+
 // --- places of maxima in their planes
 
 constexpr Capture kPlaces{0}, kFirst{1}, kOffset{2}, kOwn{3}, kPart{4}, kDifference{5};
@@ -130,7 +140,7 @@ Rewrite places_in_planes() {
 }  // namespace
 
 void recognise_written_out(Graph& graph) {
-  const std::array rules = {groups_as_instances(), scaled_groups(), places_in_planes()};
+  const std::array rules = {groups_as_instances(), scaled_groups(), softmax_of_hidden_rows(), places_in_planes()};
   rewrite(graph, rules);
 }
 

@@ -143,6 +143,7 @@ void add_reduce(std::vector<OpCase>& cases) {
     cases.push_back({op, {i("batch,5", -3, 4)}, {{"axes", dims("1")}}});
   }
   for (const char* op : {"softmax", "log_softmax"}) cases.push_back({op, {f("batch,3,4")}, {{"axis", Dim(-1)}}});
+  cases.push_back({"softmax", {f("batch,3,4")}, {{"axis", Dim(1)}, {"hidden_rows", std::string("zero")}}});
   cases.push_back({"argmax", {f("batch,5")}, {{"axis", Dim(-1)}}});
   cases.push_back({"argmax", {f("3,batch")}, {{"axis", Dim(0)}, {"keepdim", true}}});
   cases.push_back({"prod", {list("batch,3,4")}, {{"axes", dims("0")}}});
