@@ -128,7 +128,7 @@ std::string OnnxWriter::unique(std::string name) {
 std::string OnnxWriter::floats(std::string_view name, const std::vector<int64_t>& dims,
                                const std::vector<float>& values) {
   auto* tensor = model_->proto.mutable_graph()->add_initializer();
-  tensor->set_name(unique(scoped(name)));
+  tensor->set_name(unique("/" + scoped(name)));
   tensor->set_data_type(ONNX_NAMESPACE::TensorProto::FLOAT);
   for (const int64_t dim : dims) tensor->add_dims(dim);
   tensor->set_raw_data(values.data(), values.size() * sizeof(float));

@@ -76,7 +76,8 @@ class OnnxWriter {
   std::string integer_input(const std::string& name, const std::vector<InputDim>& dims);
   /// A trained float initializer; its name is prefixed by the scope (`layer.3.attention.weight`).
   std::string weight(std::string_view name, const std::vector<int64_t>& dims, Init init);
-  /// A stored float constant.
+  /// A stored float constant, named `/layer.3.attention.scale` as exporters name what stands in code: a single number
+  /// with a parameter's name would be taken for one.
   std::string floats(std::string_view name, const std::vector<int64_t>& dims, const std::vector<float>& values);
   /// An integer list, as shape operands want it.
   std::string integers(std::string_view name, const std::vector<int64_t>& values);
