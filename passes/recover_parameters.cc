@@ -37,15 +37,16 @@ bool is_named(std::string_view name, const Roles& roles) {
 
 ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const StoredFacts& known) {
   const auto& found = graph.value(value);
-  const auto listed = known.listed.find(std::string(found.name));
-  const bool is_listed = listed != known.listed.end();
+  const auto listed = known.file.listed.find(std::string(found.name));
+  const bool is_listed = listed != known.file.listed.end();
   if (is_listed && listed->second == ValueKind::kParameter && roles.role != Role::kNone) return ValueKind::kParameter;
   if (is_listed) return roles.statistics ? ValueKind::kBuffer : ValueKind::kConstant;
-  if (roles.role == Role::kParameter || known.weights.contains(std::string(found.name))) return ValueKind::kParameter;
+  if (roles.role == Role::kParameter || known.file.weights.contains(std::string(found.name)))
+    return ValueKind::kParameter;
   if (roles.statistics) return ValueKind::kBuffer;
   if (roles.role < Role::kState) return ValueKind::kConstant;
   if (!has_several_elements(found.type)) {
-    const bool counts = roles.role >= Role::kLikely && known.listed.empty() && is_named(found.name, roles);
+    const bool counts = roles.role >= Role::kLikely && known.file.listed.empty() && is_named(found.name, roles);
     return counts ? ValueKind::kParameter : ValueKind::kConstant;
   }
   if (roles.role == Role::kState && is_uniform(graph, value)) return ValueKind::kConstant;
@@ -121,7 +122,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
     const bool weight = roles[value.index()].role == Role::kParameter && has_several_elements(graph.type(value));
     if (!weight || graph.value(value).kind != ValueKind::kConstant) continue;
     const std::string name(graph.value(value).name);
-    if (known.literals.contains(name) && !known.kinds.contains(name)) found.insert(name);
+    if (known.file.literals.contains(name) && !known.kinds.contains(name)) found.insert(name);
   }
   if (found.empty()) return;
   context.open.push_back(
@@ -185,7 +186,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
     const std::string name(found.name);
     const auto given = known_.kinds.find(name);
     const bool decided =
-        given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.literals.contains(name);
+        given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
     const ValueKind kind = given != known_.kinds.end() ? given->second
                            : decided                   ? found.kind
                                                        : judge(graph, value, votes, known_);
@@ -207,7 +208,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   RANNC_TRY(check_kinds(graph));
   Outcome outcome;
   size_t restored = 0;
-  if (auto apart = take_apart(graph, known_.literals, restored)) {
+  if (auto apart = take_apart(graph, known_.file.literals, restored)) {
     graph = *std::move(apart);
     outcome.changed = true;
     context.remarks.push_back(
@@ -217,7 +218,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
   outcome.changed = find_statistics(graph) || outcome.changed;
   report_weights_in_code(graph, roles, known_, context);
-  report_shared(graph, parameters, known_.readers, context);
+  report_shared(graph, parameters, known_.file.readers, context);
   report_ties(graph, parameters, context);
   return outcome;
 }

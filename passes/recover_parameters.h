@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "ir/stored_notes.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {
@@ -13,19 +14,16 @@ struct Roles;
 
 /// What is known of stored tensors before their uses are looked at. All by value name.
 struct StoredFacts {
-  std::map<std::string, ir::ValueKind> kinds;            ///< what a user knows better
-  std::set<std::string> literals;                        ///< numbers of the model's code: outputs of `Constant` nodes
-  std::map<std::string, std::set<std::string>> readers;  ///< the modules whose nodes read a tensor, or renaming of one
-  std::map<std::string, ir::ValueKind> listed = {};      ///< what the exported program lists as a parameter, or as none
-  std::set<std::string> weights = {};                    ///< in places of weights that no operator here has
+  std::map<std::string, ir::ValueKind> kinds = {};  ///< what a user knows better
+  ir::StoredNotes file = {};
 };
 
 /// Where a file lists what its program has for parameters, they are those that are used. Other files mark none: a float
 /// tensor is one because of where it is used. A name is evidence for a single number alone, which stands in the same
 /// places whether it is learned or not.
 ///
-/// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which tensors
-/// are ties, and which uses contradict each other. Legacy exports merge tensors of equal values, as the zero
+/// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which uses
+/// contradict each other, `open` which tensors may be ties. Legacy exports merge tensors of equal values, as the zero
 /// biases of a fresh model are, and leave an identity from the kept to each lost name: `lost = identity(kept)` becomes
 /// a stored tensor `lost` of its own, unless both names are generated (`onnx::…`): then it is one parameter used twice.
 /// No other task is touched.

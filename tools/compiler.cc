@@ -50,7 +50,7 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   RANNC_ASSIGN(const std::vector<passes::LossSpec> terms, passes::join_loss(graph, loss.graph, how));
   for (const ValueId value : graph.values()) {
     if (value.index() < before || graph.kind(value) != ir::ValueKind::kConstant) continue;
-    pipeline.stored.literals.emplace(graph.value(value).name);
+    pipeline.stored.file.literals.emplace(graph.value(value).name);
   }
   pipeline.losses.insert(pipeline.losses.end(), terms.begin(), terms.end());
   model.remarks.insert(model.remarks.end(), loss.notes.remarks.begin(), loss.notes.remarks.end());
@@ -73,11 +73,8 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
-  stored.literals = std::move(imported.notes.literals);
-  stored.readers = std::move(imported.notes.readers);
   model.read.nodes = imported.notes.nodes;
-  stored.listed = std::move(imported.notes.listed);
-  stored.weights = std::move(imported.notes.weights);
+  stored.file = std::move(imported.notes.stored);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {

@@ -12,6 +12,7 @@
 
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
+#include "ir/stored_notes.h"
 
 namespace rannc::frontend {
 
@@ -31,20 +32,10 @@ struct ImportOptions {
   std::optional<int64_t> max_trips;
 };
 
-/// What a file says of stored tensors that the graph has no place for.
+/// What a file says that the graph has no place for.
 struct ImportNotes {
   uint64_t nodes = 0;  ///< of the file's graph; those of functions and bodies do not count
-  /// Values that `Constant` nodes make, constants that a translator adds, ones and zeros for normalisations without
-  /// weights: numbers of the model's code, where initializers are tensors of its state.
-  std::set<std::string> literals;
-  /// Per float initializer, and per renaming of one by Identity, the modules whose nodes read it:
-  /// `bert.encoder.layer.0`, or the node's own name where neither its name nor its metadata know a module.
-  std::map<std::string, std::set<std::string>> readers;
-  /// Of initializers that the exported program lists among its state: parameters, and what is none as a constant.
-  std::map<std::string, ir::ValueKind> listed;
-  /// Stored tensors in places that operators define as a weight's though no core operator has the place: slopes of
-  /// PRelu.
-  std::set<std::string> weights;
+  ir::StoredNotes stored;
   /// What nodes' metadata say of gradients and ONNX does not, recovered.
   std::vector<Note> remarks;
   /// The same where it is lost though the metadata speak of it.

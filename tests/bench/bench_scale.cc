@@ -101,8 +101,7 @@ void measure(const fs::path& model, const std::string& loss, Measured& found) {
   found.tasks = graph.task_count();
   timed("verify", [&] { ir::as_result(ir::verify(graph)).value(); });
   passes::PipelineOptions options;
-  options.stored.literals = std::move(imported.notes.literals);
-  options.stored.readers = std::move(imported.notes.readers);
+  options.stored.file = std::move(imported.notes.stored);
   options.losses = passes::parse_losses(loss).value();
   options.lost.stopped.emplace(graph.value(float_in_the_middle(graph)).name);
   timed("join-loss", [&] {

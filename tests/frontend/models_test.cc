@@ -102,8 +102,8 @@ struct RecoveredFolder {
 std::optional<RecoveredFolder> recover(const fs::path& folder) {
   auto imported = read_onnx(folder / "model.onnx");
   if (!imported.ok()) return std::nullopt;
-  RecoveredFolder found{std::move(imported->graph), imported->notes.literals, {}, {}};
-  const passes::RecoverParameters pass({{}, imported->notes.literals, imported->notes.readers});
+  RecoveredFolder found{std::move(imported->graph), imported->notes.stored.literals, {}, {}};
+  const passes::RecoverParameters pass({.file = imported->notes.stored});
   EXPECT_TRUE(pass.run(found.graph, found.context).ok());
   for (const ValueId value : found.graph.values()) {
     if (found.graph.value(value).kind == ir::ValueKind::kParameter) {

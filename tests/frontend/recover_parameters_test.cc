@@ -28,12 +28,14 @@ struct Recovered {
   }
 };
 
+void expect_kinds(const Recovered& model, const std::vector<std::pair<std::string_view, std::string>>& kinds) {
+  for (const auto& [name, kind] : kinds) EXPECT_EQ(model.kind(name), kind) << name;
+}
+
 Recovered recovered(Result<frontend::Imported> imported, std::map<std::string, ir::ValueKind> kinds) {
   RANNC_CHECK(imported.ok()) << imported.diagnostic().str();
   Recovered result{std::move(imported->graph), {}};
-  frontend::ImportNotes& notes = imported->notes;
-  const StoredFacts known{std::move(kinds), std::move(notes.literals), std::move(notes.readers),
-                          std::move(notes.listed), std::move(notes.weights)};
+  const StoredFacts known{std::move(kinds), std::move(imported->notes.stored)};
   const auto outcome = RecoverParameters(known).run(result.graph, result.context);
   EXPECT_TRUE(outcome.ok()) << outcome.diagnostic().str();
   EXPECT_TRUE(ir::verify(result.graph).empty());
@@ -75,16 +77,14 @@ TEST(RecoverParameters, WeightsByTheirPlace) {
       "  e = Gather (table, i)\n  a = Gemm (x, w, b)\n  s = Add (a, e)\n  n = LayerNormalization (s, scale)\n"
       "  p = MatMul (n, m)\n  y = Mul (p, half)\n}");
   for (const char* const name : {"w", "b", "table", "scale", "m"}) EXPECT_EQ(model.kind(name), "parameter") << name;
-  EXPECT_EQ(model.kind("half"), "constant");
-  EXPECT_EQ(model.kind("x"), "input");
+  expect_kinds(model, {{"half", "constant"}, {"x", "input"}});
 }
 
 TEST(RecoverParameters, OneNumberInAWeightsPlaceCounts) {
   const Recovered model = recover(
       "agraph (float[batch, 2] x) => (float[batch, 1] y) <float[2, 1] w = {1, 2}, float[1] b = {3}, float[1] c = {4}>"
       " { a = Gemm (x, w, b)\n y = Mul (a, c) }");
-  EXPECT_EQ(model.kind("b"), "parameter");
-  EXPECT_EQ(model.kind("c"), "constant");
+  expect_kinds(model, {{"b", "parameter"}, {"c", "constant"}});
 }
 
 /// Learned queries are multiplied by the root of their length before they meet a key.
@@ -94,14 +94,11 @@ TEST(RecoverParameters, OneNumberThatScalesOrFillsAWeightIsNone) {
       "{0.5}, float zero = {0}, int64[1] two = {2}, float[2, 2] w = {1, 2, 3, 4}> {\n"
       "  q = Mul (query, scale)\n  s = MatMul (q, x)\n  bias = Expand (zero, two)\n  p = Add (s, bias)\n"
       "  y = MatMul (p, w)\n}");
-  EXPECT_EQ(model.kind("query"), "parameter");
-  EXPECT_EQ(model.kind("scale"), "constant");
-  EXPECT_EQ(model.kind("zero"), "constant");
+  expect_kinds(model, {{"query", "parameter"}, {"scale", "constant"}, {"zero", "constant"}});
   const Recovered conv = recover(
       "agraph (float[batch, 1, 4] x) => (float[batch, 2, 4] y) <float[2, 1, 1] k = {1, 2}, float zero = {0}, int64[1] "
       "two = {2}> { bias = Expand (zero, two)\n y = Conv (x, k, bias) }");
-  EXPECT_EQ(conv.kind("k"), "parameter");
-  EXPECT_EQ(conv.kind("zero"), "constant");
+  expect_kinds(conv, {{"k", "parameter"}, {"zero", "constant"}});
 }
 
 /// ONNX's text syntax has no names with dots.
@@ -114,9 +111,7 @@ TEST(RecoverParameters, OneNumberWithTheNameOfAParameterCounts) {
   named.mutable_graph()->mutable_initializer(0)->set_name("block.0.gain");
   named.mutable_graph()->mutable_node(0)->set_input(1, "block.0.gain");
   const Recovered model = recovered(frontend::read_onnx_bytes(named.SerializeAsString(), "test.onnx"), {});
-  EXPECT_EQ(model.kind("block.0.gain"), "parameter");
-  EXPECT_EQ(model.kind("logit_scale"), "parameter");
-  EXPECT_EQ(model.kind("bare"), "constant");
+  expect_kinds(model, {{"block.0.gain", "parameter"}, {"logit_scale", "parameter"}, {"bare", "constant"}});
 }
 
 TEST(RecoverParameters, SlopesAreWeights) {
@@ -124,8 +119,7 @@ TEST(RecoverParameters, SlopesAreWeights) {
       "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[1] slope = {0.25}, float[1, 1, 1] other = {0.5}> "
       "{"
       " a = PRelu (x, slope)\n y = PRelu (a, other) }");
-  EXPECT_EQ(model.kind("slope"), "parameter");
-  EXPECT_EQ(model.kind("other"), "parameter");
+  expect_kinds(model, {{"slope", "parameter"}, {"other", "parameter"}});
 }
 
 /// What the program lists is believed: single numbers, tables that are multiplied, buffers in a weight's place.
@@ -139,14 +133,10 @@ TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
       "p_temperature: PARAMETER target='temperature'\np_gate: PARAMETER target='gate'\n"
       "b_positions: BUFFER target='positions' persistent=True\n";
   const Recovered told = recover_with_list(text, list), untold = recover(text);
-  EXPECT_EQ(told.kind("temperature"), "parameter");
-  EXPECT_EQ(told.kind("gate"), "parameter");
-  EXPECT_EQ(told.kind("positions"), "constant");
-  EXPECT_EQ(told.kind("val_3"), "constant");
+  expect_kinds(told,
+               {{"temperature", "parameter"}, {"gate", "parameter"}, {"positions", "constant"}, {"val_3", "constant"}});
   EXPECT_EQ(told.kind("w"), "parameter") << "computed by the exporter: by its place";
-  EXPECT_EQ(untold.kind("temperature"), "constant");
-  EXPECT_EQ(untold.kind("gate"), "constant");
-  EXPECT_EQ(untold.kind("positions"), "parameter");
+  expect_kinds(untold, {{"temperature", "constant"}, {"gate", "constant"}, {"positions", "parameter"}});
 }
 
 TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {
@@ -164,9 +154,7 @@ TEST(RecoverParameters, RatesOfDecayAndTablesOfMatrices) {
       " float[2, 2] mask = {0, 1, 2, 3}, float[3, 2, 2] each = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}> {\n"
       "  r = Exp (rate)\n  n = Neg (r)\n  a = Mul (x, n)\n  m = Mul (a, mask)\n  e = GatherND (each, i)\n  y = Add (m, "
       "e)\n}");
-  EXPECT_EQ(model.kind("rate"), "parameter");
-  EXPECT_EQ(model.kind("mask"), "constant");
-  EXPECT_EQ(model.kind("each"), "parameter");
+  expect_kinds(model, {{"rate", "parameter"}, {"mask", "constant"}, {"each", "parameter"}});
 }
 
 size_t trained(const ir::Graph& graph) {
@@ -210,8 +198,7 @@ TEST(RecoverParameters, OutputsOfConstantNodesAreConstants) {
   }
   EXPECT_EQ(tensors.kind("twice"), "parameter") << "apart again";
   EXPECT_EQ(numbers.kind("twice"), "activation");
-  EXPECT_EQ(told.kind("w"), "parameter");
-  EXPECT_EQ(told.kind("gain"), "constant");
+  expect_kinds(told, {{"w", "parameter"}, {"gain", "constant"}});
   EXPECT_THAT(
       numbers.context.open,
       Contains(Field(&Note::message, HasSubstr("1 numbers of the model's code stand where weights stand and are "
@@ -227,7 +214,7 @@ TEST(RecoverParameters, ConstantNodesInsideFunctionsAreConstants) {
       "test.onnx");
   ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
   PassContext context;
-  ASSERT_TRUE(RecoverParameters({{}, imported->notes.literals, {}}).run(imported->graph, context).ok());
+  ASSERT_TRUE(RecoverParameters({.file = imported->notes.stored}).run(imported->graph, context).ok());
   const ValueId factor = imported->graph.find("call/factor");
   ASSERT_TRUE(factor.valid());
   EXPECT_EQ(imported->graph.value(factor).kind, ir::ValueKind::kConstant);
@@ -238,10 +225,7 @@ TEST(RecoverParameters, RunningStatisticsAreBuffers) {
       "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = "
       "{0, 1},"
       " float[2] v = {1, 1}> { y = BatchNormalization <training_mode = 1> (x, s, b, m, v) }");
-  EXPECT_EQ(model.kind("s"), "parameter");
-  EXPECT_EQ(model.kind("b"), "parameter");
-  EXPECT_EQ(model.kind("m"), "buffer");
-  EXPECT_EQ(model.kind("v"), "buffer");
+  expect_kinds(model, {{"s", "parameter"}, {"b", "parameter"}, {"m", "buffer"}, {"v", "buffer"}});
   const ir::Graph& graph = model.graph;
   const ir::Statistics expected{graph.find("y.mean"), graph.find("y.variance"), graph.find("m"), graph.find("v")};
   EXPECT_EQ(graph.statistics(), std::vector<ir::Statistics>{expected});
@@ -253,8 +237,7 @@ TEST(RecoverParameters, RunningStatisticsThatNobodyReadsAreBuffersToo) {
       "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[2] s = {1, 1}, float[2] b = {0, 0}, float[2] m = "
       "{0, 1}, "
       "float[2] v = {1, 1}> { y, next_m, next_v = BatchNormalization <training_mode = 1> (x, s, b, m, v) }");
-  EXPECT_EQ(model.kind("m"), "buffer");
-  EXPECT_EQ(model.kind("v"), "buffer");
+  expect_kinds(model, {{"m", "buffer"}, {"v", "buffer"}});
   EXPECT_EQ(model.graph.statistics().size(), 1U);
 }
 
@@ -277,9 +260,7 @@ TEST(RecoverParameters, MasksAndAttentionBiasesAreConstants) {
       "-65504},"
       " float[1, 2, 2] positions = {1, 2, 3, 4}> {\n"
       "  p = Add (x, positions)\n  q = MatMul (p, p)\n  s = Add (q, bias)\n  m = Add (s, mask)\n  y = Softmax (m)\n}");
-  EXPECT_EQ(model.kind("positions"), "parameter");
-  EXPECT_EQ(model.kind("bias"), "constant");
-  EXPECT_EQ(model.kind("mask"), "constant");
+  expect_kinds(model, {{"positions", "parameter"}, {"bias", "constant"}, {"mask", "constant"}});
 }
 
 TEST(RecoverParameters, RotaryTablesAreConstants) {
@@ -288,17 +269,14 @@ TEST(RecoverParameters, RotaryTablesAreConstants) {
       "4},"
       " float[1, 2, 1] frequencies = {1, 2}, float[2] gain = {1, 2}> {\n"
       "  a = Mul (x, table)\n  f = MatMul (frequencies, t)\n  c = Cos (f)\n  b = Mul (a, c)\n  y = Mul (b, gain)\n}");
-  EXPECT_EQ(model.kind("table"), "constant");
-  EXPECT_EQ(model.kind("frequencies"), "constant");
-  EXPECT_EQ(model.kind("gain"), "parameter");
+  expect_kinds(model, {{"table", "constant"}, {"frequencies", "constant"}, {"gain", "parameter"}});
 }
 
 TEST(RecoverParameters, MergedTensorsComeApart) {
   const Recovered model = recover(
       "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] kept = {0, 0}> {\n"
       "  lost = Identity (kept)\n  a = Gemm (x, w, kept)\n  y = Gemm (a, w, lost)\n}");
-  EXPECT_EQ(model.kind("kept"), "parameter");
-  EXPECT_EQ(model.kind("lost"), "parameter");
+  expect_kinds(model, {{"kept", "parameter"}, {"lost", "parameter"}});
   EXPECT_EQ(model.graph.task_count(), 2u);
 }
 
@@ -386,14 +364,12 @@ TEST(RecoverParameters, OverridesAreTakenAtTheirWord) {
       "= {1}>"
       " { p = MatMul (x, w)\n y = Mul (p, half) }";
   const Recovered model = recover(text, {{"w", ir::ValueKind::kConstant}, {"half", ir::ValueKind::kParameter}});
-  EXPECT_EQ(model.kind("w"), "constant");
-  EXPECT_EQ(model.kind("half"), "parameter");
+  expect_kinds(model, {{"w", "constant"}, {"half", "parameter"}});
   auto graph = test::import_graph(text, 17);
   PassContext context;
   for (const auto& [name, kind] : std::map<std::string, ir::ValueKind>{
            {"absent", ir::ValueKind::kParameter}, {"n", ir::ValueKind::kParameter}, {"x", ir::ValueKind::kConstant}}) {
-    const auto outcome =
-        RecoverParameters({.kinds = {{name, kind}}, .literals = {}, .readers = {}}).run(*graph, context);
+    const auto outcome = RecoverParameters({.kinds = {{name, kind}}}).run(*graph, context);
     ASSERT_FALSE(outcome.ok()) << name;
     EXPECT_THAT(outcome.diagnostic().message, HasSubstr("'" + name + "'"));
   }

@@ -240,7 +240,7 @@ TEST(Recurrent, WeightsAndLearnedStatesAreParameters) {
       15);
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   passes::PassContext context;
-  const passes::StoredFacts known{{}, std::move(read->notes.literals), std::move(read->notes.readers)};
+  const passes::StoredFacts known{.file = std::move(read->notes.stored)};
   ASSERT_TRUE(passes::RecoverParameters(known).run(read->graph, context).ok());
   for (const char* name : {"w", "r", "b", "learned"}) EXPECT_EQ(kind(read->graph, name), "parameter") << name;
   EXPECT_EQ(kind(read->graph, "ones"), "constant");
@@ -255,7 +255,7 @@ TEST(Recurrent, WeightsOfALoopAreParameters) {
       15);
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   passes::PassContext context;
-  const passes::StoredFacts known{{}, std::move(read->notes.literals), std::move(read->notes.readers)};
+  const passes::StoredFacts known{.file = std::move(read->notes.stored)};
   ASSERT_TRUE(passes::RecoverParameters(known).run(read->graph, context).ok());
   for (const char* name : {"w", "r", "b"}) EXPECT_EQ(kind(read->graph, name), "parameter") << name;
 }

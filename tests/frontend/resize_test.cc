@@ -135,7 +135,7 @@ TEST(Resize, BeyondTheKernelGoesAxisByAxis) {
   EXPECT_THAT(cubic.ops(), ElementsAre("cast", "matmul", "cast", "matmul", "identity"));
   EXPECT_EQ(cubic.output(), "f32[batch,2,8,7] samples 0");
   ASSERT_TRUE(cubic.ok());
-  EXPECT_THAT((*cubic).notes.literals, ElementsAre("y.weights", "y.weights.1")) << "no parameters";
+  EXPECT_THAT((*cubic).notes.stored.literals, ElementsAre("y.weights", "y.weights.1")) << "no parameters";
   const Graph channels(
       model("float[batch, 3, 4, 5] x", "float[1] s = {2}", "y = Resize <axes = [-3], mode = \"linear\"> (x, , s)"), 18);
   EXPECT_THAT(channels.ops(), ElementsAre("cast", "permute", "matmul", "permute", "identity"));

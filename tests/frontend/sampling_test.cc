@@ -88,7 +88,7 @@ TEST(Columns, BecomeImages) {
   const std::string stored = "int64[2] image = {5, 6}, int64[2] block = {2, 3}";
   const Graph graph(model("float[batch, 12, 16] x", stored, "y = Col2Im (x, image, block)"), 18);
   EXPECT_EQ(graph.output(), "f32[batch,2,5,6] samples 0");
-  EXPECT_THAT((*graph).notes.literals, ElementsAre("y.pick"));
+  EXPECT_THAT((*graph).notes.stored.literals, ElementsAre("y.pick"));
   EXPECT_THAT(refusal(model("float[batch, 13, 20] x", stored, "y = Col2Im (x, image, block)"), 18),
               HasSubstr("13 rows are not so many for each channel as a block has elements"));
 }

@@ -43,8 +43,7 @@ void measure(const fs::path& model, Times& times) {
   timed("verify", [&] { ir::as_result(ir::verify(graph)).value(); });
   passes::PipelineOptions options;
   options.losses = passes::parse_losses("cross_entropy(output=logits,labels=targets)").value();
-  options.stored.literals = std::move(imported.notes.literals);
-  options.stored.readers = std::move(imported.notes.readers);
+  options.stored.file = std::move(imported.notes.stored);
   passes::PassContext context;
   const passes::PassManager manager = passes::standard_pipeline(options);
   for (const auto& pass : manager.passes()) {

@@ -20,7 +20,7 @@ std::set<std::string> literals(const std::string& body, const std::vector<std::s
       body + " }";
   const auto imported = read_onnx_bytes(test::traced_model(graph, 18, calls), "test.onnx");
   EXPECT_TRUE(imported.ok()) << imported.diagnostic().str();
-  return imported.ok() ? imported->notes.literals : std::set<std::string>();
+  return imported.ok() ? imported->notes.stored.literals : std::set<std::string>();
 }
 
 const std::string kNone = "aten.instance_norm.default](args = (%x, None, None, None, None, True, 0.1, 1e-05, False)";

@@ -22,7 +22,7 @@ ValueId OpenBody::outside(ValueId leaf, ImportNotes& notes) {
   if (const auto known = region_.of.find(found.name); known != region_.of.end()) return known->second;
   const std::string name(found.name);
   const ValueId moved = region_.around->graph.add_value(found.kind, name, found.type, found.data);
-  if (notes.literals.contains(name)) notes.literals.emplace(region_.around->graph.value(moved).name);
+  if (notes.stored.literals.contains(name)) notes.stored.literals.emplace(region_.around->graph.value(moved).name);
   return moved;
 }
 

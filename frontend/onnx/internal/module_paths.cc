@@ -50,7 +50,7 @@ void note_readers(const ir::Graph& graph, std::span<const ValueId> operands, con
   if (node.op_type() == "Identity") return;
   for (const ValueId operand : operands) {
     if (!operand.valid() || !ir::is_float(graph.type(operand).dtype) || !is_stored(graph, operand)) continue;
-    notes.readers[std::string(graph.value(operand).name)].insert(module.empty() ? module_path(node) : module);
+    notes.stored.readers[std::string(graph.value(operand).name)].insert(module.empty() ? module_path(node) : module);
   }
 }
 

@@ -26,8 +26,7 @@ constexpr uint32_t kMostUndone = 64;
 /// What exporters write loops over samples for.
 constexpr const char* kForEachSample =
     "; where that is a loop over samples, as EmbeddingBag is exported, look all rows up by an Embedding and reduce "
-    "them "
-    "over their axis instead";
+    "them over their axis instead";
 
 const GraphProto* subgraph(const NodeProto& node, std::string_view name) {
   for (const auto& attribute : node.attribute()) {

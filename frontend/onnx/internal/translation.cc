@@ -170,9 +170,9 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (view.failure()) return Diagnostic(*view.failure());
   if (view.by_definition()) return call_schema(scope, node, version);
   if (!view.remark().empty()) ++notes_.counted_remarks[view.remark()];
-  if (view.is_literal()) notes_.literals.emplace(graph.value(view.outputs()[0]).name);
-  for (const ValueId table : view.tables()) notes_.literals.emplace(graph.value(table).name);
-  for (const ValueId weight : view.weights()) notes_.weights.emplace(graph.value(weight).name);
+  if (view.is_literal()) notes_.stored.literals.emplace(graph.value(view.outputs()[0]).name);
+  for (const ValueId table : view.tables()) notes_.stored.literals.emplace(graph.value(table).name);
+  for (const ValueId weight : view.weights()) notes_.stored.weights.emplace(graph.value(weight).name);
   notes_.remarks.insert(notes_.remarks.end(), view.remarks().begin(), view.remarks().end());
   if (view.output_lists().empty()) return define_outputs(scope, node, view.outputs());
   Items items;

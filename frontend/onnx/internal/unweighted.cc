@@ -54,7 +54,7 @@ void Unweighted::read(const ir::Graph& graph, std::span<const ValueId> operands,
 void Unweighted::note(const ir::Graph& graph, ImportNotes& notes) const {
   for (uint32_t i = 0; i < reads_.size(); ++i) {
     if (reads_[i].unweighted > 0 && reads_[i].unweighted == reads_[i].all) {
-      notes.literals.emplace(graph.value(ValueId(i)).name);
+      notes.stored.literals.emplace(graph.value(ValueId(i)).name);
     }
   }
 }

@@ -91,8 +91,8 @@ void concat(Node& node) {
   if (first->size() == 1 && std::any_of(operands.begin(), operands.end(), counts_samples)) {
     return node.fail(
         "Concat of a number for each sample with others would mix the samples of a micro-batch; where they are "
-        "offsets, "
-        "as EmbeddingBag is exported, look all rows up by an Embedding and reduce them over their axis instead");
+        "offsets, as EmbeddingBag is exported, look all rows up by an Embedding and reduce them over their axis "
+        "instead");
   }
   node.result("concat", operands, {{"axis", ir::Dim(axis)}});
 }
