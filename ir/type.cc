@@ -1,5 +1,7 @@
 #include "ir/type.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <filesystem>
 #include <fstream>
@@ -111,7 +113,18 @@ Result<std::vector<std::byte>> TensorData::read() const {
   if (offset_ > size || length_ > size - offset_) {
     return fail("ends before a tensor does: the file has " + std::to_string(size) + " bytes");
   }
-  std::vector<std::byte> bytes(length_);
+  // A file may have more bytes than it has stored: what is not there takes memory all the same.
+  const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  const auto too_large = [&] {
+    return fail("has a tensor that does not fit into this machine's memory of " + std::to_string(memory) + " bytes");
+  };
+  if (length_ > memory) return too_large();
+  std::vector<std::byte> bytes;
+  try {
+    bytes.resize(length_);
+  } catch (const std::bad_alloc&) {
+    return too_large();
+  }
   file.seekg(static_cast<std::streamoff>(offset_));
   file.read(reinterpret_cast<char*>(bytes.data()), static_cast<std::streamsize>(length_));
   if (!file) return fail("could not be read");

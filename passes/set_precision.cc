@@ -24,7 +24,8 @@ Result<bool> convert(ir::Graph& graph, ir::DType target) {
     if (!ir::is_float(value.type.dtype) || value.type.dtype == target) continue;
     auto data = converted(value.type, value.data, target);
     if (!data) {
-      Location where{{}, 0, 0, std::string(value.name)};
+      Location where = data.diagnostic().where;
+      where.node = value.name;
       return error(std::move(where), data.diagnostic().message);
     }
     ir::ValueType type = value.type;

@@ -1,4 +1,5 @@
 // Tensors in external files: read from inside the model's folder, refused everywhere else.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -173,6 +174,24 @@ TEST_F(ExternalData, ThatIsCutOffLaterIsAnErrorOfTheRead) {
   const auto bytes = graph->value(graph->find("w")).data.read();
   ASSERT_FALSE(bytes.ok());
   EXPECT_NE(bytes.diagnostic().str().find("the file has 60 bytes"), std::string::npos) << bytes.diagnostic().str();
+}
+
+/// The file has as many bytes, none of them stored.
+TEST_F(ExternalData, LargerThanMemoryIsAnErrorOfTheRead) {
+  constexpr int64_t kRows = int64_t{1} << 37;
+  fs::resize_file(root_ / "model" / "weights.bin", 16 * kRows);
+  ONNX_NAMESPACE::ModelProto model;
+  model.ParseFromString(test::onnx_bytes(test::onnx_model(
+      "agraph (float[N, 4] x) => (float[N, M] y) <float[4] w = {0, 0, 0, 0}> { y = MatMul (x, w) }", 17)));
+  auto& tensor = *model.mutable_graph()->mutable_initializer(0);
+  tensor.clear_dims();
+  for (const int64_t extent : {int64_t{4}, kRows}) tensor.add_dims(extent);
+  describe(tensor, {{"location", "weights.bin"}});
+  auto graph = import(model);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  const auto bytes = graph->value(graph->find("w")).data.read();
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_THAT(bytes.diagnostic().str(), testing::AllOf(testing::HasSubstr("weights.bin"), testing::HasSubstr("memory")));
 }
 
 // What has been published about ONNX's own reading of external data; a name is the id of an advisory.

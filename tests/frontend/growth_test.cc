@@ -1,4 +1,5 @@
 // A file of a few bytes that asks for any number of tasks, or of numbers, is refused before it takes their memory.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,11 +43,12 @@ std::string loops(int trips) {
                           17);
 }
 
-/// Layers that are resampled with a table of 4 MiB each.
-std::string tables(int layers) {
-  std::string text =
-      "agraph (float[1, 1, 4, 512] v0) => (float[a, b, c, d] y) <float[4] up = {1, 1, 1, 2}, int64[1] "
-      "first = {0}, int64[1] end = {512}, int64[1] axis = {3}> {\n";
+/// Layers that are resampled along an axis of that length with a table of 16 bytes for each two of its elements.
+std::string tables(int layers, int length) {
+  std::string text = fmt::format(
+      "agraph (float[1, 1, 4, {0}] v0) => (float[a, b, c, d] y) <float[4] up = {{1, 1, 1, 2}}, int64[1] "
+      "first = {{0}}, int64[1] end = {{{0}}}, int64[1] axis = {{3}}> {{\n",
+      length);
   for (int i = 0; i < layers; ++i) {
     const std::string k = std::to_string(i);
     text += " r" + k + " = Resize <mode = \"cubic\", exclude_outside = 1> (v" + k + ", , up)\n v" +
@@ -73,6 +75,13 @@ std::string attempts(int nodes, int loops) {
   return test::onnx_model(text + body + " y = Relu (" + made + ") }", 17);
 }
 
+/// As many nodes, without names, whose tensors' names are as short as can be.
+std::string bare_nodes(int count) {
+  std::string text = "agraph (float[4] x) => (float[4] y) {\n v0 = Relu (x)\n";
+  for (int i = 0; i < count; ++i) text += fmt::format(" v{:x} = Relu (v{:x})\n", i + 1, i);
+  return test::onnx_model(text + fmt::format(" y = Relu (v{:x}) }}", count), 17);
+}
+
 class Growth : public testing::TestWithParam<Case> {};
 
 TEST_P(Growth, StaysWithinWhatTheFileAllows) {
@@ -95,11 +104,19 @@ INSTANTIATE_TEST_SUITE_P(, Growth,
                              {"functions_that_fit", functions(14), ""},
                              {"loops", loops(1500), "brings the graph to"},
                              {"loops_that_fit", loops(60), ""},
-                             {"tables", tables(20), "brings the graph to"},
-                             {"tables_that_fit", tables(4), ""},
+                             {"tables", tables(20, 512), "brings the graph beyond"},
+                             {"tables_that_fit", tables(4, 512), ""},
+                             {"large_tables", tables(2, 1024), "brings the graph beyond"},
+                             {"a_large_table", tables(1, 1024), ""},
                              {"attempts_to_unroll", attempts(20000, 20), ""},
                          }),
                          [](const auto& info) { return info.param.name; });
+
+TEST(GrowthOfBareNodes, IsWithinWhatTheyMayBecome) {
+  const auto graph = import_onnx_bytes(test::onnx_bytes(bare_nodes(200000)), "bare.onnx", {});
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(graph->task_count(), 200002U);
+}
 
 }  // namespace
 }  // namespace rannc::frontend

@@ -27,8 +27,9 @@ class Importer {
         file_(file),
         options_(options),
         external_(file, options.missing_weights),
-        source_{file, &external_},
-        nodes_(file, options, functions_, source_, external_, notes_, bytes) {}
+        growth_(bytes),
+        source_{file, &external_, &growth_},
+        nodes_(file, options, functions_, source_, external_, notes_, growth_) {}
 
   Result<Imported> run() {
     RANNC_TRY(import());
@@ -116,6 +117,7 @@ class Importer {
   const std::string& file_;
   const ImportOptions& options_;
   ExternalData external_;
+  Growth growth_;
   Node::Source source_;
   Functions functions_;
   ir::Graph graph_;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/onnx/internal/growth.h"
 #include "frontend/onnx/internal/sizes.h"
 #include "ir/constant.h"
 #include "ir/fold.h"
@@ -351,16 +352,25 @@ ValueId Node::scalar(double value, ir::DType dtype) {
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
 }
 
+bool Node::has_room_for_table(uint64_t numbers) {
+  uint64_t made = 0;  // by this node, which is counted once it is done
+  for (const ValueId table : tables_) made += graph_.value(table).data.size();
+  if (source_.growth->allows(made + 2 * sizeof(double) * numbers)) return true;
+  fail(fmt::format("{}: a table of {} numbers brings the graph beyond what a file of {} bytes may become", op(), numbers,
+                   source_.growth->file_bytes()));
+  return false;
+}
+
 ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                     std::span<const double> values) {
-  if (!good()) return {};
+  if (!good() || !has_room_for_table(values.size())) return {};
   const ValueId exact = tables_.emplace_back(ir::add_constant(graph_, name_of(name), ir::DType::kF64, shape, values));
   return dtype == ir::DType::kF64 ? exact : emit("cast", {exact}, {{"dtype", dtype}});
 }
 
 ValueId Node::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                     std::span<const int64_t> values) {
-  if (!good()) return {};
+  if (!good() || !has_room_for_table(values.size())) return {};
   return tables_.emplace_back(ir::add_constant(graph_, name_of(name), dtype, shape, values));
 }
 

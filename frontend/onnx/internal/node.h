@@ -19,6 +19,8 @@
 
 namespace rannc::frontend {
 
+class Growth;
+
 using SymbolPair = std::pair<std::string, std::string>;
 
 /// What a name stands for that is no tensor: a sequence, whose length is known, or an optional without anything in it.
@@ -33,10 +35,11 @@ struct List {
 /// dropped.
 class Node {
  public:
-  /// Where constants of attributes are read from.
+  /// Where constants of attributes are read from, and how far what is made of the file has grown.
   struct Source {
     std::string model;
     ExternalData* external;
+    const Growth* growth;
   };
   struct Wiring {
     std::vector<ValueId> operands;          ///< invalid: absent, or a list
@@ -159,6 +162,9 @@ class Node {
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const int64_t> values);
   const std::vector<ValueId>& tables() const { return tables_; }
+  /// Whether the file may become a table of that many numbers more, beside their copy while it is made; an error where
+  /// not.
+  bool has_room_for_table(uint64_t numbers);
   /// Says that a value stands in a weight's place, which no core operator has.
   void note_weight(ValueId value);
   /// The stored tensors that such values are made of.

@@ -7,6 +7,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/detached.h"
+#include "frontend/onnx/internal/growth.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/training_mode.h"
 #include "frontend/onnx/internal/unweighted.h"
@@ -19,14 +20,14 @@ class Translation {
   using Source = Node::Source;
   /// All of it outlives the translation.
   Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
-              ExternalData& external, ImportNotes& notes, uint64_t file_bytes)
+              ExternalData& external, ImportNotes& notes, Growth& growth)
       : file_(file),
         options_(options),
         functions_(functions),
         source_(source),
         external_(external),
         notes_(notes),
-        growth_(file_bytes) {}
+        growth_(growth) {}
 
   Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   /// A stored tensor.
@@ -98,7 +99,7 @@ class Translation {
   const Source& source_;
   ExternalData& external_;
   ImportNotes& notes_;
-  Growth growth_;
+  Growth& growth_;
   std::optional<SymbolPair> unequal_symbols_;
   uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
   Unweighted unweighted_;

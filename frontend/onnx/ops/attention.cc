@@ -122,10 +122,12 @@ class Attention {
     return weights;
   }
 
+  /// Zeros where a query sees no key, which only masks do: as PyTorch computes and ONNX has corrected its text to say.
   ValueId softmax(ValueId scores) {
     const auto said = element_type(static_cast<int>(node_.integer("softmax_precision", onnx_element_type(dtype_))));
     const ir::DType precision = said && ir::is_float(*said) ? *said : dtype_;
-    const ir::Attributes last = {{"axis", ir::Dim(kSize)}};
+    ir::Attributes last = {{"axis", ir::Dim(kSize)}};
+    if (node_.has(3) || node_.has(6)) last.set("hidden_rows", std::string("zero"));
     if (precision == dtype_) return node_.emit("softmax", {scores}, last);
     const ValueId wide = node_.emit("softmax", {node_.emit("cast", {scores}, {{"dtype", precision}})}, last);
     return node_.emit("cast", {wide}, {{"dtype", dtype_}});

@@ -13,8 +13,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Along an axis that is resampled, and in a matrix that does it, which take 24 bytes each: what a file says must not
-/// exhaust memory here.
+/// Along an axis that is resampled, and in a matrix that does it.
 constexpr int64_t kMostElements = 1 << 20, kMostWeights = 1 << 21;
 
 /// One axis of the operand. Where an extent is no number only the kernels know it, when they run.
@@ -234,13 +233,15 @@ ValueId product_along(Node& node, ValueId x, size_t axis, const Resampling& rule
               std::to_string(kMostWeights));
     return {};
   }
-  const std::vector<double> rows = weights(rule, numbers);
+  if (!node.has_room_for_table(static_cast<uint64_t>(numbers.from * numbers.to))) return {};
+  std::vector<double> rows = weights(rule, numbers);
   if (axis + 2 == rank) {
     return node.emit("matmul", {node.table("weights", node.dtype(x), {numbers.to, numbers.from}, rows), x});
   }
   std::vector<double> columns(rows.size());
   const auto from = static_cast<size_t>(numbers.from), to = static_cast<size_t>(numbers.to);
   for (size_t i = 0; i < rows.size(); ++i) columns[i % from * to + i / from] = rows[i];
+  rows = {};
   const ValueId matrix = node.table("weights", node.dtype(x), {numbers.from, numbers.to}, columns);
   if (axis + 1 == rank) return node.emit("matmul", {x, matrix});
   ir::Shape swapped;
