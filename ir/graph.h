@@ -1,6 +1,8 @@
 /// The task/value graph of a model.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -40,7 +42,7 @@ struct Draw {
 };
 
 /// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
-/// denominator is counted from the labels of the whole mini-batch before the step. Where it is 0 the term is 0.
+/// denominator is counted from the labels of the whole mini-batch before the step. Where `divisor` is 0 the term is 0.
 struct LossTerm {
   enum class Denominator : uint8_t {
     kOne,           ///< the numerator is the loss: a sum
@@ -56,7 +58,11 @@ struct LossTerm {
   ValueId labels;  ///< graph input; invalid where the denominator does not count it
   int64_t ignore_index = -100;
   std::vector<double> class_weights = {};  ///< by class; of `kClassWeights` alone, and finite
+  double added = 0;                        ///< to what is counted, before it divides; of `kOne` none
+  double least = -HUGE_VAL;                ///< what divides does not fall below it
   bool operator==(const LossTerm&) const = default;
+  /// What divides, of so many elements, samples or weights.
+  double divisor(double counted) const { return std::max(counted + added, least); }
   bool counts_labels() const { return denominator != Denominator::kOne && denominator != Denominator::kSamples; }
 };
 

@@ -125,6 +125,10 @@ Pattern through(Ops ops, const Pattern& pattern) {
   return Pattern({.kind = Kind::kThrough, .parts = {pattern}, .ops = std::move(ops)});
 }
 
+Pattern through_exact(Ops ops, const Pattern& pattern) {
+  return Pattern({.kind = Kind::kThrough, .parts = {pattern}, .ops = std::move(ops), .exact = true});
+}
+
 std::optional<Match> match(const Graph& graph, ValueId value, const Pattern& pattern) {
   Matcher matcher(graph);
   return matcher.match(pattern, value) ? std::optional(matcher.found()) : std::nullopt;

@@ -115,6 +115,8 @@ Pattern one_use(const Pattern& pattern);
 /// `pattern` behind none or more (at most kMostThrough) tasks of these operators, each followed to its operand 0; as
 /// far behind as it matches.
 Pattern through(Ops ops, const Pattern& pattern);
+/// The same, but not past a cast that may leave another number: of floats to integers, and of numbers to bool.
+Pattern through_exact(Ops ops, const Pattern& pattern);
 
 /// Holds a pattern against a value, or against the first output of a task. Every way to match is tried, the order
 /// above first, within some thousand steps.

@@ -405,6 +405,15 @@ class GraphVerifier {
       add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
     }
     class_weights(term, at);
+    const bool bounded = term.added != 0 || term.least != -HUGE_VAL;
+    if (!std::isfinite(term.added) || std::isnan(term.least) || term.least == HUGE_VAL) {
+      add(at,
+          fmt::format("the denominator of loss %{} has {} added and is at least {}", name(term.numerator), term.added,
+                      term.least),
+          "G12");
+    } else if (bounded && term.denominator == LossTerm::Denominator::kOne) {
+      add(at, fmt::format("loss %{} has a bound of its denominator, but no denominator", name(term.numerator)), "G12");
+    }
   }
 
   void class_weights(const LossTerm& term, const Location& at) {

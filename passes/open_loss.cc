@@ -9,7 +9,6 @@
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "passes/attach_loss.h"
-#include "passes/internal/divisors.h"
 #include "passes/internal/partial_sums.h"
 
 namespace rannc::passes {
@@ -134,16 +133,6 @@ class Opener {
   Diagnostic closed(ValueId value) const {
     const Graph::Value& found = graph_.value(value);
     if (!found.producer.valid()) return error(fmt::format("the loss reads %{}, which no task makes", found.name));
-    static const ir::Pattern kQuotient = ir::op("div", ir::any(), ir::any(kNumber));
-    const auto quotient = ir::match(graph_, value, kQuotient);
-    if (const auto bounded = quotient ? bounded_count(graph_, (*quotient)[kNumber]) : std::nullopt) {
-      return error(
-          graph_.location(found.producer),
-          fmt::format("the loss %{} divides by %{}, which is kept from falling below {}: a micro-batch may fall "
-                      "below where the mini-batch does not, and the sum is not shown to be 0 there; leave the "
-                      "bound out, or ask for the loss by name",
-                      found.name, graph_.value((*quotient)[kNumber]).name, bounded->least));
-    }
     return error(
         graph_.location(found.producer),
         fmt::format("the loss needs %{}, made by {}, which cannot be taken apart into sums over samples; the model "

@@ -14,9 +14,9 @@ namespace rannc::passes {
 ///   - such a cross entropy divided by the number of labels that are not ignored, as frontends write the mean;
 ///   - the mean of a squared difference from an input;
 ///   - where types are known, any sum over samples: through operators that are homogeneous in it, a mean over samples
-///   as
-///     the sum and a number of samples or of an input's elements, a quotient by a count of labels, a sum of class
-///     weights at labels or a sum of an input (`internal/divisors.h`);
+///     as the sum and a number of samples or of an input's elements, a quotient by a count of labels, a sum of class
+///     weights at labels or a sum of an input, with what is added to it and what it does not fall below
+///     (`internal/divisors.h`);
 ///   - likewise what has no samples, as a penalty of parameters: it counts once a mini-batch.
 /// A mean becomes the sum and an `ir::LossTerm` whose denominator is counted over the mini-batch. The output itself is
 /// no output afterwards: the runtime reports the loss. What only the mean needed is dropped.

@@ -9,6 +9,7 @@
 #include "ir/op.h"
 #include "ir/rewriter.h"
 #include "ir/statistics.h"
+#include "passes/internal/computed_parameters.h"
 #include "passes/internal/parameter_roles.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/tied_values.h"
@@ -132,6 +133,17 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
                    found.size(), listed(found))});
 }
 
+void report_computed(const ir::Graph& graph, const ir::StoredNotes& file, PassContext& context) {
+  const ComputedParameters found = computed_parameters(graph, file);
+  if (found.parameters.empty()) return;
+  context.open.push_back(
+      {{},
+       fmt::format(
+           "parameters of the exported program that are no tensors of the file ({}): the exporter seems to have "
+           "computed on them, and what it made is not trained ({}); torch.onnx.export(optimize=False) keeps them",
+           listed(found.parameters), listed(found.made))});
+}
+
 void report_ties(const ir::Graph& graph, const std::vector<ValueId>& parameters, PassContext& context) {
   for (const Tie& tie : find_ties(graph, parameters)) {
     context.open.push_back(
@@ -218,6 +230,7 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
   outcome.changed = find_statistics(graph) || outcome.changed;
   report_weights_in_code(graph, roles, known_, context);
+  report_computed(graph, known_.file, context);
   report_shared(graph, parameters, known_.file.readers, context);
   report_ties(graph, parameters, context);
   return outcome;

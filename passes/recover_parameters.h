@@ -44,6 +44,7 @@ struct StoredFacts {
 /// A tie is one tensor with several uses; or two parameters with equal or transposed-equal contents that are not one
 /// number repeated: reported, not merged. A parameter that several modules read is a tie too, or several parameters of
 /// equal initial values that the exporter made one of: then it is a warning, for they are trained as one.
+/// Listed parameters of which the file has only what an exporter computed of them are `open` too.
 ///
 /// It stands first: infer-shapes has run in the frontend, and every later pass asks which values are trained.
 /// Cost: linear in the graph; of stored bytes it reads one tensor per contradiction and those that look tied.

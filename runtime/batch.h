@@ -38,7 +38,8 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
 /// The batch with float inputs converted to the model's float type: a file's fp32 samples feed an fp64 model.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
-/// The number that divides a loss term, counted from a whole mini-batch of `samples`. 0 where all labels are ignored.
+/// What a loss term counts in a whole mini-batch of `samples`, to be divided by (`LossTerm::divisor`). 0 where all
+/// labels are ignored.
 /// An error where the labels are missing, or are of a class without a weight where weights are summed.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 

@@ -251,7 +251,7 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     const ir::LossTerm& term = plan().graph.losses()[t];
-    const double seed = denominators[t] == 0 ? 0 : term.weight / denominators[t];
+    const double divisor = term.divisor(denominators[t]), seed = divisor == 0 ? 0 : term.weight / divisor;
     input.loss_seeds.push_back(to_value(
         at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
   }
@@ -357,7 +357,9 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   RANNC_ASSIGN(result.losses, losses_of(outcomes, denominators, bound.labelled));
   for (size_t t = 0; t < result.losses.size(); ++t) {
     const LossSum& sum = result.losses[t];
-    if (sum.denominator != 0) result.loss += plan().graph.losses()[t].weight * sum.numerator / sum.denominator;
+    const ir::LossTerm& term = plan().graph.losses()[t];
+    const double divisor = term.divisor(sum.denominator);
+    if (divisor != 0) result.loss += term.weight * sum.numerator / divisor;
   }
   if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
     return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));

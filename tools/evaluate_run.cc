@@ -33,11 +33,12 @@ class LossSums {
     bool counted = false;
     double loss = 0;
     for (size_t t = 0; t < sums_.size(); ++t) {
-      if (sums_[t].denominator == 0) continue;
-      counted = true;
       const ir::LossTerm& term = graph.losses()[t];
       const bool sum = term.denominator == ir::LossTerm::Denominator::kOne && !graph.batch_symbol().empty();
-      loss += term.weight * sums_[t].numerator / (sum ? 1 : sums_[t].denominator);
+      const double divisor = sum ? 1 : term.divisor(sums_[t].denominator);
+      if (divisor == 0) continue;
+      counted = true;
+      loss += term.weight * sums_[t].numerator / divisor;
     }
     return counted ? std::optional(loss) : std::nullopt;
   }

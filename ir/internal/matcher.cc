@@ -22,6 +22,12 @@ void keep_first_of_equals(std::vector<TaskId>& tasks) {
   tasks.resize(kept);
 }
 
+// Whether a cast, or what moves numbers, leaves what they are. Narrower types are taken to hold what they are given.
+bool keeps_numbers(DType from, DType to) {
+  if (to == DType::kBool) return from == DType::kBool;
+  return !(is_float(from) && is_integer(to));
+}
+
 }  // namespace
 
 Matcher::Matcher(const Graph& graph, const std::vector<bool>* results) : graph_(graph), results_(results) {
@@ -123,6 +129,7 @@ bool Matcher::fulfil_through(const Goal& goal, const Goal* rest) {
     if (!task.valid() || !goal.node->ops->contains(graph_.op(task))) break;
     const auto inputs = graph_.inputs(task);
     if (inputs.empty() || !inputs[0].valid()) break;
+    if (goal.node->exact && !keeps_numbers(graph_.type(inputs[0]).dtype, graph_.type(chain[last]).dtype)) break;
     match_.tasks_.push_back(task);
     chain[++last] = inputs[0];
   }

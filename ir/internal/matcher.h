@@ -21,6 +21,7 @@ struct Pattern::Node {
   std::vector<Condition> conditions = {};
   std::vector<Pattern> parts = {};  ///< operands of kOp, alternatives of kEither, what lies behind kThrough
   std::optional<Ops> ops = {};      ///< of kOp and kThrough
+  bool exact = false;               ///< of kThrough: stops at casts that may leave another number
   bool any_operands = false;
   bool commutative = false;
   uint32_t output = 0;

@@ -144,6 +144,8 @@ class GraphPrinter {
       append_numbers(to_, term.class_weights);
     }
     fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
+    if (term.added != 0) to_ += " added " + hexadecimal(term.added);
+    if (term.least != -HUGE_VAL) to_ += " least " + hexadecimal(term.least);
     fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
     end_line(to_, comment_);
   }

@@ -316,6 +316,12 @@ Result<void> GraphReader::read_loss(TextCursor& line) {
     RANNC_TRY(line.expect("ignore"));
   }
   RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
+  if (line.accept_word("added")) {
+    RANNC_ASSIGN(term.added, line.number("what is added to the denominator"));
+  }
+  if (line.accept_word("least")) {
+    RANNC_ASSIGN(term.least, line.number("the least denominator"));
+  }
   graph_.add_loss(std::move(term));
   return {};
 }

@@ -20,6 +20,12 @@ using Denominator = LossTerm::Denominator;
 constexpr Capture kLabels{0}, kMark{1}, kSummed{2}, kWeights{3}, kTask{4}, kLabelsAgain{5}, kMarkAgain{6};
 constexpr int64_t kMostClasses = int64_t{1} << 20;
 
+// What passes the only element on.
+const ir::Ops& one_element() {
+  static const ir::Ops kOps = {"identity", "cast", "reshape", "squeeze", "unsqueeze"};
+  return kOps;
+}
+
 bool are_classes(const Match& found, Capture labels, Capture mark) {
   const double number = found.number(mark);
   return ir::is_integer(found.graph().type(found[labels]).dtype) && std::floor(number) == number;
@@ -27,10 +33,10 @@ bool are_classes(const Match& found, Capture labels, Capture mark) {
 
 // Labels that are not ignored.
 Pattern counted(Capture labels, Capture mark) {
-  const Pattern classes = ir::through({"identity", "cast", "unsqueeze", "reshape"}, ir::input(labels));
+  const Pattern classes = ir::through_exact({"identity", "cast", "unsqueeze", "reshape"}, ir::input(labels));
   const Pattern differ = ir::commutative(ir::op("ne", classes, ir::constant(mark)));
   const Pattern equal = ir::commutative(ir::op("eq", classes, ir::constant(mark)));
-  return ir::through({"identity", "cast", "unsqueeze", "reshape"}, ir::either({differ, ir::op("logical_not", equal)}))
+  return ir::through_exact({"identity", "cast", "unsqueeze", "reshape"}, ir::either({differ, ir::op("logical_not", equal)}))
       .where([labels, mark](const Match& found) { return are_classes(found, labels, mark); });
 }
 
@@ -41,16 +47,16 @@ bool same_labels(const Match& found) {
 // weights[labels], of all labels.
 Pattern weights_at(const Pattern& index) {
   const Pattern table =
-      ir::through({"identity", "cast", "stop_gradient"}, ir::of_kind(ir::ValueKind::kConstant, kWeights));
+      ir::through_exact({"identity", "cast", "stop_gradient"}, ir::of_kind(ir::ValueKind::kConstant, kWeights));
   return ir::op("gather", table, index);
 }
 
 // weights[labels], 0 where they are ignored.
 Pattern weights_at_counted() {
-  const Pattern classes = ir::through({"identity", "cast"}, ir::input(kLabels));
+  const Pattern classes = ir::through_exact({"identity", "cast"}, ir::input(kLabels));
   const Pattern picked = ir::op("where", counted(kLabelsAgain, kMarkAgain), classes, ir::any());
-  const Pattern index = ir::through({"identity", "cast"}, ir::either({picked, classes}));
-  const Pattern weights = ir::through({"identity", "cast"}, weights_at(index));
+  const Pattern index = ir::through_exact({"identity", "cast"}, ir::either({picked, classes}));
+  const Pattern weights = ir::through_exact({"identity", "cast"}, weights_at(index));
   const Pattern masked = ir::op("where", counted(kLabels, kMark), weights, ir::constant(0.0));
   const Pattern scaled = ir::commutative(ir::op("mul", weights, counted(kLabels, kMark)));
   return ir::either({masked, scaled}).where([](const Match& found) {
@@ -67,8 +73,8 @@ bool sums_all(const Match& found) {
 }
 
 Pattern sum_of(const Pattern& summed) {
-  const Pattern sum = ir::op("sum", ir::through({"cast", "identity", "reshape"}, summed)).as(kTask);
-  return ir::through({"identity", "cast", "reshape", "squeeze"}, sum.where(sums_all));
+  const Pattern sum = ir::op("sum", ir::through_exact({"cast", "identity", "reshape"}, summed)).as(kTask);
+  return ir::through_exact({"identity", "cast", "reshape", "squeeze"}, sum.where(sums_all));
 }
 
 LossTerm per(Denominator denominator, ValueId labels = {}, int64_t ignored = -100) {
@@ -85,21 +91,6 @@ std::optional<LossTerm> class_weights(const Match& found, int64_t ignored) {
   return term;
 }
 
-// What is 0 where no label counts: a cross entropy of the same labels, or a sum of what they mask.
-bool is_zero_uncounted(const Graph& graph, const LossTerm& term) {
-  static const Pattern kOwn =
-      ir::op("cross_entropy_sum", ir::any(), ir::through({"identity", "cast"}, ir::input(kLabels))).as(kTask);
-  static const Pattern kWhere = ir::op("where", counted(kLabels, kMark), ir::any(), ir::constant(0.0));
-  static const Pattern kProduct = ir::commutative(ir::op("mul", counted(kLabels, kMark), ir::any()));
-  static const Pattern kMasked =
-      ir::through({"sum", "reshape", "squeeze", "identity", "cast", "neg"}, ir::either({kWhere, kProduct}));
-  if (const auto own = ir::match(graph, term.numerator, kOwn)) {
-    return (*own)[kLabels] == term.labels && own->attributes(kTask).integer("ignore_index", -100) == term.ignore_index;
-  }
-  const auto masked = ir::match(graph, term.numerator, kMasked);
-  return masked && (*masked)[kLabels] == term.labels && masked->number(kMark) == static_cast<double>(term.ignore_index);
-}
-
 // A size as an integer.
 std::optional<Dim> known_size(const Graph& graph, ValueId value) {
   for (int steps = 0; steps < 16; ++steps) {
@@ -114,31 +105,39 @@ std::optional<Dim> known_size(const Graph& graph, ValueId value) {
   return std::nullopt;
 }
 
-}  // namespace
+// The number that an attribute says.
+std::optional<double> number_of(const ir::Attribute* attribute) {
+  if (attribute == nullptr) return std::nullopt;
+  if (const auto* const number = std::get_if<double>(attribute)) return *number;
+  const auto* const whole = std::get_if<Dim>(attribute);
+  return whole && whole->is_constant() ? std::optional(static_cast<double>(whole->constant())) : std::nullopt;
+}
 
-std::optional<BoundedCount> bounded_count(const Graph& graph, ValueId value) {
+struct Number {
+  ValueId value;
+  double number = 0;
+};
+
+// The value that `bounded` is, but for a number that it does not fall below.
+std::optional<Number> under_bound(const Graph& graph, ValueId bounded) {
   static const Pattern kClamp = ir::op("clamp", ir::any(kSummed)).as(kTask);
   static const Pattern kLarger = ir::commutative(ir::op("maximum", ir::constant(kMark), ir::any(kSummed)));
-  static const Pattern kBound =
-      ir::through({"identity", "cast", "reshape", "squeeze", "unsqueeze"}, ir::either({kClamp, kLarger}));
-  const auto found = ir::match(graph, value, kBound);
+  const auto found = ir::match(graph, bounded, ir::through_exact(one_element(), ir::either({kClamp, kLarger})));
   if (!found) return std::nullopt;
-  if (found->has(kMark)) return BoundedCount{(*found)[kSummed], found->number(kMark)};
-  const ir::Attributes& given = found->attributes(kTask);
-  const ir::Attribute* const least = given.find("min");
-  if (least == nullptr || given.has("max")) return std::nullopt;
-  if (const auto* const whole = std::get_if<Dim>(least)) {
-    if (!whole->is_constant()) return std::nullopt;
-    return BoundedCount{(*found)[kSummed], static_cast<double>(whole->constant())};
-  }
-  const auto* const number = std::get_if<double>(least);
-  return number ? std::optional(BoundedCount{(*found)[kSummed], *number}) : std::nullopt;
+  if (found->has(kMark)) return Number{(*found)[kSummed], found->number(kMark)};
+  const auto least = number_of(found->attributes(kTask).find("min"));
+  if (!least || found->attributes(kTask).has("max")) return std::nullopt;
+  return Number{(*found)[kSummed], *least};
 }
 
-bool bound_is_idle(const Graph& graph, const LossTerm& term, double least) {
-  if (term.denominator != Denominator::kNotIgnored) return false;
-  return least <= 0 || (least <= 1 && is_zero_uncounted(graph, term));
+// The value that `sum` is, but for a number that was added.
+std::optional<Number> addend(const Graph& graph, ValueId sum) {
+  static const Pattern kSum = ir::commutative(ir::op("add", ir::constant(kMark), ir::any(kSummed)));
+  const auto found = ir::match(graph, sum, ir::through_exact(one_element(), kSum));
+  return found ? std::optional(Number{(*found)[kSummed], found->number(kMark)}) : std::nullopt;
 }
+
+}  // namespace
 
 std::optional<LossTerm> divisor(const Graph& graph, const Dim& count) {
   const auto number = [](const std::optional<Dim>& dim) { return dim && dim->is_constant() && dim->constant() > 0; };
@@ -168,10 +167,23 @@ std::optional<LossTerm> divisor(const Graph& graph, const Dim& count) {
 
 std::optional<LossTerm> divisor(const Graph& graph, ValueId value) {
   if (const auto size = known_size(graph, value)) return divisor(graph, *size);
+  // What the term counts is `weight` times what was counted here, and so are the bound and what is added.
+  if (const auto bounded = under_bound(graph, value)) {
+    auto term = divisor(graph, bounded->value);
+    if (!term || term->denominator == Denominator::kOne || term->least != -HUGE_VAL) return std::nullopt;
+    term->least = bounded->number * term->weight;
+    return term;
+  }
+  if (const auto part = addend(graph, value)) {
+    auto term = divisor(graph, part->value);
+    if (!term || term->denominator == Denominator::kOne || term->least != -HUGE_VAL) return std::nullopt;
+    term->added += part->number * term->weight;
+    return term;
+  }
   static const Pattern kCount = sum_of(counted(kLabels, kMark));
   static const Pattern kSum = sum_of(ir::input(kLabels));
   static const Pattern kWeightsOfCounted = sum_of(weights_at_counted());
-  static const Pattern kWeightsOfAll = sum_of(weights_at(ir::through({"identity", "cast"}, ir::input(kLabels))));
+  static const Pattern kWeightsOfAll = sum_of(weights_at(ir::through_exact({"identity", "cast"}, ir::input(kLabels))));
   if (const auto found = ir::match(graph, value, kCount)) {
     return per(Denominator::kNotIgnored, (*found)[kLabels], static_cast<int64_t>(found->number(kMark)));
   }

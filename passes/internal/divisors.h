@@ -11,22 +11,12 @@ namespace rannc::passes {
 ///   - a size, as of a shape: a multiple of the number of samples or of the elements of an input, or a part of them;
 ///   - the sum of an input's elements, however cast;
 ///   - the number of elements of an input of integers that differ from a number;
-///   - the sum of a constant's elements at labels, with or without labels that are ignored.
+///   - the sum of a constant's elements at labels, with or without labels that are ignored;
+///   - one of these and a number added to it, and either with a number that it does not fall below.
 /// Nothing otherwise.
 std::optional<ir::LossTerm> divisor(const ir::Graph& graph, ValueId value);
 
 /// The same of a number of elements that a mean runs over.
 std::optional<ir::LossTerm> divisor(const ir::Graph& graph, const ir::Dim& count);
-
-/// The count behind a bound that keeps it from falling below `least`, a number.
-struct BoundedCount {
-  ValueId count;
-  double least = 0;
-};
-std::optional<BoundedCount> bounded_count(const ir::Graph& graph, ValueId value);
-
-/// Whether the bound changes nothing: nothing counts below `least` but 0, where the numerator is 0 by itself, since it
-/// sums what the denominator of `term` counts alone.
-bool bound_is_idle(const ir::Graph& graph, const ir::LossTerm& term, double least);
 
 }  // namespace rannc::passes

@@ -131,15 +131,13 @@ class PartialSums {
 
   std::optional<LossTerm> of_quotient(ValueId value, const Match& found) {
     if (is_fixed(found[kY])) return again(value, found[kX]);
-    const auto bounded = bounded_count(graph_, found[kY]);
     const auto part = of(found[kX]);
-    auto per = divisor(graph_, bounded ? bounded->count : found[kY]);
+    auto per = divisor(graph_, found[kY]);
     if (!part || !per || part->denominator != LossTerm::Denominator::kOne) return std::nullopt;
     const ir::Shape &whole = *graph_.type(value).shape, &mine = *graph_.type(part->numerator).shape;
     if (whole != mine && !(ir::element_count(whole) == Dim(1))) return std::nullopt;
     per->numerator = part->numerator;
     per->weight *= part->weight;
-    if (bounded && !bound_is_idle(graph_, *per, bounded->least)) return std::nullopt;
     return per;
   }
 

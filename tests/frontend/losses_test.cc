@@ -220,32 +220,53 @@ TEST(OpenedLosses, PredictionsMadeOfTheNumberOfSamplesAreRefused) {
   EXPECT_EQ(inferred("s = Shape (x)\n w = Gather (s, one)\n f = Cast <to = 1> (w)\n y = Div (x, f)"), "");
 }
 
-// A count that may not fall below 1 is the count, where what is divided is 0 without it.
-TEST(OpenedLosses, BoundedCountsAreCountsWhereTheSumIsZeroWithoutThem) {
+// What keeps a count from being zero belongs to the mini-batch, as the count does.
+TEST(OpenedLosses, CountsMayBeBoundedAndAddedTo) {
   const std::string values = "float least = {1}, int64 one = {1}, int64[1] last = {1}, float two = {2}";
   const std::string counted =
       "e = Equal (t, one)\n n = Not (e)\n f = Cast <to = 1> (n)\n c = ReduceSum <keepdims = 0> (f)\n";
-  const std::string masked =
-      "m = ReduceSum <keepdims = 0> (x, last)\n k = Mul (m, f)\n s = ReduceSum <keepdims = 0> (k)\n";
-  for (const char* const bound : {"d = Max (c, least)\n", "d = Clip (c, least)\n"}) {
-    const auto opened_up = opened(counted + masked + bound + "loss = Div (s, d)", "", values);
-    ASSERT_TRUE(opened_up.ok()) << bound << opened_up.diagnostic().str();
-    EXPECT_EQ(only(*opened_up), (LossTerm{{}, 1, Denominator::kNotIgnored, opened_up->find("t"), 1}));
+  const std::string sums = "m = ReduceSum <keepdims = 0> (x, last)\n c = ReduceSum <keepdims = 0> (mask)\n";
+  const std::string masked = "k = Mul (m, mask)\n s = ReduceSum <keepdims = 0> (k)\n";
+  const std::string size = "n = Shape <start = 0, end = 1> (x)\n c = Cast <to = 1> (n)\n a = Abs (x)\n";
+  const std::string whole = "s = ReduceSum <keepdims = 0> (x)\n", quotient = "loss = Div (s, d)";
+  struct {
+    std::string body;
+    LossTerm term;
+    std::string labels;
+  } const cases[] = {
+      {counted + whole + "d = Max (c, least)\n" + quotient, {{}, 1, Denominator::kNotIgnored, {}, 1, {}, 0, 1}, "t"},
+      {counted + whole + "d = Clip (c, two)\n" + quotient, {{}, 1, Denominator::kNotIgnored, {}, 1, {}, 0, 2}, "t"},
+      {sums + masked + "d = Clip (c, least)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, 0, 1}, "mask"},
+      {sums + masked + "d = Add (c, two)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, 2}, "mask"},
+      {sums + masked + "b = Add (least, c)\n d = Max (two, b)\n" + quotient,
+       {{}, 1, Denominator::kSum, {}, -100, {}, 1, 2},
+       "mask"},
+      {size + "g = Add (c, two)\n s = ReduceSum <keepdims = 0> (a)\n"
+              "loss = Div (s, g)",
+       {{}, 1, Denominator::kSamples, {}, -100, {}, 2},
+       ""},
+  };
+  for (const auto& c : cases) {
+    const auto opened_up = opened(c.body, ", float[batch] mask", values);
+    ASSERT_TRUE(opened_up.ok()) << c.body << opened_up.diagnostic().str();
+    LossTerm expected = c.term;
+    if (!c.labels.empty()) expected.labels = opened_up->find(c.labels);
+    EXPECT_EQ(only(*opened_up), expected) << c.body;
   }
-  const auto entropy = opened("s = SoftmaxCrossEntropyLoss <reduction = \"sum\", ignore_index = 1> (x, t)\n" + counted +
-                                  "d = Max (c, least)\n loss = Div (s, d)",
-                              "", values);
-  ASSERT_TRUE(entropy.ok()) << entropy.diagnostic().str();
-  EXPECT_EQ(only(*entropy), (LossTerm{{}, 1, Denominator::kNotIgnored, entropy->find("t"), 1}));
-  const std::string whole = "s = ReduceSum <keepdims = 0> (x)\n";
-  for (const std::string& body :
-       {counted + whole + "d = Max (c, least)\n loss = Div (s, d)",  // of all samples, whatever counts
-        counted + masked + "d = Max (c, two)\n loss = Div (s, d)",   // one that counts falls below
-        whole + "c = ReduceSum <keepdims = 0> (mask)\n d = Clip (c, least)\n loss = Div (s, d)"}) {
-    const auto refused = opened(body, ", float[batch] mask", values);
-    ASSERT_FALSE(refused.ok()) << body;
-    EXPECT_THAT(refused.diagnostic().str(),
-                ::testing::AllOf(HasSubstr("the loss %loss divides by %d"), HasSubstr("from falling below")));
+  // Fractions are lost, numbers become truth values: their sum is another.
+  const std::string weigh = "m = ReduceSum <keepdims = 0> (x, last)\n", sum = "c = ReduceSum <keepdims = 0> (i)\n";
+  for (const std::string& made : {"i = Cast <to = 7> (mask)\n" + sum + "d = Cast <to = 1> (c)\n",
+                                  "b = Cast <to = 9> (t)\n i = Cast <to = 1> (b)\n" + sum + "d = Identity (c)\n",
+                                  "i = Identity (mask)\n" + sum + "b = Cast <to = 7> (c)\n d = Cast <to = 1> (b)\n"}) {
+    const auto refused = opened(weigh + masked + made + quotient, ", float[batch] mask", values);
+    ASSERT_FALSE(refused.ok()) << made;
+    EXPECT_THAT(refused.diagnostic().str(), HasSubstr("the loss needs %loss, made by core.div"));
+  }
+  for (const char* const bound : {"b = Max (c, least)\n d = Add (b, two)\n",              // a bound within the sum
+                                  "d = Clip (c, least, two)\n", "d = Min (c, two)\n"}) {  // from above
+    const auto refused = opened(sums + masked + bound + quotient, ", float[batch] mask", values);
+    ASSERT_FALSE(refused.ok()) << bound;
+    EXPECT_THAT(refused.diagnostic().str(), HasSubstr("the loss needs %loss, made by core.div"));
   }
 }
 

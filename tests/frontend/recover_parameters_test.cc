@@ -46,8 +46,9 @@ Recovered recover(std::string_view text, std::map<std::string, ir::ValueKind> ki
   return recovered(test::read_graph(text, 17), std::move(kinds));
 }
 
-/// Of a model whose nodes have scopes in their metadata, as torch.onnx.export writes them with dynamo=True.
-Recovered recover_with_scopes(std::string_view text, const std::vector<std::string>& scopes) {
+/// Of a model whose nodes have scopes in their metadata, and whose graph lists its state, as torch.onnx.export writes
+/// them with dynamo=True.
+Recovered recover_exported(std::string_view text, const std::vector<std::string>& scopes, const std::string& list) {
   ONNX_NAMESPACE::ModelProto model;
   RANNC_CHECK(model.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
   for (size_t i = 0; i < scopes.size(); ++i) {
@@ -55,18 +56,19 @@ Recovered recover_with_scopes(std::string_view text, const std::vector<std::stri
     entry->set_key("pkg.torch.onnx.name_scopes");
     entry->set_value(scopes[i]);
   }
+  if (!list.empty()) {
+    auto* const entry = model.mutable_graph()->add_metadata_props();
+    entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    entry->set_value("\n# inputs\n" + list + "x: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n");
+  }
   return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
 }
 
-/// Of a model whose graph lists its state, as torch.onnx.export writes it with dynamo=True.
-Recovered recover_with_list(std::string_view text, const std::string& list) {
-  ONNX_NAMESPACE::ModelProto model;
-  RANNC_CHECK(model.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
-  auto* const entry = model.mutable_graph()->add_metadata_props();
-  entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
-  entry->set_value("\n# inputs\n" + list + "x: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n");
-  return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
+Recovered recover_with_scopes(std::string_view text, const std::vector<std::string>& scopes) {
+  return recover_exported(text, scopes, "");
 }
+
+Recovered recover_with_list(std::string_view text, const std::string& list) { return recover_exported(text, {}, list); }
 
 TEST(RecoverParameters, WeightsByTheirPlace) {
   const Recovered model = recover(
@@ -137,6 +139,33 @@ TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
                {{"temperature", "parameter"}, {"gate", "parameter"}, {"positions", "constant"}, {"val_3", "constant"}});
   EXPECT_EQ(told.kind("w"), "parameter") << "computed by the exporter: by its place";
   expect_kinds(untold, {{"temperature", "constant"}, {"gate", "constant"}, {"positions", "parameter"}});
+}
+
+/// A table of biases that is looked up by constant places is in the file as what was found there.
+TEST(RecoverParameters, ParametersThatTheExporterComputedOnAreOpen) {
+  const std::string text =
+      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float[2, 2] val_1 = {1, 2, 3, 4}, float[2, 2] index = "
+      "{4, 3, 2, 1}> {\n  k = MatMul (x, val_1)\n  t = Transpose <perm = [0, 2, 1]> (x)\n  s = MatMul (k, t)\n"
+      "  a = Add (s, index)\n  p = Softmax (a)\n  y = MatMul (p, x)\n}";
+  const auto scopes = [](const std::string& of_sum) {
+    return std::vector<std::string>{"['', 'attn.key', 'linear']", "['', 'attn', 'transpose']", "['', 'attn', 'matmul']",
+                                    "['', '" + of_sum + "', 'add']"};
+  };
+  const std::string weights =
+      "p_attn_key_weight: PARAMETER target='attn.key.weight'\np_pool_weight: PARAMETER target='pool.weight'\n"
+      "p_attn_norm_weight: PARAMETER target='attn.norm.weight'\n"
+      "b_attn_norm_running_mean: BUFFER target='attn.norm.running_mean' persistent=True\n";
+  const std::string biases = "p_attn_biases: PARAMETER target='attn.biases'\n";
+  const auto computed = Contains(Field(&Note::message, AllOf(HasSubstr("(attn.biases)"), HasSubstr("(index)"))));
+  const Recovered told = recover_exported(text, scopes("attn"), weights + biases);
+  expect_kinds(told, {{"val_1", "parameter"}, {"index", "constant"}});
+  EXPECT_THAT(told.context.open, computed);
+  // Also where a module of its own holds the table; not where another module reads the constant, or nothing is lost.
+  const std::string deeper = "p_attn_biases: PARAMETER target='attn.relative.biases'\n";
+  EXPECT_THAT(recover_exported(text, scopes("attn"), weights + deeper).context.open,
+              Contains(Field(&Note::message, HasSubstr("(attn.relative.biases)"))));
+  EXPECT_THAT(recover_exported(text, scopes("other"), weights + biases).context.open, IsEmpty());
+  EXPECT_THAT(recover_exported(text, scopes("attn"), weights).context.open, IsEmpty());
 }
 
 TEST(RecoverParameters, ThroughTasksThatDependOnNoInput) {

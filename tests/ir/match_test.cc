@@ -217,6 +217,25 @@ TEST_F(Patterns, ThroughGoesAsFarAsItMatches) {
   EXPECT_EQ((*match(graph, twice, through("cast", input()).as(kX)))[kX], twice);
 }
 
+TEST_F(Patterns, ThroughExactStopsWhereACastMayChangeTheNumber) {
+  const Pattern exact = through_exact({"cast", "reshape"}, input());
+  const auto cast = [&](ValueId value, DType to) {
+    const ValueId made = make("cast", {value});
+    graph.set_type(made, {to, {}, {}, {}});
+    return made;
+  };
+  const auto kind = [&](DType dtype) {
+    graph.set_type(x, {dtype, {}, {}, {}});
+    return x;
+  };
+  EXPECT_FALSE(holds(cast(cast(kind(DType::kF32), DType::kI64), DType::kF32), exact));
+  EXPECT_FALSE(holds(cast(kind(DType::kF64), DType::kBool), exact));
+  EXPECT_TRUE(holds(cast(kind(DType::kF64), DType::kF32), exact));
+  EXPECT_FALSE(holds(cast(cast(kind(DType::kI64), DType::kBool), DType::kI64), exact));
+  EXPECT_TRUE(holds(cast(cast(kind(DType::kI64), DType::kI32), DType::kF32), exact));
+  EXPECT_TRUE(holds(cast(cast(kind(DType::kBool), DType::kI64), DType::kF32), exact));
+}
+
 TEST_F(Patterns, ThroughHasAnEnd) {
   ValueId value = x;
   for (size_t i = 0; i < kMostThrough; ++i) value = make("cast", {value});

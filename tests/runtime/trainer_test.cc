@@ -303,6 +303,19 @@ TEST(LossDenominator, SumsElements) {
   EXPECT_EQ(sum(at::tensor({1, 0, 1}).to(at::kBool)), 2);
 }
 
+// Of what is counted, not of what each micro-batch counts.
+TEST(LossDenominator, IsBoundedAfterItWasCounted) {
+  ir::LossTerm term{{}, 1, ir::LossTerm::Denominator::kSum};
+  EXPECT_EQ(term.divisor(0.25), 0.25);
+  EXPECT_EQ(term.divisor(-3), -3);
+  term.least = 1;
+  EXPECT_EQ(term.divisor(0.25), 1);
+  EXPECT_EQ(term.divisor(7), 7);
+  term.added = 0.5;
+  EXPECT_EQ(term.divisor(0.25), 1);
+  EXPECT_EQ(term.divisor(7), 7.5);
+}
+
 // A mini-batch may have ignored labels alone: one process of LibTorch divides 0 by 0 and loses its weights to NaN.
 TEST_F(Trainers, IgnoredLabelsAloneAddNothing) {
   const auto trainer = open(testing::token_model, {.cuts = {5}, .micro_batches = {2, 2}});

@@ -34,24 +34,45 @@ class CheckSmall(ProductTest):
 class LossGraphs(programs.ProgramTest):
     """A loss in a file of its own gives the numbers of the same loss on the command line."""
 
-    def folder(self, scores):
+    def folder(self, scores, weight=1.0, nodes=None, constants=()):
         folder = self.scratch / "small_conv"
         shutil.copytree(programs.DATA / "small_conv", folder)
         card = json.loads((folder / "card.json").read_text())
-        card.update(loss=[], loss_inputs={"scores": "logits"}, loss_weights={"loss": 1.0})
+        card.update(loss=[], loss_inputs={"scores": "logits"}, loss_weights={"loss": weight})
         (folder / "card.json").write_text(json.dumps(card))
         small_onnx.write(
             folder / "loss.onnx",
-            [small_onnx.node("SoftmaxCrossEntropyLoss", ["scores", "y"], ["loss"], "ce")], [],
+            nodes or [small_onnx.node("SoftmaxCrossEntropyLoss", ["scores", "y"], ["loss"], "ce")], constants,
             [small_onnx.value("scores", small_onnx.FLOAT, scores), small_onnx.value("y", small_onnx.INT64, ["N"])],
             [small_onnx.value("loss", small_onnx.FLOAT, [])])
         return folder
+
+    def bounded(self, name, inputs, bound, weight):
+        """The mean over 8 labels, written as their sum over a denominator that `name` makes of their count."""
+        node, number = small_onnx.node, small_onnx.number_attribute
+        nodes = [node("SoftmaxCrossEntropyLoss", ["scores", "y"], ["s"], "ce", small_onnx.text_attribute("reduction", "sum")),
+                 node("Equal", ["y", "none"], ["e"], "equal"), node("Not", ["e"], ["n"], "not"),
+                 node("Cast", ["n"], ["f"], "cast", number("to", small_onnx.FLOAT)),
+                 node("ReduceSum", ["f"], ["count"], "sum", number("keepdims", 0)),
+                 node(name, inputs, ["d"], "bound"), node("Div", ["s", "d"], ["loss"], "div")]
+        return self.folder(["N", 5], weight, nodes, [small_onnx.tensor("none", [], [-1], small_onnx.INT64),
+                                                     small_onnx.tensor("b", [], [bound])])
 
     def test_numbers_are_those_of_the_reference(self):
         for options in ({"stages": 2, "micro_batches": 3}, {"micro_batches": 3, "replicas": 3}):
             done, entries = programs.check([self.folder(["N", 5])], transport="local", dtype="float64", **options)
             self.assertEqual((done.returncode, [entry["ok"] for entry in entries]), (0, [True]), done.stderr)
             shutil.rmtree(self.scratch / "small_conv")
+
+    def test_denominators_are_bounded_once(self):
+        # Of a micro-batch of 2 or 3 samples each would be another.
+        for name, inputs, bound, weight in (("Max", ["count", "b"], 5.0, 1.0), ("Clip", ["count", "b"], 16.0, 2.0),
+                                            ("Add", ["b", "count"], 8.0, 2.0)):
+            for options in ({"stages": 2, "micro_batches": 3}, {"micro_batches": 3, "replicas": 3}):
+                with self.subTest(name=name, **options):
+                    done, entries = programs.check([self.bounded(name, inputs, bound, weight)], transport="local", dtype="float64", **options)
+                    self.assertEqual((done.returncode, [entry["ok"] for entry in entries]), (0, [True]), done.stderr)
+                    shutil.rmtree(self.scratch / "small_conv")
 
     def test_types_that_differ_are_one_error(self):
         done, _ = programs.check([self.folder(["N", 6])], stages=1, micro_batches=1, transport="local", dtype="float64")

@@ -3,7 +3,6 @@ import os
 import pathlib
 import re
 import shutil
-import socket
 import subprocess
 
 import programs
@@ -11,12 +10,6 @@ import programs
 EXAMPLE = programs.SOURCE / "runtime" / "examples"
 CMAKE = os.environ.get("RANNC_CMAKE", "cmake")
 LOSS = re.compile(r"loss (\S+)$", re.MULTILINE)
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class Installed(programs.ProgramTest):
@@ -66,7 +59,7 @@ class Installed(programs.ProgramTest):
         return self.call(example, self.scratch / "mlp.rannc", self.scratch / folder, steps)
 
     def train_by_workers(self, example, folder, steps):
-        shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        shared = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(programs.free_port())}
         command = [str(example), str(self.scratch / "mlp.rannc"), str(self.scratch / folder), str(steps)]
         workers = [subprocess.Popen(command, env={**shared, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
                    for rank in range(2)]

@@ -2,6 +2,8 @@
 import json
 import os
 import pathlib
+import random
+import socket
 import struct
 import subprocess
 import sys
@@ -25,6 +27,19 @@ def shared_models():
     shared = pathlib.Path(os.environ.get("RANNC_SHARED_DIR", SOURCE.parent / "shared"))
     models = shared / "data" / "models"
     return models if models.is_dir() else None
+
+
+def free_port():
+    """Where nobody listens. The system gives it to no connection meanwhile, as it does with ports that it picks itself."""
+    first_of_the_systems_own = 32768
+    for port in random.sample(range(10000, first_of_the_systems_own), 100):
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+                return port
+            except OSError:
+                continue
+    raise AssertionError("no port is free")
 
 
 def program(name):

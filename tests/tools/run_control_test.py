@@ -6,7 +6,7 @@ import time
 
 import programs
 import run_folder
-from workers_test import MLP, WorkersTest, free_port
+from workers_test import MLP, WorkersTest
 
 DIAGNOSTICS, USAGE = 1, 2
 STEPS = 12
@@ -38,7 +38,7 @@ class Environments(RunControl):
         self.train(bundle, "alone")
         for launcher in (self.torchrun, self.mpirun):
             with self.subTest(launcher=launcher.__name__):
-                port, name = free_port(), launcher.__name__
+                port, name = programs.free_port(), launcher.__name__
                 workers = [self.popen(self.arguments(bundle, name), launcher(rank, 2, port)) for rank in range(2)]
                 for worker in workers:
                     output, errors = worker.communicate(timeout=programs.HANG_SECONDS)
@@ -51,7 +51,7 @@ class Environments(RunControl):
 
     def test_another_number_of_workers_than_devices(self):
         done = self.refuse(DIAGNOSTICS, ["2 devices", "3 workers", "[worker 1]"], *self.arguments(self.bundle()),
-                           env={**os.environ, **self.torchrun(1, 3, free_port())}, timeout=30)
+                           env={**os.environ, **self.torchrun(1, 3, programs.free_port())}, timeout=30)
         self.assertNotIn("could not join", done.stderr)
 
 
@@ -109,7 +109,7 @@ class Signals(RunControl):
         self.goes_on(bundle, "ours")
 
     def test_one_worker_of_another_launcher(self):
-        bundle, port = self.bundle(), free_port()
+        bundle, port = self.bundle(), programs.free_port()
         workers = [self.endless(bundle, "theirs", environment=Environments.torchrun(self, rank, 2, port)) for rank in range(2)]
         self.await_step(workers[0])
         workers[1].send_signal(signal.SIGINT)

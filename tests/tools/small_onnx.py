@@ -47,6 +47,10 @@ def number_attribute(name, value):
     return field(5, field(1, name) + field(3, value) + field(20, 2))
 
 
+def text_attribute(name, value):
+    return field(5, field(1, name) + field(4, value) + field(20, 3))
+
+
 def value(name, kind, shape):
     """An input or output; text extents are symbols."""
     extents = b"".join(field(1, field(1, extent) if isinstance(extent, int) else field(2, extent)) for extent in shape)

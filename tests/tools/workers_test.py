@@ -1,7 +1,6 @@
 """What becomes of a run when one of its workers is stopped or gone, whoever started the workers."""
 import os
 import signal
-import socket
 import subprocess
 import time
 
@@ -13,12 +12,6 @@ TIMEOUT = 3
 SECONDS_TO_END = TIMEOUT + 20
 # What LibTorch writes of its own accord.
 FOREIGN = ["frame #", "Exception raised from", "[W", "[E", "third_party"]
-
-
-def free_port():
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return listening.getsockname()[1]
 
 
 class WorkersTest(programs.ProgramTest):
@@ -92,7 +85,7 @@ class OfAnotherLauncher(WorkersTest):
     """Workers with torchrun's environment, that nobody watches."""
 
     def start_workers(self, bundle, workers=2):
-        port = free_port()
+        port = programs.free_port()
         return [self.start(bundle, "--transport", "gloo", *(["--loss-log", self.scratch / "steps.log"] if rank == 0 else []),
                            environment={"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(workers), "MASTER_ADDR": "127.0.0.1",
                                         "MASTER_PORT": str(port)}) for rank in range(workers)]
