@@ -41,6 +41,12 @@ struct Draw {
   bool operator==(const Draw&) const = default;
 };
 
+/// Elements of a tensor that do not count: the first `front` and the last `back` along `axis`.
+struct Trim {
+  int64_t axis = 0, front = 0, back = 0;
+  bool operator==(const Trim&) const = default;
+};
+
 /// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
 /// denominator is counted from the labels of the whole mini-batch before the step. Where `divisor` is 0 the term is 0.
 struct LossTerm {
@@ -58,8 +64,10 @@ struct LossTerm {
   ValueId labels;  ///< graph input; invalid where the denominator does not count it
   int64_t ignore_index = -100;
   std::vector<double> class_weights = {};  ///< by class; of `kClassWeights` alone, and finite
-  double added = 0;                        ///< to what is counted, before it divides; of `kOne` none
-  double least = -HUGE_VAL;                ///< what divides does not fall below it
+  /// Of `labels`, before they are counted: each axis once, none of them that of samples.
+  std::vector<Trim> trims = {};
+  double added = 0;          ///< to what is counted, before it divides; of `kOne` none
+  double least = -HUGE_VAL;  ///< what divides does not fall below it
   bool operator==(const LossTerm&) const = default;
   /// What divides, of so many elements, samples or weights.
   double divisor(double counted) const { return std::max(counted + added, least); }

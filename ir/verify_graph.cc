@@ -405,6 +405,7 @@ class GraphVerifier {
       add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
     }
     class_weights(term, at);
+    trims(term, at);
     const bool bounded = term.added != 0 || term.least != -HUGE_VAL;
     if (!std::isfinite(term.added) || std::isnan(term.least) || term.least == HUGE_VAL) {
       add(at,
@@ -413,6 +414,26 @@ class GraphVerifier {
           "G12");
     } else if (bounded && term.denominator == LossTerm::Denominator::kOne) {
       add(at, fmt::format("loss %{} has a bound of its denominator, but no denominator", name(term.numerator)), "G12");
+    }
+  }
+
+  void trims(const LossTerm& term, const Location& at) {
+    if (term.trims.empty()) return;
+    if (!term.labels.valid()) {
+      return add(at, fmt::format("loss %{} trims labels, but names none", name(term.numerator)), "G12");
+    }
+    const ValueType& labels = graph_.type(term.labels);
+    std::set<int64_t> axes;
+    for (const Trim& trim : term.trims) {
+      const bool outside = trim.axis < 0 || (labels.shape && trim.axis >= static_cast<int64_t>(labels.shape->size()));
+      const bool samples = labels.batch.has_batch() && trim.axis == labels.batch.axis;
+      if (outside || samples || !axes.insert(trim.axis).second || trim.front < 0 || trim.back < 0) {
+        add(at,
+            fmt::format("loss %{} trims its labels by {} and {} along axis {}; it must be an axis once, not that of "
+                        "samples, and no less than nothing",
+                        name(term.numerator), trim.front, trim.back, trim.axis),
+            "G12");
+      }
     }
   }
 

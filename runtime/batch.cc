@@ -182,6 +182,14 @@ Result<double> sum_of_class_weights(const ir::LossTerm& term, const std::string&
   return weights.index_select(0, classes.to(weights.device())).sum().item<double>();
 }
 
+at::Tensor trimmed(at::Tensor labels, const std::vector<ir::Trim>& trims) {
+  for (const ir::Trim& trim : trims) {
+    const int64_t extent = labels.size(trim.axis), first = std::min(trim.front, extent);
+    labels = labels.narrow(trim.axis, first, std::max<int64_t>(0, extent - first - trim.back));
+  }
+  return labels;
+}
+
 }  // namespace
 
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples) {
@@ -191,7 +199,7 @@ Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, 
   const std::string name(plan.graph.value(term.labels).name);
   const auto found = batch.find(name);
   if (found == batch.end()) return error(fmt::format("batch: labels '{}' are missing", name));
-  const at::Tensor& labels = to_tensor(found->second);
+  const at::Tensor labels = trimmed(to_tensor(found->second), term.trims);
   if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
   if (term.denominator == Denominator::kSum) return labels.to(at::kDouble).sum().item<double>();
   // Of 32-bit labels none equals a wider number, which would not fit their type.

@@ -144,6 +144,9 @@ class GraphPrinter {
       append_numbers(to_, term.class_weights);
     }
     fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
+    for (const Trim& trim : term.trims) {
+      fmt::format_to(std::back_inserter(to_), " trim {} {} {}", trim.axis, trim.front, trim.back);
+    }
     if (term.added != 0) to_ += " added " + hexadecimal(term.added);
     if (term.least != -HUGE_VAL) to_ += " least " + hexadecimal(term.least);
     fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);

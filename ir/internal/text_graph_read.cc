@@ -316,6 +316,12 @@ Result<void> GraphReader::read_loss(TextCursor& line) {
     RANNC_TRY(line.expect("ignore"));
   }
   RANNC_ASSIGN(term.ignore_index, line.integer("the label that is ignored"));
+  while (line.accept_word("trim")) {
+    Trim& trim = term.trims.emplace_back();
+    RANNC_ASSIGN(trim.axis, line.integer("an axis of the labels"));
+    RANNC_ASSIGN(trim.front, line.integer("a number of elements"));
+    RANNC_ASSIGN(trim.back, line.integer("a number of elements"));
+  }
   if (line.accept_word("added")) {
     RANNC_ASSIGN(term.added, line.number("what is added to the denominator"));
   }

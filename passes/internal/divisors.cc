@@ -1,6 +1,8 @@
 #include "passes/internal/divisors.h"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ir/constant.h"
 #include "ir/match.h"
@@ -31,12 +33,124 @@ bool are_classes(const Match& found, Capture labels, Capture mark) {
   return ir::is_integer(found.graph().type(found[labels]).dtype) && std::floor(number) == number;
 }
 
+// The number that an attribute says.
+std::optional<double> number_of(const ir::Attribute* attribute) {
+  if (attribute == nullptr) return std::nullopt;
+  if (const auto* const number = std::get_if<double>(attribute)) return *number;
+  const auto* const whole = std::get_if<Dim>(attribute);
+  return whole && whole->is_constant() ? std::optional(static_cast<double>(whole->constant())) : std::nullopt;
+}
+
+// An input's elements, but for some at the ends of axes.
+struct Elements {
+  ValueId input;
+  std::vector<ir::Trim> trims;
+};
+
+// Follows slices and pads from an input on.
+class Ends {
+ public:
+  explicit Ends(const ir::ValueType& input) : input_(input), ends_(input.shape->size()) {}
+
+  // Whether all of it is known.
+  bool slice(const Match& found) {
+    const ir::Attributes& given = found.attributes(kTask);
+    const ir::Shape* const starts = given.list("starts");
+    const auto &from = found.graph().type(found[kSummed]).shape,
+               &to = found.graph().type(found.graph().outputs(found.task(kTask))[0]).shape;
+    if (!starts || !from || !to) return false;
+    std::vector<int64_t> axes = given.integers("axes");
+    if (!given.has("axes")) {
+      axes.resize(starts->size());
+      std::iota(axes.begin(), axes.end(), 0);
+    }
+    for (const Dim& step : given.has("steps") ? *given.list("steps") : ir::Shape()) {
+      if (!(step == Dim(1))) return false;
+    }
+    for (size_t i = 0; i < axes.size(); ++i) {
+      const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + static_cast<int64_t>(from->size()) : axes[i]);
+      Dim first = (*starts)[i];
+      if (first.is_constant() && first.constant() < 0) first = (*from)[axis] + first;
+      const Dim last = (*from)[axis] - (*to)[axis] - first;
+      if (!first.is_constant() || !last.is_constant() || first.constant() < 0 || last.constant() < 0) return false;
+      ends_[axis].front.cut(first.constant());
+      ends_[axis].back.cut(last.constant());
+    }
+    return true;
+  }
+
+  bool pad(const Match& found, double padding) {
+    const ir::Attributes& given = found.attributes(kTask);
+    const ir::Shape* const amounts = given.list("pads");
+    if (!amounts || amounts->size() != 2 * ends_.size() || given.text("mode") != "constant") return false;
+    if (number_of(given.find("value")).value_or(0) != padding) return false;
+    for (size_t i = 0; i < amounts->size(); ++i) {
+      const Dim& amount = (*amounts)[i];
+      if (!amount.is_constant() || amount.constant() < 0) return false;
+      (i < ends_.size() ? ends_[i].front : ends_[i - ends_.size()].back).padded += amount.constant();
+    }
+    return true;
+  }
+
+  // Nothing where samples are cut off.
+  std::optional<std::vector<ir::Trim>> trims() const {
+    std::vector<ir::Trim> made;
+    for (size_t i = 0; i < ends_.size(); ++i) {
+      const auto axis = static_cast<int64_t>(i);
+      if (ends_[i].front.lost == 0 && ends_[i].back.lost == 0) continue;
+      if (input_.batch.has_batch() && axis == input_.batch.axis) return std::nullopt;
+      made.push_back({axis, ends_[i].front.lost, ends_[i].back.lost});
+    }
+    return made;
+  }
+
+ private:
+  struct End {
+    int64_t lost = 0, padded = 0;
+    void cut(int64_t count) {
+      const int64_t padding = std::min(padded, count);
+      padded -= padding;
+      lost += count - padding;
+    }
+  };
+  struct Axis {
+    End front, back;
+  };
+  const ir::ValueType& input_;
+  std::vector<Axis> ends_;
+};
+
+// Those that `value` has, in any shape; what it is padded with holds `padding`.
+std::optional<Elements> elements_of_input(const Graph& graph, ValueId value, double padding) {
+  constexpr size_t kMostEnds = 16;
+  static const Pattern kMoved = ir::through_exact(one_element(), ir::any(kSummed));
+  static const Pattern kKept = ir::through_exact({"identity", "cast"}, ir::any(kSummed));
+  static const Pattern kSlice = ir::op("slice", ir::any(kSummed)).as(kTask);
+  static const Pattern kPad = ir::op("pad", ir::any(kSummed)).as(kTask);
+  std::vector<std::pair<Match, bool>> found;  // from the value on; whether it pads
+  value = (*ir::match(graph, value, kMoved))[kSummed];
+  while (graph.kind(value) != ir::ValueKind::kInput) {
+    const auto slice = ir::match(graph, value, kSlice), pad = slice ? std::nullopt : ir::match(graph, value, kPad);
+    if ((!slice && !pad) || found.size() == kMostEnds) return std::nullopt;
+    found.emplace_back(slice ? *slice : *pad, pad.has_value());
+    value = (*ir::match(graph, found.back().first[kSummed], kKept))[kSummed];
+  }
+  if (!graph.type(value).shape) return std::nullopt;
+  Ends ends(graph.type(value));
+  for (auto each = found.rbegin(); each != found.rend(); ++each) {
+    if (!(each->second ? ends.pad(each->first, padding) : ends.slice(each->first))) return std::nullopt;
+  }
+  auto trims = ends.trims();
+  return trims ? std::optional(Elements{value, *std::move(trims)}) : std::nullopt;
+}
+
 // Labels that are not ignored.
 Pattern counted(Capture labels, Capture mark) {
-  const Pattern classes = ir::through_exact({"identity", "cast", "unsqueeze", "reshape"}, ir::input(labels));
+  const Pattern classes = ir::through_exact({"identity", "cast", "unsqueeze", "reshape"}, ir::any(labels));
   const Pattern differ = ir::commutative(ir::op("ne", classes, ir::constant(mark)));
   const Pattern equal = ir::commutative(ir::op("eq", classes, ir::constant(mark)));
-  return ir::through_exact({"identity", "cast", "unsqueeze", "reshape"}, ir::either({differ, ir::op("logical_not", equal)}))
+  return ir::through_exact({"identity", "cast", "unsqueeze", "reshape"},
+                           ir::either({differ, ir::op("logical_not", equal)}))
       .where([labels, mark](const Match& found) { return are_classes(found, labels, mark); });
 }
 
@@ -53,7 +167,7 @@ Pattern weights_at(const Pattern& index) {
 
 // weights[labels], 0 where they are ignored.
 Pattern weights_at_counted() {
-  const Pattern classes = ir::through_exact({"identity", "cast"}, ir::input(kLabels));
+  const Pattern classes = ir::through_exact({"identity", "cast"}, ir::any(kLabels));
   const Pattern picked = ir::op("where", counted(kLabelsAgain, kMarkAgain), classes, ir::any());
   const Pattern index = ir::through_exact({"identity", "cast"}, ir::either({picked, classes}));
   const Pattern weights = ir::through_exact({"identity", "cast"}, weights_at(index));
@@ -81,13 +195,22 @@ LossTerm per(Denominator denominator, ValueId labels = {}, int64_t ignored = -10
   return {{}, 1, denominator, labels, ignored, {}};
 }
 
-std::optional<LossTerm> class_weights(const Match& found, int64_t ignored) {
+// What `denominator` counts of the labels that were found, where these are elements of an input.
+std::optional<LossTerm> per_elements(const Match& found, Denominator denominator, int64_t ignored, double padding) {
+  auto elements = elements_of_input(found.graph(), found[kLabels], padding);
+  if (!elements) return std::nullopt;
+  LossTerm term = per(denominator, elements->input, ignored);
+  term.trims = std::move(elements->trims);
+  return term;
+}
+
+std::optional<LossTerm> class_weights(const Match& found, int64_t ignored, double padding) {
   const ValueId table = found[kWeights];
-  if (!ir::is_integer(found.graph().type(found[kLabels]).dtype)) return std::nullopt;
+  auto term = per_elements(found, Denominator::kClassWeights, ignored, padding);
+  if (!term || !ir::is_integer(found.graph().type(found[kLabels]).dtype)) return std::nullopt;
   const auto numbers = ir::decode_numbers(found.graph().type(table), found.graph().value(table).data, kMostClasses);
   if (!numbers.ok()) return std::nullopt;
-  LossTerm term = per(Denominator::kClassWeights, found[kLabels], ignored);
-  term.class_weights = *numbers;
+  term->class_weights = *numbers;
   return term;
 }
 
@@ -103,14 +226,6 @@ std::optional<Dim> known_size(const Graph& graph, ValueId value) {
     value = (*found)[kSummed];
   }
   return std::nullopt;
-}
-
-// The number that an attribute says.
-std::optional<double> number_of(const ir::Attribute* attribute) {
-  if (attribute == nullptr) return std::nullopt;
-  if (const auto* const number = std::get_if<double>(attribute)) return *number;
-  const auto* const whole = std::get_if<Dim>(attribute);
-  return whole && whole->is_constant() ? std::optional(static_cast<double>(whole->constant())) : std::nullopt;
 }
 
 struct Number {
@@ -181,17 +296,19 @@ std::optional<LossTerm> divisor(const Graph& graph, ValueId value) {
     return term;
   }
   static const Pattern kCount = sum_of(counted(kLabels, kMark));
-  static const Pattern kSum = sum_of(ir::input(kLabels));
+  static const Pattern kSum = sum_of(ir::any(kLabels));
   static const Pattern kWeightsOfCounted = sum_of(weights_at_counted());
-  static const Pattern kWeightsOfAll = sum_of(weights_at(ir::through_exact({"identity", "cast"}, ir::input(kLabels))));
+  static const Pattern kWeightsOfAll = sum_of(weights_at(ir::through_exact({"identity", "cast"}, ir::any(kLabels))));
   if (const auto found = ir::match(graph, value, kCount)) {
-    return per(Denominator::kNotIgnored, (*found)[kLabels], static_cast<int64_t>(found->number(kMark)));
+    const double mark = found->number(kMark);
+    return per_elements(*found, Denominator::kNotIgnored, static_cast<int64_t>(mark), mark);
   }
   if (const auto found = ir::match(graph, value, kWeightsOfCounted)) {
-    return class_weights(*found, static_cast<int64_t>(found->number(kMark)));
+    const double mark = found->number(kMark);
+    return class_weights(*found, static_cast<int64_t>(mark), mark);
   }
-  if (const auto found = ir::match(graph, value, kWeightsOfAll)) return class_weights(*found, INT64_MIN);
-  if (const auto found = ir::match(graph, value, kSum)) return per(Denominator::kSum, (*found)[kLabels]);
+  if (const auto found = ir::match(graph, value, kWeightsOfAll)) return class_weights(*found, INT64_MIN, NAN);
+  if (const auto found = ir::match(graph, value, kSum)) return per_elements(*found, Denominator::kSum, -100, 0);
   return std::nullopt;
 }
 

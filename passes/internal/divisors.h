@@ -13,7 +13,8 @@ namespace rannc::passes {
 ///   - the number of elements of an input of integers that differ from a number;
 ///   - the sum of a constant's elements at labels, with or without labels that are ignored;
 ///   - one of these and a number added to it, and either with a number that it does not fall below.
-/// Nothing otherwise.
+/// An input's elements may lack some at the ends of axes, as labels that are shifted by one do, and be padded with what
+/// does not count. Nothing otherwise.
 std::optional<ir::LossTerm> divisor(const ir::Graph& graph, ValueId value);
 
 /// The same of a number of elements that a mean runs over.

@@ -234,16 +234,18 @@ TEST(OpenedLosses, CountsMayBeBoundedAndAddedTo) {
     LossTerm term;
     std::string labels;
   } const cases[] = {
-      {counted + whole + "d = Max (c, least)\n" + quotient, {{}, 1, Denominator::kNotIgnored, {}, 1, {}, 0, 1}, "t"},
-      {counted + whole + "d = Clip (c, two)\n" + quotient, {{}, 1, Denominator::kNotIgnored, {}, 1, {}, 0, 2}, "t"},
-      {sums + masked + "d = Clip (c, least)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, 0, 1}, "mask"},
-      {sums + masked + "d = Add (c, two)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, 2}, "mask"},
+      {counted + whole + "d = Max (c, least)\n" + quotient,
+       {{}, 1, Denominator::kNotIgnored, {}, 1, {}, {}, 0, 1},
+       "t"},
+      {counted + whole + "d = Clip (c, two)\n" + quotient, {{}, 1, Denominator::kNotIgnored, {}, 1, {}, {}, 0, 2}, "t"},
+      {sums + masked + "d = Clip (c, least)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, {}, 0, 1}, "mask"},
+      {sums + masked + "d = Add (c, two)\n" + quotient, {{}, 1, Denominator::kSum, {}, -100, {}, {}, 2}, "mask"},
       {sums + masked + "b = Add (least, c)\n d = Max (two, b)\n" + quotient,
-       {{}, 1, Denominator::kSum, {}, -100, {}, 1, 2},
+       {{}, 1, Denominator::kSum, {}, -100, {}, {}, 1, 2},
        "mask"},
       {size + "g = Add (c, two)\n s = ReduceSum <keepdims = 0> (a)\n"
               "loss = Div (s, g)",
-       {{}, 1, Denominator::kSamples, {}, -100, {}, 2},
+       {{}, 1, Denominator::kSamples, {}, -100, {}, {}, 2},
        ""},
   };
   for (const auto& c : cases) {
@@ -267,6 +269,55 @@ TEST(OpenedLosses, CountsMayBeBoundedAndAddedTo) {
     const auto refused = opened(sums + masked + bound + quotient, ", float[batch] mask", values);
     ASSERT_FALSE(refused.ok()) << bound;
     EXPECT_THAT(refused.diagnostic().str(), HasSubstr("the loss needs %loss, made by core.div"));
+  }
+}
+
+// As language models predict the next token: the labels are those behind the first, padded by one that is ignored.
+TEST(OpenedLosses, LabelsMayBeShifted) {
+  const std::string head =
+      "agraph (float[batch, 6, 5] x, int64[batch, 6] t, float[batch, 6] mask) => (float loss) <int64[1] one = {1}, "
+      "int64[1] two = {2}, int64[1] last = {-1}, int64[1] end = {9223372036854775807}, int64[1] axis = {1}, int64[4] "
+      "behind = {0, 0, 0, 1}, int64[4] before = {0, 1, 0, 0}, int64 ignored = {-100}, int64 other = {3}, float zero = "
+      "{0}, int64[1] flat = {-1}, int64[2] rows = {-1, 5}, int64[1] zeros = {0}, float[5] w = "
+      "{0.5, 1, 2, 0.25, 1}> {";
+  const std::string logits = "l = Reshape (x, rows)\n",
+                    few = "f = Slice (x, zeros, last, axis)\n l = Reshape (f, rows)\n";
+  const std::string entropy = "r = Reshape (s, flat)\n loss = SoftmaxCrossEntropyLoss <ignore_index = -100> (l, r";
+  const std::string padded = "p = Pad (t, behind, ignored)\n s = Slice (p, one, end, axis)\n";
+  const auto opened_up = [&](const std::string& body) {
+    return open(test::import_graph(head + body + "}", kOpset), {{.kind = LossSpec::Kind::kInGraph, .output = "loss"}});
+  };
+  using Trims = std::vector<ir::Trim>;
+  for (const auto& [body, trims] :
+       {std::pair<std::string, Trims>{logits + padded + entropy + ")", {{1, 1, 0}}},
+        {few + "s = Slice (t, one, end, axis)\n" + entropy + ")", {{1, 1, 0}}},
+        {few + "s = Slice (t, zeros, last, axis)\n" + entropy + ")", {{1, 0, 1}}},
+        // What is cut off was padding.
+        {logits + "p = Pad (t, before, ignored)\n s = Slice (p, zeros, last, axis)\n" + entropy + ")", {{1, 0, 1}}},
+        {logits + "p = Pad (t, before, ignored)\n s = Slice (p, one, end, axis)\n" + entropy + ")", {}}}) {
+    const auto graph = opened_up(body);
+    ASSERT_TRUE(graph.ok()) << body << graph.diagnostic().str();
+    LossTerm expected{{}, 1, Denominator::kNotIgnored, graph->find("t"), -100};
+    expected.trims = trims;
+    EXPECT_EQ(only(*graph), expected) << body;
+  }
+  const auto weighted = opened_up(logits + padded + entropy + ", w)");
+  ASSERT_TRUE(weighted.ok()) << weighted.diagnostic().str();
+  EXPECT_EQ(only(*weighted),
+            (LossTerm{{}, 1, Denominator::kClassWeights, weighted->find("t"), -100, kClassWeights, {{1, 1, 0}}}));
+  const auto masked = opened_up(
+      "q = ReduceSum <keepdims = 0> (x, two)\n k = Slice (q, one, end, axis)\n m = Slice (mask, one, end, axis)\n"
+      "z = Mul (k, m)\n a = ReduceSum <keepdims = 0> (z)\n c = ReduceSum <keepdims = 0> (m)\n loss = Div (a, c)");
+  ASSERT_TRUE(masked.ok()) << masked.diagnostic().str();
+  EXPECT_EQ(only(*masked), (LossTerm{{}, 1, Denominator::kSum, masked->find("mask"), -100, {}, {{1, 1, 0}}}));
+  // Padding that counts; every second label.
+  for (const std::string& refused :
+       {logits + "p = Pad (t, behind, other)\n s = Slice (p, one, end, axis)\n" + entropy + ")",
+        "f = Slice (x, zeros, end, axis, two)\n l = Reshape (f, rows)\n s = Slice (t, zeros, end, axis, two)\n" +
+            entropy + ")"}) {
+    const auto graph = opened_up(refused);
+    ASSERT_FALSE(graph.ok()) << refused;
+    EXPECT_THAT(graph.diagnostic().str(), HasSubstr("the loss needs %loss, made by core.div"));
   }
 }
 

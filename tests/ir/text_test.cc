@@ -105,8 +105,9 @@ TEST(TextGraph, OddThingsRoundTrip) {
   graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {0.1, 0, 3}});
   graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kClassWeights, x, 7, {}});
   graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x, -100, {}, 1e-8});
-  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kNotIgnored, x, 2, {}, -0.5, 1});
+  graph.add_loss({graph.outputs(task)[0], 1, LossTerm::Denominator::kSum, x, -100, {}, {}, 1e-8});
+  graph.add_loss(
+      {graph.outputs(task)[0], 1, LossTerm::Denominator::kNotIgnored, x, 2, {}, {{1, 2, 3}, {2, 0, 1}}, -0.5, 1});
   const std::string text = print(graph);
   const auto again = parse_graph(text, "test.rir");
   ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;

@@ -370,6 +370,11 @@ TEST(VerifyGraph, G12_Losses) {
   expect_broken(task + "loss %l weight 0x1p+0 per sum ignore 0\n", "G12", "names none");
   expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x] ignore 0\n", "G12", "0 class weights");
   expect_broken(task + "loss %l weight 0x1p+0 per class_weights %x [0x1p+0,0xinf] ignore 0\n", "G12", "inf");
+  for (const char* const trim :
+       {"trim 0 1 0", "trim 7 1 0", "trim -1 1 0", "trim 1 -1 0", "trim 1 0 -1", "trim 1 1 0 trim 1 0 1"}) {
+    expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 " + trim + "\n", "G12", "trims its labels");
+  }
+  expect_broken(task + "loss %l weight 0x1p+0 per one ignore 0 trim 1 1 0\n", "G12", "names none");
   expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 added 0xnan\n", "G12", "nan added");
   expect_broken(task + "loss %l weight 0x1p+0 per sum %x ignore 0 least 0xinf\n", "G12", "at least inf");
   expect_broken(task + "loss %l weight 0x1p+0 per one ignore 0 least 0x1p+0\n", "G12", "no denominator");

@@ -303,6 +303,28 @@ TEST(LossDenominator, SumsElements) {
   EXPECT_EQ(sum(at::tensor({1, 0, 1}).to(at::kBool)), 2);
 }
 
+TEST(LossDenominator, CountsWhatIsLeftOfLabels) {
+  ir::Plan plan;
+  const ValueId labels =
+      plan.graph.add_value(ir::ValueKind::kInput, "y", {.dtype = ir::DType::kI64, .shape = ir::Shape{2, 4}});
+  plan.graph.add_input(labels);
+  const Batch batch = {{"y", to_value(at::tensor({1, -100, 2, 3, -100, 4, 5, -100}, at::kLong).reshape({2, 4}))}};
+  ir::LossTerm term{{}, 1, ir::LossTerm::Denominator::kNotIgnored, labels};
+  const auto count = [&](int64_t front, int64_t back) {
+    term.trims = {{1, front, back}};
+    return loss_denominator(plan, term, batch, 2).value();
+  };
+  EXPECT_EQ(count(0, 0), 5);
+  EXPECT_EQ(count(1, 0), 4);
+  EXPECT_EQ(count(1, 1), 3);
+  EXPECT_EQ(count(3, 1), 0);
+  EXPECT_EQ(count(9, 9), 0);
+  term.denominator = ir::LossTerm::Denominator::kElements;
+  EXPECT_EQ(count(1, 0), 6);
+  term.denominator = ir::LossTerm::Denominator::kSum;
+  EXPECT_EQ(count(2, 1), 7);
+}
+
 // Of what is counted, not of what each micro-batch counts.
 TEST(LossDenominator, IsBoundedAfterItWasCounted) {
   ir::LossTerm term{{}, 1, ir::LossTerm::Denominator::kSum};

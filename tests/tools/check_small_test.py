@@ -74,6 +74,39 @@ class LossGraphs(programs.ProgramTest):
                     self.assertEqual((done.returncode, [entry["ok"] for entry in entries]), (0, [True]), done.stderr)
                     shutil.rmtree(self.scratch / "small_conv")
 
+    def parts(self):
+        """The loss of small_gpt as that of the first tokens and that of the others, which are weighted by what counts there."""
+        folder = self.scratch / "small_gpt"
+        shutil.copytree(programs.DATA / "small_gpt", folder)
+        _, (_, tokens), data = programs.read_safetensors(folder / "batch.safetensors")["labels/targets"]
+        labels = struct.unpack(f"<{len(data) // 8}q", data)
+        first = sum(label != -100 for label in labels[::tokens])
+        whole = sum(label != -100 for label in labels)
+        card = json.loads((folder / "card.json").read_text())
+        card.update(loss=[], loss_inputs={"scores": "logits"}, loss_weights={"first": first / whole, "others": 1 - first / whole})
+        (folder / "card.json").write_text(json.dumps(card))
+        node, integers = small_onnx.node, lambda name, values: small_onnx.tensor(name, [len(values)], values, small_onnx.INT64)
+        nodes = []
+        for name, start, end in (("first", "zero", "one"), ("others", "one", "end")):
+            nodes += [node("Slice", ["scores", start, end, "one"], [f"{name}.s"], f"{name}.scores"),
+                      node("Reshape", [f"{name}.s", "rows"], [f"{name}.r"], f"{name}.rows"),
+                      node("Slice", ["targets", start, end, "one"], [f"{name}.t"], f"{name}.targets"),
+                      node("Reshape", [f"{name}.t", "flat"], [f"{name}.f"], f"{name}.flat"),
+                      node("SoftmaxCrossEntropyLoss", [f"{name}.r", f"{name}.f"], [name], f"{name}.ce",
+                           small_onnx.number_attribute("ignore_index", -100 % 2**64))]
+        small_onnx.write(
+            folder / "loss.onnx", nodes,
+            [integers("zero", [0]), integers("one", [1]), integers("end", [2**63 - 1]), integers("flat", [-1]), integers("rows", [-1, 23])],
+            [small_onnx.value("scores", small_onnx.FLOAT, ["N", tokens, 23]), small_onnx.value("targets", small_onnx.INT64, ["N", tokens])],
+            [small_onnx.value("first", small_onnx.FLOAT, []), small_onnx.value("others", small_onnx.FLOAT, [])])
+        return folder
+
+    def test_parts_of_labels_are_counted_apart(self):
+        folder = self.parts()
+        for options in ({"stages": 2, "micro_batches": 3}, {"micro_batches": 3, "replicas": 3}):
+            done, entries = programs.check([folder], transport="local", dtype="float64", **options)
+            self.assertEqual((done.returncode, [entry["ok"] for entry in entries]), (0, [True]), done.stdout + done.stderr)
+
     def test_types_that_differ_are_one_error(self):
         done, _ = programs.check([self.folder(["N", 6])], stages=1, micro_batches=1, transport="local", dtype="float64")
         self.assertEqual(done.returncode, 1)
