@@ -58,17 +58,18 @@ class Ends {
     const ir::Shape* const starts = given.list("starts");
     const auto &from = found.graph().type(found[kSummed]).shape,
                &to = found.graph().type(found.graph().outputs(found.task(kTask))[0]).shape;
-    if (!starts || !from || !to) return false;
+    if (!starts || !from || !to || from->size() != ends_.size() || to->size() != ends_.size()) return false;
     std::vector<int64_t> axes = given.integers("axes");
     if (!given.has("axes")) {
       axes.resize(starts->size());
       std::iota(axes.begin(), axes.end(), 0);
     }
-    for (const Dim& step : given.has("steps") ? *given.list("steps") : ir::Shape()) {
-      if (!(step == Dim(1))) return false;
-    }
+    const auto is_one = [](const Dim& step) { return step == Dim(1); };
+    const ir::Shape* const steps = given.list("steps");
+    if (axes.size() != starts->size() || (steps && !std::all_of(steps->begin(), steps->end(), is_one))) return false;
     for (size_t i = 0; i < axes.size(); ++i) {
       const auto axis = static_cast<size_t>(axes[i] < 0 ? axes[i] + static_cast<int64_t>(from->size()) : axes[i]);
+      if (axis >= ends_.size()) return false;
       Dim first = (*starts)[i];
       if (first.is_constant() && first.constant() < 0) first = (*from)[axis] + first;
       const Dim last = (*from)[axis] - (*to)[axis] - first;
