@@ -29,7 +29,7 @@ void append_attribute(std::string& to, const Attribute& attribute, uint32_t& bod
     to += *flag ? "true" : "false";
   } else if (const auto* dim = std::get_if<Dim>(&attribute)) {
     const std::string text = dim->str();
-    to += text == "true" || text == "false" ? "(" + text + ")" : text;
+    to += text.starts_with("true") || text.starts_with("false") ? "(" + text + ")" : text;
   } else if (const auto* number = std::get_if<double>(&attribute)) {
     to += hexadecimal(*number);
   } else if (const auto* text = std::get_if<std::string>(&attribute)) {

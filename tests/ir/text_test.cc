@@ -81,6 +81,7 @@ TEST(TextGraph, OddThingsRoundTrip) {
                         {"off", false},
                         {"dim", batch * Dim(2) + Dim(1)},
                         {"named true", Dim::symbol("true")},
+                        {"less than false", Dim::symbol("false") - Dim(1)},
                         {"number", -0.1},
                         {"inf", INFINITY},
                         {"text", bytes},
