@@ -246,6 +246,18 @@ TEST(Loop, CollectsASequence) {
   EXPECT_EQ(ir::str(*graph.type(graph.outputs()[0]).shape), "[batch,12]");
 }
 
+TEST(Scan, OfMoreThanThereIsOrLessIsRefused) {
+  for (const std::string scanned : {"-9223372036854775808", "-1", "0", "3", "9223372036854775807"}) {
+    const auto graph = test::import_graph(
+        "agraph (float[batch, 3] x, float[3] first) => (float[3] y) { y = Scan <num_scan_inputs = " + scanned +
+            ", body = body (float[3] s, float[3] row) => (float[3] t) { t = Add (s, row) }> (first, x) }",
+        17);
+    ASSERT_FALSE(graph.ok()) << scanned;
+    EXPECT_NE(graph.diagnostic().str().find("Scan of 2 operands cannot scan " + scanned), std::string::npos)
+        << graph.diagnostic().str();
+  }
+}
+
 TEST(Scan, TakesRowsOfAnyAxis) {
   for (const auto& [steps, task] : {std::pair("3", false), std::pair("T", true)}) {
     const std::string text = std::string("agraph (float[batch, ") + steps +

@@ -205,13 +205,22 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
   return define_outputs(scope, node, std::move(results));
 }
 
+namespace {
+
+/// Of so many operands those that are not scanned; less than none where a file says numbers that cannot be.
+int64_t left_of(int64_t operands, int64_t scanned) {
+  return scanned < 0 || scanned > operands ? -1 : operands - scanned;
+}
+
+}  // namespace
+
 Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opset) {
   const Place where = at(scope, node);
   if (opset < 9) return add_scan_of_samples(scope, node, opset);
   Cycle cycle{.body = subgraph(node, "body")};
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   Node view(scope.region.graph, node, opset, where, wiring, source_);
-  const int64_t scanned = view.integer("num_scan_inputs", 0), states = node.input_size() - scanned;
+  const int64_t scanned = view.integer("num_scan_inputs", 0), states = left_of(node.input_size(), scanned);
   if (cycle.body == nullptr || scanned < 1 || states < 0 || cycle.body->output_size() < states) {
     return error(where, fmt::format("Scan of {} operands cannot scan {} of them", node.input_size(), scanned));
   }
@@ -254,7 +263,7 @@ Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& nod
   const GraphProto* const body = subgraph(node, "body");
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   Node view(scope.region.graph, node, opset, where, wiring, source_);
-  const int64_t scanned = view.integer("num_scan_inputs", 0), states = node.input_size() - 1 - scanned;
+  const int64_t scanned = view.integer("num_scan_inputs", 0), states = left_of(node.input_size() - 1, scanned);
   if (body == nullptr || scanned < 1 || states < 0 || body->output_size() < states) {
     return error(where, fmt::format("Scan of {} operands cannot scan {} of them", node.input_size() - 1, scanned));
   }
