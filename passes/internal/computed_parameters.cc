@@ -28,6 +28,13 @@ bool may_be_made(const ir::Graph& graph, ValueId value, const ir::StoredNotes& f
 }  // namespace
 
 ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file) {
+  std::map<std::string, std::string> lost;  // with their modules
+  for (const auto& [name, kind] : file.listed) {
+    const std::string module = module_of(name);
+    const bool folded = file.listed.contains(module + ".running_mean");
+    if (kind == ValueKind::kParameter && !graph.find(name).valid() && !folded) lost.emplace(name, module);
+  }
+  if (lost.empty()) return {};                           // before the bytes of any constant are looked at
   std::set<std::string> training;                        // modules whose nodes read a parameter
   std::map<std::string, std::set<std::string>> reading;  // by module constants that its nodes read
   for (const auto& [name, modules] : file.readers) {
@@ -38,10 +45,8 @@ ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredN
     for (const std::string& module : modules) reading[module].insert(name);
   }
   ComputedParameters found;
-  for (const auto& [name, kind] : file.listed) {
-    const std::string module = module_of(name);
-    const bool folded = file.listed.contains(module + ".running_mean");
-    if (kind != ValueKind::kParameter || graph.find(name).valid() || folded || training.contains(module)) continue;
+  for (const auto& [name, module] : lost) {
+    if (training.contains(module)) continue;
     for (const std::string& reader : {module, module_of(module)}) {
       const auto made = reading.find(reader);
       if (made == reading.end()) continue;

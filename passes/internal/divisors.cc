@@ -238,7 +238,8 @@ struct Number {
 std::optional<Number> under_bound(const Graph& graph, ValueId bounded) {
   static const Pattern kClamp = ir::op("clamp", ir::any(kSummed)).as(kTask);
   static const Pattern kLarger = ir::commutative(ir::op("maximum", ir::constant(kMark), ir::any(kSummed)));
-  const auto found = ir::match(graph, bounded, ir::through_exact(one_element(), ir::either({kClamp, kLarger})));
+  static const Pattern kBound = ir::through_exact(one_element(), ir::either({kClamp, kLarger}));
+  const auto found = ir::match(graph, bounded, kBound);
   if (!found) return std::nullopt;
   if (found->has(kMark)) return Number{(*found)[kSummed], found->number(kMark)};
   const auto least = number_of(found->attributes(kTask).find("min"));
@@ -248,8 +249,9 @@ std::optional<Number> under_bound(const Graph& graph, ValueId bounded) {
 
 // The value that `sum` is, but for a number that was added.
 std::optional<Number> addend(const Graph& graph, ValueId sum) {
-  static const Pattern kSum = ir::commutative(ir::op("add", ir::constant(kMark), ir::any(kSummed)));
-  const auto found = ir::match(graph, sum, ir::through_exact(one_element(), kSum));
+  static const Pattern kSum =
+      ir::through_exact(one_element(), ir::commutative(ir::op("add", ir::constant(kMark), ir::any(kSummed))));
+  const auto found = ir::match(graph, sum, kSum);
   return found ? std::optional(Number{(*found)[kSummed], found->number(kMark)}) : std::nullopt;
 }
 
@@ -284,16 +286,16 @@ std::optional<LossTerm> divisor(const Graph& graph, const Dim& count) {
 std::optional<LossTerm> divisor(const Graph& graph, ValueId value) {
   if (const auto size = known_size(graph, value)) return divisor(graph, *size);
   // What the term counts is `weight` times what was counted here, and so are the bound and what is added.
-  if (const auto bounded = under_bound(graph, value)) {
-    auto term = divisor(graph, bounded->value);
+  const auto bounded = under_bound(graph, value);
+  if (const auto outer = bounded ? bounded : addend(graph, value)) {
+    auto term = divisor(graph, outer->value);
     if (!term || term->denominator == Denominator::kOne || term->least != -HUGE_VAL) return std::nullopt;
-    term->least = bounded->number * term->weight;
-    return term;
-  }
-  if (const auto part = addend(graph, value)) {
-    auto term = divisor(graph, part->value);
-    if (!term || term->denominator == Denominator::kOne || term->least != -HUGE_VAL) return std::nullopt;
-    term->added += part->number * term->weight;
+    const double number = outer->number * term->weight;
+    if (bounded) {
+      term->least = number;
+    } else {
+      term->added += number;
+    }
     return term;
   }
   static const Pattern kCount = sum_of(counted(kLabels, kMark));
