@@ -71,6 +71,8 @@ struct LossTerm {
   bool operator==(const LossTerm&) const = default;
   /// What divides, of so many elements, samples or weights.
   double divisor(double counted) const { return std::max(counted + added, least); }
+  /// What a numerator adds to the loss, of so many elements, samples or weights; nothing where 0 divides.
+  double loss(double of, double counted) const { return divisor(counted) == 0 ? 0 : weight * of / divisor(counted); }
   bool counts_labels() const { return denominator != Denominator::kOne && denominator != Denominator::kSamples; }
 };
 

@@ -251,9 +251,9 @@ StepInput Trainer::Impl::prepare(Mode mode, const std::vector<double>& denominat
   input.symbols.erase(plan().graph.batch_symbol());
   for (size_t t = 0; t < pipeline_.losses.size(); ++t) {
     const ir::LossTerm& term = plan().graph.losses()[t];
-    const double divisor = term.divisor(denominators[t]), seed = divisor == 0 ? 0 : term.weight / divisor;
-    input.loss_seeds.push_back(to_value(
-        at::scalar_tensor(seed, at::TensorOptions().dtype(to_scalar_type(plan().graph.type(term.numerator).dtype)))));
+    const auto dtype = to_scalar_type(plan().graph.type(term.numerator).dtype);
+    input.loss_seeds.push_back(
+        to_value(at::scalar_tensor(term.loss(1, denominators[t]), at::TensorOptions().dtype(dtype))));
   }
   return input;
 }
@@ -357,9 +357,7 @@ Result<StepResult> Trainer::Impl::attempt(Mode mode, const Batch& batch) {
   RANNC_ASSIGN(result.losses, losses_of(outcomes, denominators, bound.labelled));
   for (size_t t = 0; t < result.losses.size(); ++t) {
     const LossSum& sum = result.losses[t];
-    const ir::LossTerm& term = plan().graph.losses()[t];
-    const double divisor = term.divisor(sum.denominator);
-    if (divisor != 0) result.loss += term.weight * sum.numerator / divisor;
+    result.loss += plan().graph.losses()[t].loss(sum.numerator, sum.denominator);
   }
   if (!std::isfinite(result.loss) && mode == Mode::kTrain) {
     return close(error(fmt::format("step {}: the loss is {}", step_, result.loss)));

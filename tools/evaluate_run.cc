@@ -35,10 +35,9 @@ class LossSums {
     for (size_t t = 0; t < sums_.size(); ++t) {
       const ir::LossTerm& term = graph.losses()[t];
       const bool sum = term.denominator == ir::LossTerm::Denominator::kOne && !graph.batch_symbol().empty();
-      const double divisor = sum ? 1 : term.divisor(sums_[t].denominator);
-      if (divisor == 0) continue;
-      counted = true;
-      loss += term.weight * sums_[t].numerator / divisor;
+      const double denominator = sum ? 1 : sums_[t].denominator;
+      counted |= term.divisor(denominator) != 0;
+      loss += term.loss(sums_[t].numerator, denominator);
     }
     return counted ? std::optional(loss) : std::nullopt;
   }

@@ -1,17 +1,16 @@
 /// Finds stored tensors that stand for parameters of several modules.
 #pragma once
 
-#include <map>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/stored_notes.h"
 
 namespace rannc::passes {
 
 /// Per stored tensor, and per renaming of one, the modules whose nodes read it.
-using Readers = std::map<std::string, std::set<std::string>>;
+using Readers = decltype(ir::StoredNotes::readers);
 
 /// A parameter that several modules read.
 struct SharedByModules {

@@ -65,5 +65,17 @@ TEST(SetPrecision, NamesTheInitializerThatCannotBeRead) {
   EXPECT_EQ(found.diagnostic().where.node, "short");
 }
 
+TEST(SetPrecision, NamesTheFileThatCannotBeRead) {
+  ir::Graph graph;
+  PassContext context;
+  ir::ValueType type;
+  type.shape = ir::Shape{3};
+  graph.add_value(ValueKind::kParameter, "w", type, ir::TensorData::in_file("no/such/weights.bin", 0, 12));
+  const auto found = SetPrecision(DType::kF64).run(graph, context);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.diagnostic().where.file, "no/such/weights.bin");
+  EXPECT_EQ(found.diagnostic().where.node, "w");
+}
+
 }  // namespace
 }  // namespace rannc::passes

@@ -336,6 +336,14 @@ TEST(LossDenominator, IsBoundedAfterItWasCounted) {
   term.added = 0.5;
   EXPECT_EQ(term.divisor(0.25), 1);
   EXPECT_EQ(term.divisor(7), 7.5);
+  EXPECT_EQ(term.loss(15, 7), 2);
+}
+
+TEST(LossTerm, AddsNothingWhereNothingDivides) {
+  ir::LossTerm term{{}, 3, ir::LossTerm::Denominator::kSum};
+  EXPECT_EQ(term.loss(0, 0), 0);
+  EXPECT_EQ(term.loss(1, 0), 0);
+  EXPECT_EQ(term.loss(1, 2), 1.5);
 }
 
 // A mini-batch may have ignored labels alone: one process of LibTorch divides 0 by 0 and loses its weights to NaN.

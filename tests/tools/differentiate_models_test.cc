@@ -79,8 +79,7 @@ Result<tools::OwnNumbers> run(const Model& model, const ir::Joint& joint) {
   std::vector<double> seeds;
   for (const ir::LossTerm& term : model.plan.graph.losses()) {
     RANNC_ASSIGN(const double count, runtime::loss_denominator(model.plan, term, model.batch, model.plan.mini_batch));
-    const double divisor = term.divisor(count);
-    seeds.push_back(divisor == 0 ? 0 : term.weight / divisor);
+    seeds.push_back(term.loss(1, count));
   }
   RANNC_ASSIGN(const JointRun::Step step, run.step({&whole, 1}, seeds));
   tools::OwnNumbers numbers;
