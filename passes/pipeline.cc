@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 #include "passes/attach_loss.h"
 #include "passes/differentiate.h"
 #include "passes/fold_constants.h"
@@ -42,6 +44,16 @@ Made with_lost_gradients(std::string_view options) {
   return Made(std::make_unique<LoseGradients>(std::move(lost)));
 }
 
+Made with_samples_in_file(std::string_view options) {
+  if (options.empty()) return Made(std::make_unique<Rebatch>());
+  int64_t samples = 0;
+  const auto [end, status] = std::from_chars(options.data(), options.data() + options.size(), samples);
+  if (status != std::errc() || end != options.data() + options.size() || samples < 1) {
+    return error(fmt::format("`{}` is no number of samples", options));
+  }
+  return Made(std::make_unique<Rebatch>(BakedBatch{samples, {}}));
+}
+
 struct Row {
   std::string_view name;
   Made (*make)(std::string_view options);
@@ -49,6 +61,7 @@ struct Row {
 };
 
 constexpr Row kPasses[] = {
+    {"rebatch", with_samples_in_file, true},
     {"lose-gradients", with_lost_gradients},
     {"open-loss", with_losses<OpenLoss>},
     {"infer-shapes", plain<InferShapes>},
@@ -70,6 +83,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   const auto add = [&](std::unique_ptr<Pass> pass) {
     if (!options.left_out.contains(std::string(pass->name()))) manager.add(std::move(pass));
   };
+  if (options.baked) add(std::make_unique<Rebatch>(*options.baked));
   if (!options.lost.empty()) add(std::make_unique<LoseGradients>(options.lost));
   if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
   add(std::make_unique<InferShapes>());

@@ -9,6 +9,7 @@
 #include "passes/loss_spec.h"
 #include "passes/lost_gradients.h"
 #include "passes/manager.h"
+#include "passes/rebatch.h"
 #include "passes/recover_parameters.h"
 
 namespace rannc::passes {
@@ -18,10 +19,12 @@ struct PipelineOptions {
   std::optional<ir::DType> precision;  ///< one float type for the whole model; nothing: as the file has it
   StoredFacts stored;                  ///< what user and file say of stored tensors
   LostGradients lost;                  ///< what the user says of gradients that the file lost
+  std::optional<BakedBatch> baked;     ///< a number of samples in the file becomes any; nothing: it stays
   std::set<std::string> left_out;      ///< passes that do not run; each is one of `optional_passes`
 };
 
 /// From an imported graph to atoms:
+///   rebatch             before anything asks where the samples are
 ///   lose-gradients      before anything asks what is trained
 ///   open-loss           before types, since a mean over samples has none
 ///   infer-shapes        every later pass reads types

@@ -42,6 +42,11 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
+  app.add_option(
+         "--batch-size-in-file", options.samples_in_file,
+         "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
+         "if the model cannot take another number of them")
+      ->check(CLI::PositiveNumber);
   app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
   app.add_option("--max-trips", options.max_trips,
                  "trips that a loop makes at most where their number depends on data; one more is an error of the run")

@@ -176,6 +176,42 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
   return found;
 }
 
+namespace {
+
+/// A model's graph and what its passes say of it.
+struct Passed {
+  ir::Graph graph;
+  passes::PassContext context;
+  passes::RunReport report;
+};
+
+Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const CompileOptions& options,
+                  const passes::PassManager::Show& show) {
+  Passed passed{std::move(graph), {}, {}};
+  const TorchEvaluator evaluator;
+  passed.context.evaluator = &evaluator;
+  passed.report = passes::standard_pipeline(pipeline).run(passed.graph, passed.context, options.passes, show);
+  passed.context.evaluator = nullptr;
+  return passed;
+}
+
+// A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
+Passed run_passes(const ir::Graph& graph, passes::PipelineOptions pipeline, const CompileOptions& options,
+                  const CompileProgress& progress) {
+  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file};
+  Passed passed = run_passes(graph.clone(), pipeline, options, progress.show_pass);
+  const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
+  if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
+  const Diagnostic why = *passed.report.failure;
+  pipeline.baked.reset();
+  passed = run_passes(graph.clone(), pipeline, options, progress.show_pass);
+  const std::string what = "its number of samples is in the file and stays: ";
+  if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
+  return passed;
+}
+
+}  // namespace
+
 Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress) {
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
@@ -188,13 +224,13 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   }
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
-  const passes::PassManager manager = passes::standard_pipeline(pipeline);
-  passes::PassContext context;
-  const TorchEvaluator evaluator;
-  context.evaluator = &evaluator;
-  model.report = manager.run(model.graph, context, options.passes, progress.show_pass);
+  model.read.samples = ir::fixed_samples(model.graph);
+  Passed passed = run_passes(model.graph, pipeline, options, progress);
+  passes::PassContext& context = passed.context;
+  model.report = std::move(passed.report);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
+  model.graph = std::move(passed.graph);
   model.atoms = std::move(*context.atoms);
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
@@ -212,7 +248,9 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   }
   RANNC_ASSIGN(plan.assume, assumptions(options));
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
-  plan.mini_batch = options.mini_batch.value_or(ir::fixed_samples(model.graph).value_or(kMiniBatch));
+  const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
+  const bool whole = ir::fixed_samples(model.graph).has_value();
+  plan.mini_batch = options.mini_batch.value_or(whole || of_file > 1 ? of_file : kMiniBatch);
   plan.micro_batches = options.micro_batches;
   plan.blocks = options.blocks;
   plan.block_partitioner = options.block_partitioner;

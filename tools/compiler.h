@@ -17,22 +17,23 @@ namespace rannc::tools {
 
 /// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
 struct CompileOptions : PlanDemands {
-  std::string model;                      ///< .onnx, or a graph in text (.rir)
-  std::string loss;                       ///< of `passes::parse_losses`; empty: for inference
-  std::string dtype;                      ///< `float32`, `float64`; empty: as the file has it
-  std::string batch_symbol;               ///< empty: found by the frontend
-  std::vector<std::string> same_symbol;   ///< `s53=s70`
-  std::optional<int64_t> max_trips;       ///< of loops whose number of trips depends on data
-  std::vector<std::string> assume;        ///< `sequence=128`
-  std::vector<std::string> kinds;         ///< `name=parameter|buffer|constant`
-  std::string loss_graph;                 ///< ONNX file whose outputs are added to the loss; empty: none
-  std::vector<std::string> loss_inputs;   ///< `input=output`: what of the model an input of the loss is
-  std::vector<std::string> loss_weights;  ///< `output=0.5`: of the loss's outputs
-  std::vector<std::string> padding;       ///< `table=0`: a row that takes no gradient
-  std::vector<std::string> stopped;       ///< values through which no gradient flows
-  std::vector<std::string> strict;        ///< results of clamps whose bounds take no gradient
-  std::vector<std::string> left_out;      ///< of `passes::optional_passes`
-  bool without_weights = false;           ///< weight files may be absent: enough to plan, not to train
+  std::string model;                       ///< .onnx, or a graph in text (.rir)
+  std::string loss;                        ///< of `passes::parse_losses`; empty: for inference
+  std::string dtype;                       ///< `float32`, `float64`; empty: as the file has it
+  std::string batch_symbol;                ///< empty: found by the frontend
+  std::vector<std::string> same_symbol;    ///< `s53=s70`
+  std::optional<int64_t> max_trips;        ///< of loops whose number of trips depends on data
+  std::optional<int64_t> samples_in_file;  ///< for which a file without a batch symbol was made
+  std::vector<std::string> assume;         ///< `sequence=128`
+  std::vector<std::string> kinds;          ///< `name=parameter|buffer|constant`
+  std::string loss_graph;                  ///< ONNX file whose outputs are added to the loss; empty: none
+  std::vector<std::string> loss_inputs;    ///< `input=output`: what of the model an input of the loss is
+  std::vector<std::string> loss_weights;   ///< `output=0.5`: of the loss's outputs
+  std::vector<std::string> padding;        ///< `table=0`: a row that takes no gradient
+  std::vector<std::string> stopped;        ///< values through which no gradient flows
+  std::vector<std::string> strict;         ///< results of clamps whose bounds take no gradient
+  std::vector<std::string> left_out;       ///< of `passes::optional_passes`
+  bool without_weights = false;            ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 
@@ -47,6 +48,7 @@ struct ReadModel {
   uint64_t nodes = 0;                      ///< of the file; 0: it is text
   uint32_t tasks = 0;                      ///< as read
   std::map<int32_t, uint32_t> batch_axes;  ///< on which axis of how many inputs the batch symbol is
+  std::optional<uint32_t> samples;         ///< for which it was made, where no symbol counts them
 };
 
 /// A model after its passes.

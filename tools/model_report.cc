@@ -28,7 +28,9 @@ std::string batch(const PreparedModel& model) {
     places += fmt::format("{}axis {} of {}", places.empty() ? "" : ", ", axis, plural(inputs, "input"));
   }
   return fmt::format("batch symbol \"{}\"{}", model.graph.batch_symbol(),
-                     places.empty() ? "" : fmt::format(" ({})", places));
+                     model.read.samples ? fmt::format(" (made for {})", plural(*model.read.samples, "sample"))
+                     : places.empty()   ? ""
+                                        : fmt::format(" ({})", places));
 }
 
 std::string read_line(const PreparedModel& model, const std::string& file) {

@@ -1,4 +1,4 @@
-"""Every published export gives the reference numbers on three stages: 3 micro-batches, or the whole batch where it is a number."""
+"""Every published export gives the reference numbers on three stages: 3 micro-batches."""
 import sys
 
 import programs

@@ -23,24 +23,32 @@ class CheckModels(ProductTest):
         self.judge(folders, ["local"], dtype="float32", product=product, least_share=LEAST_SHARE)
 
 
-class FixedBatches(ProductTest):
-    """Exports whose batch is a number: one micro-batch, any number of stages."""
+class BakedBatches(ProductTest):
+    """Exports whose batch is a number: any number of micro-batches, or one where it stays."""
     in_process = programs.Resident.PROGRAMS
-    PRODUCT = {"stages": [1, 3], "schedule": ["gpipe", "1f1b"]}
+    PRODUCT = {"stages": [1, 3], "micro_batches": [1, 3, 8], "schedule": ["gpipe", "1f1b"]}
 
     def test_numbers(self):
-        folders = [programs.shared_models() / name for name in ("gpt2_dynamo_b8", "gpt2_legacy_b8", "resnet_train_legacy_b8")]
+        folders = [programs.shared_models() / name for name in ("gpt2_dynamo_b8", "gpt2_legacy_b8", "lstm_legacy_b8")]
         for dtype in ("float64", "float32"):
             done, runs = programs.check(folders, dtype=dtype, **self.PRODUCT)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-            self.assertEqual(len(runs), 12)
-            self.assertEqual({run["micro_batches"] for run in runs}, {1})
+            self.assertEqual(len(runs), 36)
+            self.assertEqual({run["micro_batches"] for run in runs}, {1, 3, 8})
 
-    def test_they_are_not_split(self):
+    def test_any_mini_batch(self):
+        model = programs.shared_models() / "gpt2_dynamo_ambiguous_b4" / "model.onnx"
+        flags = [model, "--loss", "cross_entropy(output=logits,labels=y)", "--costs", "analytic", "--emit=plan"]
+        self.assertIn("mini_batch 32", self.succeed("rannc-compile", *flags, "--mini-batch", 32).stdout)
+        self.assertIn("mini_batch 4", self.succeed("rannc-compile", *flags).stdout)
+
+    def test_they_are_not_split_where_the_number_stays(self):
         folder = programs.shared_models() / "gpt2_dynamo_b8"
-        self.refuse(1, ["gpt2_dynamo_b8/model.onnx", "P15", "--micro-batches 3"], "rannc-check", folder, "--micro-batches", 3)
+        self.refuse(1, ["gpt2_dynamo_b8/model.onnx", "P15", "--micro-batches 3"], "rannc-check", folder, "--micro-batches", 3,
+                    "--skip-pass", "rebatch")
         self.refuse(1, ["gpt2_dynamo_b8/model.onnx", "P15", "a mini-batch of 32"], "rannc-compile", folder / "model.onnx", "--loss",
-                    "cross_entropy(output=logits,labels=y)", "--costs", "analytic", "--emit=plan", "--mini-batch", 32)
+                    "cross_entropy(output=logits,labels=y)", "--costs", "analytic", "--emit=plan", "--mini-batch", 32,
+                    "--skip-pass", "rebatch")
 
 
 class MergedInitialValues(ProductTest):

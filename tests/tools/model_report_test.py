@@ -55,10 +55,25 @@ class SmallModels(ReportTest):
                           [onnx.tensor("onnx::MatMul_7", [4, 4], range(16))],
                           [onnx.value("x", onnx.FLOAT, [8, 4])], [onnx.value("y", onnx.FLOAT, [8, 4])])
         report = self.lines(path)
-        self.assertEqual(report["read"], ["fixed.onnx: 2 nodes → 2 tasks; 16 parameters in 1 tensor; no batch symbol"])
+        self.assertEqual(report["read"], ['fixed.onnx: 2 nodes → 2 tasks; 16 parameters in 1 tensor; '
+                                          'batch symbol "batch" (made for 8 samples)'])
+        self.assertEqual(report["changed"], ["made for 8 samples, it takes any number of them: 0 tasks and 0 tables changed"])
+        self.assertIn("the exporter made up the names of 1 of 1 parameter tensor, as 'onnx::MatMul_7'", report["not done"][0])
+        report = self.lines(path, "--skip-pass", "rebatch")
+        self.assertTrue(report["read"][0].endswith("; no batch symbol"), report)
         self.assertEqual(report["changed"], [])
         self.assertIn("the mini-batch of 8 samples is one micro-batch", report["not done"][0])
-        self.assertIn("the exporter made up the names of 1 of 1 parameter tensor, as 'onnx::MatMul_7'", report["not done"][1])
+
+    def test_a_batch_that_stays(self):
+        path = onnx.write(self.scratch / "table.onnx", [onnx.node("Add", ["x", "table"], ["y"], "sum")],
+                          [onnx.tensor("table", [2, 2], range(4))],
+                          [onnx.value("x", onnx.FLOAT, [2, 2])], [onnx.value("y", onnx.FLOAT, [2, 2])])
+        report = self.lines(path)
+        self.assertTrue(report["read"][0].endswith("; no batch symbol"), report)
+        said = ("core.add stands for 2 samples: %table of [2,2] holds other numbers for each of the 2 samples along axis 0")
+        self.assertTrue(any("its number of samples is in the file and stays: " + said in line for line in report["not done"]), report)
+        self.refuse(1, ["table.onnx: 'sum'", said], "rannc-compile", path, "--batch-size-in-file", 2, "-o", self.scratch / "none")
+        self.refuse(1, ["table.onnx", "P15", "a mini-batch of 4"], "rannc-compile", path, "--mini-batch", 4, "-o", self.scratch / "none")
 
     def test_what_machines_read_is_alone_on_standard_output(self):
         done = self.compiled(programs.DATA / "small_gpt" / "model.onnx", "--summary=json")

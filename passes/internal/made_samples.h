@@ -1,0 +1,57 @@
+/// Gives samples to values that a file holds for a fixed number of them.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/rewriter.h"
+#include "passes/internal/integer_tables.h"
+#include "passes/internal/sample_places.h"
+
+namespace rannc::passes {
+
+/// Makes such values in a graph that is being rewritten.
+class MadeSamples {
+ public:
+  /// All have to outlive it. `parameters` by name: stored tensors that are known to be trained as they are.
+  MadeSamples(const ir::Graph& from, ir::Rewriter& rewriter, const Samples& samples,
+              const std::set<std::string>& parameters, IntegerTables& tables)
+      : from_(from), rewriter_(rewriter), samples_(samples), parameters_(parameters), tables_(tables) {}
+
+  /// The value with samples at `wanted`, for the baked number of them the one it was: integers that are alike for all
+  /// of them, or grow by as much from each to the next; a stored tensor that is alike for all; a draw, of which each
+  /// sample has its own; or made by the task that makes it, from operands with samples. Each is made once. An error
+  /// names what cannot be had so.
+  Result<ValueId> of(ValueId old, const ir::BatchLayout& wanted);
+  /// Indices into an axis with samples inside of which there are `inner` elements, made for one sample: those of
+  /// component `component` of the last axis (-1: all) grow by `inner` from each sample to the next.
+  Result<ValueId> numbered_from_one(ValueId old, const ir::BatchLayout& wanted, int64_t component,
+                                    const ir::Dim& inner);
+
+  /// Names of tables that were taken apart.
+  const std::set<std::string>& changed() const { return changed_; }
+
+ private:
+  using Key = std::pair<uint32_t, std::string>;
+  Result<ValueId> make(ValueId old, const ir::BatchLayout& wanted);
+  Result<ValueId> from_integers(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
+  Result<ValueId> from_stored(ValueId old, const ir::BatchLayout& wanted);
+  Result<ValueId> from_task(ValueId old, const ir::BatchLayout& wanted);
+  Result<ValueId> stretched(ValueId old, const ir::BatchLayout& wanted);
+  Result<ValueId> numbered(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
+  Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes, ValueId named);
+  Result<ValueId> sample_numbers(ValueId named, ir::DType dtype, size_t rank, int32_t axis);
+
+  const ir::Graph& from_;
+  ir::Rewriter& rewriter_;
+  const Samples& samples_;
+  const std::set<std::string>& parameters_;
+  IntegerTables& tables_;
+  std::map<Key, Result<ValueId>> made_;
+  std::set<std::string> changed_;
+  int depth_ = 0;
+};
+
+}  // namespace rannc::passes

@@ -1,0 +1,387 @@
+#include "passes/rebatch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/match.h"
+#include "ir/op.h"
+#include "ir/rewriter.h"
+#include "passes/internal/made_samples.h"
+#include "passes/internal/sample_places.h"
+#include "passes/internal/task_forms.h"
+#include "passes/sample_rules.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using ir::BatchLayout;
+using ir::Dim;
+using ir::Graph;
+using ir::Mix;
+using ir::Shape;
+using ir::ValueType;
+
+/// Which of several accepted forms a reshape of one kind takes, in the order in which kinds were met.
+class Choices {
+ public:
+  /// Of `count` forms, for tasks that read and make the same shapes.
+  size_t of(const std::string& kind, size_t count) {
+    const auto found = index_.find(kind);
+    if (found != index_.end()) return std::min(taken_[found->second].first, count - 1);
+    index_.emplace(kind, taken_.size());
+    taken_.push_back({0, count});
+    if (taken_.size() <= kept_.size()) taken_.back().first = kept_[taken_.size() - 1];
+    return taken_.back().first;
+  }
+  /// Whether there is another choice than the last; that is the next.
+  bool advance() {
+    while (!taken_.empty() && taken_.back().first + 1 >= taken_.back().second) taken_.pop_back();
+    if (taken_.empty()) return false;
+    ++taken_.back().first;
+    kept_.clear();
+    for (const auto& [choice, count] : taken_) kept_.push_back(choice);
+    taken_.clear();
+    index_.clear();
+    return true;
+  }
+
+ private:
+  std::map<std::string, size_t> index_;
+  std::vector<std::pair<size_t, size_t>> taken_;  // choice, of how many
+  std::vector<size_t> kept_;
+};
+
+/// One copy of the graph with one choice of forms.
+class Walk {
+ public:
+  Walk(const Graph& from, const Samples& samples, const std::set<std::string>& parameters, IntegerTables& tables,
+       Choices& choices)
+      : from_(from),
+        samples_(samples),
+        choices_(choices),
+        rewriter_(from),
+        made_(from, rewriter_, samples, parameters, tables),
+        reached_(from.value_count()) {}
+
+  /// Gives inputs their samples: along the first of so many axes that has as many.
+  void start(size_t axes) {
+    to().set_batch_symbol(samples_.symbol);
+    for (const ValueId input : from_.inputs()) {
+      const auto& shape = from_.type(input).shape;
+      reached_[input.index()] = true;
+      if (!shape) continue;
+      const auto end = shape->begin() + static_cast<int64_t>(std::min(axes, shape->size()));
+      const auto at = std::find(shape->begin(), end, Dim(samples_.baked));
+      if (at == end) continue;
+      const BatchLayout place{static_cast<int32_t>(at - shape->begin()), 1, 1};
+      to().set_type(rewriter_.map(input), with_samples(from_.type(input), place, samples_));
+    }
+  }
+
+  Result<void> run() {
+    for (const TaskId task : from_.tasks()) RANNC_TRY(adapt(task));
+    return {};
+  }
+
+  Graph finish() && { return std::move(rewriter_).finish(); }
+  /// Results that mix samples, or pick among them.
+  int mixed() const { return mixed_; }
+  const std::set<std::string>& changed() const { return made_.changed(); }
+  size_t resized() const { return resized_; }
+
+ private:
+  /// A way to build a task.
+  struct Way {
+    TaskForm form;
+    std::vector<ValueId> operands;
+    std::vector<ValueType> types;
+    bool as_it_is = false;
+  };
+
+  Graph& to() { return rewriter_.graph(); }
+
+  Result<void> adapt(TaskId task) {
+    std::vector<ValueId> operands;
+    bool same = true;
+    for (const ValueId operand : from_.inputs(task)) {
+      operands.push_back(rewriter_.map(operand));
+      if (operand.valid()) same = same && to().type(operands.back()) == from_.type(operand);
+    }
+    reach(task);
+    if (same) {
+      rewriter_.copy(task);
+      return {};
+    }
+    if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
+    if (picks_samples(task, operands)) return pick(task, std::move(operands));
+    RANNC_ASSIGN(const Way way, find(task, operands));
+    build(task, way);
+    return {};
+  }
+
+  // Sizes of what an input reaches are none of its elements.
+  void reach(TaskId task) {
+    const auto operands = from_.inputs(task);
+    for (size_t i = 0; i < operands.size(); ++i) {
+      if (!operands[i].valid() || !reached_[operands[i].index()]) continue;
+      if (from_.op(task).known() && from_.op(task).operand(i).role == ir::Role::kShape) continue;
+      for (const ValueId output : from_.outputs(task)) reached_[output.index()] = true;
+    }
+  }
+
+  Diagnostic refused(TaskId task, const Diagnostic& why) const {
+    return error(from_.location(task), fmt::format("{} stands for {} sample{}: {}", from_.op(task).name, samples_.baked,
+                                                   samples_.baked == 1 ? "" : "s", why.message));
+  }
+
+  // As it is, or with other sizes; else with operands that are given samples. What mixes samples comes last.
+  Result<Way> find(TaskId task, const std::vector<ValueId>& operands) {
+    std::optional<Diagnostic> why;
+    std::vector<Way> accepted;
+    const auto types = ir::type_list(to(), operands);
+    std::vector<TaskForm> forms = task_forms(from_, task, types, nullptr, samples_);
+    for (size_t i = 0; i < forms.size(); ++i) {
+      auto found = types_of(forms[i], types, from_, task, samples_);
+      if (!found.ok() && !why) why = found.diagnostic();
+      if (!found.ok() || is_repeated(accepted, *found)) continue;
+      accepted.push_back({forms[i], first(operands, forms[i].operands), std::move(*found), i == 0});
+    }
+    const bool mixes = !accepted.empty() && std::all_of(accepted.begin(), accepted.end(),
+                                                        [&](const Way& way) { return is_mixed(way.types); });
+    if (accepted.empty() || mixes) {
+      if (auto way = with_samples_added(task, operands, why)) return std::move(*way);
+    }
+    if (accepted.empty()) return refused(task, *why);
+    if (accepted.size() == 1) return std::move(accepted.front());
+    return std::move(accepted[choices_.of(kind(task, types), accepted.size())]);
+  }
+
+  static bool is_repeated(const std::vector<Way>& ways, const std::vector<ValueType>& types) {
+    return std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.types == types; });
+  }
+  static bool is_mixed(const std::vector<ValueType>& types) {
+    return std::any_of(types.begin(), types.end(), [](const ValueType& type) { return type.batch.mix == Mix::kMixed; });
+  }
+  static std::vector<ValueId> first(const std::vector<ValueId>& operands, size_t count) {
+    return {operands.begin(), operands.begin() + static_cast<int64_t>(std::min(count, operands.size()))};
+  }
+
+  std::string kind(TaskId task, const std::vector<const ValueType*>& types) const {
+    const BatchLayout& layout = types[0]->batch;
+    return fmt::format("{} {} {} {} {} {}", from_.op(task).name, ir::str(*types[0]->shape), layout.axis,
+                       layout.outer.str(), layout.inner.str(), ir::str(*from_.type(from_.outputs(task)[0]).shape));
+  }
+
+  /// Operands of a task with samples that they do not have so far.
+  using Added = std::vector<std::pair<size_t, BatchLayout>>;
+
+  // Those that no input reaches: one, somewhere; two; or all of them.
+  std::vector<Added> additions(TaskId task, const std::vector<ValueId>& operands) {
+    std::vector<Added> singles;
+    const auto old = from_.inputs(task);
+    for (size_t i = 0; i < old.size(); ++i) {
+      if (!old[i].valid() || reached_[old[i].index()] || to().type(operands[i]).batch.has_batch()) continue;
+      if (!from_.type(old[i]).shape) continue;
+      for (const BatchLayout& place : possible_places(*from_.type(old[i]).shape, samples_))
+        singles.push_back({{i, place}});
+    }
+    std::vector<Added> found = singles;
+    for (size_t i = 0; i < singles.size() && found.size() < kMostAdditions; ++i) {
+      for (size_t j = i + 1; j < singles.size(); ++j) {
+        if (singles[i][0].first != singles[j][0].first) found.push_back({singles[i][0], singles[j][0]});
+      }
+    }
+    for (size_t i = 0; i < singles.size(); ++i) {  // as many as there are, at one place
+      Added all;
+      for (const Added& single : singles) {
+        const bool again = !all.empty() && all.back().first == single[0].first;
+        if (!again && single[0].second == singles[i][0].second) all.push_back(single[0]);
+      }
+      if (all.size() > 2) found.push_back(std::move(all));
+    }
+    return found;
+  }
+
+  std::optional<Way> with_samples_added(TaskId task, const std::vector<ValueId>& operands,
+                                        std::optional<Diagnostic>& why) {
+    for (const Added& added : additions(task, operands)) {
+      std::vector<ValueType> given;
+      given.reserve(added.size());
+      auto types = ir::type_list(to(), operands);
+      for (const auto& [operand, place] : added) {
+        given.push_back(with_samples(from_.type(from_.inputs(task)[operand]), place, samples_));
+        types[operand] = &given.back();
+      }
+      for (TaskForm& form : task_forms(from_, task, types, nullptr, samples_)) {
+        auto found = types_of(form, types, from_, task, samples_);
+        if (!found.ok() || is_mixed(*found)) continue;
+        Way way{form, first(operands, form.operands), std::move(*found)};
+        if (const auto failure = add_samples(task, added, way.operands)) {
+          why = *failure;
+          continue;
+        }
+        return way;
+      }
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Diagnostic> add_samples(TaskId task, const Added& added, std::vector<ValueId>& operands) {
+    for (const auto& [operand, place] : added) {
+      if (operand >= operands.size()) continue;
+      const auto with = made_.of(from_.inputs(task)[operand], place);
+      if (!with.ok()) return with.diagnostic();
+      operands[operand] = *with;
+    }
+    return std::nullopt;
+  }
+
+  void build(TaskId task, const Way& way) {
+    std::vector<std::string> names;
+    for (const ValueId output : from_.outputs(task)) names.emplace_back(from_.value(output).name);
+    const TaskId built = to().add_task(*way.form.op, way.operands, way.form.attributes, names, from_.location(task));
+    const auto typed = ir::infer_types(to(), built);
+    RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    for (size_t i = 0; i < names.size(); ++i) rewriter_.replace(from_.outputs(task)[i], to().outputs(built)[i]);
+    mixed_ += is_mixed(way.types);
+    resized_ += !way.as_it_is;
+  }
+
+  // --- look-ups by position along the samples' axis
+
+  std::optional<int64_t> component_of(TaskId task, const std::vector<ValueId>& operands) {
+    const ir::OpInfo& op = from_.op(task);
+    if (op.picks == nullptr || !to().type(operands[0]).batch.has_batch()) return std::nullopt;
+    const auto types = ir::type_list(to(), operands);
+    return op.picks({op, types, from_.attributes(task), samples_.symbol}, to().type(operands[0]).batch.axis);
+  }
+
+  bool picks_samples(TaskId task, const std::vector<ValueId>& operands) {
+    return component_of(task, operands).has_value() && !reached_[from_.inputs(task)[1].index()];
+  }
+
+  // The indices of a table that holds each sample's own number.
+  Result<void> pick(TaskId task, std::vector<ValueId> operands) {
+    const int64_t component = *component_of(task, operands);
+    const Dim inner = to().type(operands[0]).batch.inner;
+    const ValueId index = from_.inputs(task)[1];
+    std::optional<Diagnostic> why;
+    for (const BatchLayout& place : possible_places(*from_.type(index).shape, samples_)) {
+      auto types = ir::type_list(to(), operands);
+      const ValueType given = with_samples(from_.type(index), place, samples_);
+      types[1] = &given;
+      TaskForm form{&from_.op(task), from_.attributes(task), operands.size()};
+      auto found = types_of(form, types, from_, task, samples_);
+      if (!found.ok() || is_mixed(*found)) continue;
+      const auto numbers =
+          samples_.baked == 1 ? made_.numbered_from_one(index, place, component, inner) : made_.of(index, place);
+      if (!numbers.ok()) {
+        why = numbers.diagnostic();
+        continue;
+      }
+      operands[1] = *numbers;
+      build(task, {form, operands, std::move(*found)});
+      auto own = check_sample_index(to(), to().producer(rewriter_.map(from_.outputs(task)[0])));
+      if (own.ok()) return {};
+      why = own.diagnostic();
+    }
+    return refused(task, why ? *why : error("it picks samples by numbers that are the same for all of them"));
+  }
+
+  static constexpr size_t kMostAdditions = 256;
+
+  const Graph& from_;
+  const Samples& samples_;
+  Choices& choices_;
+  ir::Rewriter rewriter_;
+  MadeSamples made_;
+  std::vector<bool> reached_;  // by inputs
+  int mixed_ = 0;
+  size_t resized_ = 0;
+};
+
+/// The first extent of all inputs.
+std::optional<int64_t> first_extent(const Graph& graph) {
+  std::optional<int64_t> found;
+  for (const ValueId input : graph.inputs()) {
+    const auto& shape = graph.type(input).shape;
+    if (!shape || shape->empty()) continue;
+    if (!shape->front().is_constant()) return std::nullopt;
+    const int64_t extent = shape->front().constant();
+    if (extent < 1 || (found && *found != extent)) return std::nullopt;
+    found = extent;
+  }
+  return found;
+}
+
+bool has_symbol(const Graph& graph, const std::string& name) {
+  return std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId input) {
+    const auto& shape = graph.type(input).shape;
+    return shape && std::any_of(shape->begin(), shape->end(), [&](const Dim& dim) { return dim.uses(name); });
+  });
+}
+
+/// What one choice made of the graph.
+struct Rebatched {
+  Graph graph;
+  size_t resized;
+  std::set<std::string> tables;
+};
+
+Result<Rebatched> rebatched(const Graph& from, const Samples& samples, size_t axes,
+                            const std::set<std::string>& parameters, const Evaluator* evaluator) {
+  Choices choices;
+  IntegerTables tables(from, evaluator);
+  std::optional<Diagnostic> why;
+  std::optional<Rebatched> mixing;
+  for (int tries = 0; tries < Rebatch::kMostAlternatives; ++tries) {
+    Walk walk(from, samples, parameters, tables, choices);
+    walk.start(axes);
+    const auto done = walk.run();
+    if (!done.ok() && !why) why = done.diagnostic();
+    if (done.ok()) {
+      const bool apart = walk.mixed() == 0;
+      if (apart || !mixing)
+        mixing = Rebatched{{}, walk.resized(), walk.changed()}, mixing->graph = std::move(walk).finish();
+      if (apart) return std::move(*mixing);
+    }
+    if (!choices.advance()) break;
+  }
+  if (mixing) return std::move(*mixing);  // a mean over samples is taken apart later
+  return *why;
+}
+
+}  // namespace
+
+std::string Rebatch::spelling() const {
+  return baked_.samples ? fmt::format("rebatch{{{}}}", *baked_.samples) : std::string(name());
+}
+
+Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
+  if (!graph.batch_symbol().empty()) return Outcome{};
+  std::set<std::string> parameters;
+  for (const auto& [name, kind] : baked_.file.listed) {
+    if (kind == ir::ValueKind::kParameter) parameters.insert(name);
+  }
+  std::string symbol = "batch";
+  while (has_symbol(graph, symbol)) symbol += "_";
+  const auto found = baked_.samples ? baked_.samples : first_extent(graph);
+  if (!found) return error("the inputs have no first extent in common that would be the number of samples");
+  const Samples samples{*found, symbol};
+  RANNC_ASSIGN(Rebatched made, rebatched(graph, samples, baked_.samples ? 2 : 1, parameters, context.evaluator));
+  graph = std::move(made.graph);
+  ir::remove_dead(graph);
+  const auto plural = [](auto number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  context.remarks.push_back(
+      {{},
+       fmt::format("made for {}, it takes any number of them: {} and {} changed", plural(samples.baked, "sample"),
+                   plural(made.resized, "task"), plural(made.tables.size(), "table"))});
+  return Outcome{true};
+}
+
+}  // namespace rannc::passes

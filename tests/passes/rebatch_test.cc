@@ -1,0 +1,235 @@
+#include "passes/rebatch.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/op.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/infer_shapes.h"
+
+namespace rannc::passes {
+namespace {
+
+using ir::Dim;
+using ir::Graph;
+using ir::Shape;
+using ::testing::HasSubstr;
+
+const Dim kBatch = Dim::symbol("batch");
+
+/// A graph of these statements, types inferred.
+Graph graph_of(const std::string& statements) {
+  auto graph = ir::parse_graph("rannc.graph 1\ngraph \"small\"\n" + statements, "small.rir");
+  EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+  PassContext context;
+  const auto typed = InferShapes().run(*graph, context);
+  EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
+  return std::move(*graph);
+}
+
+/// The graph after the pass and the checks of the types that it rests on.
+Graph rebatched(const std::string& statements, BakedBatch baked = {}) {
+  Graph graph = graph_of(statements);
+  PassContext context;
+  const auto done = Rebatch(std::move(baked)).run(graph, context);
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+  EXPECT_TRUE(!done.ok() || done->changed);
+  EXPECT_TRUE(ir::as_result(ir::verify(graph)).ok());
+  const auto typed = InferShapes().run(graph, context);
+  EXPECT_TRUE(typed.ok()) << typed.diagnostic().str();
+  return graph;
+}
+
+std::string refusal(const std::string& statements, BakedBatch baked = {}) {
+  Graph graph = graph_of(statements);
+  PassContext context;
+  const auto done = Rebatch(std::move(baked)).run(graph, context);
+  EXPECT_FALSE(done.ok()) << ir::print(graph);
+  return done.ok() ? "" : done.diagnostic().message;
+}
+
+Shape shape_of(const Graph& graph, std::string_view name) {
+  const ValueId value = graph.find(name);
+  EXPECT_TRUE(value.valid()) << name;
+  return value.valid() ? *graph.type(value).shape : Shape{};
+}
+
+TEST(Rebatch, ShapesHoldTheSymbolWhereTheSamplesAre) {
+  const Graph graph = rebatched(R"(
+input %x: f32[8,12,64]
+#0 %heads: f32[*] = core.reshape(%x) {shape = [8,12,8,8]}
+#1 %turned: f32[*] = core.permute(%heads) {dims = [0,2,1,3]}
+#2 %merged: f32[*] = core.reshape(%turned) {shape = [64,12,8]}
+#3 %columns: f32[*] = core.permute(%merged) {dims = [0,2,1]}
+#4 %scores: f32[*] = core.matmul(%merged, %columns)
+#5 %apart: f32[*] = core.reshape(%scores) {shape = [8,8,12,12]}
+#6 %flat: f32[*] = core.reshape(%x) {shape = [96,64]}
+inputs [%x]
+outputs [%apart, %flat]
+)");
+  EXPECT_EQ(graph.batch_symbol(), "batch");
+  EXPECT_EQ(shape_of(graph, "x"), (Shape{kBatch, 12, 64}));
+  EXPECT_EQ(shape_of(graph, "merged"), (Shape{kBatch * 8, 12, 8}));
+  EXPECT_EQ(graph.type(graph.find("merged")).batch, (ir::BatchLayout{0, 1, 8}));
+  EXPECT_EQ(shape_of(graph, "apart"), (Shape{kBatch, 8, 12, 12}));
+  EXPECT_EQ(shape_of(graph, "flat"), (Shape{kBatch * 12, 64}));
+}
+
+// A mask of two samples, three places: the same for both.
+TEST(Rebatch, TablesThatAreAlikeForAllSamplesAreStretched) {
+  const Graph graph = rebatched(R"(
+input %x: f32[2,3]
+constant %mask: f32[2,3] = hex "000000000000803f00000040000000000000803f00000040"
+#0 %y: f32[*] = core.add(%x, %mask)
+inputs [%x]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 3}));
+  EXPECT_EQ(graph.type(graph.find("y")).batch.axis, 0);
+  EXPECT_EQ(shape_of(graph, "mask"), (Shape{2, 3}));
+}
+
+TEST(Rebatch, TablesThatDifferAreNamed) {
+  const std::string statements = R"(
+input %x: f32[2,3]
+constant %mask: f32[2,3] = hex "000000000000803f00000040000000000000803f00000041"
+#0 %y: f32[*] = core.add(%x, %mask)
+inputs [%x]
+outputs [%y]
+)";
+  const std::string why = refusal(statements);
+  EXPECT_THAT(why, HasSubstr("core.add stands for 2 samples"));
+  EXPECT_THAT(why, HasSubstr("%mask of [2,3] holds other numbers for each of the 2 samples along axis 0"));
+}
+
+TEST(Rebatch, AParameterWithARowForEachSampleIsNoTable) {
+  const std::string statements = R"(
+input %x: f32[2,1]
+constant %w: f32[2,1] = hex "0000803f0000803f"
+#0 %y: f32[*] = core.add(%x, %w)
+inputs [%x]
+outputs [%y]
+)";
+  BakedBatch baked;
+  baked.file.listed["w"] = ir::ValueKind::kParameter;
+  EXPECT_THAT(refusal(statements, baked), HasSubstr("%w of [2,1] is a parameter with a row for each sample"));
+  rebatched(statements);
+}
+
+// Masks are fetched at (sample, place); the table's rows are the numbers of three samples.
+TEST(Rebatch, TablesOfSampleNumbersCountOn) {
+  const Graph graph = rebatched(R"(
+input %mask: f32[3,2]
+constant %places: i64[3,2,2] = hex "000000000000000000000000000000000000000000000000010000000000000001000000000000000000000000000000010000000000000001000000000000000200000000000000000000000000000002000000000000000100000000000000"
+#0 %y: f32[*] = core.gather_nd(%mask, %places)
+inputs [%mask]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 2}));
+  const std::string why = refusal(R"(
+input %mask: f32[3,2]
+constant %places: i64[3,2,2] = hex "000000000000000000000000000000000000000000000000010000000000000001000000000000000000000000000000010000000000000001000000000000000000000000000000000000000000000000000000000000000100000000000000"
+#0 %y: f32[*] = core.gather_nd(%mask, %places)
+inputs [%mask]
+outputs [%y]
+)");
+  EXPECT_THAT(why, HasSubstr("does not grow evenly from sample to sample"));
+}
+
+TEST(Rebatch, WhatIsMadeForTheSamplesIsMadeForAnyNumber) {
+  const Graph graph = rebatched(R"(
+input %x: f32[4,3,2]
+constant %token: f32[1,1,2] = hex "0000803f00000040"
+#0 %tokens: f32[*] = core.expand(%token) {shape = [4,1,2]}
+#1 %y: f32[*] = core.concat(%tokens, %x) {axis = 1}
+#2 %zeros: f32[*] = core.full() {shape = [2,4,2], value = 0x0p+0, dtype = !f32}
+#3 %turned: f32[*] = core.permute(%x) {dims = [1,0,2]}
+#4 %first: f32[*] = core.slice(%turned) {axes = [0], starts = [0], ends = [2]}
+#5 %z: f32[*] = core.concat(%zeros, %first) {axis = 0}
+inputs [%x]
+outputs [%y, %z]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4, 2}));
+  EXPECT_EQ(shape_of(graph, "z"), (Shape{4, kBatch, 2}));
+}
+
+// Nothing in the shapes tells where one sample is: of [12,4,16] only its own axis between the two can be meant, since a
+// product over places would mix samples otherwise.
+TEST(Rebatch, OneSampleIsFoundByWhatFollows) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,12,64]
+constant %token: f32[1,1,64]
+#0 %y: f32[*] = core.concat(%token, %x) {axis = 1}
+#1 %turned: f32[*] = core.permute(%y) {dims = [1,0,2]}
+#2 %heads: f32[*] = core.reshape(%turned) {shape = [13,4,16]}
+#3 %rows: f32[*] = core.permute(%heads) {dims = [1,0,2]}
+#4 %columns: f32[*] = core.permute(%heads) {dims = [1,2,0]}
+#5 %scores: f32[*] = core.matmul(%rows, %columns)
+#6 %weights: f32[*] = core.softmax(%scores) {axis = -1}
+#7 %mean: f32[*] = core.matmul(%weights, %rows)
+#8 %back: f32[*] = core.permute(%mean) {dims = [1,0,2]}
+#9 %out: f32[*] = core.reshape(%back) {shape = [13,64]}
+inputs [%x]
+outputs [%out]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 13, 64}));
+  EXPECT_EQ(shape_of(graph, "heads"), (Shape{13, kBatch * 4, 16}));
+  EXPECT_EQ(shape_of(graph, "scores"), (Shape{kBatch * 4, 13, 13}));
+}
+
+TEST(Rebatch, OneSampleWithoutItsAxis) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,3]
+#0 %flat: f32[*] = core.squeeze(%x) {axes = [0]}
+#1 %y: f32[*] = core.relu(%flat)
+#2 %z: f32[*] = core.unsqueeze(%y) {axes = [0]}
+inputs [%x]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch * 3}));
+}
+
+TEST(Rebatch, WhatMixesSamplesStaysForOtherPasses) {
+  Graph graph = graph_of(R"(
+input %x: f32[4,3]
+#0 %y: f32[*] = core.mean(%x) {axes = [0]}
+inputs [%x]
+outputs [%y]
+)");
+  PassContext context;
+  ASSERT_TRUE(Rebatch().run(graph, context).ok());
+  EXPECT_FALSE(InferShapes().run(graph, context).ok());
+}
+
+TEST(Rebatch, SamplesOnTheSecondAxisAreAskedFor) {
+  BakedBatch two;
+  two.samples = 2;
+  const Graph graph = rebatched(R"(
+input %x: f32[5,2,3]
+input %y: f32[4,2,3]
+#0 %z: f32[*] = core.concat(%x, %y) {axis = 0}
+#1 %w: f32[*] = core.reshape(%z) {shape = [9,6]}
+inputs [%x, %y]
+outputs [%w]
+)",
+                                two);
+  EXPECT_EQ(shape_of(graph, "w"), (Shape{9, kBatch * 3}));
+}
+
+TEST(Rebatch, LeavesGraphsWithABatchAlone) {
+  Graph graph = graph_of("batch batch\ninput %x: f32[batch,3] samples 0\ninputs [%x]\noutputs [%x]\n");
+  PassContext context;
+  EXPECT_FALSE(Rebatch().run(graph, context)->changed);
+}
+
+TEST(Rebatch, InputsOfDifferentExtentsSayNoNumber) {
+  const std::string statements = "input %x: f32[4,3]\ninput %y: f32[5,2]\ninputs [%x, %y]\noutputs [%x, %y]\n";
+  EXPECT_THAT(refusal(statements), HasSubstr("no first extent in common"));
+  BakedBatch four;
+  four.samples = 4;
+  EXPECT_EQ(shape_of(rebatched(statements, four), "y"), (Shape{5, 2}));
+}
+
+}  // namespace
+}  // namespace rannc::passes
