@@ -54,19 +54,54 @@ class Choices {
   std::vector<size_t> kept_;
 };
 
+/// What is asked for.
+struct Baked {
+  const Graph& from;
+  const Samples samples;
+  const size_t axes;  ///< of inputs that may have samples, the first so many
+  const std::set<std::string> parameters;
+};
+
 /// One copy of the graph with one choice of forms.
 class Walk {
  public:
-  Walk(const Graph& from, const Samples& samples, const std::set<std::string>& parameters, IntegerTables& tables,
-       Choices& choices)
-      : from_(from),
-        samples_(samples),
+  /// All have to outlive it.
+  Walk(const Baked& baked, IntegerTables& tables, Choices& choices)
+      : from_(baked.from),
+        samples_(baked.samples),
         choices_(choices),
-        rewriter_(from),
-        made_(from, rewriter_, samples, parameters, tables),
-        reached_(from.value_count()) {}
+        rewriter_(from_),
+        made_(from_, rewriter_, samples_, baked.parameters, tables),
+        reached_(from_.value_count()) {
+    start(baked.axes);
+  }
+  Walk(const Walk&) = delete;
+  Walk& operator=(const Walk&) = delete;
 
-  /// Gives inputs their samples: along the first of so many axes that has as many.
+  Result<void> run() {
+    for (const TaskId task : from_.tasks()) RANNC_TRY(adapt(task));
+    return {};
+  }
+
+  Graph finish() && { return std::move(rewriter_).finish(); }
+  /// Results that mix samples, or pick among them.
+  int mixed() const { return mixed_; }
+  size_t tables() const { return made_.changed(); }
+  const std::map<std::string, std::string>& parts() const { return made_.parts(); }
+  size_t resized() const { return resized_; }
+
+ private:
+  /// A way to build a task.
+  struct Way {
+    TaskForm form;
+    std::vector<ValueId> operands;
+    std::vector<ValueType> types;
+    bool as_it_is = false;
+  };
+
+  Graph& to() { return rewriter_.graph(); }
+
+  // Gives inputs their samples: along the first of so many axes that has as many.
   void start(size_t axes) {
     to().set_batch_symbol(samples_.symbol);
     for (const ValueId input : from_.inputs()) {
@@ -80,28 +115,6 @@ class Walk {
       to().set_type(rewriter_.map(input), with_samples(from_.type(input), place, samples_));
     }
   }
-
-  Result<void> run() {
-    for (const TaskId task : from_.tasks()) RANNC_TRY(adapt(task));
-    return {};
-  }
-
-  Graph finish() && { return std::move(rewriter_).finish(); }
-  /// Results that mix samples, or pick among them.
-  int mixed() const { return mixed_; }
-  const std::set<std::string>& changed() const { return made_.changed(); }
-  size_t resized() const { return resized_; }
-
- private:
-  /// A way to build a task.
-  struct Way {
-    TaskForm form;
-    std::vector<ValueId> operands;
-    std::vector<ValueType> types;
-    bool as_it_is = false;
-  };
-
-  Graph& to() { return rewriter_.graph(); }
 
   Result<void> adapt(TaskId task) {
     std::vector<ValueId> operands;
@@ -118,8 +131,7 @@ class Walk {
     if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
     if (picks_samples(task, operands)) return pick(task, std::move(operands));
     RANNC_ASSIGN(const Way way, find(task, operands));
-    build(task, way);
-    return {};
+    return build(task, way);
   }
 
   // Sizes of what an input reaches are none of its elements.
@@ -239,15 +251,15 @@ class Walk {
     return std::nullopt;
   }
 
-  void build(TaskId task, const Way& way) {
+  Result<void> build(TaskId task, const Way& way) {
     std::vector<std::string> names;
     for (const ValueId output : from_.outputs(task)) names.emplace_back(from_.value(output).name);
     const TaskId built = to().add_task(*way.form.op, way.operands, way.form.attributes, names, from_.location(task));
-    const auto typed = ir::infer_types(to(), built);
-    RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    RANNC_TRY(ir::infer_types(to(), built));
     for (size_t i = 0; i < names.size(); ++i) rewriter_.replace(from_.outputs(task)[i], to().outputs(built)[i]);
     mixed_ += is_mixed(way.types);
     resized_ += !way.as_it_is;
+    return {};
   }
 
   // --- look-ups by position along the samples' axis
@@ -283,7 +295,7 @@ class Walk {
         continue;
       }
       operands[1] = *numbers;
-      build(task, {form, operands, std::move(*found)});
+      RANNC_TRY(build(task, {form, operands, std::move(*found)}));
       auto own = check_sample_index(to(), to().producer(rewriter_.map(from_.outputs(task)[0])));
       if (own.ok()) return {};
       why = own.diagnostic();
@@ -327,31 +339,49 @@ bool has_symbol(const Graph& graph, const std::string& name) {
 /// What one choice made of the graph.
 struct Rebatched {
   Graph graph;
-  size_t resized;
-  std::set<std::string> tables;
+  size_t resized, tables;
+  std::map<std::string, std::string> parts;
 };
 
-Result<Rebatched> rebatched(const Graph& from, const Samples& samples, size_t axes,
-                            const std::set<std::string>& parameters, const Evaluator* evaluator) {
+Result<Rebatched> rebatched(const Baked& baked, const Evaluator* evaluator) {
   Choices choices;
-  IntegerTables tables(from, evaluator);
+  IntegerTables tables(baked.from, evaluator);
   std::optional<Diagnostic> why;
   std::optional<Rebatched> mixing;
-  for (int tries = 0; tries < Rebatch::kMostAlternatives; ++tries) {
-    Walk walk(from, samples, parameters, tables, choices);
-    walk.start(axes);
+  const int most = static_cast<int>(
+      std::clamp<int64_t>(Rebatch::kMostTasks / (baked.from.task_count() + 1), 1, Rebatch::kMostAlternatives));
+  for (int tries = 0; tries < most; ++tries) {
+    Walk walk(baked, tables, choices);
     const auto done = walk.run();
     if (!done.ok() && !why) why = done.diagnostic();
-    if (done.ok()) {
-      const bool apart = walk.mixed() == 0;
-      if (apart || !mixing)
-        mixing = Rebatched{{}, walk.resized(), walk.changed()}, mixing->graph = std::move(walk).finish();
-      if (apart) return std::move(*mixing);
+    const bool apart = done.ok() && walk.mixed() == 0;
+    if (apart || (done.ok() && !mixing)) {
+      mixing = Rebatched{{}, walk.resized(), walk.tables(), walk.parts()};
+      mixing->graph = std::move(walk).finish();
     }
+    if (apart) return std::move(*mixing);
     if (!choices.advance()) break;
   }
   if (mixing) return std::move(*mixing);  // a mean over samples is taken apart later
   return *why;
+}
+
+// The graph with other names of stored tensors, where these are free.
+Graph renamed(const Graph& graph, const std::map<std::string, std::string>& names) {
+  std::map<ValueId, std::string> found;
+  std::vector<bool> keep(graph.value_count(), true);
+  for (const auto& [now, wanted] : names) {
+    const ValueId value = graph.find(now);
+    if (!value.valid() || graph.find(wanted).valid() || !found.emplace(value, wanted).second) continue;
+    keep[value.index()] = false;
+  }
+  ir::Rewriter rewriter(graph, keep);
+  for (const auto& [value, name] : found) {
+    const Graph::Value old = graph.value(value);
+    rewriter.replace(value, rewriter.graph().add_value(old.kind, name, old.type, old.data));
+  }
+  for (const TaskId task : graph.tasks()) rewriter.copy(task);
+  return std::move(rewriter).finish();
 }
 
 }  // namespace
@@ -371,16 +401,18 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   const auto found = baked_.samples ? baked_.samples : first_extent(graph);
   if (!found) return error("the inputs have no first extent in common that would be the number of samples");
   const Samples samples{*found, symbol};
-  RANNC_ASSIGN(Rebatched made, rebatched(graph, samples, baked_.samples ? 2 : 1, parameters, context.evaluator));
+  RANNC_ASSIGN(Rebatched made,
+               rebatched({graph, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
   graph = std::move(made.graph);
   ir::remove_dead(graph);
+  graph = renamed(graph, made.parts);
   const auto plural = [](auto number, const char* what) {
     return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
   };
   context.remarks.push_back(
       {{},
        fmt::format("made for {}, it takes any number of them: {} and {} changed", plural(samples.baked, "sample"),
-                   plural(made.resized, "task"), plural(made.tables.size(), "table"))});
+                   plural(made.resized, "task"), plural(made.tables, "table"))});
   return Outcome{true};
 }
 

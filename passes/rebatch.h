@@ -32,10 +32,12 @@ struct BakedBatch {
 /// Stands first: later passes ask which axis the samples have. A graph with a batch symbol, and one whose inputs have
 /// no common first extent, is left alone. An error at the first task that cannot take another number of samples: the
 /// model then trains whole, N at a time. Linear in the graph for each alternative that is tried, of which there are at
-/// most kMostAlternatives; reads tables whose extents N divides. Never changes a number that no rule asks for.
+/// most kMostAlternatives, fewer of large graphs; reads tables whose extents N divides. Never changes a number that no
+/// rule asks for.
 class Rebatch : public Pass {
  public:
   static constexpr int kMostAlternatives = 128;
+  static constexpr int64_t kMostTasks = 20'000'000;  ///< that are built in all alternatives together
   explicit Rebatch(BakedBatch baked = {}) : baked_(std::move(baked)) {}
   std::string_view name() const override { return "rebatch"; }
   std::string spelling() const override;

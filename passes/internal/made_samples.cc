@@ -55,11 +55,42 @@ bool are_alike(const ValueType& type, const std::vector<std::byte>& bytes, const
   return true;
 }
 
+// Its rows of the first sample.
+ir::TensorData first_of(const ValueType& type, const std::vector<std::byte>& bytes, const BatchLayout& layout,
+                        int64_t samples) {
+  const Rows rows(*type.shape, layout, samples);
+  const auto row = static_cast<int64_t>(ir::byte_size(type.dtype)) * rows.after;
+  std::vector<std::byte> kept;
+  for (int64_t b = 0; b < rows.before; ++b) {
+    const auto from = bytes.begin() + b * rows.samples * row;
+    kept.insert(kept.end(), from, from + row);
+  }
+  return ir::TensorData::in_memory(std::move(kept));
+}
+
 bool is_static(const ValueType& type, const BatchLayout& layout) {
   return ir::static_count(type).has_value() && layout.outer.is_constant() && layout.inner.is_constant();
 }
 
 }  // namespace
+
+MadeSamples::MadeSamples(const Graph& from, ir::Rewriter& rewriter, const Samples& samples,
+                         const std::set<std::string>& parameters, IntegerTables& tables)
+    : from_(from),
+      rewriter_(rewriter),
+      samples_(samples),
+      parameters_(parameters),
+      tables_(tables),
+      drawn_(from.value_count()) {
+  const auto is_drawn = [&](ValueId value) {
+    return value.valid() && (drawn_[value.index()] || from.draw(value) != nullptr);
+  };
+  for (const TaskId task : from.tasks()) {
+    const auto inputs = from.inputs(task);
+    if (std::none_of(inputs.begin(), inputs.end(), is_drawn)) continue;
+    for (const ValueId output : from.outputs(task)) drawn_[output.index()] = true;
+  }
+}
 
 Result<ValueId> MadeSamples::of(ValueId old, const BatchLayout& wanted) {
   const Key key{old.index(), fmt::format("{}:{}:{}", wanted.axis, wanted.outer.str(), wanted.inner.str())};
@@ -75,12 +106,16 @@ Result<ValueId> MadeSamples::of(ValueId old, const BatchLayout& wanted) {
 
 Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   const Graph::Value value = from_.value(old);
+  const ir::Draw* const draw = from_.draw(old);
+  if (samples_.baked == 1 && draw == nullptr && !drawn_[old.index()] && rewriter_.mapped(old)) {
+    return stretched(old, wanted, {});
+  }
   if (samples_.baked > 1 && is_static(value.type, wanted)) {
     if (const auto table = tables_.of(old)) return from_integers(old, wanted, *table);
   }
   if (value.producer.valid()) return from_task(old, wanted);
   if (value.kind == ir::ValueKind::kConstant) return from_stored(old, wanted);
-  if (const ir::Draw* const draw = from_.draw(old)) {
+  if (draw != nullptr) {
     ValueType type = with_samples(value.type, wanted, samples_);
     return rewriter_.graph().add_draw(fmt::format("{}.samples", value.name), std::move(type), *draw);
   }
@@ -101,51 +136,49 @@ Result<ValueId> MadeSamples::add(std::string_view op, std::vector<ValueId> opera
 Result<ValueId> MadeSamples::from_integers(ValueId old, const BatchLayout& wanted, const ir::StoredTensor& table) {
   RANNC_ASSIGN(const std::vector<std::byte> bytes, table.data.read());
   const bool alike = are_alike(from_.type(old), bytes, wanted, samples_.baked);
-  return alike ? stretched(old, wanted) : numbered(old, wanted, table);
+  return alike ? stretched(old, wanted, bytes) : numbered(old, wanted, table);
 }
 
 Result<ValueId> MadeSamples::from_stored(ValueId old, const BatchLayout& wanted) {
   const Graph::Value value = from_.value(old);
   const std::string what = fmt::format("%{} of {}", value.name, ir::str(*value.type.shape));
   if (!is_static(value.type, wanted)) return error(what + " has sizes that are not known");
-  if (samples_.baked == 1) return stretched(old, wanted);
   if (!value.data.present()) return error(what + " was left out of the file");
   RANNC_ASSIGN(const std::vector<std::byte> bytes, value.data.read());
   if (!are_alike(value.type, bytes, wanted, samples_.baked)) {
     return error(
         fmt::format("{} holds other numbers for each of the {} samples along {}", what, samples_.baked, text(wanted)));
   }
-  if (!parameters_.contains(std::string(value.name))) return stretched(old, wanted);
+  if (!parameters_.contains(std::string(value.name))) return stretched(old, wanted, bytes);
   return error(what + " is a parameter with a row for each sample");
 }
 
-// The first sample's part, for all.
-Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted) {
-  const Shape shape = *from_.type(old).shape;
+// The first sample's part, for all: of a tensor made for several, its bytes alone are kept.
+Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted, const std::vector<std::byte>& bytes) {
+  const Graph::Value value = from_.value(old);
+  Shape shape = *value.type.shape;
   const auto axis = static_cast<size_t>(wanted.axis);
+  ValueId part;
+  if (samples_.baked == 1) {
+    part = rewriter_.map(old);
+  } else {
+    ValueType type = value.type;
+    (*type.shape)[axis] = wanted.outer * wanted.inner;
+    type.contents.reset();
+    part = rewriter_.graph().add_value(ir::ValueKind::kConstant, value.name, type,
+                                       first_of(value.type, bytes, wanted, samples_.baked));
+    parts_.emplace(rewriter_.graph().value(part).name, value.name);
+  }
   const bool merged = !(wanted.outer == Dim(1) && wanted.inner == Dim(1));
-  const size_t at = axis + (merged ? 1 : 0);
-  Shape split = shape;
   if (merged) {
-    split[axis] = wanted.outer;
-    split.insert(split.begin() + static_cast<int64_t>(at), {Dim(samples_.baked), wanted.inner});
+    shape[axis] = wanted.outer;
+    shape.insert(shape.begin() + wanted.axis + 1, {Dim(1), wanted.inner});
+    RANNC_ASSIGN(part, add("reshape", {part}, {{"shape", shape}}, old));
   }
-  ValueId value = rewriter_.map(old);
-  if (merged) {
-    RANNC_ASSIGN(value, add("reshape", {value}, {{"shape", split}}, old));
-  }
-  if (samples_.baked != 1) {
-    RANNC_ASSIGN(value,
-                 add("slice", {value},
-                     {{"axes", Shape{Dim(static_cast<int64_t>(at))}}, {"starts", Shape{0}}, {"ends", Shape{1}}}, old));
-  }
-  split[at] = samples_.dim();
-  RANNC_ASSIGN(value, add("expand", {value}, {{"shape", split}}, old));
-  if (merged) {
-    RANNC_ASSIGN(value, add("reshape", {value}, {{"shape", ir::Shape(with_samples(shape, wanted, samples_))}}, old));
-  }
-  changed_.emplace(from_.value(old).name);
-  return value;
+  shape[axis + (merged ? 1 : 0)] = samples_.dim();
+  RANNC_ASSIGN(part, add("expand", {part}, {{"shape", shape}}, old));
+  if (!merged) return part;
+  return add("reshape", {part}, {{"shape", with_samples(*value.type.shape, wanted, samples_)}}, old);
 }
 
 // 0, 1, 2 … along that axis.
@@ -189,7 +222,7 @@ Result<ValueId> MadeSamples::numbered(ValueId old, const BatchLayout& wanted, co
   const ValueId base = constant("first", first), by = constant("step", step);
   RANNC_ASSIGN(const ValueId numbers, sample_numbers(old, value.type.dtype, shape.size(), wanted.axis));
   RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
-  changed_.emplace(value.name);
+  ++counted_;
   return add("add", {times, base}, {}, old);
 }
 
@@ -209,7 +242,7 @@ Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& w
       ir::add_constant(rewriter_.graph(), fmt::format("{}.step", value.name), value.type.dtype, row, step);
   RANNC_ASSIGN(const ValueId numbers, sample_numbers(old, value.type.dtype, shape.size(), wanted.axis));
   RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
-  changed_.emplace(value.name);
+  ++counted_;
   return add("add", {times, rewriter_.map(old)}, {}, old);
 }
 

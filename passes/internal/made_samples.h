@@ -17,21 +17,22 @@ class MadeSamples {
  public:
   /// All have to outlive it. `parameters` by name: stored tensors that are known to be trained as they are.
   MadeSamples(const ir::Graph& from, ir::Rewriter& rewriter, const Samples& samples,
-              const std::set<std::string>& parameters, IntegerTables& tables)
-      : from_(from), rewriter_(rewriter), samples_(samples), parameters_(parameters), tables_(tables) {}
+              const std::set<std::string>& parameters, IntegerTables& tables);
 
   /// The value with samples at `wanted`, for the baked number of them the one it was: integers that are alike for all
-  /// of them, or grow by as much from each to the next; a stored tensor that is alike for all; a draw, of which each
-  /// sample has its own; or made by the task that makes it, from operands with samples. Each is made once. An error
-  /// names what cannot be had so.
+  /// of them, or grow by as much from each to the next; a stored tensor that is alike for all; what was made for one
+  /// sample; a draw, of which each sample has its own; or made by the task that makes it, from operands with samples.
+  /// Each is made once. An error names what cannot be had so.
   Result<ValueId> of(ValueId old, const ir::BatchLayout& wanted);
   /// Indices into an axis with samples inside of which there are `inner` elements, made for one sample: those of
   /// component `component` of the last axis (-1: all) grow by `inner` from each sample to the next.
   Result<ValueId> numbered_from_one(ValueId old, const ir::BatchLayout& wanted, int64_t component,
                                     const ir::Dim& inner);
 
-  /// Names of tables that were taken apart.
-  const std::set<std::string>& changed() const { return changed_; }
+  /// Stored tensors of which the new graph has the part of one sample: its name there -> the whole's.
+  const std::map<std::string, std::string>& parts() const { return parts_; }
+  /// How many there are, and tables that are counted on.
+  size_t changed() const { return parts_.size() + counted_; }
 
  private:
   using Key = std::pair<uint32_t, std::string>;
@@ -39,7 +40,7 @@ class MadeSamples {
   Result<ValueId> from_integers(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
   Result<ValueId> from_stored(ValueId old, const ir::BatchLayout& wanted);
   Result<ValueId> from_task(ValueId old, const ir::BatchLayout& wanted);
-  Result<ValueId> stretched(ValueId old, const ir::BatchLayout& wanted);
+  Result<ValueId> stretched(ValueId old, const ir::BatchLayout& wanted, const std::vector<std::byte>& bytes);
   Result<ValueId> numbered(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
   Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes, ValueId named);
   Result<ValueId> sample_numbers(ValueId named, ir::DType dtype, size_t rank, int32_t axis);
@@ -49,8 +50,10 @@ class MadeSamples {
   const Samples& samples_;
   const std::set<std::string>& parameters_;
   IntegerTables& tables_;
+  std::vector<bool> drawn_;  // values of `from` that are made of draws
   std::map<Key, Result<ValueId>> made_;
-  std::set<std::string> changed_;
+  std::map<std::string, std::string> parts_;
+  size_t counted_ = 0;
   int depth_ = 0;
 };
 

@@ -102,6 +102,7 @@ void measure(const fs::path& model, const std::string& loss, Measured& found) {
   timed("verify", [&] { ir::as_result(ir::verify(graph)).value(); });
   passes::PipelineOptions options;
   options.stored.file = std::move(imported.notes.stored);
+  options.baked = passes::BakedBatch{{}, options.stored.file};
   options.losses = passes::parse_losses(loss).value();
   options.lost.stopped.emplace(graph.value(float_in_the_middle(graph)).name);
   timed("join-loss", [&] {

@@ -149,6 +149,16 @@ TEST(Loop, WithoutAnEndIsRefused) {
               ::testing::AllOf(HasSubstr("forever"), HasSubstr("nothing says when it ends")));
 }
 
+TEST(Loop, OfABodyWithoutAConditionIsRefused) {
+  constexpr std::string_view kShort = R"(agraph (float[4] x) => (float[4] y) <bool yes = {1}> {
+    [steps] y = Loop ("", yes, x) <body = body (int64 i) => (bool more, float[4] n) {
+      n = Relu (x)
+      more = Not (yes)
+    }>
+  })";
+  EXPECT_THAT(refused(kShort), HasSubstr("the subgraph of Loop takes 1 inputs; 3 are handed to it"));
+}
+
 TEST(Loop, UnrollsWhereTheConditionFollowsFromTheTrip) {
   const ir::Graph graph = imported(R"(agraph (float[4] x) => (float[4] y) <int64 last = {2}, bool yes = {1}> {
     y = Loop ("", yes, x) <body = body (int64 i, bool go, float[4] s) => (bool more, float[4] n) {

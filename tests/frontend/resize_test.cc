@@ -197,6 +197,13 @@ TEST(Resize, NamesWhatItCannotRead) {
   EXPECT_THAT(refusal(resize("mode = \"best\""), 19), HasSubstr("'best' is not known"));
   EXPECT_THAT(refusal(resize("coordinate_transformation_mode = \"tf_crop_and_resize\""), 19),
               HasSubstr("tf_crop_and_resize needs a constant roi"));
+  for (const char* far : {"1e30", "nan", "inf"}) {
+    const std::string text = std::string("agraph (float[1, 2, 4] x) => (float[1, 2, 3] y) <float[2] r = {0.0, ") + far +
+                             R"(}, int64[1] to = {3}> {
+      y = Resize <axes = [2], coordinate_transformation_mode = "tf_crop_and_resize"> (x, r, "", to)
+    })";
+    EXPECT_THAT(refusal(text, 19), HasSubstr("roi must lie within -2^20 and 2^20")) << far;
+  }
   EXPECT_THAT(
       refusal(model("int32[1, 2, 4, 5] x", "float[4] s = {1, 1, 2, 2}", "y = Resize <mode = \"linear\"> (x, , s)"), 19),
       HasSubstr("Resize of i32 is supported by nearest neighbours"));

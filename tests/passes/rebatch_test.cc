@@ -87,7 +87,7 @@ outputs [%y]
 )");
   EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 3}));
   EXPECT_EQ(graph.type(graph.find("y")).batch.axis, 0);
-  EXPECT_EQ(shape_of(graph, "mask"), (Shape{2, 3}));
+  EXPECT_EQ(shape_of(graph, "mask"), (Shape{1, 3}));
 }
 
 TEST(Rebatch, TablesThatDifferAreNamed) {

@@ -324,7 +324,8 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   Region& region = scope.region;
   const bool asks = cycle.condition_value.valid();
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
-  const bool stays = !asks || is_constant(*cycle.body, end) || end == cycle.body->input(1).name();
+  const bool handed_on = cycle.body->input_size() > 1 && end == cycle.body->input(1).name();
+  const bool stays = !asks || is_constant(*cycle.body, end) || handed_on;
   const bool certain = stays && cycle.trips;  // the number of trips is `most` then
   const uint64_t copy = certain ? 0 : Growth::bytes_of_copy(region.graph);
   if (!certain && (undone_ >= kMostUndone || !growth_.allows(copy))) return std::optional<Items>();

@@ -140,6 +140,9 @@ class AxesReader {
     const auto regions = node_.has(1) ? node_.numbers(node_.in(1)) : std::nullopt;
     if (!regions) return fail("tf_crop_and_resize needs a constant roi");
     if (!fits(regions->size(), 2, "numbers of roi")) return;
+    constexpr double kMost = 1 << 20;  // extents
+    const auto within = [](double number) { return std::abs(number) <= kMost; };
+    if (!std::all_of(regions->begin(), regions->end(), within)) return fail("roi must lie within -2^20 and 2^20");
     for (size_t i = 0; i < numbers_.size(); ++i) {
       axes_[numbers_[i]].roi_start = (*regions)[i];
       axes_[numbers_[i]].roi_end = (*regions)[i + numbers_.size()];
