@@ -153,6 +153,11 @@ Result<ValueId> MadeSamples::from_stored(ValueId old, const BatchLayout& wanted)
   return error(what + " is a parameter with a row for each sample");
 }
 
+// By `reshape` or `expand`.
+Result<ValueId> MadeSamples::shaped(std::string_view op, ValueId value, Shape shape, ValueId named) {
+  return add(op, {value}, {{"shape", std::move(shape)}}, named);
+}
+
 // The first sample's part, for all: of a tensor made for several, its bytes alone are kept.
 Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted, const std::vector<std::byte>& bytes) {
   const Graph::Value value = from_.value(old);
@@ -173,12 +178,11 @@ Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted, c
   if (merged) {
     shape[axis] = wanted.outer;
     shape.insert(shape.begin() + wanted.axis + 1, {Dim(1), wanted.inner});
-    RANNC_ASSIGN(part, add("reshape", {part}, {{"shape", shape}}, old));
+    RANNC_ASSIGN(part, shaped("reshape", part, shape, old));
   }
   shape[axis + (merged ? 1 : 0)] = samples_.dim();
-  RANNC_ASSIGN(part, add("expand", {part}, {{"shape", shape}}, old));
-  if (!merged) return part;
-  return add("reshape", {part}, {{"shape", with_samples(*value.type.shape, wanted, samples_)}}, old);
+  RANNC_ASSIGN(part, shaped("expand", part, shape, old));
+  return merged ? shaped("reshape", part, with_samples(*value.type.shape, wanted, samples_), old) : part;
 }
 
 // 0, 1, 2 … along that axis.
@@ -188,7 +192,7 @@ Result<ValueId> MadeSamples::sample_numbers(ValueId named, ir::DType dtype, size
       add("range", {}, {{"start", Dim(0)}, {"limit", samples_.dim()}, {"delta", Dim(1)}, {"dtype", dtype}}, named));
   Shape column(rank, Dim(1));
   column[static_cast<size_t>(axis)] = samples_.dim();
-  return add("reshape", {numbers}, {{"shape", std::move(column)}}, named);
+  return shaped("reshape", numbers, std::move(column), named);
 }
 
 // Row 0, and a multiple of the sample's number.

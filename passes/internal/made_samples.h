@@ -43,6 +43,7 @@ class MadeSamples {
   Result<ValueId> stretched(ValueId old, const ir::BatchLayout& wanted, const std::vector<std::byte>& bytes);
   Result<ValueId> numbered(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
   Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes, ValueId named);
+  Result<ValueId> shaped(std::string_view op, ValueId value, ir::Shape shape, ValueId named);
   Result<ValueId> sample_numbers(ValueId named, ir::DType dtype, size_t rank, int32_t axis);
 
   const ir::Graph& from_;

@@ -13,7 +13,7 @@ DIAGNOSTICS = 1
 
 
 class FixedBatch(programs.ProgramTest):
-    """Without a symbol of samples there is one micro-batch, one replica, and the mini-batch is the file's own."""
+    """Where the number of samples stays in the file there is one micro-batch, one replica, and the mini-batch is the file's own."""
     in_process = programs.Resident.PROGRAMS
 
     def setUp(self):
@@ -31,16 +31,22 @@ class FixedBatch(programs.ProgramTest):
     def summary(self, *more):
         return json.loads(self.succeed(*self.flags("--summary=json", *more)).stdout.splitlines()[-1])
 
+    def test_a_symbol_splits_it(self):
+        found = self.summary("--stages", 2, "--micro-batches", 3)
+        self.assertEqual((found["mini_batch"], found["micro_batches"]), (8, 3))
+        found = self.summary("--replicas", "2,1", "--mini-batch", 32)
+        self.assertEqual((found["mini_batch"], [len(stage["devices"]) for stage in found["stages"]]), (32, [2, 1]))
+
     def test_plans_keep_it_whole(self):
         for more in ([], ["--mini-batch", 8], ["--stages", 2], ["--stages", 3, "--micro-batches", 1], ["--stages", 2, "--replicas", "1,1"]):
-            found = self.summary(*more)
+            found = self.summary("--skip-pass", "rebatch", *more)
             self.assertEqual((found["mini_batch"], found["micro_batches"]), (8, 1), more)
             self.assertTrue(all(len(stage["devices"]) == 1 for stage in found["stages"]), more)
 
     def test_what_splits_it_is_refused(self):
         for more, part in [(["--mini-batch", 32], "a mini-batch of 32"), (["--micro-batches", 3], "3 micro-batches"),
                            (["--replicas", "2,1"], "replicas 2,1"), (["--mini-batch", 16, "--costs", "measured"], "a mini-batch of 16")]:
-            self.refuse(DIAGNOSTICS, ["model.onnx", "the mini-batch of 8 is in the file", part, "P15"], *self.flags(*more))
+            self.refuse(DIAGNOSTICS, ["model.onnx", "the mini-batch of 8 is in the file", part, "P15"], *self.flags("--skip-pass", "rebatch", *more))
 
 
 class MergedInitialValues(programs.ProgramTest):

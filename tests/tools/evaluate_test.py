@@ -184,15 +184,15 @@ class WithLoss(EvaluateTest):
 
 
 class FixedBatch(EvaluateTest):
-    """Models exported for eight samples: whole mini-batches of the file's own size, nothing padded."""
+    """Models exported for eight samples that stay so: whole mini-batches of the file's own size, nothing padded."""
 
-    def model(self, turned):
+    def model(self, turned, *flags):
         path = self.scratch / "fixed.onnx"
         nodes = [onnx.node("MatMul", ["x", "w"], ["h"], "m"),
                  onnx.node("Transpose" if turned else "Relu", ["h"], ["y"], "last")]
         onnx.write(path, nodes, [onnx.tensor("w", [3, 2], [1, -2, 3, -4, 5, -6])], [onnx.value("x", onnx.FLOAT, [8, 3])],
                    [onnx.value("y", onnx.FLOAT, [2, 8] if turned else [8, 2])])
-        return self.compile(path, "fixed", "--replace")[0]
+        return self.compile(path, "fixed", "--replace", *(flags or ("--skip-pass", "rebatch")))[0]
 
     def data(self, samples):
         path = self.scratch / f"{samples}.safetensors"
@@ -214,6 +214,15 @@ class FixedBatch(EvaluateTest):
         for samples in (4, 12):
             self.refuse(1, [f"has {samples} samples", "exported for 8 at a time", "4 would be left over"], "rannc-run", bundle,
                         "-o", self.scratch / "run", "--data", self.data(samples))
+
+    def test_any_number_where_it_does_not_stay(self):
+        bundle = self.model(False, "--mini-batch", "4")
+        outputs, printed, _ = self.evaluate(bundle, self.data(11))
+        self.assertEqual(outputs["y"][1], [11, 2])
+        self.assertIn("evaluated 11 samples", printed)
+        rows = [(3 * i, 3 * i + 1, 3 * i + 2) for i in range(11)]
+        self.assertEqual(list(numbers(outputs["y"])),
+                         [max(0, a * row[0] + b * row[1] + c * row[2]) for row in rows for a, b, c in ((1, 3, 5), (-2, -4, -6))])
 
     def test_outputs_that_do_not_count_samples_in_front(self):
         bundle = self.model(turned=True)
