@@ -149,6 +149,16 @@ TEST(Loop, WithoutAnEndIsRefused) {
               ::testing::AllOf(HasSubstr("forever"), HasSubstr("nothing says when it ends")));
 }
 
+TEST(Loop, AConditionThatIsASequenceIsRefused) {
+  constexpr std::string_view kList = R"(agraph (float[4] x) => (float[4] y) <bool yes = {1}, int64 three = {3}> {
+    [steps] y = Loop (three, yes, x) <body = body (int64 i, bool go, float[4] s) => (seq(bool) more, float[4] n) {
+      n = Relu (s)
+      more = SequenceConstruct (go)
+    }>
+  })";
+  EXPECT_THAT(refused(kList), ::testing::AllOf(HasSubstr("steps"), HasSubstr("sequence")));
+}
+
 TEST(Loop, OfABodyWithoutAConditionIsRefused) {
   constexpr std::string_view kShort = R"(agraph (float[4] x) => (float[4] y) <bool yes = {1}> {
     [steps] y = Loop ("", yes, x) <body = body (int64 i) => (bool more, float[4] n) {

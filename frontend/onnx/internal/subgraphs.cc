@@ -321,6 +321,7 @@ Result<Translation::Items> Translation::add_cycle(Scope& scope, const NodeProto&
 /// them, or they are more than `most`.
 Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, const NodeProto& node, int opset,
                                                                 const Cycle& cycle, int64_t most) {
+  const Place where = at(scope, node);
   Region& region = scope.region;
   const bool asks = cycle.condition_value.valid();
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
@@ -345,7 +346,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   };
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   wiring.output_names.resize(cycle.states.size() + cycle.rows);
-  Node view(region.graph, node, opset, at(scope, node), wiring, source_);
+  Node view(region.graph, node, opset, where, wiring, source_);
   Items states = cycle.states;
   std::vector<std::vector<ValueId>> rows(cycle.rows);
   int64_t holds = cycle.condition.value_or(1), trip = 0;
@@ -363,9 +364,13 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     if (view.failure()) return Diagnostic(*view.failure());
     RANNC_ASSIGN(Items made, run(scope, region, node, *cycle.body, given, name));
     auto next = made.begin();
-    if (cycle.counts) condition = (next++)->value;
+    if (cycle.counts) {
+      RANNC_ASSIGN(const std::vector<ValueId> ends, tensors({*next++}, where));
+      condition = ends.front();
+    }
     for (Item& state : states) state = std::move(*next++);
-    for (auto& each : rows) each.push_back((next++)->value);
+    RANNC_ASSIGN(const std::vector<ValueId> own, tensors({next, made.end()}, where));
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].push_back(own[i]);
     if (!asks) continue;
     const auto known_to_hold = known(region.graph, condition);
     if (!known_to_hold) return undone();
