@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "ir/match.h"
@@ -131,7 +132,28 @@ class Walk {
     if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
     if (picks_samples(task, operands)) return pick(task, std::move(operands));
     RANNC_ASSIGN(const Way way, find(task, operands));
+    RANNC_TRY(check_scale(task, way));
     return build(task, way);
+  }
+
+  // A sum over samples that is divided by a multiple of their number is a mean, of which nothing says so.
+  Result<void> check_scale(TaskId task, const Way& way) const {
+    static const ir::Ops kMul = "mul", kDiv = "div";
+    const ir::OpInfo& op = from_.op(task);
+    if (!way.types.front().batch.is_partial() || !(kMul.contains(op) || kDiv.contains(op))) return {};
+    for (const ValueId operand : from_.inputs(task)) {
+      const auto number = operand.valid() ? ir::scalar_constant(from_, operand) : std::nullopt;
+      if (!number || *number == 0) continue;
+      const double divisor = kDiv.contains(op) ? *number : 1 / *number;
+      const double times = std::round(divisor) / static_cast<double>(samples_.baked);
+      const bool counts =
+          std::abs(divisor - std::round(divisor)) < 1e-6 * std::abs(divisor) && times == std::round(times);
+      if (!counts || std::round(divisor) == 1 || (samples_.baked == 1 && divisor == 2)) continue;
+      return refused(task, error(fmt::format("a sum over samples is divided by {:g}, which may be a multiple of their "
+                                             "number; ask for the loss by --loss, or export a mean",
+                                             divisor)));
+    }
+    return {};
   }
 
   // Sizes of what an input reaches are none of its elements.

@@ -303,6 +303,7 @@ Result<ValueId> MadeSamples::from_task(ValueId old, const BatchLayout& wanted) {
       }
       bool complete = true;
       for (const auto& [operand, place] : places) {
+        if (operand >= operands.size()) continue;
         const auto with = of(old_operands[operand], place);
         complete = complete && with.ok();
         if (!with.ok() && !why) why = with.diagnostic();

@@ -217,6 +217,21 @@ outputs [%w]
   EXPECT_EQ(shape_of(graph, "w"), (Shape{9, kBatch * 3}));
 }
 
+// A sum over four samples that is divided by their number, and one that has a weight.
+TEST(Rebatch, SumsThatNumbersOfSamplesDivideAreRefused) {
+  const auto of = [](const std::string& op, const std::string& number) {
+    return "input %x: f32[4,3]\nconstant %c: f32[] = hex \"" + number + "\"\n" +
+           "#0 %sum: f32[*] = core.sum(%x) {axes = [0,1]}\n#1 %loss: f32[*] = core." + op +
+           "(%sum, %c)\ninputs [%x]\noutputs [%loss]\n";
+  };
+  for (const auto& [op, number] : {std::pair{"div", "00008040"}, {"mul", "0000803e"}, {"div", "00004041"}}) {
+    EXPECT_THAT(refusal(of(op, number)), HasSubstr("which may be a multiple of their number")) << op << number;
+  }
+  Graph weighted = graph_of(of("mul", "0000003f"));
+  PassContext context;
+  EXPECT_TRUE(Rebatch().run(weighted, context).ok());
+}
+
 TEST(Rebatch, LeavesGraphsWithABatchAlone) {
   Graph graph = graph_of("batch batch\ninput %x: f32[batch,3] samples 0\ninputs [%x]\noutputs [%x]\n");
   PassContext context;
