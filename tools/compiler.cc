@@ -196,15 +196,15 @@ Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, cons
 }
 
 // A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
-Passed run_passes(const ir::Graph& graph, passes::PipelineOptions pipeline, const CompileOptions& options,
+Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const CompileOptions& options,
                   const CompileProgress& progress) {
   pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file};
-  Passed passed = run_passes(graph.clone(), pipeline, options, progress.show_pass);
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
+  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options, progress.show_pass);
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
   const Diagnostic why = *passed.report.failure;
   pipeline.baked.reset();
-  passed = run_passes(graph.clone(), pipeline, options, progress.show_pass);
+  passed = run_passes(std::move(graph), pipeline, options, progress.show_pass);
   const std::string what = "its number of samples is in the file and stays: ";
   if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
   return passed;
@@ -225,7 +225,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
-  Passed passed = run_passes(model.graph, pipeline, options, progress);
+  Passed passed = run_passes(std::move(model.graph), pipeline, options, progress);
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);

@@ -185,14 +185,18 @@ Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted, c
   return merged ? shaped("reshape", part, with_samples(*value.type.shape, wanted, samples_), old) : part;
 }
 
-// 0, 1, 2 … along that axis.
-Result<ValueId> MadeSamples::sample_numbers(ValueId named, ir::DType dtype, size_t rank, int32_t axis) {
+// base + n * by for sample n along that axis.
+Result<ValueId> MadeSamples::counted_on(ValueId old, int32_t axis, ValueId base, ValueId by) {
+  const ValueType& type = from_.type(old);
   RANNC_ASSIGN(
-      const ValueId numbers,
-      add("range", {}, {{"start", Dim(0)}, {"limit", samples_.dim()}, {"delta", Dim(1)}, {"dtype", dtype}}, named));
-  Shape column(rank, Dim(1));
+      const ValueId range,
+      add("range", {}, {{"start", Dim(0)}, {"limit", samples_.dim()}, {"delta", Dim(1)}, {"dtype", type.dtype}}, old));
+  Shape column(type.shape->size(), Dim(1));
   column[static_cast<size_t>(axis)] = samples_.dim();
-  return shaped("reshape", numbers, std::move(column), named);
+  RANNC_ASSIGN(const ValueId numbers, shaped("reshape", range, std::move(column), old));
+  RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
+  ++counted_;
+  return add("add", {times, base}, {}, old);
 }
 
 // Row 0, and a multiple of the sample's number.
@@ -224,10 +228,7 @@ Result<ValueId> MadeSamples::numbered(ValueId old, const BatchLayout& wanted, co
     return ir::add_constant(rewriter_.graph(), fmt::format("{}.{}", value.name, name), value.type.dtype, row, numbers);
   };
   const ValueId base = constant("first", first), by = constant("step", step);
-  RANNC_ASSIGN(const ValueId numbers, sample_numbers(old, value.type.dtype, shape.size(), wanted.axis));
-  RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
-  ++counted_;
-  return add("add", {times, base}, {}, old);
+  return counted_on(old, wanted.axis, base, by);
 }
 
 Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& wanted, int64_t component,
@@ -244,10 +245,7 @@ Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& w
   if (component >= 0) row.back() = last.constant();
   const ValueId by =
       ir::add_constant(rewriter_.graph(), fmt::format("{}.step", value.name), value.type.dtype, row, step);
-  RANNC_ASSIGN(const ValueId numbers, sample_numbers(old, value.type.dtype, shape.size(), wanted.axis));
-  RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
-  ++counted_;
-  return add("add", {times, rewriter_.map(old)}, {}, old);
+  return counted_on(old, wanted.axis, rewriter_.map(old), by);
 }
 
 namespace {

@@ -44,7 +44,7 @@ class MadeSamples {
   Result<ValueId> numbered(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
   Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes, ValueId named);
   Result<ValueId> shaped(std::string_view op, ValueId value, ir::Shape shape, ValueId named);
-  Result<ValueId> sample_numbers(ValueId named, ir::DType dtype, size_t rank, int32_t axis);
+  Result<ValueId> counted_on(ValueId old, int32_t axis, ValueId base, ValueId by);
 
   const ir::Graph& from_;
   ir::Rewriter& rewriter_;

@@ -36,6 +36,13 @@ class BakedBatches(ProductTest):
             self.assertEqual(len(runs), 36)
             self.assertEqual({run["micro_batches"] for run in runs}, {1, 3, 8})
 
+    def test_statistics_of_the_whole_batch(self):
+        folder = programs.shared_models() / "resnet_train_legacy_b8"
+        for dtype in ("float64", "float32"):
+            done, runs = programs.check([folder], dtype=dtype, **{**self.PRODUCT, "micro_batches": [1]})
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertEqual(len(runs), 4)
+
     def test_any_mini_batch(self):
         model = programs.shared_models() / "gpt2_dynamo_ambiguous_b4" / "model.onnx"
         flags = [model, "--loss", "cross_entropy(output=logits,labels=y)", "--costs", "analytic", "--emit=plan"]

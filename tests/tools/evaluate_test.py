@@ -199,15 +199,18 @@ class FixedBatch(EvaluateTest):
         programs.write_safetensors(path, {"x/x": ("F32", [samples, 3], struct.pack(f"<{3 * samples}f", *range(3 * samples)))})
         return path
 
+    def judge(self, outputs, printed, samples):
+        rows = [(3 * i, 3 * i + 1, 3 * i + 2) for i in range(samples)]
+        expected = [max(0, a * row[0] + b * row[1] + c * row[2]) for row in rows for a, b, c in ((1, 3, 5), (-2, -4, -6))]
+        self.assertEqual(outputs["y"][1], [samples, 2])
+        self.assertEqual(list(numbers(outputs["y"])), expected)
+        self.assertIn(f"evaluated {samples} samples", printed)
+
     def test_multiples(self):
         bundle = self.model(turned=False)
         for samples in (8, 24):
             outputs, printed, _ = self.evaluate(bundle, self.data(samples))
-            rows = [(3 * i, 3 * i + 1, 3 * i + 2) for i in range(samples)]
-            expected = [max(0, a * row[0] + b * row[1] + c * row[2]) for row in rows for a, b, c in ((1, 3, 5), (-2, -4, -6))]
-            self.assertEqual(outputs["y"][1], [samples, 2])
-            self.assertEqual(list(numbers(outputs["y"])), expected)
-            self.assertIn(f"evaluated {samples} samples", printed)
+            self.judge(outputs, printed, samples)
 
     def test_what_would_be_left_over(self):
         bundle = self.model(turned=False)
@@ -218,11 +221,7 @@ class FixedBatch(EvaluateTest):
     def test_any_number_where_it_does_not_stay(self):
         bundle = self.model(False, "--mini-batch", "4")
         outputs, printed, _ = self.evaluate(bundle, self.data(11))
-        self.assertEqual(outputs["y"][1], [11, 2])
-        self.assertIn("evaluated 11 samples", printed)
-        rows = [(3 * i, 3 * i + 1, 3 * i + 2) for i in range(11)]
-        self.assertEqual(list(numbers(outputs["y"])),
-                         [max(0, a * row[0] + b * row[1] + c * row[2]) for row in rows for a, b, c in ((1, 3, 5), (-2, -4, -6))])
+        self.judge(outputs, printed, 11)
 
     def test_outputs_that_do_not_count_samples_in_front(self):
         bundle = self.model(turned=True)
