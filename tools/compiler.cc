@@ -185,12 +185,12 @@ struct Passed {
   passes::RunReport report;
 };
 
-Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const CompileOptions& options,
+Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
   Passed passed{std::move(graph), {}, {}};
   const TorchEvaluator evaluator;
   passed.context.evaluator = &evaluator;
-  passed.report = passes::standard_pipeline(pipeline).run(passed.graph, passed.context, options.passes, show);
+  passed.report = passes::standard_pipeline(pipeline).run(passed.graph, passed.context, options, show);
   passed.context.evaluator = nullptr;
   return passed;
 }
@@ -200,11 +200,13 @@ Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const Compi
                   const CompileProgress& progress) {
   pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file};
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
-  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options, progress.show_pass);
+  Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
   const Diagnostic why = *passed.report.failure;
   pipeline.baked.reset();
-  passed = run_passes(std::move(graph), pipeline, options, progress.show_pass);
+  passes::ManagerOptions others = options.passes;
+  std::erase(others.print_after, "rebatch");
+  passed = run_passes(std::move(graph), pipeline, others, progress.show_pass);
   const std::string what = "its number of samples is in the file and stays: ";
   if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
   return passed;
