@@ -84,6 +84,24 @@ struct Statistics {
   bool operator==(const Statistics&) const = default;
 };
 
+/// Rows of a tensor of state: a box of a stored value, its axes reordered, then shaped as rows.
+struct StatePart {
+  ValueId value;                       ///< a parameter, buffer or constant
+  std::vector<int64_t> begin, extent;  ///< of the box, per axis of the value
+  std::vector<int64_t> axes;           ///< axis i of what is shaped is axis `axes[i]` of the box
+  bool operator==(const StatePart&) const = default;
+};
+
+/// A tensor of the program that was exported, under the name that its author knows it by, as `state_dict` has it: its
+/// rows are those of the parts, one part behind another. Which tasks read a stored value says nothing of it: exporters
+/// transpose, reorder and join.
+struct StateTensor {
+  std::string name;
+  std::vector<int64_t> shape;
+  std::vector<StatePart> parts;
+  bool operator==(const StateTensor&) const = default;
+};
+
 /// Sizes that a type rule takes for equal though that cannot be proved: the model means something only for batches
 /// whose sizes fulfil it (`ir/assumptions.h`).
 struct Assumption {
@@ -143,6 +161,8 @@ class Graph {
   void set_losses(std::vector<LossTerm> terms) { losses_ = std::move(terms); }
   void add_statistics(const Statistics& statistics) { statistics_.push_back(statistics); }
   void set_statistics(std::vector<Statistics> statistics) { statistics_ = std::move(statistics); }
+  void add_state(StateTensor tensor) { state_.push_back(std::move(tensor)); }
+  void set_state(std::vector<StateTensor> tensors) { state_ = std::move(tensors); }
   void set_assumptions(std::vector<Assumption> assumptions) { assumptions_ = std::move(assumptions); }
 
   // --- facts that passes fill in
@@ -179,6 +199,7 @@ class Graph {
   const std::vector<ValueId>& outputs() const { return outputs_; }
   const std::vector<LossTerm>& losses() const { return losses_; }
   const std::vector<Statistics>& statistics() const { return statistics_; }
+  const std::vector<StateTensor>& state() const { return state_; }
   const std::vector<Assumption>& assumptions() const { return assumptions_; }
   bool has_uses(ValueId id) const { return first_use_[id.index()] != kNone; }
   /// Uses in the order of the reading tasks. A task that reads a value twice appears twice.
@@ -273,6 +294,7 @@ class Graph {
   std::vector<ValueId> inputs_, outputs_;
   std::vector<LossTerm> losses_;
   std::vector<Statistics> statistics_;
+  std::vector<StateTensor> state_;
   std::vector<Assumption> assumptions_;
   Texts texts_;
   HashIndex value_names_;
@@ -285,8 +307,8 @@ class Graph {
   RuleAnswers answers_;
 };
 
-/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses, statistics and assumptions, id
-/// by id.
+/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses, statistics, state and
+/// assumptions, id by id.
 bool equal(const Graph& a, const Graph& b);
 
 }  // namespace rannc::ir

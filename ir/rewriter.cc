@@ -50,6 +50,12 @@ Graph Rewriter::finish() && {
   for (const Statistics& each : from_.statistics()) {
     to_.add_statistics({map(each.mean), map(each.variance), map(each.running_mean), map(each.running_variance)});
   }
+  for (StateTensor tensor : from_.state()) {
+    const auto lost = [&](const StatePart& part) { return !mapped(part.value); };
+    if (std::any_of(tensor.parts.begin(), tensor.parts.end(), lost)) continue;
+    for (StatePart& part : tensor.parts) part.value = map(part.value);
+    to_.add_state(std::move(tensor));
+  }
   return std::move(to_);
 }
 

@@ -22,7 +22,8 @@ class Rewriter {
   void replace(ValueId old, ValueId by);
   /// Copies a task with mapped operands, types and names; returns the new task.
   TaskId copy(TaskId old);
-  /// Carries inputs, outputs, losses and names over and hands the new graph out.
+  /// Carries inputs, outputs, losses, statistics and names over, and tensors of state of which nothing was left out;
+  /// hands the new graph out.
   Graph finish() &&;
 
  private:

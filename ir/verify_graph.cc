@@ -21,7 +21,9 @@
 //   G18  running statistics are buffers, of two results of one task that nobody else reads; what trains with buffers
 //        says so
 //   G19  the body of a task is a graph for which these rules hold, of the same batch symbol; it reads nothing but its
-//        inputs, and has no losses or running statistics
+//        inputs, and has no losses, running statistics or state
+//   G20  a tensor of state has a name of its own, and is made of boxes within stored values of one type: their elements
+//        are as many rows as its shape has
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,6 +36,7 @@
 #include "ir/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
 #include "ir/op.h"
+#include "ir/state.h"
 #include "ir/statistics.h"
 #include "ir/verify.h"
 
@@ -65,6 +68,7 @@ class GraphVerifier {
     signature();
     for (const LossTerm& term : graph_.losses()) loss(term);
     for (Diagnostic& fault : faults_of_statistics(graph_, buffers_)) found_.push_back(std::move(fault));
+    for (Diagnostic& fault : faults_of_state(graph_)) found_.push_back(std::move(fault));
     symbols();
     if (!graph_.losses().empty()) mixes();
     return std::move(found_);
@@ -275,7 +279,8 @@ class GraphVerifier {
       const auto fault = [&](const std::string& found) { add(graph_.location(id), what + found, "G19"); };
       if (inside.batch_symbol() != graph_.batch_symbol())
         fault(fmt::format(" has the batch symbol \"{}\", not \"{}\"", inside.batch_symbol(), graph_.batch_symbol()));
-      if (!inside.losses().empty() || !inside.statistics().empty()) fault(" has losses or running statistics");
+      if (!inside.losses().empty() || !inside.statistics().empty() || !inside.state().empty())
+        fault(" has losses, running statistics or state");
       for (const ValueId leaf : inside.values()) {
         const auto& inputs = inside.inputs();
         const bool handed = std::find(inputs.begin(), inputs.end(), leaf) != inputs.end();

@@ -32,6 +32,8 @@ class GraphReader {
   Result<void> read_task(TextCursor& line);
   Result<void> read_loss(TextCursor& line);
   Result<void> read_statistics(TextCursor& line);
+  Result<void> read_state(TextCursor& line);
+  Result<StatePart> read_state_part(TextCursor& line);
   Result<void> read_name(TextCursor& line);
   Result<void> read_batch(TextCursor& line);
   Result<void> read_assumption(TextCursor& line);

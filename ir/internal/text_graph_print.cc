@@ -1,11 +1,15 @@
 // Prints the statements of a graph. Values that no task makes stand where their id puts them, so that reading the text
 // hands out the same ids.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
 
 #include "ir/internal/text_graph.h"
 #include "ir/internal/text_names.h"
 #include "ir/internal/text_writer.h"
 #include "ir/op.h"
+#include "ir/state.h"
 
 namespace rannc::ir {
 
@@ -36,6 +40,7 @@ class GraphPrinter {
     list("outputs", graph_.outputs());
     for (const LossTerm& term : graph_.losses()) loss(term);
     for (const Statistics& each : graph_.statistics()) statistics(each);
+    for (const StateTensor& tensor : graph_.state()) state(tensor);
   }
 
  private:
@@ -162,6 +167,25 @@ class GraphPrinter {
     name(each.mean);
     to_ += ", ";
     name(each.variance);
+    to_ += '\n';
+  }
+
+  void numbers(std::string_view word, const std::vector<int64_t>& list) {
+    fmt::format_to(std::back_inserter(to_), "{}[{}]", word, fmt::join(list, ","));
+  }
+
+  void state(const StateTensor& tensor) {
+    to_ += "state " + quote(tensor.name);
+    numbers(" ", tensor.shape);
+    const char* before = " = ";
+    for (const StatePart& part : tensor.parts) {
+      to_ += std::exchange(before, " + ");
+      name(part.value);
+      if (is_whole(graph_, part)) continue;
+      numbers(" from ", part.begin);
+      numbers(" extent ", part.extent);
+      numbers(" axes ", part.axes);
+    }
     to_ += '\n';
   }
 

@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/constant.h"
 #include "ir/internal/text_graph.h"
 #include "ir/internal/text_names.h"
 #include "ir/internal/text_writer.h"
 #include "ir/op.h"
+#include "ir/state.h"
 
 namespace rannc::ir {
 
@@ -79,6 +81,8 @@ Result<bool> GraphReader::read(TextCursor& line) {
     done = read_loss(line);
   } else if (line.accept_word("statistics")) {
     done = read_statistics(line);
+  } else if (line.accept_word("state")) {
+    done = read_state(line);
   } else if (line.accept_word("body")) {
     done = open_body(line);
   } else {
@@ -342,6 +346,52 @@ Result<void> GraphReader::read_statistics(TextCursor& line) {
   RANNC_TRY(line.expect(","));
   RANNC_ASSIGN(statistics.variance, read_value(line));
   graph_.add_statistics(statistics);
+  return {};
+}
+
+namespace {
+
+/// `[4,0]`.
+Result<std::vector<int64_t>> integers(TextCursor& line) {
+  RANNC_TRY(line.expect("["));
+  std::vector<int64_t> found;
+  if (line.accept("]")) return found;
+  do {
+    RANNC_ASSIGN(const int64_t number, line.integer("a number"));
+    found.push_back(number);
+  } while (line.accept(","));
+  RANNC_TRY(line.expect("]"));
+  return found;
+}
+
+}  // namespace
+
+Result<StatePart> GraphReader::read_state_part(TextCursor& line) {
+  const size_t begin = line.column();
+  RANNC_ASSIGN(const ValueId value, read_value(line));
+  if (line.accept_word("from")) {
+    StatePart part{value, {}, {}, {}};
+    RANNC_ASSIGN(part.begin, integers(line));
+    RANNC_TRY(line.expect("extent"));
+    RANNC_ASSIGN(part.extent, integers(line));
+    RANNC_TRY(line.expect("axes"));
+    RANNC_ASSIGN(part.axes, integers(line));
+    return part;
+  }
+  if (static_count(graph_.type(value))) return whole(graph_, value);
+  return line.fault(begin, fmt::format("all of %{}, whose shape is not known", graph_.value(value).name), "G20");
+}
+
+Result<void> GraphReader::read_state(TextCursor& line) {
+  StateTensor tensor;
+  RANNC_ASSIGN(tensor.name, line.quoted("the name of a tensor of state"));
+  RANNC_ASSIGN(tensor.shape, integers(line));
+  RANNC_TRY(line.expect("="));
+  do {
+    RANNC_ASSIGN(StatePart part, read_state_part(line));
+    tensor.parts.push_back(std::move(part));
+  } while (line.accept("+"));
+  graph_.add_state(std::move(tensor));
   return {};
 }
 

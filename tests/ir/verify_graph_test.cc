@@ -322,6 +322,30 @@ TEST(VerifyGraph, G18_Statistics) {
                 "G18", "%other is not read by the task that makes %m");
 }
 
+TEST(VerifyGraph, G20_State) {
+  const std::string stored = kHead + "constant %u: f32[1,8,3]\nparameter %k: f64[4]\n" + kTail;
+  const std::string good =
+      stored +
+      "state \"fc.weight\" [4,4] = %w from [0,0] extent [4,4] axes [1,0]\nstate \"all\" [16] = %w\n"
+      "state \"rows\" [3,4,2] = %u from [0,4,0] extent [1,4,2] axes [1,0,2] + %u from [0,0,0] "
+      "extent [1,8,2] axes [0,1,2]\n";
+  const Graph graph = parse_graph(good, "t.rir").value();
+  EXPECT_TRUE(verify(graph).empty()) << verify(graph)[0].str();
+  EXPECT_EQ(print(parse_graph(print(graph), "t.rir").value()), print(graph));
+  expect_broken(good + "state \"all\" [16] = %w\n", "G20", "\"all\" needs a name of its own");
+  expect_broken(stored + "state \"\" [16] = %w\n", "G20", "needs a name");
+  expect_broken(stored + "state \"s\" [-16,-1] = %w\n", "G20", "shape [-16,-1]");
+  expect_broken(stored + "state \"s\" [17] = %w\n", "G20", "has 17 elements as [17], its parts have 16");
+  expect_broken(stored + "state \"s\" [3,5] = %w\n", "G20", "16 elements of %w for rows of 5");
+  expect_broken(stored + "state \"s\" [4] = %x\n", "G20", "%x, whose shape is not known");
+  expect_broken(stored + "state \"s\" [4] = %x from [0] extent [4] axes [0]\n", "G20", "%x, which is of kind input");
+  expect_broken(stored + "state \"s\" [20] = %w + %k\n", "G20", "parts of f32 and of f64");
+  expect_broken(stored + "state \"s\" [8] = %w from [3,0] extent [2,4] axes [0,1]\n", "G20",
+                "[2,4] from [3,0] on of %w, which is [4,4]");
+  expect_broken(stored + "state \"s\" [16] = %w from [0,0] extent [4,4] axes [1,1]\n", "G20", "axes of %w as [1,1]");
+  expect_broken(stored + "state \"s\" [16] = %none\n", "G2", "%none");
+}
+
 TEST(VerifyGraph, G19_Bodies) {
   const std::string branch =
       "  batch batch\n  input %a: f32[batch,4] samples 0\n  #0 %b: f32[batch,4] samples 0 = core.relu(%a)\n"
