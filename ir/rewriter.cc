@@ -32,7 +32,11 @@ void Rewriter::replace(ValueId old, ValueId by) { map_[old.index()] = by; }
 TaskId Rewriter::copy(TaskId old) {
   operands_.clear();
   for (const ValueId input : from_.inputs(old)) operands_.push_back(map(input));
-  const TaskId task = to_.copy_task(from_, old, operands_);
+  return copy(old, operands_);
+}
+
+TaskId Rewriter::copy(TaskId old, std::span<const ValueId> operands) {
+  const TaskId task = to_.copy_task(from_, old, operands);
   for (const ValueId output : from_.outputs(old)) {
     map_[output.index()] = to_.outputs(task)[from_.value(output).output_index];
   }
