@@ -87,6 +87,19 @@ Liveness find_live(const Graph& graph) {
   return live;
 }
 
+/// Whether there was a parameter that nothing but the state speaks of.
+bool freeze_unread(Graph& graph) {
+  std::vector<bool> result(graph.value_count());
+  for_each_result(graph, [&](ValueId value) { result[value.index()] = true; });
+  bool found = false;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ValueKind::kParameter || graph.has_uses(value) || result[value.index()]) continue;
+    graph.set_kind(value, ValueKind::kConstant);
+    found = true;
+  }
+  return found;
+}
+
 }  // namespace
 
 bool remove_dead(Graph& graph) {
@@ -94,12 +107,13 @@ bool remove_dead(Graph& graph) {
   const auto all = [](const std::vector<bool>& bits) {
     return std::find(bits.begin(), bits.end(), false) == bits.end();
   };
-  if (all(live.task) && all(live.value)) return false;
+  if (all(live.task) && all(live.value)) return freeze_unread(graph);
   Rewriter rewriter(graph, live.value);
   for (const TaskId task : graph.tasks()) {
     if (live.task[task.index()]) rewriter.copy(task);
   }
   graph = std::move(rewriter).finish();
+  freeze_unread(graph);
   return true;
 }
 

@@ -37,7 +37,8 @@ class Rewriter {
 };
 
 /// A copy without tasks whose outputs reach no graph output, loss numerator or statistics, and without unread
-/// parameters, buffers and constants. Inputs stay. Returns whether anything was dropped.
+/// parameters, buffers and constants, but for those that have a part of the state: nothing trains an unread parameter,
+/// and it becomes a constant. Inputs stay. Returns whether anything was changed.
 bool remove_dead(Graph& graph);
 
 }  // namespace rannc::ir
