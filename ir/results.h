@@ -16,8 +16,8 @@ void for_each_result(const Graph& graph, F&& f) {
   }
 }
 
-/// The same for all that a graph keeps though no task reads it: its results, inputs, labels and running statistics.
-/// Invalid ids come where a loss has no labels.
+/// The same for all that a graph keeps though no task reads it: its results, inputs, labels, running statistics, and
+/// stored values that have a part of the state. Invalid ids come where a loss has no labels.
 template <class F>
 void for_each_kept(const Graph& graph, F&& f) {
   for_each_result(graph, f);
@@ -26,6 +26,9 @@ void for_each_kept(const Graph& graph, F&& f) {
   for (const Statistics& each : graph.statistics()) {
     f(each.running_mean);
     f(each.running_variance);
+  }
+  for (const StateTensor& tensor : graph.state()) {
+    for (const StatePart& part : tensor.parts) f(part.value);
   }
 }
 

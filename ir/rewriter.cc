@@ -32,7 +32,11 @@ void Rewriter::replace(ValueId old, ValueId by) { map_[old.index()] = by; }
 TaskId Rewriter::copy(TaskId old) {
   operands_.clear();
   for (const ValueId input : from_.inputs(old)) operands_.push_back(map(input));
-  const TaskId task = to_.copy_task(from_, old, operands_);
+  return copy(old, operands_);
+}
+
+TaskId Rewriter::copy(TaskId old, std::span<const ValueId> operands) {
+  const TaskId task = to_.copy_task(from_, old, operands);
   for (const ValueId output : from_.outputs(old)) {
     map_[output.index()] = to_.outputs(task)[from_.value(output).output_index];
   }
@@ -83,6 +87,19 @@ Liveness find_live(const Graph& graph) {
   return live;
 }
 
+/// Whether there was a parameter that nothing but the state speaks of.
+bool freeze_unread(Graph& graph) {
+  std::vector<bool> result(graph.value_count());
+  for_each_result(graph, [&](ValueId value) { result[value.index()] = true; });
+  bool found = false;
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) != ValueKind::kParameter || graph.has_uses(value) || result[value.index()]) continue;
+    graph.set_kind(value, ValueKind::kConstant);
+    found = true;
+  }
+  return found;
+}
+
 }  // namespace
 
 bool remove_dead(Graph& graph) {
@@ -90,12 +107,13 @@ bool remove_dead(Graph& graph) {
   const auto all = [](const std::vector<bool>& bits) {
     return std::find(bits.begin(), bits.end(), false) == bits.end();
   };
-  if (all(live.task) && all(live.value)) return false;
+  if (all(live.task) && all(live.value)) return freeze_unread(graph);
   Rewriter rewriter(graph, live.value);
   for (const TaskId task : graph.tasks()) {
     if (live.task[task.index()]) rewriter.copy(task);
   }
   graph = std::move(rewriter).finish();
+  freeze_unread(graph);
   return true;
 }
 

@@ -1,6 +1,7 @@
 /// Builds a changed copy of a graph, task by task.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "ir/graph.h"
@@ -22,6 +23,8 @@ class Rewriter {
   void replace(ValueId old, ValueId by);
   /// Copies a task with mapped operands, types and names; returns the new task.
   TaskId copy(TaskId old);
+  /// The same with these operands, which are values of the new graph.
+  TaskId copy(TaskId old, std::span<const ValueId> operands);
   /// Carries inputs, outputs, losses, statistics and names over, and tensors of state of which nothing was left out;
   /// hands the new graph out.
   Graph finish() &&;
@@ -34,7 +37,8 @@ class Rewriter {
 };
 
 /// A copy without tasks whose outputs reach no graph output, loss numerator or statistics, and without unread
-/// parameters, buffers and constants. Inputs stay. Returns whether anything was dropped.
+/// parameters, buffers and constants, but for those that have a part of the state: nothing trains an unread parameter,
+/// and it becomes a constant. Inputs stay. Returns whether anything was changed.
 bool remove_dead(Graph& graph);
 
 }  // namespace rannc::ir

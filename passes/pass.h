@@ -1,6 +1,7 @@
 /// What a pass is: a named, stateless change of a graph.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,6 +33,8 @@ struct PassContext {
   std::vector<Note> open;
   /// What is probably not what the user means, though it can be trained. Printed and kept beside the plan.
   std::vector<Note> warnings;
+  /// Stored tensors that were part of one that the exporter merged: by name, that one's.
+  std::map<std::string, std::string> parted;
   /// Per task whether it is constant: written by mark-constants; of no use once the graph has changed.
   std::optional<std::vector<bool>> constant;
   /// Written by form-atoms; of no use once the graph has changed.

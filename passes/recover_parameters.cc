@@ -5,13 +5,17 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/match.h"
+#include "ir/constant.h"
 #include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/state.h"
 #include "ir/statistics.h"
 #include "passes/internal/computed_parameters.h"
+#include "passes/internal/dropped_biases.h"
+#include "passes/internal/merged_tensors.h"
 #include "passes/internal/parameter_roles.h"
 #include "passes/internal/shared_by_modules.h"
+#include "passes/internal/state_names.h"
+#include "passes/internal/tied_parameters.h"
 #include "passes/internal/tied_values.h"
 
 namespace rannc::passes {
@@ -54,37 +58,6 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
-/// The stored tensor that an identity renames, where a legacy export has merged tensors of equal values; else invalid.
-ValueId merged_into(const ir::Graph& graph, TaskId task, const std::set<std::string>& literals) {
-  static const ir::Pattern kRenamed = ir::op("identity");
-  if (!ir::match(graph, task, kRenamed)) return {};
-  const ValueId kept = graph.inputs(task)[0], lost = graph.outputs(task)[0];
-  const auto& found = graph.value(kept);
-  if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !has_several_elements(found.type)) return {};
-  if (literals.contains(std::string(found.name))) return {};
-  if (is_generated(found.name) && is_generated(graph.value(lost).name)) return {};
-  const auto& outputs = graph.outputs();
-  return std::find(outputs.begin(), outputs.end(), lost) == outputs.end() ? kept : ValueId();
-}
-
-/// A copy of the graph in which merged tensors are apart again, under their own names; nothing where none is merged.
-std::optional<ir::Graph> take_apart(const ir::Graph& graph, const std::set<std::string>& literals, size_t& restored) {
-  for (const TaskId task : graph.tasks()) restored += merged_into(graph, task, literals).valid();
-  if (restored == 0) return std::nullopt;
-  ir::Rewriter rewriter(graph);
-  for (const TaskId task : graph.tasks()) {
-    const ValueId kept = merged_into(graph, task, literals);
-    if (!kept.valid()) {
-      rewriter.copy(task);
-      continue;
-    }
-    const auto& found = graph.value(kept);
-    const ValueId lost = graph.outputs(task)[0];
-    rewriter.replace(lost, rewriter.graph().add_value(found.kind, graph.value(lost).name, found.type, found.data));
-  }
-  return std::move(rewriter).finish();
-}
-
 std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
 
 /// `a, b, c and 4 more`.
@@ -99,13 +72,14 @@ std::string listed(const std::set<std::string>& names) {
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
 
-void report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const Readers& readers,
-                   PassContext& context) {
-  for (const SharedByModules& shared : shared_by_modules(graph, parameters, readers)) {
+Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const StoredFacts& known,
+                           PassContext& context) {
+  std::vector<Note> merged;
+  for (const SharedByModules& shared : shared_by_modules(graph, parameters, known.file.readings)) {
     const std::string what = fmt::format("parameter {} is read by {} modules ({})", quoted(graph, shared.parameter),
                                          shared.modules.size(), listed(shared.modules));
     if (shared.merged) {
-      context.warnings.push_back(
+      merged.push_back(
           {{},
            what + ": the exporter merged parameters of equal initial values, and they are trained as one; export the "
                   "model with values that differ, as after a step of training"});
@@ -113,6 +87,17 @@ void report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameter
       context.remarks.push_back({{}, what + ": one tied parameter"});
     }
   }
+  if (merged.empty()) return {};
+  if (known.merged == StoredFacts::Merged::kAllowed) {
+    context.warnings.insert(context.warnings.end(), merged.begin(), merged.end());
+    return {};
+  }
+  Diagnostic refused = error(fmt::format(
+      "{} parameters of the file stand for several of the model each, and nothing tells which reader has which: "
+      "--allow-merged trains them as one",
+      merged.size()));
+  for (const Note& note : merged) refused = std::move(refused).note(note.message);
+  return refused;
 }
 
 /// Weights that an exporter wrote as numbers of the model's code, as a frozen TorchScript module's are.
@@ -144,13 +129,46 @@ void report_computed(const ir::Graph& graph, const ir::StoredNotes& file, PassCo
            listed(found.parameters), listed(found.made))});
 }
 
-void report_ties(const ir::Graph& graph, const std::vector<ValueId>& parameters, PassContext& context) {
-  for (const Tie& tie : find_ties(graph, parameters)) {
-    context.open.push_back(
-        {{},
-         fmt::format("parameters {} and {} have the same values{}: perhaps one parameter", quoted(graph, tie.first),
-                     quoted(graph, tie.second), tie.transposed ? ", transposed" : "")});
+void report_apart(size_t parted, size_t restored, PassContext& context) {
+  if (parted > 0) {
+    context.remarks.push_back(
+        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", parted)});
   }
+  if (restored > 0) {
+    context.remarks.push_back(
+        {{}, fmt::format("{} biases of zeros that the exporter left out are there again", restored)});
+  }
+}
+
+/// What the program keeps though it is not trained is of its state, too.
+void keep_constants_of_state(ir::Graph& graph, const ir::StoredNotes& file) {
+  std::set<std::string> held;
+  for (const ir::StateTensor& tensor : graph.state()) held.insert(tensor.name);
+  for (const ValueId value : graph.values()) {
+    const auto& found = graph.value(value);
+    const std::string name(found.name);
+    if (found.kind != ValueKind::kConstant || held.contains(name) || file.literals.contains(name)) continue;
+    const bool dotted = file.listed.empty() && name.find('.') != std::string::npos &&
+                        name.find('/') == std::string::npos && !is_generated(name);
+    const bool kept = file.listed.contains(name) && !file.transient.contains(name);
+    if ((dotted || kept) && ir::static_count(found.type))
+      graph.add_state(ir::state_of(graph, name, value, ir::whole(graph, value).axes));
+  }
+}
+
+/// Tensors of state that are all of a value of their name need no line; those of numbers that nobody trains and the
+/// exporter named are none.
+bool tidy_state(ir::Graph& graph) {
+  std::vector<ir::StateTensor> state = graph.state();
+  std::erase_if(state, [&](const ir::StateTensor& tensor) {
+    const auto& found = graph.value(tensor.parts[0].value);
+    if (found.kind == ValueKind::kConstant) return is_generated(found.name);
+    return found.name == tensor.name && tensor.parts.size() == 1 && ir::is_whole(graph, tensor.parts[0]) &&
+           tensor.shape == tensor.parts[0].extent;
+  });
+  const bool changed = state != graph.state();
+  graph.set_state(std::move(state));
+  return changed;
 }
 
 }  // namespace
@@ -187,21 +205,55 @@ bool find_statistics(ir::Graph& graph) {
 
 }  // namespace
 
+Result<void> RecoverParameters::check_patterns(const ir::Graph& graph) const {
+  const StateNames names(graph);
+  std::vector<std::string> all = known_.tied;
+  all.insert(all.end(), known_.untied.begin(), known_.untied.end());
+  for (const KindPattern& each : known_.patterns) all.push_back(each.pattern);
+  for (const std::string& pattern : all) {
+    bool found = false;
+    for (const ValueId value : graph.values()) {
+      const auto& each = graph.value(value);
+      found = found || (is_stored(each.kind) && ir::is_float(each.type.dtype) && names.match_any(pattern, value));
+    }
+    if (!found)
+      return error(fmt::format("recover-parameters: no stored tensor of floats has a name like '{}'", pattern));
+  }
+  return {};
+}
+
+/// The kinds that the user says, by value.
+std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph) const {
+  std::map<ValueId, ValueKind> kinds;
+  for (const auto& [name, kind] : known_.kinds) kinds[graph.find(name)] = kind;
+  if (known_.patterns.empty()) return kinds;
+  const StateNames names(graph);
+  for (const KindPattern& each : known_.patterns) {
+    for (const ValueId value : graph.values()) {
+      const auto& found = graph.value(value);
+      if (is_stored(found.kind) && ir::is_float(found.type.dtype) && names.match_any(each.pattern, value))
+        kinds[value] = each.kind;
+    }
+  }
+  return kinds;
+}
+
 /// Sets the kind of every stored float tensor; returns the parameters.
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
   std::vector<ValueId> parameters;
+  const auto asked_for = asked(graph);
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     if (!is_stored(found.kind) || !ir::is_float(found.type.dtype)) continue;
     const Roles& votes = roles[value.index()];
     const std::string name(found.name);
-    const auto given = known_.kinds.find(name);
+    const auto given = asked_for.find(value);
     const bool decided =
-        given != known_.kinds.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
-    const ValueKind kind = given != known_.kinds.end() ? given->second
-                           : decided                   ? found.kind
-                                                       : judge(graph, value, votes, known_);
+        given != asked_for.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
+    const ValueKind kind = given != asked_for.end() ? given->second
+                           : decided                ? found.kind
+                                                    : judge(graph, value, votes, known_);
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
                                  fmt::format("{} is used as a weight and as running statistics: taken for a {}",
@@ -217,22 +269,29 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
 }
 
 Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
-  RANNC_TRY(check_kinds(graph));
   Outcome outcome;
-  size_t restored = 0;
-  if (auto apart = take_apart(graph, known_.file.literals, restored)) {
-    graph = *std::move(apart);
-    outcome.changed = true;
-    context.remarks.push_back(
-        {{}, fmt::format("{} tensors that the exporter merged with equal ones are apart again", restored)});
+  TakenApart apart = take_apart(graph, {known_.file, known_.untied});
+  const size_t restored = restore_biases(graph, known_.file);
+  report_apart(apart.parted.size(), restored, context);
+  context.parted = std::move(apart.parted);
+  RANNC_TRY(check_kinds(graph));
+  RANNC_TRY(check_patterns(graph));
+  std::vector<Roles> roles = parameter_roles(graph);
+  std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
+  RANNC_ASSIGN(const bool tied, tie_parameters(graph, parameters, {known_.file, known_.tied, known_.untied}, context));
+  if (tied) {
+    roles = parameter_roles(graph);
+    parameters.clear();
+    for (const ValueId value : graph.values()) {
+      if (graph.kind(value) == ValueKind::kParameter) parameters.push_back(value);
+    }
   }
-  const std::vector<Roles> roles = parameter_roles(graph);
-  const std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
-  outcome.changed = find_statistics(graph) || outcome.changed;
+  outcome.changed = find_statistics(graph) || outcome.changed || tied || restored > 0 || apart.changed;
+  keep_constants_of_state(graph, known_.file);
+  outcome.changed = tidy_state(graph) || outcome.changed;
   report_weights_in_code(graph, roles, known_, context);
   report_computed(graph, known_.file, context);
-  report_shared(graph, parameters, known_.file.readers, context);
-  report_ties(graph, parameters, context);
+  RANNC_TRY(report_shared(graph, parameters, known_, context));
   return outcome;
 }
 

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "ir/stored_notes.h"
 #include "passes/pass.h"
@@ -11,10 +12,24 @@ namespace rannc::passes {
 
 struct Roles;
 
-/// What is known of stored tensors before their uses are looked at. All by value name.
+/// A kind for all stored tensors of floats whose name, or one of whose names in the program's state, is like a pattern
+/// (`*` and `?` stand for other letters; patterns are separated by commas).
+struct KindPattern {
+  std::string pattern;
+  ir::ValueKind kind;
+};
+
+/// What is known of stored tensors before their uses are looked at. By value name.
 struct StoredFacts {
   std::map<std::string, ir::ValueKind> kinds = {};  ///< what a user knows better
   ir::StoredNotes file = {};
+  std::vector<KindPattern> patterns = {};  ///< of frozen and trained parts; the last that fits counts; over `kinds`
+  std::vector<std::string> tied = {};      ///< patterns of what is one parameter where values are equal
+  std::vector<std::string> untied = {};    ///< patterns of parameters of which each module has its own
+  enum class Merged : uint8_t {
+    kAllowed,                   ///< trained as one, with a warning
+    kRefused,                   ///< an error
+  } merged = Merged::kAllowed;  ///< parameters that the exporter made one and that nothing tells apart
 };
 
 /// Where a file lists what its program has for parameters, they are those that are used. Other files mark none: a float
@@ -22,10 +37,11 @@ struct StoredFacts {
 /// places whether it is learned or not.
 ///
 /// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which uses
-/// contradict each other, `open` which tensors may be ties. Legacy exports merge tensors of equal values, as the zero
-/// biases of a fresh model are, and leave an identity from the kept to each lost name: `lost = identity(kept)` becomes
-/// a stored tensor `lost` of its own, unless both names are generated (`onnx::…`): then it is one parameter used twice.
-/// No other task is touched.
+/// contradict each other, `open` which tensors may be ties. Stored tensors that exporters merged come apart under their
+/// own names (`internal/merged_tensors.h`), biases of zeros come back (`internal/dropped_biases.h`), copies of one
+/// parameter become one (`internal/tied_parameters.h`): so the graph trains what the program has. `state` of the graph
+/// says where the tensors of `state_dict` are; a stored tensor of which it says nothing is one, under its own name.
+/// Frozen parts are buffers that nothing updates: no gradient is computed for them.
 ///
 /// - Parameters: weights and biases of linear and conv, scales and biases of normalisations, embedding tables (data of
 ///   gather), constant operands of matmul; added or multiplied vectors (one extent other than 1); added tables of more
@@ -40,9 +56,9 @@ struct StoredFacts {
 /// (elements of -10,000 or less), rotary
 ///   tables, attention biases, whatever only feeds sizes or conditions.
 ///
-/// A tie is one tensor with several uses; or two parameters with equal or transposed-equal contents that are not one
-/// number repeated: reported, not merged. A parameter that several modules read is a tie too, or several parameters of
-/// equal initial values that the exporter made one of: then it is a warning, for they are trained as one.
+/// A parameter that several modules read is a tie that the model's author made, unless it is one number repeated or
+/// copied layers have it: then the exporter merged several, and where nothing tells them apart that is a warning, or an
+/// error, for they are trained as one.
 /// Listed parameters of which the file has only what an exporter computed of them are `open` too.
 ///
 /// It stands first: infer-shapes has run in the frontend, and every later pass asks which values are trained.
@@ -51,11 +67,14 @@ class RecoverParameters : public Pass {
  public:
   explicit RecoverParameters(StoredFacts known = {}) : known_(std::move(known)) {}
   std::string_view name() const override { return "recover-parameters"; }
-  /// An error where `kinds` names no stored tensor, or asks to train integers.
+  /// An error where `kinds` names, or a pattern is like, no stored tensor, where integers are to be trained, or where
+  /// merged parameters are refused.
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:
   Result<void> check_kinds(const ir::Graph& graph) const;
+  Result<void> check_patterns(const ir::Graph& graph) const;
+  std::map<ValueId, ir::ValueKind> asked(const ir::Graph& graph) const;
   std::vector<ValueId> decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                               Outcome& outcome) const;
   StoredFacts known_;

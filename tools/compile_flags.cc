@@ -53,6 +53,17 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
       ->check(CLI::PositiveNumber);
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
+  const char* const kNames = "PATTERN: names of the file or of PyTorch's state_dict, with * and ?; several by commas";
+  app.add_option("--freeze", options.frozen, "do not train these parameters (" + std::string(kNames) + ")")
+      ->allow_extra_args(false);
+  app.add_option("--buffer", options.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
+  app.add_option("--train", options.trained, "PATTERN: train these, also of what --freeze names")
+      ->allow_extra_args(false);
+  app.add_option("--tie", options.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
+  app.add_option("--untie", options.untied, "PATTERN: each module that reads this parameter has its own")
+      ->allow_extra_args(false);
+  app.add_flag("--allow-merged", options.merged_allowed,
+               "train parameters as one that the exporter merged and that nothing in the file tells apart");
   app.add_option("--padding-index", options.padding,
                  "TABLE=ROW: a row of an embedding that takes no gradient, where the file's metadata do not say it");
   app.add_option("--stop-gradient", options.stopped, "VALUE: no gradient flows through it: it was detached");

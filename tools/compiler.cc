@@ -112,6 +112,16 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
+  for (const auto& [patterns, kind] :
+       {std::pair(&options.frozen, ir::ValueKind::kBuffer), std::pair(&options.buffers, ir::ValueKind::kBuffer),
+        std::pair(&options.trained, ir::ValueKind::kParameter)}) {
+    for (const std::string& pattern : *patterns) pipeline.stored.patterns.push_back({pattern, kind});
+  }
+  pipeline.stored.tied = options.tied;
+  pipeline.stored.untied = options.untied;
+  const bool trains = !options.loss.empty() || !options.loss_graph.empty();
+  using Merged = passes::StoredFacts::Merged;
+  pipeline.stored.merged = trains && !options.merged_allowed ? Merged::kRefused : Merged::kAllowed;
   RANNC_ASSIGN(const auto kinds, pairs(options.kinds, "--kind"));
   for (const auto& [name, kind] : kinds) {
     if (kind == "parameter") {
@@ -236,6 +246,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.atoms = std::move(*context.atoms);
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
+  model.parted = std::move(context.parted);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }

@@ -17,23 +17,26 @@ namespace rannc::tools {
 
 /// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
 struct CompileOptions : PlanDemands {
-  std::string model;                       ///< .onnx, or a graph in text (.rir)
-  std::string loss;                        ///< of `passes::parse_losses`; empty: for inference
-  std::string dtype;                       ///< `float32`, `float64`; empty: as the file has it
-  std::string batch_symbol;                ///< empty: found by the frontend
-  std::vector<std::string> same_symbol;    ///< `s53=s70`
-  std::optional<int64_t> max_trips;        ///< of loops whose number of trips depends on data
-  std::optional<int64_t> samples_in_file;  ///< for which a file without a batch symbol was made
-  std::vector<std::string> assume;         ///< `sequence=128`
-  std::vector<std::string> kinds;          ///< `name=parameter|buffer|constant`
-  std::string loss_graph;                  ///< ONNX file whose outputs are added to the loss; empty: none
-  std::vector<std::string> loss_inputs;    ///< `input=output`: what of the model an input of the loss is
-  std::vector<std::string> loss_weights;   ///< `output=0.5`: of the loss's outputs
-  std::vector<std::string> padding;        ///< `table=0`: a row that takes no gradient
-  std::vector<std::string> stopped;        ///< values through which no gradient flows
-  std::vector<std::string> strict;         ///< results of clamps whose bounds take no gradient
-  std::vector<std::string> left_out;       ///< of `passes::optional_passes`
-  bool without_weights = false;            ///< weight files may be absent: enough to plan, not to train
+  std::string model;                                  ///< .onnx, or a graph in text (.rir)
+  std::string loss;                                   ///< of `passes::parse_losses`; empty: for inference
+  std::string dtype;                                  ///< `float32`, `float64`; empty: as the file has it
+  std::string batch_symbol;                           ///< empty: found by the frontend
+  std::vector<std::string> same_symbol;               ///< `s53=s70`
+  std::optional<int64_t> max_trips;                   ///< of loops whose number of trips depends on data
+  std::optional<int64_t> samples_in_file;             ///< for which a file without a batch symbol was made
+  std::vector<std::string> assume;                    ///< `sequence=128`
+  std::vector<std::string> kinds;                     ///< `name=parameter|buffer|constant`
+  std::vector<std::string> frozen, buffers, trained;  ///< patterns of names; what is trained counts last
+  std::vector<std::string> tied, untied;              ///< patterns of names
+  bool merged_allowed = false;                        ///< parameters that the exporter made one are trained as one
+  std::string loss_graph;                             ///< ONNX file whose outputs are added to the loss; empty: none
+  std::vector<std::string> loss_inputs;               ///< `input=output`: what of the model an input of the loss is
+  std::vector<std::string> loss_weights;              ///< `output=0.5`: of the loss's outputs
+  std::vector<std::string> padding;                   ///< `table=0`: a row that takes no gradient
+  std::vector<std::string> stopped;                   ///< values through which no gradient flows
+  std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
+  std::vector<std::string> left_out;                  ///< of `passes::optional_passes`
+  bool without_weights = false;                       ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 
@@ -61,6 +64,8 @@ struct PreparedModel {
   std::vector<std::string> warnings;  ///< what is probably not what the user means
   passes::RunReport report;
   std::string digest;  ///< of the model file
+  /// Stored tensors that were part of one that the exporter merged: by name, that one's.
+  std::map<std::string, std::string> parted;
 };
 
 /// Where printed graphs and progress go; either may be empty.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <set>
 #include <unordered_map>
 
 #include "ir/constant.h"
@@ -119,16 +120,21 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   }
   uint64_t parameters = 0, generated = 0;
   std::string_view example;
+  std::set<ValueId> known;
+  for (const ir::StateTensor& tensor : model.graph.state()) {
+    for (const ir::StatePart& part : tensor.parts) known.insert(part.value);
+  }
   for (const ValueId value : model.graph.values()) {
     if (model.graph.kind(value) != ValueKind::kParameter) continue;
     ++parameters;
     const std::string_view name = model.graph.value(value).name;
-    if (!is_generated(name)) continue;
+    if (!is_generated(name) || known.contains(value)) continue;
     if (generated++ == 0) example = name;
   }
   if (generated > 0) {
-    lines.push_back(fmt::format("the exporter made up the names of {} of {}, as '{}': checkpoints have them too",
-                                count(generated), plural(parameters, "parameter tensor"), example));
+    lines.push_back(
+        fmt::format("the exporter made up the names of {} of {}, as '{}', and the file does not say PyTorch's",
+                    count(generated), plural(parameters, "parameter tensor"), example));
   }
   for (std::string& line : told(model.open, detail)) lines.push_back(std::move(line));
   return lines;

@@ -37,7 +37,9 @@ ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredN
   if (lost.empty()) return {};                           // before the bytes of any constant are looked at
   std::set<std::string> training;                        // modules whose nodes read a parameter
   std::map<std::string, std::set<std::string>> reading;  // by module constants that its nodes read
-  for (const auto& [name, modules] : file.readers) {
+  for (const auto& [name, readings] : file.readings) {
+    std::set<std::string> modules;
+    for (const ir::Reading& reading : readings) modules.insert(reading.module);
     const ValueId value = graph.find(name);
     if (!value.valid()) continue;
     if (graph.kind(value) == ValueKind::kParameter) training.insert(modules.begin(), modules.end());

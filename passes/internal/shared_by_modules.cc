@@ -17,12 +17,14 @@ struct Uses {
   bool otherwise = false;
 };
 
-void collect(const ir::Graph& graph, ValueId value, const Readers& readers, Uses& uses) {
-  const auto found = readers.find(std::string(graph.value(value).name));
-  if (found != readers.end()) uses.modules.insert(found->second.begin(), found->second.end());
+void collect(const ir::Graph& graph, ValueId value, const Readings& readings, Uses& uses) {
+  const auto found = readings.find(std::string(graph.value(value).name));
+  if (found != readings.end()) {
+    for (const ir::Reading& reading : found->second) uses.modules.insert(reading.module);
+  }
   graph.for_each_use(value, [&](ir::Graph::Use use) {
     const ir::OpInfo& op = graph.op(use.task);
-    if (op.view == ir::View::kSame) return collect(graph, graph.outputs(use.task)[0], readers, uses);
+    if (op.view == ir::View::kSame) return collect(graph, graph.outputs(use.task)[0], readings, uses);
     const bool indexed = std::any_of(op.operands.begin(), op.operands.end(),
                                      [](const ir::OperandInfo& o) { return o.role == ir::Role::kIndex; });
     (indexed && op.operand(use.operand).role == ir::Role::kWeight ? uses.looked_up : uses.otherwise) = true;
@@ -49,11 +51,11 @@ bool any_alike(const std::set<std::string>& modules) {
 }  // namespace
 
 std::vector<SharedByModules> shared_by_modules(const ir::Graph& graph, const std::vector<ValueId>& parameters,
-                                               const Readers& readers) {
+                                               const Readings& readings) {
   std::vector<SharedByModules> found;
   for (const ValueId parameter : parameters) {
     Uses uses;
-    collect(graph, parameter, readers, uses);
+    collect(graph, parameter, readings, uses);
     if (uses.modules.size() < 2) continue;
     const bool alike = !(uses.looked_up && uses.otherwise) && any_alike(uses.modules);
     const bool merged = alike || is_uniform(graph, parameter);

@@ -9,8 +9,8 @@
 
 namespace rannc::passes {
 
-/// Per stored tensor, and per renaming of one, the modules whose nodes read it.
-using Readers = decltype(ir::StoredNotes::readers);
+/// Per stored tensor, and per renaming of one, which nodes read it.
+using Readings = decltype(ir::StoredNotes::readings);
 
 /// A parameter that several modules read.
 struct SharedByModules {
@@ -24,6 +24,6 @@ struct SharedByModules {
 
 /// Those of `parameters` that more than one module reads, in that order. Linear; reads the bytes of those it finds.
 std::vector<SharedByModules> shared_by_modules(const ir::Graph& graph, const std::vector<ValueId>& parameters,
-                                               const Readers& readers);
+                                               const Readings& readings);
 
 }  // namespace rannc::passes

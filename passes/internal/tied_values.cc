@@ -77,12 +77,13 @@ double number_at(const Bytes& bytes, size_t index, ir::DType dtype) {
 }
 
 /// A tie of `second` to `first`, whose fingerprints agree.
-std::optional<Tie> compare(const ir::Graph& graph, ValueId first, ValueId second) {
+enum class OneNumber : uint8_t { kIsNoTie, kMayBe };
+std::optional<Tie> compare(const ir::Graph& graph, ValueId first, ValueId second, OneNumber one) {
   const auto& a = graph.value(first);
   const auto& b = graph.value(second);
   const auto left = all_of(a.data), right = all_of(b.data);
   const size_t size = ir::byte_size(a.type.dtype);
-  if (!left || !right || uniform(*left, size)) return std::nullopt;
+  if (!left || !right || (one == OneNumber::kIsNoTie && uniform(*left, size))) return std::nullopt;
   if (*a.type.shape == *b.type.shape && *left == *right) return Tie{first, second, false};
   if (a.type.shape->size() != 2 || b.type.shape->size() != 2) return std::nullopt;
   const auto rows = static_cast<size_t>((*a.type.shape)[0].constant());
@@ -125,7 +126,7 @@ std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& v
     bool tied = false;
     for (Candidate& earlier : group) {
       if (digest_of(graph, earlier) != digest_of(graph, candidate)) continue;
-      if (const auto tie = compare(graph, earlier.value, value)) {
+      if (const auto tie = compare(graph, earlier.value, value, OneNumber::kIsNoTie)) {
         ties.push_back(*tie);
         tied = true;
         break;
@@ -135,6 +136,12 @@ std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& v
     if (!tied && !(group.size() == 1 && is_uniform(graph, group[0].value))) group.push_back(candidate);
   }
   return ties;
+}
+
+std::optional<Tie> tie_of(const ir::Graph& graph, ValueId first, ValueId second) {
+  const auto a = fingerprint(graph.type(first), graph.value(first).data);
+  const auto b = fingerprint(graph.type(second), graph.value(second).data);
+  return a && b && *a == *b ? compare(graph, first, second, OneNumber::kMayBe) : std::nullopt;
 }
 
 bool is_uniform(const ir::Graph& graph, ValueId value) {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
-#include "frontend/onnx/internal/listed_state.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
 
@@ -68,7 +67,7 @@ class Importer {
     Scope scope(opsets, region_, "", "", 0);
     scope.values.reserve(model_.node_count() + model_.initializer_count());
     graph_.set_name(head_.graph().name());
-    notes_.stored.listed = listed_state(head_.graph());
+    nodes_.begin(head_.graph());
     RANNC_TRY(add_inputs(scope));
     RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) { return nodes_.add_initializer(scope, proto); }));
     RANNC_TRY(model_.each_node([&](const NodeProto& node) { return nodes_.add_node(scope, node); }));

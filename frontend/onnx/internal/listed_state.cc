@@ -1,17 +1,14 @@
 #include "frontend/onnx/internal/listed_state.h"
 
 #include <array>
-#include <string_view>
 #include <utility>
 
 namespace rannc::frontend {
 
 namespace {
 
-using Listed = std::map<std::string, ir::ValueKind>;
-
-/// `p_encoder_weight: PARAMETER target='encoder.weight'`.
-void read_line(std::string_view line, Listed& listed) {
+/// `p_encoder_weight: PARAMETER target='encoder.weight'`, `b_mask: BUFFER target='mask' persistent=False`.
+void read_line(std::string_view line, ListedState& listed) {
   static constexpr std::array<std::pair<std::string_view, ir::ValueKind>, 3> kKinds = {
       {{": PARAMETER target='", ir::ValueKind::kParameter},
        {": BUFFER target='", ir::ValueKind::kConstant},
@@ -21,14 +18,19 @@ void read_line(std::string_view line, Listed& listed) {
     if (at == std::string_view::npos) continue;
     const std::string_view rest = line.substr(at + mark.size());
     const size_t end = rest.find('\'');
-    if (end != std::string_view::npos && end > 0) listed.emplace(rest.substr(0, end), kind);
+    if (end == std::string_view::npos || end == 0) continue;
+    const std::string target(rest.substr(0, end));
+    listed.kinds.emplace(target, kind);
+    listed.targets.emplace(line.substr(0, at), target);
+    const bool kept = kind == ir::ValueKind::kParameter || mark.starts_with(": BUFFER");
+    if (!kept || rest.find("persistent=False", end) != std::string_view::npos) listed.transient.insert(target);
   }
 }
 
 }  // namespace
 
-Listed listed_state(const ONNX_NAMESPACE::GraphProto& graph) {
-  Listed listed;
+ListedState listed_state(const ONNX_NAMESPACE::GraphProto& graph) {
+  ListedState listed;
   for (const auto& entry : graph.metadata_props()) {
     if (entry.key() != "pkg.torch.export.ExportedProgram.graph_signature") continue;
     std::string_view text = entry.value();

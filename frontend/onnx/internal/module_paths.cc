@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "frontend/onnx/internal/scan.h"
-#include "ir/match.h"
 
 namespace rannc::frontend {
 
@@ -23,12 +22,6 @@ std::vector<std::string_view> python_strings(std::string_view list) {
   return found;
 }
 
-/// Whether a value holds a stored tensor under this or another name.
-bool is_stored(const ir::Graph& graph, ValueId value) {
-  static const ir::Pattern kStored = ir::through("identity", ir::of_kind(ir::ValueKind::kConstant));
-  return ir::match(graph, value, kStored).has_value();
-}
-
 }  // namespace
 
 std::string module_path(const ONNX_NAMESPACE::NodeProto& node) {
@@ -40,18 +33,19 @@ std::string module_path(const ONNX_NAMESPACE::NodeProto& node) {
   const std::string& name = node.name();
   const size_t end = name.rfind('/');
   if (!name.starts_with('/') || end == 0) return node_name(node);
-  std::string path = name.substr(1, end - 1);
-  std::replace(path.begin(), path.end(), '/', '.');
-  return path;
-}
-
-void note_readers(const ir::Graph& graph, std::span<const ValueId> operands, const ONNX_NAMESPACE::NodeProto& node,
-                  const std::string& module, ImportNotes& notes) {
-  if (node.op_type() == "Identity") return;
-  for (const ValueId operand : operands) {
-    if (!operand.valid() || !ir::is_float(graph.type(operand).dtype) || !is_stored(graph, operand)) continue;
-    notes.stored.readers[std::string(graph.value(operand).name)].insert(module.empty() ? module_path(node) : module);
+  // A part of a container has the container's name in its own: `/layers/layers.0/linear` is `layers.0.linear`.
+  std::string path, before;
+  for (size_t begin = 1; begin < end;) {
+    const size_t stop = std::min(name.find('/', begin), end);
+    const std::string part = name.substr(begin, stop - begin);
+    const bool inside = !before.empty() && part.starts_with(before + ".");
+    if (inside) path.resize(path.size() - before.size());
+    if (!inside && !path.empty()) path += '.';
+    path += part;
+    before = part;
+    begin = stop + 1;
   }
+  return path;
 }
 
 }  // namespace rannc::frontend

@@ -153,8 +153,10 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (!translate) return call_schema(scope, node, version);
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
-  note_readers(graph, wiring.operands, node, scope.module, notes_);
   wiring.traced = traced_call(node);
+  state_.read(graph, wiring.operands,
+              {node, scope.prefix + node_name(node), scope.module, scope.prefix, wiring.traced,
+               scope.region.around != nullptr});
   if (scope.region.around == nullptr) unweighted_.read(graph, wiring.operands, wiring.traced);
   if (!wiring.lists.empty() && !takes_lists(node.op_type())) {
     const auto& [index, list] = *wiring.lists.begin();

@@ -8,6 +8,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/detached.h"
 #include "frontend/onnx/internal/growth.h"
+#include "frontend/onnx/internal/program_state.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/training_mode.h"
 #include "frontend/onnx/internal/unweighted.h"
@@ -27,7 +28,8 @@ class Translation {
         source_(source),
         external_(external),
         notes_(notes),
-        growth_(growth) {}
+        growth_(growth),
+        state_(notes) {}
 
   Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   /// A stored tensor.
@@ -35,10 +37,13 @@ class Translation {
   Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where);
   /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
+  /// Reads what the file says of all nodes together; before the first.
+  void begin(const ONNX_NAMESPACE::GraphProto& graph) { state_.list(graph); }
   /// Notes what follows from all nodes together.
-  void finish(const ir::Graph& graph) {
+  void finish(ir::Graph& graph) {
     unweighted_.note(graph, notes_);
     training_mode_.note(notes_);
+    state_.finish(graph);
   }
   /// Two symbols of inputs that have to be equal for a refused task to run.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
@@ -102,6 +107,7 @@ class Translation {
   Growth& growth_;
   std::optional<SymbolPair> unequal_symbols_;
   uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
+  ProgramState state_;
   Unweighted unweighted_;
   Detached detached_;
   TrainingMode training_mode_;

@@ -1,0 +1,373 @@
+#include "frontend/onnx/internal/program_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "frontend/onnx/internal/module_paths.h"
+#include "frontend/onnx/internal/node.h"
+#include "frontend/onnx/internal/recurrent_state.h"
+#include "ir/constant.h"
+#include "ir/match.h"
+#include "ir/state.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+using ONNX_NAMESPACE::NodeProto;
+
+/// The stored tensor that a value is, under this or another name; invalid: it is none.
+ValueId stored(const ir::Graph& graph, ValueId value) {
+  constexpr ir::Capture kTensor{0};
+  static const ir::Pattern kStored = ir::through("identity", ir::of_kind(ir::ValueKind::kConstant, kTensor));
+  const auto found = ir::match(graph, value, kStored);
+  return found ? (*found)[kTensor] : ValueId();
+}
+
+/// Names that torch.onnx.export with dynamo=False makes up where it computed on a parameter.
+bool is_made_up(std::string_view name) {
+  return name.starts_with("onnx::") ||
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string module_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+std::string joined(const std::string& module, std::string_view name) {
+  return module.empty() ? std::string(name) : module + "." + std::string(name);
+}
+
+size_t rank_of(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape ? shape->size() : 0;
+}
+
+bool is_single(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && ir::element_count(*shape) == ir::Dim(1);
+}
+
+/// One extent other than 1.
+bool is_vector(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape &&
+         std::count_if(shape->begin(), shape->end(), [](const ir::Dim& dim) { return !(dim == ir::Dim(1)); }) == 1;
+}
+
+bool is_static(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && std::all_of(shape->begin(), shape->end(), [](const ir::Dim& dim) { return dim.is_constant(); });
+}
+
+bool gives_rows(const NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(),
+                     [](const auto& attribute) { return attribute.name() == "transB" && attribute.i() != 0; });
+}
+
+/// Which argument of a call stands at which operand of a node that was made of it.
+struct PlaceOfState {
+  std::string_view call, op;  ///< empty op: any other
+  size_t operand, argument;
+  bool flat = false;  ///< the parameter has one axis
+};
+constexpr PlaceOfState kPlaces[] = {
+    {"aten.addmm", "Gemm", 1, 2},
+    {"aten.addmm", "Gemm", 2, 0},
+    {"aten.layer_norm", "LayerNormalization", 1, 2},
+    {"aten.layer_norm", "LayerNormalization", 2, 3},
+    {"aten.native_layer_norm", "LayerNormalization", 1, 2},
+    {"aten.native_layer_norm", "LayerNormalization", 2, 3},
+    {"aten.rms_norm", "RMSNormalization", 1, 2},
+    {"aten.group_norm", "GroupNormalization", 1, 2, true},
+    {"aten.group_norm", "GroupNormalization", 2, 3, true},
+    {"aten.group_norm", "Mul", 1, 2, true},
+    {"aten.group_norm", "Add", 1, 3, true},
+    {"aten.instance_norm", "InstanceNormalization", 1, 1, true},
+    {"aten.instance_norm", "InstanceNormalization", 2, 2, true},
+    {"aten.instance_norm", "Mul", 1, 1, true},
+    {"aten.instance_norm", "Add", 1, 2, true},
+    {"aten.embedding", "Gather", 0, 0},
+    {"aten.prelu", "PRelu", 1, 1, true},
+};
+
+/// Convolutions and batch normalizations take their operands in the order of the call's arguments.
+bool keeps_order(const TracedCall& call, const std::string& op) {
+  if (op == "Conv" || op == "ConvTranspose") return call.target.find("conv") != std::string_view::npos;
+  return op == "BatchNormalization" && call.target.find("batch_norm") != std::string_view::npos;
+}
+
+bool is_recurrent(const std::string& op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
+
+/// What a linear module or an embedding is made of, beside tasks of sizes.
+bool is_of_leaf(const std::string& op) {
+  constexpr std::array kOps = {"Gather", "MatMul", "Gemm", "Add", "Transpose", "Identity", "Constant"};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
+
+}  // namespace
+
+void ProgramState::list(const ONNX_NAMESPACE::GraphProto& graph) {
+  listed_ = listed_state(graph);
+  notes_.stored.listed = listed_.kinds;
+  notes_.stored.transient = listed_.transient;
+}
+
+/// What an argument of a call is of the listed state; null: nothing, or no tensor as it is.
+const std::string* ProgramState::target(const TracedCall& call, size_t argument) const {
+  if (argument >= call.arguments.size() || !call.arguments[argument].starts_with('%')) return nullptr;
+  const auto found = listed_.targets.find(call.arguments[argument].substr(1));
+  return found == listed_.targets.end() ? nullptr : &found->second;
+}
+
+std::optional<ProgramState::Claim> ProgramState::claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
+                                                                const Reader& reader) const {
+  using Form = Claim::Form;
+  const TracedCall& call = *reader.call;
+  const std::string& op = reader.node.op_type();
+  const auto claim = [&](size_t argument, Form form) -> std::optional<Claim> {
+    const std::string* const name = target(call, argument);
+    return name ? std::optional(Claim{*name, form}) : std::nullopt;
+  };
+  if (call.is("aten.linear")) {
+    if (rank_of(graph, value) < 2) return claim(2, Form::kSame);
+    const bool columns = op == "MatMul" || (op == "Gemm" && !gives_rows(reader.node));
+    return claim(1, columns ? Form::kTransposed : Form::kSame);
+  }
+  if (keeps_order(call, op)) return claim(operand, Form::kSame);
+  for (const PlaceOfState& place : kPlaces) {
+    const bool either = place.op == "Mul" || place.op == "Add";  // the exporter's order is not the call's
+    if (call.is(place.call) && op == place.op && (either || operand == place.operand))
+      return claim(place.argument, place.flat ? Form::kFlat : Form::kSame);
+  }
+  return std::nullopt;
+}
+
+/// Per operand. What the file holds under its own name is that; then places; what is left over is told where one
+/// tensor and one argument are.
+std::vector<std::optional<ProgramState::Claim>> ProgramState::claims(const ir::Graph& graph,
+                                                                     std::span<const ValueId> operands,
+                                                                     const Reader& reader) const {
+  std::vector<std::optional<Claim>> claims(operands.size());
+  if (!reader.call || listed_.targets.empty()) return claims;
+  std::set<std::string> left;
+  for (const std::string_view value : reader.call->values()) {
+    const auto found = listed_.targets.find(value);
+    if (found != listed_.targets.end()) left.insert(found->second);
+  }
+  if (left.empty()) return claims;
+  std::vector<size_t> open;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].valid() || !ir::is_float(graph.type(operands[i]).dtype) || !stored(graph, operands[i]).valid())
+      continue;
+    const std::string name(graph.value(operands[i]).name);
+    claims[i] = claim_by_place(graph, operands[i], i, reader);
+    if (!claims[i] && left.contains(name)) claims[i] = Claim{name};
+    if (claims[i] && claims[i]->name == name) claims[i]->form = Claim::Form::kSame;
+    if (claims[i])
+      left.erase(claims[i]->name);
+    else
+      open.push_back(i);
+  }
+  const bool placed = reader.call->is("aten.linear") || keeps_order(*reader.call, reader.node.op_type());
+  if (open.size() == 1 && left.size() == 1 && !placed)
+    claims[open[0]] =
+        Claim{*left.begin(), is_single(graph, operands[open[0]]) ? Claim::Form::kUnknown : Claim::Form::kSame};
+  return claims;
+}
+
+/// `derived`: the exporter computed the stored tensor; else it is another one of equal values, and of the same form.
+void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived) {
+  using Form = Claim::Form;
+  const ValueId root = stored(graph, value);
+  // Where the file has the parameter too, this is a copy of it.
+  if (graph.find(claim.name).valid() || !is_static(graph, root)) return;
+  if (derived && claim.form == Form::kUnknown) return;
+  std::vector<int64_t> axes = ir::whole(graph, root).axes;
+  if (derived && claim.form == Form::kTransposed) {
+    if (axes.size() != 2) return;
+    std::swap(axes[0], axes[1]);
+  }
+  ir::StateTensor tensor = ir::state_of(graph, claim.name, root, std::move(axes));
+  if (derived && claim.form == Form::kFlat) tensor.shape.assign(1, ir::static_count(graph.type(root)).value_or(0));
+  held_.try_emplace(tensor.name, std::move(tensor));
+}
+
+void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
+  reading.state = {claim.name};
+  const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
+  hold(graph, value, claim, derived);
+}
+
+/// Parameters of recurrent modules, by the module's path: `lstm.weight_ih_l0`.
+bool ProgramState::note_recurrent(const ir::Graph& graph, ValueId value, const Reader& reader, ir::Reading& reading) {
+  const auto operand = reading.operand;
+  if (!is_recurrent(reader.node.op_type()) || operand < 1 || operand > 3) return false;
+  if (reading.module == reading.node) return false;
+  const ValueId root = stored(graph, value);
+  auto& layers = layers_[reading.module];
+  // Operands come in order, weights first: a layer that is called again reads them again.
+  const size_t layer = operand == 1 ? layers.try_emplace(root, layers.size()).first->second : layers.size() - 1;
+  for (ir::StateTensor& tensor : recurrent_state(graph, reader.node.op_type(), root, operand, reading.module, layer)) {
+    if (!listed_.kinds.empty() && !listed_.kinds.contains(tensor.name)) return false;
+    reading.state.push_back(tensor.name);
+    held_.try_emplace(tensor.name, std::move(tensor));
+  }
+  return !reading.state.empty();
+}
+
+/// A linear module or a convolution whose bias was zero has none in files of torch.onnx.export with dynamo=True.
+void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Reader& reader) {
+  constexpr size_t kBias = 2;
+  if (!reader.call || (operands.size() > kBias && operands[kBias].valid())) return;
+  const bool product =
+      reader.node.op_type() == "Gemm" && (reader.call->is("aten.linear") || reader.call->is("aten.addmm"));
+  if (!product && !keeps_order(*reader.call, reader.node.op_type())) return;
+  if (reader.node.op_type() == "BatchNormalization") return;
+  const std::string* const bias = target(*reader.call, reader.call->is("aten.addmm") ? 0 : kBias);
+  if (bias) notes_.stored.dropped_biases[reader.label] = *bias;
+}
+
+void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading) {
+  const std::string& op = reader.node.op_type();
+  const bool table = op == "Gather" && reading.operand == 0;
+  const bool weight = (op == "MatMul" || op == "Gemm" || op == "Transpose") && rank_of(graph, value) == 2;
+  const bool bias = (op == "Add" || op == "Gemm") && rank_of(graph, value) == 1;
+  if (!table && !weight && !bias) return;
+  const ValueId root = stored(graph, value);
+  if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
+  const std::string_view what = bias ? "bias" : "weight";
+  if (joined(reading.module, what) != reading.state[0]) aliases_.push_back({root, reading.module, std::string(what)});
+}
+
+void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader,
+                                const std::string& stored) {
+  using Form = Claim::Form;
+  const std::string& op = reader.node.op_type();
+  const size_t reading = notes_.stored.readings[stored].size() - 1;
+  const bool second = notes_.stored.readings[stored].back().operand == 1;
+  const std::string made = reader.prefix + reader.node.output(0);
+  if (second && rank_of(graph, value) == 2 && (op == "MatMul" || op == "Gemm")) {
+    const bool has_bias = op == "Gemm" && reader.node.input_size() > 2;
+    const std::string bias = has_bias ? reader.prefix + reader.node.input(2) : "";
+    unnamed_.push_back(
+        {value, stored, reading, made, bias, "weight", gives_rows(reader.node) ? Form::kSame : Form::kTransposed});
+  } else if ((op == "Mul" || op == "Add") && is_vector(graph, value)) {  // of normalizations in parts
+    unnamed_.push_back({value, stored, reading, "", "", op == "Mul" ? "weight" : "bias", Form::kFlat});
+  }
+}
+
+void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
+  const std::string& op = reader.node.op_type();
+  if (op == "Identity") return;
+  const std::string module = reader.module.empty() ? module_path(reader.node) : reader.module;
+  const bool has_path = module != reader.label && !reader.in_body;
+  if (has_path) {
+    modules_.insert(module);
+    if (!is_of_leaf(op)) larger_.insert(module);
+  }
+  const auto told = claims(graph, operands, reader);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ValueId value = operands[i];
+    if (!value.valid() || !ir::is_float(graph.type(value).dtype) || !stored(graph, value).valid()) continue;
+    const std::string name(graph.value(value).name);
+    auto& readings = notes_.stored.readings[name];
+    ir::Reading& reading = readings.emplace_back(ir::Reading{reader.label, static_cast<uint32_t>(i), module, {}});
+    if (reader.in_body) continue;
+    if (told[i]) {
+      note_claim(graph, value, *told[i], reading);
+    } else if (note_recurrent(graph, value, reader, reading)) {
+      continue;
+    } else if (listed_.targets.empty() && !is_made_up(name)) {
+      reading.state = {name};
+      owners_.insert(module_of(name));
+    } else if (listed_.targets.empty() && has_path) {
+      note_unnamed(graph, value, reader, name);
+    }
+    if (has_path && reading.state.size() == 1) note_alias(graph, value, reader, reading);
+  }
+  if (!reader.in_body) note_dropped_bias(operands, reader);
+}
+
+/// The second call of module `query` has the path `query_1`, which may be the name of another module as well: of one
+/// that stored tensors are named after, or without a first call.
+std::string ProgramState::module_called(const std::string& path) const {
+  const size_t mark = path.find_last_not_of("0123456789");
+  if (mark == std::string::npos || mark == 0 || mark + 1 == path.size() || path[mark] != '_') return path;
+  const std::string base = path.substr(0, mark);
+  return modules_.contains(base) && !owners_.contains(path) ? base : path;
+}
+
+/// The weight of `in_proj_bias` is `in_proj_weight`: where the bias that is added to the product belongs to the module
+/// of the product, or to a part of it. Empty: it does not say so.
+std::string ProgramState::name_by_bias(const ir::Graph& graph, const Unnamed& unnamed,
+                                       const std::string& module) const {
+  constexpr std::string_view kBias = "bias";
+  constexpr ir::Capture kAdded{0};
+  static const ir::Pattern kSum = ir::commutative(ir::op("add", ir::any(), ir::any(kAdded)));
+  std::string bias = unnamed.bias;
+  const ValueId product = graph.find(unnamed.product);
+  if (bias.empty() && product.valid()) {
+    const auto uses = graph.uses(product);
+    if (uses.size() != 1 || !ir::match(graph, uses[0].task, kSum)) return "";
+    const auto operands = graph.inputs(uses[0].task);
+    const ValueId added = operands[operands[0] == product ? 1 : 0];
+    if (stored(graph, added).valid() && rank_of(graph, added) == 1) bias = graph.value(added).name;
+  }
+  if (!bias.ends_with(kBias) || is_made_up(bias)) return "";
+  const std::string owner = module_of(bias);
+  const std::string base = module.substr(0, module.find_last_not_of("0123456789_") + 1);  // `query` of `query_1`
+  const bool inside = owner == module || owner == base || owner.starts_with(module + ".") || module.empty();
+  return inside ? bias.substr(0, bias.size() - kBias.size()) + "weight" : "";
+}
+
+/// Several products of one call that read different tensors are not told apart by their module: such have no name.
+void ProgramState::name_by_place(const ir::Graph& graph) {
+  std::map<std::string, std::set<std::string>> places;  // by path and word the stored tensors
+  std::vector<std::string> names;
+  const auto reading_of = [&](const Unnamed& each) -> ir::Reading& {
+    return notes_.stored.readings[each.stored][each.reading];
+  };
+  for (const Unnamed& each : unnamed_) {
+    const std::string& path = reading_of(each).module;
+    names.push_back(each.what == "weight" ? name_by_bias(graph, each, path) : "");
+    if (names.back().empty()) places[joined(path, each.what)].insert(each.stored);
+  }
+  for (size_t i = 0; i < unnamed_.size(); ++i) {
+    const Unnamed& each = unnamed_[i];
+    ir::Reading& reading = reading_of(each);
+    std::string name = names[i];
+    if (name.empty() && places[joined(reading.module, each.what)].size() == 1) {
+      name = joined(module_called(reading.module), each.what);
+      const auto held = held_.find(name);  // another tensor has it: then this is no second call
+      if (held != held_.end() && held->second.parts[0].value != stored(graph, each.value))
+        name = joined(reading.module, each.what);
+    }
+    if (name.empty() || !stored(graph, each.value).valid()) continue;
+    reading.state = {name};
+    hold(graph, each.value, {name, each.form}, true);
+  }
+}
+
+void ProgramState::add_aliases(const ir::Graph& graph) {
+  for (const Alias& alias : aliases_) {
+    const std::string module = module_called(alias.module), name = joined(module, alias.what);
+    const auto inner = modules_.lower_bound(module + ".");
+    const bool has_parts = inner != modules_.end() && inner->starts_with(module + ".");
+    const bool known = listed_.kinds.empty() || listed_.kinds.contains(name);
+    if (!has_parts && !larger_.contains(module) && known) hold(graph, alias.value, {name, Claim::Form::kSame}, false);
+  }
+}
+
+void ProgramState::finish(ir::Graph& graph) {
+  name_by_place(graph);
+  add_aliases(graph);
+  for (auto& [name, readings] : notes_.stored.readings) {
+    for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
+  }
+  for (auto& [name, tensor] : held_) graph.add_state(std::move(tensor));
+}
+
+}  // namespace rannc::frontend

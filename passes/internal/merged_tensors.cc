@@ -1,0 +1,272 @@
+#include "passes/internal/merged_tensors.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "ir/match.h"
+#include "ir/op.h"
+#include "ir/rewriter.h"
+#include "ir/state.h"
+#include "passes/internal/shared_by_modules.h"
+#include "passes/internal/state_names.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using ir::Graph;
+using ir::Reading;
+
+using Operand = std::pair<TaskId, uint32_t>;
+
+/// Readings of one tensor of the program's state; empty: of no known name.
+using Names = std::vector<std::string>;
+
+bool is_made_up(std::string_view name) { return name.starts_with("onnx::"); }
+
+std::string module_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+bool is_identity(const Graph& graph, TaskId task) {
+  static const ir::Pattern kRenamed = ir::op("identity");
+  return ir::match(graph, task, kRenamed).has_value();
+}
+
+/// What modules call a parameter that stands there: `weight`, `bias`; empty: not known.
+std::string word_of(const Graph& graph, const Operand& use) {
+  static const ir::Pattern kFactor = ir::op({"matmul", "mul", "gather"}), kTerm = ir::op("add");
+  const std::string_view name = graph.op(use.first).operand(use.second).name;
+  if (name == "bias" || ir::match(graph, use.first, kTerm)) return "bias";
+  return name == "weight" || name == "scale" || ir::match(graph, use.first, kFactor) ? "weight" : "";
+}
+
+/// An operand that is a stored tensor, under the name that it is read by, and what the file says of that.
+struct Use {
+  Operand operand;
+  std::string name;
+  const Reading* reading = nullptr;
+  Names group = {};
+};
+
+class Apart {
+ public:
+  Apart(Graph& graph, const SharedTensors& known)
+      : graph_(graph), known_(known), names_(graph), given_(graph.value_count()) {
+    for (const ValueId output : graph.outputs()) given_[output.index()] = true;
+  }
+
+  TakenApart run() {
+    for (const ValueId value : graph_.values()) {
+      const Graph::Value& found = graph_.value(value);
+      const bool stored =
+          !found.producer.valid() && found.kind != ir::ValueKind::kInput && found.kind != ir::ValueKind::kDraw;
+      if (!stored || !ir::is_float(found.type.dtype) || known_.file.literals.contains(std::string(found.name)))
+        continue;
+      part(value);
+    }
+    if (renamings_.empty() && moved_.empty()) return {};
+    rewrite();
+    return {true, std::move(made_)};
+  }
+
+ private:
+  void part(ValueId value) {
+    std::vector<Use> uses = uses_of(value);
+    for (Use& use : uses) use.group = group_of(value, use);
+    part_by_module(value, uses);
+    std::map<Names, std::vector<Operand>> groups;
+    for (const Use& use : uses) groups[use.group].push_back(use.operand);
+    if (groups.size() < 2) return;
+    // The file's own name stays with whom it belongs to, else with the first.
+    const Names own{std::string(graph_.value(value).name)};
+    const bool unnamed = groups.contains(Names{});
+    const Names& keeps = unnamed ? groups.begin()->first : groups.contains(own) ? own : uses.front().group;
+    for (const auto& [group, operands] : groups) {
+      if (group == keeps) continue;
+      const size_t copy = copies_.size();
+      copies_.push_back({value, group});
+      for (const Operand& operand : operands) moved_[operand] = copy;
+    }
+  }
+
+  /// All operands that are the value, under its own or another name, in the order of tasks; renamings are noted.
+  std::vector<Use> uses_of(ValueId value) {
+    std::vector<Use> uses;
+    std::vector<ValueId> left{value};
+    std::vector<TaskId> renamings;
+    while (!left.empty()) {
+      const ValueId at = left.back();
+      left.pop_back();
+      std::vector<Use> own;
+      graph_.for_each_use(at, [&](Graph::Use use) {
+        const ValueId renamed = is_identity(graph_, use.task) ? graph_.outputs(use.task)[0] : ValueId();
+        if (!renamed.valid() || given_[renamed.index()]) {
+          own.push_back({{use.task, use.operand}, std::string(graph_.value(at).name)});
+        } else {
+          renamings.push_back(use.task);
+          left.push_back(renamed);
+        }
+      });
+      std::sort(own.begin(), own.end(), [](const Use& a, const Use& b) { return a.operand < b.operand; });
+      find_readings(own);
+      uses.insert(uses.end(), own.begin(), own.end());
+    }
+    std::stable_sort(uses.begin(), uses.end(), [](const Use& a, const Use& b) { return a.operand < b.operand; });
+    for (const TaskId task : renamings) renamings_[task] = value;
+    return uses;
+  }
+
+  /// Of uses under one name. The operands of a node's tasks are in the order of the node's, where there are as many.
+  void find_readings(std::vector<Use>& uses) const {
+    if (uses.empty()) return;
+    const auto found = known_.file.readings.find(uses[0].name);
+    if (found == known_.file.readings.end()) return;
+    std::map<std::string_view, std::vector<const Reading*>> readings;
+    for (const Reading& reading : found->second) readings[reading.node].push_back(&reading);
+    std::map<std::string, std::vector<Use*>> nodes;
+    for (Use& use : uses) nodes[graph_.location(use.operand.first).node].push_back(&use);
+    for (auto& [node, own] : nodes) {
+      const auto of_node = readings.find(node);
+      if (of_node == readings.end()) continue;
+      const auto& list = of_node->second;
+      const bool alike =
+          std::all_of(list.begin(), list.end(), [&](const Reading* r) { return r->state == list[0]->state; });
+      for (size_t i = 0; i < own.size(); ++i) {
+        if (alike || own.size() == list.size()) own[i]->reading = list[alike ? 0 : i];
+      }
+    }
+  }
+
+  std::set<std::string> modules_of(const std::string& name) const {
+    std::set<std::string> modules;
+    const auto found = known_.file.readings.find(name);
+    if (found == known_.file.readings.end()) return modules;
+    for (const Reading& reading : found->second) modules.insert(reading.module);
+    return modules;
+  }
+
+  Names group_of(ValueId value, const Use& use) const {
+    const std::string own(graph_.value(value).name);
+    if (use.reading && !use.reading->state.empty()) return use.reading->state;
+    if (use.name == own) return {};
+    // Between two made-up names an Identity may be one parameter that was computed on twice.
+    const bool one = is_made_up(own) && is_made_up(use.name) && modules_of(own) == modules_of(use.name);
+    return one ? Names{} : Names{use.name};
+  }
+
+  bool is_untied(ValueId value) const {
+    return std::any_of(known_.untied.begin(), known_.untied.end(),
+                       [&](const std::string& pattern) { return names_.match_any(pattern, value); });
+  }
+
+  /// Where all that is said is the name of the stored tensor.
+  void part_by_module(ValueId value, std::vector<Use>& uses) const {
+    if (uses.size() < 2) return;
+    const Names& group = uses[0].group;
+    const bool one = std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.group == group; });
+    const bool untied = is_untied(value);
+    const bool told = !known_.file.listed.empty() && !group.empty();
+    if (!one || (told && !untied)) return;
+    if (!untied) {
+      const auto shared = shared_by_modules(graph_, {value}, known_.file.readings);
+      if (shared.empty() || !shared[0].merged) return;
+    }
+    std::vector<Names> places;
+    for (const Use& use : uses) {
+      const Reading* const reading = use.reading;
+      const std::string word = word_of(graph_, use.operand);
+      if (!reading || reading->module == reading->node || word.empty()) return;
+      places.push_back({reading->module.empty() ? word : reading->module + "." + word});
+    }
+    for (size_t i = 0; i < uses.size(); ++i) uses[i].group = std::move(places[i]);
+  }
+
+  /// The tensor of state of that name that lies in the value, or null.
+  const ir::StateTensor* tensor_in(ValueId value, const std::string& name) const {
+    for (const ir::StateTensor& tensor : graph_.state()) {
+      if (tensor.name == name && tensor.parts[0].value == value) return &tensor;
+    }
+    return nullptr;
+  }
+
+  std::string name_of(ValueId value, const Names& group) const {
+    if (group.size() == 1) {
+      const ir::StateTensor* const tensor = tensor_in(value, group[0]);
+      const bool whole = !tensor || (tensor->parts.size() == 1 && ir::is_whole(graph_, tensor->parts[0]));
+      if (whole) return group[0];
+    }
+    return fmt::format("{}:{}", graph_.value(value).name, group[0]);
+  }
+
+  void rewrite() {
+    ir::Rewriter rewriter(graph_);
+    std::vector<ValueId> copies;
+    for (const auto& [value, group] : copies_) {
+      const Graph::Value& found = graph_.value(value);
+      copies.push_back(rewriter.graph().add_value(found.kind, name_of(value, group), found.type, found.data));
+      made_.emplace(rewriter.graph().value(copies.back()).name, found.name);
+    }
+    for (const TaskId task : graph_.tasks()) {
+      const auto renaming = renamings_.find(task);
+      if (renaming != renamings_.end()) {
+        rewriter.replace(graph_.outputs(task)[0], rewriter.map(renaming->second));
+        continue;
+      }
+      copy(rewriter, task, copies);
+    }
+    Graph made = std::move(rewriter).finish();
+    move_state(made, copies);
+    graph_ = std::move(made);
+  }
+
+  void copy(ir::Rewriter& rewriter, TaskId task, const std::vector<ValueId>& copies) const {
+    const auto first = moved_.lower_bound({task, 0});
+    if (first == moved_.end() || first->first.first != task) {
+      rewriter.copy(task);
+      return;
+    }
+    std::vector<ValueId> operands;
+    for (const ValueId operand : graph_.inputs(task)) operands.push_back(rewriter.map(operand));
+    for (auto at = first; at != moved_.end() && at->first.first == task; ++at)
+      operands[at->first.second] = copies[at->second];
+    rewriter.copy(task, operands);
+  }
+
+  /// Tensors of state go with those who read them.
+  void move_state(Graph& made, const std::vector<ValueId>& copies) const {
+    std::vector<ir::StateTensor> state = made.state();
+    for (ir::StateTensor& tensor : state) {
+      const auto copy = std::find_if(copies_.begin(), copies_.end(), [&](const auto& each) {
+        const auto& [value, group] = each;
+        const bool own = std::find(group.begin(), group.end(), tensor.name) != group.end();
+        const bool module = is_untied(value) && group.size() == 1 && module_of(group[0]) == module_of(tensor.name);
+        return (own || module) && graph_.value(value).name == made.value(tensor.parts[0].value).name;
+      });
+      if (copy == copies_.end()) continue;
+      for (ir::StatePart& part : tensor.parts) part.value = copies[static_cast<size_t>(copy - copies_.begin())];
+    }
+    made.set_state(std::move(state));
+  }
+
+  Graph& graph_;
+  const SharedTensors& known_;
+  StateNames names_;
+  std::vector<bool> given_;  // outputs of the graph
+  std::map<TaskId, ValueId> renamings_;
+  std::map<Operand, size_t> moved_;  // to copies
+  std::vector<std::pair<ValueId, Names>> copies_;
+  std::map<std::string, std::string> made_;
+};
+
+}  // namespace
+
+TakenApart take_apart(Graph& graph, const SharedTensors& known) { return Apart(graph, known).run(); }
+
+}  // namespace rannc::passes

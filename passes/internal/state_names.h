@@ -1,0 +1,30 @@
+/// By which names stored tensors are known.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+/// The names that a stored tensor has in its file and, where they differ, those of the tensors of the program's state
+/// that lie in it. Of the graph as it is at construction.
+class StateNames {
+ public:
+  explicit StateNames(const ir::Graph& graph);
+  /// Of one value: its own first.
+  std::vector<std::string> of(ValueId value) const;
+  /// Whether any of them is like `pattern`, in which `*` and `?` stand for other letters, dots included.
+  bool match(const std::string& pattern, ValueId value) const;
+  /// The same of any of several patterns, separated by commas.
+  bool match_any(const std::string& patterns, ValueId value) const;
+
+ private:
+  const ir::Graph& graph_;
+  std::map<ValueId, std::vector<std::string>> tensors_;
+};
+
+}  // namespace rannc::passes
