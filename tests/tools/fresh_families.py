@@ -122,8 +122,8 @@ def gpt2():
 
 
 def gpt2_small():
-    """Of the real size: 124 million parameters."""
-    return case(LanguageModel, {"words": words()}, words().flip(1))
+    """Of the real size: 124 million parameters, at a rate that such models are trained with."""
+    return case(LanguageModel, {"words": words()}, words().flip(1), learning_rate=1e-4)
 
 
 def bert():

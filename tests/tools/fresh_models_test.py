@@ -57,7 +57,7 @@ def train(case, dtype, micro_batches):
         for rows in torch.arange(MINI_BATCH).chunk(parts):
             share = loss_of(module, [tensor[rows] for tensor in inputs], labels[rows]) / parts
             share.backward()
-            shares.append(float(share))
+            shares.append(share.item())
         optimizer.step()
         losses.append(sum(shares))
     torch.set_default_dtype(torch.float32)
@@ -152,8 +152,8 @@ class FreshModels(programs.ProgramTest):
     def follow(self, case, model, plan, dtype):
         losses, state = train(case, getattr(torch, dtype), plan[1])
         text, found, weights = self.run_of(case, model, plan, dtype)
-        self.judge_trained(text, case["module"])
         self.judge_losses(found, losses, LIMITS[dtype])
+        self.judge_trained(text, case["module"])
         if plan[1] == 1 or not case["training"]:
             self.judge_weights(weights, case, getattr(torch, dtype), state)
 
@@ -201,7 +201,7 @@ class FreshModels(programs.ProgramTest):
         case, model = self.exported(fresh_families.resnet, "dynamo")
         done = self.succeed(*self.compile_arguments(model, model.with_suffix(".rannc"), (1, 1), "float32"))
         folded = sum(isinstance(module, torch.nn.BatchNorm2d) for module in case["module"].modules())
-        self.assertIn(f"{folded} normalisations were folded into weights", done.stderr)
+        self.assertRegex(done.stderr, f"{folded} normalisations .*folded")
 
 
 if __name__ == "__main__":
