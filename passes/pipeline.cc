@@ -67,6 +67,7 @@ constexpr Row kPasses[] = {
     {"infer-shapes", plain<InferShapes>},
     {"recover-parameters", plain<RecoverParameters>},
     {"set-precision", with_dtype},
+    {"load-weights", plain<LoadWeights>},
     {"fold-constants", plain<FoldConstants>, true},
     {"attach-loss", with_losses<AttachLoss>},
     {"widen-losses", plain<WidenLosses>},
@@ -89,6 +90,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<InferShapes>());
   add(std::make_unique<RecoverParameters>(options.stored));
   if (options.precision) add(std::make_unique<SetPrecision>(*options.precision));
+  if (options.weights) add(std::make_unique<LoadWeights>(options.weights));
   add(std::make_unique<FoldConstants>());
   add(std::make_unique<InferShapes>());
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
@@ -96,6 +98,14 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<RemoveDead>());
   add(std::make_unique<MarkConstants>());
   add(std::make_unique<FormAtoms>());
+  return manager;
+}
+
+PassManager stored_values_pipeline(const PipelineOptions& options) {
+  PassManager manager;
+  manager.add(std::make_unique<InferShapes>());
+  manager.add(std::make_unique<RecoverParameters>(options.stored));
+  if (options.weights) manager.add(std::make_unique<LoadWeights>(options.weights));
   return manager;
 }
 
