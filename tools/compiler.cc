@@ -1,16 +1,20 @@
 #include "tools/compiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
+#include "frontend/onnx/copy.h"
 #include "frontend/onnx/import.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
+#include "ir/state_bytes.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
@@ -18,6 +22,7 @@
 #include "partition/model/fixed_batch.h"
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
+#include "runtime/state_dict.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
@@ -100,8 +105,17 @@ Result<passes::LostGradients> lost_gradients(const CompileOptions& options) {
   return lost;
 }
 
+Result<passes::GivenWeights> given_weights(const CompileOptions& options) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
+  return passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
+                              !options.dtype.empty()};
+}
+
 Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
   passes::PipelineOptions pipeline;
+  if (!options.weights.empty()) {
+    RANNC_ASSIGN(pipeline.weights, given_weights(options));
+  }
   if (!options.loss.empty()) {
     RANNC_ASSIGN(pipeline.losses, passes::parse_losses(options.loss));
   }
@@ -249,6 +263,50 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.parted = std::move(context.parted);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
+}
+
+namespace {
+
+/// The copy keeps the types of its original.
+Result<void> check_precision(const CompileOptions& options, const passes::PipelineOptions& pipeline,
+                             const ir::Graph& graph) {
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
+    const ir::DType dtype = graph.type(tensor.parts[0].value).dtype;
+    if (!pipeline.precision || !ir::is_float(dtype) || dtype == *pipeline.precision) continue;
+    return error({options.model, 0, 0, {}}, fmt::format("tensor {} is {}, and a copy keeps that: --dtype {} is not it",
+                                                        tensor.name, ir::str(dtype), options.dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
+  PreparedModel model;
+  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline.stored, model));
+  const auto weights = std::exchange(pipeline.weights, std::nullopt);
+  passes::PassContext context;
+  const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
+  if (!report.ok()) return *report.failure;
+  RANNC_TRY(check_precision(options, pipeline, graph));
+  std::map<ValueId, ir::TensorData> before;
+  for (const ValueId value : graph.values()) {
+    if (graph.value(value).data.present()) before.emplace(value, graph.value(value).data);
+  }
+  passes::PassContext loaded;
+  RANNC_TRY(passes::LoadWeights(weights).run(graph, loaded));
+  RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({options.model, to, graph, before, replace}));
+  std::vector<std::string> lines;
+  for (const Note& warning : loaded.warnings) lines.push_back("warning: " + warning.message);
+  lines.push_back(fmt::format("{} tensors of {} have the numbers of {}", copy.replaced + copy.added.size(),
+                              options.model, options.weights));
+  if (!copy.added.empty()) {
+    lines.push_back(fmt::format("{} of them are initializers of their own, where {} had several in one: {}",
+                                copy.added.size(), options.model, fmt::join(copy.added, ", ")));
+  }
+  if (!copy.data_file.empty()) lines.push_back(fmt::format("tensors outside of the model are in {}", copy.data_file));
+  return lines;
 }
 
 Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
