@@ -197,6 +197,7 @@ void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& clai
 
 void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
   reading.state = {claim.name};
+  told_.insert(claim.name);
   const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
   hold(graph, value, claim, derived);
 }
@@ -227,7 +228,9 @@ void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Re
   if (!product && !keeps_order(*reader.call, reader.node.op_type())) return;
   if (reader.node.op_type() == "BatchNormalization") return;
   const std::string* const bias = target(*reader.call, reader.call->is("aten.addmm") ? 0 : kBias);
-  if (bias) notes_.stored.dropped_biases[reader.label] = *bias;
+  if (!bias) return;
+  notes_.stored.dropped_biases[reader.label] = *bias;
+  told_.insert(*bias);
 }
 
 void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading) {
@@ -239,7 +242,10 @@ void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reade
   const ValueId root = stored(graph, value);
   if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
   const std::string_view what = bias ? "bias" : "weight";
-  if (joined(reading.module, what) != reading.state[0]) aliases_.push_back({root, reading.module, std::string(what)});
+  // What belongs to the module, or to a part of it, has its name there.
+  const std::string owner = module_of(reading.state[0]);
+  const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
+  if (!inside) aliases_.push_back({root, reading.module, std::string(what)});
 }
 
 void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader,
@@ -283,7 +289,7 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     } else if (listed_.targets.empty() && !is_made_up(name)) {
       reading.state = {name};
       owners_.insert(module_of(name));
-    } else if (listed_.targets.empty() && has_path) {
+    } else if (listed_.targets.empty() ? has_path : !reader.call) {
       note_unnamed(graph, value, reader, name);
     }
     if (has_path && reading.state.size() == 1) note_alias(graph, value, reader, reading);
@@ -331,15 +337,21 @@ void ProgramState::name_by_place(const ir::Graph& graph) {
     return notes_.stored.readings[each.stored][each.reading];
   };
   for (const Unnamed& each : unnamed_) {
-    const std::string& path = reading_of(each).module;
+    const ir::Reading& reading = reading_of(each);
+    const std::string path = reading.module == reading.node ? "" : reading.module;
     names.push_back(each.what == "weight" ? name_by_bias(graph, each, path) : "");
-    if (names.back().empty()) places[joined(path, each.what)].insert(each.stored);
+    if (!listed_.kinds.empty()) {
+      if (!listed_.kinds.contains(names.back())) names.back().clear();
+    } else if (names.back().empty()) {
+      places[joined(path, each.what)].insert(each.stored);
+    }
   }
   for (size_t i = 0; i < unnamed_.size(); ++i) {
     const Unnamed& each = unnamed_[i];
     ir::Reading& reading = reading_of(each);
     std::string name = names[i];
-    if (name.empty() && places[joined(reading.module, each.what)].size() == 1) {
+    const auto place = places.find(joined(reading.module, each.what));
+    if (name.empty() && place != places.end() && place->second.size() == 1) {
       name = joined(module_called(reading.module), each.what);
       const auto held = held_.find(name);  // another tensor has it: then this is no second call
       if (held != held_.end() && held->second.parts[0].value != stored(graph, each.value))
@@ -361,9 +373,61 @@ void ProgramState::add_aliases(const ir::Graph& graph) {
   }
 }
 
+/// Modules whose nodes read numbers of which nothing says what they are: what the exporter made of a parameter is among
+/// them, whose own name nobody says.
+std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& graph) const {
+  std::set<std::string> modules;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    if (!value.valid() || listed_.kinds.contains(name) || is_single(graph, value)) continue;
+    if (notes_.stored.literals.contains(name)) continue;
+    for (const ir::Reading& reading : readings) {
+      if (reading.state.empty()) modules.insert(reading.module);
+    }
+  }
+  return modules;
+}
+
+/// What is listed and nobody reads is another name of a tensor that is tied, or is never used, when its values do not
+/// matter. The first where one tensor alone may be meant: one of two names, or one that a direct part of its module
+/// has.
+void ProgramState::name_unread(const ir::Graph& graph) {
+  std::map<std::string, ValueId> read;  // parameters that have a tensor
+  for (const auto& [name, kind] : listed_.kinds) {
+    const auto held = held_.find(name);
+    const ValueId own = graph.find(name);
+    if (kind != ir::ValueKind::kParameter || (held == held_.end() && !own.valid())) continue;
+    const bool plain = held == held_.end() || ir::is_whole(graph, held->second.parts[0]);
+    if (plain) read[name] = held == held_.end() ? own : held->second.parts[0].value;
+  }
+  std::map<ValueId, size_t> names;
+  for (const auto& [name, value] : read) ++names[value];
+  const std::set<std::string> unknown = modules_reading_unknown(graph);
+  const auto word = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  for (const auto& [name, kind] : listed_.kinds) {
+    if (kind != ir::ValueKind::kParameter || told_.contains(name) || graph.find(name).valid() || held_.contains(name))
+      continue;
+    if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
+    std::set<ValueId> tied, parts;
+    for (const auto& [other, value] : read) {
+      if (word(other) != word(name)) continue;
+      if (names[value] > 1) tied.insert(value);
+      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.insert(value);
+    }
+    const std::set<ValueId>& one = tied.empty() ? parts : tied;
+    if (one.size() != 1) continue;
+    hold(graph, *one.begin(), {name, Claim::Form::kSame}, false);
+    notes_.open.push_back({{},
+                           "parameter '" + name +
+                               "' of the exported program is read by no node: taken for another name of '" +
+                               std::string(graph.value(*one.begin()).name) + "'"});
+  }
+}
+
 void ProgramState::finish(ir::Graph& graph) {
   name_by_place(graph);
   add_aliases(graph);
+  if (!listed_.kinds.empty()) name_unread(graph);
   for (auto& [name, readings] : notes_.stored.readings) {
     for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
   }

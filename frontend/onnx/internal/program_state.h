@@ -81,11 +81,14 @@ class ProgramState {
   std::string name_by_bias(const ir::Graph& graph, const Unnamed& unnamed, const std::string& module) const;
   void name_by_place(const ir::Graph& graph);
   void add_aliases(const ir::Graph& graph);
+  std::set<std::string> modules_reading_unknown(const ir::Graph& graph) const;
+  void name_unread(const ir::Graph& graph);
   void hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived);
 
   ImportNotes& notes_;
   ListedState listed_;
   std::map<std::string, ir::StateTensor> held_;
+  std::set<std::string> told_;  ///< tensors of state that a call names
   std::vector<Unnamed> unnamed_;
   std::vector<Alias> aliases_;
   std::set<std::string> modules_, larger_;  ///< all paths, and those that do more than multiply or look up
