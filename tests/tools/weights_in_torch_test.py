@@ -17,8 +17,9 @@ except ImportError as missing:
 # Float32 on both sides, summed in other orders.
 ALIKE = 1e-4
 SAMPLES = baked_families.SAMPLES
-# Exporters fold BatchNormalization of a model in evaluation mode: its tensors are in no file.
-FAMILIES = [family.__name__ for family in baked_families.FAMILIES if family.__name__ != "convolutions"]
+# Files that do not say what the program calls a tensor. BatchNormalization of a model in evaluation mode is folded into
+# weights; a look-up of all places is one constant; `/layers/layers.0/linear` may be layers.0 or layers.layers.0.
+UNNAMED = {("convolutions", "dynamo"), ("convolutions", "legacy"), ("decoder", "dynamo"), ("encoder", "legacy")}
 
 
 class WeightsInTorch(programs.ProgramTest):
@@ -75,8 +76,10 @@ class WeightsInTorch(programs.ProgramTest):
         self.alike(case["module"], case, self.evaluated(folder / "model.rannc", data, "--weights", weights, name=folder / "loaded"))
 
     def test_families(self):
-        for family in FAMILIES:
+        for family in (each.__name__ for each in baked_families.FAMILIES):
             for exporter in ("dynamo", "legacy"):
+                if (family, exporter) in UNNAMED:
+                    continue
                 with self.subTest(family=family, exporter=exporter, way="out"):
                     self.trained_here_loads_there(family, exporter)
                 with self.subTest(family=family, exporter=exporter, way="in"):

@@ -210,6 +210,7 @@ class BadFiles(WeightsTest):
         self.refuse(DIAGNOSTICS, ["--text", "--data"], "rannc-run", self.bundle)
         for flags in (["-o", "x.onnx"], ["--weights", self.good]):
             self.refuse(USAGE, ["is missing: --emit onnx"], "rannc-compile", MLP / "model.onnx", "--emit", "onnx", *flags)
+        self.refuse(USAGE, ["--emit", "no ONNX file"], "rannc-compile", "x.rir", "--emit", "onnx", "--weights", self.good, "-o", "x.onnx")
 
 
 class IntoOnnx(WeightsTest):
