@@ -103,7 +103,6 @@ PassManager standard_pipeline(const PipelineOptions& options) {
 
 PassManager stored_values_pipeline(const PipelineOptions& options) {
   PassManager manager;
-  manager.add(std::make_unique<InferShapes>());
   manager.add(std::make_unique<RecoverParameters>(options.stored));
   if (options.weights) manager.add(std::make_unique<LoadWeights>(options.weights));
   return manager;

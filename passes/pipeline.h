@@ -39,7 +39,8 @@ struct PipelineOptions {
 ///   remove-dead         after the last pass that orphans tasks
 ///   mark-constants, form-atoms
 PassManager standard_pipeline(const PipelineOptions& options);
-/// Its beginning, of an imported graph whose stored values are wanted alone: types, names, numbers of `weights`.
+/// Of an imported graph whose stored values alone are wanted: names, and numbers of `weights`. Its types are the
+/// frontend's, which says nothing of how samples mix: a model may compute its loss.
 PassManager stored_values_pipeline(const PipelineOptions& options);
 
 /// Names of all passes, in the order of the pipeline.
