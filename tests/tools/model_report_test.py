@@ -103,7 +103,9 @@ class PublishedModels(ReportTest):
 
     def test_merged_tensors_and_ties(self):
         self.assertIn("20 tensors that the exporter merged with equal ones are apart again", self.report("bert_fresh_legacy")["changed"])
-        self.assertIn("21 tensors that the exporter merged with equal ones are apart again", self.report("bert_fresh_dynamo")["changed"])
+        fresh = self.report("bert_fresh_dynamo")["changed"]
+        self.assertIn("19 tensors that the exporter merged with equal ones are apart again", fresh)
+        self.assertIn("2 biases of zeros that the exporter left out are there again", fresh)
         tied = self.report("gpt2_legacy_b8")["changed"]
         self.assertTrue(any("are one, as their values and places say" in line for line in tied), tied)
 
