@@ -20,6 +20,7 @@ struct PipelineOptions {
   StoredFacts stored;                  ///< what user and file say of stored tensors
   LostGradients lost;                  ///< what the user says of gradients that the file lost
   std::optional<BakedBatch> baked;     ///< a number of samples in the file becomes any; nothing: it stays
+  bool sync_batch_norm = false;        ///< batch normalisations take in the samples of all replicas
   std::set<std::string> left_out;      ///< passes that do not run; each is one of `optional_passes`
 };
 
@@ -34,6 +35,7 @@ struct PipelineOptions {
 ///   infer-shapes        what folding has made known
 ///   attach-loss         on final types
 ///   remove-dead         after the last pass that orphans tasks
+///   sync-batch-norm     after remove-dead: it speaks of what runs
 ///   mark-constants, form-atoms
 PassManager standard_pipeline(const PipelineOptions& options);
 
