@@ -55,6 +55,7 @@ struct Flags {
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
   std::vector<std::string> left_out;  ///< passes
+  bool sync_batch_norm = false;
   std::string dtype = "float64";
   std::string summary;
   double least_share = 0;
@@ -111,6 +112,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
   options.left_out = flags.left_out;
+  options.sync_batch_norm = flags.sync_batch_norm;
   options.costs = "analytic";
   options.optimizer = "sgd";
   options.micro_batches = {1};
@@ -411,6 +413,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
+  tools::add_sync_flag(app, flags.sync_batch_norm);
   tools::add_left_out_flag(app, flags.left_out);
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));

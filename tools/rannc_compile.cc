@@ -44,12 +44,13 @@ struct Flags {
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--loss",          "--loss-graph",        "--loss-input",    "--loss-weight",
-                                       "--padding-index", "--stop-gradient",     "--strict-bounds", "--dtype",
-                                       "--batch-symbol",  "--same-symbol",       "--assume",        "--kind",
-                                       "--max-trips",     "--without-weights",   "--print-after",   "--costs",
-                                       "--print-changed", "--time-passes",       "--blocks",        "--seed",
-                                       "--refine",        "--block-partitioner", "--verbose"};
+constexpr const char* kModelFlags[] = {
+    "--loss",          "--loss-graph",        "--loss-input",    "--loss-weight",
+    "--padding-index", "--stop-gradient",     "--strict-bounds", "--dtype",
+    "--batch-symbol",  "--same-symbol",       "--assume",        "--kind",
+    "--max-trips",     "--without-weights",   "--print-after",   "--costs",
+    "--print-changed", "--time-passes",       "--blocks",        "--seed",
+    "--refine",        "--block-partitioner", "--verbose",       "--sync-batch-norm"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // All that a placement graph heeds; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
