@@ -58,6 +58,18 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
+std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& known) {
+  const std::vector<Roles> roles = parameter_roles(graph);
+  std::vector<bool> trained(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    const auto& found = graph.value(value);
+    const bool open = found.kind == ValueKind::kConstant && ir::is_float(found.type.dtype);
+    trained[value.index()] = open ? judge(graph, value, roles[value.index()], known) == ValueKind::kParameter
+                                  : found.kind == ValueKind::kParameter;
+  }
+  return trained;
+}
+
 std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
 
 /// `a, b, c and 4 more`.
@@ -72,10 +84,10 @@ std::string listed(const std::set<std::string>& names) {
   return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
 
-Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const StoredFacts& known,
-                           PassContext& context) {
+Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const ir::StoredNotes& file,
+                           StoredFacts::Merged allowed, PassContext& context) {
   std::vector<Note> merged;
-  for (const SharedByModules& shared : shared_by_modules(graph, parameters, known.file.readings)) {
+  for (const SharedByModules& shared : shared_by_modules(graph, parameters, file.readings)) {
     const std::string what = fmt::format("parameter {} is read by {} modules ({})", quoted(graph, shared.parameter),
                                          shared.modules.size(), listed(shared.modules));
     if (shared.merged) {
@@ -88,7 +100,7 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
     }
   }
   if (merged.empty()) return {};
-  if (known.merged == StoredFacts::Merged::kAllowed) {
+  if (allowed == StoredFacts::Merged::kAllowed) {
     context.warnings.insert(context.warnings.end(), merged.begin(), merged.end());
     return {};
   }
@@ -96,7 +108,7 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
       "{} parameters of the file stand for several of the model each, and nothing tells which reader has which: "
       "--allow-merged trains them as one",
       merged.size()));
-  for (const Note& note : merged) refused = std::move(refused).note(note.message);
+  refused.notes = std::move(merged);
   return refused;
 }
 
@@ -140,32 +152,41 @@ void report_apart(size_t parted, size_t restored, PassContext& context) {
   }
 }
 
-/// What the program keeps though it is not trained is of its state, too.
-void keep_constants_of_state(ir::Graph& graph, const ir::StoredNotes& file) {
-  std::set<std::string> held;
-  for (const ir::StateTensor& tensor : graph.state()) held.insert(tensor.name);
-  for (const ValueId value : graph.values()) {
-    const auto& found = graph.value(value);
-    const std::string name(found.name);
-    if (found.kind != ValueKind::kConstant || held.contains(name) || file.literals.contains(name)) continue;
-    const bool dotted = file.listed.empty() && name.find('.') != std::string::npos &&
-                        name.find('/') == std::string::npos && !is_generated(name);
-    const bool kept = file.listed.contains(name) && !file.transient.contains(name);
-    if ((dotted || kept) && ir::static_count(found.type))
-      graph.add_state(ir::state_of(graph, name, value, ir::whole(graph, value).axes));
-  }
+/// Whether the name of a stored tensor is one of the program's state.
+bool is_of_state(const ir::StoredNotes& file, const std::string& name) {
+  if (file.literals.contains(name) || file.transient.contains(name)) return false;
+  if (!file.listed.empty()) return file.listed.contains(name);
+  const auto found = file.readings.find(name);
+  const auto says_so = [&](const ir::Reading& reading) { return reading.state == std::vector<std::string>{name}; };
+  return found != file.readings.end() && std::any_of(found->second.begin(), found->second.end(), says_so);
 }
 
+/// What the program keeps though it is not trained is of its state, too; a tensor with other names besides has its own.
 /// Tensors of state that are all of a value of their name need no line; those of numbers that nobody trains and the
 /// exporter named are none.
-bool tidy_state(ir::Graph& graph) {
+bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
   std::vector<ir::StateTensor> state = graph.state();
   std::erase_if(state, [&](const ir::StateTensor& tensor) {
     const auto& found = graph.value(tensor.parts[0].value);
-    if (found.kind == ValueKind::kConstant) return is_generated(found.name);
-    return found.name == tensor.name && tensor.parts.size() == 1 && ir::is_whole(graph, tensor.parts[0]) &&
-           tensor.shape == tensor.parts[0].extent;
+    const bool whole =
+        tensor.parts.size() == 1 && ir::is_whole(graph, tensor.parts[0]) && tensor.shape == tensor.parts[0].extent;
+    return (found.name == tensor.name && whole) ||
+           (found.kind == ValueKind::kConstant && !is_of_state(file, std::string(found.name)));
   });
+  std::vector<bool> held(graph.value_count());
+  std::set<std::string> names;
+  for (const ir::StateTensor& tensor : state) {
+    names.insert(tensor.name);
+    for (const ir::StatePart& part : tensor.parts) held[part.value.index()] = true;
+  }
+  for (const ValueId value : graph.values()) {
+    const auto& found = graph.value(value);
+    const std::string name(found.name);
+    if (!is_stored(found.kind) || names.contains(name) || !ir::static_count(found.type)) continue;
+    const bool needs_line = found.kind == ValueKind::kConstant || held[value.index()];
+    if (needs_line && is_of_state(file, name))
+      state.push_back(ir::state_of(graph, name, value, ir::whole(graph, value).axes));
+  }
   const bool changed = state != graph.state();
   graph.set_state(std::move(state));
   return changed;
@@ -270,15 +291,17 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
 
 Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
   Outcome outcome;
-  TakenApart apart = take_apart(graph, {known_.file, known_.untied});
-  const size_t restored = restore_biases(graph, known_.file);
+  ir::StoredNotes file = known_.file;
+  TakenApart apart = take_apart(graph, {file, trained_by_use(graph, known_), known_.untied});
+  for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
+  const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
   RANNC_TRY(check_patterns(graph));
   std::vector<Roles> roles = parameter_roles(graph);
   std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
-  RANNC_ASSIGN(const bool tied, tie_parameters(graph, parameters, {known_.file, known_.tied, known_.untied}, context));
+  RANNC_ASSIGN(const bool tied, tie_parameters(graph, parameters, {file, known_.tied, known_.untied}, context));
   if (tied) {
     roles = parameter_roles(graph);
     parameters.clear();
@@ -286,12 +309,11 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
       if (graph.kind(value) == ValueKind::kParameter) parameters.push_back(value);
     }
   }
-  outcome.changed = find_statistics(graph) || outcome.changed || tied || restored > 0 || apart.changed;
-  keep_constants_of_state(graph, known_.file);
-  outcome.changed = tidy_state(graph) || outcome.changed;
+  const bool statistics = find_statistics(graph), named = name_state(graph, file);
+  outcome.changed = outcome.changed || apart.changed || restored > 0 || tied || statistics || named;
   report_weights_in_code(graph, roles, known_, context);
-  report_computed(graph, known_.file, context);
-  RANNC_TRY(report_shared(graph, parameters, known_, context));
+  report_computed(graph, file, context);
+  RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));
   return outcome;
 }
 

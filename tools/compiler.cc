@@ -22,6 +22,7 @@
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
+#include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
 
@@ -206,12 +207,60 @@ Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, cons
   return passed;
 }
 
+/// Whether what was made for a number of samples takes any, by numbers; what that needs and what it finds out.
+class ByNumbers {
+ public:
+  ByNumbers(const CompileOptions& options, const CompileProgress& progress) : progress_(progress) {
+    auto symbols = assumptions(options);
+    if (symbols.ok()) symbols_ = std::move(*symbols);  // what is wrong is said where sizes are needed
+  }
+
+  /// Of the pass rebatch. What cannot be compared is said and taken as it is.
+  Result<void> judge(const ir::Graph& file, const ir::Graph& made, int64_t samples, passes::PassContext& context) {
+    begin();
+    RANNC_ASSIGN(const Compared found, compare_with_file(file, made, samples, symbols_, limits()));
+    note(found, context);
+    return {};
+  }
+  /// After all passes.
+  Result<void> judge_losses(const ir::Graph& graph, passes::PassContext& context) {
+    if (graph.losses().empty() || left_out_) return {};
+    begin();
+    RANNC_ASSIGN(const Compared found, compare_losses(graph, symbols_, limits()));
+    note(found, context);
+    return {};
+  }
+
+ private:
+  void begin() const {
+    if (progress_.step) progress_.step("running samples together and one by one");
+  }
+  static CompareLimits limits() { return {.free_bytes = static_cast<double>(free_memory_bytes())}; }
+  void note(const Compared& found, passes::PassContext& context) {
+    if (found.left_out.empty()) return;
+    left_out_ = true;
+    context.open.push_back(
+        {{},
+         "that samples computed together are those computed one by one was not tried with numbers: " + found.left_out});
+  }
+
+  const CompileProgress& progress_;
+  ir::Bindings symbols_;
+  bool left_out_ = false;
+};
+
 // A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
 Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const CompileOptions& options,
                   const CompileProgress& progress) {
-  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file};
+  ByNumbers numbers(options, progress);
+  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file,
+                                      [&](auto&&... what) { return numbers.judge(what...); }};
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
+  if (baked && passed.report.ok()) {
+    const auto judged = numbers.judge_losses(passed.graph, passed.context);
+    if (!judged.ok()) passed.report.failure = judged.diagnostic();
+  }
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
   const Diagnostic why = *passed.report.failure;
   pipeline.baked.reset();

@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 
 #include "codegen/bundle_writer.h"
 #include "ir/fixed_samples.h"
+#include "ir/state_bytes.h"
 #include "partition/model/finish_plan.h"
 #include "runtime/dataset.h"
 #include "runtime/numbers.h"
@@ -57,6 +59,8 @@ struct Flags {
   std::vector<std::string> left_out;  ///< passes
   bool sync_batch_norm = false;
   std::string dtype = "float64";
+  bool merged_allowed = false;
+  bool fp64() const { return dtype == "float64"; }
   std::string summary;
   double least_share = 0;
   std::string workers;  ///< scratch folder of the process that started this one
@@ -86,9 +90,18 @@ std::string bundle_path(const std::string& scratch, size_t folder, const Cut& cu
   return (fs::path(scratch) / fmt::format("{}-{}.rannc", folder, fmt::join(cut, "x"))).string();
 }
 
-// Workers do not compile: a file beside the bundles tells them of a fixed batch.
-fs::path fixed_batch_mark(const std::string& scratch, size_t folder) {
-  return fs::path(scratch) / fmt::format("{}-fixed-batch", folder);
+// Workers do not compile: a file beside the bundles tells them what the compiler found.
+fs::path findings_file(const std::string& scratch, size_t folder) {
+  return fs::path(scratch) / fmt::format("{}-findings.json", folder);
+}
+void write_findings(const fs::path& path, const Case& checked) {
+  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch}, {"parted", checked.folder.parted}}.dump();
+}
+void read_findings(const fs::path& path, Case& checked) {
+  std::ifstream file(path);
+  const json found = json::parse(file);
+  checked.fixed_batch = found.at("fixed_batch");
+  checked.folder.parted = found.at("parted");
 }
 
 // The smallest part of all work that a stage has, by the plan's own times.
@@ -111,6 +124,9 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.loss_inputs = folder.loss_inputs;
   options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
+  options.merged_allowed = flags.merged_allowed;
+  // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
+  if (flags.fp64()) options.untied = tools::tied_copies(folder);
   options.left_out = flags.left_out;
   options.sync_batch_norm = flags.sync_batch_norm;
   options.costs = "analytic";
@@ -137,14 +153,15 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
   tools::CompileOptions options = compile_options(flags, folder);
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
+  checked.folder.parted = model.parted;
   const auto samples = rannc::ir::fixed_samples(model.graph);
   checked.fixed_batch = samples.has_value();
   if (samples) {
     RANNC_TRY(check_fixed_batch(flags, folder, *samples));
-    std::ofstream(fixed_batch_mark(scratch, index)).flush();
   } else {
     options.mini_batch = folder.samples;
   }
+  write_findings(findings_file(scratch, index), checked);
   RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
   for (const Cut& cut : flags.cuts) {
     options.cluster = fmt::format("local:{}", devices_of(cut));
@@ -162,6 +179,21 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
     RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {}, bundle_path(scratch, index, cut)));
   }
   return {};
+}
+
+// A check computes in float64 or float32.
+template <class T>
+std::vector<std::byte> bytes_as(const std::vector<double>& numbers) {
+  const std::vector<T> as(numbers.begin(), numbers.end());
+  std::vector<std::byte> bytes(as.size() * sizeof(T));
+  std::memcpy(bytes.data(), as.data(), bytes.size());
+  return bytes;
+}
+template <class T>
+std::vector<double> numbers_from(const std::vector<std::byte>& bytes) {
+  std::vector<T> as(bytes.size() / sizeof(T));
+  std::memcpy(as.data(), bytes.data(), as.size() * sizeof(T));
+  return {as.begin(), as.end()};
 }
 
 tools::OwnTensor own_tensor(const runtime::Value& value) { return {value->spec().shape, runtime::to_doubles(value)}; }
@@ -188,8 +220,8 @@ class FolderRun {
   }
 
  private:
-  Result<void> run_cut(const Cut& cut, const std::shared_ptr<runtime::Transport>& transport,
-                       const runtime::Batch& raw, std::vector<tools::CheckResult>& results) {
+  Result<void> run_cut(const Cut& cut, const std::shared_ptr<runtime::Transport>& transport, const runtime::Batch& raw,
+                       std::vector<tools::CheckResult>& results) {
     const std::string path = bundle_path(scratch_, index_, cut);
     runtime::TrainerOptions options;
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
@@ -199,13 +231,14 @@ class FolderRun {
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, case_, cut)) {
       RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch, transport.get()));
-      results.push_back(tools::compare(folder_, own, flags_.dtype == "float64", !transport));
+      results.push_back(tools::compare(folder_, own, {flags_.fp64(), !transport, variant.change.micro_batches}));
     }
     return {};
   }
 
   // Replicas have parts of a tensor, and the reference may keep but some of its entries: worker 0 compares the outputs.
-  Result<std::map<std::string, runtime::Value>> whole_outputs(runtime::Trainer& trainer, const runtime::StepResult& step,
+  Result<std::map<std::string, runtime::Value>> whole_outputs(runtime::Trainer& trainer,
+                                                              const runtime::StepResult& step,
                                                               const runtime::Batch& batch,
                                                               const runtime::Transport* transport) const {
     if (transport == nullptr) return step.outputs;
@@ -232,7 +265,29 @@ class FolderRun {
     own.loss = step.loss;
     RANNC_ASSIGN(const auto gradients, trainer.gradients());
     for (const auto& [name, value] : gradients) own.gradients[name] = own_tensor(value);
+    RANNC_TRY(add_state(trainer.plan().graph, gradients, own));
     return own;
+  }
+
+  // Gradients of tensors of the program's state all parts of which are trained here.
+  Result<void> add_state(const rannc::ir::Graph& graph, const std::map<std::string, runtime::Value>& gradients,
+                         tools::OwnNumbers& own) const {
+    const auto name_of = [&](rannc::ValueId value) { return std::string(graph.value(value).name); };
+    for (const rannc::ir::StateTensor& tensor : graph.state()) {
+      tools::StateGradient made{{tensor.shape, {}}, {}};
+      for (const rannc::ir::StatePart& part : tensor.parts) made.of.insert(name_of(part.value));
+      const bool here = std::all_of(made.of.begin(), made.of.end(),
+                                    [&](const std::string& name) { return gradients.contains(name); });
+      if (!here) continue;
+      const auto read = [&](rannc::ValueId value) -> Result<std::vector<std::byte>> {
+        const std::vector<double> numbers = runtime::to_doubles(gradients.at(name_of(value)));
+        return flags_.fp64() ? bytes_as<double>(numbers) : bytes_as<float>(numbers);
+      };
+      RANNC_ASSIGN(const auto bytes, rannc::ir::state_bytes(graph, tensor, read));
+      made.tensor.values = flags_.fp64() ? numbers_from<double>(bytes) : numbers_from<float>(bytes);
+      own.state.emplace(tensor.name, std::move(made));
+    }
+    return {};
   }
 
   const Flags& flags_;
@@ -256,7 +311,7 @@ Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tool
                                    .listening_socket = worker.listening_socket}));
   json all = json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
-    cases[i].fixed_batch = fs::exists(fixed_batch_mark(flags.workers, i));
+    read_findings(findings_file(flags.workers, i), cases[i]);
     RANNC_ASSIGN(const auto results, FolderRun(flags, cases[i], flags.workers, i).run(transport));
     for (const tools::CheckResult& result : results) all.push_back(tools::to_json(result));
   }
@@ -281,7 +336,8 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
       arguments.push_back(fmt::format("{}", value));
     }
   };
-  for (const Cut& cut : flags.cuts) arguments.insert(arguments.end(), {"--replicas", fmt::format("{}", fmt::join(cut, ","))});
+  for (const Cut& cut : flags.cuts)
+    arguments.insert(arguments.end(), {"--replicas", fmt::format("{}", fmt::join(cut, ","))});
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
@@ -297,13 +353,15 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   }
   size_t next = 0;
   for (const Case& checked : cases) {
-    const size_t expected = tools::expected_gradients(checked.folder, flags.dtype == "float64").size();
     for (const Cut& cut : flags.cuts) {
-      for (size_t i = 0; i < variants(flags, checked, cut).size(); ++i, ++next) {
+      for (const Variant& variant : variants(flags, checked, cut)) {
+        const size_t expected =
+            tools::expected_gradients(checked.folder, {flags.fp64(), false, variant.change.micro_batches}).size();
         if (checked.folder.has_loss() && merged[next].compared_gradients < expected) {
           merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
                                                       merged[next].compared_gradients, expected));
         }
+        ++next;
       }
     }
   }
@@ -367,7 +425,8 @@ std::optional<Cut> parse_cut(const std::string& text) {
 }
 
 std::string wrong_cut(const std::string& text) {
-  return parse_cut(text) ? "" : "'" + text + "' is not the number of devices of every stage, each from 1 to 64, as in 2,1";
+  return parse_cut(text) ? ""
+                         : "'" + text + "' is not the number of devices of every stage, each from 1 to 64, as in 2,1";
 }
 
 std::vector<Cut> cuts_of(const std::vector<uint32_t>& stages, const std::vector<std::string>& replicas) {
@@ -413,6 +472,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
+  app.add_flag("--allow-merged", flags.merged_allowed, "as of rannc-compile");
   tools::add_sync_flag(app, flags.sync_batch_norm);
   tools::add_left_out_flag(app, flags.left_out);
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")

@@ -20,7 +20,8 @@ struct ReferenceTensor {
   bool whole() const { return !norm.has_value(); }
 };
 
-/// Who computed a reference: `file64`, `f64`, `f32`.
+/// Who computed a reference: `file64`, `f64`, `f32`; `f64.chunks4`, in four micro-batches that each normalise over
+/// their own samples.
 using Tag = std::string;
 
 /// Initializers that hold one parameter of the original module: by name, whether transposed. `file64` has each copy's
@@ -42,6 +43,9 @@ struct CheckFolder {
   std::set<std::string> parameters;    ///< initializers that the card names as parameters: all must be compared
   std::set<std::string> absent;        ///< parameters without an initializer of their own: known, but not asked for
   std::vector<TiedCopies> tied;        ///< initializers that are one parameter
+  double file_off = 0;                 ///< how far the file's own gradients and loss are from those of `f64`
+  /// Stored tensors that the compiler took out of an initializer, by name: `file64` knows the initializer alone.
+  std::map<std::string, std::string> parted;
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
 };
@@ -50,6 +54,10 @@ struct CheckFolder {
 Result<CheckFolder> read_check_folder(const std::string& path);
 /// The same without the references, which may be absent.
 Result<CheckFolder> read_model_folder(const std::string& path);
+
+/// Names of all tensors that hold one parameter together with others: what stays apart where the numbers of the file as
+/// it stands are wanted.
+std::vector<std::string> tied_copies(const CheckFolder& folder);
 
 /// What a batch file says of dimensions that the model leaves open beside its batch: `sequence=12`, as `--assume` wants
 /// it.
@@ -78,20 +86,35 @@ struct OwnTensor {
   std::vector<double> values;
 };
 
+/// A gradient as PyTorch has it: of a tensor of the program's state, in its own layout.
+struct StateGradient {
+  OwnTensor tensor;
+  std::set<std::string> of;  ///< the trained tensors that it lies in
+};
+
 /// Numbers of our own run.
 struct OwnNumbers {
   std::optional<double> loss;
   std::map<std::string, OwnTensor> outputs, gradients;
+  std::map<std::string, StateGradient> state;  ///< gradients under other names than the trained tensors have
+};
+
+/// How numbers are compared.
+struct Comparison {
+  bool fp64 = true;
+  bool complete = true;  ///< names that are missing on our side are failures: a worker of several has only its own
+  uint32_t micro_batches = 1;
 };
 
 /// Compares by the rules of the format: against `file64` with fp64's limits, against `f64` with fp32's limits scaled by
-/// what `f32` differs from it. `complete`: names that are missing on our side are failures (a single worker of several
-/// has only its own).
-CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, bool fp64, bool complete);
+/// what `f32` differs from it; against `f64.chunks4` where four micro-batches ran and the folder has it, in fp64 within
+/// what the file is off from `f64`. Copies that the compiler took out of one initializer are summed for `file64`. What
+/// `f64` knows by a name of `state_dict` alone is compared with our gradient of that name.
+CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comparison& how);
 
 /// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name
 /// in the original module, which a card may leave out: the reference has them, and they are neither constants nor
-/// buffers.
-std::set<std::string> expected_gradients(const CheckFolder& folder, bool fp64);
+/// buffers. For one worker of several, those of `parted` initializers are left out: their copies may be elsewhere.
+std::set<std::string> expected_gradients(const CheckFolder& folder, const Comparison& how);
 
 }  // namespace rannc::tools

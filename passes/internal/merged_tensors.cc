@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "ir/constant.h"
 #include "ir/match.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
@@ -73,7 +74,7 @@ class Apart {
     }
     if (renamings_.empty() && moved_.empty()) return {};
     rewrite();
-    return {true, std::move(made_)};
+    return {true, std::move(made_), std::move(readings_)};
   }
 
  private:
@@ -82,16 +83,26 @@ class Apart {
     for (Use& use : uses) use.group = group_of(value, use);
     part_by_module(value, uses);
     std::map<Names, std::vector<Operand>> groups;
-    for (const Use& use : uses) groups[use.group].push_back(use.operand);
+    std::map<Names, std::vector<Reading>> readings;
+    for (const Use& use : uses) {
+      groups[use.group].push_back(use.operand);
+      if (!use.reading) continue;
+      readings[use.group].push_back(*use.reading);
+      readings[use.group].back().state = use.group;
+    }
     if (groups.size() < 2) return;
     // The file's own name stays with whom it belongs to, else with the first.
     const Names own{std::string(graph_.value(value).name)};
     const bool unnamed = groups.contains(Names{});
     const Names& keeps = unnamed ? groups.begin()->first : groups.contains(own) ? own : uses.front().group;
+    if (keeps.size() == 1 && keeps != own && !is_made_up(own[0]) && !tensor_in(value, keeps[0]))
+      kept_.emplace_back(value, keeps[0]);
+    readings_[own[0]] = readings[keeps];
     for (const auto& [group, operands] : groups) {
       if (group == keeps) continue;
       const size_t copy = copies_.size();
       copies_.push_back({value, group});
+      copied_readings_.push_back(std::move(readings[group]));
       for (const Operand& operand : operands) moved_[operand] = copy;
     }
   }
@@ -173,7 +184,7 @@ class Apart {
     const bool one = std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return use.group == group; });
     const bool untied = is_untied(value);
     const bool told = !known_.file.listed.empty() && !group.empty();
-    if (!one || (told && !untied)) return;
+    if (!one || !known_.trained[value.index()] || (told && !untied)) return;
     if (!untied) {
       const auto shared = shared_by_modules(graph_, {value}, known_.file.readings);
       if (shared.empty() || !shared[0].merged) return;
@@ -211,7 +222,9 @@ class Apart {
     for (const auto& [value, group] : copies_) {
       const Graph::Value& found = graph_.value(value);
       copies.push_back(rewriter.graph().add_value(found.kind, name_of(value, group), found.type, found.data));
-      made_.emplace(rewriter.graph().value(copies.back()).name, found.name);
+      const std::string name(rewriter.graph().value(copies.back()).name);
+      made_.emplace(name, found.name);
+      readings_[name] = std::move(copied_readings_[copies.size() - 1]);
     }
     for (const TaskId task : graph_.tasks()) {
       const auto renaming = renamings_.find(task);
@@ -222,6 +235,7 @@ class Apart {
       copy(rewriter, task, copies);
     }
     Graph made = std::move(rewriter).finish();
+    name_kept(made);
     move_state(made, copies);
     graph_ = std::move(made);
   }
@@ -237,6 +251,15 @@ class Apart {
     for (auto at = first; at != moved_.end() && at->first.first == task; ++at)
       operands[at->first.second] = copies[at->second];
     rewriter.copy(task, operands);
+  }
+
+  /// A tensor that is shared by modules has a name of its own at most by chance.
+  void name_kept(Graph& made) const {
+    for (const auto& [value, name] : kept_) {
+      const ValueId kept = made.find(graph_.value(value).name);
+      if (kept.valid() && ir::static_count(made.type(kept)) && !made.find(name).valid())
+        made.add_state(ir::state_of(made, name, kept, ir::whole(made, kept).axes));
+    }
   }
 
   /// Tensors of state go with those who read them.
@@ -262,7 +285,10 @@ class Apart {
   std::map<TaskId, ValueId> renamings_;
   std::map<Operand, size_t> moved_;  // to copies
   std::vector<std::pair<ValueId, Names>> copies_;
+  std::vector<std::pair<ValueId, std::string>> kept_;  // names of the state
+  std::vector<std::vector<Reading>> copied_readings_;
   std::map<std::string, std::string> made_;
+  std::map<std::string, std::vector<Reading>> readings_;
 };
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace rannc::passes {
 /// What is known of tensors that several readers have.
 struct SharedTensors {
   const ir::StoredNotes& file;
+  std::vector<bool> trained;             ///< by value, what uses and file make a parameter
   std::vector<std::string> untied = {};  ///< patterns: each module gets its own
 };
 
@@ -20,7 +21,8 @@ struct SharedTensors {
 /// layers. Each reading says, or does not, which tensor the program reads there (`ir::Reading`). Readings that say
 /// different things get tensors of their own, with the same data:
 /// - by the names that they say;
-/// - of a tensor that no list of the program speaks for, by the path of the module and the place of the operand, where
+/// - of a trained tensor that no list of the program speaks for, by the path of the module and the place of the
+/// operand, where
 ///   the tensor is one number repeated, or modules that are alike but for a number in their paths use it alike;
 /// - of what is untied, by the path of the module.
 /// Renamings by Identity go, but those that the graph gives out. What nothing tells apart stays one.
@@ -29,6 +31,8 @@ struct SharedTensors {
 struct TakenApart {
   bool changed = false;
   std::map<std::string, std::string> parted = {};  ///< by the name of each new tensor the one that it was part of
+  /// Of the tensors that came apart, and of the new ones: who reads them now, and under which names.
+  std::map<std::string, std::vector<ir::Reading>> readings = {};
 };
 TakenApart take_apart(ir::Graph& graph, const SharedTensors& known);
 

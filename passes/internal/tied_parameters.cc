@@ -73,7 +73,7 @@ class Ties {
       } else {
         context.open.push_back(
             {{},
-             fmt::format("parameters {} and {} have the same values{} and are trained apart: --tie makes them one",
+             fmt::format("parameters {} and {} have the same values{}: trained apart, --tie makes them one",
                          quoted(graph_, tie.first), quoted(graph_, tie.second), tie.transposed ? ", transposed" : "")});
       }
     }
@@ -173,15 +173,13 @@ bool is_of_state(std::string_view name, const ir::StoredNotes& file) {
 std::vector<ir::StateTensor> state_with_ties(const Graph& graph, const BySecond& ties, const ir::StoredNotes& file,
                                              const ir::Rewriter& rewriter) {
   std::vector<ir::StateTensor> state = graph.state();
-  std::set<ValueId> covered;
   std::set<std::string> names;
   for (const ir::StateTensor& tensor : state) {
     names.insert(tensor.name);
-    for (const ir::StatePart& part : tensor.parts) covered.insert(part.value);
   }
   for (const auto& [second, tie] : ties) {
     std::string name(graph.value(second).name);
-    if (covered.contains(second) || names.contains(name) || !is_of_state(name, file)) continue;
+    if (names.contains(name) || !is_of_state(name, file)) continue;
     state.push_back(ir::state_of(graph, std::move(name), second, ir::whole(graph, second).axes));
   }
   for (ir::StateTensor& tensor : state) {

@@ -115,6 +115,28 @@ void ProgramState::list(const ONNX_NAMESPACE::GraphProto& graph) {
   notes_.stored.transient = listed_.transient;
 }
 
+void ProgramState::store(const std::string& name) {
+  if (is_made_up(name)) return;
+  for (std::string owner = module_of(name); !owner.empty() && owners_.insert(owner).second;) owner = module_of(owner);
+}
+
+/// The parts of a module `layers` that a module `layers` holds have the path `layers.0` as well as the parts of the
+/// outer one: names of stored tensors tell.
+std::string ProgramState::module_at(const std::string& path) const {
+  std::string module, before;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const std::string once = joined(module, part), twice = joined(joined(module, before), part);
+    module = number && !before.empty() && !owners_.contains(once) && owners_.contains(twice) ? twice : once;
+    before = part;
+    begin = end + 1;
+  }
+  return module;
+}
+
 /// What an argument of a call is of the listed state; null: nothing, or no tensor as it is.
 const std::string* ProgramState::target(const TracedCall& call, size_t argument) const {
   if (argument >= call.arguments.size() || !call.arguments[argument].starts_with('%')) return nullptr;
@@ -197,6 +219,7 @@ void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& clai
 
 void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
   reading.state = {claim.name};
+  told_.insert(claim.name);
   const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
   hold(graph, value, claim, derived);
 }
@@ -227,7 +250,9 @@ void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Re
   if (!product && !keeps_order(*reader.call, reader.node.op_type())) return;
   if (reader.node.op_type() == "BatchNormalization") return;
   const std::string* const bias = target(*reader.call, reader.call->is("aten.addmm") ? 0 : kBias);
-  if (bias) notes_.stored.dropped_biases[reader.label] = *bias;
+  if (!bias) return;
+  notes_.stored.dropped_biases[reader.label] = *bias;
+  told_.insert(*bias);
 }
 
 void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading) {
@@ -239,7 +264,10 @@ void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reade
   const ValueId root = stored(graph, value);
   if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
   const std::string_view what = bias ? "bias" : "weight";
-  if (joined(reading.module, what) != reading.state[0]) aliases_.push_back({root, reading.module, std::string(what)});
+  // What belongs to the module, or to a part of it, has its name there.
+  const std::string owner = module_of(reading.state[0]);
+  const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
+  if (!inside) aliases_.push_back({root, reading.module, std::string(what)});
 }
 
 void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader,
@@ -261,8 +289,8 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
 
 void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
   const std::string& op = reader.node.op_type();
-  if (op == "Identity") return;
-  const std::string module = reader.module.empty() ? module_path(reader.node) : reader.module;
+  if (op == "Identity") return store(reader.node.output(0));
+  const std::string module = reader.module.empty() ? module_at(module_path(reader.node)) : reader.module;
   const bool has_path = module != reader.label && !reader.in_body;
   if (has_path) {
     modules_.insert(module);
@@ -282,8 +310,7 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
       continue;
     } else if (listed_.targets.empty() && !is_made_up(name)) {
       reading.state = {name};
-      owners_.insert(module_of(name));
-    } else if (listed_.targets.empty() && has_path) {
+    } else if (listed_.targets.empty() ? has_path : !reader.call) {
       note_unnamed(graph, value, reader, name);
     }
     if (has_path && reading.state.size() == 1) note_alias(graph, value, reader, reading);
@@ -331,15 +358,21 @@ void ProgramState::name_by_place(const ir::Graph& graph) {
     return notes_.stored.readings[each.stored][each.reading];
   };
   for (const Unnamed& each : unnamed_) {
-    const std::string& path = reading_of(each).module;
+    const ir::Reading& reading = reading_of(each);
+    const std::string path = reading.module == reading.node ? "" : reading.module;
     names.push_back(each.what == "weight" ? name_by_bias(graph, each, path) : "");
-    if (names.back().empty()) places[joined(path, each.what)].insert(each.stored);
+    if (!listed_.kinds.empty()) {
+      if (!listed_.kinds.contains(names.back())) names.back().clear();
+    } else if (names.back().empty()) {
+      places[joined(path, each.what)].insert(each.stored);
+    }
   }
   for (size_t i = 0; i < unnamed_.size(); ++i) {
     const Unnamed& each = unnamed_[i];
     ir::Reading& reading = reading_of(each);
     std::string name = names[i];
-    if (name.empty() && places[joined(reading.module, each.what)].size() == 1) {
+    const auto place = places.find(joined(reading.module, each.what));
+    if (name.empty() && place != places.end() && place->second.size() == 1) {
       name = joined(module_called(reading.module), each.what);
       const auto held = held_.find(name);  // another tensor has it: then this is no second call
       if (held != held_.end() && held->second.parts[0].value != stored(graph, each.value))
@@ -361,9 +394,97 @@ void ProgramState::add_aliases(const ir::Graph& graph) {
   }
 }
 
+/// Modules whose nodes read numbers of which nothing says what they are: what the exporter made of a parameter is among
+/// them, whose own name nobody says.
+std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& graph) const {
+  std::set<std::string> modules;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    if (!value.valid() || listed_.kinds.contains(name) || is_single(graph, value)) continue;
+    if (notes_.stored.literals.contains(name)) continue;
+    for (const ir::Reading& reading : readings) {
+      if (reading.state.empty()) modules.insert(reading.module);
+    }
+  }
+  return modules;
+}
+
+/// A table that is looked up by constant places is stored as what was found there, under the name of that result, and
+/// the table is read by no node. Where one table of the module, or of a part of it, is meant, it is taken for the rows
+/// in their order.
+void ProgramState::name_looked_up(const ir::Graph& graph) {
+  std::map<std::string, std::set<std::string>> found;  // by table the results
+  std::map<std::string, std::string> table_of;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    const bool result = name.starts_with("embedding") && value.valid() && !listed_.kinds.contains(name) &&
+                        readings.size() == 1 && readings[0].state.empty();
+    if (!result) continue;
+    for (const auto& [table, kind] : listed_.kinds) {
+      const std::string owner = module_of(table);
+      const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
+                        !held_.contains(table);
+      if (!open || (owner != readings[0].module && (owner.empty() || module_of(owner) != readings[0].module))) continue;
+      found[table].insert(name);
+      const auto [at, fresh] = table_of.emplace(name, table);
+      if (!fresh) at->second.clear();
+    }
+  }
+  for (const auto& [name, table] : table_of) {
+    if (table.empty() || found[table].size() != 1) continue;
+    const ValueId value = graph.find(name);
+    if (!is_static(graph, value)) continue;
+    ir::StateTensor tensor = ir::state_of(graph, table, value, ir::whole(graph, value).axes);
+    while (tensor.shape.size() > 2 && tensor.shape[0] == 1) tensor.shape.erase(tensor.shape.begin());
+    held_.try_emplace(table, std::move(tensor));
+    notes_.stored.readings[name][0].state = {table};
+    notes_.open.push_back({{},
+                           "parameter '" + table + "' of the exported program is taken for the rows in '" + name +
+                               "', in their order: it may have more"});
+  }
+}
+
+/// What is listed and nobody reads is another name of a tensor that is tied, or is never used, when its values do not
+/// matter. The first where one tensor alone may be meant: one of two names, or one that a direct part of its module
+/// has.
+void ProgramState::name_unread(const ir::Graph& graph) {
+  std::map<std::string, ValueId> read;  // parameters that have a tensor
+  for (const auto& [name, kind] : listed_.kinds) {
+    const auto held = held_.find(name);
+    const ValueId own = graph.find(name);
+    if (kind != ir::ValueKind::kParameter || (held == held_.end() && !own.valid())) continue;
+    const bool plain = held == held_.end() || ir::is_whole(graph, held->second.parts[0]);
+    if (plain) read[name] = held == held_.end() ? own : held->second.parts[0].value;
+  }
+  std::map<ValueId, size_t> names;
+  for (const auto& [name, value] : read) ++names[value];
+  const std::set<std::string> unknown = modules_reading_unknown(graph);
+  const auto word = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  for (const auto& [name, kind] : listed_.kinds) {
+    if (kind != ir::ValueKind::kParameter || told_.contains(name) || graph.find(name).valid() || held_.contains(name))
+      continue;
+    if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
+    std::set<ValueId> tied, parts;
+    for (const auto& [other, value] : read) {
+      if (word(other) != word(name)) continue;
+      if (names[value] > 1) tied.insert(value);
+      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.insert(value);
+    }
+    const std::set<ValueId>& one = tied.empty() ? parts : tied;
+    if (one.size() != 1) continue;
+    hold(graph, *one.begin(), {name, Claim::Form::kSame}, false);
+    notes_.open.push_back({{},
+                           "parameter '" + name +
+                               "' of the exported program is read by no node: taken for another name of '" +
+                               std::string(graph.value(*one.begin()).name) + "'"});
+  }
+}
+
 void ProgramState::finish(ir::Graph& graph) {
   name_by_place(graph);
   add_aliases(graph);
+  name_looked_up(graph);
+  name_unread(graph);
   for (auto& [name, readings] : notes_.stored.readings) {
     for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
   }

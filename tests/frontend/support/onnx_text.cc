@@ -15,7 +15,8 @@ std::string onnx_model(std::string_view graph, int opset) {
   return "<ir_version: 8, opset_import: [\"\" : " + std::to_string(opset) + "]>\n" + std::string(graph);
 }
 
-std::string traced_model(std::string_view graph, int opset, const std::vector<std::string>& calls) {
+std::string traced_model(std::string_view graph, int opset, const std::vector<std::string>& calls,
+                         const std::string& state) {
   ONNX_NAMESPACE::ModelProto model;
   RANNC_CHECK(model.ParseFromString(onnx_bytes(onnx_model(graph, opset)))) << "it was serialized just now";
   for (size_t i = 0; i < calls.size(); ++i) {
@@ -23,6 +24,11 @@ std::string traced_model(std::string_view graph, int opset, const std::vector<st
     auto* const entry = model.mutable_graph()->mutable_node(static_cast<int>(i))->add_metadata_props();
     entry->set_key("pkg.torch.onnx.fx_node");
     entry->set_value("%n : [num_users=1] = call_function[target=torch.ops." + calls[i] + ", kwargs = {})");
+  }
+  if (!state.empty()) {
+    auto* const entry = model.mutable_graph()->add_metadata_props();
+    entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+    entry->set_value("\n# inputs\n" + state + "x: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n");
   }
   return model.SerializeAsString();
 }
