@@ -126,6 +126,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
+  pipeline.sync_batch_norm = options.sync_batch_norm;
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   for (const auto& [patterns, kind] :
        {std::pair(&options.frozen, ir::ValueKind::kBuffer), std::pair(&options.buffers, ir::ValueKind::kBuffer),
