@@ -1,16 +1,20 @@
 #include "tools/compiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
+#include "frontend/onnx/copy.h"
 #include "frontend/onnx/import.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
+#include "ir/state_bytes.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
@@ -18,6 +22,7 @@
 #include "partition/model/fixed_batch.h"
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
+#include "runtime/state_dict.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
@@ -101,8 +106,17 @@ Result<passes::LostGradients> lost_gradients(const CompileOptions& options) {
   return lost;
 }
 
+Result<passes::GivenWeights> given_weights(const CompileOptions& options) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
+  return passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
+                              !options.dtype.empty()};
+}
+
 Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
   passes::PipelineOptions pipeline;
+  if (!options.weights.empty()) {
+    RANNC_ASSIGN(pipeline.weights, given_weights(options));
+  }
   if (!options.loss.empty()) {
     RANNC_ASSIGN(pipeline.losses, passes::parse_losses(options.loss));
   }
@@ -112,6 +126,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
+  pipeline.sync_batch_norm = options.sync_batch_norm;
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   for (const auto& [patterns, kind] :
        {std::pair(&options.frozen, ir::ValueKind::kBuffer), std::pair(&options.buffers, ir::ValueKind::kBuffer),
@@ -219,13 +234,15 @@ class ByNumbers {
     begin();
     RANNC_ASSIGN(const Compared found, compare_with_file(file, made, samples, symbols_, limits()));
     note(found, context);
+    samples_ = samples;
     return {};
   }
-  /// After all passes.
-  Result<void> judge_losses(const ir::Graph& graph, passes::PassContext& context) {
+  /// After all passes. `asked`: the losses that were asked for.
+  Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& asked, const ir::Graph& graph,
+                            passes::PassContext& context) {
     if (graph.losses().empty() || left_out_) return {};
     begin();
-    RANNC_ASSIGN(const Compared found, compare_losses(graph, symbols_, limits()));
+    RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, asked), symbols_, limits()));
     note(found, context);
     return {};
   }
@@ -233,6 +250,17 @@ class ByNumbers {
  private:
   void begin() const {
     if (progress_.step) progress_.step("running samples together and one by one");
+  }
+  // Where the file computes all of the loss.
+  std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& asked) const {
+    FileLoss loss{file, samples_, {}};
+    for (const passes::LossSpec& spec : asked) {
+      if (spec.kind != passes::LossSpec::Kind::kInGraph) return std::nullopt;
+      const ValueId output = spec.output.empty() ? file.outputs().front() : file.find(spec.output);
+      if (!output.valid()) return std::nullopt;
+      loss.outputs.emplace_back(output, spec.weight);
+    }
+    return loss.outputs.empty() ? std::nullopt : std::optional(std::move(loss));
   }
   static CompareLimits limits() { return {.free_bytes = static_cast<double>(free_memory_bytes())}; }
   void note(const Compared& found, passes::PassContext& context) {
@@ -245,6 +273,7 @@ class ByNumbers {
 
   const CompileProgress& progress_;
   ir::Bindings symbols_;
+  int64_t samples_ = 0;  // in the file
   bool left_out_ = false;
 };
 
@@ -257,7 +286,7 @@ Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const Compi
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
   if (baked && passed.report.ok()) {
-    const auto judged = numbers.judge_losses(passed.graph, passed.context);
+    const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
     if (!judged.ok()) passed.report.failure = judged.diagnostic();
   }
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
@@ -298,6 +327,50 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.parted = std::move(context.parted);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
+}
+
+namespace {
+
+/// The copy keeps the types of its original.
+Result<void> check_precision(const CompileOptions& options, const passes::PipelineOptions& pipeline,
+                             const ir::Graph& graph) {
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
+    const ir::DType dtype = graph.type(tensor.parts[0].value).dtype;
+    if (!pipeline.precision || !ir::is_float(dtype) || dtype == *pipeline.precision) continue;
+    return error({options.model, 0, 0, {}}, fmt::format("tensor {} is {}, and a copy keeps that: --dtype {} is not it",
+                                                        tensor.name, ir::str(dtype), options.dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
+  PreparedModel model;
+  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline.stored, model));
+  const auto weights = std::exchange(pipeline.weights, std::nullopt);
+  passes::PassContext context;
+  const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
+  if (!report.ok()) return *report.failure;
+  RANNC_TRY(check_precision(options, pipeline, graph));
+  std::map<ValueId, ir::TensorData> before;
+  for (const ValueId value : graph.values()) {
+    if (graph.value(value).data.present()) before.emplace(value, graph.value(value).data);
+  }
+  passes::PassContext loaded;
+  RANNC_TRY(passes::LoadWeights(weights).run(graph, loaded));
+  RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({options.model, to, graph, before, replace}));
+  std::vector<std::string> lines;
+  for (const Note& warning : loaded.warnings) lines.push_back("warning: " + warning.message);
+  lines.push_back(fmt::format("{} tensors of {} have the numbers of {}", copy.replaced + copy.added.size(),
+                              options.model, options.weights));
+  if (!copy.added.empty()) {
+    lines.push_back(fmt::format("{} of them are initializers of their own, where {} had several in one: {}",
+                                copy.added.size(), options.model, fmt::join(copy.added, ", ")));
+  }
+  if (!copy.data_file.empty()) lines.push_back(fmt::format("tensors outside of the model are in {}", copy.data_file));
+  return lines;
 }
 
 Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
