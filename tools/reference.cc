@@ -92,8 +92,11 @@ Result<void> read_references(CheckFolder& folder) {
     if (!key) continue;
     RANNC_ASSIGN(std::vector<double> numbers, read_numbers(file, entry));
     if (key->kind == "loss" && numbers.size() == 1) folder.losses[key->tag] = numbers[0];
-    if (key->kind != "out" && key->kind != "grad") continue;
-    ReferenceTensor& tensor = (key->kind == "out" ? folder.outputs : folder.gradients)[key->tag][key->name];
+    const bool state = key->kind == "state";  // a gradient by the name of state_dict
+    if (key->kind != "out" && key->kind != "grad" && !state) continue;
+    ReferenceTensor& tensor = (key->kind == "out" ? folder.outputs
+                               : state            ? folder.state
+                                                  : folder.gradients)[key->tag][key->name];
     if (key->part == "norm") {
       if (numbers.size() != 1) return error({file.path(), 0, 0, entry.name}, "a norm is one number");
       tensor.norm = numbers[0];
@@ -369,6 +372,11 @@ Result<CheckFolder> read_model_folder(const std::string& path) {
 Result<CheckFolder> read_check_folder(const std::string& path) {
   RANNC_ASSIGN(CheckFolder folder, read_model_folder(path));
   RANNC_TRY(read_references(folder));
+  for (auto& [tag, tensors] : folder.state) {
+    for (auto& [name, tensor] : tensors) {
+      if (folder.gradients[tag].try_emplace(name, std::move(tensor)).second) folder.absent.insert(name);
+    }
+  }
   if (folder.gradients.empty()) {
     folder.loss.clear();
     folder.loss_graph.clear();

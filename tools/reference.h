@@ -48,6 +48,7 @@ struct CheckFolder {
   std::map<std::string, std::string> parted;
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
+  std::map<Tag, std::map<std::string, ReferenceTensor>> state;  ///< as read: gradients by names of `state_dict`
 };
 
 /// Errors name the file and what is missing or malformed.
