@@ -13,6 +13,7 @@
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
+#include "passes/trainify.h"
 #include "passes/widen_losses.h"
 
 namespace rannc::passes {
@@ -54,6 +55,11 @@ Made with_samples_in_file(std::string_view options) {
   return Made(std::make_unique<Rebatch>(BakedBatch{samples, {}}));
 }
 
+Made with_training(std::string_view options) {
+  RANNC_ASSIGN(TrainingAsked asked, parse_training(options));
+  return Made(std::make_unique<Trainify>(std::move(asked)));
+}
+
 struct Row {
   std::string_view name;
   Made (*make)(std::string_view options);
@@ -66,6 +72,7 @@ constexpr Row kPasses[] = {
     {"open-loss", with_losses<OpenLoss>},
     {"infer-shapes", plain<InferShapes>},
     {"recover-parameters", plain<RecoverParameters>},
+    {"trainify", with_training},
     {"set-precision", with_dtype},
     {"fold-constants", plain<FoldConstants>, true},
     {"attach-loss", with_losses<AttachLoss>},
@@ -88,6 +95,9 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
   add(std::make_unique<InferShapes>());
   add(std::make_unique<RecoverParameters>(options.stored));
+  if (options.training.any() || !options.losses.empty()) {
+    add(std::make_unique<Trainify>(options.training, options.trained_file));
+  }
   if (options.precision) add(std::make_unique<SetPrecision>(*options.precision));
   add(std::make_unique<FoldConstants>());
   add(std::make_unique<InferShapes>());
