@@ -147,7 +147,7 @@ Result<bool> drop_named(Graph& graph, const TrainingAsked& asked, const ir::Trai
     changed.emplace(value, share.drop);
     context.remarks.push_back(
         {graph.location(graph.producer(value)),
-         fmt::format("'{}' drops a share of {} of its elements in training", name_of(graph, value), share.drop)});
+         fmt::format("'{}' drops a share of {:.6g} of its elements in training", name_of(graph, value), share.drop)});
   }
   if (changed.empty()) return false;
   RANNC_ASSIGN(graph, with_dropouts(graph, changed));

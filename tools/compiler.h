@@ -48,8 +48,8 @@ struct CompileOptions : PlanDemands {
   std::vector<std::string> stopped;                   ///< values through which no gradient flows
   std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
   TrainingFlags training;
-  std::vector<std::string> left_out;                  ///< of `passes::optional_passes`
-  bool without_weights = false;                       ///< weight files may be absent: enough to plan, not to train
+  std::vector<std::string> left_out;  ///< of `passes::optional_passes`
+  bool without_weights = false;       ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 
