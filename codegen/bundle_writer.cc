@@ -24,14 +24,16 @@ Result<void> check_target(const std::string& path, const BundleOptions& options)
 }
 
 /// The plan's text with every weight's bytes referred to where the bundle has them, so that the bundle needs nothing
-/// outside and no number stands in it twice. Weights that no stage reads lose their bytes.
+/// outside and no number stands in it twice. Weights that neither a stage nor the state has lose their bytes.
 Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
   ir::Plan stored = plan.clone();
   for (ValueId value : stored.graph.values()) {
     if (stored.graph.value(value).data.present()) stored.graph.set_data(value, {});
   }
-  for (size_t i = 0; i < plan.stages.size(); ++i) {
-    const std::string name = runtime::weights_file(StageId::from(i));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < plan.stages.size(); ++i) names.push_back(runtime::weights_file(StageId::from(i)));
+  if (fs::exists(fs::path(folder) / runtime::kStateFile)) names.emplace_back(runtime::kStateFile);
+  for (const std::string& name : names) {
     RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open((fs::path(folder) / name).string()));
     for (const auto& entry : file.entries()) {
       stored.graph.set_data(stored.graph.find(entry.name),
@@ -54,6 +56,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
     RANNC_TRY(write_stage(plan, StageId::from(stage), folder));
   }
+  RANNC_TRY(write_unread_state(plan, folder));
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
   RANNC_TRY(runtime::write_manifest(folder, plan));

@@ -43,6 +43,20 @@ Result<void> write_weights(const ir::Plan& plan, StageId stage, const std::strin
 
 }  // namespace
 
+Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder) {
+  const std::vector<ValueId> unread = runtime::unread_state(plan);
+  if (unread.empty()) return {};
+  std::vector<std::byte> buffer;
+  std::vector<runtime::SafetensorsTensor> tensors;
+  for (const ValueId value : unread) {
+    const ir::Graph::Value found = plan.graph.value(value);
+    RANNC_ASSIGN(runtime::SafetensorsTensor tensor,
+                 weight_to_write(plan.graph, {value, std::string(found.name), found.type, {}}, buffer));
+    tensors.push_back(std::move(tensor));
+  }
+  return runtime::write_safetensors(folder + "/" + runtime::kStateFile, std::move(tensors));
+}
+
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder) {
   RANNC_ASSIGN(const std::string source, torchscript_source(plan, stage));
   RANNC_TRY(

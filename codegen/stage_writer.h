@@ -1,4 +1,4 @@
-/// Writes the files of one stage.
+/// Writes the files of one stage, and what of the state no stage has.
 #pragma once
 
 #include <string>
@@ -11,5 +11,9 @@ namespace rannc::codegen {
 /// model has them, one at a time. Errors: a weight without bytes; operators without lowering; what the file system
 /// says.
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder);
+
+/// `state.safetensors`: stored values that have a part of the state and that no stage takes; no file where there are
+/// none.
+Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder);
 
 }  // namespace rannc::codegen

@@ -22,6 +22,8 @@ std::string describe(const ValueType& type) {
   return fmt::format("{}{}", str(type.dtype), type.shape ? ir::str(*type.shape) : "[*]");
 }
 
+constexpr uint64_t kFirstKey = uint64_t{1} << 40;  // of draws of a loss: those of a model have lower ones
+
 class Joiner {
  public:
   Joiner(Graph& model, const Graph& loss, const LossGraph& how)
@@ -167,11 +169,15 @@ class Joiner {
     for (const ValueId id : loss_.values()) {
       const Graph::Value value = loss_.value(id);
       if (value.producer.valid() || map_[id.index()].valid()) continue;
-      const ir::Draw* draw = loss_.draw(id);
       const bool labels = value.kind == ValueKind::kInput;
       const std::string name = (labels ? "labels/" : "") + std::string(value.name);
-      map_[id.index()] = draw != nullptr ? model_.add_draw(name, renamed(value.type), *draw)
-                                         : model_.add_value(value.kind, name, renamed(value.type), value.data);
+      if (const ir::Draw* const draw = loss_.draw(id)) {
+        ir::Draw own = *draw;
+        own.key += kFirstKey;
+        map_[id.index()] = model_.add_draw(name, renamed(value.type), own);
+        continue;
+      }
+      map_[id.index()] = model_.add_value(value.kind, name, renamed(value.type), value.data);
       if (labels) model_.add_input(map_[id.index()]);
     }
   }

@@ -13,6 +13,7 @@
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
+#include "passes/sync_batch_norm.h"
 #include "passes/trainify.h"
 #include "passes/widen_losses.h"
 
@@ -74,10 +75,12 @@ constexpr Row kPasses[] = {
     {"recover-parameters", plain<RecoverParameters>},
     {"trainify", with_training},
     {"set-precision", with_dtype},
+    {"load-weights", plain<LoadWeights>},
     {"fold-constants", plain<FoldConstants>, true},
     {"attach-loss", with_losses<AttachLoss>},
     {"widen-losses", plain<WidenLosses>},
     {"remove-dead", plain<RemoveDead>, true},
+    {"sync-batch-norm", plain<SyncBatchNorm>},
     {"mark-constants", plain<MarkConstants>, true},
     {"form-atoms", plain<FormAtoms>},
     {"differentiate", plain<Differentiate>},
@@ -99,13 +102,22 @@ PassManager standard_pipeline(const PipelineOptions& options) {
     add(std::make_unique<Trainify>(options.training, options.trained_file));
   }
   if (options.precision) add(std::make_unique<SetPrecision>(*options.precision));
+  if (options.weights) add(std::make_unique<LoadWeights>(options.weights));
   add(std::make_unique<FoldConstants>());
   add(std::make_unique<InferShapes>());
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
   if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
   add(std::make_unique<RemoveDead>());
+  if (options.sync_batch_norm) add(std::make_unique<SyncBatchNorm>());
   add(std::make_unique<MarkConstants>());
   add(std::make_unique<FormAtoms>());
+  return manager;
+}
+
+PassManager stored_values_pipeline(const PipelineOptions& options) {
+  PassManager manager;
+  manager.add(std::make_unique<RecoverParameters>(options.stored));
+  if (options.weights) manager.add(std::make_unique<LoadWeights>(options.weights));
   return manager;
 }
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ir/type.h"
+#include "passes/load_weights.h"
 #include "passes/loss_spec.h"
 #include "passes/lost_gradients.h"
 #include "passes/manager.h"
@@ -16,14 +17,16 @@
 namespace rannc::passes {
 
 struct PipelineOptions {
-  std::vector<LossSpec> losses;        ///< none: for inference
-  std::optional<ir::DType> precision;  ///< one float type for the whole model; nothing: as the file has it
-  StoredFacts stored;                  ///< what user and file say of stored tensors
-  LostGradients lost;                  ///< what the user says of gradients that the file lost
-  TrainingAsked training;              ///< what an export for inference lost and the user wants back
-  ir::TrainingNotes trained_file;      ///< what the file says of it
-  std::optional<BakedBatch> baked;     ///< a number of samples in the file becomes any; nothing: it stays
-  std::set<std::string> left_out;      ///< passes that do not run; each is one of `optional_passes`
+  std::vector<LossSpec> losses;         ///< none: for inference
+  std::optional<ir::DType> precision;   ///< one float type for the whole model; nothing: as the file has it
+  StoredFacts stored;                   ///< what user and file say of stored tensors
+  std::optional<GivenWeights> weights;  ///< instead of the numbers in the file; nothing: these
+  LostGradients lost;                   ///< what the user says of gradients that the file lost
+  TrainingAsked training;               ///< what an export for inference lost and the user wants back
+  ir::TrainingNotes trained_file;       ///< what the file says of it
+  std::optional<BakedBatch> baked;      ///< a number of samples in the file becomes any; nothing: it stays
+  bool sync_batch_norm = false;         ///< batch normalisations take in the samples of all replicas
+  std::set<std::string> left_out;       ///< passes that do not run; each is one of `optional_passes`
 };
 
 /// From an imported graph to atoms:
@@ -34,12 +37,17 @@ struct PipelineOptions {
 ///   recover-parameters  before constants are folded: a weight is no constant
 ///   trainify            where merged statistics are apart and roles known; before the last types
 ///   set-precision       before constants are folded, in the target's precision
+///   load-weights        before anything reads numbers of constants
 ///   fold-constants      shape arithmetic goes, so that sizes cross no cut
 ///   infer-shapes        what folding has made known
 ///   attach-loss         on final types
 ///   remove-dead         after the last pass that orphans tasks
+///   sync-batch-norm     after remove-dead: it speaks of what runs
 ///   mark-constants, form-atoms
 PassManager standard_pipeline(const PipelineOptions& options);
+/// Of an imported graph whose stored values alone are wanted: names, and numbers of `weights`. Its types are the
+/// frontend's, which says nothing of how samples mix: a model may compute its loss.
+PassManager stored_values_pipeline(const PipelineOptions& options);
 
 /// Names of all passes, in the order of the pipeline.
 std::vector<std::string> pass_names();

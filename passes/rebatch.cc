@@ -88,6 +88,7 @@ class Walk {
   /// Results that mix samples, or pick among them.
   int mixed() const { return mixed_; }
   size_t tables() const { return made_.changed(); }
+  size_t drawn_for_each() const { return made_.drawn_for_each(); }
   const std::map<std::string, std::string>& parts() const { return made_.parts(); }
   size_t resized() const { return resized_; }
 
@@ -125,6 +126,7 @@ class Walk {
       if (operand.valid()) same = same && to().type(operands.back()) == from_.type(operand);
     }
     reach(task);
+    if (same && gives_draws_out(task)) return give_draws_out(task, operands);
     if (same) {
       rewriter_.copy(task);
       return {};
@@ -174,6 +176,10 @@ class Walk {
   // As it is, or with other sizes; else with operands that are given samples. What mixes samples comes last.
   Result<Way> find(TaskId task, const std::vector<ValueId>& operands) {
     std::optional<Diagnostic> why;
+    if (samples_.baked == 1 && reads_draws(task)) {
+      if (auto way = with_samples_added(task, operands, why, Additions::kDraws)) return std::move(*way);
+      why.reset();
+    }
     std::vector<Way> accepted;
     const auto types = ir::type_list(to(), operands);
     std::vector<TaskForm> forms = task_forms(from_, task, types, nullptr, samples_);
@@ -186,7 +192,7 @@ class Walk {
     const bool mixes = !accepted.empty() && std::all_of(accepted.begin(), accepted.end(),
                                                         [&](const Way& way) { return is_mixed(way.types); });
     if (accepted.empty() || mixes) {
-      if (auto way = with_samples_added(task, operands, why)) return std::move(*way);
+      if (auto way = with_samples_added(task, operands, why, Additions::kAll)) return std::move(*way);
     }
     if (accepted.empty()) return refused(task, *why);
     if (accepted.size() == 1) return std::move(accepted.front());
@@ -239,9 +245,15 @@ class Walk {
     return found;
   }
 
+  /// Which operands may be given samples. One sample's random numbers fit others of its size as they are, the same for
+  /// all samples of a mini-batch; a model that draws them as it draws any means each sample to have its own.
+  enum class Additions : uint8_t { kAll, kDraws };
+
   std::optional<Way> with_samples_added(TaskId task, const std::vector<ValueId>& operands,
-                                        std::optional<Diagnostic>& why) {
+                                        std::optional<Diagnostic>& why, Additions which) {
+    const auto drawn = [&](const auto& one) { return made_.is_drawn(from_.inputs(task)[one.first]); };
     for (const Added& added : additions(task, operands)) {
+      if (which == Additions::kDraws && !std::all_of(added.begin(), added.end(), drawn)) continue;
       std::vector<ValueType> given;
       given.reserve(added.size());
       auto types = ir::type_list(to(), operands);
@@ -261,6 +273,32 @@ class Walk {
       }
     }
     return std::nullopt;
+  }
+
+  bool reads_draws(TaskId task) const {
+    const auto operands = from_.inputs(task);
+    return std::any_of(operands.begin(), operands.end(), [&](ValueId operand) {
+      return operand.valid() && !reached_[operand.index()] && made_.is_drawn(operand);
+    });
+  }
+
+  // Random numbers that no input reaches, a row for each sample, as a generator of samples gives them out.
+  bool gives_draws_out(TaskId task) const {
+    const auto outputs = from_.outputs(task);
+    return std::any_of(outputs.begin(), outputs.end(), [&](ValueId output) {
+      const auto& given = from_.outputs();
+      if (std::find(given.begin(), given.end(), output) == given.end()) return false;
+      const auto& shape = from_.type(output).shape;
+      return !reached_[output.index()] && made_.is_drawn(output) && shape && !shape->empty() &&
+             shape->front() == Dim(samples_.baked);
+    });
+  }
+
+  Result<void> give_draws_out(TaskId task, const std::vector<ValueId>& operands) {
+    std::optional<Diagnostic> why;
+    const auto way = with_samples_added(task, operands, why, Additions::kAll);
+    if (way && way->types.front().batch == BatchLayout{0, 1, 1}) return build(task, *way);
+    return refused(task, error("it gives out random numbers that are not shown to be each sample's own"));
   }
 
   std::optional<Diagnostic> add_samples(TaskId task, const Added& added, std::vector<ValueId>& operands) {
@@ -361,7 +399,7 @@ bool has_symbol(const Graph& graph, const std::string& name) {
 /// What one choice made of the graph.
 struct Rebatched {
   Graph graph;
-  size_t resized, tables;
+  size_t resized, tables, drawn_for_each;
   std::map<std::string, std::string> parts;
 };
 
@@ -378,7 +416,7 @@ Result<Rebatched> rebatched(const Baked& baked, const Evaluator* evaluator) {
     if (!done.ok() && !why) why = done.diagnostic();
     const bool apart = done.ok() && walk.mixed() == 0;
     if (apart || (done.ok() && !mixing)) {
-      mixing = Rebatched{{}, walk.resized(), walk.tables(), walk.parts()};
+      mixing = Rebatched{{}, walk.resized(), walk.tables(), walk.drawn_for_each(), walk.parts()};
       mixing->graph = std::move(walk).finish();
     }
     if (apart) return std::move(*mixing);
@@ -425,9 +463,10 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   const Samples samples{*found, symbol};
   RANNC_ASSIGN(Rebatched made,
                rebatched({graph, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
+  ir::remove_dead(made.graph);
+  made.graph = renamed(made.graph, made.parts);
+  if (baked_.judge) RANNC_TRY(baked_.judge(graph, made.graph, samples.baked, context));
   graph = std::move(made.graph);
-  ir::remove_dead(graph);
-  graph = renamed(graph, made.parts);
   const auto plural = [](auto number, const char* what) {
     return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
   };
@@ -435,6 +474,12 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
       {{},
        fmt::format("made for {}, it takes any number of them: {} and {} changed", plural(samples.baked, "sample"),
                    plural(made.resized, "task"), plural(made.tables, "table"))});
+  if (samples.baked == 1 && made.drawn_for_each > 0) {
+    context.remarks.push_back(
+        {{},
+         fmt::format("made for 1 sample, {} of random numbers {} each sample its own",
+                     plural(made.drawn_for_each, "draw"), made.drawn_for_each == 1 ? "gives" : "give")});
+  }
   return Outcome{true};
 }
 

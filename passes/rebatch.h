@@ -1,6 +1,7 @@
 /// rebatch: a model whose file was made for one number of samples takes any.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "ir/stored_notes.h"
@@ -14,6 +15,9 @@ struct BakedBatch {
   /// them on the first, and it says how many.
   std::optional<int64_t> samples = {};
   ir::StoredNotes file = {};
+  /// Asked last: why the graph that was made, a symbol in place of so many samples, is not the function that the file's
+  /// is, if it is not. Passes run nothing; who calls them may. Empty: nobody is asked.
+  std::function<Result<void>(const ir::Graph& file, const ir::Graph& made, int64_t samples, PassContext&)> judge = {};
 };
 
 /// Exports without dynamic axes have their number of samples N in shapes, constants and tables of indices. The pass
@@ -24,14 +28,16 @@ struct BakedBatch {
 /// shapes that hold N, slices of all N samples, and tables. A value that no input reaches, but that a rule wants with
 /// samples (a mask of [N, 1, T, T], states of [layers, N, H], a class token stretched to N), is made anew with them: it
 /// must be alike for all samples, or count them (row i is row 0 + i * c). With N of 1, of which nothing tells where it
-/// lies in a shape, what can be follows from what is accepted further on: alternatives are tried until one is.
+/// lies in a shape, what can be follows from what is accepted further on: alternatives are tried until one is. Random
+/// numbers of one sample become those of each, wherever a rule takes them so: shared by all, the masks of a dropout
+/// would be another model's.
 ///
 /// Why that is right: each new task gives for N samples what the old one gave, and the type rules know that the result
 /// computes each sample from itself alone, by the same numbers. There is but one such function.
 ///
 /// Stands first: later passes ask which axis the samples have. A graph with a batch symbol, and one whose inputs have
-/// no common first extent, is left alone. An error at the first task that cannot take another number of samples: the
-/// model then trains whole, N at a time. Linear in the graph for each alternative that is tried, of which there are at
+/// no common first extent, is left alone. An error at the first task that cannot take another number of samples, or what
+/// the judge says: the model then trains whole, N at a time. Linear in the graph for each alternative that is tried, of which there are at
 /// most kMostAlternatives, fewer of large graphs; reads tables whose extents N divides. Never changes a number that no
 /// rule asks for.
 class Rebatch : public Pass {

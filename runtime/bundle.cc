@@ -11,7 +11,9 @@
 #include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "ir/state_bytes.h"
 #include "runtime/internal/bundle_files.h"
 
 namespace rannc::runtime {
@@ -44,9 +46,27 @@ std::vector<std::string> bundle_files(size_t stages) {
   return files;
 }
 
+std::vector<ValueId> unread_state(const ir::Plan& plan) {
+  std::set<ValueId> found;
+  for (const ir::StateTensor& tensor : ir::full_state(plan.graph).tensors) {
+    for (const ir::StatePart& part : tensor.parts) {
+      if (plan.graph.value(part.value).data.present()) found.insert(part.value);
+    }
+  }
+  for (size_t stage = 0; stage < plan.stages.size(); ++stage) {
+    const Signature taken = signature(plan, StageId::from(stage));
+    for (const auto* group : {&taken.parameters, &taken.buffers, &taken.constants}) {
+      for (const Weight& weight : *group) found.erase(weight.value);
+    }
+  }
+  return {found.begin(), found.end()};
+}
+
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan) {
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
-  for (const std::string& name : bundle_files(plan.stages.size())) {
+  std::vector<std::string> names = bundle_files(plan.stages.size());
+  if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);
+  for (const std::string& name : names) {
     const std::string path = folder + "/" + name;
     RANNC_ASSIGN(const std::string digest, file_digest(path));
     files[name] = {{"bytes", std::filesystem::file_size(path)}, {"digest", digest}};

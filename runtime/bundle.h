@@ -13,6 +13,8 @@ namespace rannc::runtime {
 /// Names inside a bundle.
 inline constexpr const char* kPlanFile = "plan.rir";
 inline constexpr const char* kManifestFile = "manifest.json";
+/// Stored values that have a part of the state and that no stage takes (`unread_state`); only where there are any.
+inline constexpr const char* kStateFile = "state.safetensors";
 inline constexpr int kBundleVersion = 1;
 std::string program_file(StageId stage);  ///< `stage0.pt`
 std::string weights_file(StageId stage);  ///< `stage0.safetensors`
@@ -26,6 +28,10 @@ struct Bundle {
   std::string program_path(StageId stage) const;
 };
 
+/// Stored values that have numbers and a part of the state (`ir::full_state`) though no stage's program takes them:
+/// what was computed from them at compile time is in the programs, or nothing needs them. Ascending.
+std::vector<ValueId> unread_state(const ir::Plan& plan);
+
 /// Everything wrong with the bundle at `path`; empty: it holds. The rules (B1…) head verify_bundle.cc. Whether a
 /// program fits its signature (B8) is seen by the engine that loads it.
 std::vector<Diagnostic> verify_bundle(const std::string& path);
@@ -33,7 +39,7 @@ std::vector<Diagnostic> verify_bundle(const std::string& path);
 /// Verifies and opens.
 Result<Bundle> open_bundle(const std::string& path);
 
-/// Writes `manifest.json`: version, and size and digest of every other file of the folder. The last file of a bundle.
+/// Writes `manifest.json`: version, and size and digest of every other file of the bundle. The last file of a bundle.
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan);
 
 /// 32 hexadecimal digits over a file's bytes.

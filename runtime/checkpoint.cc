@@ -12,6 +12,7 @@
 #include "ir/replacement.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
+#include "runtime/state_dict.h"
 
 namespace rannc::runtime {
 
@@ -146,6 +147,19 @@ Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
   } catch (const nlohmann::json::exception& failure) {
     return file_error(fs::path(folder) / kManifest, failure.what());
   }
+}
+
+Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan) {
+  if (state.model_digest == plan.model_digest) return {};
+  return file_error(folder, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
+                                        state.model_digest, plan.model_digest));
+}
+
+Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder) {
+  RANNC_ASSIGN(const Parts parts, open_parts(folder));
+  std::map<std::string, ir::StoredTensor> tensors;
+  for (const SafetensorsFile& file : parts.files) tensors.merge(tensors_by_name(file));
+  return tensors;
 }
 
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into) {

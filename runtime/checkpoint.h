@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "ir/constant.h"
 #include "ir/diagnostic.h"
+#include "ir/plan.h"
 #include "runtime/optimizer.h"
 #include "runtime/value.h"
 
@@ -41,6 +43,10 @@ Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint
 void discard_checkpoint(const std::string& folder);
 
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
+/// An error where the checkpoint is of another model than the plan.
+Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
+/// All tensors of a checkpoint by key, their bytes left where they are.
+Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
 /// Copies the checkpoint's bytes into `into`, matched by key. All keys are looked up and compared in type and shape
 /// before the first byte is written.
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into);

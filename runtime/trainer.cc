@@ -11,6 +11,7 @@
 #include "runtime/engine_autograd.h"
 #include "runtime/internal/device_thread.h"
 #include "runtime/internal/gather_outputs.h"
+#include "runtime/internal/replace_weights.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport_local.h"
 
@@ -58,6 +59,7 @@ class Trainer::Impl {
   Result<std::map<std::string, Value>> gradients();
   Result<void> save(const std::string& folder, const std::string& data_state);
   Result<std::string> load(const std::string& folder, Settings settings);
+  Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names);
   void take_settings(const TrainingSettings& settings);
 
   void set_learning_rate(double rate) {
@@ -450,10 +452,7 @@ void Trainer::Impl::take_settings(const TrainingSettings& settings) {
 Result<std::string> Trainer::Impl::load(const std::string& folder, Settings settings) {
   if (failure_) return *failure_;
   RANNC_ASSIGN(const CheckpointState state, read_checkpoint_state(folder));
-  if (state.model_digest != plan().model_digest) {
-    return error({folder, 0, 0, {}}, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
-                                                 state.model_digest, plan().model_digest));
-  }
+  RANNC_TRY(check_model(state, folder, plan()));
   const OptimizerOptions &made_by = state.settings.optimizer, &own = options_.optimizer;
   if (settings == Settings::kOfCheckpoint) take_settings(state.settings);
   const bool same_state = made_by.states() == own.states();
@@ -470,6 +469,22 @@ Result<std::string> Trainer::Impl::load(const std::string& folder, Settings sett
   step_ = state.step;
   accumulated_samples_ = 0;
   return state.data_state;
+}
+
+Result<WeightsLoaded> Trainer::Impl::load_weights(const std::string& path, WeightNames names) {
+  if (failure_) return *failure_;
+  std::map<ValueId, Values> held;
+  for (const auto& device : devices_) {
+    for (size_t s = 0; s < device->programs.size(); ++s) {
+      if (!device->programs[s]) continue;
+      const Signature& signature = pipeline_.stages[s];
+      for (size_t i = 0; i < signature.parameters.size(); ++i)
+        held[signature.parameters[i].value].push_back(device->programs[s]->parameters()[i]);
+      for (size_t i = 0; i < signature.buffers.size(); ++i)
+        held[signature.buffers[i].value].push_back(device->programs[s]->buffers()[i]);
+    }
+  }
+  return replace_weights(plan().graph, path, names, held);
 }
 
 Trainer::Trainer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -514,6 +529,9 @@ Result<StepResult> Trainer::evaluate(const Batch& batch) { return impl_->run(Mod
 Result<std::map<std::string, Value>> Trainer::gradients() { return impl_->gradients(); }
 Result<void> Trainer::save(const std::string& folder, const std::string& data_state) {
   return impl_->save(folder, data_state);
+}
+Result<WeightsLoaded> Trainer::load_weights(const std::string& path, WeightNames names) {
+  return impl_->load_weights(path, names);
 }
 Result<std::string> Trainer::load(const std::string& folder, Settings settings) {
   return impl_->load(folder, settings);

@@ -10,6 +10,7 @@
 #include "runtime/batch.h"
 #include "runtime/bundle.h"
 #include "runtime/optimizer.h"
+#include "runtime/state_dict.h"
 
 namespace rannc::runtime {
 
@@ -92,6 +93,11 @@ class Trainer {
   /// than the checkpoint has, it begins anew, which Adam's cannot after the first step.
   enum class Settings : uint8_t { kOfCheckpoint, kOfOptions };
   Result<std::string> load(const std::string& folder, Settings settings = Settings::kOfCheckpoint);
+  /// Replaces parameters and buffers by tensors of a .safetensors file, called as PyTorch's `state_dict` calls them
+  /// (`ir::full_state`) and of the bundle's types. Steps done and the optimizer's state stay. In a run of several
+  /// processes all call it alike. Constants are in the programs already: those in the file must be what the bundle has,
+  /// else it is an error that names them. Nothing is replaced after an error that is about the file.
+  Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names = WeightNames::kAll);
 
  private:
   class Impl;

@@ -8,6 +8,9 @@
 // B6  weights have the element type and shape that the plan says
 // B7  a stage's weights hold nothing that its program does not take
 // B8  a program takes and returns what the plan says (checked by the engine that loads it)
+// B9  `state.safetensors` holds the values that have a part of the state and that no stage takes, as the plan says; it
+// is
+//     there exactly where there are any
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -78,7 +81,8 @@ class BundleVerifier {
   }
 
   bool check_files() {
-    const std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>());
+    std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>());
+    if (manifest_["files"].contains(kStateFile)) names.emplace_back(kStateFile);
     const std::set<std::string> expected(names.begin(), names.end());
     for (const auto& [name, entry] : manifest_["files"].items()) {
       if (!expected.contains(name)) fail(at(kManifestFile), "lists a file that is no part of a bundle", "B3", name);
@@ -137,7 +141,33 @@ class BundleVerifier {
       check_stage(bundle_.signatures.back(), *file);
       bundle_.weights.push_back(*std::move(file));
     }
+    check_state();
     return found_.empty();
+  }
+
+  void check_state() {
+    const std::vector<ValueId> unread = unread_state(bundle_.plan);
+    const bool listed = manifest_["files"].contains(kStateFile);
+    if (unread.empty() && listed) return fail(at(kStateFile), "every value of the state is in a stage's file", "B9");
+    if (unread.empty()) return;
+    const ir::Graph& graph = bundle_.plan.graph;
+    if (!listed)
+      return fail(at(kStateFile), "file is missing: no stage takes this value", "B9",
+                  std::string(graph.value(unread[0]).name));
+    const Result<SafetensorsFile> file = SafetensorsFile::open(at(kStateFile));
+    if (!file.ok()) {
+      found_.push_back(file.diagnostic());
+      found_.back().rule = "B9";
+      return;
+    }
+    std::set<std::string> names;
+    for (const ValueId value : unread) {
+      names.emplace(graph.value(value).name);
+      check_weight({value, std::string(graph.value(value).name), graph.type(value), {}}, *file, "B9", "B9");
+    }
+    for (const auto& entry : file->entries()) {
+      if (!names.contains(entry.name)) fail(file->path(), "is no value of the state without a stage", "B9", entry.name);
+    }
   }
 
   void check_stage(const Signature& signature, const SafetensorsFile& file) {
@@ -145,7 +175,7 @@ class BundleVerifier {
     for (const auto* group : {&signature.parameters, &signature.buffers, &signature.constants}) {
       for (const Weight& weight : *group) {
         taken.insert(weight.name);
-        check_weight(weight, file);
+        check_weight(weight, file, "B5", "B6");
       }
     }
     for (const auto& entry : file.entries()) {
@@ -153,16 +183,16 @@ class BundleVerifier {
     }
   }
 
-  void check_weight(const Weight& weight, const SafetensorsFile& file) {
+  void check_weight(const Weight& weight, const SafetensorsFile& file, const char* presence, const char* type) {
     const auto* entry = file.find(weight.name);
-    if (entry == nullptr) return fail(file.path(), "tensor is missing", "B5", weight.name);
+    if (entry == nullptr) return fail(file.path(), "tensor is missing", presence, weight.name);
     ir::Shape found;
     for (int64_t extent : entry->spec.shape) found.emplace_back(extent);
     if (entry->spec.dtype == weight.type.dtype && weight.type.shape && found == *weight.type.shape) return;
     fail(file.path(),
          fmt::format("is {}{}; the plan says {}{}", ir::str(entry->spec.dtype), ir::str(found),
                      ir::str(weight.type.dtype), weight.type.shape ? ir::str(*weight.type.shape) : "[?]"),
-         "B6", weight.name);
+         type, weight.name);
   }
 
   const std::string& path_;

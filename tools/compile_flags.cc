@@ -44,6 +44,12 @@ void add_training_flags(CLI::App& app, TrainingFlags& flags) {
                "dropouts that the file has switched off, or says were left out, come back with its ratios");
 }
 
+void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
+  app.add_flag(
+      "--sync-batch-norm", sync_batch_norm,
+      "batch normalisations of training take mean and variance over all replicas of a micro-batch, not of each");
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   app.add_option(
@@ -85,6 +91,15 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--stop-gradient", options.stopped, "VALUE: no gradient flows through it: it was detached");
   app.add_option("--strict-bounds", options.strict,
                  "VALUE: a Clip that makes it passes no gradient at its bounds, as relu6 and hardtanh do not");
+  auto* weights = app.add_option(
+      "--weights", options.weights,
+      ".safetensors file whose tensors, under the names of state_dict, replace the numbers of the model's file; of the "
+      "model's types, or of any float type where --dtype says one");
+  app.add_flag("--partial-weights", options.partial_weights,
+               "--weights may lack names of the model, which stay as they are, and have others, which are left out "
+               "(strict=False)")
+      ->needs(weights);
+  add_sync_flag(app, options.sync_batch_norm);
   add_training_flags(app, options.training);
   app.option_defaults()->group("Model");
   app.add_flag("--without-weights", options.without_weights,

@@ -1,16 +1,20 @@
 #include "tools/compiler.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
+#include "frontend/onnx/copy.h"
 #include "frontend/onnx/import.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
+#include "ir/state_bytes.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
@@ -18,10 +22,12 @@
 #include "partition/model/fixed_batch.h"
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
+#include "runtime/state_dict.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
+#include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
 
@@ -120,8 +126,17 @@ Result<passes::TrainingAsked> training_asked(const TrainingFlags& flags) {
   return asked;
 }
 
+Result<passes::GivenWeights> given_weights(const CompileOptions& options) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
+  return passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
+                              !options.dtype.empty()};
+}
+
 Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) {
   passes::PipelineOptions pipeline;
+  if (!options.weights.empty()) {
+    RANNC_ASSIGN(pipeline.weights, given_weights(options));
+  }
   if (!options.loss.empty()) {
     RANNC_ASSIGN(pipeline.losses, passes::parse_losses(options.loss));
   }
@@ -132,6 +147,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
   RANNC_ASSIGN(pipeline.training, training_asked(options.training));
+  pipeline.sync_batch_norm = options.sync_batch_norm;
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   for (const auto& [patterns, kind] :
        {std::pair(&options.frozen, ir::ValueKind::kBuffer), std::pair(&options.buffers, ir::ValueKind::kBuffer),
@@ -226,12 +242,74 @@ Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, cons
   return passed;
 }
 
+/// Whether what was made for a number of samples takes any, by numbers; what that needs and what it finds out.
+class ByNumbers {
+ public:
+  ByNumbers(const CompileOptions& options, const CompileProgress& progress) : progress_(progress) {
+    auto symbols = assumptions(options);
+    if (symbols.ok()) symbols_ = std::move(*symbols);  // what is wrong is said where sizes are needed
+  }
+
+  /// Of the pass rebatch. What cannot be compared is said and taken as it is.
+  Result<void> judge(const ir::Graph& file, const ir::Graph& made, int64_t samples, passes::PassContext& context) {
+    begin();
+    RANNC_ASSIGN(const Compared found, compare_with_file(file, made, samples, symbols_, limits()));
+    note(found, context);
+    samples_ = samples;
+    return {};
+  }
+  /// After all passes. `asked`: the losses that were asked for.
+  Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& asked, const ir::Graph& graph,
+                            passes::PassContext& context) {
+    if (graph.losses().empty() || left_out_) return {};
+    begin();
+    RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, asked), symbols_, limits()));
+    note(found, context);
+    return {};
+  }
+
+ private:
+  void begin() const {
+    if (progress_.step) progress_.step("running samples together and one by one");
+  }
+  // Where the file computes all of the loss.
+  std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& asked) const {
+    FileLoss loss{file, samples_, {}};
+    for (const passes::LossSpec& spec : asked) {
+      if (spec.kind != passes::LossSpec::Kind::kInGraph) return std::nullopt;
+      const ValueId output = spec.output.empty() ? file.outputs().front() : file.find(spec.output);
+      if (!output.valid()) return std::nullopt;
+      loss.outputs.emplace_back(output, spec.weight);
+    }
+    return loss.outputs.empty() ? std::nullopt : std::optional(std::move(loss));
+  }
+  static CompareLimits limits() { return {.free_bytes = static_cast<double>(free_memory_bytes())}; }
+  void note(const Compared& found, passes::PassContext& context) {
+    if (found.left_out.empty()) return;
+    left_out_ = true;
+    context.open.push_back(
+        {{},
+         "that samples computed together are those computed one by one was not tried with numbers: " + found.left_out});
+  }
+
+  const CompileProgress& progress_;
+  ir::Bindings symbols_;
+  int64_t samples_ = 0;  // in the file
+  bool left_out_ = false;
+};
+
 // A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
 Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const CompileOptions& options,
                   const CompileProgress& progress) {
-  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file};
+  ByNumbers numbers(options, progress);
+  pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file,
+                                      [&](auto&&... what) { return numbers.judge(what...); }};
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
+  if (baked && passed.report.ok()) {
+    const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
+    if (!judged.ok()) passed.report.failure = judged.diagnostic();
+  }
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;
   const Diagnostic why = *passed.report.failure;
   pipeline.baked.reset();
@@ -270,6 +348,50 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.parted = std::move(context.parted);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
+}
+
+namespace {
+
+/// The copy keeps the types of its original.
+Result<void> check_precision(const CompileOptions& options, const passes::PipelineOptions& pipeline,
+                             const ir::Graph& graph) {
+  for (const ir::StateTensor& tensor : ir::full_state(graph).tensors) {
+    const ir::DType dtype = graph.type(tensor.parts[0].value).dtype;
+    if (!pipeline.precision || !ir::is_float(dtype) || dtype == *pipeline.precision) continue;
+    return error({options.model, 0, 0, {}}, fmt::format("tensor {} is {}, and a copy keeps that: --dtype {} is not it",
+                                                        tensor.name, ir::str(dtype), options.dtype));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
+  RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
+  PreparedModel model;
+  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline.stored, model));
+  const auto weights = std::exchange(pipeline.weights, std::nullopt);
+  passes::PassContext context;
+  const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
+  if (!report.ok()) return *report.failure;
+  RANNC_TRY(check_precision(options, pipeline, graph));
+  std::map<ValueId, ir::TensorData> before;
+  for (const ValueId value : graph.values()) {
+    if (graph.value(value).data.present()) before.emplace(value, graph.value(value).data);
+  }
+  passes::PassContext loaded;
+  RANNC_TRY(passes::LoadWeights(weights).run(graph, loaded));
+  RANNC_ASSIGN(const frontend::CopyReport copy, frontend::copy_onnx({options.model, to, graph, before, replace}));
+  std::vector<std::string> lines;
+  for (const Note& warning : loaded.warnings) lines.push_back("warning: " + warning.message);
+  lines.push_back(fmt::format("{} tensors of {} have the numbers of {}", copy.replaced + copy.added.size(),
+                              options.model, options.weights));
+  if (!copy.added.empty()) {
+    lines.push_back(fmt::format("{} of them are initializers of their own, where {} had several in one: {}",
+                                copy.added.size(), options.model, fmt::join(copy.added, ", ")));
+  }
+  if (!copy.data_file.empty()) lines.push_back(fmt::format("tensors outside of the model are in {}", copy.data_file));
+  return lines;
 }
 
 Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,

@@ -48,7 +48,10 @@ struct CompileOptions : PlanDemands {
   std::vector<std::string> stopped;                   ///< values through which no gradient flows
   std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
   TrainingFlags training;
+  bool sync_batch_norm = false;       ///< batch normalisations are over all replicas of their stage
   std::vector<std::string> left_out;  ///< of `passes::optional_passes`
+  std::string weights;                ///< .safetensors under the names of state_dict; empty: the file's numbers
+  bool partial_weights = false;       ///< names may be missing there, or unexpected
   bool without_weights = false;       ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
@@ -91,6 +94,10 @@ struct CompileProgress {
 /// Reads and prepares a model. On a failure that is ours the reproducer is written beside the working folder's
 /// `rannc-reproducer.rir` and named in a note.
 Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress = {});
+
+/// Writes a copy of an ONNX model with the numbers of `weights`. Of the options those about stored tensors count.
+/// Returns lines for people: what was replaced, what was warned of.
+Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace);
 
 /// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so.
 Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,

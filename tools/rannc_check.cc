@@ -58,6 +58,7 @@ struct Flags {
   std::vector<std::string> transports{"local"};
   tools::TrainingFlags training;
   std::vector<std::string> left_out;  ///< passes
+  bool sync_batch_norm = false;
   std::string dtype = "float64";
   bool merged_allowed = false;
   bool fp64() const { return dtype == "float64"; }
@@ -129,6 +130,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   if (flags.fp64()) options.untied = tools::tied_copies(folder);
   options.training = flags.training;
   options.left_out = flags.left_out;
+  options.sync_batch_norm = flags.sync_batch_norm;
   options.costs = "analytic";
   options.optimizer = "sgd";
   options.micro_batches = {1};
@@ -475,6 +477,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_flag("--allow-merged", flags.merged_allowed, "as of rannc-compile");
   tools::add_training_flags(app, flags.training);
   app.option_defaults()->group("Options");
+  tools::add_sync_flag(app, flags.sync_batch_norm);
   tools::add_left_out_flag(app, flags.left_out);
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));

@@ -44,12 +44,38 @@ struct Flags {
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--loss",          "--loss-graph",        "--loss-input",    "--loss-weight",
-                                       "--padding-index", "--stop-gradient",     "--strict-bounds", "--dtype",
-                                       "--batch-symbol",  "--same-symbol",       "--assume",        "--kind",
-                                       "--max-trips",     "--without-weights",   "--print-after",   "--costs",
-                                       "--print-changed", "--time-passes",       "--blocks",        "--seed",
-                                       "--refine",        "--block-partitioner", "--verbose"};
+constexpr const char* kModelFlags[] = {"--loss",
+                                       "--loss-graph",
+                                       "--loss-input",
+                                       "--loss-weight",
+                                       "--padding-index",
+                                       "--stop-gradient",
+                                       "--strict-bounds",
+                                       "--dtype",
+                                       "--batch-symbol",
+                                       "--same-symbol",
+                                       "--assume",
+                                       "--kind",
+                                       "--max-trips",
+                                       "--weights",
+                                       "--partial-weights",
+                                       "--without-weights",
+                                       "--print-after",
+                                       "--costs",
+                                       "--print-changed",
+                                       "--time-passes",
+                                       "--blocks",
+                                       "--seed",
+                                       "--refine",
+                                       "--block-partitioner",
+                                       "--verbose",
+                                       "--sync-batch-norm",
+                                       "--freeze",
+                                       "--train",
+                                       "--buffer",
+                                       "--tie",
+                                       "--untie",
+                                       "--allow-merged"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // All that a placement graph heeds; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
@@ -65,6 +91,10 @@ tools::ProfileCommand profile_command(const Flags& flags) {
   command.explain = flags.explain;
   command.replace = flags.replace;
   return command;
+}
+
+void refuse_without(const CLI::App& app, const std::string& flag, const char* why) {
+  if (app.get_option(flag)->count() == 0) throw CLI::ValidationError(fmt::format("{} is missing: {}", flag, why));
 }
 
 // What the flags contradict, without a look at any file. [usage]
@@ -86,6 +116,11 @@ void check(const CLI::App& app, Flags& flags) {
     const bool heeded = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
                                     [&](const char* flag) { return option->check_name(flag); });
     if (split && !heeded) refuse(option->get_name(), "a placement graph, which says this itself");
+  }
+  if (flags.emit == "onnx") {
+    refuse_without(app, "--weights", "--emit onnx writes the model again with other numbers");
+    refuse_without(app, "--output", "--emit onnx does not write over the model");
+    if (std::filesystem::path(flags.compile.model).extension() == ".rir") refuse("--emit", "no ONNX file");
   }
   if (const auto checked = tools::check_demands(flags.compile); !checked.ok()) {
     throw CLI::ValidationError(checked.diagnostic().message);
@@ -143,6 +178,15 @@ Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
   }
   return emit(flags,
               flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
+}
+
+// Before any plan: of the model's file and its weights alone.
+Result<void> emit_onnx(const Flags& flags) {
+  RANNC_ASSIGN(const std::vector<std::string> lines,
+               tools::copy_with_weights(flags.compile, flags.output, flags.replace));
+  for (const std::string& line : lines) fmt::print(stderr, "{}\n", line);
+  fmt::print("wrote {}\n", flags.output);
+  return {};
 }
 
 Result<void> compile(const Flags& flags) {
@@ -223,8 +267,11 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "-o,--output", flags.output,
       "bundle to write (default: the model's name with .rannc), or the file for what --emit prints; of a profile: plan "
       "(.json) or staged profile (.txt)");
-  app.add_option("--emit", flags.emit, "stop and print: graph, atoms, backward, blocks, plan or schedule")
-      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle"}))
+  app.add_option("--emit", flags.emit,
+                 "stop and print: graph, atoms, backward, blocks, plan or schedule; onnx: write the model again, with "
+                 "the numbers "
+                 "of --weights")
+      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle", "onnx"}))
       ->capture_default_str();
   app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
       ->check(CLI::IsMember({"json"}));
@@ -241,6 +288,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
       "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"
       "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
       "  rannc-compile model.onnx --emit plan -o plan.rir\n"
+      "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"
       "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
   tools::add_model_flags(app, flags.compile);
   tools::add_plan_flags(app, flags.compile);
@@ -249,6 +297,6 @@ int rannc::tools::compile_main(int argc, char** argv) {
     if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(1);
-    return compile(flags);
+    return flags.emit == "onnx" ? emit_onnx(flags) : compile(flags);
   });
 }

@@ -26,6 +26,7 @@
 #include "tools/run_report.h"
 #include "tools/run_settings.h"
 #include "tools/run_signals.h"
+#include "tools/run_weights.h"
 #include "tools/run_worker.h"
 #include "tools/worker_environment.h"
 
@@ -50,6 +51,7 @@ struct Flags {
   bool evaluate = false;  // also what a bundle without a loss gets
   uint32_t timeout_seconds = 60;
   std::string loss_log;
+  tools::WeightFlags weights;
 };
 
 std::string output_folder(const Flags& flags) {
@@ -81,20 +83,29 @@ struct Start {
   tools::SettingsFound found;
   bool evaluates = false;
   uint32_t devices = 0;
+  std::shared_ptr<const runtime::Bundle> bundle;
 };
 
 /// Finds what is wrong with the command line and the folder before any worker waits for another.
 Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvironment>& worker) {
-  RANNC_ASSIGN(const runtime::Bundle bundle, runtime::open_bundle(flags.bundle));
   Start start;
+  RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle));
+  start.bundle = std::make_shared<const runtime::Bundle>(std::move(opened));
+  const runtime::Bundle& bundle = *start.bundle;
   start.devices = static_cast<uint32_t>(bundle.plan.devices.size());
   if (worker && worker->workers != start.devices) {
     return rannc::error({flags.bundle, 0, 0, {}}, fmt::format("the plan is for {} devices, {} started {} workers",
                                                               start.devices, worker->launcher, worker->workers));
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
+  tools::WeightFlags weights = flags.weights;
+  if (flags.resume) weights.from.clear();
+  RANNC_TRY(tools::check_weight_flags(weights, bundle));
+  if (start.evaluates && !weights.from.empty() && !weights.to.empty())
+    return rannc::error("--export-weights: nothing is trained, and what --weights says is in a file already");
   const fs::path folder = output_folder(flags);
-  if (flags.resume || !start.evaluates) RANNC_TRY(tools::check_run_folder(folder, use_of(flags)));
+  const bool runs = !flags.text.empty() || !flags.data.empty();
+  if (flags.resume || (runs && !start.evaluates)) RANNC_TRY(tools::check_run_folder(folder, use_of(flags)));
   std::optional<runtime::CheckpointState> state;
   if (flags.resume) {
     start.checkpoint = runtime::latest_checkpoint(tools::checkpoints_of(folder).string());
@@ -118,7 +129,8 @@ class Run {
     RANNC_ASSIGN(start_, prepare(flags_, worker_));
     if (start_.evaluates) {
       RANNC_TRY(open());
-      return evaluate();
+      RANNC_TRY(evaluate());
+      return leads ? tools::give_weights(*start_.bundle, start_.checkpoint, flags_.weights) : Result<void>();
     }
     const tools::RunSignals signals({.announces = leads && !launched, .second_ends = !launched});
     RANNC_TRY(open());
@@ -167,7 +179,9 @@ class Run {
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = output_folder(flags_);
-    if (start_.checkpoint.empty()) return {};
+    if (start_.checkpoint.empty()) {
+      return tools::take_weights(*trainer_, flags_.weights, !worker_ || worker_->rank == 0);
+    }
     RANNC_ASSIGN(const std::string ignored, trainer_->load(start_.checkpoint, runtime::Trainer::Settings::kOfOptions));
     return {};
   }
@@ -221,9 +235,10 @@ class Run {
     fmt::print("ended as asked, after step {} of {}; go on with: {}\n", trainer_->steps_done(), flags_.steps, again);
   }
 
-  Result<void> save(uint64_t step) {
-    return trainer_->save((folder_ / "checkpoints" / fmt::format("step-{}", step)).string());
+  std::string checkpoint(uint64_t step) const {
+    return (folder_ / "checkpoints" / fmt::format("step-{}", step)).string();
   }
+  Result<void> save(uint64_t step) { return trainer_->save(checkpoint(step)); }
 
   // Records are on disk before the last checkpoint, which all workers make together: then the first can read them.
   Result<void> finish(bool leads) {
@@ -268,7 +283,7 @@ class Run {
           measured / 1e6, static_cast<double>(plan.step_ns) / 1e6);
     }
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
-    return {};
+    return tools::give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
   }
 
   // The first step makes what later ones reuse: it is not like them.
@@ -330,9 +345,18 @@ Result<void> launch(const Flags& flags, const std::vector<std::string>& argument
   return {};
 }
 
+// Runs nothing.
+Result<void> export_alone(const Flags& flags) {
+  if (!flags.weights.from.empty()) return rannc::error("--weights: give --text or --data; nothing is run without");
+  RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));
+  return tools::give_weights(*start.bundle, start.checkpoint, flags.weights);
+}
+
 Result<void> train(const Flags& flags, const std::vector<std::string>& arguments) {
-  if (flags.text.empty() == flags.data.empty()) return rannc::error("give either --text or --data");
+  const bool exports_alone = flags.text.empty() && flags.data.empty() && !flags.weights.to.empty();
+  if (!exports_alone && flags.text.empty() == flags.data.empty()) return rannc::error("give either --text or --data");
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
+  if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
   const bool processes = flags.transport.empty() ? worker.has_value() : flags.transport == "gloo";
   if (processes && !worker) return launch(flags, arguments);
   runtime::keep_freed_memory();
@@ -374,6 +398,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       "--loss-log", flags.loss_log,
       "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
       "float");
+  tools::add_weight_flags(app, flags.weights);
 }
 
 }  // namespace

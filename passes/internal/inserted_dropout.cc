@@ -28,7 +28,7 @@ ValueId factor(const ir::Graph& graph, TaskId task) {
   return {};
 }
 
-/// Numbers that follow from names, each of them once: beyond those that importers count (`uint64_t{1} << 33`).
+/// Numbers that follow from names, each of them once: beyond those that importers and `join_loss` count.
 class Keys {
  public:
   explicit Keys(const ir::Graph& graph) {

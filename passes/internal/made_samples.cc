@@ -82,12 +82,10 @@ MadeSamples::MadeSamples(const Graph& from, ir::Rewriter& rewriter, const Sample
       parameters_(parameters),
       tables_(tables),
       drawn_(from.value_count()) {
-  const auto is_drawn = [&](ValueId value) {
-    return value.valid() && (drawn_[value.index()] || from.draw(value) != nullptr);
-  };
+  const auto of_draws = [this](ValueId value) { return value.valid() && is_drawn(value); };
   for (const TaskId task : from.tasks()) {
     const auto inputs = from.inputs(task);
-    if (std::none_of(inputs.begin(), inputs.end(), is_drawn)) continue;
+    if (std::none_of(inputs.begin(), inputs.end(), of_draws)) continue;
     for (const ValueId output : from.outputs(task)) drawn_[output.index()] = true;
   }
 }
@@ -117,6 +115,7 @@ Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   if (value.kind == ir::ValueKind::kConstant) return from_stored(old, wanted);
   if (draw != nullptr) {
     ValueType type = with_samples(value.type, wanted, samples_);
+    ++drawn_for_each_;
     return rewriter_.graph().add_draw(fmt::format("{}.samples", value.name), std::move(type), *draw);
   }
   return error(fmt::format("%{} has no samples, and would need some on {}", value.name, text(wanted)));

@@ -29,10 +29,15 @@ class MadeSamples {
   Result<ValueId> numbered_from_one(ValueId old, const ir::BatchLayout& wanted, int64_t component,
                                     const ir::Dim& inner);
 
+  /// Whether a value of the old graph is made of random numbers.
+  bool is_drawn(ValueId old) const { return drawn_[old.index()] || from_.draw(old) != nullptr; }
+
   /// Stored tensors of which the new graph has the part of one sample: its name there -> the whole's.
   const std::map<std::string, std::string>& parts() const { return parts_; }
   /// How many there are, and tables that are counted on.
   size_t changed() const { return parts_.size() + counted_; }
+  /// Draws that give each sample numbers of its own.
+  size_t drawn_for_each() const { return drawn_for_each_; }
 
  private:
   using Key = std::pair<uint32_t, std::string>;
@@ -54,7 +59,7 @@ class MadeSamples {
   std::vector<bool> drawn_;  // values of `from` that are made of draws
   std::map<Key, Result<ValueId>> made_;
   std::map<std::string, std::string> parts_;
-  size_t counted_ = 0;
+  size_t counted_ = 0, drawn_for_each_ = 0;
   int depth_ = 0;
 };
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+
 #include "ir/op.h"
 #include "ir/verify.h"
 #include "passes/infer_shapes.h"
@@ -353,6 +355,25 @@ TEST(JoinedLosses, ReadOutputsByNameAndBringLabels) {
   EXPECT_EQ(ir::str(*graph->type(labels).shape), "[batch]");
   EXPECT_EQ(graph->type(labels).batch.axis, 0);
   EXPECT_EQ(graph->outputs().size(), 2U) << "the model's stay, the loss is none";
+}
+
+TEST(JoinedLosses, DrawNumbersThatTheModelDoesNot) {
+  auto graph = test::import_graph(
+      "agraph (float[batch, 4] x) => (float[batch, 4] h) { r = RandomNormalLike (x)\n h = Mul (x, r) }", kOpset);
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  const auto loss = test::import_graph(
+      "lgraph (float[N, 4] h) => (float loss) { r = RandomNormalLike (h)\n e = Mul (h, r)\n loss = ReduceSum <keepdims "
+      "= 0> "
+      "(e) }",
+      kOpset);
+  ASSERT_TRUE(loss.ok()) << loss.diagnostic().str();
+  ASSERT_TRUE(passes::join_loss(*graph, *loss, {.file = "loss.onnx"}).ok());
+  std::set<uint64_t> keys;
+  for (const ValueId value : graph->values()) {
+    const ir::Draw* const draw = graph->draw(value);
+    if (draw != nullptr) keys.insert(draw->key);
+  }
+  EXPECT_EQ(keys.size(), 2U);
 }
 
 TEST(JoinedLosses, SeveralOutputsAreWeighted) {

@@ -453,6 +453,20 @@ TEST(RecoverParameters, AnIdentityBetweenMadeUpNamesIsToldByModules) {
   EXPECT_THAT(state_names(repeated.graph), ElementsAre("query.weight"));
 }
 
+/// Parts of a container have its name in theirs, also where the container lies in a module of that name.
+TEST(RecoverParameters, PartsOfContainersAreToldByStoredNames) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = {1, 2}, float[2] "
+      "g = "
+      "{3, 4}> {\n  [\"/layers/layers.0/first/MatMul\"] p = MatMul (x, w)\n"
+      "  [\"/layers/layers.0/norm/Add\"] q = Add (p, b)\n  [\"/layers/layers.0/norm/Mul\"] y = Mul (q, g)\n}";
+  const auto named = [&](const std::string& bias) {
+    return state_names(recover_named(text, {{"w", "onnx::MatMul_1"}, {"b", bias}, {"g", "gain"}}).graph);
+  };
+  EXPECT_THAT(named("layers.0.norm.bias"), Contains("layers.0.first.weight"));
+  EXPECT_THAT(named("layers.layers.0.norm.bias"), Contains("layers.layers.0.first.weight"));
+}
+
 /// Modules `a` and `a_1`, of which the first is called again: the bias beside the product decides.
 TEST(RecoverParameters, ABiasBesideAProductNamesItsWeight) {
   const std::string text =

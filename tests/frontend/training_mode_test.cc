@@ -127,6 +127,21 @@ TEST(TrainingMode, ModulesAreThoseOfScopesAndOfPathsInNames) {
                                                  "enc.layer.0.drop.0", "enc.layer.1"));
 }
 
+TEST(TrainingMode, DrawsWithoutReplacementAreARemark) {
+  const auto remarks = [](const std::string& call, int draws) {
+    const std::string graph =
+        "agraph (float[batch, 5] x) => (int64[batch, n] y) { y = Multinomial <dtype = 7, sample_size = " +
+        std::to_string(draws) + "> (x) }";
+    const auto imported = read_onnx_bytes(test::traced_model(graph, 18, {call}), "test.onnx");
+    EXPECT_TRUE(imported.ok()) << imported.diagnostic().str();
+    return imported.ok() ? imported->notes.counted_remarks : decltype(ImportNotes::counted_remarks)();
+  };
+  EXPECT_THAT(remarks("aten.multinomial.default](args = (%p, 2)", 2),
+              ElementsAre(Pair(HasSubstr("with replacement"), 1)));
+  EXPECT_THAT(remarks("aten.multinomial.default](args = (%p, 2, True)", 2), IsEmpty());
+  EXPECT_THAT(remarks("aten.multinomial.default](args = (%p, 1)", 1), IsEmpty()) << "one is the same either way";
+}
+
 TEST(TrainingMode, OfPublishedExports) {
   const auto models = test::shared_models();
   if (!models) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";

@@ -281,6 +281,39 @@ TEST(Translation, RandomNumbersAreDraws) {
   EXPECT_THAT(integers.diagnostic().message, ::testing::HasSubstr("random numbers are floats"));
 }
 
+TEST(Translation, UniformNumbersStayBelowTheirBound) {
+  const std::string head = "agraph (float[batch, 4] x) => (float[batch, 4] y) { y = RandomUniformLike ";
+  const Imported zero(head + "<high = 10.0> (x) }", 17);
+  EXPECT_THAT(zero.ops(), ElementsAre("full", "mul", "full", "add"));
+  const Imported moved(head + "<low = 100.0, high = 110.0> (x) }", 17);
+  EXPECT_THAT(moved.ops(), ElementsAre("full", "mul", "full", "add", "clamp"));
+  EXPECT_EQ(static_cast<float>(moved.last().number("max")), std::nextafter(110.0F, 0.0F));
+  const Imported none(head + "<low = -1.0, high = 0.0> (x) }", 17);
+  EXPECT_LT(static_cast<float>(none.last().number("max")), 0.0F);
+  const auto turned = import_graph(head + "<low = 2.0, high = 1.0> (x) }", 17);
+  ASSERT_FALSE(turned.ok());
+  EXPECT_THAT(turned.diagnostic().message, ::testing::HasSubstr("RandomUniformLike from 2 to 1; expected"));
+}
+
+TEST(Translation, MultinomialIsADrawAgainstSumsOfShares) {
+  const Imported several("agraph (float[batch, 5] x) => (int32[batch, 3] y) { y = Multinomial <sample_size = 3> (x) }",
+                         17);
+  ASSERT_TRUE(several.ok());
+  EXPECT_EQ(several.output(), "i32[batch,3]");
+  const ValueId drawn = several->find("y.draw");
+  ASSERT_TRUE(drawn.valid());
+  EXPECT_EQ(several->draw(drawn)->of, ir::Draw::Of::kUniform);
+  EXPECT_EQ(ir::str(*several->type(drawn).shape), "[batch,3]");
+  EXPECT_EQ(several->type(drawn).batch.axis, 0);
+  const auto refusal = [](const std::string& input, const std::string& attributes) {
+    const auto graph =
+        import_graph("agraph (" + input + " x) => (int32[m, n] y) { y = Multinomial <" + attributes + "> (x) }", 17);
+    return graph.ok() ? "" : graph.diagnostic().message;
+  };
+  EXPECT_THAT(refusal("float[batch, 2, 5]", "dtype = 6"), ::testing::HasSubstr("expected [batch, classes]"));
+  EXPECT_THAT(refusal("float[batch, 5]", "sample_size = 0"), ::testing::HasSubstr("expected at least 1"));
+}
+
 TEST(Translation, WindowsWithAutoPad) {
   const Imported model(
       "agraph (float[batch, 1, 5, 5] x) => (float[batch, 1, 3, 3] y) <float[1, 1, 3, 3] w = {1,2,3,4,5,6,7,8,9}> "

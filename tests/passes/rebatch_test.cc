@@ -246,5 +246,71 @@ TEST(Rebatch, InputsOfDifferentExtentsSayNoNumber) {
   EXPECT_EQ(shape_of(rebatched(statements, four), "y"), (Shape{5, 2}));
 }
 
+// --- random numbers
+
+ir::BatchLayout layout_of_draw(const Graph& graph) {
+  for (const ValueId value : graph.values()) {
+    const bool read = graph.any_use(value, [](Graph::Use) { return true; });
+    if (graph.draw(value) != nullptr && read) return graph.type(value).batch;
+  }
+  ADD_FAILURE() << "nothing is drawn";
+  return {};
+}
+
+std::string drawing(const std::string& samples, const std::string& rest) {
+  return "input %x: f32[" + samples + ",4]\n" + rest;
+}
+
+// Of one sample the mask of a dropout fits all samples as it is: each has its own all the same.
+TEST(Rebatch, DrawsAreEachSamplesOwn) {
+  const std::string dropout = "#0 %y: f32[*] = core.mul(%x, %d)\ninputs [%x]\noutputs [%y]\n";
+  for (const char* const samples : {"1", "3"}) {
+    const std::string own = "draw %d: f32[" + std::string(samples) + ",4] = bernoulli drop 0x1p-2 key 7\n";
+    const Graph graph = rebatched(drawing(samples, own + dropout));
+    EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1})) << samples;
+    EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4}));
+    const Graph shared = rebatched(drawing(samples, "draw %d: f32[4] = bernoulli drop 0x1p-2 key 7\n" + dropout));
+    EXPECT_FALSE(layout_of_draw(shared).has_batch()) << "a vector is that of all samples, of " << samples;
+  }
+}
+
+TEST(Rebatch, DrawsAreEachSamplesOwnBeforeTheyMeetIt) {
+  const std::string scaled =
+      "#0 %two: f32[] = core.full() {shape = [], value = 0x1p+1, dtype = !f32}\n#1 %n: f32[*] = core.mul(%d, %two)\n"
+      "#2 %row: f32[*] = core.reshape(%n) {shape = [1,4]}\n#3 %y: f32[*] = core.add(%x, %row)\ninputs "
+      "[%x]\noutputs [%y]\n";
+  const Graph graph = rebatched(drawing("1", "draw %d: f32[1,2,2] = normal key 7\n" + scaled));
+  EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1}));
+}
+
+TEST(Rebatch, DrawsThatAreGivenOutAreEachSamplesOwn) {
+  for (const char* const samples : {"1", "3"}) {
+    const std::string size = samples;
+    const std::string given = "draw %d: f32[" + size + ",4] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n" +
+                              "#1 %z: f32[*] = core.exp(%d)\ninputs [%x]\noutputs [%y, %z]\n";
+    const Graph graph = rebatched(drawing(size, given));
+    EXPECT_EQ(shape_of(graph, "z"), (Shape{kBatch, 4})) << samples;
+    EXPECT_EQ(layout_of_draw(graph), (ir::BatchLayout{0, 1, 1}));
+  }
+  const std::string mixed =
+      "draw %d: f32[4,3] = normal key 7\n#0 %y: f32[*] = core.add(%x, %x)\n#1 %z: f32[*] = core.permute(%d) {dims = "
+      "[1,0]}\n#2 %s: f32[*] = core.softmax(%z) {axis = 0}\ninputs [%x]\noutputs [%y, %s]\n";
+  EXPECT_THAT(refusal(drawing("3", mixed)), HasSubstr("gives out random numbers"));
+}
+
+// --- the judge
+
+TEST(Rebatch, AsksTheJudgeLast) {
+  const std::string statements = drawing("3", "#0 %y: f32[*] = core.exp(%x)\ninputs [%x]\noutputs [%y]\n");
+  std::vector<std::string> seen;
+  BakedBatch baked;
+  baked.judge = [&](const Graph& file, const Graph& made, int64_t samples, PassContext&) -> Result<void> {
+    seen = {ir::str(shape_of(file, "y")), ir::str(shape_of(made, "y")), std::to_string(samples)};
+    return error("numbers differ");
+  };
+  EXPECT_THAT(refusal(statements, baked), HasSubstr("numbers differ"));
+  EXPECT_THAT(seen, ::testing::ElementsAre("[3,4]", "[batch,4]", "3"));
+}
+
 }  // namespace
 }  // namespace rannc::passes

@@ -9,6 +9,8 @@
 
 #include "codegen/bundle_writer.h"
 #include "codegen/stage_writer.h"
+#include "ir/constant.h"
+#include "ir/state.h"
 #include "runtime/engine_autograd.h"
 #include "tests/runtime/plan_builder.h"
 #include "tests/runtime/toy_graphs.h"
@@ -199,6 +201,49 @@ TEST_F(Bundles, B8ProgramsAreThePlans) {
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.diagnostic().rule, "B8");
   EXPECT_THAT(loaded.diagnostic().str(), HasSubstr("stage0.pt"));
+}
+
+TEST_F(Bundles, B9StateHasWhatNoStageTakes) {
+  ir::Plan plan = build_plan(testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}});
+  const auto add = [&](const char* name) {
+    const ir::ValueType type = {.dtype = ir::DType::kF32, .shape = ir::Shape{1}};
+    plan.graph.add_value(ir::ValueKind::kConstant, name, type,
+                         ir::encode_numbers(ir::DType::kF32, std::vector<double>{1}));
+    plan.graph.add_state(ir::state_of(plan.graph, name, plan.graph.find(name), {0}));
+  };
+  add("mask");
+  path_ = folder_ + "/state.rannc";
+  codegen::write_bundle(plan, {}, path_).value();
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  const ir::Plan plain = plan.clone();
+  const auto with_file_of = [&](const char* name) {
+    plan = plain.clone();
+    plan.graph.set_state({});
+    add(name);
+    codegen::write_unread_state(plan, path_).value();
+    plan_ = plain.clone();
+    resign();
+  };
+  with_file_of("bias");
+  breaks("B9", "'mask': error: tensor is missing");
+  with_file_of("mask");
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  plan.graph.set_state({});
+  add("other");
+  plan.graph.add_state(ir::state_of(plan.graph, "mask", plan.graph.find("mask"), {0}));
+  codegen::write_unread_state(plan, path_).value();
+  resign();
+  breaks("B9", "'other': error: is no value of the state without a stage");
+  write(at(kStateFile), "short");
+  resign();
+  breaks("B9", "file has 5 bytes");
+  fs::remove(at(kStateFile));
+  resign();
+  breaks("B9", "'mask': error: file is missing");
+  fs::copy_file(at("stage0.safetensors"), folder_ + "/toy.rannc/" + kStateFile);
+  path_ = folder_ + "/toy.rannc";
+  resign();
+  breaks("B9", "every value of the state is in a stage's file");
 }
 
 TEST_F(Bundles, ProgramsThatAreNoArchivesAreErrors) {

@@ -53,27 +53,35 @@ class MergedInitialValues(programs.ProgramTest):
     """Two layers whose zero biases the exporter merged."""
     in_process = programs.Resident.PROGRAMS
 
-    def model(self, second_bias):
-        nodes = [onnx.node("Gemm", ["x", "v", "zero"], ["h"], "/layers.0/Gemm"),
-                 onnx.node("Gemm", ["h", "w", second_bias], ["logits"], "/layers.1/Gemm")]
+    def model(self, second_bias, names=("/layers.0/Gemm", "/layers.1/Gemm")):
+        nodes = [onnx.node("Gemm", ["x", "v", "zero"], ["h"], names[0]), onnx.node("Gemm", ["h", "w", second_bias], ["logits"], names[1])]
         tensors = [onnx.tensor("v", [2, 2], [1, 2, 3, 4]), onnx.tensor("w", [2, 2], [5, 6, 7, 8]), onnx.tensor("zero", [2], [0, 0]),
                    onnx.tensor("other", [2], [0, 0])]
         return onnx.write(self.scratch / "merged.onnx", nodes, tensors, [onnx.value("x", onnx.FLOAT, ["batch", 2])],
                           [onnx.value("logits", onnx.FLOAT, ["batch", 2])])
 
-    def compiled(self, second_bias):
-        return self.succeed("rannc-compile", self.model(second_bias), "--loss", "cross_entropy(output=logits)", "--costs", "analytic",
-                            "--emit=plan", "--summary=json")
+    def flags(self, model):
+        return ["rannc-compile", model, "--loss", "cross_entropy(output=logits)", "--costs", "analytic", "--emit=plan", "--summary=json"]
 
-    def test_warning(self):
-        done = self.compiled("zero")
-        told = "parameter 'zero' is read by 2 modules (layers.0, layers.1): the exporter merged"
+    def test_modules_tell_them_apart(self):
+        done = self.succeed(*self.flags(self.model("zero")))
+        self.assertIn("1 tensors that the exporter merged with equal ones are apart again", done.stderr)
+        self.assertIn('state "layers.0.bias" [2] = %zero', done.stdout)
+        self.assertNotIn("apart again", self.succeed(*self.flags(self.model("other"))).stderr)
+
+    def test_what_nothing_tells_apart_is_refused(self):
+        model = self.model("zero", ("first", "second"))
+        told = "parameter 'zero' is read by 2 modules (first, second): the exporter merged"
+        self.refuse(1, [told, "--allow-merged"], *self.flags(model))
+        done = self.succeed(*self.flags(model), "--allow-merged")
         self.assertIn("warning: " + told, done.stderr)
         warnings = json.loads(done.stdout.splitlines()[-1])["warnings"]
         self.assertEqual(sum(told in warning for warning in warnings), 1, warnings)
 
-    def test_no_warning_where_each_has_its_own(self):
-        self.assertNotIn("the exporter merged", self.compiled("other").stderr)
+    def test_they_may_be_evaluated(self):
+        model = self.model("zero", ("first", "second"))
+        done = self.succeed("rannc-compile", model, "--costs", "analytic", "--emit=plan")
+        self.assertIn("warning: parameter 'zero' is read by 2 modules", done.stderr)
 
 
 class Labels(programs.ProgramTest):

@@ -115,6 +115,28 @@ void ProgramState::list(const ONNX_NAMESPACE::GraphProto& graph) {
   notes_.stored.transient = listed_.transient;
 }
 
+void ProgramState::store(const std::string& name) {
+  if (is_made_up(name)) return;
+  for (std::string owner = module_of(name); !owner.empty() && owners_.insert(owner).second;) owner = module_of(owner);
+}
+
+/// The parts of a module `layers` that a module `layers` holds have the path `layers.0` as well as the parts of the
+/// outer one: names of stored tensors tell.
+std::string ProgramState::module_at(const std::string& path) const {
+  std::string module, before;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const std::string once = joined(module, part), twice = joined(joined(module, before), part);
+    module = number && !before.empty() && !owners_.contains(once) && owners_.contains(twice) ? twice : once;
+    before = part;
+    begin = end + 1;
+  }
+  return module;
+}
+
 /// What an argument of a call is of the listed state; null: nothing, or no tensor as it is.
 const std::string* ProgramState::target(const TracedCall& call, size_t argument) const {
   if (argument >= call.arguments.size() || !call.arguments[argument].starts_with('%')) return nullptr;
@@ -267,8 +289,8 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
 
 void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
   const std::string& op = reader.node.op_type();
-  if (op == "Identity") return;
-  const std::string module = reader.module.empty() ? module_path(reader.node) : reader.module;
+  if (op == "Identity") return store(reader.node.output(0));
+  const std::string module = reader.module.empty() ? module_at(module_path(reader.node)) : reader.module;
   const bool has_path = module != reader.label && !reader.in_body;
   if (has_path) {
     modules_.insert(module);
@@ -288,7 +310,6 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
       continue;
     } else if (listed_.targets.empty() && !is_made_up(name)) {
       reading.state = {name};
-      owners_.insert(module_of(name));
     } else if (listed_.targets.empty() ? has_path : !reader.call) {
       note_unnamed(graph, value, reader, name);
     }
@@ -388,6 +409,41 @@ std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& gra
   return modules;
 }
 
+/// A table that is looked up by constant places is stored as what was found there, under the name of that result, and
+/// the table is read by no node. Where one table of the module, or of a part of it, is meant, it is taken for the rows
+/// in their order.
+void ProgramState::name_looked_up(const ir::Graph& graph) {
+  std::map<std::string, std::set<std::string>> found;  // by table the results
+  std::map<std::string, std::string> table_of;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    const bool result = name.starts_with("embedding") && value.valid() && !listed_.kinds.contains(name) &&
+                        readings.size() == 1 && readings[0].state.empty();
+    if (!result) continue;
+    for (const auto& [table, kind] : listed_.kinds) {
+      const std::string owner = module_of(table);
+      const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
+                        !held_.contains(table);
+      if (!open || (owner != readings[0].module && (owner.empty() || module_of(owner) != readings[0].module))) continue;
+      found[table].insert(name);
+      const auto [at, fresh] = table_of.emplace(name, table);
+      if (!fresh) at->second.clear();
+    }
+  }
+  for (const auto& [name, table] : table_of) {
+    if (table.empty() || found[table].size() != 1) continue;
+    const ValueId value = graph.find(name);
+    if (!is_static(graph, value)) continue;
+    ir::StateTensor tensor = ir::state_of(graph, table, value, ir::whole(graph, value).axes);
+    while (tensor.shape.size() > 2 && tensor.shape[0] == 1) tensor.shape.erase(tensor.shape.begin());
+    held_.try_emplace(table, std::move(tensor));
+    notes_.stored.readings[name][0].state = {table};
+    notes_.open.push_back({{},
+                           "parameter '" + table + "' of the exported program is taken for the rows in '" + name +
+                               "', in their order: it may have more"});
+  }
+}
+
 /// What is listed and nobody reads is another name of a tensor that is tied, or is never used, when its values do not
 /// matter. The first where one tensor alone may be meant: one of two names, or one that a direct part of its module
 /// has.
@@ -427,7 +483,8 @@ void ProgramState::name_unread(const ir::Graph& graph) {
 void ProgramState::finish(ir::Graph& graph) {
   name_by_place(graph);
   add_aliases(graph);
-  if (!listed_.kinds.empty()) name_unread(graph);
+  name_looked_up(graph);
+  name_unread(graph);
   for (auto& [name, readings] : notes_.stored.readings) {
     for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
   }

@@ -28,6 +28,8 @@ class ProgramState {
 
   /// What the file lists; before the first node.
   void list(const ONNX_NAMESPACE::GraphProto& graph);
+  /// A tensor that the file stores, or renames; before its readers.
+  void store(const std::string& name);
   struct Reader {
     const ONNX_NAMESPACE::NodeProto& node;
     std::string label;          ///< its name in locations
@@ -77,11 +79,13 @@ class ProgramState {
   void note_dropped_bias(std::span<const ValueId> operands, const Reader& reader);
   void note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading);
   void note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader, const std::string& stored);
+  std::string module_at(const std::string& path) const;
   std::string module_called(const std::string& path) const;
   std::string name_by_bias(const ir::Graph& graph, const Unnamed& unnamed, const std::string& module) const;
   void name_by_place(const ir::Graph& graph);
   void add_aliases(const ir::Graph& graph);
   std::set<std::string> modules_reading_unknown(const ir::Graph& graph) const;
+  void name_looked_up(const ir::Graph& graph);
   void name_unread(const ir::Graph& graph);
   void hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived);
 
@@ -92,7 +96,7 @@ class ProgramState {
   std::vector<Unnamed> unnamed_;
   std::vector<Alias> aliases_;
   std::set<std::string> modules_, larger_;  ///< all paths, and those that do more than multiply or look up
-  std::set<std::string> owners_;            ///< modules that stored tensors are named after
+  std::set<std::string> owners_;            ///< modules that stored tensors are named after, and those around them
   std::map<std::string, std::map<ValueId, size_t>> layers_;  ///< of recurrent modules, by their weights
 };
 

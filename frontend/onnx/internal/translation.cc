@@ -125,6 +125,7 @@ Result<void> Translation::add_initializer(Scope& scope, const TensorProto& proto
   const Place where{file_, scope.prefix, nullptr, proto.name()};
   if (proto.name().empty()) return error(where, "an initializer has no name");
   RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
+  state_.store(scope.prefix + proto.name());
   const ValueId value = scope.region.graph.add_value(ir::ValueKind::kConstant, scope.prefix + proto.name(),
                                                      std::move(tensor.type), std::move(tensor.data));
   return define(scope, proto.name(), value, where);

@@ -1,4 +1,9 @@
 /// Translates ONNX operators that draw random numbers.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -52,6 +57,16 @@ void scaled(Node& node, ValueId like, ir::Draw::Of of, double scale, double shif
   node.result("add", {node.emit("mul", {drawn, node.scalar(scale, dtype)}), node.scalar(shift, dtype)});
 }
 
+/// The largest number of that type, or one within two steps of it, below `high`: low + u * (high - low) is rounded, to
+/// `high` itself for the largest of the numbers u below 1.
+double below(double high, ir::DType dtype) {
+  const int digits = dtype == ir::DType::kF64 ? 53 : dtype == ir::DType::kF32 ? 24 : dtype == ir::DType::kF16 ? 11 : 8;
+  int exponent = 0;
+  std::frexp(high, &exponent);
+  const double step = std::ldexp(1.0, exponent - digits);
+  return (std::ceil(high / step) - 1) * step;
+}
+
 /// Attributes say type and shape of the numbers.
 ValueId as_said(Node& node) {
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kF32)));
@@ -61,10 +76,20 @@ ValueId as_said(Node& node) {
   return node.emit("full", {}, {{"shape", list(node.integers("shape"))}, {"value", 0.0}, {"dtype", *dtype}});
 }
 
+/// From `low` to below `high`: what indexes a table of `high` rows must not reach it. From 0 no rounding reaches it.
 template <ValueId (*like)(Node&)>
 void random_uniform(Node& node) {
-  const double low = node.number("low", 0.0);
-  scaled(node, like(node), ir::Draw::Of::kUniform, node.number("high", 1.0) - low, low);
+  const double low = node.number("low", 0.0), high = node.number("high", 1.0);
+  if (!std::isfinite(low) || !std::isfinite(high) || !(low <= high)) {
+    return node.fail(fmt::format("{} from {} to {}; expected finite bounds, the lower first", node.op(), low, high));
+  }
+  if (low == 0 || low == high) return scaled(node, like(node), ir::Draw::Of::kUniform, high - low, low);
+  const ValueId drawn = node.draw(like(node), {.of = ir::Draw::Of::kUniform});
+  if (!node.good()) return;
+  const ir::DType dtype = node.dtype(drawn);
+  const ValueId wide = node.emit("mul", {drawn, node.scalar(high - low, dtype)});
+  const ValueId shifted = node.emit("add", {wide, node.scalar(low, dtype)});
+  node.result("clamp", {shifted}, {{"max", std::max(low, below(high, dtype))}});
 }
 
 template <ValueId (*like)(Node&)>
@@ -83,9 +108,62 @@ void bernoulli(Node& node) {
   node.result("cast", {node.emit("lt", {drawn, p})}, {{"dtype", *dtype}});
 }
 
+/// The exported program may have drawn without replacement, for which ONNX has no word.
+void note_replacement(Node& node, int64_t draws) {
+  const auto& call = node.traced();
+  if (draws < 2 || !call || !call->is("aten.multinomial")) return;
+  if (call->arguments.size() > 2 && call->arguments[2] == "True") return;
+  node.remark("draws of classes go with replacement, as ONNX's Multinomial does; the exported program drew without");
+}
+
+/// Whether the node says what can be drawn; a failure where not.
+bool draws_classes(Node& node) {
+  const ir::Shape* const shape = node.shape(node.in(0));
+  if (!shape) return false;
+  const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kI32)));
+  const auto dtype = element_type(number);
+  if (shape->size() != 2) {
+    node.fail(fmt::format("Multinomial of {}; expected [batch, classes]", ir::str(*shape)));
+  } else if (const int64_t draws = node.integer("sample_size", 1); draws < 1) {
+    node.fail(fmt::format("Multinomial of sample_size {}; expected at least 1", draws));
+  } else if (dtype != ir::DType::kI32 && dtype != ir::DType::kI64) {
+    node.fail(fmt::format("Multinomial of {}; expected int32 or int64", element_type_name(number)));
+  } else if (const ir::DType of = node.dtype(node.in(0)); !ir::is_float(of)) {
+    node.fail(fmt::format("Multinomial by {}; expected floats", ir::str(of)));
+  }
+  return node.good();
+}
+
+/// Classes, each with its share of the exponentials of a row: the first up to which the shares, added up, exceed a
+/// number that is drawn below their sum. So a class of no share is never drawn, whatever the sum is rounded to: u * sum
+/// stays below it for every u below 1 of the same type.
+void multinomial(Node& node) {
+  if (!draws_classes(node)) return;
+  ValueId x = node.in(0);
+  const ir::Dim rows = (*node.shape(x))[0], classes = (*node.shape(x))[1];
+  const int64_t draws = node.integer("sample_size", 1);
+  note_replacement(node, draws);
+  if (ir::byte_size(node.dtype(x)) < 4) x = node.emit("cast", {x}, {{"dtype", ir::DType::kF32}});
+  const ir::Attributes along = {{"axis", ir::Dim(1)}};
+  const ValueId sums = node.emit("cumsum", {node.emit("softmax", {x}, along)}, along);
+  const ValueId sum = node.emit(
+      "slice", {sums}, {{"axes", ir::Shape{1}}, {"starts", ir::Shape{classes - 1}}, {"ends", ir::Shape{classes}}});
+  const ValueId sum_for_each = node.emit("expand", {sum}, {{"shape", ir::Shape{rows, draws}}});
+  const ValueId drawn = node.draw(sum_for_each, {.of = ir::Draw::Of::kUniform});
+  if (!node.good()) return;
+  const ValueId place = node.emit("mul", {drawn, sum_for_each});
+  const ValueId passed = node.emit("le", {node.emit("unsqueeze", {sums}, {{"axes", ir::Shape{1}}}),
+                                          node.emit("unsqueeze", {place}, {{"axes", ir::Shape{2}}})});
+  const ValueId counted = node.emit("cast", {passed}, {{"dtype", ir::DType::kI64}});
+  const ValueId number = node.emit("sum", {counted}, {{"axes", ir::Shape{2}}, {"keepdim", false}});
+  const int wanted = static_cast<int>(node.integer("dtype", onnx_element_type(ir::DType::kI32)));
+  node.result("cast", {number}, {{"dtype", *element_type(wanted)}});
+}
+
 constexpr Translator kTable[] = {
     {"Bernoulli", 15, 27, bernoulli},
     {"Dropout", 7, 27, dropout},
+    {"Multinomial", 7, 27, multinomial},
     {"RandomNormal", 7, 27, random_normal<as_said>},
     {"RandomNormalLike", 7, 27, random_normal<like>},
     {"RandomUniform", 7, 27, random_uniform<as_said>},

@@ -1,0 +1,208 @@
+"""Models with their initial values train as PyTorch trains them, whatever the exporters made of equal parameters; skipped without PyTorch."""
+import contextlib
+import copy
+import io
+import logging
+import re
+import sys
+import warnings
+
+import programs
+
+try:
+    import onnx
+    import onnxscript  # the newer exporter needs it
+    import torch
+    from safetensors.torch import load_file, save_file
+
+    import fresh_families
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(programs.SKIPPED)
+
+STEPS, MINI_BATCH = 20, 8
+EXPORTERS = ("dynamo", "legacy")
+# Of the loss. A file's constants are rounded to float32, which leaves up to 1e-9 after so many steps.
+LIMITS = {"float32": 1e-4, "float64": 1e-9}
+# Of a tensor's norm, or of what Adam may have moved a tensor of zeros: it makes steps of gradients that rounding alone is in.
+WEIGHT_LIMIT = 1e-6
+PLANS = ((1, 1), (2, 2))  # stages, micro-batches
+# No file of the newer exporter has BatchNormalization in training mode.
+FOLDED = ("resnet", "dynamo")
+
+
+def batches(tensors, step):
+    """As rannc-run takes them from a file: one mini-batch behind the other, from the start again at the end."""
+    first = step % (fresh_families.SAMPLES // MINI_BATCH) * MINI_BATCH
+    return [tensor[first:first + MINI_BATCH] for tensor in tensors.values()]
+
+
+def loss_of(module, inputs, labels):
+    logits = module(*inputs)
+    return torch.nn.functional.cross_entropy(logits.movedim(-1, 1), labels)
+
+
+def train(case, dtype, micro_batches):
+    """PyTorch's own losses, and the state after the last step. Normalisation over samples alone depends on the micro-batches."""
+    module = copy.deepcopy(case["module"]).to(dtype)
+    optimizer = torch.optim.Adam(module.parameters(), lr=case["learning_rate"])
+    parts = micro_batches if case["training"] else 1
+    torch.set_default_dtype(dtype)  # of tensors that the module makes itself
+    losses = []
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        inputs = [tensor.to(dtype) if tensor.is_floating_point() else tensor for tensor in batches(case["inputs"], step)]
+        (labels,) = batches(case["labels"], step)
+        shares = []
+        for rows in torch.arange(MINI_BATCH).chunk(parts):
+            share = loss_of(module, [tensor[rows] for tensor in inputs], labels[rows]) / parts
+            share.backward()
+            shares.append(float(share))
+        optimizer.step()
+        losses.append(sum(shares))
+    torch.set_default_dtype(torch.float32)
+    return losses, module.state_dict()
+
+
+NAME = r'%(?:"([^"]*)"|([^\s:,]+))'
+
+
+def trained(plan):
+    """Of a plan as text: names under which the program knows what is trained, and its elements."""
+    sizes = {}
+    for kind, quoted, plain, shape in re.findall(rf"^(\w+) {NAME}: \w+\[([\d,]*)\]", plan, re.M):
+        if kind == "parameter":
+            sizes[quoted or plain] = int(torch.tensor([int(size) for size in shape.split(",") if size]).prod())
+    names, known = set(), set()
+    for name, parts in re.findall(r'^state "([^"]*)" \[[\d,]*\] = (.*)$', plan, re.M):
+        values = {quoted or plain for quoted, plain in re.findall(NAME, parts)}
+        known |= values
+        if values & set(sizes):
+            names.add(name)
+    return names | (set(sizes) - known), sum(sizes.values())
+
+
+class FreshModels(programs.ProgramTest):
+    in_process = programs.PREPARING
+
+    def setUp(self):
+        super().setUp()
+        warnings.simplefilter("ignore")
+        logging.disable(logging.WARNING)
+        torch.set_num_threads(1)
+
+    def exported(self, family, exporter):
+        """The case, whose module the older exporter ran, and its file."""
+        case = family()
+        path = self.scratch / f"{family.__name__}-{exporter}.onnx"
+        with contextlib.redirect_stdout(io.StringIO()):
+            fresh_families.export(case, exporter, path)
+        return case, path
+
+    def samples(self, case, dtype):
+        """A file of them; numbers have the type of the model's."""
+        path = self.scratch / f"samples-{dtype}.safetensors"
+        data = {f"x/{name}": tensor.to(getattr(torch, dtype)) if tensor.is_floating_point() else tensor
+                for name, tensor in case["inputs"].items()}
+        save_file({**data, "labels/y": case["labels"]["y"]}, path)
+        return path
+
+    def compile_arguments(self, model, bundle, plan, dtype, *more):
+        stages, micro_batches = plan
+        return ["rannc-compile", model, "-o", bundle, "--cluster", f"local:{stages}", "--stages", stages, "--micro-batches", micro_batches,
+                "--mini-batch", MINI_BATCH, "--dtype", dtype, "--loss", "cross_entropy(output=logits,labels=y,axis=-1)",
+                "--costs", "analytic", "--schedule", "1f1b", *more]
+
+    def run_of(self, case, model, plan, dtype):
+        """The plan's text, rannc's losses and the file of its weights."""
+        run = model.with_name(f"{model.stem}-{plan[0]}-{dtype}")
+        bundle, weights = run.with_suffix(".rannc"), run.with_suffix(".weights.safetensors")
+        self.succeed(*self.compile_arguments(model, bundle, plan, dtype))
+        self.succeed("rannc-run", bundle, "-o", run, "--data", self.samples(case, dtype), "--steps", STEPS, "--optimizer", "adam",
+                     "--learning-rate", case["learning_rate"], "--loss-log", run.with_suffix(".log"), "--export-weights", weights)
+        losses = [float.fromhex(line.split()[1]) for line in run.with_suffix(".log").read_text().splitlines()]
+        return (bundle / "plan.rir").read_text(), losses, weights
+
+    def judge_trained(self, plan, module):
+        names, elements = trained(plan)
+        parameters = dict(module.named_parameters())
+        self.assertEqual(set(parameters) - names, set(), "not trained")
+        self.assertEqual(names - {name for name, _ in module.named_parameters(remove_duplicate=False)}, set(), "trained, and no parameter")
+        self.assertEqual(elements, sum(parameter.numel() for parameter in parameters.values()))
+
+    def judge_losses(self, found, expected, limit):
+        self.assertEqual(len(found), len(expected))
+        for step, (own, theirs) in enumerate(zip(found, expected)):
+            self.assertLessEqual(abs(own - theirs), limit * abs(theirs), f"step {step}: {own} against PyTorch's {theirs}")
+        self.assertLess(expected[-1], expected[0], "it learns")
+
+    def judge_weights(self, weights, case, dtype, expected):
+        """They load into a module that has other numbers, and are PyTorch's."""
+        module = case["fresh"](seed=7).to(dtype)
+        module.load_state_dict(load_file(weights), strict=True)
+        if dtype != torch.float64:
+            return  # in float32 Adam makes whole steps of the rounding of gradients that are zero
+        for name, tensor in module.state_dict().items():
+            if not tensor.is_floating_point():
+                continue
+            moved = case["learning_rate"] * STEPS * tensor.numel() ** 0.5
+            off = float((tensor - expected[name]).norm())
+            self.assertLessEqual(off, WEIGHT_LIMIT * max(float(expected[name].norm()), moved), name)
+
+    def follow(self, case, model, plan, dtype):
+        losses, state = train(case, getattr(torch, dtype), plan[1])
+        text, found, weights = self.run_of(case, model, plan, dtype)
+        self.judge_trained(text, case["module"])
+        self.judge_losses(found, losses, LIMITS[dtype])
+        if plan[1] == 1 or not case["training"]:
+            self.judge_weights(weights, case, getattr(torch, dtype), state)
+
+    def test_they_follow_pytorch(self):
+        for family in fresh_families.FAMILIES:
+            for exporter in EXPORTERS:
+                if (family.__name__, exporter) == FOLDED:
+                    continue
+                case, model = self.exported(family, exporter)
+                for plan in PLANS:
+                    for dtype in LIMITS:
+                        with self.subTest(family=family.__name__, exporter=exporter, plan=plan, dtype=dtype):
+                            self.follow(case, model, plan, dtype)
+
+    def test_gpt2_small_follows_pytorch(self):
+        for exporter in EXPORTERS:
+            with self.subTest(exporter=exporter):
+                case, model = self.exported(fresh_families.gpt2_small, exporter)
+                self.follow(case, model, (2, 2), "float32")
+
+    def without_metadata(self, path):
+        """As tools that rewrite files leave them: nothing says which module a node is of."""
+        model = onnx.load(path)
+        for part in (model, model.graph, *model.graph.node, *model.graph.initializer, *model.graph.value_info):
+            del part.metadata_props[:]
+        stripped = path.with_name(f"stripped-{path.name}")
+        onnx.save(model, stripped)
+        return stripped
+
+    def test_what_nothing_tells_apart_is_refused(self):
+        case, model = self.exported(fresh_families.encoder, "dynamo")
+        model = self.without_metadata(model)
+        bundle = model.with_suffix(".rannc")
+        arguments = self.compile_arguments(model, bundle, (1, 1), "float32")
+        for merged in ("layers.layers.0.norm1.weight", "layers.layers.0.norm1.bias", "layers.layers.0.self_attn.out_proj.weight"):
+            self.refuse(1, [f"'{merged}'", "--allow-merged"], *arguments)
+        self.assertFalse(bundle.exists())
+        done = self.succeed(*arguments, "--allow-merged")
+        self.assertIn("trained as one", done.stderr)
+        _, elements = trained((bundle / "plan.rir").read_text())
+        self.assertLess(elements, sum(parameter.numel() for parameter in case["module"].parameters()))
+
+    def test_a_folded_normalisation_is_said(self):
+        """Scales and biases are in no tensor of the file by themselves, so that as many parameters cannot be trained."""
+        case, model = self.exported(fresh_families.resnet, "dynamo")
+        done = self.succeed(*self.compile_arguments(model, model.with_suffix(".rannc"), (1, 1), "float32"))
+        folded = sum(isinstance(module, torch.nn.BatchNorm2d) for module in case["module"].modules())
+        self.assertIn(f"{folded} normalisations were folded into weights", done.stderr)
+
+
+if __name__ == "__main__":
+    programs.main()
