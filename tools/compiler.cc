@@ -369,7 +369,7 @@ Result<void> check_precision(const CompileOptions& options, const passes::Pipeli
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
   PreparedModel model;
-  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline.stored, model));
+  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline, model));
   const auto weights = std::exchange(pipeline.weights, std::nullopt);
   passes::PassContext context;
   const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});
