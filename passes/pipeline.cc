@@ -14,6 +14,7 @@
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
 #include "passes/sync_batch_norm.h"
+#include "passes/trainify.h"
 #include "passes/widen_losses.h"
 
 namespace rannc::passes {
@@ -55,6 +56,11 @@ Made with_samples_in_file(std::string_view options) {
   return Made(std::make_unique<Rebatch>(BakedBatch{samples, {}}));
 }
 
+Made with_training(std::string_view options) {
+  RANNC_ASSIGN(TrainingAsked asked, parse_training(options));
+  return Made(std::make_unique<Trainify>(std::move(asked)));
+}
+
 struct Row {
   std::string_view name;
   Made (*make)(std::string_view options);
@@ -67,6 +73,7 @@ constexpr Row kPasses[] = {
     {"open-loss", with_losses<OpenLoss>},
     {"infer-shapes", plain<InferShapes>},
     {"recover-parameters", plain<RecoverParameters>},
+    {"trainify", with_training},
     {"set-precision", with_dtype},
     {"load-weights", plain<LoadWeights>},
     {"fold-constants", plain<FoldConstants>, true},
@@ -91,6 +98,9 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));
   add(std::make_unique<InferShapes>());
   add(std::make_unique<RecoverParameters>(options.stored));
+  if (options.training.any() || !options.losses.empty()) {
+    add(std::make_unique<Trainify>(options.training, options.trained_file));
+  }
   if (options.precision) add(std::make_unique<SetPrecision>(*options.precision));
   if (options.weights) add(std::make_unique<LoadWeights>(options.weights));
   add(std::make_unique<FoldConstants>());

@@ -12,6 +12,7 @@
 #include "passes/manager.h"
 #include "passes/rebatch.h"
 #include "passes/recover_parameters.h"
+#include "passes/trainify.h"
 
 namespace rannc::passes {
 
@@ -21,6 +22,8 @@ struct PipelineOptions {
   StoredFacts stored;                   ///< what user and file say of stored tensors
   std::optional<GivenWeights> weights;  ///< instead of the numbers in the file; nothing: these
   LostGradients lost;                   ///< what the user says of gradients that the file lost
+  TrainingAsked training;               ///< what an export for inference lost and the user wants back
+  ir::TrainingNotes trained_file;       ///< what the file says of it
   std::optional<BakedBatch> baked;      ///< a number of samples in the file becomes any; nothing: it stays
   bool sync_batch_norm = false;         ///< batch normalisations take in the samples of all replicas
   std::set<std::string> left_out;       ///< passes that do not run; each is one of `optional_passes`
@@ -32,6 +35,7 @@ struct PipelineOptions {
 ///   open-loss           before types, since a mean over samples has none
 ///   infer-shapes        every later pass reads types
 ///   recover-parameters  before constants are folded: a weight is no constant
+///   trainify            where merged statistics are apart and roles known; before the last types
 ///   set-precision       before constants are folded, in the target's precision
 ///   load-weights        before anything reads numbers of constants
 ///   fold-constants      shape arithmetic goes, so that sizes cross no cut

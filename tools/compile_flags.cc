@@ -28,6 +28,22 @@ void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
       ->check(wrong_to_leave_out);
 }
 
+void add_training_flags(CLI::App& app, TrainingFlags& flags) {
+  app.option_defaults()->group("Training of a file that was exported for inference");
+  app.add_flag("--train-batch-norm", flags.batch_norms,
+               "[=PATTERN]: batch normalisations train, all that are nodes of the file or those whose module, node or "
+               "value matches; with a pattern (*: any characters, ?: one) also those written out as arithmetic");
+  app.add_option(
+      "--batch-norm-momentum", flags.batch_norm_momentum,
+      "weight of the new statistics of these, as PyTorch counts; else as the node has it, 0.1 if it does not");
+  app.add_option("--dropout", flags.dropout,
+                 "PATTERN=RATIO: a dropout behind the results of what matches: the outermost module, else nodes, else "
+                 "values")
+      ->allow_extra_args(false);
+  app.add_flag("--train-dropout", flags.lost_dropout,
+               "dropouts that the file has switched off, or says were left out, come back with its ratios");
+}
+
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
   app.add_flag(
       "--sync-batch-norm", sync_batch_norm,
@@ -84,6 +100,8 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
                "(strict=False)")
       ->needs(weights);
   add_sync_flag(app, options.sync_batch_norm);
+  add_training_flags(app, options.training);
+  app.option_defaults()->group("Model");
   app.add_flag("--without-weights", options.without_weights,
                "the files of the model's weights may be absent: to plan only");
   app.option_defaults()->group("Passes");

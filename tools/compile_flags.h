@@ -13,6 +13,8 @@ void add_model_flags(CLI::App& app, CompileOptions& options);
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// `--skip-pass`: of `passes::optional_passes`; another name is an error that lists them.
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out);
+/// Flags about what an export for inference lost.
+void add_training_flags(CLI::App& app, TrainingFlags& flags);
 /// Flags about the plan: cluster, costs, mini-batch, stages, schedule, recompute …
 void add_plan_flags(CLI::App& app, CompileOptions& options);
 

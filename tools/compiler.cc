@@ -64,8 +64,8 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   return {};
 }
 
-// What the file says of stored tensors goes into `stored`, what users should know of it into the model.
-Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts& stored, PreparedModel& model) {
+// What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
+Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model) {
   if (fs::path(options.model).extension() == ".rir") {
     std::ifstream file(options.model);
     if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
@@ -80,7 +80,8 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::StoredFacts&
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
   model.read.nodes = imported.notes.nodes;
-  stored.file = std::move(imported.notes.stored);
+  pipeline.stored.file = std::move(imported.notes.stored);
+  pipeline.trained_file = std::move(imported.notes.training);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
   for (const auto& [text, nodes] : imported.notes.counted_remarks) {
@@ -106,6 +107,25 @@ Result<passes::LostGradients> lost_gradients(const CompileOptions& options) {
   return lost;
 }
 
+Result<passes::TrainingAsked> training_asked(const TrainingFlags& flags) {
+  passes::TrainingAsked asked;
+  for (const std::string& pattern : flags.batch_norms) {
+    if (pattern == kEveryBatchNorm) {
+      asked.batch_norm = true;
+    } else {
+      asked.batch_norms.insert(pattern);
+    }
+  }
+  asked.momentum = flags.batch_norm_momentum;
+  RANNC_ASSIGN(const auto dropout, pairs(flags.dropout, "--dropout"));
+  for (const auto& [pattern, text] : dropout) {
+    RANNC_ASSIGN(asked.dropout[pattern], number_of(pattern + "=" + text, text, "--dropout"));
+  }
+  asked.lost_dropout = flags.lost_dropout;
+  if (const auto fault = passes::fault_of(asked)) return error(*fault);
+  return asked;
+}
+
 Result<passes::GivenWeights> given_weights(const CompileOptions& options) {
   RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(options.weights));
   return passes::GivenWeights{options.weights, runtime::tensors_by_name(file), options.partial_weights,
@@ -126,6 +146,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
+  RANNC_ASSIGN(pipeline.training, training_asked(options.training));
   pipeline.sync_batch_norm = options.sync_batch_norm;
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   for (const auto& [patterns, kind] :
@@ -306,7 +327,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  RANNC_ASSIGN(model.graph, read_model(options, pipeline.stored, model));
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline, model));
   model.read.tasks = model.graph.task_count();
   for (const ValueId input : model.graph.inputs()) {
     const ir::BatchLayout& batch = model.graph.type(input).batch;
@@ -348,7 +369,7 @@ Result<void> check_precision(const CompileOptions& options, const passes::Pipeli
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
   PreparedModel model;
-  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline.stored, model));
+  RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline, model));
   const auto weights = std::exchange(pipeline.weights, std::nullopt);
   passes::PassContext context;
   const passes::RunReport report = passes::stored_values_pipeline(pipeline).run(graph, context, {.reproducer = false});

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -14,6 +15,17 @@
 #include "tools/demands.h"
 
 namespace rannc::tools {
+
+/// What `--train-batch-norm` without a pattern is in `TrainingFlags`.
+constexpr std::string_view kEveryBatchNorm = "true";
+
+/// Flags about what an export for inference lost: `passes::TrainingAsked` as they are spelled.
+struct TrainingFlags {
+  std::vector<std::string> batch_norms;  ///< patterns; `kEveryBatchNorm`: all that are nodes
+  std::optional<double> batch_norm_momentum;
+  std::vector<std::string> dropout;  ///< `pattern=0.1`
+  bool lost_dropout = false;
+};
 
 /// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
 struct CompileOptions : PlanDemands {
@@ -35,11 +47,12 @@ struct CompileOptions : PlanDemands {
   std::vector<std::string> padding;                   ///< `table=0`: a row that takes no gradient
   std::vector<std::string> stopped;                   ///< values through which no gradient flows
   std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
-  bool sync_batch_norm = false;                       ///< batch normalisations are over all replicas of their stage
-  std::vector<std::string> left_out;                  ///< of `passes::optional_passes`
-  std::string weights;           ///< .safetensors under the names of state_dict; empty: the file's numbers
-  bool partial_weights = false;  ///< names may be missing there, or unexpected
-  bool without_weights = false;  ///< weight files may be absent: enough to plan, not to train
+  TrainingFlags training;
+  bool sync_batch_norm = false;       ///< batch normalisations are over all replicas of their stage
+  std::vector<std::string> left_out;  ///< of `passes::optional_passes`
+  std::string weights;                ///< .safetensors under the names of state_dict; empty: the file's numbers
+  bool partial_weights = false;       ///< names may be missing there, or unexpected
+  bool without_weights = false;       ///< weight files may be absent: enough to plan, not to train
   passes::ManagerOptions passes;
   bool time_passes = false;
 

@@ -12,6 +12,7 @@
 #include "ir/diagnostic.h"
 #include "ir/graph.h"
 #include "ir/stored_notes.h"
+#include "ir/training_notes.h"
 
 namespace rannc::frontend {
 
@@ -35,6 +36,7 @@ struct ImportOptions {
 struct ImportNotes {
   uint64_t nodes = 0;  ///< of the file's graph; those of functions and bodies do not count
   ir::StoredNotes stored;
+  ir::TrainingNotes training;
   /// What nodes' metadata say of gradients and ONNX does not, recovered.
   std::vector<Note> remarks;
   /// The same where it is lost though the metadata speak of it.

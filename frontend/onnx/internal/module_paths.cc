@@ -1,6 +1,9 @@
 #include "frontend/onnx/internal/module_paths.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,30 +25,58 @@ std::vector<std::string_view> python_strings(std::string_view list) {
   return found;
 }
 
+/// The modules that a path calls, outermost first: of `/encoder/layer.0/Add` they are `encoder` and `encoder.layer.0`.
+/// What is in a container has the container's name in its own: `/layer1/layer1.0/Conv` is of `layer1.0`.
+std::vector<std::string> modules_in(std::string_view path) {
+  std::vector<std::string> modules;
+  if (!path.starts_with('/')) return modules;
+  path.remove_prefix(1);
+  std::vector<std::string> parts;
+  for (size_t end = path.find('/'); end != std::string_view::npos; end = path.find('/')) {
+    const std::string part(path.substr(0, end));
+    path.remove_prefix(end + 1);
+    if (part.empty()) continue;
+    if (!parts.empty() && part.starts_with(parts.back() + ".")) parts.pop_back();
+    parts.push_back(part);
+    modules.push_back(fmt::format("{}", fmt::join(parts, ".")));
+  }
+  return modules;
+}
+
+/// The same by the scopes in a node's metadata, of which the last is the node's own; nothing: it has none.
+std::optional<std::vector<std::string_view>> scopes_around(const ONNX_NAMESPACE::NodeProto& node) {
+  for (const auto& entry : node.metadata_props()) {
+    if (entry.key() != "pkg.torch.onnx.name_scopes") continue;
+    auto scopes = python_strings(entry.value());
+    if (scopes.size() < 2) continue;
+    scopes.pop_back();
+    return scopes;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 std::string module_path(const ONNX_NAMESPACE::NodeProto& node) {
-  for (const auto& entry : node.metadata_props()) {
-    if (entry.key() != "pkg.torch.onnx.name_scopes") continue;
-    const auto scopes = python_strings(entry.value());  // the last one is the node's own
-    if (scopes.size() > 1) return std::string(scopes[scopes.size() - 2]);
+  if (const auto scopes = scopes_around(node)) return std::string(scopes->back());
+  const auto modules = modules_in(node.name());
+  return modules.empty() ? node_name(node) : modules.back();
+}
+
+void note_module(const ONNX_NAMESPACE::NodeProto& node, const std::string& name, const std::string& module,
+                 ir::TrainingNotes& notes) {
+  std::vector<std::string> modules;
+  if (!module.empty()) {
+    modules = {module};
+  } else if (const auto scopes = scopes_around(node)) {
+    modules.assign(scopes->begin(), scopes->end());
+    std::erase(modules, "");
+  } else {
+    modules = modules_in(node.name());
   }
-  const std::string& name = node.name();
-  const size_t end = name.rfind('/');
-  if (!name.starts_with('/') || end == 0) return node_name(node);
-  // A part of a container has the container's name in its own: `/layers/layers.0/linear` is `layers.0.linear`.
-  std::string path, before;
-  for (size_t begin = 1; begin < end;) {
-    const size_t stop = std::min(name.find('/', begin), end);
-    const std::string part = name.substr(begin, stop - begin);
-    const bool inside = !before.empty() && part.starts_with(before + ".");
-    if (inside) path.resize(path.size() - before.size());
-    if (!inside && !path.empty()) path += '.';
-    path += part;
-    before = part;
-    begin = stop + 1;
-  }
-  return path;
+  if (modules.empty()) return;
+  notes.modules.emplace(name, modules.back());
+  for (const std::string& each : modules) notes.called.insert(each);
 }
 
 }  // namespace rannc::frontend

@@ -163,7 +163,11 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
     const auto& [index, list] = *wiring.lists.begin();
     RANNC_TRY(look_up(scope, node.input(static_cast<int>(index)), at(scope, node)));
   }
-  training_mode_.read(node, wiring.traced);
+  if (scope.region.around == nullptr) {
+    note_module(node, scope.prefix + node_name(node), scope.module, notes_.training);
+    const std::string_view result = wiring.output_names.empty() ? std::string_view() : wiring.output_names[0];
+    training_mode_.read({graph, node, version, wiring.operands, result}, wiring.traced);
+  }
   if (scope.depth == 0 && wiring.traced) {
     RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_));
   }

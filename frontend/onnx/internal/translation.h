@@ -42,7 +42,7 @@ class Translation {
   /// Notes what follows from all nodes together.
   void finish(ir::Graph& graph) {
     unweighted_.note(graph, notes_);
-    training_mode_.note(notes_);
+    training_mode_.note(file_, notes_);
     state_.finish(graph);
   }
   /// Two symbols of inputs that have to be equal for a refused task to run.

@@ -1,0 +1,48 @@
+/// Finds the parts of a model that a pattern names.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/graph.h"
+#include "ir/training_notes.h"
+
+namespace rannc::passes {
+
+/// Nodes, modules and values of a graph by name, held against patterns in which `*` and `?` stand for other characters,
+/// which has to outlive it and stay as it is. A node is what one node of the model's file became: one or more tasks.
+class NamedParts {
+ public:
+  NamedParts(const ir::Graph& graph, const ir::TrainingNotes& file);
+
+  /// Whether a pattern names a task: its node, a value that it makes, or a module that it is in.
+  bool names(const std::string& pattern, TaskId task) const;
+  /// What leaves the parts that a pattern names: values of floats of one axis and more that depend on an input, are
+  /// made in the part, and read outside of it or given out. A part is the outermost module that the pattern names; else
+  /// the nodes that it names in one module; else a value. Ascending.
+  std::vector<ValueId> results(const std::string& pattern) const;
+  /// Names that are much like a pattern, most alike first, for a message: `'a', 'b' and 'c'`.
+  std::string near(const std::string& pattern) const;
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  struct Module {
+    std::string path;
+    uint32_t around = kNone;
+  };
+  uint32_t module_of(std::string_view path, const std::set<std::string>& called);
+  std::vector<uint32_t> parts(const std::string& pattern) const;
+  bool leaves(ValueId value, const std::vector<uint32_t>& parts) const;
+
+  const ir::Graph& graph_;
+  std::vector<Module> modules_;
+  std::map<std::string, uint32_t, std::less<>> module_numbers_;
+  std::vector<std::string> nodes_;                  ///< names
+  std::vector<uint32_t> node_of_, module_of_task_;  ///< per task
+  std::vector<bool> varies_, given_;                ///< per value: depends on an input; is a result of the graph
+};
+
+}  // namespace rannc::passes
