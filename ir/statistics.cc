@@ -35,6 +35,13 @@ std::optional<double> momentum_of(const Graph& graph, const Statistics& statisti
   return momentum != nullptr ? std::optional(*momentum) : std::nullopt;
 }
 
+std::optional<bool> synchronised(const Graph& graph, TaskId task) {
+  const OpInfo& op = graph.op(task);
+  const Attributes& given = graph.attributes(task);
+  if (op.attribute(kSynchronised) == nullptr || !op.asks_training(given)) return std::nullopt;
+  return OpAttributes(op, given).flag(kSynchronised);
+}
+
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task) {
   const OpInfo& op = graph.op(task);
   const auto inputs = graph.inputs(task), outputs = graph.outputs(task);

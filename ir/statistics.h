@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "ir/diagnostic.h"
@@ -17,6 +18,10 @@ std::vector<bool> makes_statistics(const Graph& graph);
 std::optional<Dim> averaged_over(const Graph& graph, const Statistics& statistics);
 /// The weight of the new: attribute `momentum` of the task that makes them. Nothing where it has none.
 std::optional<double> momentum_of(const Graph& graph, const Statistics& statistics);
+/// The flag of tasks that normalise by their batch in training: by the samples of all replicas of the stage.
+inline constexpr std::string_view kSynchronised = "synchronised";
+/// Whether a task normalises by its batch in training; if so, whether by that of all replicas. Nothing: it does not.
+std::optional<bool> synchronised(const Graph& graph, TaskId task);
 /// What the entry of a task's operator makes running statistics of: where it trains with buffers, and has the results.
 /// Results are invalid where the task leaves them out.
 std::optional<Statistics> statistics_by_entry(const Graph& graph, TaskId task);

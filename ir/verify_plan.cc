@@ -19,6 +19,8 @@
 //   P15  where no symbol counts samples there is one micro-batch, of the graph's own samples, and one device a stage
 //   P16  no route carries what was made from a number of samples to another number of replicas, whose numbers differ
 //   P17  no task makes a sum whole: stages run once a micro-batch, on a part of its samples
+//   P18  where a task normalises by the samples of all replicas of its stage, each of them has a sample of every
+//        micro-batch
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,6 +30,7 @@
 #include "ir/atoms.h"
 #include "ir/fixed_samples.h"
 #include "ir/op.h"
+#include "ir/statistics.h"
 #include "ir/verify.h"
 #include "ir/verify_schedule.h"
 
@@ -47,6 +50,7 @@ class PlanVerifier {
     devices();
     micro_batches();
     fixed_batch();
+    joint_stages();
     if (!found_.empty()) return std::move(found_);  // what follows indexes by task, stage and device
     constants();
     order();
@@ -277,6 +281,27 @@ class PlanVerifier {
     }
   }
 
+  /// Replicas of such a stage wait for each other in each of its computations. One that computes nothing would be
+  /// waited for, so the plan must give each something to compute.
+  void joint_stages() {
+    joint_.assign(plan_.stages.size(), false);
+    if (!plan_.training || !found_.empty()) return;
+    const uint32_t least = *std::min_element(plan_.micro_batches.begin(), plan_.micro_batches.end());
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const auto& tasks = plan_.stages[s].tasks;
+      const auto first = std::find_if(tasks.begin(), tasks.end(),
+                                      [&](TaskId task) { return synchronised(graph_, task).value_or(false); });
+      const size_t replicas = plan_.stages[s].devices.size();
+      if (first == tasks.end() || replicas < 2) continue;
+      joint_[s] = true;
+      if (replicas <= least) continue;
+      add("P18", graph_.location(*first),
+          "task #{} normalises by the samples of all {} replicas of stage @s{}, each of which needs one; the smallest "
+          "micro-batch has {}",
+          first->index(), replicas, s, least);
+    }
+  }
+
   void blocks() {
     if (plan_.block_of.empty()) return;
     const size_t atoms = plan_.atoms.tasks.size();
@@ -387,12 +412,13 @@ class PlanVerifier {
       return add("P13", {}, "the schedule's name \"{}\" is not one word", schedule.name);
     }
     if (!schedule.lowered) return add("P13", {}, "the schedule {} is not lowered", schedule.name);
-    found_ = verify_schedule(pipeline_shape(plan_), schedule);
+    found_ = verify_schedule(pipeline_shape(plan_), schedule, joint_);
   }
 
   const Plan& plan_;
   const Graph& graph_;
-  Crossings crossings_;  // what the stages need
+  Crossings crossings_;      // what the stages need
+  std::vector<bool> joint_;  // stages whose replicas compute together
   std::vector<Diagnostic> found_;
 };
 

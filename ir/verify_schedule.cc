@@ -9,9 +9,8 @@
 ///   versa; both
 ///       carry samples that the two replicas share
 ///   S5  per ordered pair of devices, sends and receives appear in the same order
-///   S6  rows, messages and collectives never wait for each other in a circle, where sends, receives and collectives
-///   all
-///       block; then any looser transport is safe too
+///   S6  rows, messages, collectives and computations that replicas share never wait for each other in a circle, where
+///       sends, receives and collectives all block; then any looser transport is safe too
 ///   S7  every value read by an action was produced or received before, on the same row
 ///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
 ///   S9  one all-reduce per replicated stage, after the stage's last B or W; collectives of the same members in the
@@ -184,6 +183,11 @@ class RowRules : ScheduleRules {
 }  // namespace
 
 std::vector<Diagnostic> verify_schedule(const PipelineShape& shape, const Schedule& schedule, size_t limit) {
+  return verify_schedule(shape, schedule, std::vector<bool>(shape.stages.size()), limit);
+}
+
+std::vector<Diagnostic> verify_schedule(const PipelineShape& shape, const Schedule& schedule,
+                                        const std::vector<bool>& joint, size_t limit) {
   ScheduleFacts facts(shape, schedule, std::max<size_t>(limit, 1));
   RowRules rows(facts);
   rows.check_places();
@@ -195,7 +199,7 @@ std::vector<Diagnostic> verify_schedule(const PipelineShape& shape, const Schedu
   rows.check_inputs();
   check_reductions(facts);
   rows.check_memory();
-  if (facts.found.empty()) check_progress(facts);
+  if (facts.found.empty()) check_progress(facts, joint);
   return std::move(facts.found);
 }
 

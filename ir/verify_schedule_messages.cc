@@ -80,7 +80,7 @@ class MessageRules : ScheduleRules {
 /// Runs the rows with everything blocking.
 class ProgressRule : ScheduleRules {
  public:
-  explicit ProgressRule(ScheduleFacts& facts) : ScheduleRules(facts) {}
+  ProgressRule(ScheduleFacts& facts, const std::vector<bool>& joint) : ScheduleRules(facts), joint_(joint) {}
 
   // S6: runs the rows with everything blocking. The outcome does not depend on the order in which devices are tried,
   // since no action chooses between partners. Pairs and counts hold by now.
@@ -102,11 +102,12 @@ class ProgressRule : ScheduleRules {
           if (!other || *other != counterpart(shape_, DeviceId(d), *action)) break;
           ++next[peer];
           worklist.push_back(peer);
-        } else if (is_collective(action->kind)) {
+        } else if (joins(*action)) {
           const size_t collective = facts_.collective(*action);
           if (!waits[d]) ++arrived[collective];
           waits[d] = true;
           if (arrived[collective] < facts_.members[collective].size()) break;
+          arrived[collective] = 0;
           for (DeviceId member : facts_.members[collective]) {
             waits[member.index()] = false;
             if (member.index() == d) continue;
@@ -121,6 +122,11 @@ class ProgressRule : ScheduleRules {
   }
 
  private:
+  /// Whether all members of a group do it together. Of the group of a stage each waits in the same one: all replicas
+  /// have the stage's computations in one order (S3), and its AR after them (S9).
+  bool joins(const Action& action) const {
+    return is_collective(action.kind) || (is_compute(action.kind) && joint_[action.stage.index()]);
+  }
   void report_deadlock(const std::vector<uint32_t>& next) {
     std::vector<Note> notes;
     for (uint32_t d = 0; d < shape_.devices; ++d) {
@@ -130,6 +136,8 @@ class ProgressRule : ScheduleRules {
     }
     if (!notes.empty()) report("S6", "devices wait for each other for ever under blocking transfers", std::move(notes));
   }
+
+  const std::vector<bool>& joint_;
 };
 
 }  // namespace
@@ -140,6 +148,8 @@ void check_messages(ScheduleFacts& facts) {
   rules.check_channels();
 }
 
-void check_progress(ScheduleFacts& facts) { ProgressRule(facts).check_progress(); }
+void check_progress(ScheduleFacts& facts, const std::vector<bool>& joint) {
+  ProgressRule(facts, joint).check_progress();
+}
 
 }  // namespace rannc::ir

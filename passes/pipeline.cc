@@ -13,6 +13,7 @@
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
+#include "passes/sync_batch_norm.h"
 #include "passes/widen_losses.h"
 
 namespace rannc::passes {
@@ -72,6 +73,7 @@ constexpr Row kPasses[] = {
     {"attach-loss", with_losses<AttachLoss>},
     {"widen-losses", plain<WidenLosses>},
     {"remove-dead", plain<RemoveDead>, true},
+    {"sync-batch-norm", plain<SyncBatchNorm>},
     {"mark-constants", plain<MarkConstants>, true},
     {"form-atoms", plain<FormAtoms>},
     {"differentiate", plain<Differentiate>},
@@ -96,6 +98,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
   if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
   add(std::make_unique<RemoveDead>());
+  if (options.sync_batch_norm) add(std::make_unique<SyncBatchNorm>());
   add(std::make_unique<MarkConstants>());
   add(std::make_unique<FormAtoms>());
   return manager;

@@ -22,6 +22,7 @@ struct PipelineOptions {
   std::optional<GivenWeights> weights;  ///< instead of the numbers in the file; nothing: these
   LostGradients lost;                   ///< what the user says of gradients that the file lost
   std::optional<BakedBatch> baked;      ///< a number of samples in the file becomes any; nothing: it stays
+  bool sync_batch_norm = false;         ///< batch normalisations take in the samples of all replicas
   std::set<std::string> left_out;       ///< passes that do not run; each is one of `optional_passes`
 };
 
@@ -37,6 +38,7 @@ struct PipelineOptions {
 ///   infer-shapes        what folding has made known
 ///   attach-loss         on final types
 ///   remove-dead         after the last pass that orphans tasks
+///   sync-batch-norm     after remove-dead: it speaks of what runs
 ///   mark-constants, form-atoms
 PassManager standard_pipeline(const PipelineOptions& options);
 /// Of an imported graph whose stored values alone are wanted: names, and numbers of `weights`. Its types are the

@@ -10,6 +10,7 @@
 #include "ir/row_gradients.h"
 #include "runtime/allocation_meter.h"
 #include "runtime/internal/running_statistics.h"
+#include "runtime/internal/sync_batch_norm.h"
 #include "runtime/internal/torch_draws.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/internal/torch_weights.h"
@@ -78,6 +79,10 @@ class AutogradProgram final : public Program {
     const auto graph = module_.get_method("forward").graph()->copy();
     torch::jit::Inline(*graph);
     add_rows_alone(*graph);
+    if (signature_.sums_within_passes()) {
+      const Result<void> taken = norms_.take_over(*graph, signature_.synchronised);
+      if (!taken.ok()) return error({.file = path}, taken.diagnostic().message, "B8");
+    }
     code_ = torch::jit::Code(graph, "forward");
     for (const size_t table : tables_) {
       // The sum is made when the first rows come: by then the tape has let most of what it kept go.
@@ -110,7 +115,7 @@ class AutogradProgram final : public Program {
   }
 
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
-    return without_exceptions([&]() -> Result<Values> {
+    return pass(at, [&]() -> Result<Values> {
       auto tape = std::make_unique<Tape>();
       for (const Value& input : inputs) tape->inputs.push_back(to_tensor(input));
       Tensors outputs;
@@ -134,16 +139,16 @@ class AutogradProgram final : public Program {
   }
 
   Result<void> recompute(const At& at, Held& saved) override {
-    return without_exceptions([&]() -> Result<void> {
+    return pass(at, [&]() -> Result<void> {
       RANNC_TRY(record(at, tape_of(saved)));  // what it says of means and variances was counted before
       drop_unseeded(tape_of(saved));
       return {};
     });
   }
 
-  Result<Values> backward_input(const At&, Held& saved, Values output_gradients, Held&) override {
-    return without_exceptions(
-        [&]() -> Result<Values> {
+  Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held&) override {
+    return pass(
+        at, [&]() -> Result<Values> {
           Tape& tape = tape_of(saved);
           RANNC_CHECK(!tape.outputs.empty())
               << "a recompute stands between a forward pass that keeps inputs and a backward pass";
@@ -202,6 +207,15 @@ class AutogradProgram final : public Program {
   const Values& buffers() const override { return buffers_; }
 
  private:
+  /// What a pass throws, or why replicas could not sum in it.
+  template <class F>
+  auto pass(const At& at, F&& call) -> decltype(call()) {
+    norms_.begin_pass(at.replicas);
+    auto result = without_exceptions(std::forward<F>(call));
+    if (const auto& failure = norms_.failure()) return *failure;
+    return result;
+  }
+
   static Tape& tape_of(const Held& saved) {
     RANNC_CHECK(saved != nullptr) << "a backward pass follows a forward pass that kept something";
     return static_cast<Tape&>(*saved);
@@ -293,7 +307,7 @@ class AutogradProgram final : public Program {
     try {
       torch::jit::InterpreterState(code_).run(stack);
     } catch (const std::exception&) {
-      RANNC_TRY(fail_again(at, inputs));
+      if (!norms_.failure()) RANNC_TRY(fail_again(at, inputs));
       throw;
     }
     Tensors outputs;
@@ -398,6 +412,7 @@ class AutogradProgram final : public Program {
   Signature signature_;
   std::string path_;  ///< of the program
   torch::jit::Module module_;
+  SyncBatchNorm norms_;  ///< before the code, which calls it
   torch::jit::Code code_;
   Values parameters_, buffers_;
   Tensors constants_;

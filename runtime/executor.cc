@@ -8,6 +8,7 @@
 #include <set>
 
 #include "runtime/internal/asked_sends.h"
+#include "runtime/internal/pass_sums.h"
 #include "runtime/internal/router.h"
 
 namespace rannc::runtime {
@@ -78,6 +79,11 @@ class Executor::Impl {
     for (const Action& action : row_) {
       if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
     }
+    for (StageId stage : dependencies_.stages_on(device_)) {
+      const std::vector<DeviceId>& members = pipeline_.shape.stages[stage.index()].devices;
+      if (members.size() < 2 || !pipeline_.stages[stage.index()].sums_within_passes()) continue;
+      pass_sums_.try_emplace(stage, stage, members, transport_, router_);
+    }
   }
 
   Result<StepOutcome> run(const StepInput& input) {
@@ -107,6 +113,7 @@ class Executor::Impl {
     outcome_ = {};
     outcome_.numerators.resize(pipeline_.losses.size());
     router_.begin_step(input);
+    for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
     for (StageId stage : dependencies_.stages_on(device_)) {
       program(stage).begin_step(input.carry ? carried(stage) : Carried{});
     }
@@ -152,7 +159,7 @@ class Executor::Impl {
     return step(action.stage);
   }
 
-  At at(const Action& action) const {
+  At at(const Action& action) {
     const ir::SampleRange samples = router_.within_mini_batch(action.stage, action.micro_batch);
     return {.stage = action.stage,
             .micro_batch = action.micro_batch,
@@ -162,7 +169,13 @@ class Executor::Impl {
             .seed = input_->seed,
             .training = input_->training,
             .recomputed = recomputed_.contains({action.stage, action.micro_batch}),
-            .symbols = &input_->symbols};
+            .symbols = &input_->symbols,
+            .replicas = replicas(action.stage)};
+  }
+
+  ReplicaSums* replicas(StageId stage) {
+    const auto found = pass_sums_.find(stage);
+    return found == pass_sums_.end() || !input_->training ? nullptr : &found->second;
   }
 
   Result<void> compute(const Action& action, const At& at) {
@@ -362,6 +375,7 @@ class Executor::Impl {
   AskedSends asked_;
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
+  std::map<StageId, PassSums> pass_sums_;
   const StepInput* input_ = nullptr;
   std::map<Key, Kept> kept_;
   StepOutcome outcome_;

@@ -12,6 +12,17 @@
 
 namespace rannc::runtime {
 
+/// The replicas of a stage as one of them sees them in the middle of a pass.
+class ReplicaSums {
+ public:
+  virtual ~ReplicaSums() = default;
+  virtual uint32_t replicas() const = 0;  ///< 2 or more
+  virtual uint32_t replica() const = 0;   ///< this one
+  /// The element-wise sum over the replicas, in their order: the same bits for each. Waits for all of them, which must
+  /// sum as often and equal specs; an error where one fails, or is out of reach for the transport's time-out.
+  virtual Result<Value> sum(Value own) = 0;
+};
+
 /// Where in training a call stands.
 struct At {
   StageId stage;
@@ -24,6 +35,8 @@ struct At {
   bool recomputed = false;  ///< an R follows: forward keeps its inputs alone
   /// Values of all symbols but the batch symbol; outlives the call.
   const ir::Bindings* symbols = nullptr;
+  /// Of the stage, in training; outlives the call. Null: it has one, or nothing of it is over several.
+  ReplicaSums* replicas = nullptr;
 };
 
 /// What an engine keeps from one call to the next for one (stage, micro-batch); the executor only carries it.

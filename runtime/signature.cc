@@ -41,6 +41,7 @@ class Builder {
       for (ValueId value : graph_.inputs(task)) {
         if (value.valid()) read(value, task);
       }
+      if (const auto joint = ir::synchronised(graph_, task)) signature_.synchronised.push_back(*joint);
       const ir::OpInfo& op = graph_.op(task);
       signature_.asks_training = signature_.asks_training || op.asks_training(graph_.attributes(task));
     }

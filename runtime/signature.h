@@ -1,6 +1,7 @@
 /// What one stage's program takes and returns, derived from the plan alone.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -69,12 +70,18 @@ struct Signature {
   std::vector<Weight> constants;       ///< ascending by value
   std::vector<DrawnValue> draws;       ///< ascending by value
   std::vector<Statistics> statistics;  ///< as the graph lists them
-  bool asks_training = false;          ///< a task does one thing in training and another in evaluation
-  std::vector<std::string> symbols;    ///< sorted
-  std::string batch_symbol;            ///< counts the samples that a call processes; empty: none
-  std::vector<Port> outputs;           ///< routed values, graph outputs, loss numerators; ascending by value
+  /// Per task that normalises by its batch in training, as they follow each other: whether by that of all replicas.
+  std::vector<bool> synchronised;
+  bool asks_training = false;        ///< a task does one thing in training and another in evaluation
+  std::vector<std::string> symbols;  ///< sorted
+  std::string batch_symbol;          ///< counts the samples that a call processes; empty: none
+  std::vector<Port> outputs;         ///< routed values, graph outputs, loss numerators; ascending by value
   bool operator==(const Signature&) const = default;
 
+  /// Whether replicas of the stage sum in the middle of their passes.
+  bool sums_within_passes() const {
+    return std::find(synchronised.begin(), synchronised.end(), true) != synchronised.end();
+  }
   /// Index into `inputs` or `outputs`; -1: not there.
   int input_of(ValueId value) const;
   int output_of(ValueId value) const;

@@ -22,13 +22,14 @@ struct MessageKey {
   auto operator<=>(const MessageKey&) const = default;
 };
 
-/// A collective, by its kind and number within a step: stage for AR, group for RS, 0 for the others.
+/// A collective, by its kind and number within a step: stage for AR and for sums in the middle of its passes, group for
+/// RS, 0 for the others.
 struct CollectiveKey {
-  enum class Kind : uint8_t { kAllReduce, kReduceShared, kOther };
+  enum class Kind : uint8_t { kAllReduce, kReduceShared, kWithinPass, kOther };
   uint64_t step = 0;
   Kind kind = Kind::kOther;
   uint32_t index = 0;
-  uint32_t part = 0;  ///< of one action's sums, which follow each other
+  uint32_t part = 0;  ///< of one action's sums, or of all passes of a stage, which follow each other
   auto operator<=>(const CollectiveKey&) const = default;
 };
 

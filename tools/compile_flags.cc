@@ -28,6 +28,12 @@ void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
       ->check(wrong_to_leave_out);
 }
 
+void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
+  app.add_flag(
+      "--sync-batch-norm", sync_batch_norm,
+      "batch normalisations of training take mean and variance over all replicas of a micro-batch, not of each");
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   app.add_option(
@@ -77,6 +83,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
                "--weights may lack names of the model, which stay as they are, and have others, which are left out "
                "(strict=False)")
       ->needs(weights);
+  add_sync_flag(app, options.sync_batch_norm);
   app.add_flag("--without-weights", options.without_weights,
                "the files of the model's weights may be absent: to plan only");
   app.option_defaults()->group("Passes");

@@ -9,6 +9,8 @@ namespace rannc::tools {
 
 /// Flags about the model: loss, precision, batch, kinds of stored tensors, what passes print.
 void add_model_flags(CLI::App& app, CompileOptions& options);
+/// `--sync-batch-norm`.
+void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// `--skip-pass`: of `passes::optional_passes`; another name is an error that lists them.
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out);
 /// Flags about the plan: cluster, costs, mini-batch, stages, schedule, recompute …

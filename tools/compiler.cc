@@ -126,6 +126,7 @@ Result<passes::PipelineOptions> pipeline_options(const CompileOptions& options) 
     return error(fmt::format("--dtype {}: expected float32 or float64", options.dtype));
   }
   RANNC_ASSIGN(pipeline.lost, lost_gradients(options));
+  pipeline.sync_batch_norm = options.sync_batch_norm;
   pipeline.left_out.insert(options.left_out.begin(), options.left_out.end());
   for (const auto& [patterns, kind] :
        {std::pair(&options.frozen, ir::ValueKind::kBuffer), std::pair(&options.buffers, ir::ValueKind::kBuffer),
@@ -233,13 +234,15 @@ class ByNumbers {
     begin();
     RANNC_ASSIGN(const Compared found, compare_with_file(file, made, samples, symbols_, limits()));
     note(found, context);
+    samples_ = samples;
     return {};
   }
-  /// After all passes.
-  Result<void> judge_losses(const ir::Graph& graph, passes::PassContext& context) {
+  /// After all passes. `asked`: the losses that were asked for.
+  Result<void> judge_losses(const ir::Graph& file, const std::vector<passes::LossSpec>& asked, const ir::Graph& graph,
+                            passes::PassContext& context) {
     if (graph.losses().empty() || left_out_) return {};
     begin();
-    RANNC_ASSIGN(const Compared found, compare_losses(graph, symbols_, limits()));
+    RANNC_ASSIGN(const Compared found, compare_losses(graph, loss_in(file, asked), symbols_, limits()));
     note(found, context);
     return {};
   }
@@ -247,6 +250,17 @@ class ByNumbers {
  private:
   void begin() const {
     if (progress_.step) progress_.step("running samples together and one by one");
+  }
+  // Where the file computes all of the loss.
+  std::optional<FileLoss> loss_in(const ir::Graph& file, const std::vector<passes::LossSpec>& asked) const {
+    FileLoss loss{file, samples_, {}};
+    for (const passes::LossSpec& spec : asked) {
+      if (spec.kind != passes::LossSpec::Kind::kInGraph) return std::nullopt;
+      const ValueId output = spec.output.empty() ? file.outputs().front() : file.find(spec.output);
+      if (!output.valid()) return std::nullopt;
+      loss.outputs.emplace_back(output, spec.weight);
+    }
+    return loss.outputs.empty() ? std::nullopt : std::optional(std::move(loss));
   }
   static CompareLimits limits() { return {.free_bytes = static_cast<double>(free_memory_bytes())}; }
   void note(const Compared& found, passes::PassContext& context) {
@@ -259,6 +273,7 @@ class ByNumbers {
 
   const CompileProgress& progress_;
   ir::Bindings symbols_;
+  int64_t samples_ = 0;  // in the file
   bool left_out_ = false;
 };
 
@@ -271,7 +286,7 @@ Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const Compi
   const bool baked = graph.batch_symbol().empty() && !pipeline.left_out.contains("rebatch");
   Passed passed = run_passes(baked ? graph.clone() : std::move(graph), pipeline, options.passes, progress.show_pass);
   if (baked && passed.report.ok()) {
-    const auto judged = numbers.judge_losses(passed.graph, passed.context);
+    const auto judged = numbers.judge_losses(graph, pipeline.losses, passed.graph, passed.context);
     if (!judged.ok()) passed.report.failure = judged.diagnostic();
   }
   if (passed.report.ok() || passed.report.internal || !baked || options.samples_in_file) return passed;

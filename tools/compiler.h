@@ -35,6 +35,7 @@ struct CompileOptions : PlanDemands {
   std::vector<std::string> padding;                   ///< `table=0`: a row that takes no gradient
   std::vector<std::string> stopped;                   ///< values through which no gradient flows
   std::vector<std::string> strict;                    ///< results of clamps whose bounds take no gradient
+  bool sync_batch_norm = false;                       ///< batch normalisations are over all replicas of their stage
   std::vector<std::string> left_out;                  ///< of `passes::optional_passes`
   std::string weights;           ///< .safetensors under the names of state_dict; empty: the file's numbers
   bool partial_weights = false;  ///< names may be missing there, or unexpected

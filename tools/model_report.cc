@@ -10,6 +10,7 @@
 
 #include "ir/constant.h"
 #include "ir/fixed_samples.h"
+#include "ir/statistics.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -110,6 +111,31 @@ bool is_generated(std::string_view name) {
          std::all_of(name.begin() + kValue.size(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
+/// What batches are normalised by in training: the one thing by which losses depend on how a mini-batch is divided.
+std::vector<std::string> normalisations(const PreparedModel& model) {
+  if (model.graph.losses().empty()) return {};
+  uint64_t all = 0, joint = 0;
+  for (const TaskId task : model.graph.tasks()) {
+    const std::optional<bool> synchronised = ir::synchronised(model.graph, task);
+    all += synchronised.has_value();
+    joint += synchronised.value_or(false);
+  }
+  std::vector<std::string> lines;
+  if (joint > 0) {
+    lines.push_back(
+        fmt::format("{} by the samples of a micro-batch on all replicas: losses depend on the number of "
+                    "micro-batches",
+                    plural(joint, "batch normalisation")));
+  }
+  if (all > joint) {
+    lines.push_back(
+        fmt::format("{} by the samples of a micro-batch on one replica: losses depend on the numbers of "
+                    "micro-batches and replicas (--sync-batch-norm: of micro-batches alone)",
+                    plural(all - joint, "batch normalisation")));
+  }
+  return lines;
+}
+
 std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   std::vector<std::string> lines;
   if (const auto samples = ir::fixed_samples(model.graph)) {
@@ -150,7 +176,7 @@ std::string block(std::string_view head, const std::vector<std::string>& lines) 
 
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail) {
   std::string text = block("read", {read_line(model, file)}) + block("changed", changes(model, detail)) +
-                     block("not done", limits(model, detail));
+                     block("trains", normalisations(model)) + block("not done", limits(model, detail));
   for (const std::string& warning : model.warnings) text += fmt::format("{}: warning: {}\n", file, warning);
   return text;
 }

@@ -13,8 +13,9 @@ enum class Detail {
   kAll,    ///< each on a line of its own, with its place
 };
 
-/// A few lines: `read`, what the file holds; `changed`, what passes and importer made of it; `not done`, what could not
-/// be done, or may be meant otherwise. Then the warnings, under the file's name. No fact stands there twice.
+/// A few lines: `read`, what the file holds; `changed`, what passes and importer made of it; `trains`, by
+/// which samples it normalises batches, where it does; `not done`, what could not be done, or may be meant otherwise.
+/// Then the warnings, under the file's name. No fact stands there twice.
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail);
 
 }  // namespace rannc::tools

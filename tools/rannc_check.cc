@@ -57,6 +57,7 @@ struct Flags {
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
   std::vector<std::string> left_out;  ///< passes
+  bool sync_batch_norm = false;
   std::string dtype = "float64";
   bool merged_allowed = false;
   bool fp64() const { return dtype == "float64"; }
@@ -127,6 +128,7 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
   if (flags.fp64()) options.untied = tools::tied_copies(folder);
   options.left_out = flags.left_out;
+  options.sync_batch_norm = flags.sync_batch_norm;
   options.costs = "analytic";
   options.optimizer = "sgd";
   options.micro_batches = {1};
@@ -471,6 +473,7 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
   app.add_flag("--allow-merged", flags.merged_allowed, "as of rannc-compile");
+  tools::add_sync_flag(app, flags.sync_batch_norm);
   tools::add_left_out_flag(app, flags.left_out);
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));

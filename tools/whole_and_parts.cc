@@ -4,12 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "ir/assumptions.h"
 #include "ir/match.h"
+#include "runtime/batch.h"
+#include "runtime/tensor.h"
 #include "tools/float64_run.h"
 #include "tools/made_up_samples.h"
 #include "tools/units.h"
@@ -20,9 +23,10 @@ namespace {
 
 using ir::Graph;
 
-constexpr double kTolerance = 1e-8;    // of the largest number of an output
-constexpr int64_t kMostSingles = 8;    // samples that run alone
-constexpr int64_t kLeastTogether = 3;  // of which one is neither the first nor the last
+constexpr double kTolerance = 1e-8;      // of the largest number of an output
+constexpr double kLossTolerance = 1e-4;  // of a loss; float32 leaves 1e-7 of each constant
+constexpr int64_t kMostSingles = 8;      // samples that run alone
+constexpr int64_t kLeastTogether = 3;    // of which one is neither the first nor the last
 
 /// Sizes of all symbols but that of the batch: of those that nobody says, one that the graph's assumptions allow.
 ir::Bindings complete(const Graph& graph, ir::Bindings known) {
@@ -371,6 +375,64 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
   return left_out("on made-up samples, " + why);
 }
 
+/// The loss of a mini-batch as the runtime puts it together: each term over what it counts.
+Result<double> loss_of(const Graph& graph, const codegen::GraphValues& given, const codegen::GraphValues& values,
+                       int64_t samples) {
+  ir::Plan plan;
+  plan.graph = graph.clone();
+  runtime::Batch batch;
+  for (const ValueId input : graph.inputs()) {
+    batch.emplace(graph.value(input).name, runtime::to_value(*given[input.index()]));
+  }
+  double sum = 0;
+  for (const ir::LossTerm& term : graph.losses()) {
+    RANNC_ASSIGN(const double counted, runtime::loss_denominator(plan, term, batch, static_cast<uint32_t>(samples)));
+    sum += term.loss(values[term.numerator.index()]->to(at::kDouble).item<double>(), counted);
+  }
+  return sum;
+}
+
+/// Both losses of one kind of samples; nothing where these do not fit the graphs.
+struct BothLosses {
+  double own = 0, of_file = 0;
+};
+std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const MadeUpSamples& made_up) {
+  WideTensors tensors;
+  const auto run = Float64Run::load(graph, tensors), file_run = Float64Run::load(file.graph, tensors);
+  if (!run.ok() || !file_run.ok()) return std::nullopt;
+  const auto given = made_up.of(0, file.samples);
+  if (!given.ok()) return std::nullopt;
+  const auto given_to_file = for_file(file.graph, graph, *given);
+  if (!given_to_file.ok()) return std::nullopt;
+  ir::Bindings sizes = made_up.sizes(file.samples);
+  const auto values = run->run(*given, sizes);
+  sizes.erase(graph.batch_symbol());
+  const auto of_file = file_run->run(*given_to_file, sizes);
+  if (!values.ok() || !of_file.ok()) return std::nullopt;
+  const auto own = loss_of(graph, *given, *values, file.samples);
+  if (!own.ok()) return std::nullopt;
+  BothLosses both{*own, 0};
+  for (const auto& [output, weight] : file.outputs) {
+    both.of_file += weight * (*of_file)[output.index()]->to(at::kDouble).sum().item<double>();
+  }
+  return std::isfinite(both.of_file) ? std::optional(both) : std::nullopt;
+}
+
+Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
+  const ir::Bindings sizes = complete(graph, symbols);
+  for (const auto kind : {MadeUpSamples::Kind::kVaried, MadeUpSamples::Kind::kPlain}) {
+    const auto both = both_losses(graph, file, MadeUpSamples(graph, sizes, kind));
+    if (!both) continue;
+    const double size = std::max(std::abs(both->own), std::abs(both->of_file));
+    if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};
+    const TaskId maker = file.graph.producer(file.outputs.front().first);
+    return error(maker.valid() ? file.graph.location(maker) : Location{},
+                 fmt::format("by numbers, the loss of {} samples is {:g}, but {:g} in the file's own graph",
+                             file.samples, both->own, both->of_file));
+  }
+  return {};  // what does not run has been said
+}
+
 }  // namespace
 
 Result<Compared> compare_with_file(const Graph& file, const Graph& made, int64_t samples, const ir::Bindings& symbols,
@@ -378,8 +440,11 @@ Result<Compared> compare_with_file(const Graph& file, const Graph& made, int64_t
   return compare(&file, made, samples, symbols, limits);
 }
 
-Result<Compared> compare_losses(const Graph& graph, const ir::Bindings& symbols, const CompareLimits& limits) {
-  return compare(nullptr, graph, kLeastTogether, symbols, limits);
+Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<FileLoss>& file,
+                                const ir::Bindings& symbols, const CompareLimits& limits) {
+  RANNC_ASSIGN(Compared found, compare(nullptr, graph, kLeastTogether, symbols, limits));
+  if (file && found.left_out.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
+  return found;
 }
 
 }  // namespace rannc::tools

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "ir/graph.h"
 
@@ -38,8 +40,17 @@ struct CompareLimits {
 Result<Compared> compare_with_file(const ir::Graph& file, const ir::Graph& made, int64_t samples,
                                    const ir::Bindings& symbols, const CompareLimits& limits);
 
-/// The same of a graph with losses after all passes, without its file: outputs, and the numerators of its losses, which
-/// those of the samples must add up to.
-Result<Compared> compare_losses(const ir::Graph& graph, const ir::Bindings& symbols, const CompareLimits& limits);
+/// A loss that the graph of a file, made for `samples`, computes itself: the sum of these outputs times their weights.
+struct FileLoss {
+  const ir::Graph& graph;
+  int64_t samples;
+  std::vector<std::pair<ValueId, double>> outputs;
+};
+
+/// The same of a graph with losses after all passes: outputs, and the numerators of its losses, which those of the
+/// samples must add up to. Where the file computes the loss itself, what was made of it must be that, within 1e-4:
+/// constants were computed beforehand in the precision of the file.
+Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<FileLoss>& file,
+                                const ir::Bindings& symbols, const CompareLimits& limits);
 
 }  // namespace rannc::tools

@@ -43,8 +43,9 @@ struct ScheduleFacts {
 
 /// Sends and receives pair up (S4) and keep their order (S5). Every action must name something of the plan.
 void check_messages(ScheduleFacts& facts);
-/// Rows run to their end where everything blocks (S6). S4, S9 and S12 must hold.
-void check_progress(ScheduleFacts& facts);
+/// Rows run to their end where everything blocks (S6), computations of the stages of `joint` until all replicas are
+/// there. S3, S4, S9 and S12 must hold.
+void check_progress(ScheduleFacts& facts, const std::vector<bool>& joint);
 /// Gradients are reduced (S9, S12) and applied (S10) once, when they are complete.
 void check_reductions(ScheduleFacts& facts);
 

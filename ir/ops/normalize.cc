@@ -1,6 +1,7 @@
 // Normalisations.
 #include "ir/ops/gradients_dense.h"
 #include "ir/ops/norms.h"
+#include "ir/statistics.h"
 
 namespace rannc::ir::ops {
 
@@ -175,7 +176,8 @@ TapeUse batch_norm_tape(const TapeCall& call) {
 std::vector<OpInfo> normalize_ops() {
   using Kind = AttributeKind;
   const AttributeInfo axis{"axis", Kind::kInteger, Dim(-1)}, epsilon{"epsilon", Kind::kNumber, 1e-5},
-      training{.name = "training", .kind = Kind::kFlag, .otherwise = false, .asks_training = true};
+      training{.name = "training", .kind = Kind::kFlag, .otherwise = false, .asks_training = true},
+      synchronised{.name = std::string_view(kSynchronised), .kind = Kind::kFlag, .otherwise = false};
   const auto optional = [](std::string_view name) { return ResultInfo{name, Presence::kOptional}; };
   const OperandInfo x{"x"}, scale{"scale", Role::kWeight, Presence::kOptional},
       bias{"bias", Role::kWeight, Presence::kOptional};
@@ -211,7 +213,7 @@ std::vector<OpInfo> normalize_ops() {
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
                "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "
-               "normalised by",
+               "normalised by; synchronised: the batch's statistics are those over all replicas of the stage",
        .onnx = {"BatchNormalization"},
        .aten = {"aten::batch_norm"},
        .operands = {x,
@@ -219,7 +221,7 @@ std::vector<OpInfo> normalize_ops() {
                     {"bias", Role::kWeight},
                     {"mean", Role::kStatistics},
                     {"variance", Role::kStatistics}},
-       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training},
+       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training, synchronised},
        .results = {{"result"},
                    {"mean", Presence::kOptional, 3},
                    {"variance", Presence::kOptional, 4},

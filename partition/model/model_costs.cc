@@ -7,6 +7,7 @@
 
 #include "ir/op.h"
 #include "ir/plan.h"
+#include "ir/statistics.h"
 
 namespace rannc::partition {
 
@@ -95,8 +96,10 @@ bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>&
 
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
   std::string key = graph.op(task).name;
-  for (const auto& [name, value] : graph.attributes(task))
+  for (const auto& [name, value] : graph.attributes(task)) {
+    if (name == ir::kSynchronised) continue;  // what replicas exchange is not priced
     key += fmt::format(" {}={}", name, std::visit(AttributeText{}, value));
+  }
   for (const ValueId input : graph.inputs(task)) {
     if (!input.valid()) {
       key += " -";

@@ -10,6 +10,7 @@
 #include "ir/verify.h"
 #include "partition/model/finer_blocks.h"
 #include "partition/model/fixed_batch.h"
+#include "partition/model/joint_batch.h"
 #include "partition/model/value_bytes.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
@@ -328,7 +329,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePla
 
 Result<std::variant<PlannedModel, Infeasible>> plan_model(const ir::Graph& graph, const ir::Atoms& atoms,
                                                           const PlanOptions& asked) {
-  RANNC_ASSIGN(const PlanOptions options, with_fixed_batch(graph, asked));
+  RANNC_ASSIGN(PlanOptions fixed, with_fixed_batch(graph, asked));
+  const PlanOptions options = with_joint_batch(graph, std::move(fixed));
   using Outcome = std::variant<PlannedModel, Infeasible>;
   const auto planner = planner_of(options);
   if (planner == nullptr) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "ir/lower_schedule.h"
 #include "ir/op.h"
 #include "ir/text.h"
 #include "ir/verify.h"
@@ -298,6 +299,84 @@ outputs [%y]
   const auto found = verify(testing::small_plan(std::move(graph), {.stages = 1}));
   ASSERT_FALSE(found.empty());
   EXPECT_EQ(found[0].rule, "P17") << found[0].str();
+}
+
+constexpr char kTogether[] = "synchronised = true, ";
+
+// Two normalisations by the batch, cut between; each is over all replicas where its flag says so.
+Plan plan_with_norms(const std::string& first, const std::string& second, const testing::PlanShape& shape) {
+  Graph graph = parse_graph(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %s: f32[4]
+buffer %rm: f32[4]
+buffer %rv: f32[4]
+buffer %rm2: f32[4]
+buffer %rv2: f32[4]
+#0 %h: f32[batch,4] samples 0 = core.relu(%x)
+#1 %y: f32[batch,4] samples 0, %m: f32[4], %v: f32[4] = core.batch_norm(%h, %s, %s, %rm, %rv) {)" +
+                                first + R"(training = true} at "n.onnx" node "norm"
+#2 %z: f32[batch,4] samples 0, %m2: f32[4], %v2: f32[4] = core.batch_norm(%y, %s, %s, %rm2, %rv2) {)" +
+                                second + R"(training = true}
+#3 %l: f32[] partial = core.sum(%z)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+statistics %rm, %rv = %m, %v
+statistics %rm2, %rv2 = %m2, %v2
+)",
+                            "t.rir")
+                    .value();
+  return testing::small_plan(std::move(graph), shape);
+}
+
+TEST(VerifyPlan, P18_AReplicaWithoutASampleToNormaliseWith) {
+  const testing::PlanShape uneven{.stages = 2, .replicas = 3, .mini_batch = 5, .micro_batches = 2};
+  const auto found = verify(plan_with_norms(kTogether, "", uneven));
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "P18") << found[0].str();
+  for (const char* part :
+       {"n.onnx", "norm", "task #1", "all 3 replicas of stage @s0", "the smallest micro-batch has 2"}) {
+    EXPECT_NE(found[0].str().find(part), std::string::npos) << found[0].str();
+  }
+  const auto expect_good = [](const Plan& plan) {
+    const auto faults = verify(plan);
+    EXPECT_TRUE(faults.empty()) << faults[0].str();
+  };
+  expect_good(plan_with_norms("", "", uneven));
+  testing::PlanShape even = uneven;
+  even.mini_batch = 6;
+  expect_good(plan_with_norms(kTogether, kTogether, even));
+  Plan evaluated = plan_with_norms(kTogether, "", uneven);
+  evaluated.training = false;
+  for (const Diagnostic& fault : verify(evaluated)) EXPECT_NE(fault.rule, "P18") << fault.str();
+}
+
+// The second micro-batch of the first stage and the first one of the second stage are done in different order. Each row
+// is good, and replicas of a stage do the same (S3), but where both stages normalise over their replicas each device
+// waits for the other in the middle of a pass.
+TEST(VerifyPlan, S6_ReplicasThatNormaliseTogetherWaitForEachOther) {
+  constexpr char kCrossed[] =
+      "0: F0.0 F1.0 F0.1 F1.1 B1.0 B0.0 B1.1 B0.1\n1: F0.0 F0.1 F1.0 F1.1 B1.0 B1.1 B0.0 B0.1\n";
+  const auto faults = [&](const char* first, const char* second) {
+    Plan plan = plan_with_norms(first, second, {.stages = 2, .replicas = 2, .mini_batch = 4, .micro_batches = 2});
+    plan.devices.resize(2);
+    plan.predictions.resize(2);
+    for (Stage& stage : plan.stages) stage.devices = {DeviceId(0), DeviceId(1)};
+    const PipelineShape shape = pipeline_shape(plan);
+    plan.schedule = lower_schedule(shape, parse_schedule(kCrossed, shape).value()).value();
+    plan.schedule.name = "table";
+    return verify(plan);
+  };
+  for (const auto& [first, second] : {std::pair("", ""), std::pair(kTogether, ""), std::pair("", kTogether)}) {
+    const auto found = faults(first, second);
+    EXPECT_TRUE(found.empty()) << found[0].str();
+  }
+  const auto found = faults(kTogether, kTogether);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "S6") << found[0].str();
+  for (const char* part : {"blocked in F1.0", "blocked in F0.1"}) {
+    EXPECT_NE(found[0].str().find(part), std::string::npos) << found[0].str();
+  }
 }
 
 TEST(VerifyPlan, SumsOverSamplesMayCrossACut) {

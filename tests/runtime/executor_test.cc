@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -64,9 +65,12 @@ class RecordingObserver final : public runtime::Observer {
 /// All devices of a plan as threads.
 class Pipelined {
  public:
+  /// Replicas of the stages of `joint` sum within passes.
   explicit Pipelined(const PlanSpec& spec, FakeProgram::Trap trap = {},
-                     std::chrono::milliseconds timeout = std::chrono::seconds(60))
+                     std::chrono::milliseconds timeout = std::chrono::seconds(60),
+                     const std::vector<StageId>& joint = {})
       : plan_(build_plan(chain_graph(), spec)), pipeline_(runtime::make_pipeline(plan_)) {
+    for (const StageId stage : joint) pipeline_.stages[stage.index()].synchronised = {true};
     const uint32_t count = pipeline_.shape.devices;
     transports_ = runtime::make_local_transports(count, timeout);
     observers_.resize(count);
@@ -301,6 +305,57 @@ TEST(Executor, FirstErrorEndsAllDevicesAndNamesThePlace) {
       }
     }
   }
+}
+
+/// What a call of a program sums over the replicas of its stage: the ordinals of all, after others of its own.
+Result<void> sum_ordinals(const At& at, std::atomic<int>& sums) {
+  for (int i = 0; at.replicas != nullptr && i < 2; ++i) {
+    const double own = (i + 1) * (at.replicas->replica() + 1);
+    RANNC_ASSIGN(const runtime::Value sum,
+                 at.replicas->sum(std::make_shared<FakeValue>(std::vector<double>{own}, true)));
+    const double expected = (i + 1) * (at.replicas->replicas() * (at.replicas->replicas() + 1)) / 2.0;
+    if (sum->item() != expected) return error("another sum");
+    ++sums;
+  }
+  return {};
+}
+
+TEST(Executor, ReplicasSumWithinPassesOfTheirStage) {
+  PlanSpec spec = three_stages({4, 3});
+  spec.replicas = {3, 2, 1};
+  spec.recompute = true;
+  std::atomic<int> sums = 0;
+  Pipelined run(spec, [&](const char*, const At& at) { return sum_ordinals(at, sums); }, std::chrono::seconds(60),
+                {StageId(0), StageId(2)});
+  for (int step = 0; step < 2; ++step) {
+    run.go();
+    for (const auto& outcome : run.outcomes) ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+  }
+  // Twice in each call: F, R, I and W of two micro-batches on three replicas of stage 0; nothing where one is alone.
+  EXPECT_EQ(sums, 2 * 2 * 4 * 2 * 3);
+  run.input.training = false;
+  run.go();
+  EXPECT_EQ(sums, 2 * 2 * 4 * 2 * 3) << "an evaluation sums nothing";
+}
+
+TEST(Executor, AnErrorEndsReplicasThatWaitWithinAPass) {
+  PlanSpec spec = three_stages({4});
+  spec.replicas = {1, 3, 1};
+  std::atomic<int> sums = 0;
+  Pipelined run(spec,
+                [&](const char* call, const At& at) -> Result<void> {
+                  if (call[0] == 'I' && at.replicas != nullptr && at.replicas->replica() == 1)
+                    return error("the kernel gave up");
+                  return sum_ordinals(at, sums);
+                },
+                std::chrono::seconds(60), {StageId(1)});
+  run.go();
+  for (size_t d = 0; d < run.devices(); ++d) {
+    if (run.outcomes[d].ok()) continue;  // the last stage had done its row before
+    EXPECT_THAT(run.outcomes[d].diagnostic().message, HasSubstr("the kernel gave up"));
+    EXPECT_THAT(run.outcomes[d].diagnostic().message, HasSubstr("stage 1, micro-batch 0"));
+  }
+  for (size_t d = 1; d < 4; ++d) EXPECT_FALSE(run.outcomes[d].ok()) << "device " << d;
 }
 
 TEST(Executor, ExceptionsOfProgramsBecomeErrors) {

@@ -103,7 +103,8 @@ Numbers run_locally(const ir::Plan& plan, const std::map<std::string, at::Tensor
                     const std::vector<double>& denominators, const RunOptions& options) {
   const Compiled compiled(plan);
   const runtime::Pipeline pipeline = runtime::make_pipeline(plan);
-  const auto transports = runtime::make_local_transports(pipeline.shape.devices, std::chrono::seconds(60));
+  const auto handing_over = runtime::make_local_transports(pipeline.shape.devices, std::chrono::seconds(60));
+  const auto transports = options.transports.empty() ? std::span(handing_over) : options.transports;
   TensorFeed feed(batch);
   std::vector<Device> devices(pipeline.shape.devices);
   for (uint32_t d = 0; d < pipeline.shape.devices; ++d) {

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 
 #include <map>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +37,8 @@ struct RunOptions {
   bool training = true;
   uint32_t steps = 1;   ///< gradients and outputs are those of the last
   bool commit = false;  ///< running statistics are updated; parameters stay
+  /// By device; empty: tensors are handed over.
+  std::span<const std::unique_ptr<runtime::Transport>> transports = {};
 };
 
 /// Loss terms are weighted by weight / denominator, the denominator counted by hand: `denominators`, one per term.

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <thread>
 
 #include "runtime/internal/torch_value.h"
-#include "runtime/transport_gloo.h"
 #include "runtime/transport_local.h"
-#include "tools/launcher.h"
+#include "tests/runtime/gloo_ends.h"
 
 namespace rannc::runtime {
 namespace {
@@ -21,28 +19,9 @@ constexpr std::chrono::seconds kTimeout{60};
 const std::vector<int64_t> kSizes = {7, 20'011};
 const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
 
-using Ends = std::vector<std::unique_ptr<Transport>>;
+using testing::Ends;
 
-void on_each(const std::function<void(uint32_t)>& job) {
-  std::vector<std::jthread> threads;
-  for (uint32_t device = 0; device < kDevices; ++device) threads.emplace_back(job, device);
-}
-
-Ends gloo_ends() {
-  auto meeting = tools::Listener::open();
-  Ends ends(kDevices);
-  on_each([&](uint32_t device) {
-    Rendezvous own;
-    own.port = meeting->port();
-    own.workers = kDevices;
-    own.rank = device;
-    if (device == 0) own.listening_socket = meeting->release();
-    auto end = join_gloo(own);
-    ASSERT_TRUE(end.ok()) << end.diagnostic().str();
-    ends[device] = *std::move(end);
-  });
-  return ends;
-}
+void on_each(const std::function<void(uint32_t)>& job) { testing::on_each(kDevices, job); }
 
 /// Of very different sizes, so that another order or an early rounding shows.
 at::Tensor term(at::ScalarType type, int64_t size, uint32_t device) {
@@ -73,17 +52,19 @@ std::vector<at::Tensor> sums(const Ends& ends, const std::vector<DeviceId>& memb
   return found;
 }
 
-class Sums : public testing::TestWithParam<const char*> {};
+class Sums : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Sums, AreThoseInTheOrderOfMembers) {
-  Ends ends = GetParam() == std::string_view("local") ? make_local_transports(kDevices, kTimeout) : gloo_ends();
+  Ends ends = GetParam() == std::string_view("local") ? make_local_transports(kDevices, kTimeout)
+                                                      : testing::gloo_ends(kDevices);
   uint32_t round = 0;
   for (uint32_t count = 2; count <= kDevices; ++count) {
     std::vector<DeviceId> members;  // the last ones, so that devices and positions differ
     for (uint32_t device = kDevices - count; device < kDevices; ++device) members.push_back(DeviceId(device));
     for (const at::ScalarType type : kTypes) {
       for (const int64_t size : kSizes) {
-        SCOPED_TRACE(testing::Message() << count << " members, " << at::toString(type) << ", " << size << " elements");
+        SCOPED_TRACE(::testing::Message()
+                     << count << " members, " << at::toString(type) << ", " << size << " elements");
         const at::Tensor wanted = expected(members, type, size);
         for (const at::Tensor& sum : sums(ends, members, type, size, round++)) {
           ASSERT_EQ(sum.scalar_type(), type);
@@ -92,10 +73,10 @@ TEST_P(Sums, AreThoseInTheOrderOfMembers) {
       }
     }
   }
-  on_each([&](uint32_t device) { ends[device].reset(); });  // worker 0 waits for the others to leave
+  testing::leave(ends);
 }
 
-INSTANTIATE_TEST_SUITE_P(Transports, Sums, testing::Values("local", "gloo"),
+INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::Values("local", "gloo"),
                          [](const auto& info) { return std::string(info.param); });
 
 // What the test above rests on: its numbers tell another order and narrow additions apart.

@@ -148,10 +148,11 @@ ir::Graph noise_model(DType dtype) {
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
 }
 
-ir::Graph norm_model(DType dtype) {
+namespace {
+
+ir::Graph normalised_twice(DType dtype, const ir::Attributes& training) {
   GraphBuilder g(dtype);
   const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
-  const ir::Attributes training = {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}};
   const auto normalize = [&](ValueId value, const std::string& number) {
     const ValueId scale = g.parameter(("scale" + number).c_str(), {3}),
                   bias = g.parameter(("bias" + number).c_str(), {3});
@@ -162,6 +163,16 @@ ir::Graph norm_model(DType dtype) {
   const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+}  // namespace
+
+ir::Graph norm_model(DType dtype) {
+  return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}});
+}
+
+ir::Graph joint_norm_model(DType dtype) {
+  return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}, {"synchronised", true}});
 }
 
 ir::Graph sums_model(DType dtype) {

@@ -32,6 +32,8 @@ ir::Graph noise_model(ir::DType dtype);
 /// x f[batch, 3, 4], target f[batch, 3, 4]: batch normalization in training, tanh, a second one, squared error, with
 /// buffers mean0, variance0, mean1, variance1 and momentum 0.3. Tasks: batch_norm tanh batch_norm mse_sum.
 ir::Graph norm_model(ir::DType dtype);
+/// The same with normalisations over all replicas.
+ir::Graph joint_norm_model(ir::DType dtype);
 
 /// x [batch,6] -> linear w0 -> tanh a -> linear w1 = y; the loss is mse_sum of y and half the sum of p * v + p, where p
 /// [6] is the sum of a * a over samples. Tasks: linear tanh mul sum(p) linear mul(q) add sum mul(r) mse_sum add.

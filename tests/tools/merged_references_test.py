@@ -1,5 +1,6 @@
-"""tools/make-check-folder says which parameters of a fresh model each initializer of its export holds; skipped without PyTorch."""
+"""References of models with their initial values say which parameters each initializer of the export holds; skipped without PyTorch."""
 import json
+import re
 import subprocess
 import sys
 
@@ -22,12 +23,18 @@ NORMS = [f"encoder.layers.encoder_layer_{layer}.ln_{norm}.weight" for layer in r
 
 
 class MergedReferences(programs.ProgramTest):
-    def made(self, family, exporter, *more):
+    in_process = programs.Resident.PROGRAMS
+
+    def folder(self, family, exporter, *more):
         path = self.scratch / f"{family.__name__}-{exporter}{''.join(more)}"
         done = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",
                                f"{fresh_families.__file__}:{family.__name__}", path, "--exporter", exporter, *more],
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
+        return path
+
+    def made(self, family, exporter, *more):
+        path = self.folder(family, exporter, *more)
         return json.loads((path / "card.json").read_text()), load_file(path / "reference.safetensors")
 
     def judge_sums(self, card, reference):
@@ -80,6 +87,19 @@ class MergedReferences(programs.ProgramTest):
             self.assertEqual(card["merged"]["model.transformer.h.0.ln_1.weight"][-1], "model.transformer.ln_f.weight")
             self.assertEqual(len(card["tied"]["model.transformer.wte.weight"]), 2)
             self.judge_sums(card, reference)
+
+    def test_rannc_checks_sums_and_each_by_its_name(self):
+        for family in fresh_families.FAMILIES:
+            parameters = len(list(family()["module"].parameters()))
+            if family()["training"]:
+                continue  # references are those of modules in evaluation mode
+            for exporter in ("dynamo", "legacy"):
+                with self.subTest(family=family.__name__, exporter=exporter):
+                    path = self.folder(family, exporter)
+                    flags = ["--stages", "1,2", "--micro-batches", "1,3"]
+                    self.assertIn("4 passed, 0 failed", self.succeed("rannc-check", path, *flags).stdout)
+                    done = self.succeed("rannc-check", path, *flags, "--dtype", "float32")
+                    self.assertEqual(re.findall(r"(\d+) gradients", done.stdout), [str(parameters)] * 4)
 
 
 if __name__ == "__main__":

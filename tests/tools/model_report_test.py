@@ -14,7 +14,7 @@ class ReportTest(programs.ProgramTest):
 
     def lines(self, model, *flags):
         """The lines of the report by their head, and the warnings."""
-        found, head = {"read": [], "changed": [], "not done": [], "warning": []}, None
+        found, head = {"read": [], "changed": [], "trains": [], "not done": [], "warning": []}, None
         for line in self.compiled(model, *flags).stderr.splitlines():
             if ": warning: " in line:
                 found["warning"].append(line)
@@ -36,7 +36,7 @@ class SmallModels(ReportTest):
         self.assertRegex(report["read"][0], r'^model\.onnx: 74 nodes → \d+ tasks; [\d,]+ parameters in 28 tensors; '
                                             r'batch symbol "\w+" \(axis 0 of 1 input\)$')
         self.assertIn("parameter 'token.weight' is read by 2 modules (the model itself, token): one tied parameter", report["changed"])
-        self.assertEqual(report["warning"], [])
+        self.assertEqual((report["trains"], report["warning"]), ([], []))
 
     def test_what_metadata_say_of_gradients(self):
         model = programs.DATA / "small_lost_gradients" / "model.onnx"
@@ -94,6 +94,17 @@ class PublishedModels(ReportTest):
 
     def test_running_statistics(self):
         self.assertIn("88,482 parameters in 71 tensors, 46 buffers; batch symbol", self.report("resnet_train_legacy")["read"][0])
+
+    def test_what_batches_are_normalised_by(self):
+        training = "--loss", "cross_entropy(output=logits,labels=y)"
+        self.assertEqual(self.report("resnet_train_legacy")["trains"], [], "it is for inference")
+        [apart] = self.report("resnet_train_legacy", *training)["trains"]
+        self.assertTrue(apart.startswith("23 batch normalisations by the samples of a micro-batch on one replica: losses depend on the "
+                                         "numbers of micro-batches and replicas"), apart)
+        [joint] = self.report("resnet_train_legacy", *training, "--sync-batch-norm")["trains"]
+        self.assertEqual(joint, "23 batch normalisations by the samples of a micro-batch on all replicas: losses depend on the number of "
+                                "micro-batches")
+        self.assertEqual(self.report("resnet_folded_legacy", *training)["trains"], [], "nothing of it is left to train")
 
     def test_training_mode_that_the_file_lost(self):
         report = self.report("resnet_asked_training_dynamo")

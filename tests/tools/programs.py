@@ -134,7 +134,7 @@ def check(folders, **flags):
     arguments = [str(folder) for folder in folders]
     for name, values in flags.items():
         for value in values if isinstance(values, list) else [values]:
-            arguments += ["--" + name.replace("_", "-"), str(value)]
+            arguments += ["--" + name.replace("_", "-"), *([] if value is True else [str(value)])]
     done = run("rannc-check", *arguments, "--summary=json", timeout=470)
     entries = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return done, entries

@@ -168,13 +168,39 @@ std::string losses(const std::string& reduction) {
       "#0 %d: f32[batch,4] samples 0 = core.sub(%x, %t)\n#1 %e: f32[batch,4] samples 0 = core.mul(%d, %d)\n"
       "#2 %l: f32[] partial = core." +
       reduction + "(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\nloss %l weight 0x1p+0 per one ignore -100\n");
-  const auto compared = compare_losses(graph, {}, kNone);
+  const auto compared = compare_losses(graph, std::nullopt, {}, kNone);
   return compared.ok() ? compared->left_out : compared.diagnostic().message;
 }
 
 TEST(WholeAndParts, NumeratorsOfSamplesAddUp) {
   EXPECT_EQ(losses("sum"), "");
   EXPECT_THAT(losses("mean"), AllOf(HasSubstr("by numbers, the loss %l of 3 samples is"), HasSubstr("add up to")));
+}
+
+TEST(WholeAndParts, ALossInTheFileIsWhatWasMadeOfIt) {
+  const auto judged = [](const std::string& counted) {
+    const std::string error = "#0 %d: f32[SHAPE]PLACE = core.sub(%x, %t)\n#1 %e: f32[SHAPE]PLACE = core.mul(%d, %d)\n";
+    const auto with = [](std::string text, const std::string& shape, const std::string& place) {
+      for (const auto& [from, to] : {std::pair("SHAPE", shape), std::pair("PLACE", place)}) {
+        const std::string mark = from;
+        for (size_t at = text.find(mark); at != std::string::npos; at = text.find(mark))
+          text.replace(at, mark.size(), to);
+      }
+      return text;
+    };
+    const std::string inputs = "input %x: f32[SHAPE]PLACE\ninput %t: f32[SHAPE]PLACE\n";
+    const Graph file = parsed(with(inputs + error, "3,4", "") +
+                              "#2 %l: f32[] = core.mean(%e) {keepdim = false}\ninputs [%x, %t]\noutputs [%l]\n");
+    const Graph made = parsed("batch batch\n" + with(inputs + error, "batch,4", " samples 0") +
+                              "#2 %l: f32[] partial = core.sum(%e) {keepdim = false}\ninputs [%x, %t]\noutputs []\n"
+                              "loss %l weight 0x1p+0 per " +
+                              counted + " ignore -100\n");
+    const auto compared = compare_losses(made, FileLoss{file, 3, {{file.find("l"), 1.0}}}, {}, kNone);
+    return compared.ok() ? compared->left_out : compared.diagnostic().message;
+  };
+  EXPECT_EQ(judged("elements %t"), "");
+  EXPECT_THAT(judged("samples"),
+              AllOf(HasSubstr("by numbers, the loss of 3 samples is"), HasSubstr("in the file's own")));
 }
 
 // --- in the compiler

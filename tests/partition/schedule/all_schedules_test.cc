@@ -93,6 +93,16 @@ TEST_P(EverySchedule, IsProvedByTheRules) {
   });
 }
 
+/// As where every stage normalises over its replicas, each of which has samples then.
+TEST_P(EverySchedule, EndsWhereReplicasWaitForEachOtherInEveryPass) {
+  over_grid([](PipelineShape shape, const ScheduleSpec& spec) {
+    for (size_t j = 0; j < shape.micro_batches.size(); ++j) shape.micro_batches[j] = j % 2 == 0 ? 4 : 3;
+    const auto lowered = ir::lower_schedule(shape, make_schedule(shape, spec).value()).value();
+    const auto faults = ir::verify_schedule(shape, lowered, std::vector<bool>(shape.stages.size(), true));
+    ASSERT_TRUE(faults.empty()) << faults[0].str() << "\n" << ir::print_schedule(lowered);
+  });
+}
+
 TEST_P(EverySchedule, LoweringChangesNoTime) {
   over_grid([](const PipelineShape& shape, const ScheduleSpec& spec) {
     const auto schedule = make_schedule(shape, spec).value();
