@@ -76,6 +76,13 @@ class Out(WeightsTest):
                 self.assertEqual(again.read_bytes(), found[transport], way)
         self.assertEqual(found["local"], found["gloo"])
 
+    def test_with_what_is_frozen(self):
+        bundle = self.compile("frozen", "--freeze", "0.*")
+        before, after = programs.read_safetensors(self.own(bundle)), programs.read_safetensors(
+            self.exported("trained", *self.run_arguments(bundle, "run")))
+        self.assertEqual(sorted(before), sorted(after))
+        self.assertEqual({name for name in before if before[name] == after[name]}, {"0.weight", "0.bias"})
+
     def test_says_where_they_are_or_why_not(self):
         bundle = self.compile("mlp")
         done = self.succeed("rannc-run", bundle, "--export-weights", self.scratch / "w.safetensors")
