@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 
+#include "ir/per_channel.h"
 #include "ir/rewrite_patterns.h"
 
 namespace rannc::passes {
@@ -37,15 +38,6 @@ Pattern inverse_root() {
 }
 
 Pattern seen(const Pattern& pattern, Capture there) { return through(views(), pattern).as(there); }
-
-/// Whether a value has one number for each channel of x, and meets it there.
-bool is_per_channel(const Graph& graph, ValueId value, const Shape& x) {
-  const auto& shape = graph.type(value).shape;
-  const size_t above = x.size() - 2;
-  if (!shape || shape->size() <= above || shape->size() > x.size()) return false;
-  const size_t channels = shape->size() - 1 - above;
-  return (*shape)[channels] == x[1] && element_count(*shape) == x[1];
-}
 
 bool normalises_channels(const Match& match) {
   const Graph& graph = match.graph();

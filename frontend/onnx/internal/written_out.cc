@@ -5,6 +5,7 @@
 
 #include "ir/constant.h"
 #include "ir/op.h"
+#include "ir/per_channel.h"
 #include "ir/rewrite_patterns.h"
 
 namespace rannc::frontend {
@@ -32,15 +33,6 @@ bool lays_groups_apart_and_back(const Match& match) {
   const bool apart = (*rows)[0] == (*x)[0] && (*rows)[1] == groups;
   return apart && (*x)[1].is_constant() && (*x)[1].constant() % groups.constant() == 0 &&
          is_everywhere(graph, match[kScale], 1) && is_everywhere(graph, match[kBias], 0);
-}
-
-/// Whether a value has one number for each channel of `x`, and meets it there.
-bool is_per_channel(const Graph& graph, ValueId value, const Shape& x) {
-  const auto& shape = graph.type(value).shape;
-  const size_t above = x.size() - 2;
-  if (!shape || shape->size() <= above || shape->size() > x.size()) return false;
-  const size_t channels = shape->size() - 1 - above;
-  return (*shape)[channels] == x[1] && element_count(*shape) == x[1];
 }
 
 bool scales_channels(const Match& match) {
