@@ -1,4 +1,5 @@
 """What a file says is taken at its word: a batch that is a number, merged initial values, labels of 32 bits. [R1 R10]"""
+import array
 import json
 import math
 import re
@@ -82,6 +83,42 @@ class MergedInitialValues(programs.ProgramTest):
         model = self.model("zero", ("first", "second"))
         done = self.succeed("rannc-compile", model, "--costs", "analytic", "--emit=plan")
         self.assertIn("warning: parameter 'zero' is read by 2 modules", done.stderr)
+
+
+class Frozen(programs.ProgramTest):
+    """Of two layers the first is not trained: no task computes its gradient, and its numbers stay."""
+
+    def setUp(self):
+        super().setUp()
+        nodes = [onnx.node("Gemm", ["x", "body.weight", "body.bias"], ["h"], "/body/Gemm"), onnx.node("Gemm", ["h", "head.weight"], ["y"], "/head/Gemm")]
+        tensors = [onnx.tensor("body.weight", [2, 2], [1, 2, 3, 4]), onnx.tensor("body.bias", [2], [1, -1]), onnx.tensor("head.weight", [2, 2], [5, 6, 7, 8])]
+        self.model = onnx.write(self.scratch / "two.onnx", nodes, tensors, [onnx.value("x", onnx.FLOAT, ["batch", 2])],
+                                [onnx.value("y", onnx.FLOAT, ["batch", 2])])
+
+    def flags(self, *more):
+        return ["rannc-compile", self.model, "--loss", "mse(output=y,labels=t)", "--costs", "analytic", "--mini-batch", 4, *more]
+
+    def test_no_gradient_is_computed(self):
+        def products(*more):
+            return self.succeed(*self.flags("--emit=backward", *more)).stdout.count("core.matmul") + \
+                self.succeed(*self.flags("--emit=backward", *more)).stdout.count("core.linear")
+        self.assertLess(products("--freeze", "body.*"), products())
+        self.assertEqual(products("--freeze", "body.*", "--train", "body.weight,body.bias"), products())
+
+    def test_numbers_stay(self):
+        bundle, weights, data = self.scratch / "two.rannc", self.scratch / "w.safetensors", self.scratch / "data.safetensors"
+        programs.write_safetensors(data, {"x/x": ("F32", [4, 2], array.array("f", range(8)).tobytes()),
+                                          "labels/t": ("F32", [4, 2], bytes(32))})
+        self.succeed(*self.flags("-o", bundle, "--freeze", "body.*"))
+        self.succeed("rannc-run", bundle, "-o", self.scratch / "run", "--data", data, "--steps", 3, "--learning-rate", 0.001,
+                     "--export-weights", weights)
+        numbers = {name: list(array.array("f", raw)) for name, (_, _, raw) in programs.read_safetensors(weights).items()}
+        self.assertEqual((numbers["body.weight"], numbers["body.bias"]), ([1, 2, 3, 4], [1, -1]))
+        self.assertNotEqual(numbers["head.weight"], [5, 6, 7, 8])
+
+    def test_a_pattern_without_a_match_is_refused(self):
+        for flag in ("--freeze", "--train", "--buffer", "--tie", "--untie"):
+            self.refuse(1, ["'neck.*'"], *self.flags("--emit=plan", flag, "neck.*"))
 
 
 class Labels(programs.ProgramTest):
