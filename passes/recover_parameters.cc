@@ -32,11 +32,9 @@ bool has_several_elements(const ir::ValueType& type) {
   return type.shape && !(ir::element_count(*type.shape) == ir::Dim(1));
 }
 
-bool is_generated(std::string_view name) { return name.starts_with("onnx::"); }
-
 /// Whether a single number has the name of a parameter, where no program lists them.
 bool is_named(std::string_view name, const Roles& roles) {
-  const bool generated = is_generated(name) || name.find('/') != std::string_view::npos;
+  const bool generated = is_made_up(name) || name.find('/') != std::string_view::npos;
   return !generated && (roles.shaped || name.find('.') != std::string_view::npos);
 }
 

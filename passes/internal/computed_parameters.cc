@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 
 namespace rannc::passes {
@@ -9,11 +10,6 @@ namespace rannc::passes {
 namespace {
 
 using ir::ValueKind;
-
-std::string module_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
-}
 
 /// A constant that may have been made of a parameter.
 bool may_be_made(const ir::Graph& graph, ValueId value, const ir::StoredNotes& file) {

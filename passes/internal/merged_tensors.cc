@@ -28,13 +28,6 @@ using Operand = std::pair<TaskId, uint32_t>;
 /// Readings of one tensor of the program's state; empty: of no known name.
 using Names = std::vector<std::string>;
 
-bool is_made_up(std::string_view name) { return name.starts_with("onnx::"); }
-
-std::string module_of(const std::string& path) {
-  const size_t dot = path.rfind('.');
-  return dot == std::string::npos ? "" : path.substr(0, dot);
-}
-
 bool is_identity(const Graph& graph, TaskId task) {
   static const ir::Pattern kRenamed = ir::op("identity");
   return ir::match(graph, task, kRenamed).has_value();

@@ -1,7 +1,6 @@
 #include "passes/internal/named_parts.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <numeric>
@@ -10,14 +9,11 @@
 
 #include "ir/op.h"
 #include "ir/results.h"
+#include "passes/internal/state_names.h"
 
 namespace rannc::passes {
 
 namespace {
-
-bool fits_pattern(std::string_view text, const std::string& pattern) {
-  return fnmatch(pattern.c_str(), std::string(text).c_str(), 0) == 0;
-}
 
 /// Insertions, deletions and exchanges that make one text of another (Wagner and Fischer, JACM 1974).
 size_t distance(std::string_view a, std::string_view b) {

@@ -7,6 +7,17 @@
 
 namespace rannc::passes {
 
+bool is_made_up(std::string_view name) { return name.starts_with("onnx::"); }
+
+std::string module_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+bool fits_pattern(std::string_view name, const std::string& pattern) {
+  return fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
+}
+
 StateNames::StateNames(const ir::Graph& graph) : graph_(graph) {
   for (const ir::StateTensor& tensor : graph.state()) {
     std::set<ValueId> values;
@@ -24,8 +35,7 @@ std::vector<std::string> StateNames::of(ValueId value) const {
 
 bool StateNames::match(const std::string& pattern, ValueId value) const {
   const auto names = of(value);
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& name) { return fnmatch(pattern.c_str(), name.c_str(), 0) == 0; });
+  return std::any_of(names.begin(), names.end(), [&](const std::string& name) { return fits_pattern(name, pattern); });
 }
 
 bool StateNames::match_any(const std::string& patterns, ValueId value) const {

@@ -10,6 +10,13 @@
 
 namespace rannc::passes {
 
+/// Names that torch.onnx.export with dynamo=False makes up where it computed on a parameter.
+bool is_made_up(std::string_view name);
+/// `encoder.layer.0` of `encoder.layer.0.weight`; empty: the model itself.
+std::string module_of(const std::string& path);
+/// Whether a name is like a pattern, in which `*` and `?` stand for other letters, dots included.
+bool fits_pattern(std::string_view name, const std::string& pattern);
+
 /// The names that a stored tensor has in its file and, where they differ, those of the tensors of the program's state
 /// that lie in it. Of the graph as it is at construction.
 class StateNames {
