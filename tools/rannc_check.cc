@@ -276,7 +276,7 @@ class FolderRun {
                          tools::OwnNumbers& own) const {
     const auto name_of = [&](rannc::ValueId value) { return std::string(graph.value(value).name); };
     for (const rannc::ir::StateTensor& tensor : graph.state()) {
-      tools::StateGradient made{{tensor.shape, {}}, {}};
+      tools::StateGradient made{{tensor.shape, {}}, tensor.parts, {}};
       for (const rannc::ir::StatePart& part : tensor.parts) made.of.insert(name_of(part.value));
       const bool here = std::all_of(made.of.begin(), made.of.end(),
                                     [&](const std::string& name) { return gradients.contains(name); });

@@ -483,38 +483,69 @@ void compare_with_file(const CheckFolder& folder, const OwnNumbers& own, const s
   }
 }
 
-/// Against the original module: by the names of initializers, or of its state. Returns the names that were compared.
+/// Parameters that were compared with those of the original module.
+struct Compared {
+  std::set<std::string> names;    ///< of references
+  std::set<std::string> tensors;  ///< trained tensors, each whole
+};
+
+bool is_tied(const CheckFolder& folder, const std::string& initializer) {
+  return std::any_of(folder.tied.begin(), folder.tied.end(),
+                     [&](const TiedCopies& copies) { return copies.contains(initializer); });
+}
+
+/// By the names of `state_dict`. Copies of a tied parameter are left to their initializers, over which they are summed.
+Compared compare_by_state(const CheckFolder& folder, const OwnNumbers& own, const References& references,
+                          Judge& judge) {
+  Compared compared;
+  std::vector<const StateGradient*> judged, left;
+  for (const auto& [name, gradient] : own.state) {
+    const auto reference = references.find(name);
+    const bool tied = std::any_of(gradient.of.begin(), gradient.of.end(),
+                                  [&](const std::string& tensor) { return is_tied(folder, tensor); });
+    const bool known = std::any_of(judged.begin(), judged.end(),
+                                   [&, &parts = gradient.parts](const auto* other) { return other->parts == parts; });
+    if (!known && (tied || reference == references.end())) left.push_back(&gradient);
+    if (tied || known || reference == references.end()) continue;
+    judge.gradient(name, gradient.tensor.values, reference->second);
+    compared.names.insert(name);
+    judged.push_back(&gradient);
+  }
+  for (const StateGradient* gradient : judged) compared.tensors.insert(gradient->of.begin(), gradient->of.end());
+  for (const StateGradient* gradient : left) {
+    const bool alias =
+        std::any_of(judged.begin(), judged.end(), [&](const auto* other) { return other->parts == gradient->parts; });
+    if (alias) continue;
+    for (const std::string& tensor : gradient->of) compared.tensors.erase(tensor);  // not whole
+  }
+  return compared;
+}
+
+/// Against the original module: by the names of its state, then by those of initializers. Returns the names that were
+/// compared, of initializers also where all that lies in them was.
 std::set<std::string> compare_with_module(const CheckFolder& folder, const OwnNumbers& own,
                                           const std::set<std::string>& expected, const References& references,
                                           Judge& judge, CheckResult& result) {
-  std::set<std::string> compared, trained;  // names of references; trained tensors that have one
+  Compared compared = compare_by_state(folder, own, references, judge);
   for (const auto& [name, tensor] : own.gradients) {
+    if (compared.tensors.contains(name)) continue;
     const auto reference = references.find(name);
-    if (reference == references.end() || !(expected.contains(name) || folder.absent.contains(name))) continue;
+    const bool known = expected.contains(name) || folder.absent.contains(name);
+    if (!known || reference == references.end()) {
+      result.failures.push_back(
+          "gradient of " + name +
+          (known ? ": the reference has none" : ": it is trained, but is no parameter of the original model"));
+      continue;
+    }
     const auto copies = std::find_if(folder.tied.begin(), folder.tied.end(),
                                      [&name = name](const TiedCopies& tied) { return tied.contains(name); });
     const auto whole = copies == folder.tied.end() ? std::optional(tensor) : whole_gradient(*copies, name, own);
     if (!whole) continue;
     judge.gradient(name, whole->values, reference->second);
-    compared.insert(name);
-    trained.insert(name);
+    compared.names.insert(name);
   }
-  for (const auto& [name, gradient] : own.state) {
-    const auto reference = references.find(name);
-    const bool known = std::includes(trained.begin(), trained.end(), gradient.of.begin(), gradient.of.end());
-    if (reference == references.end() || known) continue;  // each once
-    judge.gradient(name, gradient.tensor.values, reference->second);
-    compared.insert(name);
-    trained.insert(gradient.of.begin(), gradient.of.end());
-  }
-  for (const auto& [name, tensor] : own.gradients) {
-    if (trained.contains(name)) continue;
-    const bool known = expected.contains(name) || folder.absent.contains(name);
-    result.failures.push_back(
-        "gradient of " + name +
-        (known ? ": the reference has none" : ": it is trained, but is no parameter of the original model"));
-  }
-  return compared;
+  compared.names.insert(compared.tensors.begin(), compared.tensors.end());
+  return compared.names;
 }
 
 /// Whether another initializer that holds the same parameter was compared: then this one was tied to it.

@@ -90,14 +90,15 @@ struct OwnTensor {
 /// A gradient as PyTorch has it: of a tensor of the program's state, in its own layout.
 struct StateGradient {
   OwnTensor tensor;
-  std::set<std::string> of;  ///< the trained tensors that it lies in
+  std::vector<ir::StatePart> parts;  ///< where it lies: names with equal parts are one parameter
+  std::set<std::string> of;          ///< the trained tensors that it lies in
 };
 
 /// Numbers of our own run.
 struct OwnNumbers {
   std::optional<double> loss;
   std::map<std::string, OwnTensor> outputs, gradients;
-  std::map<std::string, StateGradient> state;  ///< gradients under other names than the trained tensors have
+  std::map<std::string, StateGradient> state;  ///< gradients by the names of `state_dict`
 };
 
 /// How numbers are compared.
@@ -109,8 +110,9 @@ struct Comparison {
 
 /// Compares by the rules of the format: against `file64` with fp64's limits, against `f64` with fp32's limits scaled by
 /// what `f32` differs from it; against `f64.chunks4` where four micro-batches ran and the folder has it, in fp64 within
-/// what the file is off from `f64`. Copies that the compiler took out of one initializer are summed for `file64`. What
-/// `f64` knows by a name of `state_dict` alone is compared with our gradient of that name.
+/// what the file is off from `f64`. Copies that the compiler took out of one initializer are summed for `file64`.
+/// Against the module each parameter is compared once: by its name in `state_dict` where the reference has it, else by
+/// the initializer's.
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comparison& how);
 
 /// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name
