@@ -28,6 +28,7 @@ constexpr Family kFamilies[] = {
     {"create", ops::create_ops},
     {"reduce", ops::reduce_ops},
     {"linear", ops::linear_ops},
+    {"attention", ops::attention_ops},
     {"determinant", ops::determinant_ops},
     {"normalize", ops::normalize_ops},
     {"group_norm", ops::group_norm_ops},

@@ -1,6 +1,7 @@
 #include "ir/views.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "ir/op.h"
 
@@ -87,6 +88,25 @@ Views::Strides Views::strides_of(const Graph& graph, ValueId value) const {
   if (const auto found = strides_.find(value.index()); found != strides_.end()) return found->second;
   if (!graph.type(value).shape) return std::nullopt;
   return in_one_piece(*graph.type(value).shape);
+}
+
+std::optional<std::vector<int64_t>> Views::axes_in_memory(const Graph& graph, ValueId value) const {
+  const Strides strides = strides_of(graph, value);
+  if (!strides) return std::nullopt;
+  std::vector<int64_t> left(strides->size()), axes;
+  std::iota(left.begin(), left.end(), 0);
+  while (!left.empty()) {
+    const auto farthest = std::find_if(left.begin(), left.end(), [&](int64_t axis) {
+      return std::all_of(left.begin(), left.end(), [&](int64_t other) {
+        const auto i = static_cast<size_t>(axis), j = static_cast<size_t>(other);
+        return exact_div((*strides)[i], (*strides)[j]).has_value();
+      });
+    });
+    if (farthest == left.end()) return std::nullopt;
+    axes.push_back(*farthest);
+    left.erase(farthest);
+  }
+  return axes;
 }
 
 void Views::scatter(ValueId value, Strides strides) {

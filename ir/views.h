@@ -10,8 +10,8 @@
 namespace rannc::ir {
 
 /// Follows views (`OpInfo::view`) through a graph, with the distance in memory of neighbours on each axis, as LibTorch
-/// does: reshaping a part of a value is a view of it where distances allow it. What a task makes that is no view lies in
-/// one piece, as do leaves. Linear.
+/// does: reshaping a part of a value is a view of it where distances allow it. What a task makes that is no view lies
+/// in one piece, as do leaves. Linear.
 class Views {
  public:
   explicit Views(const Graph& graph);
@@ -19,6 +19,8 @@ class Views {
   ValueId base(ValueId value) const { return base_[value.index()]; }
   /// Whether its elements do not lie in one piece, in order.
   bool is_scattered(ValueId value) const { return scattered_[value.index()]; }
+  /// Its axes from the one whose neighbours are farthest apart in memory; nothing where that is not known.
+  std::optional<std::vector<int64_t>> axes_in_memory(const Graph& graph, ValueId value) const;
 
  private:
   using Strides = std::optional<Shape>;  ///< in elements; nothing: not known

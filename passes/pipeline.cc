@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <functional>
 
 #include "passes/attach_loss.h"
+#include "passes/cse.h"
 #include "passes/differentiate.h"
 #include "passes/fold_constants.h"
 #include "passes/form_atoms.h"
+#include "passes/fuse.h"
 #include "passes/infer_shapes.h"
 #include "passes/mark_constants.h"
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
+#include "passes/snap_constants.h"
 #include "passes/sync_batch_norm.h"
 #include "passes/trainify.h"
 #include "passes/widen_losses.h"
@@ -23,9 +27,13 @@ namespace {
 
 using Made = Result<std::unique_ptr<Pass>>;
 
+Diagnostic takes_none(std::string_view options) {
+  return error(fmt::format("the pass takes no options, found `{}`", options));
+}
+
 template <class P>
 Made plain(std::string_view options) {
-  if (!options.empty()) return error(fmt::format("the pass takes no options, found `{}`", options));
+  if (!options.empty()) return takes_none(options);
   return Made(std::make_unique<P>());
 }
 
@@ -62,29 +70,47 @@ Made with_training(std::string_view options) {
 }
 
 struct Row {
-  std::string_view name;
-  Made (*make)(std::string_view options);
+  std::string name;
+  std::function<Made(std::string_view options)> make;
   bool optional = false;
 };
 
-constexpr Row kPasses[] = {
-    {"rebatch", with_samples_in_file, true},
-    {"lose-gradients", with_lost_gradients},
-    {"open-loss", with_losses<OpenLoss>},
-    {"infer-shapes", plain<InferShapes>},
-    {"recover-parameters", plain<RecoverParameters>},
-    {"trainify", with_training},
-    {"set-precision", with_dtype},
-    {"load-weights", plain<LoadWeights>},
-    {"fold-constants", plain<FoldConstants>, true},
-    {"attach-loss", with_losses<AttachLoss>},
-    {"widen-losses", plain<WidenLosses>},
-    {"remove-dead", plain<RemoveDead>, true},
-    {"sync-batch-norm", plain<SyncBatchNorm>},
-    {"mark-constants", plain<MarkConstants>, true},
-    {"form-atoms", plain<FormAtoms>},
-    {"differentiate", plain<Differentiate>},
-};
+std::vector<Row> all_rows() {
+  std::vector<Row> rows = {
+      {"rebatch", with_samples_in_file, true},
+      {"lose-gradients", with_lost_gradients},
+      {"open-loss", with_losses<OpenLoss>},
+      {"infer-shapes", plain<InferShapes>},
+      {"recover-parameters", plain<RecoverParameters>},
+      {"trainify", with_training},
+      {"set-precision", with_dtype},
+      {"load-weights", plain<LoadWeights>},
+      {"fold-constants", plain<FoldConstants>, true},
+      {"attach-loss", with_losses<AttachLoss>},
+      {"widen-losses", plain<WidenLosses>},
+      {"cse", plain<Cse>, true},
+      {"snap-constants", plain<SnapConstants>, true},
+  };
+  for (const Fusion& fusion : fusions()) {
+    const auto make = [&fusion](std::string_view options) -> Made {
+      if (!options.empty()) return takes_none(options);
+      return Made(std::make_unique<Fuse>(fusion));
+    };
+    rows.push_back({"fuse-" + std::string(fusion.name), make, true});
+  }
+  const std::vector<Row> last = {
+      {"remove-dead", plain<RemoveDead>, true},       {"sync-batch-norm", plain<SyncBatchNorm>},
+      {"mark-constants", plain<MarkConstants>, true}, {"form-atoms", plain<FormAtoms>},
+      {"differentiate", plain<Differentiate>},
+  };
+  rows.insert(rows.end(), last.begin(), last.end());
+  return rows;
+}
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows = all_rows();
+  return kRows;
+}
 
 }  // namespace
 
@@ -107,6 +133,10 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<InferShapes>());
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
   if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
+  add(std::make_unique<Cse>());
+  add(std::make_unique<SnapConstants>());
+  for (const Fusion& fusion : fusions()) add(std::make_unique<Fuse>(fusion));
+  add(std::make_unique<Cse>());
   add(std::make_unique<RemoveDead>());
   if (options.sync_batch_norm) add(std::make_unique<SyncBatchNorm>());
   add(std::make_unique<MarkConstants>());
@@ -123,14 +153,14 @@ PassManager stored_values_pipeline(const PipelineOptions& options) {
 
 std::vector<std::string> pass_names() {
   std::vector<std::string> names;
-  for (const Row& row : kPasses) names.emplace_back(row.name);
+  for (const Row& row : rows()) names.push_back(row.name);
   return names;
 }
 
 std::vector<std::string> optional_passes() {
   std::vector<std::string> names;
-  for (const Row& row : kPasses) {
-    if (row.optional) names.emplace_back(row.name);
+  for (const Row& row : rows()) {
+    if (row.optional) names.push_back(row.name);
   }
   return names;
 }
@@ -142,7 +172,7 @@ Result<std::unique_ptr<Pass>> make_pass(std::string_view spelling) {
   const std::string_view name = spelling.substr(0, brace);
   const std::string_view options = braced ? spelling.substr(brace + 1, spelling.size() - brace - 2) : "";
   std::string known;
-  for (const Row& row : kPasses) {
+  for (const Row& row : rows()) {
     if (row.name == name) return row.make(options);
     known += " " + std::string(row.name);
   }

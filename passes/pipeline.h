@@ -41,6 +41,10 @@ struct PipelineOptions {
 ///   fold-constants      shape arithmetic goes, so that sizes cross no cut
 ///   infer-shapes        what folding has made known
 ///   attach-loss         on final types
+///   cse                 before fusions, which ask for one value where a file may compute it twice
+///   snap-constants      before fusions, which ask for numbers as exact as the graph's element type
+///   fuse-…              after the last pass that speaks of a value by its name; in the order of `fusions`
+///   cse                 what fusions make for each place anew
 ///   remove-dead         after the last pass that orphans tasks
 ///   sync-batch-norm     after remove-dead: it speaks of what runs
 ///   mark-constants, form-atoms

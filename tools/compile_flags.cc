@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "passes/fuse.h"
+
 namespace rannc::tools {
 
 namespace {
@@ -26,6 +28,23 @@ void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(wrong_to_leave_out);
+  std::vector<std::string> names;
+  for (const passes::Fusion& fusion : passes::fusions()) names.emplace_back(fusion.name);
+  const std::string all = "all";
+  const auto leave_out = [&left_out, names, all](const std::vector<std::string>& asked) {
+    for (const std::string& name : names) {
+      const bool named = std::find(asked.begin(), asked.end(), name) != asked.end();
+      if (named || std::find(asked.begin(), asked.end(), all) != asked.end()) left_out.push_back("fuse-" + name);
+    }
+  };
+  std::vector<std::string> choices = names;
+  choices.push_back(all);
+  app.add_option_function<std::vector<std::string>>(
+         "--no-fuse", leave_out,
+         fmt::format("leave operators written out as the file has them: {}", fmt::join(choices, ", ")))
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->check(CLI::IsMember(choices));
 }
 
 void add_training_flags(CLI::App& app, TrainingFlags& flags) {

@@ -11,7 +11,8 @@ namespace rannc::tools {
 void add_model_flags(CLI::App& app, CompileOptions& options);
 /// `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
-/// `--skip-pass`: of `passes::optional_passes`; another name is an error that lists them.
+/// `--skip-pass`: of `passes::optional_passes`; `--no-fuse`: of `passes::fusions`, or all of these. Another name is an
+/// error that lists them.
 void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out);
 /// Flags about what an export for inference lost.
 void add_training_flags(CLI::App& app, TrainingFlags& flags);

@@ -59,9 +59,12 @@ struct Flags {
   tools::TrainingFlags training;
   std::vector<std::string> left_out;  ///< passes
   bool sync_batch_norm = false;
+  bool snapped = false;  ///< numbers that the file rounds to float32 are what operators mean by them
   std::string dtype = "float64";
   bool merged_allowed = false;
   bool fp64() const { return dtype == "float64"; }
+  /// Whether the file's own numbers are the reference.
+  bool as_it_stands() const { return fp64() && !snapped; }
   std::string summary;
   double least_share = 0;
   std::string workers;  ///< scratch folder of the process that started this one
@@ -127,9 +130,10 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   options.dtype = flags.dtype;
   options.merged_allowed = flags.merged_allowed;
   // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
-  if (flags.fp64()) options.untied = tools::tied_copies(folder);
+  if (flags.as_it_stands()) options.untied = tools::tied_copies(folder);
   options.training = flags.training;
   options.left_out = flags.left_out;
+  if (flags.as_it_stands()) options.left_out.emplace_back("snap-constants");
   options.sync_batch_norm = flags.sync_batch_norm;
   options.costs = "analytic";
   options.optimizer = "sgd";
@@ -233,7 +237,8 @@ class FolderRun {
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, case_, cut)) {
       RANNC_ASSIGN(const tools::OwnNumbers own, run_variant(*trainer, variant, batch, transport.get()));
-      results.push_back(tools::compare(folder_, own, {flags_.fp64(), !transport, variant.change.micro_batches}));
+      results.push_back(
+          tools::compare(folder_, own, {flags_.fp64(), !transport, variant.change.micro_batches, flags_.snapped}));
     }
     return {};
   }
@@ -357,8 +362,9 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   for (const Case& checked : cases) {
     for (const Cut& cut : flags.cuts) {
       for (const Variant& variant : variants(flags, checked, cut)) {
-        const size_t expected =
-            tools::expected_gradients(checked.folder, {flags.fp64(), false, variant.change.micro_batches}).size();
+        const size_t expected = tools::expected_gradients(
+                                    checked.folder, {flags.fp64(), false, variant.change.micro_batches, flags.snapped})
+                                    .size();
         if (checked.folder.has_loss() && merged[next].compared_gradients < expected) {
           merged[next].failures.push_back(fmt::format("{} gradients were compared, the reference has {}",
                                                       merged[next].compared_gradients, expected));
@@ -479,6 +485,10 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.option_defaults()->group("Options");
   tools::add_sync_flag(app, flags.sync_batch_norm);
   tools::add_left_out_flag(app, flags.left_out);
+  app.add_flag(
+      "--snap-constants", flags.snapped,
+      "in float64, take numbers that the file rounds to float32 for what their operators mean, and compare with "
+      "the original module instead of the file as it stands");
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));

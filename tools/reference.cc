@@ -304,7 +304,8 @@ class Judge {
     double sum = 0;
     const auto tag = folder_.gradients.find(tag_);
     if (tag != folder_.gradients.end()) {
-      const std::set<std::string> counted = expected_gradients(folder_, {how_.fp64, true, how_.micro_batches});
+      const std::set<std::string> counted =
+          expected_gradients(folder_, {how_.fp64, true, how_.micro_batches, how_.snapped});
       for (const auto& [name, reference] : tag->second) {
         if (!counted.contains(name)) continue;
         const double size = reference.norm.value_or(norm(reference.values));
@@ -426,7 +427,7 @@ Tag tag_of(const CheckFolder& folder, const Comparison& how) {
   constexpr uint32_t kChunks = 4;
   constexpr const char* kInChunks = "f64.chunks4";
   if (how.micro_batches == kChunks && folder.losses.contains(kInChunks)) return kInChunks;
-  return how.fp64 ? "file64" : "f64";
+  return how.fp64 && !how.snapped ? "file64" : "f64";
 }
 
 }  // namespace

@@ -106,13 +106,14 @@ struct Comparison {
   bool fp64 = true;
   bool complete = true;  ///< names that are missing on our side are failures: a worker of several has only its own
   uint32_t micro_batches = 1;
+  bool snapped = false;  ///< numbers of the file were made exact: fp64 is held against `f64`
 };
 
 /// Compares by the rules of the format: against `file64` with fp64's limits, against `f64` with fp32's limits scaled by
 /// what `f32` differs from it; against `f64.chunks4` where four micro-batches ran and the folder has it, in fp64 within
-/// what the file is off from `f64`. Copies that the compiler took out of one initializer are summed for `file64`.
-/// Against the module each parameter is compared once: by its name in `state_dict` where the reference has it, else by
-/// the initializer's.
+/// what the file is off from `f64`, as is a graph whose numbers were made exact. Copies that the compiler took out of
+/// one initializer are summed for `file64`. Against the module each parameter is compared once: by its name in
+/// `state_dict` where the reference has it, else by the initializer's.
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comparison& how);
 
 /// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name

@@ -40,6 +40,7 @@ Result<Model> read(const fs::path& path) {
   options.loss = model.folder.loss;
   options.dtype = "float64";
   options.untied = tools::tied_copies(model.folder);
+  options.left_out = {"snap-constants"};  // the file's own numbers
   RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(options));
   model.folder.parted = prepared.parted;
   model.plan.graph = std::move(prepared.graph);

@@ -62,7 +62,7 @@ class ProfileTest(programs.ProgramTest):
         database = self.read("p.json")
         environment = self.the_environment("p.json")
         products = [curve for key, curve in database["tasks"][environment].items()
-                    if key.startswith("core.matmul") and " g:" in key and " p:" in key]
+                    if key.startswith("core.linear") and " g:" in key and " p:" in key]
         self.assertTrue(products)
         for curve in products:
             for cost in curve.values():

@@ -1,0 +1,269 @@
+// Softmax of scaled products, masked or not, times values: attention.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "ir/constant.h"
+#include "ir/op.h"
+#include "ir/views.h"
+#include "passes/fusions/rules.h"
+
+namespace rannc::passes::fusion {
+
+using namespace ir;  // NOLINT: patterns read as sentences
+
+namespace {
+
+constexpr Capture kQ{0}, kK{1}, kV{2}, kMask{3}, kTurned{4}, kWeights{5};
+// The factors of queries, keys and products, and what they are divided by.
+constexpr Capture kQTimes{6}, kQOver{7}, kKTimes{8}, kKOver{9}, kTimes{10}, kOver{11};
+constexpr Capture kUnstacked{12}, kHidden{13}, kFill{14};
+
+/// x, or x times or over a number.
+Pattern scaled(const Pattern& x, Capture times, Capture over) {
+  return either({commutative(op("mul", x, constant(times))), op("div", x, constant(over)), x});
+}
+
+/// The product of what the file multiplies by.
+double scale(const Match& match) {
+  double product = 1;
+  for (const Capture place : {kQTimes, kKTimes, kTimes}) product *= match.has(place) ? match.number(place) : 1;
+  for (const Capture place : {kQOver, kKOver, kOver}) product /= match.has(place) ? match.number(place) : 1;
+  return product;
+}
+
+const Shape& sizes(const Match& match, Capture place) { return *match.graph().type(match[place]).shape; }
+
+/// The order of axes that a permutation of keys has beside turning each matrix.
+Shape order_of_keys(const Match& match) {
+  Shape dims = *match.attributes(kTurned).list("dims");
+  std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
+  return dims;
+}
+
+/// A stack [samples * heads, features, places] that a permutation has turned, taken apart.
+bool takes_stack_apart(const Match& match) {
+  const Graph& graph = match.graph();
+  if (!graph.type(match[kTurned]).shape || !graph.type(match[kUnstacked]).shape) return false;
+  const Shape &stack = sizes(match, kTurned), &apart = sizes(match, kUnstacked);
+  if (stack.size() != 3 || apart.size() != 4) return false;
+  return stack == Shape{apart[0] * apart[1], apart[2], apart[3]};
+}
+
+bool is_finite_constant(const Graph& graph, ValueId value) {
+  constexpr int64_t kMostElements = 1 << 22;
+  const Graph::Value& found = graph.value(value);
+  if (found.kind != ValueKind::kConstant || !found.data.present()) return false;
+  const auto numbers = decode_numbers(found.type, found.data, kMostElements);
+  return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [](double each) { return std::isfinite(each); });
+}
+
+/// Whether no element can be minus infinity: so a row that sees no place has equal weights, as a softmax has them.
+/// Integers and parameters are finite, and so is what is picked, moved, added and multiplied of what is.
+bool is_finite(const Graph& graph, ValueId value) {
+  static const Ops kPassing{"where",     "add",     "sub",     "mul",   "neg",    "cast",   "expand",  "reshape",
+                            "unsqueeze", "squeeze", "permute", "slice", "gather", "concat", "identity"};
+  constexpr size_t kMostTasks = 256;
+  std::set<TaskId> seen;
+  std::vector<ValueId> left{value};
+  while (!left.empty()) {
+    const ValueId at = left.back();
+    left.pop_back();
+    if (!at.valid() || !is_float(graph.type(at).dtype) || graph.kind(at) == ValueKind::kParameter) continue;
+    const auto number = scalar_constant(graph, at);
+    if (number ? std::isfinite(*number) : is_finite_constant(graph, at)) continue;
+    const TaskId maker = graph.producer(at);
+    if (number || !maker.valid() || !kPassing.contains(graph.op(maker))) return false;
+    if (!seen.insert(maker).second) continue;
+    if (seen.size() > kMostTasks) return false;
+    left.insert(left.end(), graph.inputs(maker).begin(), graph.inputs(maker).end());
+  }
+  return true;
+}
+
+bool zeroes_hidden_rows(const Match& match) { return match.attributes(kWeights).text("hidden_rows") == "zero"; }
+
+/// Whether each row of a mask that is a constant sees a place.
+bool every_row_sees(const Match& match) {
+  constexpr int64_t kMostElements = 1 << 24;
+  const bool hides = match.has(kHidden);
+  const Graph::Value& mask = match.graph().value(match[hides ? kHidden : kMask]);
+  if (mask.kind != ValueKind::kConstant || !mask.data.present() || mask.type.shape->empty()) return false;
+  const Dim& row = mask.type.shape->back();
+  const auto numbers = decode_integers(mask.type, mask.data, kMostElements);
+  if (!numbers.ok() || !row.is_constant() || row.constant() < 1) return false;
+  for (auto first = numbers->begin(); first != numbers->end(); first += row.constant()) {
+    if (std::all_of(first, first + row.constant(), [&](int64_t each) { return (each != 0) == hides; })) return false;
+  }
+  return true;
+}
+
+/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros.
+bool mask_serves(const Match& match) {
+  const Capture place = match.has(kHidden) ? kHidden : kMask;
+  if (!match.has(place)) return true;
+  const Graph& graph = match.graph();
+  const auto& shape = graph.type(match[place]).shape;
+  if (!shape || (shape->size() != 2 && shape->size() != 4)) return false;
+  if (match.has(kFill)) {
+    constexpr double kLeavesNothing = -1e30;  // of any score beside it
+    const bool hides = match.number(kFill) < kLeavesNothing && graph.type(match[place]).dtype == DType::kBool;
+    return hides && ((zeroes_hidden_rows(match) && std::isinf(match.number(kFill))) || every_row_sees(match));
+  }
+  if (may_train(graph, match[place])) return false;
+  return zeroes_hidden_rows(match) || is_finite(graph, match[place]);
+}
+
+bool weighs_places(const Match& match) {
+  const Graph& graph = match.graph();
+  for (const Capture place : {kQ, kK, kV})
+    if (!graph.type(match[place]).shape) return false;
+  const Shape &q = sizes(match, kQ), &v = sizes(match, kV);
+  const size_t rank = q.size();
+  if (rank != 4 || v.size() != rank || !(q.back() == v.back())) return false;
+  if (!match.has(kUnstacked) && match.attributes(kTurned).list("dims")->size() != rank) return false;
+  const OpAttributes softmax(graph.op(match.task(kWeights)), match.attributes(kWeights));
+  const int64_t axis = softmax.integer("axis");
+  return (axis == -1 || axis == static_cast<int64_t>(rank) - 1) && std::isfinite(scale(match)) && mask_serves(match);
+}
+
+/// One step that brings keys into [samples, heads, places, features].
+struct Step {
+  std::string_view op;
+  Attributes attributes;
+};
+
+std::vector<Step> steps(const Match& match) {
+  std::vector<Step> steps;
+  const Shape order = order_of_keys(match);
+  const bool stays = std::is_sorted(order.begin(), order.end(),
+                                    [](const Dim& a, const Dim& b) { return a.constant() < b.constant(); });
+  if (!stays) steps.push_back({"permute", {{"dims", order}}});
+  if (!match.has(kUnstacked)) return steps;
+  Shape keys = sizes(match, kUnstacked);
+  std::swap(keys[2], keys[3]);
+  steps.push_back({"reshape", {{"shape", keys}}});
+  return steps;
+}
+
+/// The type of keys after these; nothing where they cannot be taken.
+std::optional<ValueType> keys(const Match& match) {
+  const Graph& graph = match.graph();
+  ValueType type = graph.type(match[kK]);
+  for (const Step& step : steps(match)) {
+    const ValueType* const operand = &type;
+    auto types = types_of({core(step.op), {&operand, 1}, step.attributes, graph.batch_symbol()});
+    if (!types.ok()) return std::nullopt;
+    type = std::move(types->front());
+  }
+  return type;
+}
+
+/// The operand after which an elementwise task lays its result out: the first of the result's sizes. Invalid for
+/// others.
+ValueId laid_out_as(const Graph& graph, TaskId task) {
+  const OpInfo& op = graph.op(task);
+  if (op.family != "elementwise" && op.family != "functions") return {};
+  for (const ValueId operand : graph.inputs(task)) {
+    if (operand.valid() && graph.type(operand).shape == graph.type(graph.outputs(task)[0]).shape) return operand;
+  }
+  return {};
+}
+
+/// What a value's layout follows from: views, and elementwise tasks after which `at` is laid out.
+class Layout {
+ public:
+  explicit Layout(const Graph& graph) : graph_(graph) {}
+
+  /// The axes of a value as they lie in memory; with heads behind places where that is not known.
+  std::vector<int64_t> axes(ValueId value) {
+    const ValueId at = copy(value, 0);
+    return Views(alone_).axes_in_memory(alone_, at).value_or(std::vector<int64_t>{0, 2, 1, 3});
+  }
+
+ private:
+  /// In a graph of the views alone; all that is none lies in one piece.
+  ValueId copy(ValueId value, int depth) {
+    constexpr int kMostTasks = 24;
+    const TaskId maker = graph_.producer(value);
+    if (maker.valid() && depth < kMostTasks) {
+      const ValueId first = graph_.inputs(maker).empty() ? ValueId() : graph_.inputs(maker)[0];
+      if (graph_.op(maker).view != View::kNone && first.valid()) return seen(maker, value, copy(first, depth + 1));
+      if (const ValueId as = laid_out_as(graph_, maker); as.valid()) return copy(as, depth + 1);
+    }
+    return alone_.add_value(ValueKind::kInput, graph_.value(value).name, graph_.type(value));
+  }
+
+  ValueId seen(TaskId task, ValueId value, ValueId from) {
+    std::vector<std::string> names;
+    for (const ValueId output : graph_.outputs(task)) names.emplace_back(graph_.value(output).name);
+    const TaskId view = alone_.add_task(graph_.op(task), std::array{from}, graph_.attributes(task), names);
+    ValueId found;
+    for (size_t k = 0; k < names.size(); ++k) {
+      const ValueId output = graph_.outputs(task)[k];
+      alone_.set_type(alone_.outputs(view)[k], graph_.type(output));
+      if (output == value) found = alone_.outputs(view)[k];
+    }
+    return found;
+  }
+
+  const Graph& graph_;
+  Graph alone_;
+};
+
+Attributes attention_attributes(const Match& match) {
+  const std::vector<int64_t> order = Layout(match.graph()).axes(match[kQ]);
+  return {{"scale", scale(match)}, {"order", Shape(order.begin(), order.end())}};
+}
+
+/// What brings the result back into the order [samples, heads, places, features].
+Attributes back(const Match& match) {
+  const std::vector<int64_t> order = Layout(match.graph()).axes(match[kQ]);
+  Shape dims(order.size(), Dim(0));
+  for (size_t i = 0; i < order.size(); ++i) dims[static_cast<size_t>(order[i])] = Dim(static_cast<int64_t>(i));
+  return {{"dims", dims}};
+}
+
+bool is_attention(const Match& match) {
+  if (!weighs_places(match)) return false;
+  const Graph& graph = match.graph();
+  const auto k = keys(match);
+  if (!k) return false;
+  std::vector<const ValueType*> operands{&graph.type(match[kQ]), &*k, &graph.type(match[kV])};
+  for (const Capture mask : {kMask, kHidden})
+    if (match.has(mask)) operands.push_back(&graph.type(match[mask]));
+  const Attributes attributes = attention_attributes(match);
+  const auto types = types_of({core("attention"), operands, attributes, graph.batch_symbol()});
+  return types.ok() && makes_result(match, "permute", {&types->front()}, back(match));
+}
+
+std::vector<ValueId> build(const Match& match, Builder& make) {
+  ValueId k = make[kK];
+  for (const Step& step : steps(match)) k = make.emit(step.op, {k}, step.attributes);
+  std::vector<ValueId> operands{make[kQ], k, make[kV]};
+  if (match.has(kMask)) operands.push_back(make[kMask]);
+  if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));
+  return make.result("permute", {make.emit("attention", operands, attention_attributes(match))}, back(match));
+}
+
+}  // namespace
+
+std::vector<Rewrite> attention() {
+  const auto turned = [](const Pattern& keys) {
+    const Pattern permuted = op("permute", keys).as(kTurned);
+    return either({op("reshape", permuted).as(kUnstacked).where(takes_stack_apart), permuted});
+  };
+  const Pattern q = scaled(any(kQ), kQTimes, kQOver);
+  const Pattern k = either({turned(scaled(any(kK), kKTimes, kKOver)), scaled(turned(any(kK)), kKTimes, kKOver)});
+  const Pattern scores = scaled(op("matmul", q, k), kTimes, kOver);
+  const Pattern masked =
+      either({commutative(op("add", scores, any(kMask))), op("where", any(kMask), scores, constant(kFill)),
+              op("where", any(kHidden), constant(kFill), scores), scores});
+  const Pattern weights = op("softmax", masked).as(kWeights);
+  std::vector<Rewrite> rules = permutations();  // a permutation mostly comes next
+  rules.push_back({"attention", either({op("matmul", weights, any(kV))}).as(kResult).where(is_attention), build});
+  return rules;
+}
+
+}  // namespace rannc::passes::fusion

@@ -1,0 +1,65 @@
+// Views that change nothing, and views of views.
+#include <algorithm>
+
+#include "ir/op.h"
+#include "passes/fusions/rules.h"
+
+namespace rannc::passes::fusion {
+
+using namespace ir;  // NOLINT: patterns read as sentences
+
+namespace {
+
+constexpr Capture kX{0}, kInner{1}, kOuter{2};
+
+/// Axes from 0 on.
+std::vector<int64_t> dims_of(const Match& match, Capture place) {
+  std::vector<int64_t> dims = match.attributes(place).integers("dims");
+  for (int64_t& axis : dims) axis += axis < 0 ? static_cast<int64_t>(dims.size()) : 0;
+  return dims;
+}
+
+bool keeps_order(const Match& match) {
+  const std::vector<int64_t> dims = dims_of(match, kOuter);
+  return std::is_sorted(dims.begin(), dims.end());
+}
+
+bool keeps_type(const Match& match) {
+  const ValueType &made = match.graph().type(match[kOuter]), &own = match.graph().type(match[kX]);
+  return made.dtype == own.dtype && made.shape && made.shape == own.shape && made.batch == own.batch;
+}
+
+/// Sizes that the task has as an attribute: nothing is read but x.
+bool says_its_shape(const Match& match) { return match.attributes(kOuter).list("shape") != nullptr; }
+
+Attributes shape(const Match& match) { return {{"shape", *match.attributes(kOuter).list("shape")}}; }
+
+Attributes both_orders(const Match& match) {
+  Shape dims;
+  const std::vector<int64_t> inner = dims_of(match, kInner);
+  for (const int64_t outer : dims_of(match, kOuter)) dims.emplace_back(inner[static_cast<size_t>(outer)]);
+  return {{"dims", dims}};
+}
+
+std::vector<ValueId> pass_on(const Match&, Builder& make) { return {make[kX]}; }
+
+}  // namespace
+
+std::vector<Rewrite> permutations() {
+  const Pattern x = any(kX), permuted = op("permute", op("permute", x).as(kInner)).as(kOuter);
+  return {
+      {"permutations that keep the order", op("permute", x).as(kOuter).where(keeps_order), pass_on},
+      rule("permutations of permutations", permuted, {"permute", {kX}, both_orders}),
+  };
+}
+
+std::vector<Rewrite> views() {
+  const Pattern x = any(kX), reshaped = op("reshape", op("reshape", x)).as(kOuter);
+  const Pattern same_type = op_of({"reshape", "expand", "cast", "identity"}, {x}).as(kOuter);
+  std::vector<Rewrite> rules = permutations();
+  rules.push_back({"views of the same sizes", same_type.where(keeps_type), pass_on});
+  rules.push_back(rule("reshapes of reshapes", reshaped.where(says_its_shape), {"reshape", {kX}, shape}));
+  return rules;
+}
+
+}  // namespace rannc::passes::fusion
