@@ -40,6 +40,7 @@ struct CallTimes {
 
 thread_local TimedCall* innermost = nullptr;
 std::mutex times_lock;
+int64_t counting_ns = 0;                 // taken by what follows, not by the step
 std::map<std::string, CallTimes> times;  ///< by name and shapes
 
 /// `aten::mm [[2,3],[3,4]]`, as torch.profiler groups calls.
@@ -74,8 +75,9 @@ void end_call(const at::RecordFunction&, at::ObserverContext* context) {
   CallTimes& found = times[call->name];
   found.own_ns += taken_ns - call->callees_ns;
   ++found.calls;
-  // What counting has taken is the caller's neither.
-  if (call->caller != nullptr) call->caller->callees_ns += now_ns() - call->asked_ns;
+  const int64_t all_ns = now_ns() - call->asked_ns;
+  counting_ns += all_ns - taken_ns;
+  if (call->caller != nullptr) call->caller->callees_ns += all_ns;
 }
 
 runtime::StepResult step(runtime::Trainer& trainer, const runtime::Batch& batch) { return trainer.step(batch).value(); }
@@ -92,13 +94,14 @@ void answer_step(runtime::Trainer& trainer, const runtime::Batch& batch) {
 /// One object: `seconds` of a step, and of it `kernels`: {name and shapes: [seconds, calls]}.
 void answer_profile(runtime::Trainer& trainer, const runtime::Batch& batch, int steps) {
   times.clear();
+  counting_ns = 0;
   const auto handle =
       at::addGlobalCallback(at::RecordFunctionCallback(begin_call, end_call)
                                 .needsInputs(true)
                                 .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
   const int64_t start_ns = now_ns();
   for (int i = 0; i < steps; ++i) step(trainer, batch);
-  const double seconds = 1e-9 * static_cast<double>(now_ns() - start_ns) / steps;
+  const double seconds = 1e-9 * static_cast<double>(now_ns() - start_ns - counting_ns) / steps;
   at::removeCallback(handle);
   nlohmann::json kernels = nlohmann::json::object();
   for (const auto& [name, found] : times)
