@@ -1,18 +1,16 @@
 // Trains a bundle a step at a time, each when a line of standard input asks for it, as tests/bench/raw_speed.py does.
-#include <ATen/record_function.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <ctime>
 #include <iostream>
-#include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "runtime/dataset.h"
 #include "runtime/process.h"
 #include "runtime/trainer.h"
+#include "tests/runtime/call_times.h"
 
 namespace rannc {
 namespace {
@@ -24,60 +22,6 @@ double process_seconds() {
   timespec time{};
   clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// A call of LibTorch that is being timed; its caller on the same thread is timed too, and gets no time twice.
-struct TimedCall final : at::ObserverContext {
-  std::string name;  // inputs are gone at the end of a call
-  TimedCall* caller = nullptr;
-  int64_t asked_ns = 0, start_ns = 0, callees_ns = 0;
-};
-
-struct CallTimes {
-  int64_t own_ns = 0;
-  uint64_t calls = 0;
-};
-
-thread_local TimedCall* innermost = nullptr;
-std::mutex times_lock;
-int64_t counting_ns = 0;                 // taken by what follows, not by the step
-std::map<std::string, CallTimes> times;  ///< by name and shapes
-
-/// `aten::mm [[2,3],[3,4]]`, as torch.profiler groups calls.
-std::string name_of(const at::RecordFunction& call) {
-  std::string shapes;
-  for (const c10::IValue& input : call.inputs()) {
-    if (!shapes.empty()) shapes += ",";
-    shapes += "[";
-    if (input.isTensor() && input.toTensor().defined())
-      shapes += fmt::format("{}", fmt::join(input.toTensor().sizes(), ","));
-    shapes += "]";
-  }
-  return fmt::format("{} [{}]", call.name(), shapes);
-}
-
-std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& function) {
-  const int64_t asked_ns = now_ns();
-  auto call = std::make_unique<TimedCall>();
-  call->name = name_of(function);
-  call->caller = innermost;
-  innermost = call.get();
-  call->asked_ns = asked_ns;
-  call->start_ns = now_ns();
-  return call;
-}
-
-void end_call(const at::RecordFunction&, at::ObserverContext* context) {
-  auto* const call = static_cast<TimedCall*>(context);
-  const int64_t taken_ns = now_ns() - call->start_ns;
-  innermost = call->caller;
-  const std::scoped_lock lock(times_lock);
-  CallTimes& found = times[call->name];
-  found.own_ns += taken_ns - call->callees_ns;
-  ++found.calls;
-  const int64_t all_ns = now_ns() - call->asked_ns;
-  counting_ns += all_ns - taken_ns;
-  if (call->caller != nullptr) call->caller->callees_ns += all_ns;
 }
 
 runtime::StepResult step(runtime::Trainer& trainer, const runtime::Batch& batch) { return trainer.step(batch).value(); }
@@ -93,18 +37,12 @@ void answer_step(runtime::Trainer& trainer, const runtime::Batch& batch) {
 
 /// One object: `seconds` of a step, and of it `kernels`: {name and shapes: [seconds, calls]}.
 void answer_profile(runtime::Trainer& trainer, const runtime::Batch& batch, int steps) {
-  times.clear();
-  counting_ns = 0;
-  const auto handle =
-      at::addGlobalCallback(at::RecordFunctionCallback(begin_call, end_call)
-                                .needsInputs(true)
-                                .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  const test::CallTimes times;
   const int64_t start_ns = now_ns();
   for (int i = 0; i < steps; ++i) step(trainer, batch);
-  const double seconds = 1e-9 * static_cast<double>(now_ns() - start_ns - counting_ns) / steps;
-  at::removeCallback(handle);
+  const double seconds = 1e-9 * static_cast<double>(now_ns() - start_ns - times.counting_ns()) / steps;
   nlohmann::json kernels = nlohmann::json::object();
-  for (const auto& [name, found] : times)
+  for (const auto& [name, found] : times.found())
     kernels[name] = {1e-9 * static_cast<double>(found.own_ns) / steps, static_cast<double>(found.calls) / steps};
   fmt::print("{}\n", nlohmann::json{{"seconds", seconds}, {"kernels", kernels}}.dump());
 }
