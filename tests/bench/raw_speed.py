@@ -1,0 +1,237 @@
+"""Steps of raw exports beside those of the same module in PyTorch, one after the other:
+
+    python tests/bench/raw_speed.py BIN FOLDER [--only gpt2,bert] [--batches 16] [--beside '--no-fuse all']
+
+with torch, torchvision, transformers, onnx, onnxscript and safetensors. BIN has rannc-compile and bench-steps; FOLDER gets exports and
+bundles, and keeps them for the next time. Exit status 1 where an export is slower than the module.
+"""
+import argparse
+import json
+import math
+import os
+import pathlib
+import shlex
+import shutil
+import statistics
+import subprocess
+import sys
+
+import torch
+from safetensors.torch import save_file
+
+import raw_models
+
+FASTER, LOWER_END = 1.0, 0.98  # of the median of the ratios; of its interval
+LOSSES_COMPARED, LOSSES_APART = 3, 1e-3
+# What rannc-run sets for itself (runtime/process.h).
+KEEPS_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=1000000000000"
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+class Side:
+    """A process that trains by steps; it waits for a line while another one has its turn."""
+
+    def __init__(self, name, command, more_environment=()):
+        self.name, self.times, self.ran, self.losses = name, [], [], []
+        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                        env={**os.environ, **dict(more_environment)})
+        self.ready = self.read()
+
+    def read(self):
+        line = self.process.stdout.readline()
+        if not line:
+            sys.exit(f"raw_speed: {self.name} ended: {shlex.join(self.process.args)}\n{self.process.stderr.read()}")
+        return line.strip()
+
+    def ask(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return self.read()
+
+    def step(self):
+        seconds, ran, loss = map(float, self.ask("step").split())
+        self.times.append(seconds)
+        self.ran.append(ran)
+        self.losses.append(loss)
+
+    def profile(self):
+        return json.loads(self.ask("profile"))
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def interval(ratios):
+    """Order statistics around the median that hold it in 95 of 100 cases, whatever the distribution."""
+    ordered, count = sorted(ratios), len(ratios)
+    tail, below = 0.0, 0
+    while tail + math.comb(count, below) / 2 ** count <= 0.025:
+        tail += math.comb(count, below) / 2 ** count
+        below += 1
+    return ordered[max(below - 1, 0)], ordered[count - max(below, 1)]
+
+
+def compared(rival, own, clock, warm_up):
+    """Row of numbers: the rival's time / ours, step by step."""
+    pairs = list(zip(getattr(rival, clock), getattr(own, clock)))[warm_up:]
+    ratios = [theirs / ours for theirs, ours in pairs]
+    low, high = interval(ratios)
+    return {"ratio": statistics.median(ratios), "low": low, "high": high, "steps": len(ratios),
+            "rival_ms": 1e3 * statistics.median(theirs for theirs, _ in pairs), "ours_ms": 1e3 * statistics.median(ours for _, ours in pairs)}
+
+
+def kernel_seconds(profile):
+    return sum(seconds for name, (seconds, _) in profile["kernels"].items() if name.startswith("aten::"))
+
+
+def without_shapes(profile):
+    kernels = {}
+    for name, (seconds, calls) in profile["kernels"].items():
+        entry = kernels.setdefault(name.split(" ")[0], [0, 0])
+        entry[0] += seconds
+        entry[1] += calls
+    return kernels
+
+
+def print_kernels(own, rival, count):
+    """Where ours loses most, by milliseconds of a step."""
+    own, rival = without_shapes(own), without_shapes(rival)
+    rows = [(own.get(name, [0, 0]), rival.get(name, [0, 0]), name) for name in {*own, *rival}]
+    rows.sort(key=lambda row: row[1][0] - row[0][0])
+    print("\n| kernel | ours ms (calls) | PyTorch ms (calls) | lost ms |\n|---|---|---|---|")
+    for ours, theirs, name in rows[:count] + [row for row in rows[count:] if row[1][0] - row[0][0] > 5e-4][-count // 2:]:
+        print(f"| {name} | {1e3 * ours[0]:.2f} ({ours[1]:.0f}) | {1e3 * theirs[0]:.2f} ({theirs[1]:.0f}) | {1e3 * (ours[0] - theirs[0]):+.2f} |")
+    print(flush=True)
+
+
+class Bench:
+    def __init__(self, flags):
+        self.flags, self.rows = flags, []
+
+    def model_file(self, name, exporter):
+        folder = self.flags.folder / name / exporter
+        path = folder / "model.onnx"
+        if not path.exists():
+            part = folder.with_suffix(".part")  # an export that was broken off is none
+            shutil.rmtree(part, ignore_errors=True)
+            part.mkdir(parents=True)
+            raw_models.export(name, exporter, part / "model.onnx")
+            part.rename(folder)
+        return path
+
+    def data_file(self, name, samples):
+        path = self.flags.folder / name / f"batch{samples}.safetensors"
+        if not path.exists():
+            model = raw_models.MODELS[name]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            inputs, labels = raw_models.seeded(model.inputs, samples, seed=2), raw_models.seeded(model.labels, samples, seed=3)
+            save_file({**{f"x/{key}": tensor for key, tensor in inputs.items()}, "labels/y": labels}, path)
+        return path
+
+    def bundle(self, name, exporter, samples, more):
+        """Always compiled anew: compiler and flags may be others."""
+        model, file = raw_models.MODELS[name], self.model_file(name, exporter)
+        path = file.with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
+        flags = ["--loss", "cross_entropy(output=logits,labels=y,axis=-1)", "--cluster", "local:1", "--stages", "1", "--micro-batches", "1",
+                 "--mini-batch", samples, "--costs", "analytic", "--no-refine", "--optimizer", model.optimizer, "--memory", "64GiB",
+                 *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []), *shlex.split(self.flags.compile_flags), *more]
+        done = subprocess.run(list(map(str, [self.flags.bin / "rannc-compile", file, "-o", path, "--replace", *flags])),
+                              capture_output=True, text=True)
+        if done.returncode != 0:
+            sys.exit(f"raw_speed: {name} by {exporter} does not compile:\n{done.stderr}")
+        return path
+
+    def ours(self, name, exporter, samples, more=()):
+        model = raw_models.MODELS[name]
+        return Side(f"{exporter}{' ' + shlex.join(more) if more else ''}",
+                    [self.flags.bin / "bench-steps", self.bundle(name, exporter, samples, list(more)), "--data", self.data_file(name, samples),
+                     "--optimizer", model.optimizer, "--learning-rate", model.learning_rate])
+
+    def rival(self, name, samples):
+        keeping = {"GLIBC_TUNABLES": KEEPS_MEMORY} if self.flags.rival_keeps_memory else {}
+        return Side("PyTorch", [sys.executable, "-B", HERE / "raw_eager.py", name, self.data_file(name, samples)], keeping)
+
+    def run(self, name, samples):
+        """All sides of a model by turns; every second round the other way round."""
+        rival = self.rival(name, samples)
+        own = [self.ours(name, exporter, samples) for exporter in self.flags.exporters]
+        if self.flags.beside:
+            own += [self.ours(name, exporter, samples, shlex.split(self.flags.beside)) for exporter in self.flags.exporters]
+        if name == self.flags.tolerance:
+            own.append(self.rival(name, samples))
+        sides = [rival, *own]
+        for _ in range(self.flags.warm_up + self.flags.steps):
+            for side in sides:
+                side.step()
+            sides.reverse()
+        rivals_profile = rival.profile()
+        for side in own:
+            self.report(name, samples, rival, side, rivals_profile)
+        for side in sides:
+            side.end()
+
+    def report(self, name, samples, rival, side, rivals_profile):
+        profile = side.profile()
+        row = {"model": name, "batch": samples, "side": side.name, **compared(rival, side, self.flags.clock, self.flags.warm_up)}
+        row["other_clock"] = compared(rival, side, "ran" if self.flags.clock == "times" else "times", self.flags.warm_up)["ratio"]
+        row["ceiling"] = row["ratio"] * profile["seconds"] / kernel_seconds(profile)
+        row["rival_in_kernels_ms"], row["in_kernels_ms"] = 1e3 * kernel_seconds(rivals_profile), 1e3 * kernel_seconds(profile)
+        row["losses_apart"] = max(abs(a - b) / abs(a) for a, b in list(zip(rival.losses, side.losses))[:LOSSES_COMPARED])
+        row["rival"] = rival.ready.removeprefix("ready ")
+        judged = side.name in self.flags.exporters
+        row["ok"] = row["losses_apart"] <= LOSSES_APART and (not judged or row["ratio"] >= FASTER and row["low"] >= LOWER_END)
+        self.rows.append(row)
+        self.print(row)
+        if self.flags.kernels and side.name != "PyTorch":
+            print_kernels(profile, rivals_profile, self.flags.kernels)
+        out = self.flags.folder / name / f"profile-{samples}-{side.name.split(' ')[0]}{'-beside' if ' ' in side.name else ''}.json"
+        out.write_text(json.dumps({"ours": profile, "rival": rivals_profile}))
+
+    def print(self, row):
+        if self.flags.json:
+            print(json.dumps(row), flush=True)
+            return
+        if len(self.rows) == 1 or self.flags.kernels:
+            print("| model | batch | side | PyTorch ms | ours ms | ratio | 95 % | other clock | ceiling | |\n|---|---|---|---|---|---|---|---|---|---|")
+        verdict = "" if row["ok"] else "losses differ" if row["losses_apart"] > LOSSES_APART else "slower"
+        print(f"| {row['model']} | {row['batch']} | {row['side']} | {row['rival_ms']:.1f} | {row['ours_ms']:.1f} | {row['ratio']:.3f} "
+              f"| {row['low']:.3f}–{row['high']:.3f} | {row['other_clock']:.3f} | {row['ceiling']:.3f} | {verdict} |", flush=True)
+
+
+def parse_flags():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("bin", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path)
+    names = lambda text: text.split(",")
+    parser.add_argument("--only", type=names, default=list(raw_models.MODELS), help="models by commas: " + ", ".join(raw_models.MODELS))
+    parser.add_argument("--exporters", type=names, default=["dynamo", "legacy"])
+    parser.add_argument("--batches", type=lambda text: [int(part) for part in text.split(",")], help="instead of each model's own")
+    parser.add_argument("--steps", type=int, default=30)
+    parser.add_argument("--warm-up", type=int, default=4, help="rounds that are not counted")
+    parser.add_argument("--compile-flags", default="", help="of rannc-compile, for all of our sides")
+    parser.add_argument("--beside", default="", help="flags of rannc-compile of a further side for each exporter, which is not judged")
+    parser.add_argument("--tolerance", default="bert", help="the model of which a second process of PyTorch is a side: '' is none")
+    parser.add_argument("--rival-keeps-memory", action="store_true",
+                        help="PyTorch's allocator keeps freed memory, as ours does, instead of what its C library does by itself")
+    parser.add_argument("--clock", choices=["wall", "processor"], default="wall",
+                        help="processor: time that a process ran, which leaves out what other programs took meanwhile")
+    parser.add_argument("--kernels", type=int, default=0, help="print so many kernels where ours takes longer, and half as many where not")
+    parser.add_argument("--json", action="store_true", help="an object a line")
+    flags = parser.parse_args()
+    flags.clock = {"wall": "times", "processor": "ran"}[flags.clock]
+    return flags
+
+
+def main():
+    flags = parse_flags()
+    torch.set_num_threads(1)
+    bench = Bench(flags)
+    for name in flags.only:
+        for samples in flags.batches or raw_models.MODELS[name].batches:
+            bench.run(name, samples)
+    sys.exit(0 if all(row["ok"] for row in bench.rows) else 1)
+
+
+if __name__ == "__main__":
+    main()
