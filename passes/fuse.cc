@@ -10,14 +10,14 @@ namespace rannc::passes {
 
 std::span<const Fusion> fusions() {
   static constexpr std::array kFusions = {
-      Fusion{"views", "views that change nothing go, views of views become one", fusion::views},
-      Fusion{"linear", "a product with a stored matrix, turned or with a bias added, becomes linear", fusion::linear},
-      Fusion{"layer-norm", "means, differences and roots become layer_norm", fusion::layer_norm},
-      Fusion{"rms-norm", "means of squares and roots become rms_norm", fusion::rms_norm},
-      Fusion{"softmax", "exponentials over their sum become softmax or log_softmax", fusion::softmax},
-      Fusion{"gelu", "x times its share of a normal distribution becomes gelu", fusion::gelu},
-      Fusion{"silu", "x times its sigmoid becomes silu", fusion::silu},
-      Fusion{"attention", "softmax of scaled products becomes attention", fusion::attention},
+      Fusion{fusion::views, "views", "views that change nothing go, views of views become one"},
+      Fusion{fusion::linear, "linear", "a product with a stored matrix, turned or with a bias added, becomes linear"},
+      Fusion{fusion::layer_norm, "layer-norm", "means, differences and roots become layer_norm"},
+      Fusion{fusion::rms_norm, "rms-norm", "means of squares and roots become rms_norm"},
+      Fusion{fusion::softmax, "softmax", "exponentials over their sum become softmax or log_softmax"},
+      Fusion{fusion::gelu, "gelu", "x times its share of a normal distribution becomes gelu"},
+      Fusion{fusion::silu, "silu", "x times its sigmoid becomes silu"},
+      Fusion{fusion::attention, "attention", "softmax of scaled products becomes attention"},
   };
   return kFusions;
 }

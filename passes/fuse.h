@@ -14,9 +14,9 @@ namespace rannc::passes {
 
 /// One kind of fusion: patterns as values, none of which knows a model.
 struct Fusion {
+  std::vector<ir::Rewrite> (*rules)();
   std::string_view name;  ///< `gelu`; the pass is `fuse-gelu`
   std::string_view says;  ///< what becomes what
-  std::vector<ir::Rewrite> (*rules)();
 };
 
 /// In the order in which they run: what an earlier one makes, a later one may be about.

@@ -128,35 +128,38 @@ bool weighs_places(const Match& match) {
   return (axis == -1 || axis == static_cast<int64_t>(rank) - 1) && std::isfinite(scale(match)) && mask_serves(match);
 }
 
-/// One step that brings keys into [samples, heads, places, features].
-struct Step {
-  std::string_view op;
-  Attributes attributes;
+/// What brings keys into [samples, heads, places, features].
+struct Ordering {
+  std::optional<Attributes> permute, reshape;  ///< in this order
 };
 
-std::vector<Step> steps(const Match& match) {
-  std::vector<Step> steps;
+Ordering ordering_of_keys(const Match& match) {
+  Ordering ordering;
   const Shape order = order_of_keys(match);
   const bool stays = std::is_sorted(order.begin(), order.end(),
                                     [](const Dim& a, const Dim& b) { return a.constant() < b.constant(); });
-  if (!stays) steps.push_back({"permute", {{"dims", order}}});
-  if (!match.has(kUnstacked)) return steps;
+  if (!stays) ordering.permute = Attributes{{"dims", order}};
+  if (!match.has(kUnstacked)) return ordering;
   Shape keys = sizes(match, kUnstacked);
   std::swap(keys[2], keys[3]);
-  steps.push_back({"reshape", {{"shape", keys}}});
-  return steps;
+  ordering.reshape = Attributes{{"shape", keys}};
+  return ordering;
 }
 
-/// The type of keys after these; nothing where they cannot be taken.
+std::optional<ValueType> type_after(const Graph& graph, const OpInfo& op, const ValueType& type,
+                                    const Attributes& attributes) {
+  const ValueType* const operand = &type;
+  const auto types = types_of({op, {&operand, 1}, attributes, graph.batch_symbol()});
+  return types.ok() ? std::optional(types->front()) : std::nullopt;
+}
+
+/// The type of keys so ordered; nothing where they cannot be.
 std::optional<ValueType> keys(const Match& match) {
   const Graph& graph = match.graph();
-  ValueType type = graph.type(match[kK]);
-  for (const Step& step : steps(match)) {
-    const ValueType* const operand = &type;
-    auto types = types_of({core(step.op), {&operand, 1}, step.attributes, graph.batch_symbol()});
-    if (!types.ok()) return std::nullopt;
-    type = std::move(types->front());
-  }
+  const Ordering ordering = ordering_of_keys(match);
+  std::optional<ValueType> type = graph.type(match[kK]);
+  if (ordering.permute) type = type_after(graph, core("permute"), *type, *ordering.permute);
+  if (type && ordering.reshape) type = type_after(graph, core("reshape"), *type, *ordering.reshape);
   return type;
 }
 
@@ -239,8 +242,10 @@ bool is_attention(const Match& match) {
 }
 
 std::vector<ValueId> build(const Match& match, Builder& make) {
+  const Ordering ordering = ordering_of_keys(match);
   ValueId k = make[kK];
-  for (const Step& step : steps(match)) k = make.emit(step.op, {k}, step.attributes);
+  if (ordering.permute) k = make.emit("permute", {k}, *ordering.permute);
+  if (ordering.reshape) k = make.emit("reshape", {k}, *ordering.reshape);
   std::vector<ValueId> operands{make[kQ], k, make[kV]};
   if (match.has(kMask)) operands.push_back(make[kMask]);
   if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));
