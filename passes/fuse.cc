@@ -18,6 +18,7 @@ std::span<const Fusion> fusions() {
       Fusion{fusion::gelu, "gelu", "x times its share of a normal distribution becomes gelu"},
       Fusion{fusion::silu, "silu", "x times its sigmoid becomes silu"},
       Fusion{fusion::attention, "attention", "softmax of scaled products becomes attention"},
+      Fusion{fusion::powers, "powers", "powers by 2, 1/2, -1/2 and -1 become products, roots and quotients"},
   };
   return kFusions;
 }

@@ -19,6 +19,7 @@ std::vector<ir::Rewrite> softmax();
 std::vector<ir::Rewrite> gelu();
 std::vector<ir::Rewrite> silu();
 std::vector<ir::Rewrite> attention();
+std::vector<ir::Rewrite> powers();
 
 // --- what they share
 

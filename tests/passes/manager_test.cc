@@ -170,7 +170,7 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
   EXPECT_THAT(optional_passes(),
               ElementsAre("rebatch", "fold-constants", "cse", "snap-constants", "fuse-views", "fuse-linear",
                           "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax", "fuse-gelu", "fuse-silu",
-                          "fuse-attention", "remove-dead", "mark-constants"));
+                          "fuse-attention", "fuse-powers", "remove-dead", "mark-constants"));
 }
 
 TEST(Pipeline, ListsAreSplitOutsideBraces) {
