@@ -37,7 +37,10 @@ const Shape& sizes(const Match& match, Capture place) { return *match.graph().ty
 
 /// The order of axes that a permutation of keys has beside turning each matrix.
 Shape order_of_keys(const Match& match) {
-  Shape dims = *match.attributes(kTurned).list("dims");
+  const std::vector<int64_t> axes = match.attributes(kTurned).integers("dims");
+  const auto rank = static_cast<int64_t>(axes.size());
+  Shape dims;
+  for (const int64_t axis : axes) dims.emplace_back(axis < 0 ? axis + rank : axis);
   std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
   return dims;
 }
@@ -99,7 +102,9 @@ bool every_row_sees(const Match& match) {
   return true;
 }
 
-/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros.
+/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros. Not seen to: of a
+/// row that a mask of huge finite numbers hides as a whole the kernel has the result, but other gradients than a
+/// softmax.
 bool mask_serves(const Match& match) {
   const Capture place = match.has(kHidden) ? kHidden : kMask;
   if (!match.has(place)) return true;
@@ -227,6 +232,8 @@ Attributes back(const Match& match) {
 
 bool is_attention(const Match& match) {
   if (!weighs_places(match)) return false;
+  for (const Capture place : {kQ, kK, kV, kMask, kHidden})
+    if (match.has(place) && !outlives(match, place)) return false;
   const Graph& graph = match.graph();
   const auto k = keys(match);
   if (!k) return false;
