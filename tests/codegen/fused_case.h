@@ -1,4 +1,4 @@
-/// Graphs in short, and the numbers that they and their gradients give.
+/// The numbers that graphs and their gradients give.
 #pragma once
 
 #include <map>
@@ -7,22 +7,9 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "tests/support/short_graph.h"
 
 namespace rannc::test {
-
-/// A graph from lines
-/// ```
-/// input x [batch,3,8] samples 0
-/// parameter w [8]
-/// constant half [] 0.5
-/// constant mask bool [2,2] 1 0 1 1
-/// y = mul(x, half)
-/// m = mean(y) {axes=[-1], keepdim=true}
-/// outputs y m
-/// ```
-/// in the syntax of text IR for shapes and attributes. Floats without an element type are of `dtype`; types of results
-/// follow from the rules of types. A fault in the text fails a check.
-ir::Graph short_graph(const std::string& text, std::string_view dtype = "f64");
 
 /// By name, row by row: outputs, and as `d name` the gradients of float leaves by a weighted sum of all outputs.
 using Numbers = std::map<std::string, std::vector<double>>;
@@ -34,9 +21,6 @@ Result<Numbers> numbers_of(const ir::Graph& graph, int64_t samples);
 /// The largest difference, relative to the largest number of its tensor, at least 1; NaN is equal to NaN. Infinity
 /// where names or sizes differ. `only`: of names that begin so.
 double difference(const Numbers& a, const Numbers& b, std::string_view only = "");
-
-/// Short names of the operators, in order.
-std::vector<std::string> operators(const ir::Graph& graph);
 
 /// Runs the passes of such names, and checks that what they leave verifies. Empty, or what went wrong.
 std::string run_passes(ir::Graph& graph, const std::vector<std::string>& passes);
