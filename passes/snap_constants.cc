@@ -17,10 +17,12 @@ using namespace ir;  // NOLINT: reads as its neighbours
 
 namespace {
 
-/// The shortest decimal that rounds to the same float32, where that is what the number is; else the number.
+/// The shortest decimal that rounds to the same float32, where that is what the number is; else the number. Powers of
+/// two, as the unit of float32, are written as what they are.
 double shortest_decimal(double number) {
   const auto rounded = static_cast<float>(number);
-  if (static_cast<double>(rounded) != number) return number;
+  int exponent = 0;
+  if (static_cast<double>(rounded) != number || std::abs(std::frexp(number, &exponent)) == 0.5) return number;
   return std::strtod(fmt::format("{}", rounded).c_str(), nullptr);
 }
 
@@ -81,7 +83,8 @@ class Snap {
     for (const TaskId task : found.tasks()) {
       const auto operands = graph_.inputs(task);
       for (uint32_t i = 0; i < operands.size(); ++i) {
-        const auto number = operands[i].valid() ? scalar_constant(graph_, operands[i]) : std::nullopt;
+        const bool stored = operands[i].valid() && graph_.kind(operands[i]) == ValueKind::kConstant;
+        const auto number = stored ? scalar_constant(graph_, operands[i]) : std::nullopt;
         if (number && meaning(*number) != *number) operands_[{task, i}] = meaning(*number);
       }
     }

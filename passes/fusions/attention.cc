@@ -37,7 +37,10 @@ const Shape& sizes(const Match& match, Capture place) { return *match.graph().ty
 
 /// The order of axes that a permutation of keys has beside turning each matrix.
 Shape order_of_keys(const Match& match) {
-  Shape dims = *match.attributes(kTurned).list("dims");
+  const std::vector<int64_t> axes = match.attributes(kTurned).integers("dims");
+  const auto rank = static_cast<int64_t>(axes.size());
+  Shape dims;
+  for (const int64_t axis : axes) dims.emplace_back(axis < 0 ? axis + rank : axis);
   std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
   return dims;
 }
@@ -99,7 +102,26 @@ bool every_row_sees(const Match& match) {
   return true;
 }
 
-/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros.
+/// Whether a row of a mask that is a constant has large finite numbers alone: the logarithm of the row's sum, which is
+/// all that LibTorch's kernel keeps for its gradients, drowns in them.
+bool drowns_a_row(const Graph& graph, ValueId value) {
+  constexpr int64_t kMostElements = 1 << 22;
+  constexpr double kLarge = 1e3;
+  const Graph::Value& mask = graph.value(value);
+  if (mask.kind != ValueKind::kConstant || !mask.data.present() || mask.type.shape->empty()) return false;
+  const Dim& row = mask.type.shape->back();
+  const auto numbers = decode_numbers(mask.type, mask.data, kMostElements);
+  if (!numbers.ok() || !row.is_constant() || row.constant() < 1) return false;
+  for (auto first = numbers->begin(); first != numbers->end(); first += row.constant()) {
+    const double most = *std::max_element(first, first + row.constant());
+    if (std::isfinite(most) && std::abs(most) > kLarge) return true;
+  }
+  return false;
+}
+
+/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros. Not seen to: of a
+/// row that a mask of large finite numbers, which a step computes, hides as a whole the kernel has the result, but
+/// other gradients than a softmax.
 bool mask_serves(const Match& match) {
   const Capture place = match.has(kHidden) ? kHidden : kMask;
   if (!match.has(place)) return true;
@@ -111,7 +133,7 @@ bool mask_serves(const Match& match) {
     const bool hides = match.number(kFill) < kLeavesNothing && graph.type(match[place]).dtype == DType::kBool;
     return hides && ((zeroes_hidden_rows(match) && std::isinf(match.number(kFill))) || every_row_sees(match));
   }
-  if (may_train(graph, match[place])) return false;
+  if (may_train(graph, match[place]) || drowns_a_row(graph, match[place])) return false;
   return zeroes_hidden_rows(match) || is_finite(graph, match[place]);
 }
 
@@ -230,6 +252,8 @@ Attributes back(const Match& match) {
 
 bool is_attention(const Match& match) {
   if (!weighs_places(match)) return false;
+  for (const Capture place : {kQ, kK, kV, kMask, kHidden})
+    if (match.has(place) && !outlives(match, place)) return false;
   const Graph& graph = match.graph();
   const auto k = keys(match);
   if (!k) return false;

@@ -42,7 +42,10 @@ struct Becomes {
   std::vector<ir::Capture> operands;
   std::function<ir::Attributes(const ir::Match&)> attributes = {};  ///< none: no attributes
 };
-/// A rule that holds only where the task that it makes has the type of what is replaced, samples included.
+/// Whether no task of the match makes the value at that place: it is there still where they are gone.
+bool outlives(const ir::Match& match, ir::Capture place);
+/// A rule that holds only where the task that it makes has the type of what is replaced, samples included, and reads
+/// nothing that is replaced.
 ir::Rewrite rule(std::string name, const ir::Pattern& pattern, const Becomes& becomes);
 /// Whether a task of such operands makes a value of the type of what is at `kResult`.
 bool makes_result(const ir::Match& match, std::string_view op, const std::vector<const ir::ValueType*>& operands,

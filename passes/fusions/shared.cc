@@ -1,8 +1,10 @@
 // What the rules of fusions share.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
+#include "ir/constant.h"
 #include "ir/op.h"
 #include "passes/fusions/rules.h"
 
@@ -12,23 +14,15 @@ using namespace ir;  // NOLINT: patterns read as sentences
 
 namespace {
 
-/// Half the distance of two numbers next to one another, for numbers near 1.
-double half_unit(DType dtype) {
-  switch (dtype) {
-    case DType::kF16:
-      return 0x1p-11;
-    case DType::kBF16:
-      return 0x1p-8;
-    case DType::kF32:
-      return 0x1p-24;
-    default:
-      return 2 * std::numeric_limits<double>::epsilon();
-  }
+double rounded(double number, DType dtype) {
+  const double numbers[] = {number};
+  return decode_numbers({dtype, Shape{}, {}, {}}, encode_numbers(dtype, numbers), 1).value().front();
 }
 
 bool is_near(double found, double meant, DType dtype) {
-  if (dtype == DType::kF32) return static_cast<float>(found) == static_cast<float>(meant);
-  return std::abs(found - meant) <= half_unit(dtype) * std::abs(meant);
+  constexpr double kTwoUnits = 2 * std::numeric_limits<double>::epsilon();
+  if (dtype == DType::kF64) return std::abs(found - meant) <= kTwoUnits * std::abs(meant);
+  return rounded(found, dtype) == rounded(meant, dtype);
 }
 
 }  // namespace
@@ -42,6 +36,11 @@ bool makes_result(const Match& match, std::string_view op, const std::vector<con
   return made.dtype == wanted.dtype && made.shape == wanted.shape && made.batch == wanted.batch;
 }
 
+bool outlives(const Match& match, Capture place) {
+  const TaskId maker = match.graph().producer(match[place]);
+  return std::find(match.tasks().begin(), match.tasks().end(), maker) == match.tasks().end();
+}
+
 Rewrite rule(std::string name, const Pattern& pattern, const Becomes& becomes) {
   const auto attributes = [becomes](const Match& match) {
     return becomes.attributes ? becomes.attributes(match) : Attributes();
@@ -49,7 +48,9 @@ Rewrite rule(std::string name, const Pattern& pattern, const Becomes& becomes) {
   const auto holds = [becomes, attributes](const Match& match) {
     std::vector<const ValueType*> operands;
     for (const Capture place : becomes.operands) {
-      if (match.has(place)) operands.push_back(&match.graph().type(match[place]));
+      if (!match.has(place)) continue;
+      if (!outlives(match, place)) return false;
+      operands.push_back(&match.graph().type(match[place]));
     }
     return makes_result(match, becomes.op, operands, attributes(match));
   };
