@@ -54,37 +54,6 @@ bool takes_stack_apart(const Match& match) {
   return stack == Shape{apart[0] * apart[1], apart[2], apart[3]};
 }
 
-bool is_finite_constant(const Graph& graph, ValueId value) {
-  constexpr int64_t kMostElements = 1 << 22;
-  const Graph::Value& found = graph.value(value);
-  if (found.kind != ValueKind::kConstant || !found.data.present()) return false;
-  const auto numbers = decode_numbers(found.type, found.data, kMostElements);
-  return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [](double each) { return std::isfinite(each); });
-}
-
-/// Whether no element can be minus infinity: so a row that sees no place has equal weights, as a softmax has them.
-/// Integers and parameters are finite, and so is what is picked, moved, added and multiplied of what is.
-bool is_finite(const Graph& graph, ValueId value) {
-  static const Ops kPassing{"where",     "add",     "sub",     "mul",   "neg",    "cast",   "expand",  "reshape",
-                            "unsqueeze", "squeeze", "permute", "slice", "gather", "concat", "identity"};
-  constexpr size_t kMostTasks = 256;
-  std::set<TaskId> seen;
-  std::vector<ValueId> left{value};
-  while (!left.empty()) {
-    const ValueId at = left.back();
-    left.pop_back();
-    if (!at.valid() || !is_float(graph.type(at).dtype) || graph.kind(at) == ValueKind::kParameter) continue;
-    const auto number = scalar_constant(graph, at);
-    if (number ? std::isfinite(*number) : is_finite_constant(graph, at)) continue;
-    const TaskId maker = graph.producer(at);
-    if (number || !maker.valid() || !kPassing.contains(graph.op(maker))) return false;
-    if (!seen.insert(maker).second) continue;
-    if (seen.size() > kMostTasks) return false;
-    left.insert(left.end(), graph.inputs(maker).begin(), graph.inputs(maker).end());
-  }
-  return true;
-}
-
 bool zeroes_hidden_rows(const Match& match) { return match.attributes(kWeights).text("hidden_rows") == "zero"; }
 
 /// Whether each row of a mask that is a constant sees a place.
@@ -102,26 +71,58 @@ bool every_row_sees(const Match& match) {
   return true;
 }
 
-/// Whether a row of a mask that is a constant has large finite numbers alone: the logarithm of the row's sum, which is
-/// all that LibTorch's kernel keeps for its gradients, drowns in them.
-bool drowns_a_row(const Graph& graph, ValueId value) {
+/// Numbers up to which the logarithm of a row's sum, which is all that LibTorch's kernel keeps for its gradients, is as
+/// exact as a softmax: a row hidden by finite numbers beyond has the right result and wrong gradients.
+constexpr double kShallow = 64;
+
+std::optional<std::vector<double>> constant_numbers(const Graph& graph, ValueId value) {
   constexpr int64_t kMostElements = 1 << 22;
-  constexpr double kLarge = 1e3;
-  const Graph::Value& mask = graph.value(value);
-  if (mask.kind != ValueKind::kConstant || !mask.data.present() || mask.type.shape->empty()) return false;
-  const Dim& row = mask.type.shape->back();
-  const auto numbers = decode_numbers(mask.type, mask.data, kMostElements);
-  if (!numbers.ok() || !row.is_constant() || row.constant() < 1) return false;
-  for (auto first = numbers->begin(); first != numbers->end(); first += row.constant()) {
-    const double most = *std::max_element(first, first + row.constant());
-    if (std::isfinite(most) && std::abs(most) > kLarge) return true;
-  }
-  return false;
+  const Graph::Value& found = graph.value(value);
+  if (const auto scalar = scalar_constant(graph, value)) return std::vector<double>{*scalar};
+  if (found.kind != ValueKind::kConstant || !found.data.present()) return std::nullopt;
+  auto numbers = decode_numbers(found.type, found.data, kMostElements);
+  return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
 }
 
-/// As LibTorch's kernel takes it: no gradient flows to a mask, and rows without a place are zeros. Not seen to: of a
-/// row that a mask of large finite numbers, which a step computes, hides as a whole the kernel has the result, but
-/// other gradients than a softmax.
+/// Whether each row of a constant has a number that is not large, or minus infinity alone where that is zeroed.
+bool rows_are_seen(const Match& match, const std::vector<double>& numbers) {
+  const Dim& row = match.graph().type(match[kMask]).shape->back();
+  if (!row.is_constant() || row.constant() < 1) return false;
+  for (auto first = numbers.begin(); first != numbers.end(); first += row.constant()) {
+    const double most = *std::max_element(first, first + row.constant());
+    if (!(std::abs(most) <= kShallow || (most == -HUGE_VAL && zeroes_hidden_rows(match)))) return false;
+  }
+  return true;
+}
+
+/// Whether all elements that a mask may have are small, or minus infinity where rows of nothing else are zeroed.
+bool hides_by_infinity(const Match& match) {
+  static const Ops kPassing{"where",   "add",   "expand", "reshape", "unsqueeze", "squeeze",
+                            "permute", "slice", "gather", "concat",  "identity"};
+  constexpr size_t kMostTasks = 256;
+  const Graph& graph = match.graph();
+  const auto serves = [&](double each) {
+    return std::abs(each) <= kShallow || (each == -HUGE_VAL && zeroes_hidden_rows(match));
+  };
+  std::set<TaskId> seen;
+  std::vector<ValueId> left{match[kMask]};
+  while (!left.empty()) {
+    const ValueId at = left.back();
+    left.pop_back();
+    if (!at.valid() || !is_float(graph.type(at).dtype)) continue;  // conditions, places, sizes
+    const auto numbers = constant_numbers(graph, at);
+    if (numbers && std::all_of(numbers->begin(), numbers->end(), serves)) continue;
+    const TaskId maker = graph.producer(at);
+    if (numbers || !maker.valid() || !kPassing.contains(graph.op(maker))) return false;
+    if (!seen.insert(maker).second) continue;
+    if (seen.size() > kMostTasks) return false;
+    left.insert(left.end(), graph.inputs(maker).begin(), graph.inputs(maker).end());
+  }
+  return true;
+}
+
+/// As LibTorch's kernel takes it: no parameter reaches a mask, since it gets no gradient, rows without a place are
+/// zeros, and no row is hidden by large finite numbers.
 bool mask_serves(const Match& match) {
   const Capture place = match.has(kHidden) ? kHidden : kMask;
   if (!match.has(place)) return true;
@@ -133,8 +134,8 @@ bool mask_serves(const Match& match) {
     const bool hides = match.number(kFill) < kLeavesNothing && graph.type(match[place]).dtype == DType::kBool;
     return hides && ((zeroes_hidden_rows(match) && std::isinf(match.number(kFill))) || every_row_sees(match));
   }
-  if (may_train(graph, match[place]) || drowns_a_row(graph, match[place])) return false;
-  return zeroes_hidden_rows(match) || is_finite(graph, match[place]);
+  const auto numbers = constant_numbers(graph, match[kMask]);
+  return numbers ? rows_are_seen(match, *numbers) : hides_by_infinity(match);
 }
 
 bool weighs_places(const Match& match) {

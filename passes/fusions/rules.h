@@ -56,8 +56,6 @@ ir::Pattern number(ir::Capture place, double meant, Near near = Near::kRounded);
 std::optional<int64_t> last_axes(const ir::Match& match, ir::Capture reduced, ir::Capture x);
 /// Whether a value has exactly the sizes of `x` from an axis on.
 bool has_sizes_from(const ir::Graph& graph, ValueId value, ValueId x, int64_t axis);
-/// Whether a parameter reaches a value, so that a gradient may be asked of it; true as well where the way is long.
-bool may_train(const ir::Graph& graph, ValueId value);
 
 /// x * 0.5 * (1 + erf(x / sqrt(2))), and its approximation by tanh; numbers as near as said.
 inline constexpr ir::Capture kGeluX{0};

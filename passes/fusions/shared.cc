@@ -92,21 +92,4 @@ bool has_sizes_from(const Graph& graph, ValueId value, ValueId x, int64_t axis) 
   return sizes && shape && *sizes == Shape(shape->begin() + axis, shape->end());
 }
 
-bool may_train(const Graph& graph, ValueId value) {
-  constexpr size_t kMostTasks = 256;
-  std::set<TaskId> seen;
-  std::vector<ValueId> left{value};
-  while (!left.empty()) {
-    const ValueId at = left.back();
-    left.pop_back();
-    if (!at.valid() || !is_float(graph.type(at).dtype)) continue;  // no gradient flows there
-    if (graph.kind(at) == ValueKind::kParameter) return true;
-    const TaskId maker = graph.producer(at);
-    if (!maker.valid() || !seen.insert(maker).second) continue;
-    if (seen.size() > kMostTasks) return true;
-    left.insert(left.end(), graph.inputs(maker).begin(), graph.inputs(maker).end());
-  }
-  return false;
-}
-
 }  // namespace rannc::passes::fusion

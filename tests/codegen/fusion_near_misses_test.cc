@@ -250,7 +250,7 @@ struct Attention {
 
 std::string written(const Attention& given) {
   return fmt::format(
-      "{}{}{}{}constant c [] 0.25\nconstant low [] -inf\nconstant small [] -1e4\nt = permute(k) {}\ns = matmul(q, "
+      "{}{}{}constant c [] 0.25\nconstant low [] -inf\nconstant small [] -1e4\n{}t = permute(k) {}\ns = matmul(q, "
       "t)\n{}w = "
       "softmax(m) {}\ny = matmul(w, v)\noutputs {}\n",
       given.q, given.keys, given.v, given.leaves, given.turn, given.masked, given.softmax, given.outputs);
@@ -260,7 +260,8 @@ std::vector<NearMiss> attentions() {
   const std::string safe = "{axis=-1, hidden_rows=\"zero\"}";
   const std::string seen = "constant n bool [3,3] 1 0 0 1 1 0 1 1 1\n",
                     blind = "constant n bool [3,3] 0 0 0 1 1 0 1 1 1\n";
-  const std::string pick = "m = where(n, s, low)\n", add = "m = add(s, n)\n";
+  const std::string pick = "m = where(n, s, low)\n", add = "m = add(s, n)\n",
+                    shown = "constant no [] 0\nn = where(b, no, low)\n";
   return {
       {"Attention", "attention", written(Attention{}), "f64", true},
       {"AttentionOverQueries", "attention", written(Attention{.softmax = "{axis=-2}"})},
@@ -287,17 +288,21 @@ std::vector<NearMiss> attentions() {
       {"ValuesOfAnotherWidth", "attention", written(Attention{.v = "input v [batch,2,3,5] samples 0\n"})},
       {"ValuesOfAnotherWidthAndRank", "attention", written(Attention{.v = "parameter v [3,4]\n"})},
       {"MaskThatMayHideRows", "attention", written(Attention{.leaves = "input n [3,3]\n", .masked = add})},
-      {"MaskThatMayHideRowsServes", "attention",
-       written(Attention{.leaves = "input n [3,3]\n", .masked = add, .softmax = safe}), "f64", true},
+      {"MaskThatIsShown", "attention",
+       written(Attention{.leaves = "input b bool [3,3]\n" + shown, .masked = add, .softmax = safe}), "f64", true},
+      {"MaskOfNumbersThatNobodyKnows", "attention",
+       written(Attention{.leaves = "input n [3,3]\n", .masked = add, .softmax = safe})},
       {"MaskThatTrains", "attention",
-       written(Attention{.leaves = "parameter g [3,3]\nn = tanh(g)\n", .masked = add, .softmax = safe})},
+       written(Attention{
+           .leaves = "input b bool [3,3]\nparameter g [3,3]\nn = where(b, g, low)\n", .masked = add, .softmax = safe})},
       {"MaskThatIsAParameter", "attention",
        written(Attention{.leaves = "parameter n [3,3]\n", .masked = add, .softmax = safe})},
       {"MaskOfThreeAxes", "attention",
-       written(Attention{.leaves = "input n [2,3,3]\n", .masked = add, .softmax = safe})},
-      {"MaskOfOneAxis", "attention", written(Attention{.leaves = "input n [3]\n", .masked = add, .softmax = safe})},
+       written(Attention{.leaves = "input b bool [2,3,3]\n" + shown, .masked = add, .softmax = safe})},
+      {"MaskOfOneAxis", "attention",
+       written(Attention{.leaves = "input b bool [3]\n" + shown, .masked = add, .softmax = safe})},
       {"MaskThatStretches", "attention",
-       written(Attention{.leaves = "input n [batch,2,3,3] samples 0\n",
+       written(Attention{.leaves = "input b bool [batch,2,3,3] samples 0\n" + shown,
                          .masked = add,
                          .softmax = safe,
                          .keys = "parameter k [1,2,3,4]\n",
