@@ -16,7 +16,8 @@ BATCH_NORMALIZATION = ["mobilenet_v3_train_legacy", "resnet_train_legacy", "resn
 # own are, which by chance lie near: by a sixth at most.
 DEEP, DEEP_LIMIT = ["bert48_dynamo_dyn", "bert48_legacy_b8"], 1.25
 
-OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead"]
+FUSIONS = ["views", "linear", "layer-norm", "rms-norm", "softmax", "gelu", "silu", "attention", "powers"]
+OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "snap-constants", *(f"fuse-{name}" for name in FUSIONS)]
 
 
 def folders():

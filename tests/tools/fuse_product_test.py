@@ -2,9 +2,8 @@
 import itertools
 
 import programs
-from every_folder import EveryFolder
+from every_folder import FUSIONS, EveryFolder
 
-FUSIONS = ["views", "linear", "layer-norm", "rms-norm", "softmax", "gelu", "silu", "attention"]
 SHORTENING = ["cse", "snap-constants", *(f"fuse-{name}" for name in FUSIONS)]
 # One after the other, each with another set: small ones, and published ones of each sort of attention, norm and activation.
 PUBLISHED = ["gpt2_dynamo_dyn", "bert_legacy_dyn", "llama_dynamo_dyn", "vit_legacy_dyn", "t5_legacy_dyn", "gpt2_legacy_b8",
