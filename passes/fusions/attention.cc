@@ -88,8 +88,10 @@ std::optional<std::vector<double>> constant_numbers(const Graph& graph, ValueId 
 bool rows_are_seen(const Match& match, const std::vector<double>& numbers) {
   const Dim& row = match.graph().type(match[kMask]).shape->back();
   if (!row.is_constant() || row.constant() < 1) return false;
-  for (auto first = numbers.begin(); first != numbers.end(); first += row.constant()) {
-    const double most = *std::max_element(first, first + row.constant());
+  const auto size = static_cast<size_t>(row.constant());
+  const size_t step = numbers.size() == 1 ? 1 : size;  // one number may fill a mask of any size
+  for (size_t first = 0; first + step <= numbers.size(); first += step) {
+    const double most = *std::max_element(&numbers[first], &numbers[first] + step);
     if (!(std::abs(most) <= kShallow || (most == -HUGE_VAL && zeroes_hidden_rows(match)))) return false;
   }
   return true;
