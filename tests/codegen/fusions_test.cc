@@ -253,7 +253,7 @@ TEST(FusedAttention, ByMask) {
   const std::string own = "input n bool [batch,1,1,5] samples 0\n", bools = "input n bool [batch,1,3,5] samples 0\n";
   expect_attention({"of each sample", own + added + scaled + "m = add(r, f)\n" + kSafe, {"where"}}, kKeys);
   expect_attention(
-      {"filled", "n = full() {shape=[3,5], value=0.5, dtype=!f64}\n" + scaled + "m = add(r, n)\n" + kWhole, {"full"}},
+      {"filled", "n = full() {shape=[3,5], value=0x1p-1, dtype=!f64}\n" + scaled + "m = add(r, n)\n" + kWhole, {"full"}},
       kKeys);
   expect_attention({"small", "constant n [1,5] 0 -1 -2 -3 -4\n" + scaled + "m = add(r, n)\n" + kWhole}, kKeys);
   expect_attention({"seen", kSeen + scaled + "m = where(seen, r, low)\n" + kWhole}, kKeys);
