@@ -29,17 +29,17 @@ class ProfileTest(programs.ProgramTest):
         return environment
 
     def test_depth_adds_no_entries(self):
-        """R7: a model of 96 layers measures exactly the entries of one of 4."""
-        self.profile("4.json", self.gpt(4), LOSS, *QUICK)
+        """R7: a model of 96 layers measures exactly the entries of one of 8, which has first, inner and last blocks as well."""
+        self.profile("8.json", self.gpt(8), LOSS, *QUICK)
         self.profile("96.json", self.gpt(96), LOSS, *QUICK)
-        few, many = self.read("4.json"), self.read("96.json")
-        environment = self.the_environment("4.json")
+        few, many = self.read("8.json"), self.read("96.json")
+        environment = self.the_environment("8.json")
         for section in ("tasks", "blocks"):
             self.assertEqual(list(few[section][environment]), list(many[section][environment]), section)
-        again = self.profile("4.json", self.gpt(96), LOSS, *QUICK)
+        again = self.profile("8.json", self.gpt(96), LOSS, *QUICK)
         self.assertIn(" 0 entries measured", again.stdout)
-        self.profile("4.json", self.gpt(4, width=64), LOSS, *QUICK)
-        self.assertGreater(len(self.read("4.json")["tasks"][environment]), len(few["tasks"][environment]))
+        self.profile("8.json", self.gpt(8, width=64), LOSS, *QUICK)
+        self.assertGreater(len(self.read("8.json")["tasks"][environment]), len(few["tasks"][environment]))
 
     def test_second_run_measures_nothing_and_leaves_the_file(self):
         self.profile("p.json", self.gpt(2), LOSS, *QUICK)
