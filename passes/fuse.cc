@@ -8,6 +8,8 @@
 
 namespace rannc::passes {
 
+std::string pass_name(const Fusion& fusion) { return fmt::format("fuse-{}", fusion.name); }
+
 std::span<const Fusion> fusions() {
   static constexpr std::array kFusions = {
       Fusion{fusion::views, "views", "views that change nothing go, views of views become one"},
@@ -25,7 +27,7 @@ std::span<const Fusion> fusions() {
 
 std::set<std::string> shortening_passes() {
   std::set<std::string> names{"cse"};
-  for (const Fusion& fusion : fusions()) names.insert("fuse-" + std::string(fusion.name));
+  for (const Fusion& fusion : fusions()) names.insert(pass_name(fusion));
   return names;
 }
 

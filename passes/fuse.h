@@ -15,9 +15,12 @@ namespace rannc::passes {
 /// One kind of fusion: patterns as values, none of which knows a model.
 struct Fusion {
   std::vector<ir::Rewrite> (*rules)();
-  std::string_view name;  ///< `gelu`; the pass is `fuse-gelu`
+  std::string_view name;  ///< `gelu`
   std::string_view says;  ///< what becomes what
 };
+
+/// The pass of a fusion: `fuse-gelu`.
+std::string pass_name(const Fusion& fusion);
 
 /// In the order in which they run: what an earlier one makes, a later one may be about.
 std::span<const Fusion> fusions();
@@ -35,7 +38,7 @@ std::set<std::string> shortening_passes();
 /// Never moves a gradient to another parameter: stored tensors are read as they are.
 class Fuse : public Pass {
  public:
-  explicit Fuse(const Fusion& fusion) : fusion_(fusion), name_("fuse-" + std::string(fusion.name)) {}
+  explicit Fuse(const Fusion& fusion) : fusion_(fusion), name_(pass_name(fusion)) {}
   std::string_view name() const override { return name_; }
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 

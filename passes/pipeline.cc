@@ -96,7 +96,7 @@ std::vector<Row> all_rows() {
       if (!options.empty()) return takes_none(options);
       return Made(std::make_unique<Fuse>(fusion));
     };
-    rows.push_back({"fuse-" + std::string(fusion.name), make, true});
+    rows.push_back({pass_name(fusion), make, true});
   }
   const std::vector<Row> last = {
       {"remove-dead", plain<RemoveDead>, true},       {"sync-batch-norm", plain<SyncBatchNorm>},

@@ -28,17 +28,17 @@ void add_left_out_flag(CLI::App& app, std::vector<std::string>& left_out) {
       ->delimiter(',')
       ->allow_extra_args(false)
       ->check(wrong_to_leave_out);
-  std::vector<std::string> names;
-  for (const passes::Fusion& fusion : passes::fusions()) names.emplace_back(fusion.name);
   const std::string all = "all";
-  const auto leave_out = [&left_out, names, all](const std::vector<std::string>& asked) {
-    for (const std::string& name : names) {
-      const bool named = std::find(asked.begin(), asked.end(), name) != asked.end();
-      if (named || std::find(asked.begin(), asked.end(), all) != asked.end()) left_out.push_back("fuse-" + name);
+  std::vector<std::string> choices;
+  for (const passes::Fusion& fusion : passes::fusions()) choices.emplace_back(fusion.name);
+  choices.push_back(all);
+  const auto leave_out = [&left_out, all](const std::vector<std::string>& asked) {
+    for (const passes::Fusion& fusion : passes::fusions()) {
+      const bool named = std::find(asked.begin(), asked.end(), fusion.name) != asked.end();
+      if (named || std::find(asked.begin(), asked.end(), all) != asked.end())
+        left_out.push_back(passes::pass_name(fusion));
     }
   };
-  std::vector<std::string> choices = names;
-  choices.push_back(all);
   app.add_option_function<std::vector<std::string>>(
          "--no-fuse", leave_out,
          fmt::format("leave operators written out as the file has them: {}", fmt::join(choices, ", ")))

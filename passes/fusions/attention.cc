@@ -240,17 +240,17 @@ class Layout {
   Graph alone_;
 };
 
-Attributes attention_attributes(const Match& match) {
-  const std::vector<int64_t> order = Layout(match.graph()).axes(match[kQ]);
-  return {{"scale", scale(match)}, {"order", Shape(order.begin(), order.end())}};
-}
+/// Of the attention, whose result stands in the order of its queries in memory, and of what brings it back into the
+/// order [samples, heads, places, features].
+struct There {
+  Attributes attention, back;
+};
 
-/// What brings the result back into the order [samples, heads, places, features].
-Attributes back(const Match& match) {
+There there_and_back(const Match& match) {
   const std::vector<int64_t> order = Layout(match.graph()).axes(match[kQ]);
   Shape dims(order.size(), Dim(0));
   for (size_t i = 0; i < order.size(); ++i) dims[static_cast<size_t>(order[i])] = Dim(static_cast<int64_t>(i));
-  return {{"dims", dims}};
+  return {{{"scale", scale(match)}, {"order", Shape(order.begin(), order.end())}}, {{"dims", dims}}};
 }
 
 bool is_attention(const Match& match) {
@@ -263,9 +263,9 @@ bool is_attention(const Match& match) {
   std::vector<const ValueType*> operands{&graph.type(match[kQ]), &*k, &graph.type(match[kV])};
   for (const Capture mask : {kMask, kHidden})
     if (match.has(mask)) operands.push_back(&graph.type(match[mask]));
-  const Attributes attributes = attention_attributes(match);
-  const auto types = types_of({core("attention"), operands, attributes, graph.batch_symbol()});
-  return types.ok() && makes_result(match, "permute", {&types->front()}, back(match));
+  const There there = there_and_back(match);
+  const auto types = types_of({core("attention"), operands, there.attention, graph.batch_symbol()});
+  return types.ok() && makes_result(match, "permute", {&types->front()}, there.back);
 }
 
 std::vector<ValueId> build(const Match& match, Builder& make) {
@@ -276,7 +276,8 @@ std::vector<ValueId> build(const Match& match, Builder& make) {
   std::vector<ValueId> operands{make[kQ], k, make[kV]};
   if (match.has(kMask)) operands.push_back(make[kMask]);
   if (match.has(kHidden)) operands.push_back(make.emit("logical_not", {make[kHidden]}));
-  return make.result("permute", {make.emit("attention", operands, attention_attributes(match))}, back(match));
+  const There there = there_and_back(match);
+  return make.result("permute", {make.emit("attention", operands, there.attention)}, there.back);
 }
 
 }  // namespace
