@@ -12,6 +12,8 @@
 
 #include "codegen/internal/task_run.h"
 #include "codegen/torch_types.h"
+#include "ir/memory_format.h"
+#include "ir/plan.h"
 #include "runtime/allocation_meter.h"
 
 namespace rannc::codegen {
@@ -137,15 +139,17 @@ RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {
 
 }  // namespace
 
-Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks,
-                               const std::vector<bool>& needs_gradient, const ir::Bindings& bindings,
-                               const RunOptions& options) {
+RunFacts::RunFacts(const ir::Graph& graph)
+    : needs_gradient(ir::needs_gradient(graph)), channels_last(ir::channels_last(graph)) {}
+
+Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
+                               const ir::Bindings& bindings, const RunOptions& options) {
   const auto refused = [&](const char* what) {
     return error(graph.location(tasks.front()), std::string("cannot be measured: ") + what);
   };
   try {
     const c10::AutoGradMode with_grad(true);
-    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, needs_gradient, bindings));
+    RANNC_ASSIGN(const auto run, TaskRun::build(graph, tasks, facts, bindings));
     return run_all(*run, tasks.size() == 1, options);
   } catch (const c10::Error& failure) {
     return refused(failure.what_without_backtrace());

@@ -27,13 +27,19 @@ struct RunOptions {
   uint32_t repeat = 5;
 };
 
+/// Of a graph, found once for many runs.
+struct RunFacts {
+  explicit RunFacts(const ir::Graph& graph);
+  std::vector<bool> needs_gradient;  ///< by value (`ir::needs_gradient`)
+  std::vector<bool> channels_last;   ///< by value (`ir::channels_last`)
+};
+
 /// Lowers the tasks (ascending) as one program, as a stage's is, runs it on random operands of the shapes that
-/// `bindings` give and says what it takes. `needs_gradient` is `ir::needs_gradient` of the graph. Uses the threads
-/// LibTorch is set to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be
-/// lowered, a symbol is unbound, or LibTorch refuses the operands; with the first task's place.
-Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks,
-                               const std::vector<bool>& needs_gradient, const ir::Bindings& bindings,
-                               const RunOptions& options = {});
+/// `bindings` give, which lie in memory as the tasks expect, and says what it takes. Uses the threads LibTorch is set
+/// to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be lowered, a symbol
+/// is unbound, or LibTorch refuses the operands; with the first task's place.
+Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
+                               const ir::Bindings& bindings, const RunOptions& options = {});
 
 /// LibTorch's version, for the name of a profile's environment.
 std::string library_version();

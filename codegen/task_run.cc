@@ -14,6 +14,7 @@
 #include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
 #include "codegen/torch_types.h"
+#include "ir/memory_format.h"
 #include "ir/op.h"
 
 namespace rannc::codegen {
@@ -31,12 +32,12 @@ bool is_leaf(const ir::Graph& graph, ValueId value, const std::vector<bool>& nee
 
 class TaskRunBuilder {
  public:
-  TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const std::vector<bool>& needs_gradient,
+  TaskRunBuilder(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                  const ir::Bindings& bindings)
-      : graph_(graph), tasks_(tasks), needs_gradient_(needs_gradient), bindings_(bindings) {}
+      : graph_(graph), tasks_(tasks), facts_(facts), needs_gradient_(facts.needs_gradient), bindings_(bindings) {}
 
   Result<std::unique_ptr<TaskRun>> build() {
-    for (const TaskId task : tasks_) RANNC_TRY(lower(graph_.task(task)));
+    for (const TaskId task : tasks_) RANNC_TRY(lower(task, graph_.task(task)));
     collect_results();
     RANNC_TRY(add_symbols());
     std::string results;
@@ -51,15 +52,16 @@ class TaskRunBuilder {
   }
 
  private:
-  Result<void> lower(const ir::Graph::Task& task) {
+  Result<void> lower(TaskId id, const ir::Graph::Task& task) {
     std::vector<std::string> inputs, outputs;
     std::vector<const ir::ValueType*> input_types, output_types;
-    for (const ValueId value : task.inputs) {
+    for (size_t i = 0; i < task.inputs.size(); ++i) {
+      const ValueId value = task.inputs[i];
       inputs.emplace_back();
       input_types.push_back(value.valid() ? &graph_.type(value) : nullptr);
       if (!value.valid()) continue;
       collect(graph_.type(value));
-      RANNC_ASSIGN(inputs.back(), operand(value, task));
+      RANNC_ASSIGN(inputs.back(), operand(id, i));
     }
     for (const ValueId value : task.outputs) {
       outputs.push_back(names_[value] = fmt::format("rannc_v{}", value.index()));
@@ -91,22 +93,26 @@ class TaskRunBuilder {
     return name;
   }
 
-  Result<std::string> operand(ValueId value, const ir::Graph::Task& task) {
+  Result<std::string> operand(TaskId task, size_t index) {
+    const ValueId value = graph_.inputs(task)[index];
     if (is_leaf(graph_, value, needs_gradient_)) {
-      RANNC_ASSIGN(const at::Tensor parameter, outside(value, task));
+      RANNC_ASSIGN(const at::Tensor parameter, outside(task, index));
       run_->leaves_.push_back(parameter.detach().requires_grad_());
       return argument(run_->leaves_.back());
     }
     if (const auto known = names_.find(value); known != names_.end()) return known->second;
-    RANNC_ASSIGN(const at::Tensor tensor, outside(value, task));
+    RANNC_ASSIGN(const at::Tensor tensor, outside(task, index));
     return names_[value] = argument(tensor);
   }
 
   /// The tensor of a value that no task of the run makes.
-  Result<at::Tensor> outside(ValueId value, const ir::Graph::Task& task) {
+  Result<at::Tensor> outside(TaskId task, size_t index) {
+    const ValueId value = graph_.inputs(task)[index];
     const auto known = tensors_.find(value);
     if (known != tensors_.end()) return known->second;
-    RANNC_ASSIGN(at::Tensor tensor, make(value, task.location));
+    RANNC_ASSIGN(at::Tensor tensor, make(value, graph_.location(task)));
+    if (ir::reads_channels_last(graph_, facts_.channels_last, task, index))
+      tensor = tensor.contiguous(at::MemoryFormat::ChannelsLast);
     if (needs_gradient_[value.index()] && !is_leaf(graph_, value, needs_gradient_)) {
       tensor.requires_grad_();
       run_->sources_.push_back(tensor);
@@ -207,6 +213,7 @@ class TaskRunBuilder {
 
   const ir::Graph& graph_;
   std::span<const TaskId> tasks_;
+  const RunFacts& facts_;
   const std::vector<bool>& needs_gradient_;
   const ir::Bindings& bindings_;
   std::unique_ptr<TaskRun> run_{new TaskRun};
@@ -219,9 +226,9 @@ class TaskRunBuilder {
 };
 
 Result<std::unique_ptr<TaskRun>> TaskRun::build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const std::vector<bool>& needs_gradient, const ir::Bindings& bindings) {
+                                                const RunFacts& facts, const ir::Bindings& bindings) {
   RANNC_CHECK(!tasks.empty()) << "a run of no tasks";
-  return TaskRunBuilder(graph, tasks, needs_gradient, bindings).build();
+  return TaskRunBuilder(graph, tasks, facts, bindings).build();
 }
 
 std::vector<at::Tensor> TaskRun::forward() {

@@ -29,6 +29,7 @@ constexpr Family kFamilies[] = {
     {"reduce", ops::reduce_ops},
     {"linear", ops::linear_ops},
     {"attention", ops::attention_ops},
+    {"memory", ops::memory_ops},
     {"determinant", ops::determinant_ops},
     {"normalize", ops::normalize_ops},
     {"group_norm", ops::group_norm_ops},

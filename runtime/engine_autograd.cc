@@ -40,6 +40,16 @@ std::string essence(std::string text) {
   return fmt::format("{} at task {}", reason, text.substr(task + 2, text.find('\n', task) - task - 2));
 }
 
+/// Channels last where the stage that makes the value has it so: sums over it, and over its gradient, are then taken in
+/// the same order however the graph is cut.
+at::Tensor laid_out(const at::Tensor& tensor, const Port& port) {
+  return port.channels_last ? tensor.contiguous(at::MemoryFormat::ChannelsLast) : tensor;
+}
+
+at::Tensor in_one_piece(const at::Tensor& tensor, const Port& port) {
+  return port.channels_last ? laid_out(tensor, port) : tensor.contiguous();
+}
+
 template <class F>
 auto without_exceptions(F&& call) -> decltype(call()) {
   try {
@@ -117,7 +127,9 @@ class AutogradProgram final : public Program {
   Result<Values> forward(const At& at, Values inputs, Held& saved) override {
     return pass(at, [&]() -> Result<Values> {
       auto tape = std::make_unique<Tape>();
-      for (const Value& input : inputs) tape->inputs.push_back(to_tensor(input));
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        tape->inputs.push_back(laid_out(to_tensor(inputs[i]), signature_.inputs[i]));
+      }
       Tensors outputs;
       if (at.training && !at.recomputed) {
         RANNC_ASSIGN(const Tensors moments, record(at, *tape));
@@ -157,7 +169,8 @@ class AutogradProgram final : public Program {
           for (size_t i = 0; i < results.size(); ++i) {
             if (!signature_.inputs[i].gradient) continue;
             const at::Tensor& gradient = tape.inputs[i].grad();
-            results[i] = to_value(gradient.defined() ? gradient.contiguous() : at::zeros_like(tape.inputs[i].detach()));
+            results[i] = to_value(gradient.defined() ? in_one_piece(gradient, signature_.inputs[i])
+                                                     : at::zeros_like(tape.inputs[i].detach()));
           }
           saved.reset();
           return results;
@@ -379,7 +392,7 @@ class AutogradProgram final : public Program {
     for (size_t i = 0; i < tape.outputs.size(); ++i) {
       if (output_gradients[i] == nullptr || !tape.outputs[i].defined() || !tape.outputs[i].requires_grad()) continue;
       outputs.push_back(tape.outputs[i]);
-      seeds.push_back(to_tensor(output_gradients[i]));
+      seeds.push_back(laid_out(to_tensor(output_gradients[i]), signature_.outputs[i]));
     }
     for (size_t i = 0; i < tape.inputs.size(); ++i) {
       if (signature_.inputs[i].gradient) sources.push_back(tape.inputs[i]);

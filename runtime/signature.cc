@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ir/memory_format.h"
 #include "ir/op.h"
 #include "ir/statistics.h"
 
@@ -30,7 +31,7 @@ std::set<std::string> input_symbols(const ir::Graph& graph) {
 
 class Builder {
  public:
-  Builder(const ir::Plan& plan, StageId stage) : plan_(plan), graph_(plan.graph), stage_(stage) {
+  Builder(const ir::Plan& plan, StageId stage) : plan_(plan), graph_(plan.graph), stage_(stage), channels_last_(ir::channels_last(plan.graph)) {
     signature_.stage = stage;
     in_stage_.assign(graph_.task_count(), false);
     for (TaskId task : plan.stages[stage.index()].tasks) in_stage_[task.index()] = true;
@@ -82,7 +83,8 @@ class Builder {
 
   Port port(ValueId value) const {
     const ir::Graph::Value& v = graph_.value(value);
-    return {value, std::string(v.name), v.type, v.kind == ir::ValueKind::kInput, false, variable(value)};
+    return {value,           std::string(v.name),          v.type, v.kind == ir::ValueKind::kInput, false,
+            variable(value), channels_last_[value.index()]};
   }
   Weight weight(ValueId value) const {
     return {value, std::string(graph_.value(value).name), graph_.type(value), variable(value)};
@@ -155,6 +157,7 @@ class Builder {
   const ir::Graph& graph_;
   StageId stage_;
   std::vector<bool> in_stage_;
+  std::vector<bool> channels_last_;  // by value
   std::set<ValueId> inputs_, fixed_, draws_;
   std::map<ValueId, std::set<TaskId>> parameters_;
   Signature signature_;

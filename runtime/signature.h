@@ -17,6 +17,7 @@ struct Port {
   bool from_graph = false;  ///< inputs: fed from the mini-batch, not received
   bool gradient = false;    ///< inputs: one is sent back; outputs: one comes back along a route, or seeds a loss
   std::string argument;     ///< variable in the program's source
+  bool channels_last = false;  ///< so it lies in memory, and its gradient does (`ir::channels_last`)
   bool operator==(const Port&) const = default;
 };
 

@@ -20,10 +20,12 @@
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
+#include "passes/choose_kernels.h"
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
 #include "tools/machine.h"
+#include "tools/kernel_choice.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
@@ -394,7 +396,33 @@ Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options
   return lines;
 }
 
-Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+namespace {
+
+/// What this machine takes for the tasks, and for what could stand for them where kernels are to be chosen; these at
+/// the number of samples that the plan computes at once.
+Result<partition::ProfileDatabase> measured(const CompileOptions& options, PreparedModel& model,
+                                            const partition::PlanOptions& plan,
+                                            const partition::PlanOptions& searched, const CompileProgress& progress) {
+  MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
+  partition::ProfileDatabase database;
+  RANNC_TRY(measure_tasks(model.graph, measure, database));
+  if (options.kernels != "measured" || !passes::has_alternatives(model.graph)) return database;
+  partition::PlanOptions first = plan;
+  first.costs = partition::measured_costs(database, environment_name(), partition::analytic_costs());
+  const uint64_t samples = samples_at_once(model, first);
+  MeasureOptions alternatives = measure;
+  alternatives.sizes = {samples};
+  RANNC_TRY(measure_alternatives(model.graph, alternatives, database));
+  RANNC_ASSIGN(const bool changed, choose_kernels(model, database, environment_name(), samples));
+  if (!changed) return database;
+  if (progress.remark) progress.remark(model.remarks.back().message);
+  RANNC_TRY(measure_tasks(model.graph, measure, database));
+  return database;
+}
+
+}  // namespace
+
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, PreparedModel& model,
                                             const CompileProgress& progress) {
   partition::PlanOptions plan;
   RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
@@ -431,10 +459,18 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, const
   if (options.costs == "analytic") {
     plan.costs = partition::analytic_costs();
   } else if (options.costs == "measured") {
-    RANNC_ASSIGN(plan.costs, measure_model(model.graph, searched, progress.step));
+    RANNC_ASSIGN(partition::ProfileDatabase database, measured(options, model, plan, searched, progress));
+    plan.costs = partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs());
   } else {
     RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(options.costs));
     if (options.cluster.starts_with("local:")) use_measured_links(database, plan.cluster);
+    if (options.kernels == "measured" && passes::has_alternatives(model.graph)) {
+      partition::PlanOptions first = plan;
+      first.costs = database_costs(model.graph, database, options.costs, {});
+      RANNC_ASSIGN(const bool changed,
+                   choose_kernels(model, database, environment_name(), samples_at_once(model, first)));
+      if (changed && progress.remark) progress.remark(model.remarks.back().message);
+    }
     plan.costs = database_costs(model.graph, std::move(database), options.costs, progress.remark);
   }
   return plan;

@@ -57,6 +57,7 @@ struct CompileOptions : PlanDemands {
   bool time_passes = false;
 
   std::string costs = "measured";  ///< `measured`, `analytic`, or a profile database's file
+  std::string kernels = "measured";  ///< chosen by `costs` where these are times, or `default`: LibTorch chooses
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;
   uint64_t seed = 0;
@@ -99,8 +100,9 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
 /// Returns lines for people: what was replaced, what was warned of.
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace);
 
-/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so.
-Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so, and gives the model
+/// the kernels that times speak for.
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, PreparedModel& model,
                                             const CompileProgress& progress = {});
 
 /// Both and the planner. An infeasible problem is a diagnostic here, with what is missing and what would help.

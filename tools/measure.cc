@@ -10,6 +10,7 @@
 #include "codegen/measure.h"
 #include "ir/plan.h"
 #include "partition/cost/analytic.h"
+#include "passes/choose_kernels.h"
 #include "tools/block_runs.h"
 
 namespace rannc::tools {
@@ -46,18 +47,19 @@ uint64_t usable_memory() {
 struct Bench {
   const ir::Graph& graph;
   const MeasureOptions& options;
-  std::vector<bool> gradient = ir::needs_gradient(graph);
+  codegen::RunFacts facts_of_graph{graph};
+  const std::vector<bool>& gradient() const { return facts_of_graph.needs_gradient; }
   std::string environment = environment_name(options.threads);
   uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory();
 
   Result<codegen::RunTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
     ir::Bindings bindings = options.assume;
     if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
-    return codegen::measure_tasks(graph, tasks, gradient, bindings, {options.repeat});
+    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {options.repeat});
   }
 
   Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
-    return partition::task_facts(graph, task, gradient, samples, options.assume);
+    return partition::task_facts(graph, task, gradient(), samples, options.assume);
   }
 };
 
@@ -99,7 +101,7 @@ std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId
                                     const ProfileDatabase& database) {
   TaskCost sum;
   for (const TaskId task : tasks) {
-    const auto* curve = database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient));
+    const auto* curve = database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient()));
     if (curve == nullptr || !curve->contains(samples)) return std::nullopt;
     const TaskCost& cost = curve->at(samples);
     sum.forward_ns += cost.forward_ns;
@@ -160,14 +162,16 @@ std::vector<uint64_t> measured_sizes(uint64_t mini_batch) {
   return chosen;
 }
 
-Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options, ProfileDatabase& database) {
-  const Bench bench{graph, options};
-  describe(options, database);
-  const auto distinct = distinct_tasks(graph, bench.gradient);
+namespace {
+
+/// Those of `distinct` that the database lacks; with `forgiving` what cannot be run is left out.
+Result<MeasureCount> measure_distinct(const Bench& bench, const std::map<std::string, TaskId>& distinct,
+                                      std::string_view what, bool forgiving, ProfileDatabase& database) {
+  const MeasureOptions& options = bench.options;
   MeasureCount count;
   size_t done = 0;
   for (const auto& [key, task] : distinct) {
-    if (options.step) options.step(fmt::format("measuring {} of {} tasks", ++done, distinct.size()));
+    if (options.step) options.step(fmt::format("measuring {} of {} {}", ++done, distinct.size(), what));
     const partition::SizeCurve* known = database.find(bench.environment, key);
     if (has_all(known, options.sizes)) {
       ++count.reused;
@@ -175,13 +179,35 @@ Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions&
     }
     partition::SizeCurve curve = known == nullptr ? partition::SizeCurve{} : *known;
     const size_t before = curve.size();
-    RANNC_ASSIGN(const bool fits, measure_task(bench, key, task, curve));
-    if (!fits) ++count.too_large;
+    const Result<bool> fits = measure_task(bench, key, task, curve);
+    if (!fits.ok() && !forgiving) return fits.diagnostic();
+    if (!fits.ok() || !*fits) ++count.too_large;
     ++(curve.size() > before ? count.measured : count.reused);
     partition::make_monotone(curve);
     if (!curve.empty()) database.set(bench.environment, key, std::move(curve));
   }
   return count;
+}
+
+}  // namespace
+
+Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options, ProfileDatabase& database) {
+  const Bench bench{graph, options};
+  describe(options, database);
+  return measure_distinct(bench, distinct_tasks(graph, bench.gradient()), "tasks", false, database);
+}
+
+Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
+                                          ProfileDatabase& database) {
+  const ir::Graph alternatives = passes::with_alternatives(graph);
+  if (alternatives.task_count() == graph.task_count()) return MeasureCount{};
+  const Bench bench{alternatives, options};
+  describe(options, database);
+  std::map<std::string, TaskId> distinct = distinct_tasks(alternatives, bench.gradient());
+  std::erase_if(distinct, [&](const auto& entry) {
+    return entry.second.index() < graph.task_count() && !passes::has_alternatives(graph, entry.second);
+  });
+  return measure_distinct(bench, distinct, "kernels", true, database);
 }
 
 Result<MeasureCount> measure_blocks(const ir::Graph& graph, const ir::Atoms& atoms, size_t most,
@@ -213,18 +239,6 @@ void use_measured_links(const ProfileDatabase& database, partition::Cluster& clu
   for (partition::ClusterNode& node : cluster.nodes) node.inside = link;
 }
 
-Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph,
-                                                                  const partition::PlanOptions& plan,
-                                                                  const std::function<void(const std::string&)>& step) {
-  MeasureOptions options;
-  options.sizes = measured_sizes(plan.mini_batch);
-  options.assume = plan.assume;
-  options.step = step;
-  ProfileDatabase database;
-  RANNC_TRY(measure_tasks(graph, options, database));
-  return std::shared_ptr<const partition::CostModel>(
-      partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs()));
-}
 
 std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, ProfileDatabase database,
                                                            const std::string& file,

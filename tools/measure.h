@@ -42,6 +42,11 @@ std::vector<uint64_t> measured_sizes(uint64_t mini_batch);
 Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options,
                                    partition::ProfileDatabase& database);
 
+/// The same of what could stand for tasks of the graph (`passes::with_alternatives`), but what cannot be run is left
+/// out.
+Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
+                                          partition::ProfileDatabase& database);
+
 /// Runs the `most` structurally different blocks (`block_runs`) that make up most of the model, each beside the sum of
 /// its tasks. Their tasks must have been measured. A block that cannot be run alone is left out.
 Result<MeasureCount> measure_blocks(const ir::Graph& graph, const ir::Atoms& atoms, size_t most,
@@ -57,11 +62,6 @@ Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const Measu
 
 /// Where the database has exchanges of this machine between threads, they become the links of a `local:N` cluster.
 void use_measured_links(const partition::ProfileDatabase& database, partition::Cluster& cluster);
-
-/// Prices of this machine for a plan, measured now.
-Result<std::shared_ptr<const partition::CostModel>> measure_model(const ir::Graph& graph,
-                                                                  const partition::PlanOptions& plan,
-                                                                  const std::function<void(const std::string&)>& step);
 
 /// Prices of the database, by `analytic_costs` where it lacks a task of `graph`; `remark` hears how many, if any.
 std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, partition::ProfileDatabase database,

@@ -193,7 +193,7 @@ Result<void> compile(const Flags& flags) {
   tools::StatusLine status;
   const tools::CompileProgress watcher = progress(status);
   status.show("reading the model");
-  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
+  RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
   status.clear();
   if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
   if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);

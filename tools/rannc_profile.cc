@@ -90,10 +90,12 @@ class Profiler {
     RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
     RANNC_ASSIGN(options_.assume, tools::assumptions(compile));
     RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
+    RANNC_ASSIGN(const auto kernels, tools::measure_alternatives(model.graph, options_, database_));
     RANNC_ASSIGN(const auto blocks,
                  tools::measure_blocks(model.graph, model.atoms, flags_.blocks, options_, database_));
     RANNC_ASSIGN(kind_, tools::measured_kind(model.graph, options_, database_, kind_));
     add(tasks);
+    add(kernels);
     add(blocks);
     fmt::print("{}: {} tasks of {} kinds: {} measured, {} reused{}; {} blocks: {} measured, {} reused{}\n", path,
                model.graph.task_count(), tasks.entries(), tasks.measured, tasks.reused, left_out(tasks),

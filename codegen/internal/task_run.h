@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/measure.h"
 #include "ir/graph.h"
 
 namespace rannc::codegen {
@@ -19,10 +20,9 @@ namespace rannc::codegen {
 /// operands are drawn within the extents they may point into.
 class TaskRun {
  public:
-  /// `tasks` in ascending order; `needs_gradient` is `ir::needs_gradient` of the graph. LibTorch's exceptions pass
-  /// through.
+  /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through.
   static Result<std::unique_ptr<TaskRun>> build(const ir::Graph& graph, std::span<const TaskId> tasks,
-                                                const std::vector<bool>& needs_gradient, const ir::Bindings& bindings);
+                                                const RunFacts& facts, const ir::Bindings& bindings);
 
   /// Results with the tape behind them, when gradients are recorded.
   std::vector<at::Tensor> forward();

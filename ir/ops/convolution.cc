@@ -5,15 +5,19 @@
 
 #include "ir/ops/gradients_dense.h"
 #include "ir/ops/interval.h"
+#include "ir/ops/memory.h"
 #include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
 namespace {
 
+constexpr std::string_view kLinear = "linear", kOneDnn = "onednn";
+
 // One result whose channels are `channels`.
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
   RANNC_ASSIGN(Shape to, windowed(window, *call.in(0).shape, channels, ceil));
   RANNC_TRY(samples_lead(call, 0));
+  RANNC_TRY(channels_can_be_last(call));
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
 
@@ -25,6 +29,22 @@ aten::Value padded_by_hand(Calls& calls, Window& window, aten::Value value, doub
 }
 
 // --- conv
+
+bool are_all(const std::vector<int64_t>& numbers, int64_t each) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number == each; });
+}
+
+// A product over channels for each place, or a kernel whose pads are those of both ends.
+Result<void> algorithm_fits(const OpCall& call, const Window& window) {
+  const std::string algorithm = call.attributes.text("algorithm");
+  if (algorithm == kOneDnn && !(window.symmetric() && call.in(0).dtype == DType::kF32))
+    return error("onednn takes float32, and equal pads at both ends");
+  if (algorithm != kLinear) return {};
+  const bool by_places = are_all(window.kernel, 1) && are_all(window.begin, 0) && are_all(window.end, 0) &&
+                         call.attributes.integer("groups") == 1;
+  if (by_places && call.attributes.flag(kChannelsLast)) return {};
+  return error("a convolution is linear where its window is one place, of one group, without pads, channels last");
+}
 
 Result<Types> infer_conv(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
@@ -44,6 +64,7 @@ Result<Types> infer_conv(const OpCall& call) {
     if (bias != Shape{weight[0]}) return error("bias " + str(bias) + " does not fit " + weight[0].str() + " channels");
   }
   RANNC_ASSIGN(const Window window, window_of(call.attributes, plain(weight, 2)));
+  RANNC_TRY(algorithm_fits(call, window));
   return windowed(call, window, weight[0], false);
 }
 
@@ -57,8 +78,30 @@ Work conv_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(element_count(*outputs[0].shape) * per_output, call, outputs);
 }
 
+// The places that the window stops at, channels behind them, times the weight.
+aten::Lowering lower_linear_conv(const LowerCall& call, const Window& window) {
+  const Shape& weight = shape_of(*call.inputs[1]);
+  Calls calls;
+  aten::Value value = aten::Operand{0};
+  for (size_t i = 0; i < window.rank(); ++i) {
+    if (window.strides[i] == 1) continue;
+    value = calls("aten::slice.Tensor", {value, i + 2, 0, aten::None{}, window.strides[i]});
+  }
+  value = calls("aten::permute", {value, Shape(std::begin(kBehind), std::end(kBehind))});
+  const aten::Value rows = calls("aten::reshape", {aten::Operand{1}, Shape{weight[0], weight[1]}});
+  value = calls("aten::linear", {value, rows, aten::Operand{2}});
+  return std::move(calls).with({calls("aten::permute", {value, Shape(std::begin(kInFront), std::end(kInFront))})});
+}
+
 Result<aten::Lowering> lower_conv(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, plain(shape_of(*call.inputs[1]), 2)));
+  const std::string algorithm = call.attributes.text("algorithm");
+  if (algorithm == kLinear) return lower_linear_conv(call, window);
+  if (algorithm == kOneDnn) {
+    return one_call("aten::mkldnn_convolution",
+                    {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, window.begin, window.strides,
+                     window.dilations, call.attributes.integer("groups")});
+  }
   Calls calls;
   aten::Value value = aten::Operand{0};
   if (!window.symmetric()) value = padded_by_hand(calls, window, value, 0);
@@ -153,6 +196,7 @@ Result<Types> infer_adaptive(const OpCall& call) {
     return error("operand 0 of shape " + str(to) + " does not fit size of " + std::to_string(size.size()) + " axes");
   }
   RANNC_TRY(samples_lead(call, 0));
+  RANNC_TRY(channels_can_be_last(call));
   for (size_t i = 0; i < size.size(); ++i) to[i + 2] = size[i];
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
@@ -175,9 +219,21 @@ TapeUse windowed_tape(const TapeCall& call, const Window& window, bool by_hand) 
   return {.own_bytes = element_count(padded) * Dim(byte_size(call.inputs[0]->dtype))};
 }
 
+// Of places that it does not stop at nothing is kept.
+TapeUse linear_conv_tape(const TapeCall& call, const Window& window) {
+  if (are_all(window.strides, 1)) return {.keeps = {operand_where(0, 1), operand_where(1, 0)}};
+  TapeUse use{.keeps = {operand_where(1, 0)}};
+  const Shape &from = shape_of(*call.inputs[0]), &to = shape_of(*call.outputs[0]);
+  const Dim places = element_count(Shape{to[0], to[2], to[3]});
+  if (call.wants(1)) use.own_bytes = places * from[1] * Dim(byte_size(call.inputs[0]->dtype));
+  return use;
+}
+
 TapeUse conv_tape(const TapeCall& call) {
   const ValueType& weight = *call.inputs[1];
-  const auto window = window_of(OpAttributes(call.op, call.attributes), plain(shape_of(weight), 2));
+  const OpAttributes attributes(call.op, call.attributes);
+  const auto window = window_of(attributes, plain(shape_of(weight), 2));
+  if (attributes.text("algorithm") == kLinear) return linear_conv_tape(call, *window);
   TapeUse use = windowed_tape(call, *window, !window->symmetric());
   use.keeps.push_back(kept_operand(1));
   use.workspace_bytes =
@@ -230,14 +286,20 @@ std::vector<OpInfo> convolution_ops() {
   using Kind = AttributeKind;
   const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
   const AttributeInfo kernel{.name = "kernel", .kind = Kind::kIntegers, .required = true},
-      ceil{"ceil", Kind::kFlag, false};
+      ceil{"ceil", Kind::kFlag, false}, last = channels_last_attribute();
   return {
       {.name = "core.conv",
-       .says = "convolution over 1 to 3 axes; pads are begin…end",
+       .says = "convolution over 1 to 3 axes; pads are begin…end. LibTorch chooses the kernel unless an algorithm is said: "
+               "oneDNN's, or a product for each place",
        .onnx = {"Conv"},
-       .aten = {"aten::conv1d", "aten::conv2d", "aten::conv3d"},
+       .aten = {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::mkldnn_convolution", "aten::linear"},
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
-       .attributes = {integers("strides"), integers("pads"), integers("dilations"), {"groups", Kind::kInteger, Dim(1)}},
+       .attributes = {integers("strides"),
+                      integers("pads"),
+                      integers("dilations"),
+                      {"groups", Kind::kInteger, Dim(1)},
+                      {std::string_view(kAlgorithm), Kind::kText, "any", false, {"any", kLinear, kOneDnn}},
+                      last},
        .infer = infer_conv,
        .linear = conv_linear,
        .work = conv_work,
@@ -249,7 +311,7 @@ std::vector<OpInfo> convolution_ops() {
        .onnx = {"MaxPool", "GlobalMaxPool"},
        .aten = {"aten::max_pool1d", "aten::max_pool2d", "aten::max_pool3d"},
        .operands = {{"x"}},
-       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil},
+       .attributes = {kernel, integers("strides"), integers("pads"), integers("dilations"), ceil, last},
        .results = {{"result"}, {"places", Presence::kOptional}},
        .infer = infer_max_pool,
        .work = pool_work,
@@ -263,7 +325,12 @@ std::vector<OpInfo> convolution_ops() {
        .onnx = {"AveragePool"},
        .aten = {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d"},
        .operands = {{"x"}},
-       .attributes = {kernel, integers("strides"), integers("pads"), ceil, {"count_include_pad", Kind::kFlag, false}},
+       .attributes = {kernel,
+                      integers("strides"),
+                      integers("pads"),
+                      ceil,
+                      {"count_include_pad", Kind::kFlag, false},
+                      last},
        .infer = infer_pool,
        .work = pool_work,
        .lower = lower_avg_pool,
@@ -274,7 +341,7 @@ std::vector<OpInfo> convolution_ops() {
        .onnx = {"GlobalAveragePool"},
        .aten = {"aten::adaptive_avg_pool1d", "aten::adaptive_avg_pool2d", "aten::adaptive_avg_pool3d"},
        .operands = {{"x"}},
-       .attributes = {{.name = "size", .kind = Kind::kIntegers, .required = true}},
+       .attributes = {{.name = "size", .kind = Kind::kIntegers, .required = true}, last},
        .infer = infer_adaptive,
        .work = adaptive_work,
        .lower = lower_adaptive,

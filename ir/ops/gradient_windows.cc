@@ -1,4 +1,5 @@
 // Gradients of convolutions and pooling.
+#include "ir/memory_format.h"
 #include "ir/ops/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
@@ -6,9 +7,11 @@ namespace {
 
 Shape spatial(const Shape& shape) { return Shape(shape.begin() + 2, shape.end()); }
 
-// The forward task's attributes and one more.
+// The forward task's attributes, but for what they say of its kernel, and one more.
 Attributes with(const GradientCall& call, std::string_view name, Shape value) {
   Attributes attributes = call.attributes().given();
+  attributes.erase(kChannelsLast);
+  attributes.erase(kAlgorithm);
   attributes.set(name, std::move(value));
   return attributes;
 }

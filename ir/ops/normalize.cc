@@ -1,5 +1,6 @@
 // Normalisations.
 #include "ir/ops/gradients_dense.h"
+#include "ir/ops/memory.h"
 #include "ir/ops/norms.h"
 #include "ir/statistics.h"
 
@@ -88,6 +89,7 @@ Result<Types> infer_batch_norm(const OpCall& call) {
   RANNC_ASSIGN(const DType dtype, common_dtype(call, {0, 1, 2, 3, 4}));
   RANNC_TRY(samples_lead(call, 0));
   if (shape.size() < 2) return error("batch_norm needs rank 2 or more, found " + str(shape));
+  RANNC_TRY(channels_can_be_last(call));
   for (size_t i = 1; i < 5; ++i) {
     RANNC_ASSIGN(const Shape channels, shape_of(call, i));
     if (channels != Shape{shape[1]}) {
@@ -221,7 +223,7 @@ std::vector<OpInfo> normalize_ops() {
                     {"bias", Role::kWeight},
                     {"mean", Role::kStatistics},
                     {"variance", Role::kStatistics}},
-       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training, synchronised},
+       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training, synchronised, channels_last_attribute()},
        .results = {{"result"},
                    {"mean", Presence::kOptional, 3},
                    {"variance", Presence::kOptional, 4},

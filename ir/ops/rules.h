@@ -32,6 +32,7 @@ std::vector<OpInfo> create_ops();
 std::vector<OpInfo> reduce_ops();
 std::vector<OpInfo> linear_ops();
 std::vector<OpInfo> attention_ops();
+std::vector<OpInfo> memory_ops();
 std::vector<OpInfo> determinant_ops();
 std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> group_norm_ops();

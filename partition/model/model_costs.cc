@@ -8,6 +8,7 @@
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/statistics.h"
+#include "ir/structure.h"
 
 namespace rannc::partition {
 
@@ -66,18 +67,6 @@ Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir
 
 ir::Dim bytes_of(const ir::ValueType& type) {
   return type.shape ? ir::element_count(*type.shape) * ir::Dim(ir::byte_size(type.dtype)) : ir::Dim(0);
-}
-
-// What `structural_key` spells out, as numbers of one graph: equal numbers have equal keys.
-void structural_numbers(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
-                        std::vector<uint32_t>& numbers) {
-  const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph.op(task))};
-  numbers.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(op >> 32), graph.attributes_number(task)});
-  for (const ValueId input : graph.inputs(task)) {
-    const bool trained = input.valid() && graph.kind(input) == ir::ValueKind::kParameter;
-    numbers.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
-    numbers.push_back(trained ? 2 : input.valid() && needs_gradient[input.index()] ? 1 : 0);
-  }
 }
 
 // Views and sums need nothing of the forward pass to go back.
@@ -161,7 +150,7 @@ Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, c
   std::vector<uint32_t> numbers;
   model.entry_of.reserve(graph.task_count());
   for (const TaskId task : graph.tasks()) {
-    structural_numbers(graph, task, gradient, numbers);
+    ir::structural_numbers(graph, task, gradient, numbers);
     if (const auto known = seen.find(numbers); known != seen.end()) {
       model.entry_of.push_back(known->second);
       continue;

@@ -134,7 +134,7 @@ class Bench:
         model, file = raw_models.MODELS[name], self.model_file(name, exporter)
         path = file.with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
         flags = ["--loss", "cross_entropy(output=logits,labels=y,axis=-1)", "--cluster", "local:1", "--stages", "1", "--micro-batches", "1",
-                 "--mini-batch", samples, "--costs", "analytic", "--no-refine", "--optimizer", model.optimizer, "--memory", "64GiB",
+                 "--mini-batch", samples, "--no-refine", "--optimizer", model.optimizer, "--memory", "64GiB",
                  *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []), *shlex.split(self.flags.compile_flags), *more]
         done = subprocess.run(list(map(str, [self.flags.bin / "rannc-compile", file, "-o", path, "--replace", *flags])),
                               capture_output=True, text=True)

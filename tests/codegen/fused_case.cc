@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
@@ -48,6 +49,7 @@ std::vector<double> elements(const at::Tensor& tensor) {
 }  // namespace
 
 Result<Numbers> numbers_of(const Graph& graph, int64_t samples) {
+  at::set_num_threads(1);  // of so few numbers more cost more
   GraphValues values(graph.value_count());
   std::vector<std::pair<std::string, at::Tensor>> leaves;
   for (const ValueId value : graph.values()) {

@@ -15,12 +15,12 @@ namespace {
 constexpr int64_t kSamples = 8;
 
 struct Measured {
-  explicit Measured(ir::Graph made) : graph(std::move(made)), gradient(ir::needs_gradient(graph)) {}
+  explicit Measured(ir::Graph made) : graph(std::move(made)), facts(graph) {}
 
   Result<RunTimes> run(uint32_t first, uint32_t last) const {
     std::vector<TaskId> tasks;
     for (uint32_t task = first; task <= last; ++task) tasks.push_back(TaskId(task));
-    return measure_tasks(graph, tasks, gradient, {{graph.batch_symbol(), kSamples}}, {.repeat = 1});
+    return measure_tasks(graph, tasks, facts, {{graph.batch_symbol(), kSamples}}, {.repeat = 1});
   }
   RunTimes task(uint32_t index) const { return run(index, index).value(); }
   double output_bytes(uint32_t task) const {
@@ -30,7 +30,7 @@ struct Measured {
   }
 
   ir::Graph graph;
-  std::vector<bool> gradient;
+  RunFacts facts;
 };
 
 TEST(MeasureTasks, PartsInputFromWeightGradients) {
@@ -80,7 +80,7 @@ TEST(MeasureTasks, RunsWholeModels) {
 TEST(MeasureTasks, NamesTheSizeItDoesNotKnow) {
   const Measured model(testing::skip_and_tie(ir::DType::kF32));
   const TaskId first(0);
-  const auto times = measure_tasks(model.graph, {&first, 1}, model.gradient, {});
+  const auto times = measure_tasks(model.graph, {&first, 1}, model.facts, {});
   ASSERT_FALSE(times.ok());
   EXPECT_THAT(times.diagnostic().message, ::testing::HasSubstr(model.graph.batch_symbol()));
 }

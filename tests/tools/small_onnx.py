@@ -47,6 +47,10 @@ def number_attribute(name, value):
     return field(5, field(1, name) + field(3, value) + field(20, 2))
 
 
+def numbers_attribute(name, values):
+    return field(5, field(1, name) + b"".join(field(8, each) for each in values) + field(20, 7))
+
+
 def text_attribute(name, value):
     return field(5, field(1, name) + field(4, value) + field(20, 3))
 
