@@ -1,5 +1,7 @@
 #include "ir/memory_format.h"
 
+#include <algorithm>
+
 #include "ir/match.h"
 #include "ir/op.h"
 
@@ -29,17 +31,15 @@ bool reads_channels_last(const Graph& graph, const std::vector<bool>& channels_l
   return flag != changes_order(graph, task);
 }
 
-ValueId laid_out_as(const Graph& graph, TaskId task) {
+std::vector<ValueId> laid_out_as(const Graph& graph, TaskId task) {
   static const Ops kConcatenation{"concat"};
   const OpInfo& op = graph.op(task);
+  const auto operands = graph.inputs(task);
+  if (kConcatenation.contains(op)) return {operands.begin(), operands.end()};
+  if (op.family != "elementwise" && op.family != "functions") return {};
   const auto& result = graph.type(graph.outputs(task)[0]).shape;
-  if (!result) return {};
-  const bool joined = kConcatenation.contains(op);
-  if (!joined && op.family != "elementwise" && op.family != "functions") return {};
-  for (const ValueId operand : graph.inputs(task)) {
-    if (!operand.valid()) continue;
-    const auto& shape = graph.type(operand).shape;
-    if (joined ? shape && shape->size() == result->size() : shape == result) return operand;
+  for (const ValueId operand : operands) {
+    if (operand.valid() && result && graph.type(operand).shape == result) return {operand};
   }
   return {};
 }
@@ -53,8 +53,9 @@ std::vector<bool> channels_last(const Graph& graph) {
       found[result.index()] = OpAttributes(graph.op(task), graph.attributes(task)).flag(kChannelsLast);
       continue;
     }
-    const ValueId as = laid_out_as(graph, task);
-    found[result.index()] = as.valid() && found[as.index()];
+    const std::vector<ValueId> as = laid_out_as(graph, task);
+    const bool last = std::all_of(as.begin(), as.end(), [&](ValueId operand) { return found[operand.index()]; });
+    found[result.index()] = last && !as.empty();
   }
   return found;
 }

@@ -18,9 +18,9 @@ bool has_memory_format(const Graph& graph, TaskId task);
 /// Whether a task reads an operand channels last: as its flag says of operand 0, a task that changes the order the
 /// other way round; else as the operand lies.
 bool reads_channels_last(const Graph& graph, const std::vector<bool>& channels_last, TaskId task, size_t operand);
-/// The operand after which LibTorch lays the result of an elementwise task or of a concatenation out: the first of the
-/// result's rank and, of elementwise ones, sizes. Invalid: the task is none of them, or has none such.
-ValueId laid_out_as(const Graph& graph, TaskId task);
+/// The operands that together say how LibTorch lays the result of a task out: of an elementwise one the first of the
+/// result's sizes, of a concatenation all, which have to agree. None: of other tasks, or where no operand has the sizes.
+std::vector<ValueId> laid_out_as(const Graph& graph, TaskId task);
 
 /// By value, whether it lies channels last: results whose tasks say so, and what is laid out after them. It is a fact
 /// of the graph, not of a run: what a stage receives is laid out so, and so is a gradient. Linear.

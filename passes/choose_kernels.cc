@@ -35,6 +35,12 @@ bool is_image(const ir::Graph& graph, ValueId value) {
   return type.shape && type.shape->size() == 4 && ir::is_float(type.dtype);
 }
 
+/// Whether the result of a task that has no order of its own lies as images before it do.
+bool follows_images(const ir::Graph& graph, TaskId task) {
+  const std::vector<ValueId> as = ir::laid_out_as(graph, task);
+  return !as.empty() && std::all_of(as.begin(), as.end(), [&](ValueId value) { return is_image(graph, value); });
+}
+
 /// An attribute that says what its absence says is left out, so that equal tasks have equal attributes.
 ir::Attributes with(const ir::OpInfo& op, ir::Attributes attributes, std::string_view name, ir::Attribute value) {
   attributes.erase(name);
@@ -71,7 +77,7 @@ class Alternatives {
     for (const TaskId task : graph.tasks()) {
       const bool several = has_alternatives(graph, task);
       if (several) ways_of(task);
-      if (!several && !ir::laid_out_as(graph, task).valid()) continue;
+      if (!several && !follows_images(graph, task)) continue;
       for (const ValueId value : graph.inputs(task)) add_copies(value);
       add_copies(graph.outputs(task)[0]);
     }
@@ -158,7 +164,7 @@ class Choice {
       if (!is_image(graph_, graph_.outputs(task)[0])) continue;
       if (has_alternatives(graph_, task)) {
         weigh(task);
-      } else if (ir::laid_out_as(graph_, task).valid()) {
+      } else if (follows_images(graph_, task)) {
         items_[task.index()] = cut_.add_item();
       }
     }
@@ -222,9 +228,9 @@ class Choice {
     if (!is_image(graph_, value)) return false;
     if (items_[task.index()] == kNone) return true;
     if (ir::has_memory_format(graph_, task)) return operand == 0;
-    const ir::Shape &own = *graph_.type(value).shape, &result = *graph_.type(graph_.outputs(task)[0]).shape;
-    const ValueId as = ir::laid_out_as(graph_, task);
-    return own == result || *graph_.type(as).shape != result;  // the others stretch
+    const std::vector<ValueId> as = ir::laid_out_as(graph_, task);
+    const bool says = std::find(as.begin(), as.end(), value) != as.end();
+    return says || *graph_.type(value).shape == *graph_.type(graph_.outputs(task)[0]).shape;  // the others stretch
   }
 
   uint32_t item_of(TaskId task) const { return items_[task.index()] == kNone ? kAsAxesSay : items_[task.index()]; }

@@ -43,16 +43,26 @@ class Side:
             sys.exit(f"raw_speed: {self.name} ended: {shlex.join(self.process.args)}\n{self.process.stderr.read()}")
         return line.strip()
 
-    def ask(self, line):
+    def write(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+
+    def ask(self, line):
+        self.write(line)
         return self.read()
 
-    def step(self):
-        seconds, ran, loss = map(float, self.ask("step").split())
+    def begin_step(self):
+        self.write("step")
+
+    def end_step(self):
+        seconds, ran, loss = map(float, self.read().split())
         self.times.append(seconds)
         self.ran.append(ran)
         self.losses.append(loss)
+
+    def step(self):
+        self.begin_step()
+        self.end_step()
 
     def profile(self):
         return json.loads(self.ask("profile"))
@@ -133,14 +143,19 @@ class Bench:
         """Always compiled anew: compiler and flags may be others."""
         model, file = raw_models.MODELS[name], self.model_file(name, exporter)
         path = file.with_name(f"batch{samples}{'-beside' if more else ''}.rannc")
-        flags = ["--loss", "cross_entropy(output=logits,labels=y,axis=-1)", "--cluster", "local:1", "--stages", "1", "--micro-batches", "1",
-                 "--mini-batch", samples, "--no-refine", "--optimizer", model.optimizer, "--memory", "64GiB",
-                 *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []), *shlex.split(self.flags.compile_flags), *more]
-        done = subprocess.run(list(map(str, [self.flags.bin / "rannc-compile", file, "-o", path, "--replace", *flags])),
+        self.compile(file, path, "--cluster", "local:1", "--stages", "1", "--micro-batches", "1", "--mini-batch", samples, "--no-refine",
+                     "--optimizer", model.optimizer, *(["--train-batch-norm"] if model.training and exporter == "dynamo" else []),
+                     *shlex.split(self.flags.compile_flags), *more)
+        return path
+
+    def compile(self, file, path, *flags):
+        """What rannc-compile prints."""
+        done = subprocess.run(list(map(str, [self.flags.bin / "rannc-compile", file, "-o", path, "--replace", "--loss",
+                                             "cross_entropy(output=logits,labels=y,axis=-1)", "--memory", "64GiB", *flags])),
                               capture_output=True, text=True)
         if done.returncode != 0:
-            sys.exit(f"raw_speed: {name} by {exporter} does not compile:\n{done.stderr}")
-        return path
+            sys.exit(f"{file} does not compile:\n{done.stderr}")
+        return done.stdout
 
     def ours(self, name, exporter, samples, more=()):
         model = raw_models.MODELS[name]

@@ -175,6 +175,21 @@ TEST(ChooseKernels, KeepsOperandsOfElementwiseTasksInOneOrder) {
   EXPECT_FALSE(last(graph, "c"));
 }
 
+// LibTorch lays a sum out as its first operand, and a concatenation of different orders as the axes say.
+TEST(ChooseKernels, TakesWhatDoesNotFollowImagesAsTheAxesSay) {
+  for (const char* task : {"b = add(fixed, a)", "b = concat(a, fixed) {axis=1}"}) {
+    ir::Graph graph = short_graph(std::string("input x [2,4,2,1]\nparameter w [4,4,1,1]\nconstant fixed [2,4,2,1] 1 2 3 4 5 6 7 "
+                                              "8 1 2 3 4 5 6 7 8\na = conv(x, w)\n") +
+                                      task + "\noutputs b\n",
+                                  "f32");
+    EXPECT_TRUE(
+        choose(graph, [](auto op, auto&, bool last) { return op == "contiguous" ? 10.0 : last ? 50.0 : 100.0; }));
+    EXPECT_TRUE(last(graph, "a"));
+    EXPECT_FALSE(last(graph, "b")) << task;
+    EXPECT_EQ(operators(graph)[2], "contiguous") << task;
+  }
+}
+
 TEST(ChooseKernels, IsNotDoneTwice) {
   const auto rule = [](auto op, auto&, bool last) { return op == "contiguous" ? 10.0 : last ? 50.0 : 100.0; };
   ir::Graph graph = block();
