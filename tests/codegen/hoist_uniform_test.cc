@@ -173,10 +173,16 @@ std::vector<Case> near_misses() {
       {"ElementsAtTheirOwnPlace",
        kX + "constant table [5,3] 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\nconstant p i64 [1,3] 2 0 1\ne = expand(p) "
             "{shape=[batch,3]}\nf = gather_elements(table, e) {axis=1}\ny = mul(x, f)\noutputs y\n"},
-      {"NumberBesideTheOwn",
-       kX + kPlaces + numbers +
-           "j = unsqueeze(r) {axes=[1]}\nconstant two i64 [] 2\nw = mod(j, two)\ni = concat(j, w) {axis=1}\nt = "
-           "gather_nd(e, i) {batch_dims=0}\nf = cast(t) {dtype=!f64}\n" +
+      {"NumberBesideTheOwn", kX + numbers +
+                                 "constant p i64 [1,5] 1 2 3 4 5\ne = expand(p) {shape=[batch,5]}\nj = unsqueeze(r) "
+                                 "{axes=[1]}\ni = concat(j, "
+                                 "j) {axis=1}\nt = gather_nd(e, i) {batch_dims=0}\nf = cast(t) {dtype=!f64}\n" +
+                                 read},
+      {"PlaceThatFollowsFromTheNumber",
+       kX + numbers +
+           "constant p i64 [1,3] 1 2 3\ne = expand(p) {shape=[batch,3]}\ng = reshape(e) {shape=[3*batch]}\nconstant "
+           "three i64 [] 3\nconstant two i64 [] 2\nconstant one i64 [] 1\nl = lt(r, two)\nm = where(l, one, two)\no = "
+           "mul(r, three)\ni = add(o, m)\nt = gather(g, i) {axis=0}\nf = cast(t) {dtype=!f64}\n" +
            read},
       {"AnInputBefore", kX + "input z [1,3]\n" + squares},
       {"AParameterBefore", kX + "parameter z [1,3]\n" + squares},
