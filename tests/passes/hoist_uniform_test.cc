@@ -106,7 +106,8 @@ TEST(HoistUniform, TakesNoNameThatStands) {
 TEST(HoistUniform, MasksAttentionThatIsThereBroadcast) {
   ir::Graph graph = short_graph(
       "input q [batch,2,3,4] samples 0\ninput k [batch,2,3,4] samples 0\ninput v [batch,2,3,4] samples 0\n" +
-      seen("constant p i64 [1,3] 0 1 2\n", "3") + "y = attention(q, k, v, g) {scale=0x1p-1, order=[0,1,2,3]}\noutputs y\n");
+      seen("constant p i64 [1,3] 0 1 2\n", "3") +
+      "y = attention(q, k, v, g) {scale=0x1p-1, order=[0,1,2,3]}\noutputs y\n");
   ASSERT_TRUE(hoist(graph));
   EXPECT_THAT(operators(graph), ElementsAre("attention"));
 }
