@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "ir/constant.h"
-#include "ir/fold.h"
 #include "ir/op.h"
 #include "ir/results.h"
 #include "ir/rewriter.h"
-#include "passes/evaluator.h"
+#include "passes/internal/compute.h"
 
 namespace rannc::passes {
 
@@ -18,9 +17,8 @@ using ir::Graph;
 using ir::StoredTensor;
 using ir::ValueType;
 
-constexpr int64_t kAlwaysFolded = 1 << 16;             // elements of results, however few the operands have
-constexpr int64_t kMostFolded = int64_t{1} << 28;      // elements of results
-constexpr int64_t kMostFoldedWork = int64_t{1} << 33;  // floating-point operations of one task
+constexpr int64_t kAlwaysFolded = 1 << 16;         // elements of results, however few the operands have
+constexpr int64_t kMostFolded = int64_t{1} << 28;  // elements of results
 
 bool all_constant(const ir::Contents& contents) {
   return std::all_of(contents.begin(), contents.end(), [](const Dim& dim) { return dim.is_constant(); });
@@ -172,12 +170,10 @@ class Folder {
     const Reading read = reading(task);
     if (read.operands.empty()) return false;
     int64_t available = 0, needed = 0;
-    bool integers = true;
     for (const ValueId input : read.operands) {
       if (!input.valid()) continue;
       const ValueType& type = graph().type(rewriter_.map(input));
       available += ir::static_count(type).value_or(0);
-      integers = integers && !ir::is_float(type.dtype);
     }
     std::vector<ValueType> types;
     for (const ValueId output : from_.outputs(task)) {
@@ -185,10 +181,9 @@ class Folder {
       const auto count = ir::static_count(types.back());
       if (!count) return false;
       needed += *count;
-      integers = integers && !ir::is_float(types.back().dtype);
     }
     if (needed > std::min(std::max(available, kAlwaysFolded), kMostFolded) || is_long(task)) return false;
-    const std::vector<StoredTensor> results = evaluate(op, read, types, integers);
+    const std::vector<StoredTensor> results = evaluate(op, read, types);
     for (size_t i = 0; i < results.size(); ++i) store(from_.outputs(task)[i], results[i]);
     return !results.empty();
   }
@@ -211,8 +206,7 @@ class Folder {
   }
 
   // The results, or none where nobody can compute them.
-  std::vector<StoredTensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types,
-                                     bool integers) {
+  std::vector<StoredTensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types) {
     std::vector<StoredTensor> tensors;
     for (const ValueId input : read.operands) {
       tensors.emplace_back();
@@ -222,12 +216,7 @@ class Folder {
     }
     std::vector<const StoredTensor*> operands;
     for (size_t i = 0; i < tensors.size(); ++i) operands.push_back(read.operands[i].valid() ? &tensors[i] : nullptr);
-    if (integers) {
-      if (auto found = ir::fold_integers(op, operands, read.attributes, types)) return *std::move(found);
-    }
-    if (!context_.evaluator) return {};
-    auto found = context_.evaluator->evaluate(op, operands, read.attributes);
-    return found && found->size() == types.size() ? *std::move(found) : std::vector<StoredTensor>{};
+    return compute(op, operands, read.attributes, types, context_.evaluator);
   }
 
   void store(ValueId old, const StoredTensor& result) {

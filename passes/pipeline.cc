@@ -11,6 +11,7 @@
 #include "passes/fold_constants.h"
 #include "passes/form_atoms.h"
 #include "passes/fuse.h"
+#include "passes/hoist_uniform.h"
 #include "passes/infer_shapes.h"
 #include "passes/mark_constants.h"
 #include "passes/open_loss.h"
@@ -89,6 +90,7 @@ std::vector<Row> all_rows() {
       {"attach-loss", with_losses<AttachLoss>},
       {"widen-losses", plain<WidenLosses>},
       {"cse", plain<Cse>, true},
+      {"hoist-uniform", plain<HoistUniform>, true},
       {"snap-constants", plain<SnapConstants>, true},
   };
   for (const Fusion& fusion : fusions()) {
@@ -134,6 +136,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (!options.losses.empty()) add(std::make_unique<AttachLoss>(options.losses));
   if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
   add(std::make_unique<Cse>());
+  add(std::make_unique<HoistUniform>());
   add(std::make_unique<SnapConstants>());
   for (const Fusion& fusion : fusions()) add(std::make_unique<Fuse>(fusion));
   add(std::make_unique<Cse>());

@@ -42,6 +42,7 @@ struct PipelineOptions {
 ///   infer-shapes        what folding has made known
 ///   attach-loss         on final types
 ///   cse                 before fusions, which ask for one value where a file may compute it twice
+///   hoist-uniform       behind cse, so that one mask is made; before fusions, which want masks that are constants
 ///   snap-constants      before fusions, which ask for numbers as exact as the graph's element type
 ///   fuse-…              after the last pass that speaks of a value by its name; in the order of `fusions`
 ///   cse                 what fusions make for each place anew

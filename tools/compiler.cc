@@ -398,32 +398,31 @@ Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options
 
 namespace {
 
-/// What this machine takes for the tasks, and for what could stand for them where kernels are to be chosen; these at
-/// the number of samples that the plan computes at once.
-Result<partition::ProfileDatabase> measured(const CompileOptions& options, PreparedModel& model,
+/// What this machine takes for the tasks, and for what could stand for them where `chooses` is not null: it then gets
+/// the kernels that are fastest at the number of samples that the plan computes at once.
+Result<partition::ProfileDatabase> measured(const PreparedModel& model, PreparedModel* chooses,
                                             const partition::PlanOptions& plan,
                                             const partition::PlanOptions& searched, const CompileProgress& progress) {
   MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
   partition::ProfileDatabase database;
   RANNC_TRY(measure_tasks(model.graph, measure, database));
-  if (options.kernels != "measured" || !passes::has_alternatives(model.graph)) return database;
+  if (chooses == nullptr) return database;
   partition::PlanOptions first = plan;
   first.costs = partition::measured_costs(database, environment_name(), partition::analytic_costs());
   const uint64_t samples = samples_at_once(model, first);
   MeasureOptions alternatives = measure;
   alternatives.sizes = {samples};
   RANNC_TRY(measure_alternatives(model.graph, alternatives, database));
-  RANNC_ASSIGN(const bool changed, choose_kernels(model, database, environment_name(), samples));
+  RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
   if (!changed) return database;
-  if (progress.remark) progress.remark(model.remarks.back().message);
-  RANNC_TRY(measure_tasks(model.graph, measure, database));
+  if (progress.remark) progress.remark(chooses->remarks.back().message);
+  RANNC_TRY(measure_tasks(chooses->graph, measure, database));
   return database;
 }
 
-}  // namespace
-
-Result<partition::PlanOptions> plan_options(const CompileOptions& options, PreparedModel& model,
-                                            const CompileProgress& progress) {
+/// `chooses` is `model`, or null: its kernels stay.
+Result<partition::PlanOptions> planned_with(const CompileOptions& options, const PreparedModel& model,
+                                            PreparedModel* chooses, const CompileProgress& progress) {
   partition::PlanOptions plan;
   RANNC_ASSIGN(plan.cluster, demanded_cluster(options));
   if (options.cluster.starts_with("local:") && plan.cluster.size() > machine_cores() && progress.remark) {
@@ -459,21 +458,34 @@ Result<partition::PlanOptions> plan_options(const CompileOptions& options, Prepa
   if (options.costs == "analytic") {
     plan.costs = partition::analytic_costs();
   } else if (options.costs == "measured") {
-    RANNC_ASSIGN(partition::ProfileDatabase database, measured(options, model, plan, searched, progress));
+    RANNC_ASSIGN(partition::ProfileDatabase database, measured(model, chooses, plan, searched, progress));
     plan.costs = partition::measured_costs(std::move(database), environment_name(), partition::analytic_costs());
   } else {
     RANNC_ASSIGN(partition::ProfileDatabase database, partition::ProfileDatabase::read(options.costs));
     if (options.cluster.starts_with("local:")) use_measured_links(database, plan.cluster);
-    if (options.kernels == "measured" && passes::has_alternatives(model.graph)) {
+    if (chooses != nullptr) {
       partition::PlanOptions first = plan;
       first.costs = database_costs(model.graph, database, options.costs, {});
-      RANNC_ASSIGN(const bool changed,
-                   choose_kernels(model, database, environment_name(), samples_at_once(model, first)));
-      if (changed && progress.remark) progress.remark(model.remarks.back().message);
+      const uint64_t samples = samples_at_once(model, first);
+      RANNC_ASSIGN(const bool changed, choose_kernels(*chooses, database, environment_name(), samples));
+      if (changed && progress.remark) progress.remark(chooses->remarks.back().message);
     }
     plan.costs = database_costs(model.graph, std::move(database), options.costs, progress.remark);
   }
   return plan;
+}
+
+}  // namespace
+
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
+                                            const CompileProgress& progress) {
+  return planned_with(options, model, nullptr, progress);
+}
+
+Result<partition::PlanOptions> plan_with_kernels(const CompileOptions& options, PreparedModel& model,
+                                                 const CompileProgress& progress) {
+  const bool chooses = options.kernels == "measured" && passes::has_alternatives(model.graph);
+  return planned_with(options, model, chooses ? &model : nullptr, progress);
 }
 
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {

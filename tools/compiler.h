@@ -100,10 +100,12 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
 /// Returns lines for people: what was replaced, what was warned of.
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace);
 
-/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so, and gives the model
-/// the kernels that times speak for.
-Result<partition::PlanOptions> plan_options(const CompileOptions& options, PreparedModel& model,
+/// What is planned with: cluster, costs and demands. Measures this machine where `costs` says so.
+Result<partition::PlanOptions> plan_options(const CompileOptions& options, const PreparedModel& model,
                                             const CompileProgress& progress = {});
+/// The same, and gives the model the kernels that times speak for, unless `kernels` says otherwise.
+Result<partition::PlanOptions> plan_with_kernels(const CompileOptions& options, PreparedModel& model,
+                                                 const CompileProgress& progress = {});
 
 /// Both and the planner. An infeasible problem is a diagnostic here, with what is missing and what would help.
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options);

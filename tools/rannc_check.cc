@@ -157,7 +157,7 @@ Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& fol
 Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
   tools::CompileOptions options = compile_options(flags, folder);
-  RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(options));
+  RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
   checked.folder.parted = model.parted;
   const auto samples = rannc::ir::fixed_samples(model.graph);

@@ -199,7 +199,7 @@ Result<void> compile(const Flags& flags) {
   if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
   const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
   fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
-  auto options = tools::plan_options(flags.compile, model, watcher);
+  auto options = tools::plan_with_kernels(flags.compile, model, watcher);
   status.clear();
   if (!options.ok()) return options.diagnostic();
   status.show("searching for a plan; Ctrl-C takes the best so far");

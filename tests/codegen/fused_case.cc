@@ -14,6 +14,7 @@
 #include "ir/verify.h"
 #include "passes/fuse.h"
 #include "passes/pipeline.h"
+#include "tests/codegen/compiled_evaluator.h"
 
 namespace rannc::test {
 
@@ -96,7 +97,9 @@ double difference(const Numbers& a, const Numbers& b, std::string_view only) {
 }
 
 std::string run_passes(Graph& graph, const std::vector<std::string>& passes) {
+  const CompiledEvaluator evaluator;
   passes::PassContext context;
+  context.evaluator = &evaluator;
   for (const std::string& name : passes) {
     try {
       const auto done = passes::make_pass(name).value()->run(graph, context);
@@ -111,7 +114,7 @@ std::string run_passes(Graph& graph, const std::vector<std::string>& passes) {
 }
 
 std::vector<std::string> standard_order() {
-  std::vector<std::string> names = {"cse", "snap-constants"};
+  std::vector<std::string> names = {"cse", "hoist-uniform", "snap-constants"};
   for (const passes::Fusion& fusion : passes::fusions()) names.push_back("fuse-" + std::string(fusion.name));
   names.insert(names.end(), {"cse", "remove-dead"});
   return names;

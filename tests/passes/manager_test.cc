@@ -168,8 +168,8 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
     EXPECT_EQ(names({pass}).size(), all.size() - static_cast<size_t>(std::count(all.begin(), all.end(), pass)));
   }
   EXPECT_THAT(optional_passes(),
-              ElementsAre("rebatch", "fold-constants", "cse", "snap-constants", "fuse-views", "fuse-linear",
-                          "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax", "fuse-gelu", "fuse-silu",
+              ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "snap-constants", "fuse-views",
+                          "fuse-linear", "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax", "fuse-gelu", "fuse-silu",
                           "fuse-attention", "fuse-powers", "remove-dead", "mark-constants"));
 }
 

@@ -57,6 +57,24 @@ class Fusions(programs.ProgramTest):
         self.assertIn("attention", without)
 
 
+class Masks(programs.ProgramTest):
+    """Masks that a file makes for each sample alike are constants; those made of an input are not."""
+    in_process = programs.Resident.PROGRAMS
+
+    def counts(self, name, *flags):
+        graph = self.succeed("rannc-compile", programs.shared_models() / name / "model.onnx", "--emit=graph", *flags).stdout
+        return [graph.count(f" = core.{operator}(") for operator in ("attention", "softmax")]
+
+    def test_causal_ones_are_fused(self):
+        if programs.shared_models() is None:
+            self.skipTest("no folder of published models; RANNC_SHARED_DIR names it, else ../shared beside the clone")
+        for name, layers in (("gpt2_dynamo_dyn", 4), ("gpt2_dynamo_b8", 4), ("llama_dynamo_dyn", 3), ("llama_unoptimized_dynamo_b8", 2)):
+            with self.subTest(folder=name):
+                self.assertEqual(self.counts(name), [layers, 0])
+                self.assertEqual(self.counts(name, "--skip-pass", "hoist-uniform"), [0, layers])
+        self.assertEqual(self.counts("bert_dynamo_dyn"), [0, 4])
+
+
 class RoundedNumbers(programs.ProgramTest):
     def relative(self, folder, *flags):
         done, runs = programs.check([folder], stages=1, snap_constants=True, **dict(flags))
