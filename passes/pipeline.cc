@@ -13,6 +13,7 @@
 #include "passes/fuse.h"
 #include "passes/hoist_uniform.h"
 #include "passes/infer_shapes.h"
+#include "passes/join_pieces.h"
 #include "passes/mark_constants.h"
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
@@ -91,6 +92,7 @@ std::vector<Row> all_rows() {
       {"widen-losses", plain<WidenLosses>},
       {"cse", plain<Cse>, true},
       {"hoist-uniform", plain<HoistUniform>, true},
+      {"join-pieces", plain<JoinPieces>, true},
       {"snap-constants", plain<SnapConstants>, true},
   };
   for (const Fusion& fusion : fusions()) {
@@ -137,6 +139,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   if (!options.losses.empty()) add(std::make_unique<WidenLosses>());
   add(std::make_unique<Cse>());
   add(std::make_unique<HoistUniform>());
+  add(std::make_unique<JoinPieces>());
   add(std::make_unique<SnapConstants>());
   for (const Fusion& fusion : fusions()) add(std::make_unique<Fuse>(fusion));
   add(std::make_unique<Cse>());

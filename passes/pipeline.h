@@ -43,6 +43,7 @@ struct PipelineOptions {
 ///   attach-loss         on final types
 ///   cse                 before fusions, which ask for one value where a file may compute it twice
 ///   hoist-uniform       behind cse, so that one mask is made; before fusions, which want masks that are constants
+///   join-pieces         on what frontends reorder, before fusions, which may want whole tensors
 ///   snap-constants      before fusions, which ask for numbers as exact as the graph's element type
 ///   fuse-…              after the last pass that speaks of a value by its name; in the order of `fusions`
 ///   cse                 what fusions make for each place anew

@@ -114,7 +114,7 @@ std::string run_passes(Graph& graph, const std::vector<std::string>& passes) {
 }
 
 std::vector<std::string> standard_order() {
-  std::vector<std::string> names = {"cse", "hoist-uniform", "snap-constants"};
+  std::vector<std::string> names = {"cse", "hoist-uniform", "join-pieces", "snap-constants"};
   for (const passes::Fusion& fusion : passes::fusions()) names.push_back("fuse-" + std::string(fusion.name));
   names.insert(names.end(), {"cse", "remove-dead"});
   return names;

@@ -168,7 +168,7 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
     EXPECT_EQ(names({pass}).size(), all.size() - static_cast<size_t>(std::count(all.begin(), all.end(), pass)));
   }
   EXPECT_THAT(optional_passes(),
-              ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "snap-constants", "fuse-views",
+              ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "join-pieces", "snap-constants", "fuse-views",
                           "fuse-linear", "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax", "fuse-gelu", "fuse-silu",
                           "fuse-attention", "fuse-powers", "remove-dead", "mark-constants"));
 }

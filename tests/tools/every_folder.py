@@ -17,7 +17,7 @@ BATCH_NORMALIZATION = ["mobilenet_v3_train_legacy", "resnet_train_legacy", "resn
 DEEP, DEEP_LIMIT = ["bert48_dynamo_dyn", "bert48_legacy_b8"], 1.25
 
 FUSIONS = ["views", "linear", "layer-norm", "rms-norm", "softmax", "gelu", "silu", "attention", "powers"]
-OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "snap-constants", *(f"fuse-{name}" for name in FUSIONS)]
+OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "join-pieces", "snap-constants", *(f"fuse-{name}" for name in FUSIONS)]
 
 
 def folders():
