@@ -12,13 +12,17 @@
 namespace rannc::passes::fusion {
 
 std::vector<ir::Rewrite> views();
+std::vector<ir::Rewrite> selects();
 std::vector<ir::Rewrite> linear();
+std::vector<ir::Rewrite> convolution();
 std::vector<ir::Rewrite> layer_norm();
 std::vector<ir::Rewrite> rms_norm();
 std::vector<ir::Rewrite> softmax();
+std::vector<ir::Rewrite> cross_entropy();
 std::vector<ir::Rewrite> gelu();
 std::vector<ir::Rewrite> silu();
 std::vector<ir::Rewrite> attention();
+std::vector<ir::Rewrite> permutes();
 std::vector<ir::Rewrite> powers();
 
 // --- what they share
