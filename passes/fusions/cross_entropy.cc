@@ -18,7 +18,7 @@ constexpr Capture kLogits{0}, kLogarithms{1}, kPicked{2}, kMasked{3};
 constexpr Capture kPlaced{4}, kLabels{5};
 // Labels that count, or that do not.
 constexpr Capture kShown{6}, kHidden{7};
-constexpr Capture kClasses{8}, kEqual{9};
+constexpr Capture kClasses{8}, kEqual{9}, kRows{10}, kTuples{11};
 
 /// What no place on an axis is, counted from either end.
 constexpr int64_t kNoLabel = std::numeric_limits<int32_t>::min();
@@ -61,21 +61,42 @@ bool picks_by_places(const Match& match) {
   return has_a_label_a_row(match) && axis_of(match, kPicked) == class_axis(match);
 }
 
-/// Whether a constant counts the classes along their axis.
-bool counts_classes(const Match& match) {
-  const Graph::Value& classes = match.graph().value(match[kClasses]);
-  if (classes.kind != ValueKind::kConstant || !is_integer(classes.type.dtype) || !classes.type.shape) return false;
-  const Dim& count = sizes(match, kLogits)[static_cast<size_t>(class_axis(match))];
-  const auto numbers = decode_integers(classes.type, classes.data, count.constant());
+/// Whether a constant is 0, 1, … up to a count.
+bool counts(const Graph& graph, ValueId value, const Dim& count) {
+  const Graph::Value& found = graph.value(value);
+  if (found.kind != ValueKind::kConstant || !is_integer(found.type.dtype) || !count.is_constant()) return false;
+  const auto numbers = decode_integers(found.type, found.data, count.constant());
   if (!numbers.ok() || numbers->size() != static_cast<size_t>(count.constant())) return false;
   for (size_t i = 0; i < numbers->size(); ++i)
     if ((*numbers)[i] != static_cast<int64_t>(i)) return false;
   return true;
 }
 
+/// Whether rows are numbered from 0 on, as far as there are any.
+bool counts_rows(const Match& match) {
+  static const Ops kPlaces{"unsqueeze", "reshape"}, kRange{"range"};
+  const Graph& graph = match.graph();
+  if (counts(graph, match[kRows], sizes(match, kLogits)[0])) return true;
+  const TaskId placed = graph.producer(match[kRows]);
+  if (!placed.valid() || !kPlaces.contains(graph.op(placed))) return false;
+  const TaskId range = graph.producer(graph.inputs(placed)[0]);
+  if (!range.valid() || !kRange.contains(graph.op(range))) return false;
+  const Attributes& attributes = graph.attributes(range);
+  return graph.inputs(range).empty() && attributes.integer("start", 0) == 0 && attributes.integer("delta", 1) == 1;
+}
+
+/// Tuples of a row's number and its label.
+bool picks_by_tuples(const Match& match) {
+  if (!has_a_label_a_row(match) || sizes(match, kLogits).size() != 2 || class_axis(match) != 1) return false;
+  if (!has_sizes(match, {kRows}) || sizes(match, kRows) != sizes_placed(match)) return false;
+  const int64_t axis = from_front(match.attributes(kTuples).integer("axis", 0), 2);
+  return axis == 1 && match.attributes(kPicked).integer("batch_dims", 0) == 0 && counts_rows(match);
+}
+
 bool picks_by_ones(const Match& match) {
   if (!has_a_label_a_row(match) || !has_sizes(match, {kEqual})) return false;
-  return sizes(match, kEqual) == sizes(match, kLogits) && counts_classes(match);
+  return sizes(match, kEqual) == sizes(match, kLogits) &&
+         counts(match.graph(), match[kClasses], sizes(match, kLogits)[static_cast<size_t>(class_axis(match))]);
 }
 
 /// A mask has one truth value for each of what it masks.
@@ -189,7 +210,9 @@ std::vector<Rewrite> cross_entropy() {
   };
   const Pattern negated = through("neg", logarithms);
   const Pattern picked = op("gather_elements", negated, placed(any(kPlaced))).as(kPicked).where(picks_by_places);
-  const Pattern each = through({"neg", "squeeze", "reshape"}, picked);
+  const Pattern tuples = op("concat", any(kRows), placed(any(kPlaced))).as(kTuples);
+  const Pattern by_tuples = op("gather_nd", negated, tuples).as(kPicked).where(picks_by_tuples);
+  const Pattern each = through({"neg", "squeeze", "reshape"}, either({picked, by_tuples}));
   const Pattern shown = through_exact("cast", any(kShown)), zero = constant(0.0);
   const Pattern masked = either({op("where", any(kShown), each, zero).as(kMasked).where(masks_each),
                                  op("where", any(kHidden), zero, each).as(kMasked).where(masks_each),

@@ -84,6 +84,48 @@ TEST(FusedCrossEntropy, OfLabelsThatHaveTheAxis) {
   expect_fused(text, {"squeeze", "lt", "add", "where", "cross_entropy_sum"});
 }
 
+// l[arange, t]: a tuple of a row and its label.
+TEST(FusedCrossEntropy, PickedByTuples) {
+  const Names rows = {"r = range() {start=0, limit=batch, delta=1, dtype=!i64}\no = unsqueeze(r) {axes=[1]}\n",
+                      "r = range() {start=0, limit=batch, delta=1, dtype=!i64}\no = reshape(r) {shape=[batch,1]}\n"};
+  for (const std::string& text : products({{begin(kPlaces[0])},
+                                           rows,
+                                           {"u = unsqueeze(t) {axes=[1]}\np = concat(o, u) {axis=1}\n",
+                                            "u = reshape(t) {shape=[batch,1]}\np = concat(o, u) {axis=-1}\n"},
+                                           {"g = gather_nd(l, p)\ns = sum(g)\ny = neg(s)\noutputs y\n"}})) {
+    const ir::Graph before = short_graph(text);
+    ir::Graph after = before.clone();
+    ASSERT_EQ(run_passes(after, kPasses), "");
+    EXPECT_EQ(without_numbers(operators(after)), joined(kFromStart, {"cross_entropy_sum"}));
+    expect_same(after, before);
+  }
+  expect_fused(
+      "parameter x [3,4]\nconstant o i64 [3,1] 0 1 2\nconstant t i64 [3] 1 -1 3\nl = log_softmax(x) {axis=1}\nu = "
+      "unsqueeze(t) {axes=[1]}\np = concat(o, u) {axis=1}\ng = gather_nd(l, p)\ns = sum(g)\ny = neg(s)\noutputs y\n",
+      joined(kFromStart, {"cross_entropy_sum"}));
+}
+
+TEST(FusedCrossEntropyNearMisses, TuplesOfOtherRows) {
+  const std::string begin =
+      "parameter x [3,4]\nparameter z [3,3]\nconstant o i64 [3,1] 0 1 2\nconstant other i64 [3,1] 0 2 "
+      "1\nconstant t i64 [3] 1 0 2\nu = unsqueeze(t) {axes=[1]}\n";
+  const std::string end = "g = gather_nd(l, p)\ns = sum(g)\ny = neg(s)\noutputs y\n";
+  const std::string last = "l = log_softmax(x) {axis=1}\n";
+  for (const std::string& text :
+       {begin + last + "p = concat(other, u) {axis=1}\n" + end, begin + last + "p = concat(u, o) {axis=1}\n" + end,
+        begin + "l = log_softmax(z) {axis=0}\np = concat(o, u) {axis=1}\n" + end,
+        begin + last +
+            "r = range() {start=0, limit=6, delta=2, dtype=!i64}\na = clamp(r) {max=2}\nv = unsqueeze(a) {axes=[1]}\np "
+            "= "
+            "concat(v, u) {axis=1}\n" +
+            end,
+        begin + last +
+            "r = range() {start=2, limit=-1, delta=-1, dtype=!i64}\nv = unsqueeze(r) {axes=[1]}\np = concat(v, u) "
+            "{axis=1}\n" +
+            end})
+    expect_stays(text, "fuse-cross-entropy");
+}
+
 const std::string kPick =
     "u = unsqueeze(i) {axes=[1]}\ng = gather_elements(l, u) {axis=1}\nq = squeeze(g) {axes=[1]}\nn = neg(q)\n";
 

@@ -45,7 +45,8 @@ Names compiled(const std::string& text, const std::string& loss, const std::stri
 std::string returned(const std::string& nodes) {
   return "agraph (float[batch, 4] x, int64[batch] t) => (float loss) <float[4, 5] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 0, "
          "1, 2, "
-         "3, 4, 5, 6, 7, 8, 9, 0}, int64[1] one = {1}, int64[1] minus = {-1}, int64 ignored = {-100}, int64 zero = "
+         "3, 4, 5, 6, 7, 8, 9, 0}, int64[1] one = {1}, int64 step = {1}, int64[1] minus = {-1}, int64 ignored = "
+         "{-100}, int64 zero = "
          "{0}, "
          "float none = {0}, int64 depth = {5}, int64[2] values = {0, 1}, int64[5] classes = {0, 1, 2, 3, 4}> { z = "
          "MatMul "
@@ -56,7 +57,7 @@ std::string returned(const std::string& nodes) {
 void expect_cross_entropy(const std::string& nodes) {
   const Names names = compiled(returned(nodes), "loss");
   EXPECT_THAT(names, Contains("cross_entropy_sum")) << nodes;
-  for (const char* const gone : {"log_softmax", "gather_elements", "sum", "mul"})
+  for (const char* const gone : {"log_softmax", "gather_elements", "gather_nd", "sum", "mul"})
     EXPECT_THAT(names, Not(Contains(gone))) << nodes;
   const Names apart = compiled(returned(nodes), "loss", "fuse-cross-entropy");
   EXPECT_THAT(apart, Not(Contains("cross_entropy_sum"))) << nodes;
@@ -94,6 +95,16 @@ TEST(FusedExports, CrossEntropyOfLabelsThatCount) {
   expect_cross_entropy(mask + "i = Clip (t, zero)" + pick + "f = Cast <to = 1> (m) y = Mul (n, f)" + end);
   expect_cross_entropy(mask + "i = Where (e, zero, t)" + pick + "y = Where (e, none, n)" + end);
   expect_cross_entropy(mask + "i = Where (m, t, zero)" + pick + "y = Where (m, n, none)" + end);
+}
+
+// -F.log_softmax(z, -1)[torch.arange(n), t].mean()
+TEST(FusedExports, CrossEntropyByTuples) {
+  const std::string rows =
+      " l = LogSoftmax <axis = -1> (z) d = Shape (x) n = Gather <axis = 0> (d, zero) r = Range (zero, n, "
+      "step) a = Unsqueeze (r, minus) u = Unsqueeze (t, minus) p = Concat <axis = -1> (a, u) g = "
+      "GatherND <batch_dims = 0> (l, p) ";
+  expect_cross_entropy(rows + "k = ReduceMean (g) m = Squeeze (k) loss = Neg (m)");
+  expect_cross_entropy(rows + "m = ReduceMean <keepdims = 0> (g) loss = Neg (m)");
 }
 
 // F.nll_loss(F.log_softmax(z)), which has an operator of its own, and one loss for each sample.
