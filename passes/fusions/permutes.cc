@@ -105,9 +105,9 @@ std::vector<ValueId> build(const Match& match, Builder& make) {
 std::vector<Rewrite> permutes() {
   const Pattern x = op("permute", any(kX)).as(kInner), y = op("permute", any(kY)).as(kOther);
   std::vector<Rewrite> rules = permutations();
-  for (const Pattern& moved :
-       {op(binary(), x, y), op(unary(), x), op(binary(), x, any(kNumber)), op(binary(), any(kNumber), x)})
-    rules.push_back({"permutations moved behind a task", moved.as(kResult).where(may_move), build});
+  const Pattern moved =
+      either({op(binary(), x, y), op(unary(), x), op(binary(), x, any(kNumber)), op(binary(), any(kNumber), x)});
+  rules.push_back({"permutations moved behind a task", moved.as(kResult).where(may_move), build});
   return rules;
 }
 
