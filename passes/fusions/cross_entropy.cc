@@ -87,7 +87,7 @@ bool counts_rows(const Match& match) {
 
 /// Tuples of a row's number and its label.
 bool picks_by_tuples(const Match& match) {
-  if (!has_a_label_a_row(match) || sizes(match, kLogits).size() != 2 || class_axis(match) != 1) return false;
+  if (!has_a_label_a_row(match) || sizes(match, kLogits).size() != 2) return false;
   if (!has_sizes(match, {kRows}) || sizes(match, kRows) != sizes_placed(match)) return false;
   const int64_t axis = from_front(match.attributes(kTuples).integer("axis", 0), 2);
   return axis == 1 && match.attributes(kPicked).integer("batch_dims", 0) == 0 && counts_rows(match);

@@ -107,23 +107,20 @@ TEST(FusedCrossEntropy, PickedByTuples) {
 
 TEST(FusedCrossEntropyNearMisses, TuplesOfOtherRows) {
   const std::string begin =
-      "parameter x [3,4]\nparameter z [3,3]\nconstant o i64 [3,1] 0 1 2\nconstant other i64 [3,1] 0 2 "
-      "1\nconstant t i64 [3] 1 0 2\nu = unsqueeze(t) {axes=[1]}\n";
+      "parameter x [3,4]\nparameter z [3,3]\nconstant o i64 [3,1] 0 1 2\nconstant other i64 [3,1] 0 2 1\nconstant t "
+      "i64 "
+      "[3] 1 0 2\nu = unsqueeze(t) {axes=[1]}\n";
+  const std::string last = begin + "l = log_softmax(x) {axis=1}\n";
   const std::string end = "g = gather_nd(l, p)\ns = sum(g)\ny = neg(s)\noutputs y\n";
-  const std::string last = "l = log_softmax(x) {axis=1}\n";
-  for (const std::string& text :
-       {begin + last + "p = concat(other, u) {axis=1}\n" + end, begin + last + "p = concat(u, o) {axis=1}\n" + end,
-        begin + "l = log_softmax(z) {axis=0}\np = concat(o, u) {axis=1}\n" + end,
-        begin + last +
-            "r = range() {start=0, limit=6, delta=2, dtype=!i64}\na = clamp(r) {max=2}\nv = unsqueeze(a) {axes=[1]}\np "
-            "= "
-            "concat(v, u) {axis=1}\n" +
-            end,
-        begin + last +
-            "r = range() {start=2, limit=-1, delta=-1, dtype=!i64}\nv = unsqueeze(r) {axes=[1]}\np = concat(v, u) "
-            "{axis=1}\n" +
-            end})
-    expect_stays(text, "fuse-cross-entropy");
+  Names misses = {last + "p = concat(other, u) {axis=1}\n" + end, last + "p = concat(u, o) {axis=1}\n" + end,
+                  last + "p = concat(o, u) {axis=0}\n" + end,
+                  begin + "l = log_softmax(z) {axis=0}\np = concat(o, u) {axis=1}\n" + end};
+  // Rows 2, 1, 0; 0, 2, 1; 1, 2, 0.
+  for (const char* const range :
+       {"start=2, limit=-1, delta=-1", "start=0, limit=-3, delta=-1", "start=-2, limit=1, delta=1"})
+    misses.push_back(last + "r = range() {" + range +
+                     ", dtype=!i64}\nv = unsqueeze(r) {axes=[1]}\np = concat(v, u) {axis=1}\n" + end);
+  for (const std::string& text : misses) expect_stays(text, "fuse-cross-entropy");
 }
 
 const std::string kPick =
@@ -245,6 +242,15 @@ TEST(FusedCrossEntropyNearMisses, OfAMaskInAnotherShapeThanLabels) {
       "parameter x [2,3,4]\nconstant t i64 [2,3] 0 1 2 3 0 1\nconstant b bool [3,2,1] 1 0 1 1 1 0\nconstant no "
       "[] 0\nl = log_softmax(x) {axis=2}\nu = unsqueeze(t) {axes=[2]}\ng = gather_elements(l, u) {axis=2}\nr = "
       "reshape(g) {shape=[3,2,1]}\nz = where(b, r, no)\ny = sum(z)\noutputs y\n",
+      "fuse-cross-entropy");
+}
+
+TEST(FusedCrossEntropyNearMisses, OfAMaskThatStretches) {
+  expect_stays(
+      "parameter x [3,3,4]\nconstant t i64 [3,3] 0 1 2 3 0 1 2 3 0\nconstant b bool [3,3,1] 1 0 1 1 1 0 0 0 "
+      "1\nconstant no "
+      "[] 0\nl = log_softmax(x) {axis=2}\nu = unsqueeze(t) {axes=[2]}\ng = gather_elements(l, u) {axis=2}\nq = "
+      "squeeze(g) {axes=[2]}\nz = where(b, q, no)\ny = sum(z)\noutputs y\n",
       "fuse-cross-entropy");
 }
 
