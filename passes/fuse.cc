@@ -13,13 +13,18 @@ std::string pass_name(const Fusion& fusion) { return fmt::format("fuse-{}", fusi
 std::span<const Fusion> fusions() {
   static constexpr std::array kFusions = {
       Fusion{fusion::views, "views", "views that change nothing go, views of views become one"},
+      Fusion{fusion::selects, "selects", "an element picked along an axis by a constant becomes a part"},
       Fusion{fusion::linear, "linear", "a product with a stored matrix, turned or with a bias added, becomes linear"},
+      Fusion{fusion::convolution, "conv-bias", "a number for each channel added to a convolution becomes its bias"},
       Fusion{fusion::layer_norm, "layer-norm", "means, differences and roots become layer_norm"},
       Fusion{fusion::rms_norm, "rms-norm", "means of squares and roots become rms_norm"},
       Fusion{fusion::softmax, "softmax", "exponentials over their sum become softmax or log_softmax"},
+      Fusion{fusion::cross_entropy, "cross-entropy",
+             "log_softmax picked at labels and summed becomes cross_entropy_sum"},
       Fusion{fusion::gelu, "gelu", "x times its share of a normal distribution becomes gelu"},
       Fusion{fusion::silu, "silu", "x times its sigmoid becomes silu"},
       Fusion{fusion::attention, "attention", "softmax of scaled products becomes attention"},
+      Fusion{fusion::permutes, "permutes", "permutations around elementwise tasks meet and become one or none"},
       Fusion{fusion::powers, "powers", "powers by 2, 1/2, -1/2 and -1 become products, roots and quotients"},
   };
   return kFusions;

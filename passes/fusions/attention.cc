@@ -5,6 +5,7 @@
 #include <set>
 
 #include "ir/constant.h"
+#include "ir/memory_format.h"
 #include "ir/op.h"
 #include "ir/views.h"
 #include "passes/fusions/rules.h"
@@ -188,17 +189,6 @@ std::optional<ValueType> keys(const Match& match) {
   return type;
 }
 
-/// The operand after which an elementwise task lays its result out: the first of the result's sizes. Invalid for
-/// others.
-ValueId laid_out_as(const Graph& graph, TaskId task) {
-  const OpInfo& op = graph.op(task);
-  if (op.family != "elementwise" && op.family != "functions") return {};
-  for (const ValueId operand : graph.inputs(task)) {
-    if (operand.valid() && graph.type(operand).shape == graph.type(graph.outputs(task)[0]).shape) return operand;
-  }
-  return {};
-}
-
 /// What a value's layout follows from: views, and elementwise tasks after which `at` is laid out.
 class Layout {
  public:
@@ -218,7 +208,7 @@ class Layout {
     if (maker.valid() && depth < kMostTasks) {
       const ValueId first = graph_.inputs(maker).empty() ? ValueId() : graph_.inputs(maker)[0];
       if (graph_.op(maker).view != View::kNone && first.valid()) return seen(maker, value, copy(first, depth + 1));
-      if (const ValueId as = laid_out_as(graph_, maker); as.valid()) return copy(as, depth + 1);
+      if (const auto as = laid_out_as(graph_, maker); as.size() == 1) return copy(as[0], depth + 1);
     }
     return alone_.add_value(ValueKind::kInput, graph_.value(value).name, graph_.type(value));
   }

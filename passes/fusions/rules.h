@@ -12,13 +12,17 @@
 namespace rannc::passes::fusion {
 
 std::vector<ir::Rewrite> views();
+std::vector<ir::Rewrite> selects();
 std::vector<ir::Rewrite> linear();
+std::vector<ir::Rewrite> convolution();
 std::vector<ir::Rewrite> layer_norm();
 std::vector<ir::Rewrite> rms_norm();
 std::vector<ir::Rewrite> softmax();
+std::vector<ir::Rewrite> cross_entropy();
 std::vector<ir::Rewrite> gelu();
 std::vector<ir::Rewrite> silu();
 std::vector<ir::Rewrite> attention();
+std::vector<ir::Rewrite> permutes();
 std::vector<ir::Rewrite> powers();
 
 // --- what they share
@@ -52,6 +56,10 @@ bool makes_result(const ir::Match& match, std::string_view op, const std::vector
                   const ir::Attributes& attributes);
 /// A scalar constant that is `meant`.
 ir::Pattern number(ir::Capture place, double meant, Near near = Near::kRounded);
+/// An axis, from the end where it is negative, counted from the front.
+constexpr int64_t from_front(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
+/// The order of axes of a permutation, counted from the front.
+std::vector<int64_t> order_of(const ir::Graph& graph, TaskId permute);
 /// The last axes, from one on, that a reduction goes over and keeps as 1; nothing where they are others.
 std::optional<int64_t> last_axes(const ir::Match& match, ir::Capture reduced, ir::Capture x);
 /// Whether a value has exactly the sizes of `x` from an axis on.

@@ -73,6 +73,12 @@ Pattern number(Capture place, double meant, Near near) {
   });
 }
 
+std::vector<int64_t> order_of(const Graph& graph, TaskId permute) {
+  std::vector<int64_t> order = graph.attributes(permute).integers("dims");
+  for (int64_t& axis : order) axis = from_front(axis, order.size());
+  return order;
+}
+
 std::optional<int64_t> last_axes(const Match& match, Capture reduced, Capture x) {
   const Graph& graph = match.graph();
   const auto& shape = graph.type(match[x]).shape;
@@ -81,7 +87,7 @@ std::optional<int64_t> last_axes(const Match& match, Capture reduced, Capture x)
   if (!attributes.flag("keepdim") || !match.attributes(reduced).find("axes")) return std::nullopt;
   const auto rank = static_cast<int64_t>(shape->size());
   std::set<int64_t> axes;
-  for (const int64_t axis : attributes.integers("axes")) axes.insert(axis < 0 ? axis + rank : axis);
+  for (const int64_t axis : attributes.integers("axes")) axes.insert(from_front(axis, shape->size()));
   if (axes.empty() || *axes.rbegin() != rank - 1 || *axes.begin() < 0) return std::nullopt;
   const bool in_a_row = *axes.begin() == rank - static_cast<int64_t>(axes.size());
   return in_a_row ? std::optional(*axes.begin()) : std::nullopt;

@@ -16,7 +16,7 @@ std::optional<int64_t> one_axis(const Match& match, Capture reduced) {
   const auto& shape = match.graph().type(match[kX]).shape;
   const std::vector<int64_t> axes = attributes.integers("axes");
   if (!shape || !attributes.flag("keepdim") || axes.size() != 1) return std::nullopt;
-  return axes[0] < 0 ? axes[0] + static_cast<int64_t>(shape->size()) : axes[0];
+  return from_front(axes[0], shape->size());
 }
 
 bool over_one_axis(const Match& match) {

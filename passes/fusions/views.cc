@@ -12,15 +12,8 @@ namespace {
 
 constexpr Capture kX{0}, kInner{1}, kOuter{2};
 
-/// Axes from 0 on.
-std::vector<int64_t> dims_of(const Match& match, Capture place) {
-  std::vector<int64_t> dims = match.attributes(place).integers("dims");
-  for (int64_t& axis : dims) axis += axis < 0 ? static_cast<int64_t>(dims.size()) : 0;
-  return dims;
-}
-
 bool keeps_order(const Match& match) {
-  const std::vector<int64_t> dims = dims_of(match, kOuter);
+  const std::vector<int64_t> dims = order_of(match.graph(), match.task(kOuter));
   return std::is_sorted(dims.begin(), dims.end());
 }
 
@@ -36,8 +29,9 @@ Attributes shape(const Match& match) { return {{"shape", *match.attributes(kOute
 
 Attributes both_orders(const Match& match) {
   Shape dims;
-  const std::vector<int64_t> inner = dims_of(match, kInner);
-  for (const int64_t outer : dims_of(match, kOuter)) dims.emplace_back(inner[static_cast<size_t>(outer)]);
+  const std::vector<int64_t> inner = order_of(match.graph(), match.task(kInner));
+  for (const int64_t outer : order_of(match.graph(), match.task(kOuter)))
+    dims.emplace_back(inner[static_cast<size_t>(outer)]);
   return {{"dims", dims}};
 }
 

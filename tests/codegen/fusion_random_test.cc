@@ -3,14 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <random>
+#include <set>
 
 #include "tests/codegen/fused_case.h"
 
 namespace rannc::test {
 namespace {
 
-constexpr uint64_t kPrograms = 1000;
+constexpr uint64_t kPrograms = 1500;
 constexpr double kSame = 1e-12, kSameGradient = 1e-11;  // of doubles
 
 /// Writes forms of fusions one behind another: what a form makes another one reads. Numbers, axes and readers are now
@@ -26,11 +28,13 @@ class Writer {
   std::string program() {
     const int64_t forms = pick({1, 2, 3, 4});
     for (int64_t i = 0; i < forms; ++i) {
-      static constexpr void (Writer::*kForms[])() = {&Writer::gelu,    &Writer::silu,   &Writer::norm,
-                                                     &Writer::softmax, &Writer::linear, &Writer::attention};
+      static constexpr void (Writer::*kForms[])() = {
+          &Writer::gelu,      &Writer::silu,    &Writer::norm,        &Writer::softmax,  &Writer::linear,
+          &Writer::attention, &Writer::selects, &Writer::convolution, &Writer::permutes, &Writer::cross_entropy};
       (this->*kForms[random_() % std::size(kForms)])();
     }
     std::string outputs = "outputs " + values_.back();
+    for (const std::string& each : losses_) outputs += " " + each;
     for (const std::string& each : inner_)
       if (often(4)) outputs += " " + each;
     return text_ + outputs + "\n";
@@ -45,7 +49,8 @@ class Writer {
   std::string task(const std::string& op, const std::string& operands, const std::string& attributes = "") {
     const std::string name = fmt::format("t{}", ++names_);
     text_ += fmt::format("{} = {}({}) {}\n", name, op, operands, attributes);
-    if (op == "logical_not") return name;
+    static const std::set<std::string> kNoFloats = {"logical_not", "eq", "unsqueeze"};
+    if (kNoFloats.contains(op)) return name;
     if (often(40)) inner_.push_back(name);
     if (often(60)) inner_.push_back(task("sin", name));
     return name;
@@ -196,23 +201,97 @@ class Writer {
     return task("where", task("logical_not", name) + ", " + fill + ", " + scores);
   }
 
+  /// A part of each value, then spread over all places again.
+  void selects() {
+    const std::string x = value(), at = fmt::format("c{}", ++names_);
+    text_ += fmt::format("constant {} i64 {} {}\n", at, often(10) ? "[1]" : "[]", often(3) ? -1 : 0);
+    const std::string part = task("gather", x + ", " + at, "{axis=1}");
+    const std::string placed = task("reshape", part, fmt::format("{{shape=[batch,1,{}]}}", features_));
+    values_.push_back(add(x, placed));
+  }
+
+  /// Over features, with places as channels.
+  void convolution() {
+    const std::string weight = parameter(fmt::format("[{0},{0},1]", places_));
+    const std::string made = task("conv", value() + ", " + weight);
+    const std::string bias = often(2)   ? parameter(fmt::format("[{},1]", places_))
+                             : often(5) ? parameter(fmt::format("[{}]", features_))
+                                        : task("unsqueeze", parameter(fmt::format("[{}]", places_)), "{axes=[-1]}");
+    values_.push_back(add(made, bias));
+  }
+
+  void permutes() {
+    const std::string turn = "{dims=[0,2,1]}", x = value();
+    std::string made = task("permute", x, turn);
+    for (int64_t i = pick({1, 2, 3}); i > 0; --i) {
+      switch (random_() % 4) {
+        case 0:
+          made = mul(made, often(5) ? parameter(fmt::format("[{}]", places_)) : number(0.7));
+          break;
+        case 1:
+          made = add(made, task("permute", value(), turn));
+          break;
+        case 2:
+          made = task("sub", number(0.3) + ", " + made);
+          break;
+        default:
+          made = task(often(6) ? "softmax" : "tanh", made);
+      }
+    }
+    values_.push_back(task("permute", made, often(10) && places_ == features_ ? "{dims=[0,1,2]}" : turn));
+  }
+
+  /// The loss beside the rest, by labels on the last axis.
+  void cross_entropy() {
+    const std::string labels = fmt::format("i{}", ++names_), count = fmt::format("c{}", ++names_);
+    text_ += fmt::format("input {} i64 [batch,{}] samples 0\nconstant {} i64 [{}]", labels, places_, count, features_);
+    for (int64_t i = 0; i < features_; ++i) text_ += fmt::format(" {}", i);
+    text_ += "\n";
+    const std::string of = often(15) && places_ == features_ ? "{axis=1}" : "{axis=2}";
+    const std::string log = task("log_softmax", value(), of);
+    std::string made;
+    if (often(3)) {
+      const std::string equal = either_order("eq", task("unsqueeze", labels, "{axes=[2]}"), count);
+      made = mul(task("cast", equal, "{dtype=!f64}"), log);
+    } else {
+      made = counted(task("gather_elements", log + ", " + task("unsqueeze", labels, "{axes=[2]}"), "{axis=2}"), labels);
+    }
+    if (often(2)) made = task("neg", made);
+    losses_.push_back(task("sum", made));
+    if (often(2)) losses_.back() = task("neg", losses_.back());
+  }
+  std::string counted(const std::string& picked, const std::string& labels) {
+    const std::string each = task("squeeze", picked, "{axes=[2]}"), ignored = fmt::format("c{}", ++names_);
+    if (often(3)) return each;
+    text_ += fmt::format("constant {} i64 [] 1\n", ignored);
+    const std::string hidden = "eq(" + labels + ", " + ignored + ")", mask = fmt::format("m{}", ++names_);
+    text_ += fmt::format("{} = {}\n", mask, hidden);
+    if (often(2)) return task("where", mask + ", " + number(0) + ", " + each);
+    const std::string shown = task("logical_not", mask);
+    return often(2) ? task("where", shown + ", " + each + ", " + number(0))
+                    : mul(each, task("cast", shown, "{dtype=!f64}"));
+  }
+
   std::mt19937_64 random_;
   int64_t features_, places_, heads_;
   std::string text_;
-  std::vector<std::string> values_, inner_;
+  std::vector<std::string> values_, inner_, losses_;
   int names_ = 0;
 };
 
 size_t count_fused(const ir::Graph& graph) {
   size_t count = 0;
   for (const std::string& name : operators(graph))
-    for (const char* fused : {"gelu", "silu", "layer_norm", "rms_norm", "log_softmax", "linear", "attention"})
+    for (const char* fused : {"gelu", "silu", "layer_norm", "rms_norm", "log_softmax", "linear", "attention", "slice",
+                              "conv", "cross_entropy_sum"})
       count += name == fused;
   return count;
 }
 
 TEST(RandomFusions, StayTheSameFunctions) {
   size_t programs = 0, tasks = 0;
+  std::map<std::string, size_t> alone = {
+      {"fuse-selects", 0}, {"fuse-conv-bias", 0}, {"fuse-cross-entropy", 0}, {"fuse-permutes", 0}};
   for (uint64_t seed = 1; seed <= kPrograms; ++seed) {
     const std::string text = Writer(seed).program();
     SCOPED_TRACE(fmt::format("seed {}\n{}", seed, text));
@@ -223,6 +302,11 @@ TEST(RandomFusions, StayTheSameFunctions) {
     const size_t fused = count_fused(after);
     programs += fused > 0;
     tasks += fused;
+    for (auto& [pass, count] : alone) {
+      ir::Graph changed = before.clone();
+      ASSERT_EQ(run_passes(changed, {pass}), "");
+      count += operators(changed) != operators(before);
+    }
     const auto a = numbers_of(snapped, 3), b = numbers_of(after, 3);
     ASSERT_TRUE(a.ok()) << a.diagnostic().str();
     ASSERT_TRUE(b.ok()) << b.diagnostic().str();
@@ -238,6 +322,7 @@ TEST(RandomFusions, StayTheSameFunctions) {
   RecordProperty("fused_tasks", static_cast<int>(tasks));
   EXPECT_GT(programs, kPrograms * 3 / 4);
   EXPECT_GT(tasks, kPrograms);
+  for (const auto& [pass, count] : alone) EXPECT_GT(count, kPrograms / 20) << pass;
 }
 
 }  // namespace

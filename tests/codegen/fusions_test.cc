@@ -4,57 +4,10 @@
 
 #include <cmath>
 
-#include "tests/codegen/fused_case.h"
+#include "tests/codegen/fused_forms.h"
 
 namespace rannc::test {
 namespace {
-
-using Names = std::vector<std::string>;
-
-constexpr double kSame = 1e-12, kSameGradient = 1e-11;  // of doubles
-
-void expect_same(const ir::Graph& found, const ir::Graph& expected) {
-  for (const int64_t samples : {2, 5}) {
-    const auto a = numbers_of(expected, samples), b = numbers_of(found, samples);
-    ASSERT_TRUE(a.ok()) << a.diagnostic().str();
-    ASSERT_TRUE(b.ok()) << b.diagnostic().str();
-    EXPECT_LE(difference(*a, *b, "y"), kSame);
-    EXPECT_LE(difference(*a, *b), kSameGradient);
-  }
-}
-
-void expect_becomes(const std::string& text, const Names& passes, const Names& expected) {
-  SCOPED_TRACE(text);
-  const ir::Graph before = short_graph(text);
-  ir::Graph after = before.clone();
-  ASSERT_EQ(run_passes(after, passes), "");
-  EXPECT_EQ(operators(after), expected);
-  expect_same(after, before);
-  ASSERT_EQ(run_passes(after, passes), "");
-  EXPECT_EQ(operators(after), expected) << "the second time";
-}
-
-/// Every way to write one of each.
-Names products(const std::vector<Names>& parts) {
-  Names all = {""};
-  for (const Names& part : parts) {
-    Names longer;
-    for (const std::string& begin : all)
-      for (const std::string& end : part) longer.push_back(begin + end);
-    all = std::move(longer);
-  }
-  return all;
-}
-
-/// `NAME = OP(a, b)` and the same turned.
-Names turned(const std::string& name, const std::string& op, const std::string& a, const std::string& b) {
-  return {fmt::format("{} = {}({}, {})\n", name, op, a, b), fmt::format("{} = {}({}, {})\n", name, op, b, a)};
-}
-
-Names joined(Names a, const Names& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 const std::string kActivation = fmt::format(
     "input x [batch,3,4] samples 0\nconstant root [] {:.17g}\nconstant inverse [] {:.17g}\nconstant half [] 0.5\n"
@@ -252,9 +205,10 @@ TEST(FusedAttention, ByMask) {
   }
   const std::string own = "input n bool [batch,1,1,5] samples 0\n", bools = "input n bool [batch,1,3,5] samples 0\n";
   expect_attention({"of each sample", own + added + scaled + "m = add(r, f)\n" + kSafe, {"where"}}, kKeys);
-  expect_attention(
-      {"filled", "n = full() {shape=[3,5], value=0x1p-1, dtype=!f64}\n" + scaled + "m = add(r, n)\n" + kWhole, {"full"}},
-      kKeys);
+  expect_attention({"filled",
+                    "n = full() {shape=[3,5], value=0x1p-1, dtype=!f64}\n" + scaled + "m = add(r, n)\n" + kWhole,
+                    {"full"}},
+                   kKeys);
   expect_attention({"small", "constant n [1,5] 0 -1 -2 -3 -4\n" + scaled + "m = add(r, n)\n" + kWhole}, kKeys);
   expect_attention({"seen", kSeen + scaled + "m = where(seen, r, low)\n" + kWhole}, kKeys);
   expect_attention({"seen, finite", kSeen + scaled + "m = where(seen, r, least)\n" + kWhole}, kKeys);

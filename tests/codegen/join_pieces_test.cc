@@ -36,14 +36,14 @@ TEST(JoinPieces, CancelsReorderingsThatCancel) {
               ElementsAre("linear"));
   // As exporter and frontend do it: into one order and back, with an axis in front meanwhile.
   EXPECT_THAT(left("a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[-2], starts=[-4], ends=[9]}\n"
-                   "c = concat(b, a) {axis=0}\nd = unsqueeze(c) {axes=[0]}\ne, f = split(d) {axis=1, sizes=[4,2]}\n"
+                   "c = concat(b, a) {axis=0}\nd = unsqueeze(c) {axes=[0]}\ne,f = split(d) {axis=1, sizes=[4,2]}\n"
                    "g = concat(f, e) {axis=1}\nr = reshape(g) {shape=[6,4]}\n" +
                    kUse),
               ElementsAre("reshape", "reshape", "linear"));
 }
 
 TEST(JoinPieces, FollowsTheSamplesAlong) {
-  EXPECT_THAT(left("a, b = split(x) {axis=1, sizes=[1,3]}\nr = concat(a, b) {axis=1}\nz = tanh(r)\noutputs z\n"),
+  EXPECT_THAT(left("a,b = split(x) {axis=1, sizes=[1,3]}\nr = concat(a, b) {axis=1}\nz = tanh(r)\noutputs z\n"),
               ElementsAre("tanh"));
 }
 

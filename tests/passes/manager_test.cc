@@ -169,8 +169,9 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
   }
   EXPECT_THAT(optional_passes(),
               ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "join-pieces", "snap-constants", "fuse-views",
-                          "fuse-linear", "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax", "fuse-gelu", "fuse-silu",
-                          "fuse-attention", "fuse-powers", "remove-dead", "mark-constants"));
+                          "fuse-selects", "fuse-linear", "fuse-conv-bias", "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax",
+                          "fuse-cross-entropy", "fuse-gelu", "fuse-silu", "fuse-attention", "fuse-permutes",
+                          "fuse-powers", "remove-dead", "mark-constants"));
 }
 
 TEST(Pipeline, ListsAreSplitOutsideBraces) {

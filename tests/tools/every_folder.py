@@ -16,8 +16,10 @@ BATCH_NORMALIZATION = ["mobilenet_v3_train_legacy", "resnet_train_legacy", "resn
 # sixth at most.
 DEEP, DEEP_LIMIT = ["bert48_dynamo_dyn", "bert48_legacy_b8"], 1.25
 
-FUSIONS = ["views", "linear", "layer-norm", "rms-norm", "softmax", "gelu", "silu", "attention", "powers"]
-OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "join-pieces", "snap-constants", *(f"fuse-{name}" for name in FUSIONS)]
+FUSIONS = ["views", "selects", "linear", "conv-bias", "layer-norm", "rms-norm", "softmax", "cross-entropy", "gelu", "silu", "attention",
+           "permutes", "powers"]
+OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "join-pieces", "snap-constants",
+                   *(f"fuse-{name}" for name in FUSIONS)]
 
 
 def folders():

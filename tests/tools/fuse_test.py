@@ -1,8 +1,8 @@
 """What users see of fusions: flags that leave some out, what the report counts, numbers that a file rounds."""
 import programs
+from every_folder import FUSIONS
 
 MODEL = programs.DATA / "small_gpt" / "model.onnx"
-FUSIONS = ["views", "linear", "layer-norm", "rms-norm", "softmax", "gelu", "silu", "attention"]
 # Of the original module a file is off by its numbers in float32.
 EXACT = 1e-13
 NEARER = 1e3
