@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "ir/replacement.h"
@@ -28,6 +29,7 @@
 #include "tools/run_signals.h"
 #include "tools/run_weights.h"
 #include "tools/run_worker.h"
+#include "tools/step_profile.h"
 #include "tools/worker_environment.h"
 
 namespace {
@@ -48,6 +50,7 @@ struct Flags {
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
+  bool profile = false;
   bool evaluate = false;  // also what a bundle without a loss gets
   uint32_t timeout_seconds = 60;
   std::string loss_log;
@@ -60,6 +63,7 @@ std::string output_folder(const Flags& flags) {
 
 // What a worker leaves to the first one.
 fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".records-{}", rank); }
+fs::path profile_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".profile-{}", rank); }
 fs::path memory_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".memory-{}", rank); }
 
 // What `path` says; it is then gone.
@@ -98,6 +102,11 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
                                                               start.devices, worker->launcher, worker->workers));
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
+  if (flags.profile && start.evaluates) return rannc::error("--profile: says of steps of training; nothing is trained");
+  if (flags.profile && flags.steps <= tools::StepProfile::kWarmUp) {
+    return rannc::error(fmt::format("--profile: give more than {} --steps; the first {} are not counted",
+                                    tools::StepProfile::kWarmUp, tools::StepProfile::kWarmUp));
+  }
   tools::WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(tools::check_weight_flags(weights, bundle));
@@ -139,7 +148,9 @@ class Run {
     const rannc::Stopwatch watch;
     for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      const rannc::Stopwatch step_watch;
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      if (profile_) profile_->end_step(step_watch.seconds() * 1e9);
       losses_.push_back(result.loss);
       if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
       progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
@@ -164,6 +175,11 @@ class Run {
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.observer = &recorder_;
+    if (flags_.profile) {
+      tools::StepProfile::install();
+      profile_ = std::make_unique<tools::StepProfile>(recorder_);
+      options.observer = profile_.get();
+    }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
       RANNC_ASSIGN(auto transport, runtime::join_gloo({.host = worker_->master_address,
@@ -247,6 +263,8 @@ class Run {
     if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
     if (worker_) {
       RANNC_TRY(rannc::write_file(records_file(folder_, rank).string(), runtime::print_records(recorder_.records())));
+      if (profile_)
+        RANNC_TRY(rannc::write_file(profile_file(folder_, rank).string(), profile_->part(trainer_->plan()).dump()));
       RANNC_TRY(rannc::write_file(memory_file(folder_, rank).string(), tools::print_held(held)));
     }
     RANNC_TRY(save(trainer_->steps_done()));
@@ -282,8 +300,19 @@ class Run {
           losses_.front(), losses_.back(), losses_.size(), seconds_, tools::speed_text(rate, tokens, plan.mini_batch),
           measured / 1e6, static_cast<double>(plan.step_ns) / 1e6);
     }
+    if (profile_) RANNC_TRY(say_profile());
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
     return tools::give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
+  }
+
+  Result<void> say_profile() const {
+    nlohmann::json parts = nlohmann::json::array();
+    for (uint32_t rank = 0; rank < (worker_ ? worker_->workers : 1); ++rank) {
+      parts.push_back(worker_ ? nlohmann::json::parse(take_text(profile_file(folder_, rank)))
+                              : profile_->part(trainer_->plan()));
+    }
+    fmt::print("{}", tools::profile_text(parts));
+    return rannc::write_file((folder_ / "profile.json").string(), parts.dump(1) + "\n");
   }
 
   // The first step makes what later ones reuse: it is not like them.
@@ -325,6 +354,7 @@ class Run {
   std::string command_;
   Start start_;
   runtime::TraceRecorder recorder_;
+  std::unique_ptr<tools::StepProfile> profile_;  // only where asked for
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
@@ -391,6 +421,8 @@ void add_flags(CLI::App& app, Flags& flags) {
       "--evaluate", flags.evaluate,
       "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
       "a bundle without a loss gets");
+  app.add_flag("--profile", flags.profile,
+               "say where the time of a step goes, by kind of work, and write profile.json");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
