@@ -321,10 +321,14 @@ Result<std::vector<LossSum>> Trainer::Impl::losses_of(const std::vector<StepOutc
 Result<double> Trainer::Impl::clip_and_update() {
   at::Tensor squares = at::zeros({static_cast<int64_t>(plan().graph.value_count())}, at::kDouble);
   auto slots = squares.accessor<double, 1>();
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const OwnedParameter& owned = owned_[i];
-    slots[owned_values_[i].index()] = squared_norm(*owned.device->programs[owned.stage.index()], {&owned.index, 1});
-  }
+  RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
+    for (size_t i = 0; i < owned_.size(); ++i) {
+      const OwnedParameter& owned = owned_[i];
+      if (owned.device != &device) continue;
+      slots[owned_values_[i].index()] = squared_norm(*device.programs[owned.stage.index()], {&owned.index, 1});
+    }
+    return {};
+  }));
   RANNC_ASSIGN(const at::Tensor all, sum_over_processes(squares));
   const auto terms = all.accessor<double, 1>();
   double total = 0;
