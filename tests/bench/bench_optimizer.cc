@@ -1,5 +1,4 @@
 // Updates made-up parameters, once for each line of standard input, as tests/bench/optimizer_speed.py asks.
-#include <ATen/ops/randn.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -24,16 +23,15 @@ double seconds_of(clockid_t clock) {
 }
 
 /// A line of sizes for each tensor.
-std::vector<at::Tensor> made_up(const std::string& shapes) {
-  std::vector<at::Tensor> tensors;
-  std::ifstream file(shapes);
+std::vector<std::vector<int64_t>> read_shapes(const std::string& path) {
+  std::vector<std::vector<int64_t>> shapes;
+  std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     std::istringstream numbers(line);
-    std::vector<int64_t> shape;
+    std::vector<int64_t>& shape = shapes.emplace_back();
     for (int64_t size = 0; numbers >> size;) shape.push_back(size);
-    tensors.push_back(at::randn(shape));
   }
-  return tensors;
+  return shapes;
 }
 
 /// `seconds processor-seconds norm`; without a limit the norm is 0.
@@ -69,7 +67,8 @@ int main(int argc, char** argv) {
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(threads);
     options.kind = rannc::runtime::parse_optimizer(optimizer).value();
-    rannc::testing::HeldTensors program(rannc::made_up(shapes), rannc::made_up(shapes));
+    const auto sizes = rannc::read_shapes(shapes);
+    rannc::testing::HeldTensors program(rannc::testing::made_up_tensors(sizes), rannc::testing::made_up_tensors(sizes));
     rannc::runtime::StageOptimizer updates(options, program);
     fmt::print("ready\n");
     std::fflush(stdout);

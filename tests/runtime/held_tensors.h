@@ -1,6 +1,8 @@
 /// Parameters and the sums of their gradients, without a model that makes them.
 #pragma once
 
+#include <ATen/ops/randn.h>
+
 #include "runtime/program.h"
 #include "runtime/tensor.h"
 
@@ -42,5 +44,12 @@ class HeldTensors final : public runtime::Program {
   runtime::Signature signature_;
   runtime::Values parameters_, gradients_, buffers_;
 };
+
+/// Normally distributed numbers, float32.
+inline std::vector<at::Tensor> made_up_tensors(const std::vector<std::vector<int64_t>>& shapes) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& shape : shapes) tensors.push_back(at::randn(shape));
+  return tensors;
+}
 
 }  // namespace rannc::testing
