@@ -66,10 +66,11 @@ struct Group {
   std::vector<std::vector<at::Tensor>> states;  // by state
 };
 
-// What is copied is copied in slices of at most so many elements, also of several tensors: the copies stay near the
-// processor, and a second set of gradients is never there. A multiple of any vector's length, so that slices give the
-// numbers of the whole.
-constexpr int64_t kSlice = int64_t{1} << 18;
+// What is copied is copied slice by slice, also of several tensors: so many bytes of copies stay near the processor,
+// and a second set of gradients is never there.
+constexpr int64_t kCopiedBytes = int64_t{1} << 20;
+// Slices begin at multiples of any vector's length, so that they give the numbers of the whole.
+constexpr int64_t kAligned = 1024;
 
 struct Slice {
   size_t of;  // index of the tensor
@@ -81,9 +82,9 @@ at::Tensor part_of(const at::Tensor& tensor, const Slice& slice) {
   return tensor.as_strided({slice.size}, {1}, tensor.storage_offset() + slice.first);
 }
 
-// Calls `use` on runs of slices, each of at most `kSlice` elements in all, together all of the tensors in their order.
+// Calls `use` on runs of slices, each of at most `most` elements in all, together all of the tensors in their order.
 template <class Use>
-void for_each_chunk(const std::vector<Trained>& tensors, Use&& use) {
+void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use) {
   std::vector<Slice> chunk;
   int64_t elements = 0;
   const auto flush = [&] {
@@ -93,9 +94,9 @@ void for_each_chunk(const std::vector<Trained>& tensors, Use&& use) {
   };
   for (size_t of = 0; of < tensors.size(); ++of) {
     const int64_t all = tensors[of].parameter.numel();
-    for (int64_t first = 0; first < all; first += kSlice) {
-      const int64_t size = std::min(kSlice, all - first);
-      if (elements + size > kSlice) flush();
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t size = std::min(most, all - first);
+      if (elements + size > most) flush();
       chunk.push_back({of, first, size});
       elements += size;
     }
@@ -123,17 +124,17 @@ class StageOptimizer::Impl {
 
   void update(uint64_t step, double gradient_scale) {
     Group whole(states.size());
-    std::map<at::ScalarType, std::vector<Trained>> copied;  // by the gradient's type
+    std::map<std::pair<at::ScalarType, at::ScalarType>, std::vector<Trained>> copied;  // by types
     for (const Trained& each : everything()) {
-      const at::ScalarType type = each.gradient.scalar_type();
-      if (gradient_scale == 1 && type == each.parameter.scalar_type()) {
+      const std::pair types(each.gradient.scalar_type(), each.parameter.scalar_type());
+      if (gradient_scale == 1 && types.first == types.second) {
         whole.add(each);
       } else {
-        copied[type].push_back(each);
+        copied[types].push_back(each);
       }
     }
     if (!whole.parameters.empty()) apply(whole, step);
-    for (const auto& [type, tensors] : copied) update_copies(tensors, step, gradient_scale);
+    for (const auto& [types, tensors] : copied) update_copies(tensors, step, gradient_scale);
   }
 
   OptimizerOptions options;
@@ -146,11 +147,15 @@ class StageOptimizer::Impl {
   // of its gradients is updated in the sum's type and rounded once.
   void update_copies(const std::vector<Trained>& tensors, uint64_t step, double gradient_scale) const {
     const c10::InferenceMode views_are_cheap;
+    const at::TensorOptions wide = tensors.front().gradient.options();
+    const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
+    const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states.size() : 0));
+    const int64_t most = kCopiedBytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
     int64_t elements = 0;
     for (const Trained& each : tensors) elements += each.parameter.numel();
-    const at::Tensor scaled = at::empty({std::min(kSlice, elements)}, tensors.front().gradient.options());
+    const at::Tensor scaled = at::empty({gradient_scale != 1 ? std::min(most, elements) : 0}, wide);
     const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // of no dimension: the type stays
-    for_each_chunk(tensors, [&](const std::vector<Slice>& chunk) {
+    for_each_chunk(tensors, most, [&](const std::vector<Slice>& chunk) {
       std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // a place, and what was updated for it
       Group group(states.size());
       int64_t at = 0;
@@ -158,16 +163,18 @@ class StageOptimizer::Impl {
         const Trained& all = tensors[slice.of];
         const auto take = [&](const at::Tensor& tensor) {
           const at::Tensor place = part_of(tensor, slice);
-          if (tensor.scalar_type() == all.gradient.scalar_type()) return place;
+          if (!widens) return place;
           narrow.emplace_back(place, place.to(all.gradient.scalar_type()));
           return narrow.back().second;
         };
-        const at::Tensor gradient = part_of(all.gradient, slice);
-        at::Tensor copy = scaled.as_strided(gradient.sizes(), gradient.strides(), at);
-        at::mul_out(copy, gradient, factor);
+        at::Tensor gradient = part_of(all.gradient, slice);
+        if (gradient_scale != 1) {
+          at::Tensor copy = scaled.as_strided(gradient.sizes(), gradient.strides(), at);
+          gradient = at::mul_out(copy, gradient, factor);
+        }
         at += slice.size;
         group.parameters.push_back(take(all.parameter));
-        group.gradients.push_back(std::move(copy));
+        group.gradients.push_back(std::move(gradient));
         for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(take(all.states[s]));
       }
       apply(group, step);
@@ -252,6 +259,7 @@ double sum_of_squares(const at::Tensor& flat) {
 
 // In slices, as double precision takes more room.
 double sum_of_wide_squares(const at::Tensor& flat) {
+  constexpr int64_t kSlice = kCopiedBytes / static_cast<int64_t>(sizeof(double));
   double sum = 0;
   for (int64_t first = 0; first < flat.numel(); first += kSlice)
     sum += sum_of_squares(flat.narrow(0, first, std::min(kSlice, flat.numel() - first)).to(at::kDouble));

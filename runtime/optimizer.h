@@ -35,8 +35,8 @@ struct OptimizerOptions {
 
 /// State of one stage's parameters. Same numbers as torch.optim's, parameter by parameter, so that the result does not
 /// depend on which stage holds one: LibTorch's fused kernels, one call for all parameters of the stage, without memory
-/// of its own; where gradients are scaled, or wider than parameters, calls over slices of a mebibyte, which are scaled
-/// or widened in a copy: others may hold the gradients, and they stay what they were. Used by one thread at a time;
+/// of its own; where gradients are scaled, or wider than parameters, calls over slices that are scaled or widened in a
+/// copy of a mebibyte: others may hold the gradients, which stay what they were. Used by one thread at a time;
 /// `program` outlives it.
 class StageOptimizer {
  public:
