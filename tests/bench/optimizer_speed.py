@@ -64,9 +64,12 @@ def measured(arguments, shapes, file, optimizer, limit):
     sides = {name: Side(name, [path, file, "--optimizer", optimizer, *flags, "--clip-norm", limit], environment.items())
              for name, path in programs.items()}
     sides["torch"] = OfTorch(shapes, make, limit)
+    # Whoever steps first finds other caches: each takes each place in turn.
+    turns = list(sides.values())
     for _ in range(arguments.rounds + WARM_UP):
-        for side in sides.values():
+        for side in turns:
             side.step()
+        turns.append(turns.pop(0))
     for side in sides.values():
         side.end()
     return {name: side.ran[WARM_UP:] for name, side in sides.items()}
