@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "ir/op.h"
+#include "ir/stopwatch.h"
 #include "runtime/operator_origin.h"
 #include "tools/memory_gauge.h"
 #include "tools/product_work.h"
@@ -51,6 +52,7 @@ struct Operators {
   double flops = 0, at_full_rate = 0;  // of products; how long they would take at the machine's rate
   std::map<TaskId, TaskTime> tasks;
   double without_task = 0;
+  double calls = 0, calls_without_task = 0;
 };
 
 // Flops in a second by element type; 0: not measured. Written before any thread is followed.
@@ -64,6 +66,7 @@ struct Place {
   std::unordered_map<int64_t, TaskId> task_of_sequence;  // by the number that a node has of its operator
   uint64_t step = 0;                                     // of these
   int64_t start_allocation_ns = 0;
+  int64_t own_ns = 0;  // what `started` took
   int64_t start_faults = 0;
   uint64_t start_allocations = 0, start_bytes = 0;
 };
@@ -115,9 +118,11 @@ struct Sink {
     (note.product ? place.operators.products : place.operators.others) += own;
     place.operators.flops += note.flops;
     if (note.rate > 0) place.operators.at_full_rate += note.flops / note.rate * 1e9;
+    ++place.operators.calls;
     const std::optional<TaskId>& task = place.nodes > 0 ? place.backward : place.forward;
     if (!task) {
       place.operators.without_task += own;
+      ++place.operators.calls_without_task;
       return;
     }
     TaskTime& time = place.operators.tasks[*task];
@@ -159,6 +164,7 @@ struct Counted {
   std::map<DeviceId, DeviceTime> devices;
   std::map<TaskId, TaskTime> tasks;
   double without_task = 0;
+  double calls = 0, calls_without_task = 0;  // of operators
 };
 
 double median(std::vector<double> numbers) {
@@ -205,10 +211,19 @@ struct StepProfile::State {
   bool follows() const { return calls.has_value(); }
 
   // What the device did not do since it was last seen: its row is walked, or others are waited for.
-  void pass(DeviceTime& time, int64_t until_ns, bool within_row) {
-    const int64_t since = time.last_ns == 0 ? start_ns : time.last_ns;
+  // `own_ns` is what the profile took meanwhile.
+  void pass(DeviceTime& time, int64_t until_ns, int64_t own_ns, bool within_row) {
+    const int64_t since = (time.last_ns == 0 ? start_ns : time.last_ns) + own_ns;
+    time.parts["profiling"] += static_cast<double>(own_ns);
     const bool waits = time.last_ns != 0 && !within_row && plan.devices.size() > 1;
     time.parts[waits ? "waiting" : "around"] += static_cast<double>(until_ns - since);
+  }
+
+  // The device goes on once it is booked.
+  static void leave(DeviceTime& time, int64_t end_ns, const Stopwatch& booking) {
+    const int64_t own_ns = booking.nanoseconds();
+    time.parts["profiling"] += static_cast<double>(own_ns);
+    time.last_ns = end_ns + own_ns;
   }
 
   // Of this thread since `started`; what the gauge and the counting took is booked, and returned.
@@ -234,6 +249,7 @@ struct StepProfile::State {
     time.flops += own.flops, time.at_full_rate += own.at_full_rate;
     for (const auto& [task, spent] : own.tasks) now.tasks[task] += spent;
     now.without_task += own.without_task;
+    now.calls += own.calls, now.calls_without_task += own.calls_without_task;
   }
 };
 
@@ -272,16 +288,18 @@ void StepProfile::end_step() {
   if (!followed) return;
   const std::lock_guard lock(state_->mutex);
   for (auto& [device, time] : state_->now.devices) {
-    state_->pass(time, end_ns, /*within_row=*/false);
+    state_->pass(time, end_ns, 0, /*within_row=*/false);
     state_->all.devices[device].add(time);
   }
   for (const auto& [task, time] : state_->now.tasks) state_->all.tasks[task] += time;
   state_->all.without_task += state_->now.without_task;
+  state_->all.calls += state_->now.calls, state_->all.calls_without_task += state_->now.calls_without_task;
 }
 
 void StepProfile::started(DeviceId device) {
   state_->next.started(device);
   if (!state_->follows()) return;
+  const Stopwatch watch;
   const uint64_t step = step_number.load();
   if (place.step != step) place.task_of_sequence.clear();
   place.step = step;
@@ -290,14 +308,15 @@ void StepProfile::started(DeviceId device) {
   place.start_allocation_ns = effort.ns;
   place.start_allocations = effort.allocations, place.start_bytes = effort.bytes;
   place.start_faults = page_faults();
+  place.own_ns = watch.nanoseconds();
 }
 
 void StepProfile::finished(const runtime::ActionRecord& record) {
   if (state_->follows()) {
+    const Stopwatch watch;
     const std::lock_guard lock(state_->mutex);
     DeviceTime& time = state_->now.devices[record.device];
-    state_->pass(time, record.start_ns, /*within_row=*/true);
-    time.last_ns = record.end_ns;
+    state_->pass(time, record.start_ns, place.own_ns, /*within_row=*/true);
     time.parts["waiting"] += static_cast<double>(record.waited_ns);
     const auto ran = static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
     const ActionKind kind = record.action.kind;
@@ -307,18 +326,20 @@ void StepProfile::finished(const runtime::ActionRecord& record) {
       const double allocation = state_->book_asides(time);
       time.parts[kind == ActionKind::kStep ? "optimizer" : "messages"] += ran - allocation - place.operators.counting;
     }
+    state_->leave(time, record.end_ns, watch);
   }
   state_->next.finished(record);
 }
 
 void StepProfile::clipped(DeviceId device, int64_t start_ns, int64_t end_ns) {
   if (state_->follows()) {
+    const Stopwatch watch;
     const std::lock_guard lock(state_->mutex);
     DeviceTime& time = state_->now.devices[device];
-    state_->pass(time, start_ns, /*within_row=*/false);
-    time.last_ns = end_ns;
+    state_->pass(time, start_ns, place.own_ns, /*within_row=*/false);
     const double allocation = state_->book_asides(time);
     time.parts["optimizer"] += static_cast<double>(end_ns - start_ns) - allocation - place.operators.counting;
+    state_->leave(time, end_ns, watch);
   }
   state_->next.clipped(device, start_ns, end_ns);
 }
@@ -357,7 +378,9 @@ nlohmann::json StepProfile::part() const {
           {"flops_per_second", rates[static_cast<size_t>(at::kFloat)]},
           {"devices", devices},
           {"tasks", tasks},
-          {"without_task_ns", state_->all.without_task / steps}};
+          {"without_task_ns", state_->all.without_task / steps},
+          {"operators", state_->all.calls / steps},
+          {"operators_without_task", state_->all.calls_without_task / steps}};
 }
 
 }  // namespace rannc::tools
