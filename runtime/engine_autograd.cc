@@ -437,10 +437,10 @@ class AutogradProgram final : public Program {
 
 }  // namespace
 
-Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage) {
+Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage, Origins origins) {
   const std::string path = bundle.program_path(stage);
   return without_exceptions([&]() -> Result<std::unique_ptr<Program>> {
-    torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/false);
+    torch::jit::Module module = torch::jit::load(path, std::nullopt, /*load_debug_files=*/origins == Origins::kKept);
     auto program = std::make_unique<AutogradProgram>(bundle.signatures[stage.index()], std::move(module));
     RANNC_TRY(program->load(bundle.weights[stage.index()], path));
     return std::unique_ptr<Program>(std::move(program));

@@ -91,6 +91,7 @@ class Executor::Impl {
     for (size_t i = 0; i < row_.size(); ++i) {
       if (skipped(row_[i])) continue;
       position_ = i;
+      if (observer_ != nullptr) observer_->started(device_);
       const int64_t start = now_ns(), waited = router_.waited_ns();
       if (const Result<void> done = guarded(row_[i]); !done.ok()) return fail(describe(i, done.diagnostic()));
       if (observer_ != nullptr) report(row_[i], start, router_.waited_ns() - waited);

@@ -23,11 +23,15 @@ struct ActionRecord {
   uint64_t live_bytes = 0;  ///< held for backward passes and in mailboxes, after the action
 };
 
-/// Told of every finished action by the device's thread.
+/// Told of every action by the device's thread.
 class Observer {
  public:
   virtual ~Observer() = default;
+  /// An action begins, or what `clipped` will tell of.
+  virtual void started(DeviceId) {}
   virtual void finished(const ActionRecord& record) = 0;
+  /// Outside of actions, in training that clips: the device took norms of its gradients, or updated its parameters.
+  virtual void clipped(DeviceId, int64_t /*start_ns*/, int64_t /*end_ns*/) {}
 };
 
 /// Where the samples of a mini-batch come from.
@@ -47,8 +51,8 @@ struct StepInput {
   /// Go on from the gradients and statistics that the last call left, summed over their holders as they are.
   bool carry = false;
   uint64_t samples_before = 0;  ///< samples of the step that went before this mini-batch: random factors go on
-  ir::Bindings symbols;       ///< all symbols but the batch symbol
-  Values loss_seeds;          ///< per loss term: the scalar weight / denominator; unread when not training
+  ir::Bindings symbols;         ///< all symbols but the batch symbol
+  Values loss_seeds;            ///< per loss term: the scalar weight / denominator; unread when not training
   Feed* feed = nullptr;
   /// The optimizer: called at the action S of each stage on this device, once its running statistics are committed.
   /// Empty: gradients and running statistics are left as they are.

@@ -3,11 +3,14 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/linalg_vector_norm.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numbers>
 
 #include "runtime/internal/torch_value.h"
@@ -63,13 +66,42 @@ struct Group {
   std::vector<std::vector<at::Tensor>> states;  // by state
 };
 
-// Elements of a gradient that are scaled, widened or squared at a time: few enough to stay in the cache, and a multiple
-// of any vector's length, so that slices give the numbers of the whole.
-constexpr int64_t kSlice = int64_t{1} << 16;
+// What is copied is copied slice by slice, also of several tensors: so many bytes of copies stay near the processor,
+// and a second set of gradients is never there.
+constexpr int64_t kCopiedBytes = int64_t{1} << 20;
+// Slices begin at multiples of any vector's length, so that they give the numbers of the whole.
+constexpr int64_t kAligned = 1024;
 
-at::Tensor piece(const at::Tensor& tensor, int64_t first) {
-  const at::Tensor flat = tensor.view(-1);
-  return flat.narrow(0, first, std::min(kSlice, flat.numel() - first));
+struct Slice {
+  size_t of;  // index of the tensor
+  int64_t first, size;
+};
+
+at::Tensor part_of(const at::Tensor& tensor, const Slice& slice) {
+  if (slice.size == tensor.numel()) return tensor;
+  return tensor.as_strided({slice.size}, {1}, tensor.storage_offset() + slice.first);
+}
+
+// Calls `use` on runs of slices, each of at most `most` elements in all, together all of the tensors in their order.
+template <class Use>
+void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use) {
+  std::vector<Slice> chunk;
+  int64_t elements = 0;
+  const auto flush = [&] {
+    if (!chunk.empty()) use(chunk);
+    chunk.clear();
+    elements = 0;
+  };
+  for (size_t of = 0; of < tensors.size(); ++of) {
+    const int64_t all = tensors[of].parameter.numel();
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t size = std::min(most, all - first);
+      if (elements + size > most) flush();
+      chunk.push_back({of, first, size});
+      elements += size;
+    }
+  }
+  flush();
 }
 
 }  // namespace
@@ -92,14 +124,17 @@ class StageOptimizer::Impl {
 
   void update(uint64_t step, double gradient_scale) {
     Group whole(states.size());
+    std::map<std::pair<at::ScalarType, at::ScalarType>, std::vector<Trained>> copied;  // by types
     for (const Trained& each : everything()) {
-      if (gradient_scale == 1 && each.gradient.scalar_type() == each.parameter.scalar_type()) {
+      const std::pair types(each.gradient.scalar_type(), each.parameter.scalar_type());
+      if (gradient_scale == 1 && types.first == types.second) {
         whole.add(each);
       } else {
-        update_in_slices(each, step, gradient_scale);
+        copied[types].push_back(each);
       }
     }
     if (!whole.parameters.empty()) apply(whole, step);
+    for (const auto& [types, tensors] : copied) update_copies(tensors, step, gradient_scale);
   }
 
   OptimizerOptions options;
@@ -110,21 +145,41 @@ class StageOptimizer::Impl {
  private:
   // Other members of a collective may hold the same gradients: they are scaled in a copy. What is narrower than the sum
   // of its gradients is updated in the sum's type and rounded once.
-  void update_in_slices(const Trained& all, uint64_t step, double gradient_scale) const {
-    for (int64_t first = 0; first < all.parameter.numel(); first += kSlice) {
-      const auto slice = [&](const at::Tensor& tensor) { return piece(tensor, first).to(all.gradient.scalar_type()); };
-      const auto keep = [&](const at::Tensor& tensor, const at::Tensor& updated) {
-        const at::Tensor place = piece(tensor, first);
-        if (place.data_ptr() != updated.data_ptr()) place.copy_(updated);
-      };
-      Trained part{slice(all.parameter), piece(all.gradient, first) * gradient_scale, {}};
-      for (const at::Tensor& state : all.states) part.states.push_back(slice(state));
+  void update_copies(const std::vector<Trained>& tensors, uint64_t step, double gradient_scale) const {
+    const c10::InferenceMode views_are_cheap;
+    const at::TensorOptions wide = tensors.front().gradient.options();
+    const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
+    const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states.size() : 0));
+    const int64_t most = kCopiedBytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
+    int64_t elements = 0;
+    for (const Trained& each : tensors) elements += each.parameter.numel();
+    const at::Tensor scaled = at::empty({gradient_scale != 1 ? std::min(most, elements) : 0}, wide);
+    const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // of no dimension: the type stays
+    for_each_chunk(tensors, most, [&](const std::vector<Slice>& chunk) {
+      std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // a place, and what was updated for it
       Group group(states.size());
-      group.add(part);
+      int64_t at = 0;
+      for (const Slice& slice : chunk) {
+        const Trained& all = tensors[slice.of];
+        const auto take = [&](const at::Tensor& tensor) {
+          const at::Tensor place = part_of(tensor, slice);
+          if (!widens) return place;
+          narrow.emplace_back(place, place.to(all.gradient.scalar_type()));
+          return narrow.back().second;
+        };
+        at::Tensor gradient = part_of(all.gradient, slice);
+        if (gradient_scale != 1) {
+          at::Tensor copy = scaled.as_strided(gradient.sizes(), gradient.strides(), at);
+          gradient = at::mul_out(copy, gradient, factor);
+        }
+        at += slice.size;
+        group.parameters.push_back(take(all.parameter));
+        group.gradients.push_back(std::move(gradient));
+        for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(take(all.states[s]));
+      }
       apply(group, step);
-      keep(all.parameter, part.parameter);
-      for (size_t s = 0; s < states.size(); ++s) keep(all.states[s], part.states[s]);
-    }
+      for (const auto& [place, updated] : narrow) place.copy_(updated);
+    });
   }
 
   // Kernels walk memory as it lies: all tensors of a parameter are contiguous.
@@ -184,15 +239,48 @@ void StageOptimizer::set_learning_rate(double rate) { impl_->options.learning_ra
 const std::vector<std::string>& StageOptimizer::state_names() const { return impl_->names; }
 const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
 
-double squared_norm(Program& program, std::span<const uint32_t> parameters) {
-  const c10::NoGradGuard no_grad;
+namespace {
+
+// LibTorch sums the squares of a row in the row's type, in one pass over memory: rows are short, and their norms are
+// squared and added in double precision.
+constexpr int64_t kRow = 4096;
+
+double sum_of_squares(const at::Tensor& flat) {
+  const int64_t rows = flat.numel() / kRow, in_rows = rows * kRow;
+  const auto squares = [](const at::Tensor& norms) { return norms.to(at::kDouble).square_().sum().item<double>(); };
   double sum = 0;
-  for (const Value& value : program.gradients(parameters)) {
-    const at::Tensor gradient = to_tensor(value).contiguous();
-    for (int64_t first = 0; first < gradient.numel(); first += kSlice) {
-      const at::Tensor part = piece(gradient, first).to(at::kDouble);
-      sum += (part * part).sum().item<double>();
-    }
+  if (rows > 0) {
+    const at::Tensor table = in_rows == flat.numel() ? flat : flat.narrow(0, 0, in_rows);
+    sum += squares(at::linalg_vector_norm(table.view({rows, kRow}), 2, at::IntArrayRef{1}));
+  }
+  if (in_rows < flat.numel()) sum += squares(at::linalg_vector_norm(flat.narrow(0, in_rows, flat.numel() - in_rows)));
+  return sum;
+}
+
+// In slices, as double precision takes more room.
+double sum_of_wide_squares(const at::Tensor& flat) {
+  constexpr int64_t kSlice = kCopiedBytes / static_cast<int64_t>(sizeof(double));
+  double sum = 0;
+  for (int64_t first = 0; first < flat.numel(); first += kSlice)
+    sum += sum_of_squares(flat.narrow(0, first, std::min(kSlice, flat.numel() - first)).to(at::kDouble));
+  return sum;
+}
+
+}  // namespace
+
+double squared_norm(Program& program, std::span<const uint32_t> parameters) {
+  // Between these float32 is exact enough; beyond, its numbers have squares that it does not hold.
+  constexpr double kLeast = 1e-24, kMost = 1e38;
+  const c10::NoGradGuard no_grad;
+  const Values gradients = program.gradients(parameters);
+  const c10::InferenceMode views_are_cheap;
+  double sum = 0;
+  for (const Value& value : gradients) {
+    const at::Tensor flat = to_tensor(value).contiguous().view(-1);
+    const at::ScalarType type = flat.scalar_type();
+    const double squares = type == at::kFloat || type == at::kDouble ? sum_of_squares(flat) : 0;
+    const bool exact = type == at::kDouble || (squares > kLeast && squares < kMost);
+    sum += exact ? squares : sum_of_wide_squares(flat);
   }
   return sum;
 }

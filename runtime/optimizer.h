@@ -34,8 +34,10 @@ struct OptimizerOptions {
 };
 
 /// State of one stage's parameters. Same numbers as torch.optim's, parameter by parameter, so that the result does not
-/// depend on which stage holds one: LibTorch's fused kernels, one pass over all parameters of the stage, which needs no
-/// memory of its own. Used by one thread at a time; `program` outlives it.
+/// depend on which stage holds one: LibTorch's fused kernels, one call for all parameters of the stage, without memory
+/// of its own; where gradients are scaled, or wider than parameters, calls over slices that are scaled or widened in a
+/// copy of a mebibyte: others may hold the gradients, which stay what they were. Used by one thread at a time;
+/// `program` outlives it.
 class StageOptimizer {
  public:
   StageOptimizer(const OptimizerOptions& options, Program& program);
@@ -53,7 +55,9 @@ class StageOptimizer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Sum of squares of the accumulated gradients of the given parameters, in double precision.
+/// Sum of squares of the accumulated gradients of the given parameters: rows of a few thousand elements in the
+/// gradient's type, their sums in double precision. Where float32 does not hold such a sum, all of it is in double
+/// precision.
 double squared_norm(Program& program, std::span<const uint32_t> parameters);
 
 /// By what gradients of the global norm `norm` are scaled down to `limit`, as torch.nn.utils.clip_grad_norm_ has it.

@@ -12,6 +12,7 @@
 #include "runtime/internal/device_thread.h"
 #include "runtime/internal/gather_outputs.h"
 #include "runtime/internal/replace_weights.h"
+#include "runtime/internal/router.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/transport_local.h"
 
@@ -36,6 +37,25 @@ struct OwnedParameter {
   Device* device;
   StageId stage;
   uint32_t index;  // into the signature's parameters
+};
+
+// Tells an observer, where there is one, of the time of its life.
+class ClippedSpan {
+ public:
+  ClippedSpan(Observer* observer, DeviceId device) : observer_(observer), device_(device) {
+    if (observer_ != nullptr) observer_->started(device_);
+    start_ns_ = now_ns();
+  }
+  ClippedSpan(const ClippedSpan&) = delete;
+  ClippedSpan& operator=(const ClippedSpan&) = delete;
+  ~ClippedSpan() {
+    if (observer_ != nullptr) observer_->clipped(device_, start_ns_, now_ns());
+  }
+
+ private:
+  Observer* observer_;
+  DeviceId device_;
+  int64_t start_ns_ = 0;
 };
 
 }  // namespace
@@ -127,7 +147,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   for (size_t s = 0; s < plan().stages.size(); ++s) {
     const auto& homes = plan().stages[s].devices;
     if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
-    RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s)));
+    RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s), options_.origins));
     if (plan().training)
       device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
   }
@@ -321,10 +341,15 @@ Result<std::vector<LossSum>> Trainer::Impl::losses_of(const std::vector<StepOutc
 Result<double> Trainer::Impl::clip_and_update() {
   at::Tensor squares = at::zeros({static_cast<int64_t>(plan().graph.value_count())}, at::kDouble);
   auto slots = squares.accessor<double, 1>();
-  for (size_t i = 0; i < owned_.size(); ++i) {
-    const OwnedParameter& owned = owned_[i];
-    slots[owned_values_[i].index()] = squared_norm(*owned.device->programs[owned.stage.index()], {&owned.index, 1});
-  }
+  RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
+    const ClippedSpan span(options_.observer, device.id);
+    for (size_t i = 0; i < owned_.size(); ++i) {
+      const OwnedParameter& owned = owned_[i];
+      if (owned.device != &device) continue;
+      slots[owned_values_[i].index()] = squared_norm(*device.programs[owned.stage.index()], {&owned.index, 1});
+    }
+    return {};
+  }));
   RANNC_ASSIGN(const at::Tensor all, sum_over_processes(squares));
   const auto terms = all.accessor<double, 1>();
   double total = 0;
@@ -333,6 +358,7 @@ Result<double> Trainer::Impl::clip_and_update() {
   if (!std::isfinite(norm)) return close(error(fmt::format("step {}: the gradient's norm is {}", step_, norm)));
   const double scale = clip_scale(norm, options_.clip_norm);
   RANNC_TRY(for_each_device([&](Device& device) -> Result<void> {
+    const ClippedSpan span(options_.observer, device.id);
     for (const auto& optimizer : device.optimizers) {
       if (optimizer) RANNC_TRY(optimizer->update(step_, scale));
     }

@@ -9,6 +9,7 @@
 
 #include "runtime/batch.h"
 #include "runtime/bundle.h"
+#include "runtime/operator_origin.h"
 #include "runtime/optimizer.h"
 #include "runtime/state_dict.h"
 
@@ -20,6 +21,7 @@ struct TrainerOptions {
   uint64_t seed = 0;
   std::chrono::milliseconds timeout{60000};  ///< of a wait for another device
   Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
+  Origins origins = Origins::kForgotten;     ///< kept: `running_task` knows tasks
 };
 
 /// A loss term of a mini-batch: its value is numerator / denominator. Where the denominator is 0, as of ignored labels

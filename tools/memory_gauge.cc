@@ -6,14 +6,35 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <optional>
 
 #include "ir/diagnostic.h"
+#include "ir/stopwatch.h"
 
 namespace rannc::tools {
 
 namespace {
 
 std::atomic<uint64_t> live{0}, peak{0};
+std::atomic<bool> counts{false};
+thread_local MemoryGauge::Effort of_thread;
+
+// Counts the time of its life.
+class Timed {
+ public:
+  Timed() {
+    if (counts.load(std::memory_order_relaxed)) watch_.emplace();
+  }
+  Timed(const Timed&) = delete;
+  Timed& operator=(const Timed&) = delete;
+  ~Timed() {
+    if (watch_) of_thread.ns += watch_->nanoseconds();
+  }
+  bool on() const { return watch_.has_value(); }
+
+ private:
+  std::optional<Stopwatch> watch_;
+};
 
 void grow(uint64_t bytes) {
   const uint64_t now = live.fetch_add(bytes) + bytes;
@@ -29,6 +50,7 @@ c10::DeleterFnPtr release_source = nullptr;
 
 void release(void* data) {
   if (data == nullptr) return;
+  const Timed timed;
   void* const head = static_cast<std::byte*>(data) - kHead;
   uint64_t bytes = 0;
   std::memcpy(&bytes, head, sizeof bytes);
@@ -47,6 +69,8 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
     if (bytes > 0) {
+      const Timed timed;
+      if (timed.on()) ++of_thread.allocations, of_thread.bytes += bytes;
       void* const head = source_.raw_allocate(bytes + kHead);
       const uint64_t counted = bytes;
       std::memcpy(head, &counted, sizeof counted);
@@ -77,5 +101,7 @@ uint64_t MemoryGauge::peak_bytes() {
   return bytes;
 }
 void MemoryGauge::restart() { peak.store(live.load()); }
+void MemoryGauge::count_efforts(bool counted) { counts.store(counted); }
+MemoryGauge::Effort MemoryGauge::effort() { return of_thread; }
 
 }  // namespace rannc::tools

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "ir/replacement.h"
@@ -19,6 +20,7 @@
 #include "tools/launcher.h"
 #include "tools/loss_log.h"
 #include "tools/memory_gauge.h"
+#include "tools/profile_report.h"
 #include "tools/programs.h"
 #include "tools/progress.h"
 #include "tools/run_data.h"
@@ -28,6 +30,7 @@
 #include "tools/run_signals.h"
 #include "tools/run_weights.h"
 #include "tools/run_worker.h"
+#include "tools/step_profile.h"
 #include "tools/worker_environment.h"
 
 namespace {
@@ -48,6 +51,7 @@ struct Flags {
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
   bool resume = false, replace = false;
+  bool profile = false;
   bool evaluate = false;  // also what a bundle without a loss gets
   uint32_t timeout_seconds = 60;
   std::string loss_log;
@@ -60,6 +64,7 @@ std::string output_folder(const Flags& flags) {
 
 // What a worker leaves to the first one.
 fs::path records_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".records-{}", rank); }
+fs::path profile_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".profile-{}", rank); }
 fs::path memory_file(const fs::path& folder, uint32_t rank) { return folder / fmt::format(".memory-{}", rank); }
 
 // What `path` says; it is then gone.
@@ -98,6 +103,8 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
                                                               start.devices, worker->launcher, worker->workers));
   }
   start.evaluates = flags.evaluate || !bundle.plan.training;
+  if (flags.profile && start.evaluates)
+    return rannc::error("--profile: nothing is trained; it says of steps of training");
   tools::WeightFlags weights = flags.weights;
   if (flags.resume) weights.from.clear();
   RANNC_TRY(tools::check_weight_flags(weights, bundle));
@@ -111,6 +118,12 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
     start.checkpoint = runtime::latest_checkpoint(tools::checkpoints_of(folder).string());
     RANNC_ASSIGN(state, runtime::read_checkpoint_state(start.checkpoint));
     start.step = state->step;
+  }
+  if (flags.profile && flags.steps < start.step + tools::StepProfile::kLeastSteps) {
+    return rannc::error(fmt::format("--profile: give {} --steps or more, found {}{}; the first {} do not count",
+                                    start.step + tools::StepProfile::kLeastSteps, flags.steps,
+                                    start.step > 0 ? fmt::format(", {} of which are done", start.step) : "",
+                                    tools::StepProfile::kWarmUp));
   }
   RANNC_ASSIGN(start.found,
                tools::find_settings(flags.settings, bundle.plan.optimizer, state ? &state->settings : nullptr));
@@ -139,7 +152,9 @@ class Run {
     const rannc::Stopwatch watch;
     for (uint64_t step = trainer_->steps_done(); step < flags_.steps; step = trainer_->steps_done()) {
       RANNC_ASSIGN(const runtime::Batch batch, data_->batch(step));
+      if (profile_) profile_->begin_step();
       RANNC_ASSIGN(const runtime::StepResult result, trainer_->step(batch));
+      if (profile_) profile_->end_step();
       losses_.push_back(result.loss);
       if (losses_.size() == 1) tools::MemoryGauge::restart();  // the first step is not like the others
       progress.step(step + 1, result.loss, tools::tokens_per_step(trainer_->plan()), trainer_->plan().mini_batch);
@@ -164,6 +179,11 @@ class Run {
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.observer = &recorder_;
+    if (flags_.profile) {
+      profile_ = std::make_unique<tools::StepProfile>(start_.bundle->plan, recorder_);
+      options.observer = profile_.get();
+      options.origins = runtime::Origins::kKept;
+    }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
       RANNC_ASSIGN(auto transport, runtime::join_gloo({.host = worker_->master_address,
@@ -247,6 +267,7 @@ class Run {
     if (held) fmt::print("{}\n", tools::describe(trainer_->plan(), *held));
     if (worker_) {
       RANNC_TRY(rannc::write_file(records_file(folder_, rank).string(), runtime::print_records(recorder_.records())));
+      if (profile_) RANNC_TRY(rannc::write_file(profile_file(folder_, rank).string(), profile_->part().dump()));
       RANNC_TRY(rannc::write_file(memory_file(folder_, rank).string(), tools::print_held(held)));
     }
     RANNC_TRY(save(trainer_->steps_done()));
@@ -266,6 +287,7 @@ class Run {
     facts.seconds = seconds_;
     facts.transport = worker_ ? "gloo" : "local";
     RANNC_ASSIGN(facts.held, collect_held(held));
+    if (profile_) facts.profile = collect_profile();
     const double steps = static_cast<double>(losses_.size());
     const double rate = seconds_ > 0 ? steps / seconds_ : 0;
     const uint64_t tokens = tools::tokens_per_step(plan);
@@ -282,8 +304,20 @@ class Run {
           losses_.front(), losses_.back(), losses_.size(), seconds_, tools::speed_text(rate, tokens, plan.mini_batch),
           measured / 1e6, static_cast<double>(plan.step_ns) / 1e6);
     }
+    if (profile_) {
+      fmt::print("{}", tools::profile_text(facts.profile));
+      RANNC_TRY(rannc::write_file((folder_ / "profile.json").string(), facts.profile.dump(1) + "\n"));
+    }
     fmt::print("checkpoint, trace.json (ui.perfetto.dev) and report.html are in {}\n", folder_.string());
     return tools::give_weights(*start_.bundle, checkpoint(trainer_->steps_done()), flags_.weights);
+  }
+
+  // By process.
+  nlohmann::json collect_profile() const {
+    nlohmann::json processes = nlohmann::json::array();
+    for (uint32_t rank = 0; rank < (worker_ ? worker_->workers : 1); ++rank)
+      processes.push_back(worker_ ? nlohmann::json::parse(take_text(profile_file(folder_, rank))) : profile_->part());
+    return processes;
   }
 
   // The first step makes what later ones reuse: it is not like them.
@@ -325,6 +359,7 @@ class Run {
   std::string command_;
   Start start_;
   runtime::TraceRecorder recorder_;
+  std::unique_ptr<tools::StepProfile> profile_;  // only where asked for
   std::unique_ptr<runtime::Trainer> trainer_;
   std::unique_ptr<runtime::Dataset> data_;
   fs::path folder_;
@@ -348,6 +383,7 @@ Result<void> launch(const Flags& flags, const std::vector<std::string>& argument
 // Runs nothing.
 Result<void> export_alone(const Flags& flags) {
   if (!flags.weights.from.empty()) return rannc::error("--weights: give --text or --data; nothing is run without");
+  if (flags.profile) return rannc::error("--profile: give --text or --data; nothing is run without");
   RANNC_ASSIGN(const Start start, prepare(flags, std::nullopt));
   return tools::give_weights(*start.bundle, start.checkpoint, flags.weights);
 }
@@ -391,6 +427,9 @@ void add_flags(CLI::App& app, Flags& flags) {
       "--evaluate", flags.evaluate,
       "train nothing: outputs and loss of all samples of --data (with --resume by the latest checkpoint); what "
       "a bundle without a loss gets");
+  app.add_flag("--profile", flags.profile,
+               "say where the time of a step goes, by kind of work and by task of the model; also in report.html and "
+               "profile.json");
   app.add_option("--timeout", flags.timeout_seconds, "seconds to wait for another worker")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

@@ -10,7 +10,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kReports[] = {"trace.json", "report.html"};
+constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"};
 
 /// What a run before left in the folder; empty: nothing.
 fs::path trace_of_run(const fs::path& folder) {

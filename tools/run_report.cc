@@ -11,6 +11,7 @@
 
 #include "ir/op.h"
 #include "partition/model/finish_plan.h"
+#include "tools/profile_report.h"
 #include "tools/run_advice.h"
 #include "tools/units.h"
 
@@ -189,8 +190,9 @@ std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>
   std::string section = "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
                         "</p><h2>What would help</h2><table><tr><th>with</th><th>a step would take</th></tr>";
   for (const Remedy& remedy : advice->remedies) {
-    section += fmt::format("<tr><td>{}</td><td>{}{}</td></tr>", escaped(remedy.what), duration(remedy.step_ns),
-                           measured_ns > 0 ? fmt::format(" ({:+.0f} %)", 100 * (remedy.step_ns / measured_ns - 1)) : "");
+    section +=
+        fmt::format("<tr><td>{}</td><td>{}{}</td></tr>", escaped(remedy.what), duration(remedy.step_ns),
+                    measured_ns > 0 ? fmt::format(" ({:+.0f} %)", 100 * (remedy.step_ns / measured_ns - 1)) : "");
   }
   return section + "</table>";
 }
@@ -267,6 +269,7 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);
   page += advice_section(plan, records, measured);
+  if (!facts.profile.is_null()) page += profile_html(facts.profile, &escaped);
   page += "<h2>The cut</h2>" + cut_table(plan);
   page += "<h2>Memory</h2>" + memory_table(plan, facts.held);
   return page + "</html>\n";

@@ -1,6 +1,7 @@
 /// What a training run leaves for people: a trace and a one-page report.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RunFacts {
   double tokens_per_second = 0;  ///< 0: samples have no length
   std::string transport;
   std::vector<HeldMemory> held;  ///< by process
+  nlohmann::json profile;        ///< by process, where steps were followed (`step_profile.h`); else null
 };
 
 /// The planned step, from simulating the plan's schedule on its own stage times; messages take no time, since the plan

@@ -1,25 +1,15 @@
 #include "tests/runtime/call_times.h"
 
-#include <ATen/record_function.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <mutex>
+
+#include "tools/timed_calls.h"
 
 namespace rannc::test {
 namespace {
 
-int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-/// A call of LibTorch that is being timed; its caller on the same thread is timed too, and gets no time twice.
-struct TimedCall final : at::ObserverContext {
-  std::string name;  // inputs are gone at the end of a call
-  TimedCall* caller = nullptr;
-  int64_t asked_ns = 0, start_ns = 0, callees_ns = 0;
-};
-
-thread_local TimedCall* innermost = nullptr;
 std::mutex times_lock;
 int64_t counting_ns_of_all = 0;         // taken by what follows, not by the step
 std::map<std::string, CallTime> times;  ///< by name and shapes
@@ -37,41 +27,34 @@ std::string name_of(const at::RecordFunction& call) {
   return fmt::format("{} [{}]", call.name(), shapes);
 }
 
-std::unique_ptr<at::ObserverContext> begin_call(const at::RecordFunction& function) {
-  const int64_t asked_ns = now_ns();
-  auto call = std::make_unique<TimedCall>();
-  call->name = name_of(function);
-  call->caller = innermost;
-  innermost = call.get();
-  call->asked_ns = asked_ns;
-  call->start_ns = now_ns();
-  return call;
-}
-
-void end_call(const at::RecordFunction&, at::ObserverContext* context) {
-  auto* const call = static_cast<TimedCall*>(context);
-  const int64_t taken_ns = now_ns() - call->start_ns;
-  innermost = call->caller;
-  const std::scoped_lock lock(times_lock);
-  CallTime& found = times[call->name];
-  found.own_ns += taken_ns - call->callees_ns;
-  ++found.calls;
-  const int64_t all_ns = now_ns() - call->asked_ns;
-  counting_ns_of_all += all_ns - taken_ns;
-  if (call->caller != nullptr) call->caller->callees_ns += all_ns;
-}
+struct Sink {
+  using Note = std::string;  // inputs are gone at the end of a call
+  static void begin(const at::RecordFunction& function, Note& name) { name = name_of(function); }
+  static int64_t aside_ns() { return 0; }
+  static void end(const at::RecordFunction&, const Note& name, int64_t own_ns) {
+    const std::scoped_lock lock(times_lock);
+    CallTime& found = times[name];
+    found.own_ns += own_ns;
+    ++found.calls;
+  }
+  static void counted(const tools::CountedCall& call) {
+    const std::scoped_lock lock(times_lock);
+    counting_ns_of_all += call.counting_ns;
+  }
+};
 
 }  // namespace
+
+struct CallTimes::Calls {
+  tools::TimedCalls<Sink> calls;
+};
 
 CallTimes::CallTimes() {
   times.clear();
   counting_ns_of_all = 0;
-  handle_ = at::addGlobalCallback(at::RecordFunctionCallback(begin_call, end_call)
-                                      .needsInputs(true)
-                                      .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}));
+  calls_ = std::make_unique<Calls>();
 }
-
-CallTimes::~CallTimes() { at::removeCallback(handle_); }
+CallTimes::~CallTimes() = default;
 
 std::map<std::string, CallTime> CallTimes::found() const {
   const std::scoped_lock lock(times_lock);

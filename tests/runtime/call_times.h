@@ -26,7 +26,8 @@ class CallTimes {
   int64_t counting_ns() const;
 
  private:
-  uint64_t handle_;
+  struct Calls;
+  std::unique_ptr<Calls> calls_;
 };
 
 }  // namespace rannc::test

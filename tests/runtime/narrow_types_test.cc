@@ -4,6 +4,7 @@
 
 #include "runtime/internal/torch_value.h"
 #include "runtime/optimizer.h"
+#include "tests/runtime/held_tensors.h"
 #include "tests/runtime/local_run.h"
 #include "tests/runtime/plan_builder.h"
 #include "tests/runtime/toy_graphs.h"
@@ -94,37 +95,6 @@ TEST_P(NarrowTypes, GradientsOfMicroBatchesAreSummedInFloat32) {
   }
 }
 
-/// One parameter and the sum of its gradients.
-class Held final : public runtime::Program {
- public:
-  Held(const at::Tensor& parameter, const at::Tensor& gradient)
-      : parameters_{runtime::to_value(parameter)}, gradients_{runtime::to_value(gradient)} {}
-  const runtime::Signature& signature() const override { return signature_; }
-  bool parts_backward() const override { return false; }
-  void begin_step(const runtime::Carried&) override {}
-  Result<runtime::Values> forward(const runtime::At&, runtime::Values, runtime::Held&) override {
-    return runtime::Values();
-  }
-  Result<void> recompute(const runtime::At&, runtime::Held&) override { return {}; }
-  Result<runtime::Values> backward_input(const runtime::At&, runtime::Held&, runtime::Values, runtime::Held&) override {
-    return runtime::Values();
-  }
-  Result<void> backward_weight(const runtime::At&, runtime::Held&, runtime::Held&) override { return {}; }
-  runtime::Values statistics() override { return {}; }
-  void set_statistics(runtime::Values) override {}
-  Result<void> commit_buffers(uint64_t) override { return {}; }
-  runtime::Values gradients(std::span<const uint32_t>) override { return gradients_; }
-  void set_gradients(std::span<const uint32_t>, runtime::Values gradients) override {
-    gradients_ = std::move(gradients);
-  }
-  const runtime::Values& parameters() const override { return parameters_; }
-  const runtime::Values& buffers() const override { return buffers_; }
-
- private:
-  runtime::Signature signature_;
-  runtime::Values parameters_, gradients_, buffers_;
-};
-
 class NarrowUpdates : public ::testing::TestWithParam<runtime::OptimizerKind> {};
 INSTANTIATE_TEST_SUITE_P(Optimizers, NarrowUpdates,
                          ::testing::Values(runtime::OptimizerKind::kSgd, runtime::OptimizerKind::kAdam,
@@ -140,8 +110,8 @@ TEST_P(NarrowUpdates, ReadTheSumAndRoundOnce) {
   options.weight_decay = 0.25;
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     at::manual_seed(3);
-    const at::Tensor narrow = at::randn({3, 25'000}, type), gradient = at::randn({3, 25'000});
-    Held program(narrow, gradient), wide_program(narrow.to(at::kFloat), gradient);
+    const at::Tensor narrow = at::randn({3, 100'000}, type), gradient = at::randn({3, 100'000});
+    HeldTensors program({narrow}, {gradient}), wide_program({narrow.to(at::kFloat)}, {gradient});
     runtime::StageOptimizer optimizer(options, program), wide(options, wide_program);
     for (uint64_t step = 0; step < 3; ++step) {
       for (const double scale : {1.0, 0.5}) {

@@ -264,6 +264,21 @@ class Bundles(BadInputTest):
             for transport in ALL_TRANSPORTS:
                 self.refuse(DIAGNOSTICS, [name], "rannc-run", self.scratch / name, "--text", MLP, "--transport", transport)
 
+    def test_profiles_of_nothing(self):
+        bundle, evaluated = self.bundle(), self.scratch / "evaluated.rannc"
+        self.succeed("rannc-compile", MLP / "model.onnx", "-o", evaluated, "--cluster", "local:1", "--costs", "analytic")
+        data, output = ["--data", MLP / "batch.safetensors"], ["-o", self.scratch / "run", "--profile"]
+        for transport in ALL_TRANSPORTS:
+            for path, flags in ((evaluated, []), (bundle, ["--evaluate"])):
+                self.refuse(DIAGNOSTICS, ["--profile: nothing is trained"], "rannc-run", path, *data, *output, *flags, "--transport", transport)
+            self.refuse(DIAGNOSTICS, ["--profile: give 4 --steps or more, found 3"], "rannc-run", bundle, *data, *output, "--steps", 3,
+                        "--transport", transport)
+        self.refuse(DIAGNOSTICS, ["--profile: give --text or --data"], "rannc-run", bundle, *output, "--export-weights", self.scratch / "w")
+        self.assertFalse((self.scratch / "run").exists())
+        self.succeed("rannc-run", bundle, *data, "-o", self.scratch / "run", "--steps", 3)
+        self.refuse(DIAGNOSTICS, ["--profile: give 7 --steps or more, found 6, 3 of which are done"], "rannc-run", bundle, *data, *output,
+                    "--steps", 6, "--resume")
+
     def test_resume_without_or_with_a_spoiled_checkpoint(self):
         bundle = self.bundle()
         arguments = ["rannc-run", bundle, "-o", self.scratch / "run", "--data", MLP / "batch.safetensors"]

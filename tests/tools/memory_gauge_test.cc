@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <thread>
 
 #include "ir/diagnostic.h"
 
@@ -44,6 +45,22 @@ TEST_F(MemoryGaugeTest, RawAllocationsAreAlignedAndCounted) {
   EXPECT_EQ(MemoryGauge::live_bytes(), before);
   allocator.raw_deallocate(allocator.raw_allocate(0));
   EXPECT_EQ(MemoryGauge::live_bytes(), before);
+}
+
+TEST_F(MemoryGaugeTest, CountsEffortsOnlyWhereAsked) {
+  const MemoryGauge::Effort before = MemoryGauge::effort();
+  { const at::Tensor uncounted = at::empty({1000}); }
+  EXPECT_EQ(MemoryGauge::effort().allocations, before.allocations);
+  EXPECT_EQ(MemoryGauge::effort().ns, before.ns);
+  MemoryGauge::count_efforts(true);
+  { const at::Tensor counted = at::empty({1000}, at::kDouble); }
+  const MemoryGauge::Effort allocated = MemoryGauge::effort();
+  std::thread([] { const at::Tensor of_another_thread = at::empty({1000}); }).join();
+  MemoryGauge::count_efforts(false);
+  EXPECT_EQ(allocated.allocations, before.allocations + 1);
+  EXPECT_EQ(allocated.bytes, before.bytes + 8000);
+  EXPECT_GT(allocated.ns, before.ns);
+  EXPECT_EQ(MemoryGauge::effort().allocations, allocated.allocations);
 }
 
 TEST_F(MemoryGaugeTest, CountsTensorsToTheByte) {

@@ -1,0 +1,105 @@
+"""--profile says where a step's time goes: its parts add up to it, and every task of the model has its own."""
+import json
+
+import programs
+
+CONTEXT, WIDTH = 16, 32
+LAYERS, SAMPLES = 2, 4
+TIMES = ["products", "operators", "tape_forward", "tape_backward", "allocation", "optimizer", "around", "profiling"]
+MESSAGES = ["messages", "waiting"]
+# Clocks of one thread are read one after the other: what is between two readings is in no part.
+APART = 0.02
+
+
+class StepProfile(programs.ProgramTest):
+    in_process = programs.PREPARING
+
+    def bundle(self, stages, *flags):
+        model, path = self.scratch / "gpt.onnx", self.scratch / "gpt.rannc"
+        self.succeed("rannc-zoo", "gpt", "-o", model, "--layers", LAYERS, "--width", WIDTH, "--heads", 2, "--context", CONTEXT)
+        self.succeed("rannc-compile", model, "-o", path, "--replace", "--stages", stages, "--loss",
+                     "cross_entropy(output=logits,labels=targets)", "--costs", "analytic", "--schedule", "1f1b", "--micro-batches", 2,
+                     "--mini-batch", SAMPLES, *flags)
+        return path
+
+    def run_profile(self, bundle, *flags):
+        """What the run says, and profile.json; `parts` of each device add up to the wall time that is measured beside them."""
+        folder = self.scratch / "run"
+        done = self.succeed("rannc-run", bundle, "-o", folder, "--replace", "--steps", 8, "--profile", "--text",
+                            programs.SOURCE / "tests" / "requirements.md", *flags)
+        processes = json.loads((folder / "profile.json").read_text())
+        for process in processes:
+            self.assertEqual(process["steps"], 3, "of eight two are warm-up, and every second one is followed")
+            self.assertGreater(process["step_without_profile_ns"], 0)
+            for device in process["devices"]:
+                parts, wall = device["parts"], device["wall_ns"]
+                self.assertAlmostEqual(sum(parts.values()) / wall, 1, delta=APART, msg=f"{parts} of {wall}")
+                for name, ns in parts.items():
+                    self.assertIn(name, TIMES + MESSAGES)
+                    self.assertGreater(ns, -APART * wall, name)
+                for name in TIMES:
+                    self.assertGreater(parts[name], 0, name)
+                self.assertGreater(device["allocations"], 0)
+                self.assertGreater(device["products_at_full_rate_ns"], 0)
+        self.assertEqual(sorted(device["device"] for process in processes for device in process["devices"]),
+                         list(range(done.stdout.count(" a step, mean of 3;"))))
+        return done.stdout, processes, (folder / "report.html").read_text()
+
+    def expect_all_tasks(self, processes, passes):
+        """Each linear layer has times both ways, and of each the work of so many products as large as its forward pass."""
+        tasks = [task for process in processes for task in process["tasks"]]
+        names = sorted({task["name"] for task in tasks if task["operator"] == "core.linear"})
+        self.assertEqual(len(names), 4 * LAYERS + 1, names)
+        widths = {"qkv": (WIDTH, 3 * WIDTH), "attention.output": (WIDTH, WIDTH), "up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
+        found = set()
+        for name in names:
+            own = [task for task in tasks if task["name"] == name]
+            self.assertGreater(sum(task["forward_ns"] for task in own), 0, name)
+            self.assertGreater(sum(task["backward_ns"] for task in own), 0, name)
+            ends = [sizes for word, sizes in widths.items() if word in name]
+            if ends:
+                ((rows, columns),) = ends
+                found.add(sum(task["flops"] for task in own) / (2 * SAMPLES * CONTEXT * rows * columns))
+        self.assertEqual(found, passes)
+        in_operators = sum(device["parts"][name] for process in processes for device in process["devices"]
+                           for name in ("products", "operators"))
+        in_tasks = sum(task["forward_ns"] + task["backward_ns"] for task in tasks)
+        without = sum(process["without_task_ns"] for process in processes)
+        self.assertAlmostEqual((in_tasks + without) / in_operators, 1, delta=1e-6)
+        calls, calls_without = (sum(process[name] for process in processes) for name in ("operators", "operators_without_task"))
+        self.assertLess(calls_without, 0.15 * calls, f"operators of no task, of {calls}")
+
+    def test_one_device(self):
+        text, processes, page = self.run_profile(self.bundle(1, "--cluster", "local:1"))
+        self.expect_all_tasks(processes, passes={3})
+        for name in MESSAGES:
+            self.assertEqual(processes[0]["devices"][0]["parts"].get(name, 0), 0, name)
+        for words in ["products", "tape, backward", "GFLOP/s", "core.linear", "with this profile"]:
+            self.assertIn(words, text)
+        for words in ["Where a step's time goes", "core.linear"]:
+            self.assertIn(words, page)
+
+    def test_two_workers(self):
+        _, processes, _ = self.run_profile(self.bundle(2, "--cluster", "local:2"), "--transport", "gloo")
+        self.assertEqual(len(processes), 2)
+        self.expect_all_tasks(processes, passes={3})
+        for process in processes:
+            for name in MESSAGES:
+                self.assertGreater(process["devices"][0]["parts"][name], 0, name)
+
+    def test_replicas_and_recompute(self):
+        _, processes, _ = self.run_profile(self.bundle(2, "--cluster", "local:3", "--replicas", "2,1", "--recompute", "always"),
+                                           "--clip-norm", 0.1)
+        self.expect_all_tasks(processes, passes={3, 4})  # the last stage goes back at once, and repeats nothing
+
+    def test_numbers_stay_what_they_are(self):
+        bundle = self.bundle(1, "--cluster", "local:1")
+        self.run_profile(bundle)
+        losses = (self.scratch / "run" / "losses.txt").read_bytes()
+        self.succeed("rannc-run", bundle, "-o", self.scratch / "plain", "--steps", 8, "--text", programs.SOURCE / "tests" / "requirements.md")
+        self.assertEqual((self.scratch / "plain" / "losses.txt").read_bytes(), losses)
+        self.assertFalse((self.scratch / "plain" / "profile.json").exists())
+
+
+if __name__ == "__main__":
+    programs.main()

@@ -1,0 +1,87 @@
+/// Times LibTorch's calls without the calls that they make in turn.
+#pragma once
+
+#include <ATen/record_function.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+namespace rannc::tools {
+
+/// What a call took beside its own time. Over all calls, own times, counting and `outer_aside_ns` add up to `outer_ns`.
+struct CountedCall {
+  int64_t counting_ns = 0;     ///< what counting it took
+  int64_t outer_ns = 0;        ///< of a call that no other made: all of it, counting and what is aside included
+  int64_t outer_aside_ns = 0;  ///< what is aside in such a call
+};
+
+/// Hands each call on all threads of this process to `Sink`, which has, all static:
+///
+///     struct Note {…};                                                  what it keeps of a call while that runs
+///     void begin(const at::RecordFunction&, Note&)                      inputs are there
+///     int64_t aside_ns()                                                of this thread so far: no part of any call
+///     void end(const at::RecordFunction&, const Note&, int64_t own_ns)  without callees, counting and what is aside
+///     void counted(const CountedCall&)                                  right after `end`
+///
+/// Calls of operators and of nodes of the backward pass count, not those of TorchScript's functions. One at a time per
+/// `Sink`, from construction to the end of its life; no call may be under way at either.
+template <class Sink>
+class TimedCalls {
+ public:
+  TimedCalls()
+      : handle_(at::addGlobalCallback(at::RecordFunctionCallback(&begin, &end)
+                                          .needsInputs(true)
+                                          .scopes({at::RecordScope::FUNCTION, at::RecordScope::BACKWARD_FUNCTION}))) {}
+  TimedCalls(const TimedCalls&) = delete;
+  TimedCalls& operator=(const TimedCalls&) = delete;
+  ~TimedCalls() { at::removeCallback(handle_); }
+
+ private:
+  struct Call final : at::ObserverContext {
+    typename Sink::Note note;
+    Call* caller = nullptr;
+    int64_t asked_ns = 0, start_ns = 0, start_aside_ns = 0;
+    int64_t callees_ns = 0, callees_aside_ns = 0;  // the time of callees and of counting them; of it aside
+  };
+
+  static int64_t now_ns() {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+        .count();
+  }
+
+  static std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& function) {
+    const int64_t asked_ns = now_ns();
+    auto call = std::make_unique<Call>();
+    Sink::begin(function, call->note);
+    call->caller = innermost_;
+    innermost_ = call.get();
+    call->asked_ns = asked_ns;
+    call->start_aside_ns = Sink::aside_ns();
+    call->start_ns = now_ns();
+    return call;
+  }
+
+  static void end(const at::RecordFunction& function, at::ObserverContext* context) {
+    auto* const call = static_cast<Call*>(context);
+    if (call == nullptr) return;
+    const int64_t end_ns = now_ns(), aside_ns = Sink::aside_ns() - call->start_aside_ns;
+    innermost_ = call->caller;
+    Sink::end(function, call->note, end_ns - call->start_ns - aside_ns - (call->callees_ns - call->callees_aside_ns));
+    const int64_t all_ns = now_ns() - call->asked_ns;
+    CountedCall counted{.counting_ns = all_ns - (end_ns - call->start_ns)};
+    if (call->caller != nullptr) {
+      call->caller->callees_ns += all_ns;
+      call->caller->callees_aside_ns += aside_ns;
+    } else {
+      counted.outer_ns = all_ns;
+      counted.outer_aside_ns = aside_ns;
+    }
+    Sink::counted(counted);
+  }
+
+  static inline thread_local Call* innermost_ = nullptr;
+  at::CallbackHandle handle_;
+};
+
+}  // namespace rannc::tools
