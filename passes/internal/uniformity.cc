@@ -93,13 +93,14 @@ bool Uniformity::has_clean_type(ValueId value) const {
 /// Whether the number of samples stands in attributes only where it says how many there are.
 bool Uniformity::counts_by_sizes_alone(TaskId task) const {
   static const Ops kShaped{"expand", "reshape", "full"}, kRange{"range"};
+  constexpr std::string_view kSizes = "shape", kEnd = "limit";  // attributes
   const OpInfo& op = graph_.op(task);
   const auto& attributes = graph_.attributes(task);
   return std::all_of(attributes.begin(), attributes.end(), [&](const auto& attribute) {
     const auto& [name, value] = attribute;
     if (std::holds_alternative<Body>(value)) return false;
-    return !uses(value, graph_.batch_symbol()) || (kShaped.contains(op) && name == "shape") ||
-           (kRange.contains(op) && name == "limit");
+    return !uses(value, graph_.batch_symbol()) || (kShaped.contains(op) && name == kSizes) ||
+           (kRange.contains(op) && name == kEnd);
   });
 }
 

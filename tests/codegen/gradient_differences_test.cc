@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "codegen/aten_call.h"
@@ -156,7 +157,6 @@ bool is_another(const OpCase& c) {
 }
 
 TEST(GradientDifferences, AreTheGradients) {
-  at::manual_seed(11);
   std::set<std::string> compared;
   for (const OpCase& c : testing::op_cases()) {
     const Prepared made = testing::prepare(c, DType::kF64);
@@ -164,7 +164,12 @@ TEST(GradientDifferences, AreTheGradients) {
                                     [](const testing::Operand& o) { return o.type.dtype == DType::kF32 && !o.absent; });
     if (narrow || !has_gradient(c, made)) continue;
     compared.insert(c.op);
-    SCOPED_TRACE(describe(c));
+    const std::string text = describe(c);
+    SCOPED_TRACE(text);
+    // Of its own, so that no other case moves its operands onto a bend.
+    at::manual_seed(std::accumulate(text.begin(), text.end(), uint64_t{11}, [](uint64_t seed, char each) {
+      return seed * 31 + static_cast<unsigned char>(each);
+    }));
     if (!is_another(c)) compare(c, made);
   }
   for (const OpInfo& op : core_ops()) {

@@ -13,7 +13,7 @@ namespace {
 using test::short_graph;
 using ::testing::ElementsAre;
 
-const std::string kLeaves = "input x [batch,4] samples 0\nparameter w [6,4]\n";
+const std::string kLeaves = "input x [batch,4] samples 0\n", kWeight = "parameter w [6,4]\n";
 
 /// Operators that are left, once what nobody reads is gone. The numbers are the same, bit for bit.
 std::vector<std::string> left(const std::string& lines) {
@@ -30,12 +30,12 @@ std::vector<std::string> left(const std::string& lines) {
 const std::string kUse = "y = linear(x, r)\noutputs y\n";
 
 TEST(JoinPieces, CancelsReorderingsThatCancel) {
-  EXPECT_THAT(left("a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
+  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
                    "r = concat(a, b) {axis=0}\n" +
                    kUse),
               ElementsAre("linear"));
   // As exporter and frontend do it: into one order and back, with an axis in front meanwhile.
-  EXPECT_THAT(left("a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[-2], starts=[-4], ends=[9]}\n"
+  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[-2], starts=[-4], ends=[9]}\n"
                    "c = concat(b, a) {axis=0}\nd = unsqueeze(c) {axes=[0]}\ne,f = split(d) {axis=1, sizes=[4,2]}\n"
                    "g = concat(f, e) {axis=1}\nr = reshape(g) {shape=[6,4]}\n" +
                    kUse),
@@ -62,13 +62,13 @@ TEST(JoinPieces, LeavesOtherOrdersAlone) {
            "r = concat(a, b) {axis=0}\n",  // of two values
   };
   for (const std::string& lines : others) {
-    const std::vector<std::string> found = left(lines + kUse);
+    const std::vector<std::string> found = left(kWeight + lines + kUse);
     EXPECT_THAT(found, ::testing::Contains("concat")) << lines;
   }
 }
 
 TEST(JoinPieces, KeepsWhatIsAskedForByName) {
-  EXPECT_THAT(left("a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
+  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
                    "r = concat(a, b) {axis=0}\noutputs r\n"),
               ElementsAre("slice", "slice", "concat"));
 }
