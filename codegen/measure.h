@@ -36,8 +36,8 @@ struct RunFacts {
 
 /// Lowers the tasks (ascending) as one program, as a stage's is, runs it on random operands of the shapes that
 /// `bindings` give, which lie in memory as the tasks expect, and says what it takes. Uses the threads LibTorch is set
-/// to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be lowered, a symbol
-/// is unbound, or LibTorch refuses the operands; with the first task's place.
+/// to. Random tasks multiply by given factors: drawing these is not measured. Errors: a task cannot be lowered, a
+/// symbol is unbound, or LibTorch refuses the operands; with the first task's place.
 Result<RunTimes> measure_tasks(const ir::Graph& graph, std::span<const TaskId> tasks, const RunFacts& facts,
                                const ir::Bindings& bindings, const RunOptions& options = {});
 

@@ -19,7 +19,8 @@ bool has_memory_format(const Graph& graph, TaskId task);
 /// other way round; else as the operand lies.
 bool reads_channels_last(const Graph& graph, const std::vector<bool>& channels_last, TaskId task, size_t operand);
 /// The operands that together say how LibTorch lays the result of a task out: of an elementwise one the first of the
-/// result's sizes, of a concatenation all, which have to agree. None: of other tasks, or where no operand has the sizes.
+/// result's sizes, of a concatenation all, which have to agree. None: of other tasks, or where no operand has the
+/// sizes.
 std::vector<ValueId> laid_out_as(const Graph& graph, TaskId task);
 
 /// By value, whether it lies channels last: results whose tasks say so, and what is laid out after them. It is a fact

@@ -71,8 +71,7 @@ std::vector<ir::Attributes> ways(const ir::Graph& graph, TaskId task) {
 /// Adds to a graph what could stand for its tasks, each kind once.
 class Alternatives {
  public:
-  explicit Alternatives(const ir::Graph& graph)
-      : graph_(graph.clone()), needs_gradient_(ir::needs_gradient(graph)) {
+  explicit Alternatives(const ir::Graph& graph) : graph_(graph.clone()), needs_gradient_(ir::needs_gradient(graph)) {
     if (!has_alternatives(graph)) return;
     for (const TaskId task : graph.tasks()) {
       const bool several = has_alternatives(graph, task);
@@ -120,8 +119,7 @@ class Alternatives {
   TaskId add(TaskId task, ir::Attributes attributes) {
     const std::vector<ValueId> operands(graph_.inputs(task).begin(), graph_.inputs(task).end());
     const std::vector<std::string> names(graph_.outputs(task).size());
-    const TaskId made =
-        graph_.add_task(graph_.op(task), operands, std::move(attributes), names, graph_.location(task));
+    const TaskId made = graph_.add_task(graph_.op(task), operands, std::move(attributes), names, graph_.location(task));
     finish(made);
     return made;
   }
@@ -176,7 +174,8 @@ class Choice {
 
   /// For people.
   std::string summary() const {
-    std::string text = fmt::format("kernels by their times: {} of {} tasks compute channels last", on_second_, weighed_);
+    std::string text =
+        fmt::format("kernels by their times: {} of {} tasks compute channels last", on_second_, weighed_);
     for (const auto& [name, count] : algorithms_) text += fmt::format(", {} by `{}`", count, name);
     return text + fmt::format(", {} copies between orders", copies_);
   }
@@ -265,7 +264,8 @@ class Choice {
       const Best& best = best_of(task)[last ? 1 : 0];
       if (best.attributes == nullptr) continue;
       on_second_ += last ? 1 : 0;
-      if (const ir::Attribute* const kernel = best.attributes->find(kAlgorithm)) ++algorithms_[std::get<std::string>(*kernel)];
+      if (const ir::Attribute* const kernel = best.attributes->find(kAlgorithm))
+        ++algorithms_[std::get<std::string>(*kernel)];
       changed = changed || !(*best.attributes == graph_.attributes(task));
       rewriter.graph().set_attributes(made, *best.attributes);
     }

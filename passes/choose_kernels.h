@@ -24,8 +24,8 @@ bool has_alternatives(const ir::Graph& graph, TaskId task);
 bool has_alternatives(const ir::Graph& graph);
 /// A copy of the graph and, behind its tasks, what else could stand for them: per kind of task each way to compute it
 /// that its operator's rule allows, and per kind of value between them the copies into either order. Nobody reads their
-/// results: they are there to be timed. Tasks and values of `graph` keep their ids. Without a task that has alternatives
-/// nothing is added.
+/// results: they are there to be timed. Tasks and values of `graph` keep their ids. Without a task that has
+/// alternatives nothing is added.
 ir::Graph with_alternatives(const ir::Graph& graph);
 
 /// Gives convolutions, pooling and batch normalisation the kernels (`algorithm`) and orders (`channels_last`) that
@@ -33,11 +33,12 @@ ir::Graph with_alternatives(const ir::Graph& graph);
 /// concatenations between them have the order of their operands; all other tasks read what lies as its axes say.
 ///
 /// Before: all lies as its axes say, and LibTorch chooses kernels. After: the same values by the same operators, whose
-/// sums are taken in another order. The choice is a minimum cut: a node for each task that may have either order, an edge
-/// for what the one or the other takes, and for each value a group whose nodes pay for one copy unless they agree; so
-/// it is the best choice for these times. Times that differ by less than two in a hundred count as equal, and a value
-/// without a known time of its copy is not copied. Stands behind the planner's pipeline, where times are known, and
-/// before mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph of which no time is known.
+/// sums are taken in another order. The choice is a minimum cut: a node for each task that may have either order, an
+/// edge for what the one or the other takes, and for each value a group whose nodes pay for one copy unless they agree;
+/// so it is the best choice for these times. Times that differ by less than two in a hundred count as equal, and a
+/// value without a known time of its copy is not copied. Stands behind the planner's pipeline, where times are known,
+/// and before mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph of which no time is
+/// known.
 class ChooseKernels : public Pass {
  public:
   explicit ChooseKernels(std::shared_ptr<const KernelTimes> times) : times_(std::move(times)) {}

@@ -67,7 +67,8 @@ class Follower {
   std::optional<size_t> axis_of(TaskId task, size_t rank) const {
     const int64_t axis = OpAttributes(graph_.op(task), graph_.attributes(task)).integer("axis");
     const auto counted = axis < 0 ? axis + static_cast<int64_t>(rank) : axis;
-    return counted >= 0 && counted < static_cast<int64_t>(rank) ? std::optional(static_cast<size_t>(counted)) : std::nullopt;
+    return counted >= 0 && counted < static_cast<int64_t>(rank) ? std::optional(static_cast<size_t>(counted))
+                                                                : std::nullopt;
   }
 
   std::optional<Pieces> through(TaskId task, ValueId value, size_t axis) {
@@ -109,7 +110,8 @@ class Follower {
     const ValueId from = graph_.inputs(task)[0];
     const Shape *starts = attributes.list("starts"), *ends = attributes.list("ends"), *steps = attributes.list("steps");
     const std::vector<int64_t> axes = attributes.integers("axes");
-    if (starts == nullptr || ends == nullptr || starts->size() != 1 || ends->size() != 1 || axes.size() != 1) return std::nullopt;
+    if (starts == nullptr || ends == nullptr || starts->size() != 1 || ends->size() != 1 || axes.size() != 1)
+      return std::nullopt;
     const int64_t counted = axes[0] < 0 ? axes[0] + static_cast<int64_t>(rank(from)) : axes[0];
     const bool by_ones = steps == nullptr || *steps == Shape{Dim(1)};
     const auto extent = size(from, axis);
@@ -215,7 +217,8 @@ Result<Outcome> JoinPieces::run(Graph& graph, PassContext& context) const {
   }
   if (joined == 0) return Outcome{};
   graph = std::move(rewriter).finish();
-  context.remarks.push_back({{}, fmt::format("{} values that are taken apart and put together again stay whole", joined)});
+  context.remarks.push_back(
+      {{}, fmt::format("{} values that are taken apart and put together again stay whole", joined)});
   return Outcome{true};
 }
 

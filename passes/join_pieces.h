@@ -7,8 +7,8 @@ namespace rannc::passes {
 
 /// Exporters reorder stored tensors into the order of an operator of ONNX by slices and a concatenation, frontends into
 /// that of ours by a split and another one: gates of recurrent layers, heads of a merged projection. A concatenation
-/// whose pieces, followed through splits, slices, concatenations and unsqueezes, are all of one value along one axis, in
-/// order, is that value, seen in its shape.
+/// whose pieces, followed through splits, slices, concatenations and unsqueezes, are all of one value along one axis,
+/// in order, is that value, seen in its shape.
 ///
 /// Before: final types. After: the same numbers, bit for bit; what nothing reads any more stays for remove-dead. Stands
 /// before fusions. Linear in the pieces, of which no value is followed through more than a few hundred. Never moves

@@ -159,22 +159,22 @@ class AutogradProgram final : public Program {
   }
 
   Result<Values> backward_input(const At& at, Held& saved, Values output_gradients, Held&) override {
-    return pass(
-        at, [&]() -> Result<Values> {
-          Tape& tape = tape_of(saved);
-          RANNC_CHECK(!tape.outputs.empty())
-              << "a recompute stands between a forward pass that keeps inputs and a backward pass";
-          differentiate(tape, output_gradients);
-          Values results(tape.inputs.size());
-          for (size_t i = 0; i < results.size(); ++i) {
-            if (!signature_.inputs[i].gradient) continue;
-            const at::Tensor& gradient = tape.inputs[i].grad();
-            results[i] = to_value(gradient.defined() ? in_one_piece(gradient, signature_.inputs[i])
-                                                     : at::zeros_like(tape.inputs[i].detach()));
-          }
-          saved.reset();
-          return results;
-        });
+    return pass(at,
+                [&]() -> Result<Values> {
+                  Tape& tape = tape_of(saved);
+                  RANNC_CHECK(!tape.outputs.empty())
+                      << "a recompute stands between a forward pass that keeps inputs and a backward pass";
+                  differentiate(tape, output_gradients);
+                  Values results(tape.inputs.size());
+                  for (size_t i = 0; i < results.size(); ++i) {
+                    if (!signature_.inputs[i].gradient) continue;
+                    const at::Tensor& gradient = tape.inputs[i].grad();
+                    results[i] = to_value(gradient.defined() ? in_one_piece(gradient, signature_.inputs[i])
+                                                             : at::zeros_like(tape.inputs[i].detach()));
+                  }
+                  saved.reset();
+                  return results;
+                });
   }
 
   Result<void> backward_weight(const At&, Held&, Held&) override { return {}; }

@@ -31,7 +31,8 @@ std::set<std::string> input_symbols(const ir::Graph& graph) {
 
 class Builder {
  public:
-  Builder(const ir::Plan& plan, StageId stage) : plan_(plan), graph_(plan.graph), stage_(stage), channels_last_(ir::channels_last(plan.graph)) {
+  Builder(const ir::Plan& plan, StageId stage)
+      : plan_(plan), graph_(plan.graph), stage_(stage), channels_last_(ir::channels_last(plan.graph)) {
     signature_.stage = stage;
     in_stage_.assign(graph_.task_count(), false);
     for (TaskId task : plan.stages[stage.index()].tasks) in_stage_[task.index()] = true;

@@ -12,11 +12,11 @@ namespace rannc::runtime {
 /// A value that enters or leaves a stage.
 struct Port {
   ValueId value;
-  std::string name;         ///< the value's name in the graph
-  ir::ValueType type;       ///< symbolic; float, integer or boolean
-  bool from_graph = false;  ///< inputs: fed from the mini-batch, not received
-  bool gradient = false;    ///< inputs: one is sent back; outputs: one comes back along a route, or seeds a loss
-  std::string argument;     ///< variable in the program's source
+  std::string name;            ///< the value's name in the graph
+  ir::ValueType type;          ///< symbolic; float, integer or boolean
+  bool from_graph = false;     ///< inputs: fed from the mini-batch, not received
+  bool gradient = false;       ///< inputs: one is sent back; outputs: one comes back along a route, or seeds a loss
+  std::string argument;        ///< variable in the program's source
   bool channels_last = false;  ///< so it lies in memory, and its gradient does (`ir::channels_last`)
   bool operator==(const Port&) const = default;
 };

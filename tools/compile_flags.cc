@@ -135,9 +135,10 @@ void add_plan_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Costs and blocks");
   app.add_option("--costs", options.costs, "measured (on this machine), analytic, or a profile database")
       ->capture_default_str();
-  app.add_option("--kernels", options.kernels,
-                 "measured: convolutions, pooling and batch normalisation get the kernels and orders in memory that are "
-                 "fastest by --costs, where these are times; default: LibTorch chooses")
+  app.add_option(
+         "--kernels", options.kernels,
+         "measured: convolutions, pooling and batch normalisation get the kernels and orders in memory that are "
+         "fastest by --costs, where these are times; default: LibTorch chooses")
       ->check(CLI::IsMember({"measured", "default"}))
       ->capture_default_str();
   app.add_option("--blocks", options.blocks, "number of blocks between coarsening and stages")

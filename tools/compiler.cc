@@ -24,8 +24,8 @@
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
-#include "tools/machine.h"
 #include "tools/kernel_choice.h"
+#include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
@@ -401,8 +401,8 @@ namespace {
 /// What this machine takes for the tasks, and for what could stand for them where `chooses` is not null: it then gets
 /// the kernels that are fastest at the number of samples that the plan computes at once.
 Result<partition::ProfileDatabase> measured(const PreparedModel& model, PreparedModel* chooses,
-                                            const partition::PlanOptions& plan,
-                                            const partition::PlanOptions& searched, const CompileProgress& progress) {
+                                            const partition::PlanOptions& plan, const partition::PlanOptions& searched,
+                                            const CompileProgress& progress) {
   MeasureOptions measure{.sizes = measured_sizes(searched.mini_batch), .assume = plan.assume, .step = progress.step};
   partition::ProfileDatabase database;
   RANNC_TRY(measure_tasks(model.graph, measure, database));

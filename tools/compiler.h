@@ -56,7 +56,7 @@ struct CompileOptions : PlanDemands {
   passes::ManagerOptions passes;
   bool time_passes = false;
 
-  std::string costs = "measured";  ///< `measured`, `analytic`, or a profile database's file
+  std::string costs = "measured";    ///< `measured`, `analytic`, or a profile database's file
   std::string kernels = "measured";  ///< chosen by `costs` where these are times, or `default`: LibTorch chooses
   std::string block_partitioner = "rannc";
   uint32_t blocks = 32;

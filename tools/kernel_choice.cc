@@ -51,8 +51,7 @@ uint64_t samples_at_once(const PreparedModel& model, const partition::PlanOption
 Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDatabase& database,
                             const std::string& environment, uint64_t samples) {
   passes::PassManager manager;
-  manager.add(std::make_unique<passes::ChooseKernels>(
-      std::make_shared<DatabaseTimes>(database, environment, samples)));
+  manager.add(std::make_unique<passes::ChooseKernels>(std::make_shared<DatabaseTimes>(database, environment, samples)));
   manager.add(std::make_unique<passes::MarkConstants>());
   manager.add(std::make_unique<passes::FormAtoms>());
   passes::PassContext context;

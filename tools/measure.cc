@@ -101,7 +101,8 @@ std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId
                                     const ProfileDatabase& database) {
   TaskCost sum;
   for (const TaskId task : tasks) {
-    const auto* curve = database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient()));
+    const auto* curve =
+        database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient()));
     if (curve == nullptr || !curve->contains(samples)) return std::nullopt;
     const TaskCost& cost = curve->at(samples);
     sum.forward_ns += cost.forward_ns;
@@ -238,7 +239,6 @@ void use_measured_links(const ProfileDatabase& database, partition::Cluster& clu
   cluster.between = link;
   for (partition::ClusterNode& node : cluster.nodes) node.inside = link;
 }
-
 
 std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, ProfileDatabase database,
                                                            const std::string& file,

@@ -65,7 +65,8 @@ class Profiler {
     if (!(database_ == read_)) RANNC_TRY(database_.write(flags_.database));  // on an error too: what is there holds
     RANNC_TRY(done);
     if (!flags_.cluster.empty()) {
-      RANNC_TRY(rannc::write_file(flags_.cluster, rannc::partition::print_cluster(tools::measured_cluster(database_, kind_, flags_.workers))));
+      RANNC_TRY(rannc::write_file(
+          flags_.cluster, rannc::partition::print_cluster(tools::measured_cluster(database_, kind_, flags_.workers))));
     }
     print_summary();
     return {};

@@ -98,9 +98,8 @@ Result<aten::Lowering> lower_conv(const LowerCall& call) {
   const std::string algorithm = call.attributes.text("algorithm");
   if (algorithm == kLinear) return lower_linear_conv(call, window);
   if (algorithm == kOneDnn) {
-    return one_call("aten::mkldnn_convolution",
-                    {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, window.begin, window.strides,
-                     window.dilations, call.attributes.integer("groups")});
+    return one_call("aten::mkldnn_convolution", {aten::Operand{0}, aten::Operand{1}, aten::Operand{2}, window.begin,
+                                                 window.strides, window.dilations, call.attributes.integer("groups")});
   }
   Calls calls;
   aten::Value value = aten::Operand{0};
@@ -289,8 +288,9 @@ std::vector<OpInfo> convolution_ops() {
       ceil{"ceil", Kind::kFlag, false}, last = channels_last_attribute();
   return {
       {.name = "core.conv",
-       .says = "convolution over 1 to 3 axes; pads are begin…end. LibTorch chooses the kernel unless an algorithm is said: "
-               "oneDNN's, or a product for each place",
+       .says =
+           "convolution over 1 to 3 axes; pads are begin…end. LibTorch chooses the kernel unless an algorithm is said: "
+           "oneDNN's, or a product for each place",
        .onnx = {"Conv"},
        .aten = {"aten::conv1d", "aten::conv2d", "aten::conv3d", "aten::mkldnn_convolution", "aten::linear"},
        .operands = {{"x"}, {"weight", Role::kWeight}, {"bias", Role::kWeight, Presence::kOptional}},
@@ -325,12 +325,8 @@ std::vector<OpInfo> convolution_ops() {
        .onnx = {"AveragePool"},
        .aten = {"aten::avg_pool1d", "aten::avg_pool2d", "aten::avg_pool3d"},
        .operands = {{"x"}},
-       .attributes = {kernel,
-                      integers("strides"),
-                      integers("pads"),
-                      ceil,
-                      {"count_include_pad", Kind::kFlag, false},
-                      last},
+       .attributes =
+           {kernel, integers("strides"), integers("pads"), ceil, {"count_include_pad", Kind::kFlag, false}, last},
        .infer = infer_pool,
        .work = pool_work,
        .lower = lower_avg_pool,

@@ -22,8 +22,8 @@ Result<Types> infer_contiguous(const OpCall& call) {
   return Types{call.in(0)};
 }
 
-// Seen as one axis on the way, which costs nothing where the operand lies as it should, and lays its gradient out alike:
-// the gradient of a copy comes as that of the result lies.
+// Seen as one axis on the way, which costs nothing where the operand lies as it should, and lays its gradient out
+// alike: the gradient of a copy comes as that of the result lies.
 Result<aten::Lowering> lower_contiguous(const LowerCall& call) {
   const Shape& shape = shape_of(*call.inputs[0]);
   const bool last = call.attributes.flag(kChannelsLast);

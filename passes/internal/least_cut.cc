@@ -79,9 +79,8 @@ std::vector<bool> LeastCut::second_side() const {
     }
   }
   boykov_kolmogorov_max_flow(network, get(&Edge::capacity, network), get(&Edge::left, network),
-                             get(&Edge::reverse, network), get(&Node::predecessor, network),
-                             get(&Node::color, network), get(&Node::distance, network),
-                             get(boost::vertex_index, network), source, sink);
+                             get(&Edge::reverse, network), get(&Node::predecessor, network), get(&Node::color, network),
+                             get(&Node::distance, network), get(boost::vertex_index, network), source, sink);
   std::vector<bool> second = behind_the_cut(network, sink);
   second.resize(count);
   return second;

@@ -150,8 +150,8 @@ void compare(const OpCase& c, const Prepared& made) {
   }
 }
 
-/// Whether a gradient is asked to be another than the derivative: that of the clipped operand rather than that of the steps
-/// that it is rounded to, or less.
+/// Whether a gradient is asked to be another than the derivative: that of the clipped operand rather than that of the
+/// steps that it is rounded to, or less.
 bool is_another(const OpCase& c) {
   return c.op == "fake_quantize" || c.op == "stop_gradient" || c.attributes.has("padding_index");
 }

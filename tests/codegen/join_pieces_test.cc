@@ -30,12 +30,14 @@ std::vector<std::string> left(const std::string& lines) {
 const std::string kUse = "y = linear(x, r)\noutputs y\n";
 
 TEST(JoinPieces, CancelsReorderingsThatCancel) {
-  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
+  EXPECT_THAT(left(kWeight +
+                   "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
                    "r = concat(a, b) {axis=0}\n" +
                    kUse),
               ElementsAre("linear"));
   // As exporter and frontend do it: into one order and back, with an axis in front meanwhile.
-  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[-2], starts=[-4], ends=[9]}\n"
+  EXPECT_THAT(left(kWeight +
+                   "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[-2], starts=[-4], ends=[9]}\n"
                    "c = concat(b, a) {axis=0}\nd = unsqueeze(c) {axes=[0]}\ne,f = split(d) {axis=1, sizes=[4,2]}\n"
                    "g = concat(f, e) {axis=1}\nr = reshape(g) {shape=[6,4]}\n" +
                    kUse),
@@ -51,15 +53,15 @@ TEST(JoinPieces, LeavesOtherOrdersAlone) {
   const std::string halves =
       "a = slice(w) {axes=[0], starts=[0], ends=[3]}\nb = slice(w) {axes=[0], starts=[3], ends=[6]}\n";
   const std::vector<std::string> others = {
-           halves + "r = concat(b, a) {axis=0}\n",                                           // swapped
-           halves + "s = concat(a, a) {axis=0}\nr = mul(s, w)\n",                             // one half twice
-           halves + "c = concat(a, b) {axis=1}\nr = reshape(c) {shape=[6,4]}\n",              // along another axis
-           "a = slice(w) {axes=[0], starts=[0], ends=[3]}\nb = slice(w) {axes=[0], starts=[3], ends=[5]}\n"
-           "c = slice(w) {axes=[0], starts=[0], ends=[1]}\nr = concat(a, b, c) {axis=0}\n",   // not all of it
-           "a = slice(w) {axes=[0], starts=[0], ends=[6], steps=[2]}\n"
-           "b = slice(w) {axes=[0], starts=[1], ends=[6], steps=[2]}\nr = concat(a, b) {axis=0}\n",  // by steps of two
-           "v = tanh(w)\na = slice(w) {axes=[0], starts=[0], ends=[3]}\nb = slice(v) {axes=[0], starts=[3], ends=[6]}\n"
-           "r = concat(a, b) {axis=0}\n",  // of two values
+      halves + "r = concat(b, a) {axis=0}\n",                                // swapped
+      halves + "s = concat(a, a) {axis=0}\nr = mul(s, w)\n",                 // one half twice
+      halves + "c = concat(a, b) {axis=1}\nr = reshape(c) {shape=[6,4]}\n",  // along another axis
+      "a = slice(w) {axes=[0], starts=[0], ends=[3]}\nb = slice(w) {axes=[0], starts=[3], ends=[5]}\n"
+      "c = slice(w) {axes=[0], starts=[0], ends=[1]}\nr = concat(a, b, c) {axis=0}\n",  // not all of it
+      "a = slice(w) {axes=[0], starts=[0], ends=[6], steps=[2]}\n"
+      "b = slice(w) {axes=[0], starts=[1], ends=[6], steps=[2]}\nr = concat(a, b) {axis=0}\n",  // by steps of two
+      "v = tanh(w)\na = slice(w) {axes=[0], starts=[0], ends=[3]}\nb = slice(v) {axes=[0], starts=[3], ends=[6]}\n"
+      "r = concat(a, b) {axis=0}\n",  // of two values
   };
   for (const std::string& lines : others) {
     const std::vector<std::string> found = left(kWeight + lines + kUse);
@@ -68,9 +70,10 @@ TEST(JoinPieces, LeavesOtherOrdersAlone) {
 }
 
 TEST(JoinPieces, KeepsWhatIsAskedForByName) {
-  EXPECT_THAT(left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
-                   "r = concat(a, b) {axis=0}\noutputs r\n"),
-              ElementsAre("slice", "slice", "concat"));
+  EXPECT_THAT(
+      left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
+                     "r = concat(a, b) {axis=0}\noutputs r\n"),
+      ElementsAre("slice", "slice", "concat"));
 }
 
 }  // namespace

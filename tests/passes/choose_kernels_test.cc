@@ -16,11 +16,11 @@
 namespace rannc::passes {
 namespace {
 
+using test::operators;
+using test::short_graph;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using test::operators;
-using test::short_graph;
 
 /// Items with what they pay on either side, and groups with what they pay unless they agree.
 struct Problem {
@@ -31,7 +31,8 @@ struct Problem {
     int64_t sum = 0;
     for (size_t i = 0; i < items.size(); ++i) sum += second[i] ? items[i].second : items[i].first;
     for (const auto& [group, each] : groups) {
-      const bool apart = std::any_of(group.begin(), group.end(), [&](uint32_t i) { return second[i] != second[group[0]]; });
+      const bool apart =
+          std::any_of(group.begin(), group.end(), [&](uint32_t i) { return second[i] != second[group[0]]; });
       sum += apart ? each : 0;
     }
     return sum;
@@ -80,8 +81,8 @@ class TestTimes final : public KernelTimes {
   std::optional<double> ns(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs) const override {
     EXPECT_EQ(needs.size(), graph.value_count());
     const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
-    const double ns = rule_(graph.op(task).name.substr(5), attributes.text(ir::kAlgorithm),
-                            attributes.flag(ir::kChannelsLast));
+    const double ns =
+        rule_(graph.op(task).name.substr(5), attributes.text(ir::kAlgorithm), attributes.flag(ir::kChannelsLast));
     return ns < 0 ? std::nullopt : std::optional(ns);
   }
 
@@ -127,14 +128,18 @@ TEST(ChooseKernels, CopiesOnceWhereARunOfTasksIsFasterSo) {
 
 TEST(ChooseKernels, PaysForCopies) {
   ir::Graph graph = block();
-  EXPECT_FALSE(choose(graph, [](auto op, auto&, bool last) { return op == "contiguous" ? 60.0 : last ? 50.0 : 100.0; }));
+  EXPECT_FALSE(choose(graph, [](auto op, auto&, bool last) {
+    return op == "contiguous" ? 60.0 : last ? 50.0 : 100.0;
+  }));
   EXPECT_TRUE(choose(graph, [](auto op, auto&, bool last) { return op == "contiguous" ? 45.0 : last ? 50.0 : 100.0; }));
   EXPECT_THAT(operators(graph), ElementsAre("contiguous", "conv", "relu", "conv", "add", "contiguous", "reshape"));
 }
 
 TEST(ChooseKernels, DoesNotCopyWhereACopyIsNotTimed) {
   ir::Graph graph = block();
-  EXPECT_FALSE(choose(graph, [](auto op, auto&, bool last) { return op == "contiguous" ? -1.0 : last ? 50.0 : 100.0; }));
+  EXPECT_FALSE(choose(graph, [](auto op, auto&, bool last) {
+    return op == "contiguous" ? -1.0 : last ? 50.0 : 100.0;
+  }));
 }
 
 TEST(ChooseKernels, TakesTheFastestKernelOfTheOrder) {
@@ -178,12 +183,14 @@ TEST(ChooseKernels, KeepsOperandsOfElementwiseTasksInOneOrder) {
 // LibTorch lays a sum out as its first operand, and a concatenation of different orders as the axes say.
 TEST(ChooseKernels, TakesWhatDoesNotFollowImagesAsTheAxesSay) {
   for (const char* task : {"b = add(fixed, a)", "b = concat(a, fixed) {axis=1}"}) {
-    ir::Graph graph = short_graph(std::string("input x [2,4,2,1]\nparameter w [4,4,1,1]\nconstant fixed [2,4,2,1] 1 2 3 4 5 6 7 "
-                                              "8 1 2 3 4 5 6 7 8\na = conv(x, w)\n") +
-                                      task + "\noutputs b\n",
-                                  "f32");
-    EXPECT_TRUE(
-        choose(graph, [](auto op, auto&, bool last) { return op == "contiguous" ? 10.0 : last ? 50.0 : 100.0; }));
+    ir::Graph graph =
+        short_graph(std::string("input x [2,4,2,1]\nparameter w [4,4,1,1]\nconstant fixed [2,4,2,1] 1 2 3 4 5 6 7 "
+                                "8 1 2 3 4 5 6 7 8\na = conv(x, w)\n") +
+                        task + "\noutputs b\n",
+                    "f32");
+    EXPECT_TRUE(choose(graph, [](auto op, auto&, bool last) {
+      return op == "contiguous" ? 10.0 : last ? 50.0 : 100.0;
+    }));
     EXPECT_TRUE(last(graph, "a"));
     EXPECT_FALSE(last(graph, "b")) << task;
     EXPECT_EQ(operators(graph)[2], "contiguous") << task;
