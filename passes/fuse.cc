@@ -31,7 +31,7 @@ std::span<const Fusion> fusions() {
 }
 
 std::set<std::string> shortening_passes() {
-  std::set<std::string> names{"cse", "hoist-uniform", "join-pieces"};
+  std::set<std::string> names{"cse", "hoist-uniform", "join-pieces", "merge-slices"};
   for (const Fusion& fusion : fusions()) names.insert(pass_name(fusion));
   return names;
 }

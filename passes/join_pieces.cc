@@ -9,6 +9,7 @@
 #include "ir/op.h"
 #include "ir/results.h"
 #include "ir/rewriter.h"
+#include "passes/internal/slices.h"
 
 namespace rannc::passes {
 
@@ -58,11 +59,7 @@ class Follower {
     return shape ? shape->size() : 0;
   }
 
-  std::optional<int64_t> size(ValueId value, size_t axis) const {
-    const auto& shape = graph_.type(value).shape;
-    if (!shape || axis >= shape->size() || !(*shape)[axis].is_constant()) return std::nullopt;
-    return (*shape)[axis].constant();
-  }
+  std::optional<int64_t> size(ValueId value, size_t axis) const { return known_size(graph_, value, axis); }
 
   std::optional<size_t> axis_of(TaskId task, size_t rank) const {
     const int64_t axis = OpAttributes(graph_.op(task), graph_.attributes(task)).integer("axis");
@@ -104,25 +101,10 @@ class Follower {
     return std::nullopt;
   }
 
-  /// Of one axis, by steps of one.
   std::optional<Pieces> of_slice(TaskId task, size_t axis) {
-    const Attributes& attributes = graph_.attributes(task);
-    const ValueId from = graph_.inputs(task)[0];
-    const Shape *starts = attributes.list("starts"), *ends = attributes.list("ends"), *steps = attributes.list("steps");
-    const std::vector<int64_t> axes = attributes.integers("axes");
-    if (starts == nullptr || ends == nullptr || starts->size() != 1 || ends->size() != 1 || axes.size() != 1)
-      return std::nullopt;
-    const int64_t counted = axes[0] < 0 ? axes[0] + static_cast<int64_t>(rank(from)) : axes[0];
-    const bool by_ones = steps == nullptr || *steps == Shape{Dim(1)};
-    const auto extent = size(from, axis);
-    if (counted != static_cast<int64_t>(axis) || !by_ones || !extent) return std::nullopt;
-    const auto at = [&](const Dim& bound) -> std::optional<int64_t> {
-      if (!bound.is_constant()) return std::nullopt;
-      const int64_t place = bound.constant() < 0 ? bound.constant() + *extent : bound.constant();
-      return std::clamp<int64_t>(place, 0, *extent);
-    };
-    const auto start = at(starts->front()), end = at(ends->front());
-    return start && end && *start < *end ? cut(from, axis, *start, *end) : std::nullopt;
+    const auto part = sliced_part(graph_, task);
+    if (!part || part->axis != axis) return std::nullopt;
+    return cut(graph_.inputs(task)[0], axis, part->start, part->end);
   }
 
   std::optional<Pieces> of_unsqueeze(TaskId task, size_t axis) {

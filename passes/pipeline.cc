@@ -15,6 +15,7 @@
 #include "passes/infer_shapes.h"
 #include "passes/join_pieces.h"
 #include "passes/mark_constants.h"
+#include "passes/merge_slices.h"
 #include "passes/open_loss.h"
 #include "passes/remove_dead.h"
 #include "passes/set_precision.h"
@@ -103,9 +104,9 @@ std::vector<Row> all_rows() {
     rows.push_back({pass_name(fusion), make, true});
   }
   const std::vector<Row> last = {
-      {"remove-dead", plain<RemoveDead>, true},       {"sync-batch-norm", plain<SyncBatchNorm>},
-      {"mark-constants", plain<MarkConstants>, true}, {"form-atoms", plain<FormAtoms>},
-      {"differentiate", plain<Differentiate>},
+      {"merge-slices", plain<MergeSlices>, true}, {"remove-dead", plain<RemoveDead>, true},
+      {"sync-batch-norm", plain<SyncBatchNorm>},  {"mark-constants", plain<MarkConstants>, true},
+      {"form-atoms", plain<FormAtoms>},           {"differentiate", plain<Differentiate>},
   };
   rows.insert(rows.end(), last.begin(), last.end());
   return rows;
@@ -143,6 +144,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   add(std::make_unique<SnapConstants>());
   for (const Fusion& fusion : fusions()) add(std::make_unique<Fuse>(fusion));
   add(std::make_unique<Cse>());
+  add(std::make_unique<MergeSlices>());
   add(std::make_unique<RemoveDead>());
   if (options.sync_batch_norm) add(std::make_unique<SyncBatchNorm>());
   add(std::make_unique<MarkConstants>());

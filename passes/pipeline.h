@@ -47,6 +47,7 @@ struct PipelineOptions {
 ///   snap-constants      before fusions, which ask for numbers as exact as the graph's element type
 ///   fuse-…              after the last pass that speaks of a value by its name; in the order of `fusions`
 ///   cse                 what fusions make for each place anew
+///   merge-slices        on slices that fusions make, equal ones being one
 ///   remove-dead         after the last pass that orphans tasks
 ///   sync-batch-norm     after remove-dead: it speaks of what runs
 ///   mark-constants, form-atoms

@@ -116,7 +116,7 @@ std::string run_passes(Graph& graph, const std::vector<std::string>& passes) {
 std::vector<std::string> standard_order() {
   std::vector<std::string> names = {"cse", "hoist-uniform", "join-pieces", "snap-constants"};
   for (const passes::Fusion& fusion : passes::fusions()) names.push_back("fuse-" + std::string(fusion.name));
-  names.insert(names.end(), {"cse", "remove-dead"});
+  names.insert(names.end(), {"cse", "merge-slices", "remove-dead"});
   return names;
 }
 

@@ -171,7 +171,7 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
               ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "join-pieces", "snap-constants",
                           "fuse-views", "fuse-selects", "fuse-linear", "fuse-conv-bias", "fuse-layer-norm",
                           "fuse-rms-norm", "fuse-softmax", "fuse-cross-entropy", "fuse-gelu", "fuse-silu",
-                          "fuse-attention", "fuse-permutes", "fuse-powers", "remove-dead", "mark-constants"));
+                          "fuse-attention", "fuse-permutes", "fuse-powers", "merge-slices", "remove-dead", "mark-constants"));
 }
 
 TEST(Pipeline, ListsAreSplitOutsideBraces) {

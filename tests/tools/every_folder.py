@@ -18,7 +18,7 @@ DEEP, DEEP_LIMIT = ["bert48_dynamo_dyn", "bert48_legacy_b8"], 1.25
 
 FUSIONS = ["views", "selects", "linear", "conv-bias", "layer-norm", "rms-norm", "softmax", "cross-entropy", "gelu", "silu", "attention",
            "permutes", "powers"]
-OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "join-pieces", "snap-constants",
+OPTIONAL_PASSES = ["fold-constants", "mark-constants", "rebatch", "remove-dead", "cse", "hoist-uniform", "join-pieces", "merge-slices", "snap-constants",
                    *(f"fuse-{name}" for name in FUSIONS)]
 
 

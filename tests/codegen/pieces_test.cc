@@ -1,10 +1,9 @@
-// What is taken apart and put together again in order is what it was; all else stays.
-#include "passes/join_pieces.h"
-
+// What is taken apart and put together again in order is what it was; slices that are a whole are one split.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "ir/verify.h"
+#include "passes/join_pieces.h"
 #include "tests/codegen/fused_case.h"
 
 namespace rannc::passes {
@@ -16,11 +15,11 @@ using ::testing::ElementsAre;
 const std::string kLeaves = "input x [batch,4] samples 0\n", kWeight = "parameter w [6,4]\n";
 
 /// Operators that are left, once what nobody reads is gone. The numbers are the same, bit for bit.
-std::vector<std::string> left(const std::string& lines) {
+std::vector<std::string> left(const std::string& lines, const std::string& pass = "join-pieces") {
   ir::Graph graph = short_graph(kLeaves + lines);
   const auto before = test::numbers_of(graph, 3);
   EXPECT_TRUE(before.ok());
-  EXPECT_EQ(test::run_passes(graph, {"join-pieces", "remove-dead"}), "");
+  EXPECT_EQ(test::run_passes(graph, {pass, "remove-dead"}), "");
   const auto after = test::numbers_of(graph, 3);
   EXPECT_TRUE(after.ok());
   EXPECT_EQ(test::difference(*before, *after), 0);
@@ -74,6 +73,37 @@ TEST(JoinPieces, KeepsWhatIsAskedForByName) {
       left(kWeight + "a = slice(w) {axes=[0], starts=[0], ends=[2]}\nb = slice(w) {axes=[0], starts=[2], ends=[6]}\n"
                      "r = concat(a, b) {axis=0}\noutputs r\n"),
       ElementsAre("slice", "slice", "concat"));
+}
+
+TEST(MergeSlices, MakesOneSplitOfSlicesThatAreAWhole) {
+  const std::string halves =
+      "a = slice(x) {axes=[-1], starts=[2], ends=[9]}\nb = slice(x) {axes=[1], starts=[0], ends=[-2]}\n";
+  EXPECT_THAT(left(halves + "c = neg(a)\ny = concat(c, b) {axis=1}\noutputs y\n", "merge-slices"),
+              ElementsAre("split", "neg", "concat"));
+  EXPECT_THAT(left(halves + "y = tanh(b)\noutputs a y\n", "merge-slices"), ElementsAre("split", "tanh"))
+      << "names stay";
+  // Of a value on two axes, and beside another reader.
+  EXPECT_THAT(
+      left("p = unsqueeze(x) {axes=[1]}\nw2 = concat(p, p) {axis=1}\na = slice(w2) {axes=[1], starts=[0], ends=[1]}\n"
+           "b = slice(w2) {axes=[1], starts=[1], ends=[2]}\nc = slice(w2) {axes=[2], starts=[0], ends=[1]}\n"
+           "d = slice(w2) {axes=[2], starts=[1], ends=[4]}\ne = mul(a, b)\nf = tanh(w2)\noutputs c d e f\n",
+           "merge-slices"),
+      ElementsAre("unsqueeze", "concat", "split", "split", "mul", "tanh"));
+}
+
+TEST(MergeSlices, LeavesOtherSlicesAlone) {
+  for (const char* parts :
+       {"starts=[0], ends=[2]}|starts=[1], ends=[4]}", "starts=[0], ends=[2]}|starts=[3], ends=[4]}",
+        "starts=[1], ends=[2]}|starts=[2], ends=[4]}", "starts=[0], ends=[3]}|starts=[2], ends=[4]}",
+        "starts=[0], ends=[4], steps=[2]}|starts=[1], ends=[4], steps=[2]}"}) {
+    const std::string text = parts, first = text.substr(0, text.find('|')), second = text.substr(text.find('|') + 1);
+    EXPECT_THAT(left("a = slice(x) {axes=[1], " + first + "\nb = slice(x) {axes=[1], " + second + "\noutputs a b\n",
+                     "merge-slices"),
+                ElementsAre("slice", "slice"))
+        << parts;
+  }
+  EXPECT_THAT(left("a = slice(x) {axes=[1], starts=[0], ends=[4]}\nc = tanh(a)\noutputs c\n", "merge-slices"),
+              ElementsAre("slice", "tanh"));
 }
 
 }  // namespace
