@@ -1,4 +1,3 @@
-"""Plans for two workers beside two independent copies of the model, and beside what the compiler predicted of them:
 
     python tests/bench/two_workers.py BIN FOLDER [--only gpt2] [--steps 30]
 
@@ -88,9 +87,15 @@ def plan_in_words(bundle):
     """Stages, replicas and micro-batches, from the plan's text."""
     text = (bundle / "plan.rir").read_text()
     stages = re.findall(r"^stage .*?devices \[([^\]]*)\]", text, re.MULTILINE)
-    micro = re.search(r"^training .*micro_batches \[([^\]]*)\]", text, re.MULTILINE)
-    replicas = ":".join(str(len(each.split(","))) for each in stages) or "?"
-    return f"{replicas} at {len(micro.group(1).split(',')) if micro else '?'}"
+    micro = re.search(r"^training .*micro_batches \[([^\]]*)\]", text, re.MULTILINE).group(1)
+    replicas = ":".join(str(sum(map(ordinals, each.split(",")))) for each in stages)
+    return f"{replicas} at {len(micro.split(','))}"
+
+
+def ordinals(text):
+    """`d3` is one, `d0-d1` are two."""
+    first, *last = re.findall(r"\d+", text)
+    return int(last[0]) - int(first) + 1 if last else 1
 
 
 def main():
