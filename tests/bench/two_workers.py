@@ -1,3 +1,4 @@
+"""Plans for two workers beside two independent copies of the model, and beside what the compiler predicted of them:
 
     python tests/bench/two_workers.py BIN FOLDER [--only gpt2] [--steps 30]
 
