@@ -38,10 +38,8 @@ const Shape& sizes(const Match& match, Capture place) { return *match.graph().ty
 
 /// The order of axes that a permutation of keys has beside turning each matrix.
 Shape order_of_keys(const Match& match) {
-  const std::vector<int64_t> axes = match.attributes(kTurned).integers("dims");
-  const auto rank = static_cast<int64_t>(axes.size());
-  Shape dims;
-  for (const int64_t axis : axes) dims.emplace_back(axis < 0 ? axis + rank : axis);
+  const std::vector<int64_t> order = order_of(match.graph(), match.task(kTurned));
+  Shape dims(order.begin(), order.end());
   std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
   return dims;
 }
