@@ -1,6 +1,8 @@
 /// What of a graph is read by others than its tasks.
 #pragma once
 
+#include <vector>
+
 #include "ir/graph.h"
 
 namespace rannc::ir {
@@ -14,6 +16,13 @@ void for_each_result(const Graph& graph, F&& f) {
     f(each.mean);
     f(each.variance);
   }
+}
+
+/// By value whether it is one of these.
+inline std::vector<bool> results_of(const Graph& graph) {
+  std::vector<bool> results(graph.value_count());
+  for_each_result(graph, [&](ValueId value) { results[value.index()] = true; });
+  return results;
 }
 
 /// The same for all that a graph keeps though no task reads it: its results, inputs, labels, running statistics, and

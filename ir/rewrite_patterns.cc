@@ -69,12 +69,6 @@ size_t Rewritten::total() const { return std::accumulate(counts.begin(), counts.
 
 namespace {
 
-std::vector<bool> results_of(const Graph& graph) {
-  std::vector<bool> results(graph.value_count());
-  for_each_result(graph, [&](ValueId value) { results[value.index()] = true; });
-  return results;
-}
-
 bool fits(const ValueType& made, const ValueType& wanted) {
   if (!made.shape || !wanted.shape) return true;
   if (made.dtype != wanted.dtype || made.shape->size() != wanted.shape->size()) return false;

@@ -89,8 +89,7 @@ Liveness find_live(const Graph& graph) {
 
 /// Whether there was a parameter that nothing but the state speaks of.
 bool freeze_unread(Graph& graph) {
-  std::vector<bool> result(graph.value_count());
-  for_each_result(graph, [&](ValueId value) { result[value.index()] = true; });
+  const std::vector<bool> result = results_of(graph);
   bool found = false;
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ValueKind::kParameter || graph.has_uses(value) || result[value.index()]) continue;

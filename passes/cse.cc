@@ -39,9 +39,8 @@ struct Hash {
 class Merge {
  public:
   explicit Merge(const Graph& graph)
-      : graph_(graph), first_(graph.value_count()), asked_for_(graph.value_count()), rewriter_(graph) {
+      : graph_(graph), first_(graph.value_count()), asked_for_(results_of(graph)), rewriter_(graph) {
     for (const ValueId value : graph.values()) first_[value.index()] = value;
-    for_each_result(graph, [&](ValueId value) { asked_for_[value.index()] = true; });
     merge_constants();
   }
 

@@ -123,7 +123,7 @@ class Hoist {
       : graph_(graph),
         uniformity_(graph),
         one_(graph, uniformity_, evaluator),
-        whole_(graph.value_count()),
+        whole_(results_of(graph)),
         part_(graph.value_count()),
         parts_(graph.value_count()),
         rewriter_(graph) {}
@@ -131,7 +131,6 @@ class Hoist {
   /// How many tasks of samples go.
   size_t plan() {
     size_t gone = 0;
-    for_each_result(graph_, [&](ValueId value) { whole_[value.index()] = true; });
     for (uint32_t i = graph_.task_count(); i-- > 0;) {
       const TaskId task(i);
       if (is_copied(task)) {

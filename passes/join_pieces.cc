@@ -181,8 +181,7 @@ ValueId seen_as(Rewriter& rewriter, const Graph& graph, ValueId whole, ValueId r
 
 Result<Outcome> JoinPieces::run(Graph& graph, PassContext& context) const {
   static const Ops kConcat{"concat"};
-  std::vector<bool> asked_for(graph.value_count());
-  for_each_result(graph, [&](ValueId value) { asked_for[value.index()] = true; });
+  const std::vector<bool> asked_for = results_of(graph);
   Follower follower(graph);
   Rewriter rewriter(graph);
   size_t joined = 0;
