@@ -69,8 +69,19 @@ void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
       "batch normalisations of training take mean and variance over all replicas of a micro-batch, not of each");
 }
 
+void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names) {
+  app.add_option(
+         "--input", inputs,
+         "NAME=TYPE[SIZES]: an input of a TorchScript file, as tokens=i64[batch,128], once for each that forward "
+         "takes, in its order; NAME may be another than forward has")
+      ->allow_extra_args(false);
+  app.add_option("--output-name", output_names, "NAME of an output of a TorchScript file, once for each, in order")
+      ->allow_extra_args(false);
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
+  add_signature_flags(app, options.inputs, options.output_names);
   app.add_option(
       "--loss", options.loss,
       "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "

@@ -5,13 +5,13 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "frontend/onnx/copy.h"
 #include "frontend/onnx/import.h"
+#include "frontend/torchscript/import.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
 #include "ir/state_bytes.h"
@@ -27,6 +27,7 @@
 #include "tools/kernel_choice.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
+#include "tools/model_format.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
 #include "tools/whole_and_parts.h"
@@ -34,8 +35,6 @@
 namespace rannc::tools {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 Result<double> number_of(const std::string& given, const std::string& text, const std::string& flag) {
   double value = 0;
@@ -66,9 +65,36 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   return {};
 }
 
+// By the frontend of its format. What a user says of inputs and outputs is an error of the file that says it itself.
+Result<frontend::Imported> import_model(const CompileOptions& options, frontend::ImportOptions& import) {
+  if (model_format(options.model) != ModelFormat::kTorchScript) return frontend::read_onnx(options.model, import);
+  import.inputs = options.inputs;
+  import.outputs = options.output_names;
+  auto imported = frontend::read_torchscript(options.model, import);
+  if (imported.ok() || imported.diagnostic().where.file == options.model) return imported;
+  Diagnostic failure = imported.diagnostic();  // of a flag, or of a line of the program that the file was made by
+  if (failure.where.file.empty()) {
+    failure.where.file = options.model;
+    return failure;
+  }
+  return std::move(failure).note("in this file", {options.model, 0, 0, {}});
+}
+
+Result<void> check_signature_flags(const CompileOptions& options) {
+  const char* const flag = !options.inputs.empty()         ? "--input"
+                           : !options.output_names.empty() ? "--output-name"
+                                                           : nullptr;
+  if (flag == nullptr || model_format(options.model) == ModelFormat::kTorchScript) return {};
+  return error(
+      {options.model, 0, 0, {}},
+      fmt::format("{} is of TorchScript files, which do not say what their inputs and outputs are; this file does",
+                  flag));
+}
+
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
 Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model) {
-  if (fs::path(options.model).extension() == ".rir") {
+  RANNC_TRY(check_signature_flags(options));
+  if (model_format(options.model) == ModelFormat::kText) {
     std::ifstream file(options.model);
     if (!file) return error({options.model, 0, 0, {}}, "cannot be opened");
     std::ostringstream text;
@@ -80,7 +106,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
-  RANNC_ASSIGN(frontend::Imported imported, frontend::read_onnx(options.model, import));
+  RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
   pipeline.trained_file = std::move(imported.notes.training);
@@ -369,6 +395,9 @@ Result<void> check_precision(const CompileOptions& options, const passes::Pipeli
 }  // namespace
 
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
+  if (model_format(options.model) == ModelFormat::kTorchScript) {
+    return error({options.model, 0, 0, {}}, "is no ONNX file, of which --emit onnx writes a copy with other numbers");
+  }
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
   PreparedModel model;
   RANNC_ASSIGN(ir::Graph graph, read_model(options, pipeline, model));

@@ -51,6 +51,8 @@ uint32_t devices_of(const Cut& cut) { return std::accumulate(cut.begin(), cut.en
 
 struct Flags {
   std::vector<std::string> folders;
+  std::string model;                              ///< file of each folder; empty: model.onnx, or model.pt
+  std::vector<std::string> inputs, output_names;  ///< of TorchScript, in place of the card's
   std::vector<Cut> cuts;
   std::vector<uint32_t> micro_batches;  ///< empty: 4, or 1 where the batch is fixed
   std::vector<std::string> schedules{"1f1b"};
@@ -123,6 +125,8 @@ double least_share(const rannc::ir::Plan& plan) {
 tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFolder& folder) {
   tools::CompileOptions options;
   options.model = folder.model;
+  options.inputs = flags.inputs.empty() ? folder.inputs : flags.inputs;
+  options.output_names = flags.output_names.empty() ? folder.output_names : flags.output_names;
   options.loss = folder.loss;
   options.loss_graph = folder.loss_graph;
   options.loss_inputs = folder.loss_inputs;
@@ -337,6 +341,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
+  if (!flags.model.empty()) arguments.insert(arguments.end(), {"--model", flags.model});
   const auto add = [&arguments](const char* flag, const auto& values) {
     for (const auto& value : values) {
       arguments.push_back(flag);
@@ -391,7 +396,7 @@ Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const std::s
 Result<void> check(const Flags& flags) {
   std::vector<Case> cases;
   for (const std::string& path : flags.folders) {
-    RANNC_ASSIGN(cases.emplace_back().folder, tools::read_check_folder(path));
+    RANNC_ASSIGN(cases.emplace_back().folder, tools::read_check_folder(path, flags.model));
   }
   if (!flags.workers.empty()) {
     RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
@@ -453,8 +458,12 @@ int rannc::tools::check_main(int argc, char** argv) {
       "rannc-check");
   Flags flags;
   app.add_option("folder", flags.folders,
-                 "folders with model.onnx, batch.safetensors, reference.safetensors, card.json")
+                 "folders with model.onnx or model.pt, batch.safetensors, reference.safetensors, card.json")
       ->required();
+  app.add_option("--model", flags.model,
+                 "file of the folders that is checked (default: model.onnx, or model.pt where there is none); of "
+                 "TorchScript, inputs and outputs are those of the card, and the original module is the reference");
+  tools::add_signature_flags(app, flags.inputs, flags.output_names);
   std::vector<uint32_t> stages;
   std::vector<std::string> replicas;
   auto* const by_stages = app.add_option("--stages", stages, "numbers of stages, each on one device (default: 2)")

@@ -54,6 +54,8 @@ constexpr const char* kModelFlags[] = {"--loss",
                                        "--dtype",
                                        "--batch-symbol",
                                        "--same-symbol",
+                                       "--input",
+                                       "--output-name",
                                        "--assume",
                                        "--kind",
                                        "--max-trips",
@@ -261,7 +263,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
                "rannc-compile");
   Flags flags;
   app.add_option("model", flags.compile.model,
-                 "ONNX file, a graph as text (.rir), a profile of PipeDream (.txt) or a placement graph (.json)")
+                 "ONNX or TorchScript file, a graph as text (.rir), a profile of PipeDream (.txt) or a placement graph "
+                 "(.json)")
       ->required();
   app.add_option(
       "-o,--output", flags.output,
@@ -286,6 +289,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
   app.footer(
       "Examples:\n"
       "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"
+      "  rannc-compile model.pt --input tokens=i64[batch,128] --output-name logits --loss "
+      "cross_entropy(output=logits,labels=y)\n"
       "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
       "  rannc-compile model.onnx --emit plan -o plan.rir\n"
       "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"

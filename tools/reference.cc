@@ -12,6 +12,8 @@
 
 #include "passes/loss_spec.h"
 #include "runtime/safetensors.h"
+#include "tools/model_format.h"
+#include "tools/module_reference.h"
 
 namespace rannc::tools {
 
@@ -207,6 +209,13 @@ Result<void> read_sample_count(CheckFolder& folder) {
   return error({folder.batch, 0, 0, {}}, "has no tensor x/<graph input>");
 }
 
+/// Which file is the model, whether it is there or not.
+std::string model_in(const std::string& folder, const std::string& asked) {
+  const fs::path onnx = fs::path(folder) / "model.onnx", torchscript = fs::path(folder) / "model.pt";
+  if (!asked.empty()) return (fs::path(folder) / asked).string();
+  return (fs::exists(torchscript) && !fs::exists(onnx) ? torchscript : onnx).string();
+}
+
 double norm(const std::vector<double>& values) {
   double sum = 0;
   for (const double value : values) sum += value * value;
@@ -355,24 +364,27 @@ class Judge {
 
 }  // namespace
 
-Result<CheckFolder> read_model_folder(const std::string& path) {
+Result<CheckFolder> read_model_folder(const std::string& path, const std::string& model) {
   CheckFolder folder;
   folder.path = path;
-  folder.model = (fs::path(path) / "model.onnx").string();
+  folder.model = model_in(path, model);
   folder.batch = (fs::path(path) / "batch.safetensors").string();
   if (const fs::path loss = fs::path(path) / "loss.onnx"; fs::exists(loss)) folder.loss_graph = loss.string();
   if (!fs::exists(folder.model))
     return error({folder.model, 0, 0, {}},
-                 "there is no such file: a folder to check holds model.onnx, batch.safetensors, reference.safetensors "
-                 "and card.json");
+                 "there is no such file: a folder to check holds model.onnx or model.pt, batch.safetensors, "
+                 "reference.safetensors and card.json");
+  folder.torchscript = model_format(folder.model) == ModelFormat::kTorchScript;
   RANNC_TRY(read_card(folder));
+  if (folder.torchscript) RANNC_TRY(read_signature(folder));
   RANNC_TRY(read_sample_count(folder));
   return folder;
 }
 
-Result<CheckFolder> read_check_folder(const std::string& path) {
-  RANNC_ASSIGN(CheckFolder folder, read_model_folder(path));
+Result<CheckFolder> read_check_folder(const std::string& path, const std::string& model) {
+  RANNC_ASSIGN(CheckFolder folder, read_model_folder(path, model));
   RANNC_TRY(read_references(folder));
+  if (folder.torchscript) RANNC_TRY(name_by_module(folder));
   for (auto& [tag, tensors] : folder.state) {
     for (auto& [name, tensor] : tensors) {
       if (folder.gradients[tag].try_emplace(name, std::move(tensor)).second) folder.absent.insert(name);
@@ -427,7 +439,7 @@ Tag tag_of(const CheckFolder& folder, const Comparison& how) {
   constexpr uint32_t kChunks = 4;
   constexpr const char* kInChunks = "f64.chunks4";
   if (how.micro_batches == kChunks && folder.losses.contains(kInChunks)) return kInChunks;
-  return how.fp64 && !how.snapped ? "file64" : "f64";
+  return how.fp64 && !how.snapped && !folder.torchscript ? "file64" : "f64";
 }
 
 }  // namespace
@@ -590,7 +602,7 @@ CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comp
   if (!own.loss) return result;
   const auto loss = folder.losses.find(tag);
   if (loss != folder.losses.end()) judge.loss(*own.loss, loss->second);
-  compare_gradients(folder, own, how, judge, result);
+  compare_gradients(folder, folder.torchscript ? laid_out(folder, own) : own, how, judge, result);
   return result;
 }
 

@@ -28,10 +28,22 @@ using Tag = std::string;
 /// own share of the gradient, `f64` and `f32` the whole under each name.
 using TiedCopies = std::map<std::string, bool>;
 
+/// How a reference that lies as an initializer of an ONNX file does holds parameters of the original module.
+struct ParameterLayout {
+  enum class Transform : uint8_t {
+    kNone,
+    kTranspose,  ///< of a matrix
+    kLstmGates,  ///< ONNX's order of gates: i, o, f, c where PyTorch has i, f, g, o
+    kLstmBias,   ///< the same of both biases, one behind the other
+  };
+  std::vector<std::string> parameters;  ///< names in `state_dict`: two of `kLstmBias`, else one
+  Transform transform = Transform::kNone;
+};
+
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
-  std::string model;                                   ///< model.onnx
+  std::string model;                                   ///< model.onnx or model.pt
   std::string batch;                                   ///< batch.safetensors
   uint32_t samples = 0;                                ///< of the mini-batch
   std::string loss;                                    ///< spelling of `passes::parse_losses`; empty: outputs only
@@ -49,12 +61,16 @@ struct CheckFolder {
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
   std::map<Tag, std::map<std::string, ReferenceTensor>> state;  ///< as read: gradients by names of `state_dict`
+  bool torchscript = false;  ///< the model has the module's own parameters and numbers: `f64` is its reference
+  std::vector<std::string> inputs, output_names;   ///< of TorchScript: as `--input` and `--output-name` have them
+  std::map<std::string, ParameterLayout> layouts;  ///< of TorchScript: by name of a gradient
 };
 
-/// Errors name the file and what is missing or malformed.
-Result<CheckFolder> read_check_folder(const std::string& path);
+/// `model` is the file there that is checked; empty: model.onnx, or model.pt where there is none. Errors name the file
+/// and what is missing or malformed.
+Result<CheckFolder> read_check_folder(const std::string& path, const std::string& model = {});
 /// The same without the references, which may be absent.
-Result<CheckFolder> read_model_folder(const std::string& path);
+Result<CheckFolder> read_model_folder(const std::string& path, const std::string& model = {});
 
 /// Names of all tensors that hold one parameter together with others: what stays apart where the numbers of the file as
 /// it stands are wanted.
@@ -113,7 +129,7 @@ struct Comparison {
 /// what `f32` differs from it; against `f64.chunks4` where four micro-batches ran and the folder has it, in fp64 within
 /// what the file is off from `f64`, as is a graph whose numbers were made exact. Copies that the compiler took out of
 /// one initializer are summed for `file64`. Against the module each parameter is compared once: by its name in
-/// `state_dict` where the reference has it, else by the initializer's.
+/// `state_dict` where the reference has it, else by the initializer's. TorchScript is always held against the module.
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comparison& how);
 
 /// Names that must have a gradient, on both sides: the card's parameters, and those initializers that kept their name

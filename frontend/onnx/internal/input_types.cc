@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <optional>
 #include <set>
 
+#include "frontend/internal/batch.h"
 #include "frontend/onnx/internal/tensor.h"
 
 namespace rannc::frontend {
@@ -15,15 +15,6 @@ using ONNX_NAMESPACE::TensorShapeProto;
 using ONNX_NAMESPACE::ValueInfoProto;
 
 namespace {
-
-/// `text` with everything a symbol cannot hold replaced.
-std::string symbol_name(std::string_view text) {
-  std::string name;
-  for (const char c : text)
-    name.push_back(std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' ? c : '_');
-  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name[0] == '.') name.insert(0, "_");
-  return name;
-}
 
 bool is_symbol(std::string_view text) { return !text.empty() && symbol_name(text) == text; }
 
@@ -44,15 +35,7 @@ class Reader {
       RANNC_ASSIGN(ir::ValueType type, read_type(*input));
       result.types.push_back(std::move(type));
     }
-    for (const auto& [from, to] : options_.same_symbol) {
-      for (ir::ValueType& type : result.types) substitute(type, from, ir::Dim::symbol(symbol_name(to)));
-    }
-    RANNC_ASSIGN(result.batch_symbol, choose_batch(result.types));
-    if (result.batch_symbol.empty()) return result;
-    for (const std::string& other : other_batches(result)) {
-      for (ir::ValueType& type : result.types) substitute(type, other, ir::Dim::symbol(result.batch_symbol));
-    }
-    for (ir::ValueType& type : result.types) set_layout(type, result.batch_symbol);
+    RANNC_ASSIGN(result.batch_symbol, settle_batch(result.types, options_, file_));
     return result;
   }
 
@@ -105,79 +88,6 @@ class Reader {
       if (parsed.ok() && std::includes(names_.begin(), names_.end(), used.begin(), used.end())) return *parsed;
     }
     return ir::Dim::symbol(symbol_name(dim.dim_param()));
-  }
-
-  static void substitute(ir::ValueType& type, std::string_view symbol, const ir::Dim& by) {
-    if (!type.shape) return;
-    for (ir::Dim& dim : *type.shape) {
-      if (dim.uses(symbol)) dim = dim.substitute(symbol, by);
-    }
-  }
-
-  /// The one symbol of all inputs that the file calls a batch, on whichever axis; empty where there are several or
-  /// none.
-  static std::string named_batch(const std::vector<ir::ValueType>& types) {
-    std::set<std::string> named;
-    for (const ir::ValueType& type : types) {
-      for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
-        if (!dim.is_symbol()) continue;
-        std::string name = dim.symbol_name();
-        std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
-        if (name.find("batch") != std::string::npos) named.insert(dim.symbol_name());
-      }
-    }
-    return named.size() == 1 ? *named.begin() : std::string();
-  }
-
-  Result<std::string> choose_batch(const std::vector<ir::ValueType>& types) const {
-    if (!options_.batch_symbol) {
-      if (const std::string named = named_batch(types); !named.empty()) return named;
-      for (const ir::ValueType& type : types) {
-        if (type.shape && !type.shape->empty() && type.shape->front().is_symbol()) {
-          return type.shape->front().symbol_name();
-        }
-      }
-      return std::string();
-    }
-    for (const ir::ValueType& type : types) {
-      for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
-        if (dim.is_symbol() && dim.symbol_name() == *options_.batch_symbol) return *options_.batch_symbol;
-      }
-    }
-    return error(Location{file_}, fmt::format("no input has a dimension named '{}'", *options_.batch_symbol));
-  }
-
-  /// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input,
-  /// nor on an input that has the batch elsewhere.
-  static std::set<std::string> other_batches(const InputTypes& inputs) {
-    std::set<std::string> leading, elsewhere;
-    for (const ir::ValueType& type : inputs.types) {
-      if (!type.shape) continue;
-      const auto has_batch = [&](const ir::Dim& dim) { return dim.uses(inputs.batch_symbol); };
-      const bool named = std::any_of(type.shape->begin(), type.shape->end(), has_batch);
-      for (size_t axis = 0; axis < type.shape->size(); ++axis) {
-        const ir::Dim& dim = (*type.shape)[axis];
-        if (!named && axis == 0 && dim.is_symbol() && type.shape->size() > 1) {
-          leading.insert(dim.symbol_name());
-        } else {
-          dim.collect_symbols(elsewhere);
-        }
-      }
-    }
-    std::set<std::string> others;
-    for (const std::string& name : leading) {
-      if (name != inputs.batch_symbol && !elsewhere.contains(name)) others.insert(name);
-    }
-    return others;
-  }
-
-  static void set_layout(ir::ValueType& type, const std::string& batch) {
-    for (size_t axis = 0; type.shape && axis < type.shape->size(); ++axis) {
-      if ((*type.shape)[axis] == ir::Dim::symbol(batch)) {
-        type.batch.axis = static_cast<int32_t>(axis);
-        return;
-      }
-    }
   }
 
   const std::vector<const ValueInfoProto*>& inputs_;

@@ -10,18 +10,16 @@
 #include <utility>
 #include <vector>
 
+#include "frontend/internal/task_writer.h"
 #include "frontend/onnx/internal/tensor.h"
 #include "frontend/onnx/internal/traced_call.h"
 #include "ir/graph.h"
-#include "ir/match.h"
 #include "ir/op.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {
 
 class Growth;
-
-using SymbolPair = std::pair<std::string, std::string>;
 
 /// What a name stands for that is no tensor: a sequence, whose length is known, or an optional without anything in it.
 /// (An optional with something in it is that.)
@@ -31,9 +29,7 @@ struct List {
 };
 
 /// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
-/// Errors latch: the first is kept, what is asked afterwards answers with something harmless, what is emitted is
-/// dropped.
-class Node {
+class Node : public TaskWriter {
  public:
   /// Where constants of attributes are read from, and how far what is made of the file has grown.
   struct Source {
@@ -61,37 +57,6 @@ class Node {
   /// Of an operand that is no tensor; null where it is one, or absent.
   const List* list(size_t index) const;
   bool has_lists() const { return !lists_.empty(); }
-  ir::DType dtype(ValueId value) const { return type(value).dtype; }
-  const ir::ValueType& type(ValueId value) const;
-  std::string_view name(ValueId value) const;  ///< for messages; empty where absent
-  /// What makes a value, among the tasks emitted so far.
-  std::optional<ir::Match> match(ValueId value, const ir::Pattern& pattern) const;
-  /// The shape, or null and an error where the rank is not known.
-  const ir::Shape* shape(ValueId value);
-  /// `axis` counted from the front; an error where it is outside of [-rank, rank), or ONNX's [-rank, rank] with `end`.
-  int64_t axis(int64_t axis, int64_t rank, bool end = false);
-
-  // --- what is known of operands before the model runs
-  /// Elements of an integer or boolean value of rank 0 or 1: also where the model computes them in floats, and where
-  /// tasks that only rearrange made it from such contents by way of a higher rank, as exporters turn the order of Pad's
-  /// amounts.
-  std::optional<ir::Shape> contents(ValueId value) const;
-  /// The same where all are plain integers.
-  std::optional<std::vector<int64_t>> integers(ValueId value) const;
-  /// Elements of a computed value of floats, of rank 0 or 1, once they are cut to integers, where sizes and constants
-  /// say them.
-  std::optional<ir::Shape> cut_to_sizes(ValueId value) const;
-  /// The only element of a constant, seen through casts and changes of shape.
-  std::optional<double> number(ValueId value) const;
-  /// All elements, at most a few, of a constant.
-  std::optional<std::vector<double>> numbers(ValueId value) const;
-  /// All elements, in row-major order, of a value that is stored, repeats one number or has contents: at most `limit`.
-  std::optional<std::vector<double>> elements(ValueId value, int64_t limit = 1 << 20) const;
-  /// Whether a value is zero throughout: a stored tensor, or one number in every place, stretched or cut.
-  bool is_zero(ValueId value) const;
-
-  /// What a pattern finds above a value.
-  std::optional<ir::Match> found(ValueId value, const ir::Pattern& pattern) const;
 
   // --- what ONNX does not say, and the metadata of a node may
   /// The call of the exported program that the node was made from.
@@ -110,6 +75,9 @@ class Node {
   // --- attributes
   bool has_attribute(std::string_view name) const { return find(name) != nullptr; }
   int64_t integer(std::string_view name, int64_t otherwise) const;
+  using TaskWriter::integers;
+  using TaskWriter::number;
+  using TaskWriter::numbers;
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
   std::vector<int64_t> integers(std::string_view name) const;   ///< empty where absent
@@ -133,14 +101,6 @@ class Node {
   const std::string& output_name(size_t output) const { return names_[output]; }
 
   // --- building
-  /// A task of one output, under a name derived from the node's.
-  ValueId emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
-  ValueId emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// A task of several outputs; invalid ones after a failure.
-  std::vector<ValueId> emit_all(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
-                                size_t outputs);
-  std::vector<ValueId> emit_all(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes,
-                                size_t outputs);
   /// A task of one output, which is the node's first.
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
@@ -153,8 +113,6 @@ class Node {
                                              ir::Attributes attributes, size_t auxiliary);
   /// A constant as the node's first output.
   void constant(Tensor tensor);
-  /// A scalar constant of that type.
-  ValueId scalar(double value, ir::DType dtype);
   /// A constant of the translator's own, of that shape: a number of the model's code, never a tensor of its state.
   /// Floats are kept in double precision and cast, so that a model of single precision can be run in double.
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
@@ -169,9 +127,6 @@ class Node {
   void note_weight(ValueId value);
   /// The stored tensors that such values are made of.
   const std::vector<ValueId>& weights() const { return weights_; }
-  /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. A node draws
-  /// once.
-  ValueId draw(ValueId x, ir::Draw draw);
   /// An identity of a value as the node's output, so that it has the output's name.
   void result_at(size_t output, ValueId value);
   /// The value as the node's output, under the name it has.
@@ -185,49 +140,28 @@ class Node {
   bool by_definition() const { return by_definition_; }
   /// The same node where it emits into a body of a task: there it has neither operands nor outputs.
   Node inside(ir::Graph& body) const;
-  void fail(std::string message);
   /// Something that users should know of the node; nodes of which the same is said are counted.
   void remark(std::string_view text) { remark_ = text; }
   const std::string& remark() const { return remark_; }
-  /// Two symbols of inputs that must be equal for a refused task to run, the earlier first.
-  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
-  const std::optional<Diagnostic>& failure() const { return failure_; }
   /// A number that no other node of the graph has.
-  int64_t ordinal() const { return graph_.task_count(); }
-  /// `emit` has something to build on: no failure so far.
-  bool good() const { return !failure_; }
+  int64_t ordinal() const { return graph().task_count(); }
 
  private:
   void bind(size_t output, ValueId value);
-  std::string name_of(std::string_view part) const;
-  std::optional<ir::Shape> rearranged_contents(ValueId value) const;
   const ONNX_NAMESPACE::AttributeProto* find(std::string_view name) const;
-  void find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands);
-  std::vector<ValueId> add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
-                           std::span<const std::string> names);
 
-  ir::Graph& graph_;
   const ONNX_NAMESPACE::NodeProto& proto_;
   int opset_;
-  Location where_;
   std::vector<ValueId> operands_;
   std::vector<std::string> names_;
   std::vector<ValueId> outputs_, tables_, weights_;
   std::map<size_t, List> lists_, output_lists_;
   const Source& source_;
-  std::optional<Diagnostic> failure_;
-  std::optional<SymbolPair> unequal_symbols_;
   std::optional<TracedCall> traced_;
   std::vector<Note> remarks_;
   bool by_definition_ = false;
   bool literal_ = false;
   std::string remark_;
 };
-
-/// The nearest 64-bit integer towards zero, within the range of what fits.
-int64_t whole(double value);
-
-/// A list of plain integers as an attribute.
-ir::Shape list(std::span<const int64_t> values);
 
 }  // namespace rannc::frontend

@@ -51,9 +51,9 @@ std::optional<Tensor> Node::tensor(std::string_view name) {
     fail(fmt::format("{} lacks the tensor '{}'", op(), name));
     return std::nullopt;
   }
-  auto tensor = read_tensor(found->t(), source_.model, *source_.external, where_);
+  auto tensor = read_tensor(found->t(), source_.model, *source_.external, where());
   if (tensor.ok()) return *std::move(tensor);
-  if (good()) failure_ = tensor.diagnostic();
+  fail(tensor.diagnostic());
   return std::nullopt;
 }
 

@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "frontend/onnx/internal/growth.h"
+#include "frontend/internal/growth.h"
 #include "frontend/onnx/internal/names.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/scan.h"

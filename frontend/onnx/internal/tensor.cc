@@ -146,10 +146,4 @@ Result<Tensor> read_tensor(const TensorProto& proto, const std::string& model, E
   return tensor;
 }
 
-std::optional<double> only_element(const ir::ValueType& type, const ir::TensorData& data) {
-  if (!type.shape || !(ir::element_count(*type.shape) == ir::Dim(1)) || !data.present()) return std::nullopt;
-  const auto numbers = ir::decode_numbers(type, data, 1);
-  return numbers.ok() && numbers->size() == 1 ? std::optional(numbers->front()) : std::nullopt;
-}
-
 }  // namespace rannc::frontend

@@ -29,7 +29,4 @@ struct Tensor {
 Result<Tensor> read_tensor(const ONNX_NAMESPACE::TensorProto& proto, const std::string& model, ExternalData& external,
                            const Location& where);
 
-/// The value of a tensor of one element; nothing where there are more, or no bytes.
-std::optional<double> only_element(const ir::ValueType& type, const ir::TensorData& data);
-
 }  // namespace rannc::frontend

@@ -7,7 +7,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/detached.h"
-#include "frontend/onnx/internal/growth.h"
+#include "frontend/internal/growth.h"
 #include "frontend/onnx/internal/program_state.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/training_mode.h"

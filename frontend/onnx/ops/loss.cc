@@ -121,7 +121,7 @@ void negative_log_likelihood(Node& node) {
   const auto reduction = checked_reduction(node);
   if (!reduction) return;
   Labels labels = read_labels(node);
-  const auto logits = node.found(log, kLog);
+  const auto logits = node.match(log, kLog);
   if (!logits || *reduction == "none") return reduced(node, log, labels, *reduction);
   reduced_cross_entropy(node, (*logits)[kLogits], labels, *reduction == "mean", 0);
 }

@@ -6,7 +6,7 @@
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/resampling.h"
-#include "frontend/onnx/internal/sizes.h"
+#include "frontend/internal/sizes.h"
 #include "frontend/onnx/internal/translators.h"
 
 namespace rannc::frontend {

@@ -1,4 +1,4 @@
-#include "frontend/onnx/internal/sizes.h"
+#include "frontend/internal/sizes.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "frontend/onnx/internal/growth.h"
+#include "frontend/internal/growth.h"
 
 #include <fmt/format.h>
 

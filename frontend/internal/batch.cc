@@ -1,0 +1,111 @@
+#include "frontend/internal/batch.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <set>
+
+namespace rannc::frontend {
+
+std::string symbol_name(std::string_view text) {
+  std::string name;
+  for (const char c : text)
+    name.push_back(std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.' ? c : '_');
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0])) || name[0] == '.') name.insert(0, "_");
+  return name;
+}
+
+namespace {
+
+void substitute(ir::ValueType& type, std::string_view symbol, const ir::Dim& by) {
+  if (!type.shape) return;
+  for (ir::Dim& dim : *type.shape) {
+    if (dim.uses(symbol)) dim = dim.substitute(symbol, by);
+  }
+}
+
+/// The one symbol of all inputs that the file calls a batch, on whichever axis; empty where there are several or
+/// none.
+std::string named_batch(const std::vector<ir::ValueType>& types) {
+  std::set<std::string> named;
+  for (const ir::ValueType& type : types) {
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
+      if (!dim.is_symbol()) continue;
+      std::string name = dim.symbol_name();
+      std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+      if (name.find("batch") != std::string::npos) named.insert(dim.symbol_name());
+    }
+  }
+  return named.size() == 1 ? *named.begin() : std::string();
+}
+
+Result<std::string> choose_batch(const std::vector<ir::ValueType>& types, const ImportOptions& options,
+                                 const std::string& file) {
+  if (!options.batch_symbol) {
+    if (const std::string named = named_batch(types); !named.empty()) return named;
+    for (const ir::ValueType& type : types) {
+      if (type.shape && !type.shape->empty() && type.shape->front().is_symbol()) {
+        return type.shape->front().symbol_name();
+      }
+    }
+    return std::string();
+  }
+  for (const ir::ValueType& type : types) {
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) {
+      if (dim.is_symbol() && dim.symbol_name() == *options.batch_symbol) return *options.batch_symbol;
+    }
+  }
+  return error(Location{file}, fmt::format("no input has a dimension named '{}'", *options.batch_symbol));
+}
+
+/// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input,
+/// nor on an input that has the batch elsewhere.
+std::set<std::string> other_batches(const std::vector<ir::ValueType>& types, const std::string& batch) {
+  std::set<std::string> leading, elsewhere;
+  for (const ir::ValueType& type : types) {
+    if (!type.shape) continue;
+    const auto has_batch = [&](const ir::Dim& dim) { return dim.uses(batch); };
+    const bool named = std::any_of(type.shape->begin(), type.shape->end(), has_batch);
+    for (size_t axis = 0; axis < type.shape->size(); ++axis) {
+      const ir::Dim& dim = (*type.shape)[axis];
+      if (!named && axis == 0 && dim.is_symbol() && type.shape->size() > 1) {
+        leading.insert(dim.symbol_name());
+      } else {
+        dim.collect_symbols(elsewhere);
+      }
+    }
+  }
+  std::set<std::string> others;
+  for (const std::string& name : leading) {
+    if (name != batch && !elsewhere.contains(name)) others.insert(name);
+  }
+  return others;
+}
+
+void set_layout(ir::ValueType& type, const std::string& batch) {
+  for (size_t axis = 0; type.shape && axis < type.shape->size(); ++axis) {
+    if ((*type.shape)[axis] == ir::Dim::symbol(batch)) {
+      type.batch.axis = static_cast<int32_t>(axis);
+      return;
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
+                                 const std::string& file) {
+  for (const auto& [from, to] : options.same_symbol) {
+    for (ir::ValueType& type : types) substitute(type, from, ir::Dim::symbol(symbol_name(to)));
+  }
+  RANNC_ASSIGN(std::string batch, choose_batch(types, options, file));
+  if (batch.empty()) return batch;
+  for (const std::string& other : other_batches(types, batch)) {
+    for (ir::ValueType& type : types) substitute(type, other, ir::Dim::symbol(batch));
+  }
+  for (ir::ValueType& type : types) set_layout(type, batch);
+  return batch;
+}
+
+}  // namespace rannc::frontend

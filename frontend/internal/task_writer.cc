@@ -1,0 +1,268 @@
+#include "frontend/internal/task_writer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "frontend/internal/sizes.h"
+#include "ir/constant.h"
+#include "ir/fold.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+constexpr ir::Capture kNumber{0};
+
+/// A task whose result has the only element of its operand.
+const ir::Pattern& keeps_the_number() {
+  static const ir::Pattern kPattern =
+      ir::op({"cast", "identity", "reshape", "unsqueeze", "squeeze"}, ir::any(kNumber), ir::maybe(ir::any()));
+  return kPattern;
+}
+
+/// A task on integers that only rearranges them, with all its lists as attributes.
+const ir::Pattern& rearranges() {
+  static const ir::Pattern kPattern =
+      ir::op({"reshape", "permute", "slice", "unsqueeze", "squeeze", "cast", "identity"}, ir::any(kNumber));
+  return kPattern;
+}
+
+}  // namespace
+
+const ir::ValueType& TaskWriter::type(ValueId value) const {
+  static const ir::ValueType unknown;
+  return value.valid() ? graph_.type(value) : unknown;
+}
+
+const ir::Shape* TaskWriter::shape(ValueId value) {
+  if (!value.valid()) {
+    if (good()) fail(fmt::format("{} lacks an operand", maker_));
+    return nullptr;
+  }
+  const auto& shape = graph_.type(value).shape;
+  if (!shape) fail(fmt::format("{} needs the rank of '{}', which is not known", maker_, graph_.value(value).name));
+  return shape ? &*shape : nullptr;
+}
+
+int64_t TaskWriter::axis(int64_t axis, int64_t rank, bool end) {
+  const int64_t last = end ? rank : rank - 1;
+  if (axis < -rank || axis > last) {
+    fail(fmt::format("{}: axis {} is outside of [{}, {}]", maker_, axis, -rank, last));
+    return 0;
+  }
+  return axis < 0 ? axis + rank : axis;
+}
+
+std::optional<ir::Shape> TaskWriter::contents(ValueId value) const {
+  const ir::ValueType& known = type(value);
+  const bool listed = known.shape && known.shape->size() <= 1 && !ir::is_float(known.dtype);
+  if (known.contents || !listed) return known.contents;
+  if (auto found = rearranged_contents(value)) return found;
+  return value.valid() && ir::is_integer(known.dtype) ? sizes_through_floats(graph_, value) : std::nullopt;
+}
+
+std::optional<ir::Shape> TaskWriter::cut_to_sizes(ValueId value) const {
+  if (!value.valid() || !graph_.producer(value).valid() || !ir::is_float(type(value).dtype)) return std::nullopt;
+  auto sizes = floats_cut_to_sizes(graph_, value);
+  return sizes && !sizes->empty() ? sizes : std::nullopt;
+}
+
+// The same tasks put the numbers of places where they put what stands there.
+std::optional<ir::Shape> TaskWriter::rearranged_contents(ValueId value) const {
+  constexpr size_t kMostTasks = 16;
+  std::vector<TaskId> tasks;
+  while (!type(value).contents) {
+    const auto made = ir::match(graph_, value, rearranges());
+    if (!made || tasks.size() == kMostTasks) return std::nullopt;
+    tasks.push_back(made->tasks().front());
+    value = (*made)[kNumber];
+  }
+  const ir::Shape& from = *type(value).contents;
+  std::vector<int64_t> places(from.size());
+  std::iota(places.begin(), places.end(), 0);
+  ir::StoredTensor now{type(value), ir::encode_integers(type(value).dtype, places)};
+  now.type.contents.reset();
+  for (size_t k = tasks.size(); k-- > 0;) {
+    const std::array operands = {static_cast<const ir::StoredTensor*>(&now)};
+    const std::array types = {type(graph_.outputs(tasks[k])[0])};
+    auto made = ir::fold_integers(graph_.op(tasks[k]), operands, graph_.attributes(tasks[k]), types);
+    if (!made) return std::nullopt;
+    now = std::move(made->front());
+  }
+  const auto order = ir::decode_integers(now.type, now.data, static_cast<int64_t>(from.size()));
+  if (!order.ok()) return std::nullopt;
+  ir::Shape found;
+  for (const int64_t place : *order) found.push_back(from[static_cast<size_t>(place)]);
+  return found;
+}
+
+std::optional<std::vector<int64_t>> TaskWriter::integers(ValueId value) const {
+  const auto known = contents(value);
+  if (!known) return std::nullopt;
+  std::vector<int64_t> result;
+  for (const ir::Dim& element : *known) {
+    if (!element.is_constant()) return std::nullopt;
+    result.push_back(element.constant());
+  }
+  return result;
+}
+
+std::optional<double> TaskWriter::number(ValueId value) const {
+  while (value.valid()) {
+    const auto& found = graph_.value(value);
+    if (const auto known = integers(value); known && known->size() == 1) return static_cast<double>(known->front());
+    if (found.kind == ir::ValueKind::kConstant) {
+      return only_element(found.type, found.data);
+    }
+    const auto behind = ir::match(graph_, value, keeps_the_number());
+    value = behind ? (*behind)[kNumber] : ValueId();
+  }
+  return std::nullopt;
+}
+
+std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes,
+                                     std::span<const std::string> names) {
+  if (!good()) return {};
+  const ir::OpInfo& info = ir::core(op);
+  RANNC_CHECK(operands.size() >= info.min_inputs() && operands.size() <= info.max_inputs())
+      << maker_ << " -> " << info.name << ": " << operands.size() << " operands";
+  const TaskId task = graph_.add_task(info, operands, std::move(attributes), names, where_);
+  if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
+    failure_ = typed.diagnostic();
+    find_unequal_symbols(info, operands);
+    return {};
+  }
+  const auto made = graph_.outputs(task);
+  return {made.begin(), made.end()};
+}
+
+std::optional<std::vector<double>> TaskWriter::numbers(ValueId value) const {
+  constexpr int64_t kMost = 64;
+  return value.valid() && graph_.value(value).kind == ir::ValueKind::kConstant ? elements(value, kMost) : std::nullopt;
+}
+
+std::optional<std::vector<double>> TaskWriter::elements(ValueId value, int64_t limit) const {
+  if (const auto known = integers(value)) return std::vector<double>(known->begin(), known->end());
+  if (!value.valid()) return std::nullopt;
+  if (graph_.value(value).kind != ir::ValueKind::kConstant) {
+    const auto repeated = ir::scalar_constant(graph_, value);
+    const auto count = ir::static_count(type(value));
+    if (!repeated || !count || *count > limit) return std::nullopt;
+    return std::vector<double>(static_cast<size_t>(*count), *repeated);
+  }
+  if (!graph_.value(value).data.present()) return std::nullopt;
+  auto numbers = ir::decode_numbers(graph_.type(value), graph_.value(value).data, limit);
+  return numbers.ok() ? std::optional(*std::move(numbers)) : std::nullopt;
+}
+
+std::string_view TaskWriter::name(ValueId value) const { return value.valid() ? graph_.value(value).name : ""; }
+
+std::optional<ir::Match> TaskWriter::match(ValueId value, const ir::Pattern& pattern) const {
+  return value.valid() ? ir::match(graph_, value, pattern) : std::nullopt;
+}
+
+bool TaskWriter::is_zero(ValueId value) const {
+  static const ir::Pattern kShown = ir::through(
+      {"expand", "slice", "cast", "identity", "reshape", "unsqueeze", "squeeze", "permute"}, ir::any(kNumber));
+  static const ir::Pattern kFilled = ir::op("full").as(kNumber);
+  if (!value.valid()) return false;
+  value = (*ir::match(graph_, value, kShown))[kNumber];
+  if (const auto filled = ir::match(graph_, value, kFilled)) {
+    const ir::Attribute* const given = filled->attributes(kNumber).find("value");
+    return given == nullptr || *given == ir::Attribute(0.0) || *given == ir::Attribute(ir::Dim(0));
+  }
+  if (!graph_.value(value).data.present()) return false;
+  const auto bytes = graph_.value(value).data.read();
+  return bytes.ok() && std::all_of(bytes->begin(), bytes->end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+void TaskWriter::find_unequal_symbols(const ir::OpInfo& op, std::span<const ValueId> operands) {
+  static const ir::Ops kBroadcasting = {"add", "sub", "mul", "div", "where", "logical_and", "logical_or",
+                                        "eq",  "ne",  "lt",  "le",  "gt",    "ge",          "maximum"};
+  if (!kBroadcasting.contains(op)) return;
+  for (const ValueId other : operands.subspan(1)) {
+    const auto& a = type(operands[0]).shape;
+    const auto& b = type(other).shape;
+    if (!a || !b) continue;
+    for (size_t back = 1; back <= std::min(a->size(), b->size()); ++back) {
+      const ir::Dim& x = (*a)[a->size() - back];
+      const ir::Dim& y = (*b)[b->size() - back];
+      if (!x.is_symbol() || !y.is_symbol() || x == y) continue;
+      for (const ValueId input : graph_.inputs()) {
+        for (const ir::Dim& dim : type(input).shape.value_or(ir::Shape{})) {
+          if (dim == x) unequal_symbols_ = SymbolPair{x.symbol_name(), y.symbol_name()};
+          if (dim == y) unequal_symbols_ = SymbolPair{y.symbol_name(), x.symbol_name()};
+          if (unequal_symbols_) return;
+        }
+      }
+    }
+  }
+}
+
+std::string TaskWriter::name_of(std::string_view part) const { return fmt::format("{}.{}", stem_, part); }
+
+ValueId TaskWriter::emit(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes) {
+  const std::array names = {name_of(op)};
+  const auto made = add(op, operands, std::move(attributes), names);
+  return made.empty() ? ValueId() : made[0];
+}
+
+ValueId TaskWriter::emit(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes) {
+  return emit(op, std::span(operands.begin(), operands.size()), std::move(attributes));
+}
+
+std::vector<ValueId> TaskWriter::emit_all(std::string_view op, std::span<const ValueId> operands,
+                                          ir::Attributes attributes, size_t outputs) {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < outputs; ++i) names.push_back(fmt::format("{}.{}.{}", stem_, op, i));
+  std::vector<ValueId> made = add(op, operands, std::move(attributes), names);
+  made.resize(outputs);
+  return made;
+}
+
+std::vector<ValueId> TaskWriter::emit_all(std::string_view op, std::initializer_list<ValueId> operands,
+                                          ir::Attributes attributes, size_t outputs) {
+  return emit_all(op, std::span(operands.begin(), operands.size()), std::move(attributes), outputs);
+}
+
+ValueId TaskWriter::scalar(double value, ir::DType dtype) {
+  const ir::Attribute number = ir::is_float(dtype) ? ir::Attribute(value) : ir::Attribute(ir::Dim(whole(value)));
+  return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
+}
+
+ValueId TaskWriter::draw(ValueId x, ir::Draw draw) {
+  if (!good() || !x.valid()) return {};
+  ir::ValueType type = this->type(x);
+  if (!ir::is_float(type.dtype)) {
+    fail(fmt::format("{} of {}; random numbers are floats", maker_, ir::str(type.dtype)));
+    return {};
+  }
+  type.batch.mix = ir::Mix::kNone;
+  draw.key = graph_.task_count();
+  return graph_.add_draw(name_of("draw"), std::move(type), draw);
+}
+
+void TaskWriter::fail(std::string message) { fail(error(where_, std::move(message))); }
+
+void TaskWriter::fail(Diagnostic found) {
+  if (!failure_) failure_ = std::move(found);
+}
+
+int64_t whole(double value) {
+  constexpr double kMost = 9.2e18;
+  return static_cast<int64_t>(std::clamp(std::isnan(value) ? 0 : value, -kMost, kMost));
+}
+
+ir::Shape list(std::span<const int64_t> values) { return {values.begin(), values.end()}; }
+
+std::optional<double> only_element(const ir::ValueType& type, const ir::TensorData& data) {
+  if (!type.shape || !(ir::element_count(*type.shape) == ir::Dim(1)) || !data.present()) return std::nullopt;
+  const auto numbers = ir::decode_numbers(type, data, 1);
+  return numbers.ok() && numbers->size() == 1 ? std::optional(numbers->front()) : std::nullopt;
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,59 @@
+/// Tensors that share memory: what operators that write into one make of the others.
+///
+/// TorchScript writes in place (`x.add_(y)`) and has views (`x[0]`), values of a task graph are made once. A `Tensor`
+/// here is what a name of the program stands for; which value of the graph it is changes as it is written. A view knows
+/// the tensor that it is a view of and the task that takes it from there: whoever writes through it writes the tensor
+/// behind, whoever reads it after that tensor was written takes it anew. Where ATen itself decides whether a result
+/// shares memory (`reshape`, `contiguous`), a write to one and a read of the other is an error: nothing proves what is
+/// meant.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/internal/task_writer.h"
+#include "frontend/torchscript/internal/item.h"
+#include "ir/attributes.h"
+
+namespace rannc::frontend::torchscript {
+
+/// How a view is taken: one task on the tensor behind.
+struct View {
+  std::string op;  ///< of core, of one operand and one result
+  ir::Attributes attributes;
+};
+
+class Tensor {
+ public:
+  /// A tensor of its own.
+  explicit Tensor(ValueId value) : value_(value), version_(std::make_shared<uint64_t>(0)) {}
+  /// A view of `of`, which `value` is now.
+  Tensor(ValueId value, TensorRef of, View view)
+      : value_(value), of_(std::move(of)), view_(std::move(view)), version_(of_->version_), seen_(*version_) {}
+  /// What may be `of` or a copy of it.
+  static TensorRef unsure(ValueId value, TensorRef of);
+
+  /// The value that the tensor is now, taken anew where what is behind it was written. Errors latch in `writer`.
+  ValueId read(TaskWriter& writer);
+  /// The value that it was last, whose type and shape are those of now.
+  ValueId now() const { return value_; }
+  /// From now on the tensor is `value`, of its type. Errors latch in `writer`.
+  void write(TaskWriter& writer, ValueId value);
+  /// Says that the tensor is state of the model (a parameter or a buffer of that name): writes are effects.
+  void set_state(std::string name) { state_ = std::move(name); }
+  /// Of the tensor behind all views; empty: it is none.
+  const std::string& state() const { return of_ ? of_->state() : state_; }
+
+ private:
+  ValueId value_;
+  TensorRef of_;
+  std::optional<View> view_;
+  bool unsure_ = false;
+  std::shared_ptr<uint64_t> version_;  ///< writes to the memory so far
+  uint64_t seen_ = 0;                  ///< of `version_`, when `value_` was taken
+  std::string state_;
+};
+
+}  // namespace rannc::frontend::torchscript

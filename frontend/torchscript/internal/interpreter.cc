@@ -1,0 +1,300 @@
+#include "frontend/torchscript/internal/interpreter.h"
+
+#include <ATen/core/function.h>
+#include <fmt/format.h>
+#include <torch/csrc/jit/api/function_impl.h>
+#include <torch/csrc/jit/ir/constants.h>
+
+#include <algorithm>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+constexpr std::string_view kLost = "the result of ";
+constexpr uint32_t kMostDepth = 200;
+constexpr int64_t kMostTrips = 1 << 16;
+
+namespace jit = torch::jit;
+namespace prim = c10::prim;
+
+/// Whether a block does nothing but raise.
+bool raises(const jit::Block& block) {
+  return std::any_of(block.nodes().begin(), block.nodes().end(),
+                     [](const jit::Node* node) { return node->kind() == prim::RaiseException; });
+}
+
+/// Whether something is, or has in it, what an operator without a translation would have made.
+bool is_lost(const Item& item) {
+  if (const auto* undecided = item.get<Undecided>()) return undecided->what.starts_with(kLost);
+  const Sequence* const sequence = item.sequence();
+  return sequence && std::any_of(sequence->elements.begin(), sequence->elements.end(), is_lost);
+}
+
+bool is_no_grad(const at::IValue& object) {
+  return object.toObjectRef().name().find("grad_mode.no_grad") != std::string::npos;
+}
+
+}  // namespace
+
+Result<Item> Interpreter::call(const Object& self, const std::string& method, std::vector<Item> arguments) {
+  const jit::Function* const found = state_.object(self).toObjectRef().type()->findMethod(method);
+  if (found == nullptr) return error(Location{file_}, fmt::format("'{}' has no method {}", self.path, method));
+  arguments.insert(arguments.begin(), Item(self));
+  return run(*jit::toGraphFunction(*const_cast<jit::Function*>(found)).graph(), std::move(arguments), self.path);
+}
+
+Result<Item> Interpreter::run(const jit::Graph& graph, std::vector<Item> arguments, const std::string& path) {
+  if (depth_ == kMostDepth)
+    return error(Location{file_}, fmt::format("calls of functions are more than {} deep", kMostDepth));
+  if (arguments.size() != graph.inputs().size()) {
+    return error(Location{file_}, fmt::format("a function of '{}' takes {} arguments and is given {}", path,
+                                              graph.inputs().size(), arguments.size()));
+  }
+  ++depth_;
+  Frame frame{path};
+  for (size_t i = 0; i < arguments.size(); ++i) frame.items[graph.inputs()[i]] = std::move(arguments[i]);
+  RANNC_TRY(run(frame, *graph.block()));
+  --depth_;
+  std::vector<Item> results;
+  for (const Value* const output : graph.outputs()) {
+    RANNC_ASSIGN(Item made, item(frame, *output));
+    results.push_back(std::move(made));
+  }
+  return results.size() == 1 ? results[0] : tuple_of(std::move(results));
+}
+
+Result<void> Interpreter::run(Frame& frame, const Block& block) {
+  for (const Node* const node : block.nodes()) RANNC_TRY(run(frame, *node));
+  return {};
+}
+
+Result<void> Interpreter::run(Frame& frame, const Node& node) {
+  if (++nodes_ > max_nodes_)
+    return error(at(frame, node), fmt::format("the program has more than {} nodes", max_nodes_));
+  if (!growth_.add(graph_, counted_)) return growth_.excess(graph_, "the program", at(frame, node));
+  bool done = true;
+  RANNC_TRY(structure(frame, node, done));
+  return done ? Result<void>() : call_operator(frame, node);
+}
+
+Result<Item> Interpreter::item(const Frame& frame, const Value& value) const {
+  const auto found = frame.items.find(&value);
+  if (found == frame.items.end())
+    return error(Location{file_}, fmt::format("value %{} is read before it is made", value.debugName()));
+  return found->second;
+}
+
+Result<std::vector<Item>> Interpreter::items(const Frame& frame, const Node& node) const {
+  std::vector<Item> found;
+  for (const Value* const input : node.inputs()) {
+    RANNC_ASSIGN(Item made, item(frame, *input));
+    found.push_back(std::move(made));
+  }
+  return found;
+}
+
+std::string Interpreter::name(const Frame& frame, const Value& value) const {
+  return fmt::format("{}.{}", frame.path.empty() ? "forward" : frame.path, value.debugName());
+}
+
+Location Interpreter::at(const Frame& frame, const Node& node) const {
+  Location where{file_};
+  // The author's file, where the archive tells it; else the code that the archive carries.
+  std::optional<std::tuple<std::string, size_t, size_t>> place;
+  try {
+    const auto origin = node.sourceRange().findSourceRangeThatGenerated();
+    if (origin) place = origin->file_line_col();
+  } catch (const std::exception&) {
+    // It is read when it is asked for first, and may be spoiled.
+  }
+  if (!place || std::get<0>(*place).empty()) place = node.sourceRange().file_line_col();
+  if (place && !std::get<0>(*place).empty()) {
+    const std::string& source = std::get<0>(*place);
+    where.file = source.starts_with("code/") ? file_ + "/" + source : source;
+    where.line = static_cast<uint32_t>(std::get<1>(*place));
+    where.column = static_cast<uint32_t>(std::get<2>(*place)) + 1;
+  }
+  where.node = node.outputs().empty() ? node.kind().toQualString() : name(frame, *node.outputs()[0]);
+  return where;
+}
+
+Result<void> Interpreter::unpack(Frame& frame, const Node& node, const std::vector<Item>& elements) {
+  if (elements.size() != node.outputs().size()) {
+    return error(at(frame, node),
+                 fmt::format("{} elements are unpacked into {} names", elements.size(), node.outputs().size()));
+  }
+  for (size_t i = 0; i < elements.size(); ++i) frame.items[node.outputs()[i]] = elements[i];
+  return {};
+}
+
+Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) {
+  const auto kind = node.kind();
+  const auto give = [&](Item item) { frame.items[node.outputs()[0]] = std::move(item); };
+  if (kind == prim::Constant && node.outputs()[0]->type()->kind() == c10::TypeKind::FunctionType) {
+    give({});  // `CallFunction` asks its type
+  } else if (kind == prim::Constant) {
+    const auto value = jit::toIValue(node.outputs()[0]);
+    if (!value) return error(at(frame, node), "a constant of a kind that is not supported");
+    RANNC_ASSIGN(Item made, state_.literal(*value, name(frame, *node.outputs()[0]), at(frame, node)));
+    give(std::move(made));
+  } else if (kind == prim::If) {
+    return branch(frame, node);
+  } else if (kind == prim::Loop) {
+    return loop(frame, node);
+  } else {
+    RANNC_ASSIGN(std::vector<Item> operands, items(frame, node));
+    if (kind == prim::GetAttr || kind == prim::SetAttr || kind == prim::CallMethod) {
+      const auto* const self = operands.empty() ? nullptr : operands[0].get<Object>();
+      if (self == nullptr) return error(at(frame, node), "an attribute of something that is no object");
+      const std::string of = node.s(c10::attr::name);
+      if (kind == prim::SetAttr) {
+        state_.set_attribute(*self, of, operands[1]);
+        return {};
+      }
+      if (kind == prim::CallMethod && is_no_grad(state_.object(*self))) {
+        give({});
+        return {};
+      }
+      if (kind == prim::CallMethod) {
+        const Object callee = *self;
+        operands.erase(operands.begin());
+        RANNC_ASSIGN(Item made, call(callee, of, std::move(operands)));
+        give(std::move(made));
+      } else {
+        RANNC_ASSIGN(Item made, state_.attribute(*self, of, at(frame, node)));
+        give(std::move(made));
+      }
+    } else if (kind == prim::CallFunction) {
+      auto* const function = node.inputs()[0]->type()->expectRef<c10::FunctionType>().function();
+      operands.erase(operands.begin());
+      RANNC_ASSIGN(Item made, run(*jit::toGraphFunction(*function).graph(), std::move(operands), frame.path));
+      give(std::move(made));
+    } else if (kind == prim::CreateObject) {
+      const auto type = node.outputs()[0]->type()->expect<c10::ClassType>();
+      give(state_.create(c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), type->numAttributes()),
+                         frame.path));
+    } else if (kind == prim::Enter || kind == prim::Exit) {
+      const auto* const object = operands[0].get<Object>();
+      if (object == nullptr || !is_no_grad(state_.object(*object)))
+        return error(at(frame, node), "a with-statement of something else than no_grad is not supported");
+      no_grad_ += kind == prim::Enter ? 1 : -1;
+      for (const Value* const output : node.outputs()) frame.items[output] = Item();
+    } else if (kind == prim::ListConstruct) {
+      give(list_of(std::move(operands)));
+    } else if (kind == prim::TupleConstruct) {
+      give(tuple_of(std::move(operands)));
+    } else if (kind == prim::DictConstruct) {
+      auto made = std::make_shared<Dictionary>();
+      for (size_t i = 0; i + 1 < operands.size(); i += 2) made->entries.emplace_back(operands[i], operands[i + 1]);
+      give(Item(std::move(made)));
+    } else if (kind == prim::ListUnpack || kind == prim::TupleUnpack) {
+      const Sequence* const sequence = operands[0].sequence();
+      if (sequence == nullptr) return error(at(frame, node), fmt::format("{} is unpacked", describe(operands[0])));
+      return unpack(frame, node, sequence->elements);
+    } else if (kind == prim::FunctionalGraph || kind == prim::fork || kind == prim::PythonOp) {
+      return error(at(frame, node), fmt::format("{} is not supported", kind.toQualString()));
+    } else if (kind == prim::Uninitialized) {
+      give({});
+    } else {
+      done = false;
+    }
+  }
+  return {};
+}
+
+Result<void> Interpreter::branch(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Item condition, item(frame, *node.inputs()[0]));
+  const bool* known = condition.get<bool>();
+  size_t taken = known && !*known ? 1 : 0;
+  if (known == nullptr) {
+    const bool then_raises = raises(*node.blocks()[0]), else_raises = raises(*node.blocks()[1]);
+    if (then_raises == else_raises) {
+      return error(at(frame, node), fmt::format("a branch decides by {}, which is not known before the model runs",
+                                                describe(condition)));
+    }
+    taken = then_raises ? 1 : 0;
+    ++notes_.counted_remarks["checks of the program depend on what is known only when it runs: they are not made"];
+  }
+  const Block& block = *node.blocks()[taken];
+  RANNC_TRY(run(frame, block));
+  for (size_t i = 0; i < node.outputs().size(); ++i) {
+    RANNC_ASSIGN(Item made, item(frame, *block.outputs()[i]));
+    frame.items[node.outputs()[i]] = std::move(made);
+  }
+  return {};
+}
+
+Result<void> Interpreter::loop(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(std::vector<Item> states, items(frame, node));
+  const Item count = states[0];
+  const auto* const trips = count.get<ir::Dim>();
+  Item condition = states[1];
+  if (trips == nullptr || !trips->is_constant())
+    return error(at(frame, node),
+                 fmt::format("a loop runs as often as {} says; expected a number that is known before the model runs",
+                             describe(count)));
+  states.erase(states.begin(), states.begin() + 2);
+  const Block& body = *node.blocks()[0];
+  for (int64_t trip = 0; trip < trips->constant(); ++trip) {
+    const auto* const goes_on = condition.get<bool>();
+    if (goes_on == nullptr)
+      return error(at(frame, node),
+                   fmt::format("a loop goes on by {}, which is not known before the model runs", describe(condition)));
+    if (!*goes_on) break;
+    if (trip == kMostTrips) return error(at(frame, node), fmt::format("a loop runs more than {} times", kMostTrips));
+    frame.items[body.inputs()[0]] = Item(ir::Dim(trip));
+    for (size_t i = 0; i < states.size(); ++i) frame.items[body.inputs()[i + 1]] = states[i];
+    RANNC_TRY(run(frame, body));
+    RANNC_ASSIGN(condition, item(frame, *body.outputs()[0]));
+    for (size_t i = 0; i < states.size(); ++i) {
+      RANNC_ASSIGN(states[i], item(frame, *body.outputs()[i + 1]));
+    }
+  }
+  return unpack(frame, node, states);
+}
+
+// What is made without gradients is where they end.
+void Interpreter::stop_gradients(Call& call) const {
+  for (Item& result : call.results()) {
+    const auto* const tensor = result.get<TensorRef>();
+    if (tensor == nullptr || !ir::is_float(call.dtype((*tensor)->now()))) continue;
+    result = std::make_shared<Tensor>(call.emit("stop_gradient", {(*tensor)->read(call)}));
+  }
+}
+
+Result<void> Interpreter::call_operator(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const std::vector<Item> operands, items(frame, node));
+  const c10::FunctionSchema* const schema = node.maybeSchema();
+  std::string spelled = node.kind().toQualString();
+  if (schema != nullptr && !schema->overload_name().empty()) spelled += "." + schema->overload_name();
+  std::vector<Call::Argument> arguments;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const bool named = schema != nullptr && i < schema->arguments().size();
+    arguments.push_back({named ? schema->arguments()[i].name() : std::to_string(i), operands[i]});
+  }
+  const Location where = at(frame, node);
+  Call call(graph_, where, spelled, node.outputs().empty() ? "nothing" : name(frame, *node.outputs()[0]),
+            std::move(arguments), notes_);
+  bool known = false;
+  // What an unknown operator would have made is unknown as well.
+  const bool lost = std::any_of(operands.begin(), operands.end(), is_lost);
+  if (!lost) known = translate(call);
+  if (call.failure()) {
+    if (unknown_.empty()) return *call.failure();
+    known = false;
+  }
+  if (!known) {
+    if (!lost) ++unknown_.emplace(spelled, std::pair(where, size_t{0})).first->second.second;
+    for (const Value* const output : node.outputs()) frame.items[output] = Undecided{std::string(kLost) + spelled};
+    return {};
+  }
+  if (no_grad_ > 0) stop_gradients(call);
+  if (call.failure()) return *call.failure();
+  if (!frame.path.empty()) notes_.training.modules.emplace(where.node, frame.path);
+  return unpack(frame, node, call.results());
+}
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,79 @@
+/// What a name of a TorchScript program stands for while the program is read.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "ir/dim.h"
+#include "ir/graph.h"
+
+namespace rannc::frontend::torchscript {
+
+struct Item;
+class Tensor;
+
+using TensorRef = std::shared_ptr<Tensor>;
+
+struct None {};
+
+/// A list or a tuple. Lists are shared, as those of Python are: who appends to one appends for all that have it.
+struct Sequence {
+  bool is_tuple = false;
+  std::vector<Item> elements;
+};
+
+/// A dictionary, in the order of its insertions.
+struct Dictionary {
+  std::vector<std::pair<Item, Item>> entries;
+};
+
+/// A module, or another object of the program's own class.
+struct Object {
+  std::string path;   ///< attributes from the root on: `bert.encoder`; empty for the root
+  size_t handle = 0;  ///< of the program that it belongs to
+};
+
+/// A device, of which the program asks: all of them are the one on which it will run.
+struct Device {};
+
+/// What is known only when the model runs, though the program decides by it: a truth value of sizes or of data.
+struct Undecided {
+  std::string what;  ///< for messages
+};
+
+/// One value of the program. Integers are expressions of sizes.
+struct Item {
+  using Kind = std::variant<None, TensorRef, ir::Dim, double, bool, std::string, std::shared_ptr<Sequence>,
+                            std::shared_ptr<Dictionary>, Object, Device, Undecided>;
+  Kind kind;
+
+  Item() = default;
+  template <class T>
+  requires(!std::is_same_v<std::remove_cvref_t<T>, Item>) Item(T&& given)
+      : kind(std::forward<T>(given)) {}  // NOLINT(google-explicit-constructor)
+
+  bool is_none() const { return std::holds_alternative<None>(kind); }
+  template <class T>
+  const T* get() const {
+    return std::get_if<T>(&kind);
+  }
+  const Sequence* sequence() const {
+    const auto* found = get<std::shared_ptr<Sequence>>();
+    return found ? found->get() : nullptr;
+  }
+  const Dictionary* dictionary() const {
+    const auto* found = get<std::shared_ptr<Dictionary>>();
+    return found ? found->get() : nullptr;
+  }
+};
+
+Item list_of(std::vector<Item> elements);
+Item tuple_of(std::vector<Item> elements);
+/// What kind of value it is, for messages: `a list of 3`, `a tensor`.
+std::string describe(const Item& item);
+
+}  // namespace rannc::frontend::torchscript

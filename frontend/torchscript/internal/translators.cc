@@ -1,0 +1,162 @@
+#include "frontend/torchscript/internal/translators.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using Table = std::unordered_map<std::string_view, void (*)(Call&)>;
+
+const Table& table() {
+  static const Table kTable = [] {
+    Table made;
+    for (const auto& family : {number_translators(), elementwise_translators(), shape_translators(),
+                               create_translators(), index_translators(), reduce_translators(), dense_translators(),
+                               normalize_translators(), loss_translators(), recurrent_translators()}) {
+      for (const Translator& row : family)
+        RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
+    }
+    return made;
+  }();
+  return kTable;
+}
+
+/// Core operators that are lowered to one call, by that call's schema. Those of gradients are no program's.
+const std::unordered_map<std::string_view, const ir::OpInfo*>& derived() {
+  static const auto kDerived = [] {
+    std::unordered_map<std::string_view, const ir::OpInfo*> made;
+    for (const ir::OpInfo& op : ir::core_ops()) {
+      if (op.form && !op.family.starts_with("grad_")) made.emplace(op.form->schema, &op);
+    }
+    return made;
+  }();
+  return kDerived;
+}
+
+struct Backwards {
+  Call& call;
+  const ir::OpInfo& op;
+  std::vector<ValueId> operands;
+  ir::Attributes attributes;
+
+  // Position or name of a slot's argument.
+  const Call::Argument* argument(const ir::aten::Template::Slot& slot, size_t position) const {
+    const auto& given = call.arguments();
+    if (slot.name.empty()) return position < given.size() ? &given[position] : nullptr;
+    for (const Call::Argument& each : given) {
+      if (each.name == slot.name) return &each;
+    }
+    return nullptr;
+  }
+
+  void attribute(const ir::AttributeInfo& info, const std::string& name) {
+    using Kind = ir::AttributeKind;
+    switch (info.kind) {
+      case Kind::kInteger:
+        return attributes.set(info.name, ir::Dim(call.integer(name)));
+      case Kind::kFlag:
+        return attributes.set(info.name, call.flag(name));
+      case Kind::kNumber:
+        return attributes.set(info.name, call.number(name));
+      case Kind::kText:
+        return attributes.set(info.name, call.text(name));
+      case Kind::kIntegers:
+      case Kind::kSizes:
+        return attributes.set(info.name, call.sizes(name));
+      default:
+        return call.fail(fmt::format("{}: {} is of a kind that is not read", call.schema(), name));
+    }
+  }
+
+  // What the template says itself has to be what the call says.
+  void literal(const ir::aten::Argument::Kind& wanted, const std::string& name) {
+    std::optional<double> number;
+    if (const auto* size = std::get_if<ir::Dim>(&wanted)) number = static_cast<double>(size->constant());
+    if (const auto* exact = std::get_if<double>(&wanted)) number = *exact;
+    if (const auto* truth = std::get_if<bool>(&wanted)) number = *truth ? 1 : 0;
+    if (const auto* scalar = std::get_if<ir::aten::Scalar>(&wanted)) {
+      if (const auto* size = std::get_if<ir::Dim>(&scalar->number)) number = static_cast<double>(size->constant());
+      if (const auto* exact = std::get_if<double>(&scalar->number)) number = *exact;
+    }
+    const auto given = Call::number_of(call.item(name));
+    if (!number || given != number)
+      call.fail(fmt::format("{}: {} is {}; no core operator has that", call.schema(), name, describe(call.item(name))));
+  }
+
+  void run() {
+    std::vector<bool> read(call.arguments().size());
+    const auto& slots = op.form->slots;
+    for (size_t k = 0; k < slots.size(); ++k) {
+      const Call::Argument* const given = argument(slots[k], k);
+      if (given == nullptr) return call.fail(fmt::format("{} lacks argument {}", call.schema(), k));
+      read[static_cast<size_t>(given - call.arguments().data())] = true;
+      if (const auto* from = std::get_if<ir::aten::FromAttribute>(&slots[k].value)) {
+        attribute(*op.attribute(from->name), given->name);
+      } else if (const auto& kind = std::get<ir::aten::Argument::Kind>(slots[k].value);
+                 std::holds_alternative<ir::aten::Value>(kind)) {
+        operands.push_back(call.tensor(given->item, given->name));
+      } else {
+        literal(kind, given->name);
+      }
+    }
+    for (size_t k = 0; k < read.size(); ++k) {
+      const Item& rest = call.item(k);
+      const bool off = rest.is_none() || (rest.get<bool>() && !*rest.get<bool>());
+      if (!read[k] && !off)
+        return call.fail(fmt::format("{}: {} is {}; no core operator has that", call.schema(), call.arguments()[k].name,
+                                     describe(rest)));
+    }
+    // Functions of numbers take integers as floats.
+    if (op.family == "functions" && call.good() && !ir::is_float(call.dtype(operands[0])))
+      operands[0] = call.cast(operands[0], ir::DType::kF32);
+    call.result(op.name.substr(5), operands, std::move(attributes));
+  }
+};
+
+bool translate_as_it_is(Call& call) {
+  const Table& known = table();
+  const std::string& schema = call.schema();
+  auto row = known.find(schema.starts_with("aten::") ? std::string_view(schema).substr(6) : std::string_view(schema));
+  if (row == known.end()) row = known.find(call.op());
+  if (row != known.end()) return row->second(call), true;
+  const auto backwards = derived().find(schema);
+  if (backwards == derived().end()) return false;
+  Backwards{call, *backwards->second, {}, {}}.run();
+  return true;
+}
+
+}  // namespace
+
+bool translate(Call& call) {
+  if (translate_as_it_is(call)) return true;
+  const std::string op = call.op();
+  const bool in_place = op.ends_with("_") && !op.ends_with("__");
+  if (!in_place) return false;
+  std::string plain = call.schema();
+  plain.erase(plain.find(op) + op.size() - 1, 1);
+  call.become(std::move(plain));
+  if (!translate_as_it_is(call)) return false;
+  const auto* const self = call.item(0).get<TensorRef>();
+  if (!call.good() || self == nullptr || call.results().empty()) return true;
+  const TensorRef into = *self;
+  const auto* const made = call.results()[0].get<TensorRef>();
+  if (made == nullptr || *made == into) return true;
+  if (!into->state().empty()) {
+    // Counters, as of the batches that a normalisation has seen, are no part of the numbers of a step.
+    if (!ir::is_float(call.dtype(into->now())))
+      return call.remark("counters of the program's state are not kept"), true;
+    call.fail(
+        fmt::format("{} writes into '{}', which is state of the model: training keeps the statistics of batch "
+                    "normalisations alone",
+                    call.schema(), into->state()));
+    return true;
+  }
+  into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));
+  call.results()[0] = into;
+  return true;
+}
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,435 @@
+/// Products, convolutions, pooling, attention.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+std::vector<ValueId> with_optional(ValueId x, ValueId weight, ValueId bias) {
+  std::vector<ValueId> operands = {x, weight};
+  if (bias.valid()) operands.push_back(bias);
+  return operands;
+}
+
+void linear(Call& call) {
+  call.result("linear", with_optional(call.tensor("input"), call.tensor("weight"), call.optional_tensor("bias")));
+}
+
+/// Matrices and batches of them.
+void product(Call& call) {
+  call.result("matmul", {call.tensor("self"), call.tensor(call.has("mat2")     ? "mat2"
+                                                          : call.has("vec")    ? "vec"
+                                                          : call.has("tensor") ? "tensor"
+                                                                               : "other")});
+}
+
+/// beta * self + alpha * (a @ b), where the factors are 1 as a rule.
+template <const char* a, const char* b>
+void added_product(Call& call) {
+  const ValueId bias = call.tensor("self"), x = call.tensor(a), y = call.tensor(b);
+  const double beta = call.has("beta") ? call.number("beta") : 1, alpha = call.has("alpha") ? call.number("alpha") : 1;
+  if (!call.good()) return;
+  const bool vector = call.type(bias).shape && call.type(bias).shape->size() == 1 && call.type(y).shape &&
+                      call.type(y).shape->size() == 2;
+  if (beta == 1 && alpha == 1 && vector) return call.result("linear", {x, y, bias}, {{"layout", std::string("io")}});
+  ValueId made = call.emit("matmul", {x, y});
+  if (alpha != 1) made = call.emit("mul", {made, call.scalar(alpha, call.dtype(x))});
+  if (beta == 0) return call.give(made);
+  const ValueId shift = beta == 1 ? bias : call.emit("mul", {bias, call.scalar(beta, call.dtype(bias))});
+  call.result("add", {shift, made});
+}
+constexpr char kMat1[] = "mat1", kMat2[] = "mat2", kBatch1[] = "batch1", kBatch2[] = "batch2", kMat[] = "mat",
+               kVec[] = "vec";
+
+void dot(Call& call) {
+  const ValueId terms = call.emit("mul", promoted(call, {"self", call.has("tensor") ? "tensor" : "other"}));
+  if (call.good()) call.result("sum", {terms}, {{"axes", Shape{0}}, {"keepdim", false}});
+}
+
+/// As einsum has it for two operands and letters that stand once in each: permuted, multiplied as matrices, put in
+/// order.
+void einsum(Call& call) {
+  const std::string equation = [&] {
+    std::string text = call.text("equation");
+    std::erase(text, ' ');
+    return text;
+  }();
+  const std::vector<ValueId> operands = call.tensors("tensors");
+  const size_t arrow = equation.find("->"), comma = equation.find(',');
+  if (!call.good()) return;
+  const bool two = operands.size() == 2 && comma != std::string::npos && arrow != std::string::npos &&
+                   equation.find(',', comma + 1) == std::string::npos;
+  if (!two || equation.find('.') != std::string::npos)
+    return call.fail(fmt::format("einsum '{}': two operands with all axes named are supported", equation));
+  const std::string a = equation.substr(0, comma), b = equation.substr(comma + 1, arrow - comma - 1),
+                    to = equation.substr(arrow + 2);
+  const Shape shape_a = *call.shape(operands[0]), shape_b = *call.shape(operands[1]);
+  const auto once = [](std::string text) {
+    std::sort(text.begin(), text.end());
+    return std::adjacent_find(text.begin(), text.end()) == text.end();
+  };
+  if (shape_a.size() != a.size() || shape_b.size() != b.size() || !once(a) || !once(b) || !once(to))
+    return call.fail(
+        fmt::format("einsum '{}' of operands of {} and {} axes", equation, shape_a.size(), shape_b.size()));
+  std::string shared, left, right, summed;
+  for (const char letter : a)
+    (b.find(letter) == std::string::npos ? left : to.find(letter) == std::string::npos ? summed : shared) += letter;
+  for (const char letter : b) {
+    if (a.find(letter) == std::string::npos) right += letter;
+  }
+  for (const char letter : left + right) {
+    if (to.find(letter) == std::string::npos)
+      return call.fail(fmt::format("einsum '{}' sums over an axis of one operand alone", equation));
+  }
+  if (to.size() != shared.size() + left.size() + right.size())
+    return call.fail(fmt::format("einsum '{}' makes an axis of nothing", equation));
+  const auto size = [&](char letter) {
+    const size_t at = a.find(letter);
+    return at != std::string::npos ? shape_a[at] : shape_b[b.find(letter)];
+  };
+  const auto count = [&](const std::string& letters) {
+    Dim made = 1;
+    for (const char letter : letters) made = made * size(letter);
+    return made;
+  };
+  const auto in_order = [&](ValueId x, const std::string& from, const std::string& wanted) {
+    std::vector<int64_t> order;
+    for (const char letter : wanted) order.push_back(static_cast<int64_t>(from.find(letter)));
+    return std::is_sorted(order.begin(), order.end()) ? x : call.emit("permute", {x}, {{"dims", list(order)}});
+  };
+  const auto sizes = [&](const std::string& letters) {
+    Shape made;
+    for (const char letter : letters) made.push_back(size(letter));
+    return made;
+  };
+  Shape rows = sizes(shared), columns = sizes(shared), whole = sizes(shared + left + right);
+  rows.push_back(count(left)), rows.push_back(count(summed));
+  columns.push_back(count(summed)), columns.push_back(count(right));
+  const ValueId x = call.emit("reshape", {in_order(operands[0], a, shared + left + summed)}, {{"shape", rows}});
+  const ValueId y = call.emit("reshape", {in_order(operands[1], b, shared + summed + right)}, {{"shape", columns}});
+  const ValueId made = call.emit("reshape", {call.emit("matmul", {x, y})}, {{"shape", whole}});
+  if (call.good()) call.give(in_order(made, shared + left + right, to));
+}
+
+// --- windows
+
+std::vector<int64_t> for_each_axis(Call& call, std::string_view name, size_t axes, int64_t otherwise) {
+  std::vector<int64_t> found = call.has(name) ? call.integers(name) : std::vector<int64_t>{};
+  if (found.empty()) found.assign(axes, otherwise);
+  if (found.size() == 1) found.resize(axes, found[0]);
+  if (found.size() != axes)
+    call.fail(fmt::format("{}: {} has {} numbers for {} axes", call.schema(), name, found.size(), axes));
+  return found;
+}
+
+/// Begin and end alike.
+std::vector<int64_t> on_both_sides(std::vector<int64_t> pads) {
+  const size_t axes = pads.size();
+  for (size_t i = 0; i < axes; ++i) pads.push_back(pads[i]);
+  return pads;
+}
+
+/// Samples that have no axis get one for the operator.
+struct Batched {
+  ValueId x;
+  bool added = false;
+};
+Batched batched(Call& call, ValueId x, size_t axes) {
+  const bool lacks = static_cast<size_t>(call.rank(x)) == axes + 1;
+  return {lacks ? call.emit("unsqueeze", {x}, {{"axes", Shape{0}}}) : x, lacks};
+}
+void give(Call& call, std::string_view op, const std::vector<ValueId>& operands, ir::Attributes attributes,
+          bool added) {
+  if (!added) return call.result(op, operands, std::move(attributes));
+  const ValueId made = call.emit(op, operands, std::move(attributes));
+  call.result("squeeze", {made}, {{"axes", Shape{0}}});
+}
+
+/// Pads such that the result is as long as x, the odd one at the end.
+std::vector<int64_t> same_pads(const std::vector<int64_t>& kernel, const std::vector<int64_t>& dilations) {
+  std::vector<int64_t> pads(2 * kernel.size());
+  for (size_t i = 0; i < kernel.size(); ++i) {
+    const int64_t total = (kernel[i] - 1) * dilations[i];
+    pads[i] = total / 2;
+    pads[i + kernel.size()] = total - total / 2;
+  }
+  return pads;
+}
+
+void conv(Call& call) {
+  const bool direct = call.has("input");
+  const ValueId given = call.tensor(direct ? "input" : "self"), weight = call.tensor("weight");
+  const Shape* const shape = call.shape(weight);
+  if (!shape || shape->size() < 3) return call.fail("a convolution by a weight of less than 3 axes");
+  std::vector<int64_t> kernel;
+  for (size_t i = 2; i < shape->size(); ++i) {
+    if (!(*shape)[i].is_constant()) return call.fail("a convolution by a weight whose sizes are not known");
+    kernel.push_back((*shape)[i].constant());
+  }
+  const size_t axes = kernel.size();
+  const bool transposed =
+      call.op().find("transpose") != std::string::npos || (call.has("transposed") && call.flag("transposed"));
+  const std::vector<int64_t> strides = for_each_axis(call, "stride", axes, 1),
+                             dilations = for_each_axis(call, "dilation", axes, 1);
+  std::vector<int64_t> pads;
+  if (const auto* mode = call.item("padding").get<std::string>()) {
+    pads = *mode == "same" ? same_pads(kernel, dilations) : std::vector<int64_t>(2 * axes, 0);
+  } else {
+    pads = on_both_sides(for_each_axis(call, "padding", axes, 0));
+  }
+  if (!call.good()) return;
+  const Batched x = batched(call, given, axes);
+  ir::Attributes attributes = {{"strides", list(strides)},
+                               {"pads", list(pads)},
+                               {"dilations", list(dilations)},
+                               {"groups", Dim(call.has("groups") ? call.integer("groups") : 1)}};
+  if (transposed) attributes.set("output_padding", list(for_each_axis(call, "output_padding", axes, 0)));
+  give(call, transposed ? "conv_transpose" : "conv", with_optional(x.x, weight, call.optional_tensor("bias")),
+       std::move(attributes), x.added);
+}
+
+size_t pooled_axes(const Call& call) {
+  const size_t digit = call.op().find_first_of("123");
+  return static_cast<size_t>(call.op()[digit] - '0');
+}
+
+ir::Attributes window(Call& call, size_t axes) {
+  const std::vector<int64_t> kernel = for_each_axis(call, "kernel_size", axes, 1);
+  std::vector<int64_t> strides = kernel;
+  if (call.has("stride") && !call.integers("stride").empty()) strides = for_each_axis(call, "stride", axes, 1);
+  return {{"kernel", list(kernel)},
+          {"strides", list(strides)},
+          {"pads", list(on_both_sides(for_each_axis(call, "padding", axes, 0)))},
+          {"ceil", call.has("ceil_mode") && call.flag("ceil_mode")}};
+}
+
+void max_pool(Call& call) {
+  const size_t axes = pooled_axes(call);
+  ir::Attributes attributes = window(call, axes);
+  attributes.set("dilations", list(for_each_axis(call, "dilation", axes, 1)));
+  const Batched x = batched(call, call.tensor("self"), axes);
+  if (!call.good()) return;
+  if (call.op().find("indices") == std::string::npos)
+    return give(call, "max_pool", {x.x}, std::move(attributes), x.added);
+  if (x.added) return call.fail("max_pool of one sample with indices");
+  const auto made = call.emit_all("max_pool", {x.x}, std::move(attributes), 2);
+  for (const ValueId each : made) call.give(each);
+}
+
+void avg_pool(Call& call) {
+  const size_t axes = pooled_axes(call);
+  if (call.has("divisor_override")) return call.fail("avg_pool with divisor_override is not supported");
+  ir::Attributes attributes = window(call, axes);
+  attributes.set("count_include_pad", !call.has("count_include_pad") || call.flag("count_include_pad"));
+  const Batched x = batched(call, call.tensor("self"), axes);
+  if (call.good()) give(call, "avg_pool", {x.x}, std::move(attributes), x.added);
+}
+
+void adaptive_avg_pool(Call& call) {
+  const size_t axes = pooled_axes(call);
+  const ValueId given = call.tensor("self");
+  const Shape* const shape = call.shape(given);
+  const Sequence* const sizes = call.item("output_size").sequence();
+  if (!shape) return;
+  const Batched x = batched(call, given, axes);
+  Shape size;
+  for (size_t i = 0; i < axes; ++i) {
+    const Item each = sizes ? sizes->elements[std::min(i, sizes->elements.size() - 1)] : call.item("output_size");
+    const auto number = each.is_none() ? std::optional((*call.shape(x.x))[i + 2]) : call.size_of(each);
+    if (!number) return call.fail("adaptive_avg_pool to sizes that are not known");
+    size.push_back(*number);
+  }
+  if (call.good()) give(call, "adaptive_avg_pool", {x.x}, {{"size", size}}, x.added);
+}
+
+/// To one element it is the largest; to divisors of a known size a pool of windows that do not overlap.
+void adaptive_max_pool(Call& call) {
+  const size_t axes = pooled_axes(call);
+  const ValueId given = call.tensor("self");
+  const Batched x = batched(call, given, axes);
+  if (!call.good()) return;
+  const std::vector<int64_t> size = for_each_axis(call, "output_size", axes, 1);
+  const Shape from = *call.shape(x.x);
+  std::vector<int64_t> kernel;
+  for (size_t i = 0; i < axes; ++i) {
+    if (!from[i + 2].is_constant() || size[i] < 1 || from[i + 2].constant() % size[i] != 0)
+      return call.fail("adaptive_max_pool to sizes that do not divide the operand's");
+    kernel.push_back(from[i + 2].constant() / size[i]);
+  }
+  const auto made = call.emit_all("max_pool", {x.x}, {{"kernel", list(kernel)}, {"strides", list(kernel)}}, 2);
+  if (!call.good()) return;
+  call.give(made[0]);
+  call.give(made[1]);
+}
+
+void upsample(Call& call) {
+  const ValueId x = call.tensor("self");
+  const Shape* const from = call.shape(x);
+  if (!from) return;
+  const size_t axes = from->size() - 2;
+  const std::string& op = call.op();
+  const std::string mode = op.find("bicubic") != std::string::npos   ? "cubic"
+                           : op.find("exact") != std::string::npos   ? "nearest_exact"
+                           : op.find("nearest") != std::string::npos ? "nearest"
+                                                                     : "linear";
+  ir::Attributes attributes = {{"mode", mode}};
+  Shape sizes;
+  if (call.has("output_size")) {
+    sizes = call.sizes("output_size");
+  } else if (const Sequence* const scales = call.item("scale_factors").sequence()) {
+    for (size_t i = 0; i < axes; ++i) {
+      const auto scale = Call::number_of(scales->elements[i]);
+      if (!scale || !(*from)[i + 2].is_constant()) return call.fail("upsample by a scale, of sizes that are not known");
+      sizes.emplace_back(static_cast<int64_t>(std::floor(static_cast<double>((*from)[i + 2].constant()) * *scale)));
+      constexpr const char* kNames[] = {"scale_d", "scale_h", "scale_w"};
+      attributes.set(kNames[3 - axes + i], *scale);
+    }
+  }
+  attributes.set("sizes", sizes);
+  if (call.has("align_corners")) attributes.set("align_corners", call.flag("align_corners"));
+  call.result("upsample", {x}, std::move(attributes));
+}
+
+void grid_sampler(Call& call) {
+  constexpr const char* kModes[] = {"linear", "nearest", "cubic"};
+  constexpr const char* kPadding[] = {"zeros", "border", "reflection"};
+  const int64_t mode = call.integer("interpolation_mode"), padding = call.integer("padding_mode");
+  if (!call.good() || mode < 0 || mode > 2 || padding < 0 || padding > 2)
+    return call.fail("grid_sampler of an unknown mode");
+  call.result("grid_sample", {call.tensor("input"), call.tensor("grid")},
+              {{"mode", std::string(kModes[mode])},
+               {"padding", std::string(kPadding[padding])},
+               {"align_corners", call.flag("align_corners")}});
+}
+
+// --- attention
+
+ValueId places(Call& call, const Dim& count) {
+  return call.emit("range", {}, {{"start", Dim(0)}, {"limit", count}, {"delta", Dim(1)}, {"dtype", DType::kI64}});
+}
+
+/// Key j at or before query i.
+ValueId up_to_itself(Call& call, const Dim& queries, const Dim& keys) {
+  const ValueId rows = call.emit("unsqueeze", {places(call, queries)}, {{"axes", Shape{1}}});
+  return call.emit("ge", {rows, places(call, keys)});
+}
+
+/// Keys and values of a group of heads, once for each of its queries' heads.
+ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
+  const Shape from = *call.shape(x);
+  const size_t axis = from.size() - 3;
+  const auto group = ir::exact_div(heads, from[axis]);
+  if (!group || *group == Dim(1)) return x;
+  Shape wide = from, to = from;
+  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, *group);
+  to[axis] = heads;
+  const ValueId column = call.emit("unsqueeze", {x}, {{"axes", Shape{static_cast<int64_t>(axis) + 1}}});
+  return call.emit("reshape", {call.emit("expand", {column}, {{"shape", wide}})}, {{"shape", to}});
+}
+
+void attention(Call& call) {
+  ValueId q = call.tensor("query"), k = call.tensor("key"), v = call.tensor("value"),
+          mask = call.optional_tensor("attn_mask");
+  const Shape* const shape = call.shape(q);
+  if (!shape || !call.good()) return;
+  const Shape queries = *shape;
+  if (queries.size() != 4)
+    return call.fail(fmt::format("attention of {} axes; expected [samples, heads, places, features]", queries.size()));
+  if (call.has("enable_gqa") && call.flag("enable_gqa")) {
+    k = for_each_head(call, k, queries[1]);
+    v = for_each_head(call, v, queries[1]);
+  }
+  double scale = 0;
+  if (call.has("scale")) {
+    scale = call.number("scale");
+  } else if (queries[3].is_constant()) {
+    scale = 1 / std::sqrt(static_cast<double>(queries[3].constant()));
+  } else {
+    return call.fail("attention of heads whose size is not known");
+  }
+  if (call.flag("is_causal") && call.good()) {
+    const ValueId seen = up_to_itself(call, queries[2], (*call.shape(k))[2]);
+    mask = mask.valid() && call.dtype(mask) == DType::kBool ? call.emit("logical_and", {mask, seen}) : seen;
+  }
+  const double drop = call.number("dropout_p");
+  if (!call.good()) return;
+  if (drop == 0) {
+    std::vector<ValueId> operands = {q, k, v};
+    if (mask.valid()) operands.push_back(mask);
+    return call.result("attention", operands, {{"scale", scale}, {"order", Shape{0, 1, 2, 3}}});
+  }
+  // Written out, as what is dropped are its weights.
+  const DType dtype = call.dtype(q);
+  const ValueId turned = call.emit("permute", {k}, {{"dims", Shape{0, 1, 3, 2}}});
+  ValueId scores = call.emit("matmul", {call.emit("mul", {q, call.scalar(scale, dtype)}), turned});
+  if (mask.valid() && call.dtype(mask) == DType::kBool)
+    mask = call.emit("where", {mask, call.scalar(0, dtype), call.scalar(-HUGE_VAL, dtype)});
+  if (mask.valid()) scores = call.emit("add", {scores, mask});
+  ir::Attributes last = {{"axis", Dim(-1)}};
+  if (mask.valid()) last.set("hidden_rows", std::string("zero"));
+  const ValueId weights = call.emit("softmax", {scores}, last);
+  if (!call.good()) return;
+  const ValueId kept = call.emit("mul", {weights, call.draw(weights, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+  call.result("matmul", {kept, v});
+}
+
+constexpr Translator kTable[] = {
+    {"linear", linear},
+    {"matmul", product},
+    {"mm", product},
+    {"bmm", product},
+    {"mv", product},
+    {"dot", dot},
+    {"addmm", added_product<kMat1, kMat2>},
+    {"baddbmm", added_product<kBatch1, kBatch2>},
+    {"addmv", added_product<kMat, kVec>},
+    {"einsum", einsum},
+    {"conv1d", conv},
+    {"conv2d", conv},
+    {"conv3d", conv},
+    {"_convolution", conv},
+    {"convolution", conv},
+    {"conv_transpose1d", conv},
+    {"conv_transpose2d", conv},
+    {"conv_transpose3d", conv},
+    {"max_pool1d", max_pool},
+    {"max_pool2d", max_pool},
+    {"max_pool3d", max_pool},
+    {"max_pool2d_with_indices", max_pool},
+    {"avg_pool1d", avg_pool},
+    {"avg_pool2d", avg_pool},
+    {"avg_pool3d", avg_pool},
+    {"adaptive_avg_pool1d", adaptive_avg_pool},
+    {"adaptive_avg_pool2d", adaptive_avg_pool},
+    {"adaptive_avg_pool3d", adaptive_avg_pool},
+    {"adaptive_max_pool1d", adaptive_max_pool},
+    {"adaptive_max_pool2d", adaptive_max_pool},
+    {"upsample_nearest1d", upsample},
+    {"upsample_nearest2d", upsample},
+    {"upsample_nearest3d", upsample},
+    {"_upsample_nearest_exact2d", upsample},
+    {"upsample_linear1d", upsample},
+    {"upsample_bilinear2d", upsample},
+    {"upsample_trilinear3d", upsample},
+    {"upsample_bicubic2d", upsample},
+    {"grid_sampler", grid_sampler},
+    {"grid_sampler_2d", grid_sampler},
+    {"grid_sampler_3d", grid_sampler},
+    {"scaled_dot_product_attention", attention},
+};
+
+}  // namespace
+
+std::span<const Translator> dense_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,479 @@
+/// Operators that act on each element.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::DType;
+
+/// A number of the program as a tensor of no axis, of that type.
+ValueId number_like(Call& call, double value, ValueId x) { return call.scalar(value, call.dtype(x)); }
+
+/// `self`, of floats: ATen takes integers for them where a function has no others.
+ValueId as_floats(Call& call, std::string_view name = "self") {
+  const ValueId x = call.tensor(name);
+  return call.good() && !ir::is_float(call.dtype(x)) ? call.cast(x, DType::kF32) : x;
+}
+
+// --- arithmetic
+
+/// other * alpha, where there is an alpha.
+Item scaled(Call& call, const Item& other) {
+  const Item& alpha = call.item("alpha");
+  if (alpha.is_none() || Call::number_of(alpha) == 1.0) return other;
+  const std::array factors = {other, alpha};
+  const std::vector<ValueId> both = promoted(call, factors);
+  return call.good() ? Item(std::make_shared<Tensor>(call.emit("mul", both))) : Item();
+}
+
+template <bool reversed>
+void sum(Call& call, std::string_view op) {
+  const Item other = scaled(call, reversed ? call.item("self") : call.item("other"));
+  const std::array operands = {reversed ? call.item("other") : call.item("self"), other};
+  if (call.good()) call.result(op, promoted(call, operands));
+}
+void add(Call& call) { sum<false>(call, "add"); }
+void sub(Call& call) { sum<false>(call, "sub"); }
+void rsub(Call& call) { sum<true>(call, "sub"); }
+
+/// Two operands of one type, which is the result's.
+void binary(Call& call) { call.result(call.op(), promoted(call, {"self", "other"})); }
+
+/// The same under another name in core.
+template <const char* op>
+void binary_as(Call& call) {
+  call.result(op, promoted(call, {"self", "other"}));
+}
+constexpr char kMod[] = "mod", kMaximum[] = "maximum", kMinimum[] = "minimum";
+
+/// Quotients of integers are floats.
+void quotient(Call& call, const std::string& rounding) {
+  std::vector<ValueId> both = promoted(call, {"self", "other"});
+  if (!call.good()) return;
+  const bool whole = !ir::is_float(call.dtype(both[0]));
+  if (rounding == "none" && whole) {
+    for (ValueId& each : both) each = call.cast(each, DType::kF32);
+  }
+  if (rounding == "none" || whole) return call.result("div", both, {{"rounding", rounding}});
+  const ValueId exact = call.emit("div", both);
+  if (rounding == "floor") return call.result("floor", {exact});
+  const ValueId size = call.emit("floor", {call.emit("abs", {exact})});
+  call.result("mul", {size, call.emit("sign", {exact})});
+}
+void div(Call& call) { quotient(call, call.has("rounding_mode") ? call.text("rounding_mode") : "none"); }
+void floor_divide(Call& call) { quotient(call, "floor"); }
+
+/// Of the base's type, or the wider one of both.
+void pow(Call& call) {
+  const Item &base = call.item("self"), &exponent = call.item("exponent");
+  const std::array both = {base, exponent};
+  const auto type = common_type(call, both);
+  if (!type) return call.fail("pow of two numbers");
+  // A number that is whole stays one: it says which power is meant.
+  const auto number = Call::number_of(exponent);
+  const ValueId x = call.cast(call.tensor(base, "self"), *type);
+  if (!call.good()) return;
+  if (number && ir::is_float(*type) && exponent.get<Dim>()) {
+    return call.result("pow", {x, call.scalar(*number, *type)});
+  }
+  call.result("pow", promoted(call, both));
+}
+
+void square(Call& call) {
+  const ValueId x = call.tensor("self");
+  call.result("mul", {x, x});
+}
+
+/// self + value * a * b, or a / b.
+template <bool divides>
+void add_product(Call& call) {
+  const std::array terms = {call.item("tensor1"), call.item("tensor2")};
+  const std::vector<ValueId> both = promoted(call, terms);
+  if (!call.good()) return;
+  ValueId term = call.emit(divides ? "div" : "mul", both);
+  if (const auto value = Call::number_of(call.item("value")); value && *value != 1)
+    term = call.emit("mul", {term, number_like(call, *value, term)});
+  call.result("add", {call.tensor("self"), term});
+}
+
+void lerp(Call& call) {
+  const ValueId from = call.tensor("self"), to = call.tensor("end");
+  if (!call.good()) return;
+  const ValueId weight =
+      call.is_tensor("weight") ? call.tensor("weight") : number_like(call, call.number("weight"), from);
+  call.result("add", {from, call.emit("mul", {weight, call.emit("sub", {to, from})})});
+}
+
+void negative(Call& call) { call.result("neg", {call.tensor("self")}); }
+
+// --- comparisons and truth
+
+void truth_of(Call& call, std::string_view op, std::initializer_list<std::string_view> names) {
+  std::vector<ValueId> operands;
+  for (const std::string_view name : names) operands.push_back(call.cast(call.tensor(name), DType::kBool));
+  call.result(op, operands);
+}
+void logical_and(Call& call) { truth_of(call, "logical_and", {"self", "other"}); }
+void logical_or(Call& call) { truth_of(call, "logical_or", {"self", "other"}); }
+void logical_xor(Call& call) { truth_of(call, "logical_xor", {"self", "other"}); }
+void logical_not(Call& call) { truth_of(call, "logical_not", {"self"}); }
+
+/// Of truth values logical, of integers bit by bit.
+void bitwise(Call& call, const std::string& name) {
+  const std::vector<ValueId> both = promoted(call, {"self", "other"});
+  if (call.good()) call.result((call.dtype(both[0]) == DType::kBool ? "logical_" : "bitwise_") + name, both);
+}
+void bit_and(Call& call) { bitwise(call, "and"); }
+void bit_or(Call& call) { bitwise(call, "or"); }
+void bit_xor(Call& call) { bitwise(call, "xor"); }
+void bit_not(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (call.good()) call.result(call.dtype(x) == DType::kBool ? "logical_not" : "bitwise_not", {x});
+}
+
+void isfinite(Call& call) {
+  const ValueId x = as_floats(call);
+  const ValueId odd = call.emit("logical_or", {call.emit("isnan", {x}), call.emit("isinf", {x})});
+  call.result("logical_not", {odd});
+}
+
+// --- choices
+
+void where(Call& call) {
+  const ValueId condition = call.cast(call.tensor("condition"), DType::kBool);
+  std::vector<ValueId> operands = promoted(call, {"self", "other"});
+  operands.insert(operands.begin(), condition);
+  if (call.good()) call.result("where", operands);
+}
+
+void masked_fill(Call& call) {
+  const ValueId x = call.tensor("self"), mask = call.cast(call.tensor("mask"), DType::kBool);
+  if (!call.good()) return;
+  const auto number = Call::number_of(call.item("value"));
+  const ValueId value = number ? number_like(call, *number, x) : call.cast(call.tensor("value"), call.dtype(x));
+  call.result("where", {mask, value, x});
+}
+
+void clamp(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  if (call.is_tensor("min") || call.is_tensor("max")) {
+    if (call.has("min")) x = call.emit("maximum", {x, call.cast(call.tensor("min"), call.dtype(x))});
+    if (call.has("max")) x = call.emit("minimum", {x, call.cast(call.tensor("max"), call.dtype(x))});
+    return call.result("identity", {x});
+  }
+  ir::Attributes bounds;
+  for (const char* const name : {"min", "max"}) {
+    if (!call.has(name)) continue;
+    if (call.item(name).get<double>() && !ir::is_float(call.dtype(x))) x = call.cast(x, DType::kF32);
+    const double bound = call.number(name);
+    bounds.set(name, ir::is_float(call.dtype(x)) ? ir::Attribute(bound) : ir::Attribute(Dim(whole(bound))));
+  }
+  call.result("clamp", {x}, std::move(bounds));
+}
+
+/// Bounds take no gradient, unlike a clamp's.
+void strict(Call& call, double low, double high) {
+  call.result("clamp", {as_floats(call)}, {{"min", low}, {"max", high}, {"strict", true}});
+}
+void relu6(Call& call) { strict(call, 0, 6); }
+void hardtanh(Call& call) { strict(call, call.number("min_val"), call.number("max_val")); }
+
+void threshold(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  const ValueId above = call.emit("gt", {x, number_like(call, call.number("threshold"), x)});
+  call.result("where", {above, x, number_like(call, call.number("value"), x)});
+}
+
+// --- types
+
+void cast_to(Call& call, DType dtype) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  if (call.dtype(x) == dtype) return call.pass("self");
+  call.result("cast", {x}, {{"dtype", dtype}});
+}
+
+/// To a device, an element type, or those of another tensor: a copy only where the type is another one.
+void to(Call& call) {
+  if (call.is_tensor("other")) return cast_to(call, call.dtype(call.tensor("other")));
+  const ValueId x = call.tensor("self");
+  if (call.good()) cast_to(call, call.dtype("dtype", call.dtype(x)));
+}
+template <DType dtype>
+void to_type(Call& call) {
+  cast_to(call, dtype);
+}
+void type_as(Call& call) { cast_to(call, call.dtype(call.tensor("other"))); }
+
+void itself(Call& call) { call.pass("self"); }
+void clone(Call& call) { call.give(call.tensor("self")); }
+void contiguous(Call& call) { call.result_unsure("self", "identity", {}); }
+void alias(Call& call) { call.result_view("self", "identity", {}); }
+
+void detach(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  if (!ir::is_float(call.dtype(x))) return call.pass("self");
+  call.result("stop_gradient", {x});
+}
+
+/// What is copied takes the place's type and shape.
+void copy(Call& call) {
+  const ValueId into = call.tensor("self"), from = call.tensor("src");
+  const ir::Shape* const shape = call.shape(into);
+  if (!shape || !call.good()) return;
+  const ValueId typed = call.cast(from, call.dtype(into));
+  if (!call.good()) return;
+  call.result("expand", {typed}, {{"shape", *shape}});
+}
+void fill(Call& call) {
+  const ValueId x = call.tensor("self");
+  const ir::Shape* const shape = call.shape(x);
+  if (!shape) return;
+  const double value = call.op() == "zero" ? 0 : call.number("value");
+  call.result("expand", {number_like(call, value, x)}, {{"shape", *shape}});
+}
+
+// --- functions
+
+/// A core operator of the same name, of floats.
+void function(Call& call) { call.result(call.op(), {as_floats(call)}); }
+
+void log1p(Call& call) {
+  const ValueId x = as_floats(call);
+  if (call.good()) call.result("log", {call.emit("add", {x, number_like(call, 1, x)})});
+}
+void expm1(Call& call) {
+  const ValueId x = as_floats(call);
+  if (!call.good()) return;
+  const ValueId grown = call.emit("exp", {x});
+  call.result("sub", {grown, number_like(call, 1, x)});
+}
+void logarithm(Call& call, double base) {
+  const ValueId x = as_floats(call);
+  if (call.good()) call.result("mul", {call.emit("log", {x}), number_like(call, 1 / std::log(base), x)});
+}
+void log2(Call& call) { logarithm(call, 2); }
+void log10(Call& call) { logarithm(call, 10); }
+void exp2(Call& call) {
+  const ValueId x = as_floats(call);
+  if (call.good()) call.result("exp", {call.emit("mul", {x, number_like(call, std::numbers::ln2, x)})});
+}
+void erfc(Call& call) {
+  const ValueId x = as_floats(call);
+  if (call.good()) call.result("sub", {number_like(call, 1, x), call.emit("erf", {x})});
+}
+
+void elu(Call& call) {
+  const double scale = call.has("scale") ? call.number("scale") : 1,
+               input_scale = call.has("input_scale") ? call.number("input_scale") : 1;
+  if (scale != 1 || input_scale != 1) return call.fail("elu with scales other than 1 is not supported");
+  call.result("elu", {call.tensor("self")}, {{"alpha", call.has("alpha") ? call.number("alpha") : 1.0}});
+}
+void selu(Call& call) {
+  constexpr double kAlpha = 1.6732632423543772848170429916717, kScale = 1.0507009873554804934193349852946;
+  const ValueId x = call.tensor("self");
+  if (call.good()) call.result("mul", {call.emit("elu", {x}, {{"alpha", kAlpha}}), number_like(call, kScale, x)});
+}
+void celu(Call& call) {
+  const ValueId x = call.tensor("self");
+  const double alpha = call.has("alpha") ? call.number("alpha") : 1;
+  if (!call.good()) return;
+  const ValueId inner = call.emit("elu", {call.emit("div", {x, number_like(call, alpha, x)})});
+  call.result("mul", {inner, number_like(call, alpha, x)});
+}
+
+/// log(1 + e^(beta x)) / beta; ATen is x itself from a threshold on, where that is the same to the last digit but one.
+void softplus(Call& call) {
+  const ValueId x = call.tensor("self");
+  const double beta = call.has("beta") ? call.number("beta") : 1;
+  if (!call.good()) return;
+  if (beta == 1) return call.result("softplus", {x});
+  const ValueId inner = call.emit("softplus", {call.emit("mul", {x, number_like(call, beta, x)})});
+  call.result("div", {inner, number_like(call, beta, x)});
+}
+void mish(Call& call) {
+  const ValueId x = call.tensor("self");
+  call.result("mul", {x, call.emit("tanh", {call.emit("softplus", {x})})});
+}
+void log_sigmoid(Call& call) { call.result("neg", {call.emit("softplus", {call.emit("neg", {call.tensor("self")})})}); }
+
+void glu(Call& call) {
+  const ValueId x = call.tensor("self");
+  const ir::Shape* const shape = call.shape(x);
+  if (!shape) return;
+  const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : -1, static_cast<int64_t>(shape->size()));
+  if (!call.good()) return;
+  const auto half = ir::exact_div((*shape)[static_cast<size_t>(axis)], Dim(2));
+  if (!half) return call.fail("glu of an axis that has no halves");
+  const auto parts = call.emit_all("split", {x}, {{"axis", Dim(axis)}, {"sizes", ir::Shape{*half, *half}}}, 2);
+  call.result("mul", {parts[0], call.emit("sigmoid", {parts[1]})});
+}
+
+/// max(0, x) + slope * min(0, x), the slope per channel, which is axis 1.
+void prelu(Call& call) {
+  const ValueId x = call.tensor("self");
+  ValueId slope = call.tensor("weight");
+  const int64_t rank = call.rank(x);
+  if (!call.good()) return;
+  if (rank > 2) {
+    ir::Shape axes;
+    for (int64_t axis = 1; axis < rank - 1; ++axis) axes.emplace_back(axis);
+    slope = call.emit("unsqueeze", {slope}, {{"axes", axes}});
+  }
+  const ValueId zero = number_like(call, 0, x);
+  call.result("where", {call.emit("gt", {x, zero}), x, call.emit("mul", {x, slope})});
+}
+
+// --- random numbers
+
+/// The module of the call and what it drops, for who brings training back.
+void dropout(Call& call) {
+  const bool trains = call.flag("train");
+  const double drop = call.number("p");
+  const ValueId x = call.good() ? call.tensor(call.item(size_t{0}), "input") : ValueId();
+  if (!call.good()) return;
+  if (!(drop >= 0 && drop < 1) && trains)
+    return call.fail(fmt::format("{} by {}; expected a share in [0, 1)", call.schema(), drop));
+  if (!trains) {
+    if (drop > 0) call.notes().training.dropouts.emplace(call.name(x), ir::LostDropout{drop, false});
+    return call.give(Item(call.item(size_t{0})));
+  }
+  if (drop == 0) return call.give(Item(call.item(size_t{0})));
+  call.result("mul", {x, call.draw(x, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+}
+
+/// Whole channels are dropped: one number for each.
+void feature_dropout(Call& call) {
+  const bool trains = call.flag("train");
+  const double drop = call.number("p");
+  if (!trains || drop == 0) return call.give(Item(call.item(size_t{0})));
+  const ValueId x = call.tensor(call.item(size_t{0}), "input");
+  const int64_t rank = call.rank(x);
+  if (!call.good()) return;
+  ir::Shape axes;
+  for (int64_t axis = 2; axis < rank; ++axis) axes.emplace_back(axis);
+  const ValueId channels = call.emit("sum", {x}, {{"axes", axes}, {"keepdim", true}});
+  call.result("mul", {x, call.draw(channels, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+}
+
+template <ir::Draw::Of of>
+void draw_like(Call& call) {
+  call.give(call.draw(call.tensor("self"), {.of = of}));
+}
+
+constexpr Translator kTable[] = {
+    {"add.Tensor", add},
+    {"add.Scalar", add},
+    {"sub.Tensor", sub},
+    {"sub.Scalar", sub},
+    {"rsub", rsub},
+    {"mul.Tensor", binary},
+    {"mul.Scalar", binary},
+    {"div.Tensor", div},
+    {"div.Scalar", div},
+    {"div.Tensor_mode", div},
+    {"div.Scalar_mode", div},
+    {"true_divide", div},
+    {"floor_divide", floor_divide},
+    {"remainder.Tensor", binary_as<kMod>},
+    {"remainder.Scalar", binary_as<kMod>},
+    {"fmod", binary},
+    {"pow.Tensor_Tensor", pow},
+    {"pow.Tensor_Scalar", pow},
+    {"pow.Scalar", pow},
+    {"square", square},
+    {"neg", negative},
+    {"addcmul", add_product<false>},
+    {"addcdiv", add_product<true>},
+    {"lerp", lerp},
+    {"maximum", binary},
+    {"minimum", binary},
+    {"max.other", binary_as<kMaximum>},
+    {"min.other", binary_as<kMinimum>},
+    {"eq.Tensor", binary},
+    {"eq.Scalar", binary},
+    {"ne.Tensor", binary},
+    {"ne.Scalar", binary},
+    {"lt.Tensor", binary},
+    {"lt.Scalar", binary},
+    {"le.Tensor", binary},
+    {"le.Scalar", binary},
+    {"gt.Tensor", binary},
+    {"gt.Scalar", binary},
+    {"ge.Tensor", binary},
+    {"ge.Scalar", binary},
+    {"logical_and", logical_and},
+    {"logical_or", logical_or},
+    {"logical_xor", logical_xor},
+    {"logical_not", logical_not},
+    {"bitwise_and", bit_and},
+    {"bitwise_or", bit_or},
+    {"bitwise_xor", bit_xor},
+    {"bitwise_not", bit_not},
+    {"__and__", bit_and},
+    {"__or__", bit_or},
+    {"__xor__", bit_xor},
+    {"isfinite", isfinite},
+    {"where", where},
+    {"masked_fill", masked_fill},
+    {"clamp", clamp},
+    {"clamp_min", clamp},
+    {"clamp_max", clamp},
+    {"clip", clamp},
+    {"relu6", relu6},
+    {"hardtanh", hardtanh},
+    {"threshold", threshold},
+    {"to", to},
+    {"type_as", type_as},
+    {"_cast_Float", to_type<DType::kF32>},
+    {"_cast_Long", to_type<DType::kI64>},
+    {"contiguous", contiguous},
+    {"clone", clone},
+    {"alias", alias},
+    {"lift_fresh", itself},
+    {"requires_grad", itself},
+    {"cpu", itself},
+    {"cuda", itself},
+    {"detach", detach},
+    {"copy", copy},
+    {"fill", fill},
+    {"zero", fill},
+    {"log1p", log1p},
+    {"expm1", expm1},
+    {"log2", log2},
+    {"log10", log10},
+    {"exp2", exp2},
+    {"erfc", erfc},
+    {"elu", elu},
+    {"selu", selu},
+    {"celu", celu},
+    {"softplus", softplus},
+    {"mish", mish},
+    {"log_sigmoid", log_sigmoid},
+    {"glu", glu},
+    {"prelu", prelu},
+    {"dropout", dropout},
+    {"feature_dropout", feature_dropout},
+    {"rand_like", draw_like<ir::Draw::Of::kUniform>},
+    {"randn_like", draw_like<ir::Draw::Of::kNormal>},
+    {"isnan", function},
+    {"isinf", function},
+};
+
+}  // namespace
+
+std::span<const Translator> elementwise_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

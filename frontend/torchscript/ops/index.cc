@@ -1,0 +1,237 @@
+/// Operators that pick elements by indices.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "frontend/torchscript/internal/translators.h"
+#include "ir/dim_bounds.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+ValueId as_index(Call& call, ValueId index) {
+  if (!call.good() || call.dtype(index) == DType::kI64 || call.dtype(index) == DType::kI32) return index;
+  if (!ir::is_float(call.dtype(index))) return call.emit("cast", {index}, {{"dtype", DType::kI64}});
+  call.fail(fmt::format("{}: indices are {}; expected integers", call.schema(), ir::str(call.dtype(index))));
+  return {};
+}
+
+void embedding(Call& call) {
+  const ValueId table = call.tensor("weight"), index = as_index(call, call.tensor("indices"));
+  if (call.has("sparse") && call.flag("sparse")) call.remark("embeddings ask for sparse gradients: they are dense");
+  if (call.has("scale_grad_by_freq") && call.flag("scale_grad_by_freq"))
+    return call.fail("embedding with scale_grad_by_freq is not supported");
+  ir::Attributes attributes = {{"axis", Dim(0)}};
+  const int64_t padding = call.has("padding_idx") ? call.integer("padding_idx") : -1;
+  if (padding >= 0) attributes.set("padding_index", Dim(padding));
+  call.result("gather", {table, index}, std::move(attributes));
+}
+
+void index_select(Call& call) {
+  const ValueId x = call.tensor("self");
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  if (call.good()) call.result("gather", {x, as_index(call, call.tensor("index"))}, {{"axis", Dim(axis)}});
+}
+
+/// ATen's gather reads the places that its index has; core's too.
+void gather(Call& call) {
+  const ValueId x = call.tensor("self"), index = as_index(call, call.tensor("index"));
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  if (call.good()) call.result("gather_elements", {x, index}, {{"axis", Dim(axis)}});
+}
+
+/// A range over an axis is that axis: x[:, arange(n)] is x itself.
+bool is_whole(Call& call, ValueId index, const Dim& size) {
+  constexpr ir::Capture kRange{0};
+  static const ir::Pattern kPlaces =
+      ir::through({"identity", "reshape", "unsqueeze", "expand"}, ir::op("range").as(kRange));
+  const auto found = call.match(index, kPlaces);
+  if (!found) return false;
+  const ir::Attributes& given = found->attributes(kRange);
+  const auto is = [&](std::string_view name, const Dim& wanted) {
+    const ir::Attribute* const value = given.find(name);
+    return value && *value == ir::Attribute(wanted);
+  };
+  return is("start", 0) && is("delta", 1) && is("limit", size);
+}
+
+/// As numpy indexes: indices broadcast, their axes stand where the first indexed axis was if these are neighbours, else
+/// in front.
+void index(Call& call) {
+  const Sequence* const list = call.item("indices").sequence();
+  const ValueId x = call.tensor("self");
+  const Shape* const from = call.shape(x);
+  if (!list || !from) return;
+  const Shape whole = *from;
+  std::vector<std::pair<size_t, ValueId>> given;
+  for (size_t axis = 0; axis < list->elements.size(); ++axis) {
+    const Item& each = list->elements[axis];
+    if (each.is_none()) continue;
+    const ValueId value = call.tensor(each, "indices");
+    if (!call.good()) return;
+    if (call.dtype(value) == DType::kBool)
+      return call.fail(
+          "indexing by a mask makes a tensor whose size depends on data, which is not supported: use torch.where, or "
+          "weights "
+          "of 0 and 1");
+    given.emplace_back(axis, as_index(call, value));
+  }
+  if (given.empty()) return call.pass("self");
+  const bool neighbours = given.back().first - given.front().first + 1 == given.size();
+  if (given.size() == 1)
+    return call.result("gather", {x, given[0].second}, {{"axis", Dim(static_cast<int64_t>(given[0].first))}});
+  // The common shape of the indices.
+  Shape common;
+  for (const auto& [axis, value] : given) {
+    const Shape* const shape = call.shape(value);
+    if (!shape) return;
+    while (common.size() < shape->size()) common.insert(common.begin(), Dim(1));
+    for (size_t back = 1; back <= shape->size(); ++back) {
+      Dim& size = common[common.size() - back];
+      if (size == Dim(1)) size = (*shape)[shape->size() - back];
+    }
+  }
+  const auto samples = call.type(x).batch.axis;
+  // An index that runs over the samples of x leaves them where they are.
+  const auto along = std::find_if(given.begin(), given.end(),
+                                  [&](const auto& each) { return static_cast<int32_t>(each.first) == samples; });
+  if (along != given.end() && given.size() == 2 && neighbours && is_whole(call, along->second, whole[along->first])) {
+    const auto& other = given[along == given.begin() ? 1 : 0];
+    const Shape* const shape = call.shape(other.second);
+    const Shape* const own = call.shape(along->second);
+    if (!shape || !own) return;
+    // [batch, 1, …] against [1, n] or [batch, n]: each sample reads places of its own.
+    const bool leads =
+        own->size() == common.size() && own->front() == whole[along->first] && ir::element_count(*own) == own->front();
+    if (along->first != 0 || !leads) return call.fail("indexing of samples by places that mix them");
+    const ValueId wide = call.emit("expand", {other.second}, {{"shape", common}});
+    const ValueId tuples = call.emit("unsqueeze", {wide}, {{"axes", Shape{static_cast<int64_t>(common.size())}}});
+    return call.result("gather_nd", {x, tuples}, {{"batch_dims", Dim(1)}});
+  }
+  // Axes that are indexed come first, then one tuple of places for each element.
+  std::vector<int64_t> order;
+  for (const auto& [axis, value] : given) order.push_back(static_cast<int64_t>(axis));
+  for (size_t axis = 0; axis < whole.size(); ++axis) {
+    if (std::find(order.begin(), order.end(), static_cast<int64_t>(axis)) == order.end())
+      order.push_back(static_cast<int64_t>(axis));
+  }
+  ValueId turned = x;
+  if (!std::is_sorted(order.begin(), order.end()))
+    turned = call.emit("permute", {x}, {{"dims", frontend::list(order)}});
+  const auto last = static_cast<int64_t>(common.size());
+  std::vector<ValueId> columns;
+  for (const auto& [axis, value] : given) {
+    const ValueId wide = call.emit("expand", {call.cast(value, DType::kI64)}, {{"shape", common}});
+    columns.push_back(call.emit("unsqueeze", {wide}, {{"axes", Shape{last}}}));
+  }
+  const ValueId tuples = call.emit("concat", columns, {{"axis", Dim(last)}});
+  const ir::Attributes whole_tuples = {{"batch_dims", Dim(0)}};
+  const size_t first = given.front().first;
+  if (!neighbours || first == 0) return call.result("gather_nd", {turned, tuples}, whole_tuples);
+  // Back to where the first of them was.
+  const ValueId picked = call.emit("gather_nd", {turned, tuples}, whole_tuples);
+  std::vector<int64_t> back;
+  for (size_t i = 0; i < first; ++i) back.push_back(last + static_cast<int64_t>(i));
+  for (int64_t i = 0; i < last; ++i) back.push_back(i);
+  for (size_t i = first + given.size(); i < whole.size(); ++i)
+    back.push_back(last + static_cast<int64_t>(i - given.size()));
+  call.result("permute", {picked}, {{"dims", frontend::list(back)}});
+}
+
+void triangle(Call& call) {
+  const int64_t diagonal = call.has("diagonal") ? call.integer("diagonal") : 0;
+  call.result("trilu", {call.tensor("self")}, {{"upper", call.op() == "triu"}, {"diagonal", Dim(diagonal)}});
+}
+
+void cumsum(Call& call) {
+  ValueId x = call.tensor("self");
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  if (!call.good()) return;
+  const DType natural = ir::is_float(call.dtype(x)) ? call.dtype(x) : DType::kI64;
+  x = call.cast(x, call.dtype("dtype", natural));
+  if (call.good()) call.result("cumsum", {x}, {{"axis", Dim(axis)}});
+}
+
+void one_hot(Call& call) {
+  const int64_t classes = call.integer("num_classes");
+  if (classes < 1) return call.fail("one_hot needs the number of classes");
+  const ValueId made = call.emit("one_hot", {call.tensor("self")}, {{"depth", Dim(classes)}, {"axis", Dim(-1)}});
+  if (call.good()) call.give(call.cast(made, DType::kI64));
+}
+
+void topk(Call& call) {
+  const ValueId x = call.tensor("self");
+  const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : -1, call.rank(x));
+  const auto made =
+      call.emit_all("topk", {x}, {{"k", call.size("k")}, {"axis", Dim(axis)}, {"largest", call.flag("largest")}}, 2);
+  if (!call.good()) return;
+  call.give(made[0]);
+  call.give(made[1]);
+}
+
+void sort(Call& call) {
+  const ValueId x = call.tensor("self");
+  const Shape* const shape = call.shape(x);
+  if (!shape) return;
+  const int64_t axis = call.axis(call.has("dim") ? call.integer("dim") : -1, static_cast<int64_t>(shape->size()));
+  if (!call.good()) return;
+  const bool descending = call.has("descending") && call.flag("descending");
+  const auto made = call.emit_all(
+      "topk", {x}, {{"k", (*shape)[static_cast<size_t>(axis)]}, {"axis", Dim(axis)}, {"largest", descending}}, 2);
+  if (!call.good()) return;
+  if (call.op() != "argsort") call.give(made[0]);
+  call.give(made[1]);
+}
+
+template <const char* reduction>
+void scatter(Call& call) {
+  const ValueId x = call.tensor("self"), index = call.tensor("index");
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  const Shape* const shape = call.shape(index);
+  if (!shape || !call.good()) return;
+  ValueId from;
+  if (call.has("src")) {
+    from = call.cast(call.tensor("src"), call.dtype(x));
+    // Of the source only the places that the index has are read.
+    const Shape* const given = call.shape(from);
+    if (!given) return;
+    if (!(*given == *shape)) {
+      Shape axes, starts, ends;
+      for (size_t i = 0; i < shape->size(); ++i)
+        axes.emplace_back(static_cast<int64_t>(i)), starts.emplace_back(0), ends.push_back((*shape)[i]);
+      from = call.emit("slice", {from}, {{"axes", axes}, {"starts", starts}, {"ends", ends}});
+    }
+  } else {
+    from = call.emit("expand", {call.scalar(call.number("value"), call.dtype(x))}, {{"shape", *shape}});
+  }
+  call.result("scatter_elements", {x, index, from}, {{"axis", Dim(axis)}, {"reduction", std::string(reduction)}});
+}
+constexpr char kNone[] = "none", kAdd[] = "add";
+
+constexpr Translator kTable[] = {
+    {"embedding", embedding},
+    {"index_select", index_select},
+    {"gather", gather},
+    {"index", index},
+    {"triu", triangle},
+    {"tril", triangle},
+    {"cumsum", cumsum},
+    {"one_hot", one_hot},
+    {"topk", topk},
+    {"sort", sort},
+    {"argsort", sort},
+    {"scatter", scatter<kNone>},
+    {"scatter_add", scatter<kAdd>},
+};
+
+}  // namespace
+
+std::span<const Translator> index_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,146 @@
+/// Losses that the program computes itself.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+enum class Reduction { kNone, kMean, kSum };
+
+Reduction reduction(Call& call) {
+  const int64_t given = call.has("reduction") ? call.integer("reduction") : 1;
+  if (given < 0 || given > 2) call.fail(fmt::format("{}: reduction {} is unknown", call.schema(), given));
+  return static_cast<Reduction>(given);
+}
+
+void reduced(Call& call, ValueId each) {
+  const Reduction how = reduction(call);
+  if (!call.good()) return;
+  if (how == Reduction::kNone) return call.give(each);
+  call.result(how == Reduction::kMean ? "mean" : "sum", {each}, {{"keepdim", false}});
+}
+
+/// Sum of -log softmax over axis 1, or the last of vectors, over what counts where a mean is asked for.
+void cross_entropy(Call& call) {
+  const ValueId logits = call.tensor("self");
+  ValueId labels = call.tensor("target");
+  const Reduction how = reduction(call);
+  const int64_t rank = call.rank(logits);
+  if (!call.good()) return;
+  if (ir::is_float(call.dtype(labels))) return call.fail("cross_entropy_loss of probabilities is not supported");
+  if (how == Reduction::kNone) return call.fail("cross_entropy_loss of each sample is not supported");
+  labels = call.cast(labels, DType::kI64);
+  const int64_t ignored = call.integer("ignore_index"), axis = rank > 1 ? 1 : 0;
+  ir::Attributes attributes = {{"axis", Dim(axis)}, {"ignore_index", Dim(ignored)}};
+  if (const double smoothing = call.has("label_smoothing") ? call.number("label_smoothing") : 0; smoothing != 0)
+    attributes.set("label_smoothing", smoothing);
+  std::vector<ValueId> operands = {logits, labels};
+  const ValueId weights = call.optional_tensor("weight");
+  if (weights.valid()) operands.push_back(weights);
+  if (!call.good()) return;
+  if (how == Reduction::kSum) return call.result("cross_entropy_sum", operands, std::move(attributes));
+  const ValueId sum = call.emit("cross_entropy_sum", operands, std::move(attributes));
+  const ValueId counted = call.emit("ne", {labels, call.scalar(static_cast<double>(ignored), DType::kI64)});
+  ValueId count = call.emit("cast", {counted}, {{"dtype", call.dtype(logits)}});
+  if (weights.valid()) {
+    const ValueId some = call.emit("where", {counted, labels, call.scalar(0, DType::kI64)});
+    const ValueId picked = call.emit("gather", {call.emit("stop_gradient", {weights}), some}, {{"axis", Dim(0)}});
+    count = call.emit("mul", {count, picked});
+  }
+  call.result("div", {sum, call.emit("sum", {count}, {{"keepdim", false}})});
+}
+
+/// The negative of the logarithm at each label.
+void nll(Call& call) {
+  const ValueId log = call.tensor("self");
+  const ValueId labels = call.cast(call.tensor("target"), DType::kI64);
+  const Reduction how = reduction(call);
+  const int64_t rank = call.rank(log);
+  if (!call.good()) return;
+  if (call.has("weight")) return call.fail("nll_loss with weights is not supported");
+  const int64_t axis = rank > 1 ? 1 : 0;
+  constexpr ir::Capture kLogits{0};
+  const auto behind = call.match(log, ir::op("log_softmax", ir::any(kLogits)).with("axis", Dim(axis)));
+  const ValueId counted =
+      call.emit("ne", {labels, call.scalar(static_cast<double>(call.integer("ignore_index")), DType::kI64)});
+  ValueId sum;
+  if (behind && how != Reduction::kNone) {
+    sum = call.emit("cross_entropy_sum", {(*behind)[kLogits], labels},
+                    {{"axis", Dim(axis)}, {"ignore_index", Dim(call.integer("ignore_index"))}});
+  } else {
+    const ValueId some = call.emit("where", {counted, labels, call.scalar(0, DType::kI64)});
+    const ValueId column = call.emit("unsqueeze", {some}, {{"axes", Shape{axis}}});
+    const ValueId picked = call.emit("squeeze", {call.emit("gather_elements", {log, column}, {{"axis", Dim(axis)}})},
+                                     {{"axes", Shape{axis}}});
+    const ValueId each = call.emit("where", {counted, call.emit("neg", {picked}), call.scalar(0, call.dtype(log))});
+    if (how == Reduction::kNone) return call.good() ? call.give(each) : void();
+    sum = call.emit("sum", {each}, {{"keepdim", false}});
+  }
+  if (!call.good()) return;
+  if (how == Reduction::kSum) return call.give(sum);
+  const ValueId count = call.emit("cast", {counted}, {{"dtype", call.dtype(log)}});
+  call.result("div", {sum, call.emit("sum", {count}, {{"keepdim", false}})});
+}
+
+void mse(Call& call) {
+  const ValueId difference = call.emit("sub", promoted(call, {"self", "target"}));
+  reduced(call, call.emit("mul", {difference, difference}));
+}
+
+void l1(Call& call) { reduced(call, call.emit("abs", {call.emit("sub", promoted(call, {"self", "target"}))})); }
+
+/// Half the square below a bound, a line beyond; `smooth_l1` is that over the bound.
+template <bool smooth>
+void huber(Call& call) {
+  const ValueId size = call.emit("abs", {call.emit("sub", promoted(call, {"self", "target"}))});
+  const double bound = call.number(smooth ? "beta" : "delta");
+  if (!call.good()) return;
+  const DType dtype = call.dtype(size);
+  if (bound == 0) return reduced(call, size);
+  const auto number = [&](double value) { return call.scalar(value, dtype); };
+  const ValueId square = call.emit("mul", {call.emit("mul", {size, size}), number(smooth ? 0.5 / bound : 0.5)});
+  ValueId line = call.emit("sub", {size, number(bound / 2)});
+  if (!smooth) line = call.emit("mul", {line, number(bound)});
+  reduced(call, call.emit("where", {call.emit("lt", {size, number(bound)}), square, line}));
+}
+
+/// (1 - t) x + (1 + (w - 1) t) log(1 + e^-x)
+void bce_with_logits(Call& call) {
+  const ValueId x = call.tensor("self"), target = call.tensor("target");
+  if (!call.good()) return;
+  if (call.has("weight")) return call.fail("binary_cross_entropy_with_logits with weights is not supported");
+  const DType dtype = call.dtype(x);
+  const ValueId one = call.scalar(1, dtype);
+  ValueId far = call.emit("softplus", {call.emit("neg", {x})});
+  if (call.has("pos_weight")) {
+    const ValueId more = call.emit("mul", {call.emit("sub", {call.tensor("pos_weight"), one}), target});
+    far = call.emit("mul", {call.emit("add", {more, one}), far});
+  }
+  reduced(call, call.emit("add", {call.emit("mul", {call.emit("sub", {one, target}), x}), far}));
+}
+
+constexpr Translator kTable[] = {
+    {"cross_entropy_loss", cross_entropy},
+    {"nll_loss", nll},
+    {"nll_loss_nd", nll},
+    {"nll_loss2d", nll},
+    {"mse_loss", mse},
+    {"l1_loss", l1},
+    {"huber_loss", huber<false>},
+    {"smooth_l1_loss", huber<true>},
+    {"binary_cross_entropy_with_logits", bce_with_logits},
+};
+
+}  // namespace
+
+std::span<const Translator> loss_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

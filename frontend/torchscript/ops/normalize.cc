@@ -1,0 +1,91 @@
+/// Normalisations.
+#include <fmt/format.h>
+
+#include <array>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::Shape;
+
+double epsilon(Call& call, double otherwise) { return call.has("eps") ? call.number("eps") : otherwise; }
+
+/// Ones or zeros in the place of a weight that the program leaves out.
+ValueId or_number(Call& call, std::string_view name, double value, const Shape& shape, ir::DType dtype) {
+  if (call.has(name)) return call.tensor(name);
+  return call.emit("full", {}, {{"shape", shape}, {"value", value}, {"dtype", dtype}});
+}
+
+void layer_norm(Call& call) {
+  const ValueId x = call.tensor("input");
+  const int64_t axis = call.rank(x) - static_cast<int64_t>(call.sizes("normalized_shape").size());
+  std::vector<ValueId> operands = {x, call.optional_tensor("weight"), call.optional_tensor("bias")};
+  while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
+  if (call.good()) call.result("layer_norm", operands, {{"axis", Dim(axis)}, {"epsilon", epsilon(call, 1e-5)}});
+}
+
+void rms_norm(Call& call) {
+  const ValueId x = call.tensor("input");
+  const int64_t axis = call.rank(x) - static_cast<int64_t>(call.sizes("normalized_shape").size());
+  std::vector<ValueId> operands = {x};
+  if (call.has("weight")) operands.push_back(call.tensor("weight"));
+  if (!call.good()) return;
+  const double natural = call.dtype(x) == ir::DType::kF64 ? 0x1p-52 : 0x1p-23;
+  call.result("rms_norm", operands, {{"axis", Dim(axis)}, {"epsilon", epsilon(call, natural)}});
+}
+
+void group_norm(Call& call) {
+  std::vector<ValueId> operands = {call.tensor("input"), call.optional_tensor("weight"), call.optional_tensor("bias")};
+  while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
+  if (call.good())
+    call.result("group_norm", operands,
+                {{"groups", Dim(call.integer("num_groups"))}, {"epsilon", epsilon(call, 1e-5)}});
+}
+
+/// In training by the batch's statistics, which running ones take in; where a model keeps none, they are left to
+/// nobody.
+void batch_norm(Call& call) {
+  const ValueId x = call.tensor("input");
+  const Shape* const shape = call.shape(x);
+  if (!shape || shape->size() < 2) return call.fail("batch_norm of less than 2 axes");
+  const Shape channels = {(*shape)[1]};
+  const ir::DType dtype = call.dtype(x);
+  const bool training = call.flag(call.has("training") ? "training" : "use_input_stats");
+  const double momentum = call.has("momentum") ? call.number("momentum") : 0.1;
+  const std::array operands = {
+      x, or_number(call, "weight", 1, channels, dtype), or_number(call, "bias", 0, channels, dtype),
+      or_number(call, "running_mean", 0, channels, dtype), or_number(call, "running_var", 1, channels, dtype)};
+  if (!call.good()) return;
+  const bool keeps = call.has("running_mean");
+  call.result_with_auxiliary("batch_norm", operands,
+                             {{"epsilon", epsilon(call, 1e-5)}, {"momentum", momentum}, {"training", training}},
+                             training && keeps ? 2 : 0);
+}
+
+/// Each channel of each sample by itself.
+void instance_norm(Call& call) {
+  if (!call.flag("use_input_stats")) return batch_norm(call);
+  const ValueId x = call.tensor("input");
+  const Shape* const shape = call.shape(x);
+  if (!shape || shape->size() < 3) return call.fail("instance_norm of less than 3 axes");
+  const Dim channels = (*shape)[1];
+  if (call.has("running_mean")) call.remark("statistics of instance normalisations are not kept");
+  std::vector<ValueId> operands = {x, call.optional_tensor("weight"), call.optional_tensor("bias")};
+  while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
+  if (call.good()) call.result("group_norm", operands, {{"groups", channels}, {"epsilon", epsilon(call, 1e-5)}});
+}
+
+constexpr Translator kTable[] = {
+    {"layer_norm", layer_norm}, {"rms_norm", rms_norm},           {"group_norm", group_norm},
+    {"batch_norm", batch_norm}, {"instance_norm", instance_norm},
+};
+
+}  // namespace
+
+std::span<const Translator> normalize_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

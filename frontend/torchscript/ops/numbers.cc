@@ -1,0 +1,596 @@
+/// Integers, truth values, texts and lists of the program: computed while it is read, nothing of them is left.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "frontend/torchscript/internal/translators.h"
+#include "ir/dim_bounds.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+
+bool is_integer(const Item& item) { return item.get<Dim>() || item.get<bool>(); }
+
+Dim integer(const Item& item) { return item.get<Dim>() ? *item.get<Dim>() : Dim(*item.get<bool>() ? 1 : 0); }
+
+std::optional<double> plain(const Item& item) { return Call::number_of(item); }
+
+void unexpected(Call& call, std::string_view what) {
+  std::string given;
+  for (const Call::Argument& each : call.arguments()) given += (given.empty() ? "" : ", ") + describe(each.item);
+  call.fail(fmt::format("{} of {}; expected {}", call.schema(), given, what));
+}
+
+// --- arithmetic
+
+template <Dim (*of_integers)(const Dim&, const Dim&), double (*of_numbers)(double, double)>
+void arithmetic(Call& call) {
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  if (is_integer(a) && is_integer(b)) return call.give(Item(of_integers(integer(a), integer(b))));
+  const auto x = plain(a), y = plain(b);
+  if (!x || !y) return unexpected(call, "numbers");
+  call.give(of_numbers(*x, *y));
+}
+
+Dim plus(const Dim& a, const Dim& b) { return a + b; }
+Dim minus(const Dim& a, const Dim& b) { return a - b; }
+Dim times(const Dim& a, const Dim& b) { return a * b; }
+Dim floored(const Dim& a, const Dim& b) { return floor_div(a, b); }
+Dim remainder(const Dim& a, const Dim& b) { return mod(a, b); }
+double plus_number(double a, double b) { return a + b; }
+double minus_number(double a, double b) { return a - b; }
+double times_number(double a, double b) { return a * b; }
+double floored_number(double a, double b) { return std::floor(a / b); }
+double remainder_number(double a, double b) { return a - b * std::floor(a / b); }
+
+/// Division of Python: of integers a number.
+void true_division(Call& call) {
+  const auto x = plain(call.item(size_t{0})), y = plain(call.item(1));
+  if (x && y && *y != 0) return call.give(*x / *y);
+  unexpected(call, "plain numbers, the second not 0");
+}
+
+/// Whether divisors are not 0, which Python raises for.
+template <void (*divide)(Call&)>
+void divided(Call& call) {
+  const Item& by = call.item(1);
+  if (is_integer(by) && integer(by) == Dim(0)) return unexpected(call, "a divisor other than 0");
+  divide(call);
+}
+
+void negative(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (is_integer(x)) return call.give(Dim(0) - integer(x));
+  if (const auto* number = x.get<double>()) return call.give(-*number);
+  unexpected(call, "a number");
+}
+
+// --- comparisons
+
+enum class Order { kEq, kNe, kLt, kLe, kGt, kGe };
+
+bool holds(Order order, double a, double b) {
+  switch (order) {
+    case Order::kEq:
+      return a == b;
+    case Order::kNe:
+      return a != b;
+    case Order::kLt:
+      return a < b;
+    case Order::kLe:
+      return a <= b;
+    case Order::kGt:
+      return a > b;
+    case Order::kGe:
+      return a >= b;
+  }
+  return false;
+}
+
+/// What bounds of sizes say of a - b.
+std::optional<bool> decided(Order order, const Dim& a, const Dim& b) {
+  const Dim difference = a - b;
+  if (difference.is_constant()) return holds(order, static_cast<double>(difference.constant()), 0);
+  const auto [low, high] = ir::bounds_of(difference);
+  const bool above = low && *low > 0, below = high && *high < 0;
+  switch (order) {
+    case Order::kEq:
+      return above || below ? std::optional(false) : std::nullopt;
+    case Order::kNe:
+      return above || below ? std::optional(true) : std::nullopt;
+    case Order::kLt:
+      return below ? std::optional(true) : low && *low >= 0 ? std::optional(false) : std::nullopt;
+    case Order::kLe:
+      return high && *high <= 0 ? std::optional(true) : above ? std::optional(false) : std::nullopt;
+    case Order::kGt:
+      return above ? std::optional(true) : high && *high <= 0 ? std::optional(false) : std::nullopt;
+    case Order::kGe:
+      return low && *low >= 0 ? std::optional(true) : below ? std::optional(false) : std::nullopt;
+  }
+  return std::nullopt;
+}
+
+/// Equality of two items of any kind; nothing where it depends on sizes.
+std::optional<bool> equal(const Item& a, const Item& b) {
+  if (is_integer(a) && is_integer(b)) return decided(Order::kEq, integer(a), integer(b));
+  if (const auto x = plain(a), y = plain(b); x && y) return *x == *y;
+  const auto *text_a = a.get<std::string>(), *text_b = b.get<std::string>();
+  if (text_a && text_b) return *text_a == *text_b;
+  if (a.get<Device>() && b.get<Device>()) return true;
+  const Sequence *list_a = a.sequence(), *list_b = b.sequence();
+  if (!list_a || !list_b || list_a->elements.size() != list_b->elements.size()) return a.is_none() && b.is_none();
+  bool all = true;
+  for (size_t i = 0; i < list_a->elements.size(); ++i) {
+    const auto same = equal(list_a->elements[i], list_b->elements[i]);
+    if (same == false) return false;
+    all = all && same.has_value();
+  }
+  return all ? std::optional(true) : std::nullopt;
+}
+
+template <Order order>
+void compared(Call& call) {
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  std::optional<bool> found;
+  if constexpr (order == Order::kEq || order == Order::kNe) {
+    found = equal(a, b);
+    if (found && order == Order::kNe) found = !*found;
+  } else if (is_integer(a) && is_integer(b)) {
+    found = decided(order, integer(a), integer(b));
+  } else if (const auto x = plain(a), y = plain(b); x && y) {
+    found = holds(order, *x, *y);
+  } else {
+    return unexpected(call, "numbers");
+  }
+  if (found) return call.give(*found);
+  call.give(Undecided{fmt::format("whether {} and {} compare by {}", describe(a), describe(b), call.op())});
+}
+
+void same(Call& call) { call.give(call.item(size_t{0}).is_none() && call.item(1).is_none()); }
+void other(Call& call) { call.give(!(call.item(size_t{0}).is_none() && call.item(1).is_none())); }
+
+void negated(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (const auto* truth = x.get<bool>()) return call.give(!*truth);
+  if (const auto* undecided = x.get<Undecided>()) return call.give(*undecided);
+  unexpected(call, "a truth value");
+}
+
+template <bool all>
+void both(Call& call) {
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  const auto *x = a.get<bool>(), *y = b.get<bool>();
+  if ((x && *x != all) || (y && *y != all)) return call.give(!all);
+  if (x && y) return call.give(all);
+  if (a.get<Undecided>() || b.get<Undecided>()) return call.give(a.get<Undecided>() ? a : b);
+  unexpected(call, "truth values");
+}
+
+// --- from tensors and back
+
+void to_tensor(Call& call) { call.give(call.tensor(call.item(size_t{0}), "a")); }
+
+void to_integer(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (const auto* number = x.get<double>()) return call.give(Dim(whole(*number)));
+  if (const auto size = call.size_of(x)) return call.give(*size);
+  if (x.get<TensorRef>()) {
+    const ValueId value = call.tensor(x, "a");
+    if (const auto sizes = call.cut_to_sizes(value); sizes && sizes->size() == 1) return call.give((*sizes)[0]);
+    if (const auto number = call.number(value)) return call.give(Dim(whole(*number)));
+  }
+  unexpected(
+      call,
+      "an integer that sizes and constants say: what the model computes from its data is known only when it runs");
+}
+
+void to_number(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (const auto number = plain(x)) return call.give(*number);
+  if (x.get<TensorRef>()) {
+    if (const auto number = call.number(call.tensor(x, "a"))) return call.give(*number);
+  }
+  unexpected(call, "a number that is known before the model runs");
+}
+
+void to_truth(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (const auto number = plain(x)) return call.give(*number != 0);
+  if (const auto* size = x.get<Dim>()) {
+    if (ir::sign(*size)) return call.give(*ir::sign(*size) != 0);
+    return call.give(Undecided{fmt::format("whether {} is 0", size->str())});
+  }
+  if (x.get<TensorRef>()) {
+    const ValueId value = call.tensor(x, "a");
+    if (const auto known = call.contents(value); known && known->size() == 1 && (*known)[0].is_constant())
+      return call.give((*known)[0].constant() != 0);
+    if (const auto number = call.number(value)) return call.give(*number != 0);
+    return call.give(Undecided{fmt::format("the truth of '{}'", call.name(value))});
+  }
+  unexpected(call, "a truth value");
+}
+
+void to_scalar(Call& call) {
+  const Item& x = call.item(size_t{0});
+  if (!x.get<TensorRef>()) return call.give(x);
+  const ir::DType dtype = call.dtype(call.tensor(x, "a"));
+  if (dtype == ir::DType::kBool) return to_truth(call);
+  return ir::is_float(dtype) ? to_number(call) : to_integer(call);
+}
+
+// --- lists
+
+Sequence* list(Call& call, size_t index) {
+  const auto* found = call.item(index).get<std::shared_ptr<Sequence>>();
+  if (!found) unexpected(call, "a list");
+  return found ? found->get() : nullptr;
+}
+
+std::optional<size_t> place(Call& call, const Item& index, size_t size) {
+  const auto* at = index.get<Dim>();
+  if (!at || !at->is_constant()) return unexpected(call, "an index that is known"), std::nullopt;
+  const int64_t from_front = at->constant() < 0 ? at->constant() + static_cast<int64_t>(size) : at->constant();
+  if (from_front < 0 || from_front >= static_cast<int64_t>(size)) {
+    call.fail(fmt::format("{}: index {} of {} elements", call.schema(), at->constant(), size));
+    return std::nullopt;
+  }
+  return static_cast<size_t>(from_front);
+}
+
+void length(Call& call) {
+  if (const auto* tensor = call.item(size_t{0}).get<TensorRef>()) {
+    const ir::Shape* const shape = call.shape((*tensor)->read(call));
+    if (shape && !shape->empty()) return call.give(shape->front());
+    return unexpected(call, "a tensor with an axis");
+  }
+  if (const auto* text = call.item(size_t{0}).get<std::string>())
+    return call.give(Dim(static_cast<int64_t>(text->size())));
+  if (const Dictionary* const dictionary = call.item(size_t{0}).dictionary())
+    return call.give(Dim(static_cast<int64_t>(dictionary->entries.size())));
+  if (const Sequence* const found = list(call, 0)) call.give(Dim(static_cast<int64_t>(found->elements.size())));
+}
+
+void get_item(Call& call) {
+  if (const Dictionary* const dictionary = call.item(size_t{0}).dictionary()) {
+    for (const auto& [key, value] : dictionary->entries) {
+      if (equal(key, call.item(1)) == true) return call.give(value);
+    }
+    return unexpected(call, "a key that is there");
+  }
+  const Sequence* const found = list(call, 0);
+  if (!found) return;
+  if (const auto at = place(call, call.item(1), found->elements.size())) call.give(found->elements[*at]);
+}
+
+void set_item(Call& call) {
+  if (const auto* dictionary = call.item(size_t{0}).get<std::shared_ptr<Dictionary>>()) {
+    for (auto& [key, value] : (*dictionary)->entries) {
+      if (equal(key, call.item(1)) == true) return void(value = call.item(2));
+    }
+    return void((*dictionary)->entries.emplace_back(call.item(1), call.item(2)));
+  }
+  Sequence* const found = list(call, 0);
+  if (!found) return;
+  if (const auto at = place(call, call.item(1), found->elements.size())) found->elements[*at] = call.item(2);
+  call.give(Item(call.item(size_t{0})));
+}
+
+void append(Call& call) {
+  Sequence* const found = list(call, 0);
+  if (!found) return;
+  found->elements.push_back(call.item(1));
+  call.give(Item(call.item(size_t{0})));
+}
+
+void extend(Call& call) {
+  Sequence* const found = list(call, 0);
+  const Sequence* const more = list(call, 1);
+  if (!found || !more) return;
+  const std::vector<Item> added = more->elements;
+  found->elements.insert(found->elements.end(), added.begin(), added.end());
+}
+
+void pop(Call& call) {
+  Sequence* const found = list(call, 0);
+  if (!found) return;
+  const auto at = place(call, call.item(1), found->elements.size());
+  if (!at) return;
+  call.give(found->elements[*at]);
+  found->elements.erase(found->elements.begin() + static_cast<std::ptrdiff_t>(*at));
+}
+
+void insert(Call& call) {
+  Sequence* const found = list(call, 0);
+  if (!found) return;
+  const auto at = place(call, call.item(1), found->elements.size() + 1);
+  if (at) found->elements.insert(found->elements.begin() + static_cast<std::ptrdiff_t>(*at), call.item(2));
+}
+
+void copied(Call& call) {
+  if (const Sequence* const found = list(call, 0)) call.give(list_of(found->elements));
+}
+
+void joined(Call& call) {
+  const Sequence *const a = list(call, 0), *const b = list(call, 1);
+  if (!a || !b) return;
+  std::vector<Item> elements = a->elements;
+  elements.insert(elements.end(), b->elements.begin(), b->elements.end());
+  call.give(list_of(std::move(elements)));
+}
+
+void repeated(Call& call) {
+  const Sequence* const found = list(call, 0);
+  const auto* const times = call.item(1).get<Dim>();
+  if (!found || !times || !times->is_constant()) return unexpected(call, "a list and a number that is known");
+  std::vector<Item> elements;
+  constexpr size_t kMost = 1 << 16;
+  for (int64_t i = 0; i < times->constant() && elements.size() < kMost; ++i)
+    elements.insert(elements.end(), found->elements.begin(), found->elements.end());
+  call.give(list_of(std::move(elements)));
+}
+
+void sliced(Call& call) {
+  const Sequence* const found = list(call, 0);
+  if (!found) return;
+  const auto size = static_cast<int64_t>(found->elements.size());
+  const auto bound = [&](std::string_view name, int64_t otherwise) {
+    if (!call.has(name)) return otherwise;
+    const int64_t given = call.integer(name);
+    return given < 0 ? given + size : given;
+  };
+  const int64_t step = call.has("step") ? call.integer("step") : 1;
+  if (step < 1) return unexpected(call, "steps forward");
+  std::vector<Item> elements;
+  const int64_t end = std::min(bound("end", size), size);
+  for (int64_t i = std::max<int64_t>(bound("start", 0), 0); i < end; i += step)
+    elements.push_back(found->elements[static_cast<size_t>(i)]);
+  call.give(found->is_tuple ? tuple_of(std::move(elements)) : list_of(std::move(elements)));
+}
+
+void contains(Call& call) {
+  if (const Dictionary* const dictionary = call.item(size_t{0}).dictionary()) {
+    for (const auto& [key, value] : dictionary->entries) {
+      if (equal(key, call.item(1)) == true) return call.give(true);
+    }
+    return call.give(false);
+  }
+  const Sequence* const found = list(call, 0);
+  if (!found) return;
+  bool open = false;
+  for (const Item& each : found->elements) {
+    const auto same = equal(each, call.item(1));
+    if (same == true) return call.give(true);
+    open = open || !same;
+  }
+  if (!open) return call.give(false);
+  call.give(Undecided{fmt::format("whether {} is in {}", describe(call.item(1)), describe(call.item(size_t{0})))});
+}
+
+void keys(Call& call) {
+  const Dictionary* const dictionary = call.item(size_t{0}).dictionary();
+  if (!dictionary) return unexpected(call, "a dictionary");
+  std::vector<Item> found;
+  for (const auto& [key, value] : dictionary->entries)
+    found.push_back(call.op() == "keys" ? key : call.op() == "values" ? value : tuple_of({key, value}));
+  call.give(list_of(std::move(found)));
+}
+
+void range(Call& call) {
+  const int64_t start = call.has("start") ? call.integer("start") : 0, end = call.integer("end");
+  std::vector<Item> found;
+  for (int64_t i = start; i < end; ++i) found.emplace_back(Dim(i));
+  call.give(list_of(std::move(found)));
+}
+
+// --- what the program asks of tensors
+
+void size(Call& call) {
+  const ir::Shape* const shape = call.shape(call.tensor("self"));
+  if (!shape) return;
+  if (call.has("dim")) {
+    const int64_t axis = call.axis(call.integer("dim"), static_cast<int64_t>(shape->size()));
+    if (call.good()) call.give((*shape)[static_cast<size_t>(axis)]);
+    return;
+  }
+  std::vector<Item> sizes;
+  for (const Dim& each : *shape) sizes.emplace_back(each);
+  call.give(list_of(std::move(sizes)));
+}
+
+void dim(Call& call) { call.give(Dim(call.rank(call.tensor(call.item(size_t{0}), "self")))); }
+
+void numel(Call& call) {
+  if (const ir::Shape* const shape = call.shape(call.tensor(call.item(size_t{0}), "self")))
+    call.give(ir::element_count(*shape));
+}
+
+void dtype_of(Call& call) { call.give(Dim(ir::torch_number(call.dtype(call.tensor(call.item(size_t{0}), "a"))))); }
+void device_of(Call& call) { call.give(Device{}); }
+void zero(Call& call) { call.give(Dim(0)); }
+void no(Call& call) { call.give(false); }
+void yes(Call& call) { call.give(true); }
+void nothing(Call& call) { call.give(Item()); }
+void no_result(Call&) {}
+void itself(Call& call) { call.give(Item(call.item(size_t{0}))); }
+void is_float(Call& call) { call.give(ir::is_float(call.dtype(call.tensor(call.item(size_t{0}), "self")))); }
+
+void tuple_index(Call& call) {
+  if (const Sequence* const found = list(call, 0)) {
+    if (const auto at = place(call, call.item(1), found->elements.size())) call.give(found->elements[*at]);
+  }
+}
+
+/// Messages, which nobody reads.
+void text(Call& call) { call.give(std::string("a message")); }
+
+void raised(Call& call) {
+  const auto* message = call.item(size_t{0}).get<std::string>();
+  call.fail(
+      fmt::format("the program raises an exception for these inputs{}", message ? ": " + *message : std::string()));
+}
+
+template <bool larger>
+void extreme(Call& call) {
+  std::vector<Item> given;
+  if (const Sequence* const found = call.item(size_t{0}).sequence()) {
+    given = found->elements;
+  } else {
+    given = {call.item(size_t{0}), call.item(1)};
+  }
+  if (given.empty()) return unexpected(call, "numbers");
+  Item best = given[0];
+  for (size_t i = 1; i < given.size(); ++i) {
+    if (is_integer(best) && is_integer(given[i])) {
+      best = Item(larger ? max(integer(best), integer(given[i])) : min(integer(best), integer(given[i])));
+      continue;
+    }
+    const auto a = plain(best), b = plain(given[i]);
+    if (!a || !b) return unexpected(call, "numbers");
+    best = Item(larger ? std::max(*a, *b) : std::min(*a, *b));
+  }
+  call.give(best);
+}
+
+template <double (*f)(double)>
+void function(Call& call) {
+  const auto x = plain(call.item(size_t{0}));
+  if (!x) return unexpected(call, "a number that is known");
+  call.give(f(*x));
+}
+
+template <double (*f)(double)>
+void rounded(Call& call) {
+  const Item& given = call.item(size_t{0});
+  if (given.get<Dim>()) return call.give(given);
+  const auto x = plain(given);
+  if (!x) return unexpected(call, "a number that is known");
+  call.give(Dim(whole(f(*x))));
+}
+
+void power(Call& call) {
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  const auto x = plain(a), y = plain(b);
+  if (!x || !y) return unexpected(call, "plain numbers");
+  const double made = std::pow(*x, *y);
+  if (call.schema().ends_with(".int") || (a.get<Dim>() && b.get<Dim>() && *y >= 0)) return call.give(Dim(whole(made)));
+  call.give(made);
+}
+
+constexpr Translator kTable[] = {
+    {"add.int", arithmetic<plus, plus_number>},
+    {"add.float", arithmetic<plus, plus_number>},
+    {"add.int_float", arithmetic<plus, plus_number>},
+    {"add.float_int", arithmetic<plus, plus_number>},
+    {"add", arithmetic<plus, plus_number>},
+    {"add.t", joined},
+    {"sub.int", arithmetic<minus, minus_number>},
+    {"sub.float", arithmetic<minus, minus_number>},
+    {"sub.int_float", arithmetic<minus, minus_number>},
+    {"sub.float_int", arithmetic<minus, minus_number>},
+    {"sub", arithmetic<minus, minus_number>},
+    {"mul.int", arithmetic<times, times_number>},
+    {"mul.float", arithmetic<times, times_number>},
+    {"mul.int_float", arithmetic<times, times_number>},
+    {"mul.float_int", arithmetic<times, times_number>},
+    {"mul", arithmetic<times, times_number>},
+    {"mul.left_t", repeated},
+    {"floordiv", divided<arithmetic<floored, floored_number>>},
+    {"remainder.int", divided<arithmetic<remainder, remainder_number>>},
+    {"remainder.float", divided<arithmetic<remainder, remainder_number>>},
+    {"remainder", divided<arithmetic<remainder, remainder_number>>},
+    {"div.int", true_division},
+    {"div.float", true_division},
+    {"div", true_division},
+    {"truediv", true_division},
+    {"neg.int", negative},
+    {"neg.float", negative},
+    {"neg.Scalar", negative},
+    {"pow.int", power},
+    {"pow.float", power},
+    {"pow.int_float", power},
+    {"pow.float_int", power},
+    {"pow.int_to_int", power},
+    {"eq", compared<Order::kEq>},
+    {"ne", compared<Order::kNe>},
+    {"lt", compared<Order::kLt>},
+    {"le", compared<Order::kLe>},
+    {"gt", compared<Order::kGt>},
+    {"ge", compared<Order::kGe>},
+    {"__is__", same},
+    {"__isnot__", other},
+    {"__not__", negated},
+    {"__and__.bool", both<true>},
+    {"__or__.bool", both<false>},
+    {"NumToTensor", to_tensor},
+    {"Int", to_integer},
+    {"Float", to_number},
+    {"Bool", to_truth},
+    {"IntImplicit", to_integer},
+    {"FloatImplicit", to_number},
+    {"ScalarImplicit", to_scalar},
+    {"ImplicitTensorToNum", to_scalar},
+    {"item", to_scalar},
+    {"len", length},
+    {"__getitem__", get_item},
+    {"_set_item", set_item},
+    {"append", append},
+    {"extend", extend},
+    {"pop", pop},
+    {"insert.t", insert},
+    {"list", copied},
+    {"copy.t", copied},
+    {"slice.t", sliced},
+    {"__contains__", contains},
+    {"keys", keys},
+    {"values", keys},
+    {"items", keys},
+    {"__range_length", range},
+    {"size", size},
+    {"dim", dim},
+    {"numel", numel},
+    {"prim::dtype", dtype_of},
+    {"prim::device", device_of},
+    {"prim::layout", zero},
+    {"prim::is_cuda", no},
+    {"prim::is_mkldnn", no},
+    {"prim::is_quantized", no},
+    {"prim::is_nested", no},
+    {"prim::requires_grad", yes},
+    {"prim::NumToTensor", to_tensor},
+    {"prim::ImplicitTensorToNum", to_scalar},
+    {"prim::TupleIndex", tuple_index},
+    {"prim::TupleSlice", sliced},
+    {"prim::unchecked_cast", itself},
+    {"prim::unchecked_unwrap_optional", itself},
+    {"_unwrap_optional", itself},
+    {"prim::data", itself},
+    {"prim::min", extreme<false>},
+    {"prim::max", extreme<true>},
+    {"prim::RaiseException", raised},
+    {"prim::Print", no_result},
+    {"prim::type", nothing},
+    {"warn", no_result},
+    {"format", text},
+    {"percentFormat", text},
+    {"str", text},
+    {"is_floating_point", is_float},
+    {"sqrt.int", function<std::sqrt>},
+    {"sqrt.float", function<std::sqrt>},
+    {"log.int", function<std::log>},
+    {"log.float", function<std::log>},
+    {"ceil.float", rounded<std::ceil>},
+    {"floor.float", rounded<std::floor>},
+    {"ceil.Scalar", rounded<std::ceil>},
+    {"floor.Scalar", rounded<std::floor>},
+    {"is_grad_enabled", yes},
+};
+
+}  // namespace
+
+std::span<const Translator> number_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

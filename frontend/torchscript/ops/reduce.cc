@@ -1,0 +1,209 @@
+/// Operators that reduce axes, and softmax.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "frontend/torchscript/internal/translators.h"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+/// Axes of `dim`, all where it is absent or empty.
+Shape axes(Call& call, ValueId x) {
+  const int64_t rank = call.rank(x);
+  Shape found;
+  if (call.has("dim")) {
+    for (const int64_t each : call.integers("dim")) {
+      if (rank > 0) found.emplace_back(call.axis(each, rank));
+    }
+  }
+  for (int64_t axis = 0; found.empty() && axis < rank; ++axis) found.emplace_back(axis);
+  return found;
+}
+
+ir::Attributes over(Call& call, ValueId x) {
+  return {{"axes", axes(call, x)}, {"keepdim", call.has("keepdim") && call.flag("keepdim")}};
+}
+
+/// Sums and products of integers are 64 bits wide.
+void sum(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  x = call.cast(x, call.dtype("dtype", ir::is_float(call.dtype(x)) ? call.dtype(x) : DType::kI64));
+  if (call.good() && call.type(x).shape == Shape{}) return call.give(x);
+  if (call.good()) call.result(call.op(), {x}, over(call, x));
+}
+
+void mean(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  x = call.cast(x, call.dtype("dtype", call.dtype(x)));
+  if (call.good() && call.type(x).shape == Shape{}) return call.give(x);
+  if (call.good()) call.result("mean", {x}, over(call, x));
+}
+
+void extreme(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (call.good()) call.result(call.op(), {x}, over(call, x));
+}
+
+/// Of all elements: equal ones share the gradient, as amax has it.
+template <const char* op>
+void extreme_of_all(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (call.good()) call.result(op, {x}, {{"axes", axes(call, x)}, {"keepdim", false}});
+}
+constexpr char kAmax[] = "amax", kAmin[] = "amin";
+
+/// The element and its place, the first of equal ones, which takes the gradient.
+template <bool largest>
+void extreme_and_place(Call& call) {
+  const ValueId x = call.tensor("self");
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  const bool keep = call.flag("keepdim");
+  if (!call.good()) return;
+  const auto made = call.emit_all("topk", {x}, {{"k", Dim(1)}, {"axis", Dim(axis)}, {"largest", largest}}, 2);
+  for (const ValueId each : made) {
+    if (!call.good()) return;
+    call.give(keep ? each : call.emit("squeeze", {each}, {{"axes", Shape{axis}}}));
+  }
+}
+
+template <bool largest>
+void place(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  if (!call.has("dim")) x = call.emit("reshape", {x}, {{"shape", Shape{ir::element_count(*call.shape(x))}}});
+  const int64_t axis = call.has("dim") ? call.axis(call.integer("dim"), call.rank(x)) : 0;
+  if (!largest) x = call.emit("neg", {x});
+  if (call.good())
+    call.result("argmax", {x}, {{"axis", Dim(axis)}, {"keepdim", call.has("keepdim") && call.flag("keepdim")}});
+}
+
+/// By counting: truth is no number in core.
+template <bool all>
+void truth(Call& call) {
+  const ValueId x = call.cast(call.tensor("self"), DType::kBool);
+  if (!call.good()) return;
+  const ValueId asked = all ? call.emit("logical_not", {x}) : x;
+  const ValueId number = call.emit("cast", {asked}, {{"dtype", DType::kI64}});
+  const ValueId count = call.emit("sum", {number}, over(call, x));
+  call.result(all ? "eq" : "ne", {count, call.scalar(0, DType::kI64)});
+}
+
+/// Deviations over the axes; `correction` is what the divisor is less than their number.
+struct Spread {
+  ValueId mean, variance;
+};
+Spread spread(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return {};
+  double correction = 1;
+  if (call.has("correction")) correction = call.number("correction");
+  if (call.has("unbiased")) correction = call.flag("unbiased") ? 1 : 0;
+  const Shape over_axes = axes(call, x);
+  const ir::Attributes kept = {{"axes", over_axes}, {"keepdim", true}}, asked = over(call, x);
+  const ValueId centred = call.emit("sub", {x, call.emit("mean", {x}, kept)});
+  const ValueId squares = call.emit("mul", {centred, centred});
+  const ValueId mean = call.emit("mean", {x}, asked);
+  if (correction == 0) return {mean, call.emit("mean", {squares}, asked)};
+  Dim count = 1;
+  for (const Dim& each : over_axes) count = count * (*call.shape(x))[static_cast<size_t>(each.constant())];
+  const DType dtype = call.dtype(x);
+  if (!call.good()) return {};
+  const ValueId number =
+      call.emit("full", {}, {{"shape", Shape{}}, {"value", count - Dim(whole(correction))}, {"dtype", DType::kI64}});
+  const ValueId divisor = call.emit("cast", {number}, {{"dtype", dtype}});
+  return {mean, call.emit("div", {call.emit("sum", {squares}, asked), divisor})};
+}
+void var(Call& call) {
+  const Spread found = spread(call);
+  if (call.good()) call.give(found.variance);
+}
+void deviation(Call& call) {
+  const Spread found = spread(call);
+  if (call.good()) call.result("sqrt", {found.variance});
+}
+void var_mean(Call& call) {
+  const Spread found = spread(call);
+  if (!call.good()) return;
+  call.give(found.variance);
+  call.give(found.mean);
+}
+
+/// The p-th root of the sum of p-th powers; of p infinite the largest size.
+void norm(Call& call) {
+  const ValueId x = call.tensor("self");
+  const std::string_view name = call.has("ord") ? "ord" : "p";
+  const double p = call.has(name) ? call.number(name) : 2;
+  if (!call.good()) return;
+  const ir::Attributes how = over(call, x);
+  const ValueId size = call.emit("abs", {x});
+  const DType dtype = call.dtype(x);
+  if (std::isinf(p)) return call.result(p > 0 ? "amax" : "amin", {size}, how);
+  if (p == 1) return call.result("sum", {size}, how);
+  if (p == 2) return call.result("sqrt", {call.emit("sum", {call.emit("mul", {x, x})}, how)});
+  if (p == 0) return call.fail("a norm that counts is not supported");
+  const ValueId powers = call.emit("pow", {size, call.scalar(p, dtype)});
+  call.result("pow", {call.emit("sum", {powers}, how), call.scalar(1 / p, dtype)});
+}
+
+/// Shifted by the largest, so that nothing overflows.
+void logsumexp(Call& call) {
+  const ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  const Shape over_axes = axes(call, x);
+  const ir::Attributes kept = {{"axes", over_axes}, {"keepdim", true}};
+  const ValueId largest = call.emit("stop_gradient", {call.emit("amax", {x}, kept)});
+  const ValueId terms = call.emit("exp", {call.emit("sub", {x, largest})});
+  const ValueId sum = call.emit("add", {call.emit("log", {call.emit("sum", {terms}, kept)}), largest});
+  if (call.has("keepdim") && call.flag("keepdim")) return call.give(sum);
+  call.result("squeeze", {sum}, {{"axes", over_axes}});
+}
+
+void softmax(Call& call) {
+  ValueId x = call.tensor("self");
+  if (!call.good()) return;
+  x = call.cast(x, call.dtype("dtype", call.dtype(x)));
+  const int64_t axis = call.axis(call.integer("dim"), call.rank(x));
+  const bool logarithm = call.op().find("log") != std::string::npos;
+  if (call.good()) call.result(logarithm ? "log_softmax" : "softmax", {x}, {{"axis", Dim(axis)}});
+}
+constexpr Translator kTable[] = {
+    {"sum", sum},
+    {"prod", sum},
+    {"mean", mean},
+    {"amax", extreme},
+    {"amin", extreme},
+    {"max", extreme_of_all<kAmax>},
+    {"min", extreme_of_all<kAmin>},
+    {"max.dim", extreme_and_place<true>},
+    {"min.dim", extreme_and_place<false>},
+    {"argmax", place<true>},
+    {"argmin", place<false>},
+    {"all", truth<true>},
+    {"any", truth<false>},
+    {"var", var},
+    {"std", deviation},
+    {"var_mean", var_mean},
+    {"norm", norm},
+    {"linalg_vector_norm", norm},
+    {"logsumexp", logsumexp},
+    {"softmax", softmax},
+    {"_softmax", softmax},
+    {"log_softmax", softmax},
+    {"_log_softmax", softmax},
+};
+
+}  // namespace
+
+std::span<const Translator> reduce_translators() { return kTable; }
+
+}  // namespace rannc::frontend::torchscript

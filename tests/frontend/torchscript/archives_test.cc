@@ -1,0 +1,83 @@
+// Archives as strangers may hand them over, and as large ones come.
+#include <ATen/ops/randn.h>
+#include <gtest/gtest.h>
+
+#include <ctime>
+#include <fstream>
+#include <random>
+#include <sstream>
+
+#include "frontend/torchscript/import.h"
+#include "tests/frontend/torchscript/program.h"
+
+namespace rannc::test {
+namespace {
+
+std::string bytes_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+class Mutants {
+ public:
+  Mutants()
+      : module_("def forward(self, x):\n  for i in range(2):\n    x = torch.relu(x @ self.w) + i\n  return x\n",
+                [](torch::jit::Module& m) {
+                  m.register_parameter("w", at::randn({16, 16}).requires_grad_(true), false);
+                }),
+        bytes_(bytes_of(module_.path())),
+        path_(testing::TempDir() + "mutant.pt") {}
+
+  /// Whether the archive of those bytes is read; its diagnostic names the file where not.
+  bool read(const std::string& bytes) const {
+    std::ofstream(path_, std::ios::binary) << bytes;
+    const auto imported = frontend::read_torchscript(path_, {.inputs = {"x=f32[batch,16]"}});
+    EXPECT_TRUE(imported.ok() || !imported.diagnostic().message.empty());
+    return imported.ok();
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  SavedModule module_;
+  std::string bytes_, path_;
+};
+
+TEST(TorchScriptMutants, EndInADiagnostic) {
+  const Mutants mutants;
+  std::mt19937 random(5);
+  size_t refused = 0;
+  constexpr int kMutants = 500;
+  for (int i = 0; i < kMutants; ++i) {
+    std::string bytes = mutants.bytes();
+    for (uint32_t change = 0; change <= random() % 3; ++change)
+      bytes[random() % bytes.size()] = static_cast<char>(random());
+    refused += !mutants.read(bytes);
+  }
+  EXPECT_GT(refused, 50u);
+  EXPECT_LT(refused, static_cast<size_t>(kMutants)) << "bytes between the records may be anything";
+}
+
+TEST(TorchScriptMutants, ThatAreCutOffEndInADiagnostic) {
+  const Mutants mutants;
+  ASSERT_TRUE(mutants.read(mutants.bytes()));
+  for (size_t length = 0; length < mutants.bytes().size(); length += 61)
+    EXPECT_FALSE(mutants.read(mutants.bytes().substr(0, length)));
+}
+
+TEST(TorchScriptScale, ThirtyThousandOperatorsInTwoSeconds) {
+  std::string source = "def forward(self, x):\n";
+  for (int i = 0; i < 10'000; ++i) source += "  x = torch.relu(x * 2 + x)\n";
+  const SavedModule module(source + "  return x\n");
+  const std::clock_t start = std::clock();  // of the processor: others run beside tests
+  const auto imported = frontend::read_torchscript(module.path(), {.inputs = {"x=f32[batch,16]"}});
+  const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  EXPECT_GE(imported->graph.task_count(), 30'000u);
+  EXPECT_LT(seconds, 2.0);
+  std::cout << "30,000 operators: " << seconds << " s\n";
+}
+
+}  // namespace
+}  // namespace rannc::test

@@ -1,0 +1,113 @@
+#include "tests/frontend/torchscript/program.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <filesystem>
+
+#include "frontend/torchscript/import.h"
+#include "ir/verify.h"
+#include "tests/codegen/stored_run.h"
+
+namespace rannc::test {
+
+namespace {
+
+constexpr double kTolerance = 1e-12;
+
+ir::DType dtype_of(const at::Tensor& tensor) { return *ir::dtype_of_torch(static_cast<int>(tensor.scalar_type())); }
+
+ir::StoredTensor stored(const at::Tensor& tensor) {
+  const at::Tensor whole = tensor.contiguous();
+  std::vector<std::byte> bytes(whole.nbytes());
+  if (!bytes.empty()) std::memcpy(bytes.data(), whole.const_data_ptr(), bytes.size());
+  ir::ValueType type;
+  type.dtype = dtype_of(tensor);
+  type.shape.emplace(whole.sizes().begin(), whole.sizes().end());
+  return {std::move(type), ir::TensorData::in_memory(std::move(bytes))};
+}
+
+std::string name_of(size_t input) { return std::string(1, static_cast<char>('x' + input)); }
+
+void flatten(const at::IValue& value, std::vector<at::Tensor>& into) {
+  if (value.isTensor()) return into.push_back(value.toTensor());
+  if (value.isTuple()) {
+    for (const at::IValue& each : value.toTupleRef().elements()) flatten(each, into);
+  } else if (value.isList()) {
+    for (const at::IValue& each : value.toListRef()) flatten(each, into);
+  } else if (value.isGenericDict()) {
+    for (const auto& entry : value.toGenericDict()) flatten(entry.value(), into);
+  }
+}
+
+std::string difference(const at::Tensor& expected, const ir::StoredTensor& made) {
+  if (made.type.dtype != dtype_of(expected))
+    return fmt::format("is {}, expected {}", ir::str(made.type.dtype), ir::str(dtype_of(expected)));
+  const ir::Shape shape(expected.sizes().begin(), expected.sizes().end());
+  if (made.type.shape != shape) return fmt::format("is {}, expected {}", ir::str(*made.type.shape), ir::str(shape));
+  const auto numbers = ir::decode_numbers(made.type, made.data, 1 << 20);
+  if (!numbers.ok()) return numbers.diagnostic().str();
+  const at::Tensor wide = expected.detach().to(at::kDouble).contiguous();
+  for (size_t i = 0; i < numbers->size(); ++i) {
+    const double a = (*numbers)[i], b = wide.const_data_ptr<double>()[i];
+    const bool same =
+        a == b || (std::isnan(a) && std::isnan(b)) || std::abs(a - b) <= kTolerance * std::max(1.0, std::abs(b));
+    if (!same) return fmt::format("element {} is {}, expected {}", i, a, b);
+  }
+  return {};
+}
+
+}  // namespace
+
+SavedModule::SavedModule(const std::string& source, const std::function<void(torch::jit::Module&)>& prepare)
+    : module_("program") {
+  static std::atomic<int> next = 0;
+  if (prepare) prepare(module_);
+  module_.define(source);
+  path_ = (std::filesystem::temp_directory_path() / fmt::format("rannc-program-{}-{}.pt", getpid(), next++)).string();
+  module_.save(path_);
+}
+
+SavedModule::~SavedModule() { std::filesystem::remove(path_); }
+
+std::vector<std::string> input_flags(const std::vector<at::Tensor>& inputs, bool samples) {
+  std::vector<std::string> flags;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::string sizes;
+    for (int64_t axis = 0; axis < inputs[i].dim(); ++axis) {
+      sizes +=
+          (axis > 0 ? "," : "") + (samples && axis == 0 ? std::string("batch") : std::to_string(inputs[i].size(axis)));
+    }
+    flags.push_back(fmt::format("{}={}[{}]", name_of(i), ir::str(dtype_of(inputs[i])), sizes));
+  }
+  return flags;
+}
+
+std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples) {
+  auto imported = frontend::read_torchscript(module.path(), {.inputs = input_flags(inputs, samples)});
+  if (!imported.ok()) return imported.diagnostic().str();
+  if (const auto wrong = ir::verify(imported->graph); !wrong.empty()) return wrong[0].str();
+  const auto graph = planned(std::move(imported->graph));
+  if (!graph.ok()) return graph.diagnostic().str();
+  StoredInputs given;
+  std::vector<at::IValue> arguments;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    given[name_of(i)] = stored(inputs[i]);
+    arguments.emplace_back(inputs[i].clone());
+  }
+  const auto made = run_stored(*graph, given);
+  if (!made.ok()) return made.diagnostic().str();
+  std::vector<at::Tensor> expected;
+  flatten(module.module().forward(arguments), expected);
+  if (made->size() != expected.size()) return fmt::format("{} outputs, expected {}", made->size(), expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (const std::string apart = difference(expected[i], (*made)[i]); !apart.empty())
+      return fmt::format("output {}: {}", i, apart);
+  }
+  return {};
+}
+
+}  // namespace rannc::test

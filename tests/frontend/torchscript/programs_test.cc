@@ -1,0 +1,245 @@
+// Programs: writes in place, views, structure, state, and what is refused.
+#include <ATen/Context.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "frontend/torchscript/import.h"
+#include "ir/op.h"
+#include "tests/frontend/torchscript/program.h"
+
+namespace rannc::test {
+namespace {
+
+std::vector<at::Tensor> inputs() {
+  at::manual_seed(11);
+  return {at::randn({3, 4, 6}, at::kDouble), at::randn({3, 4, 6}, at::kDouble)};
+}
+
+struct Program {
+  const char *name, *source;
+};
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
+class Programs : public testing::TestWithParam<Program> {};
+
+TEST_P(Programs, EqualLibTorchs) {
+  SavedModule module(GetParam().source);
+  EXPECT_EQ(difference(module, inputs()), "");
+}
+
+constexpr Program kInPlace[] = {
+    {"Add", "def forward(self, x, y):\n  a = x + 1\n  a.add_(y)\n  return a * 2\n"},
+    {"SeenByAnotherName", "def forward(self, x, y):\n  a = x + 1\n  b = a\n  a.mul_(y)\n  return b\n"},
+    {"RowWritten", "def forward(self, x, y):\n  a = x + 1\n  a[:, 1].mul_(3)\n  return a\n"},
+    {"SliceWritten", "def forward(self, x, y):\n  a = x + 1\n  a[:, 1:3] = y[:, :2]\n  return a\n"},
+    {"SliceFilled", "def forward(self, x, y):\n  a = x * y\n  a[:, :, 2:] = 0.5\n  return a\n"},
+    {"ViewReadAfterwards", "def forward(self, x, y):\n  a = x + 1\n  row = a[:, 2]\n  a.add_(y)\n  return row * 2\n"},
+    {"ViewReadBefore",
+     "def forward(self, x, y):\n  a = x + 1\n  row = a[:, 2] * 2\n  a.add_(y)\n  return row + a[:, 0]\n"},
+    {"OneViewThroughAnother",
+     "def forward(self, x, y):\n  a = x + 1\n  t = a.transpose(1, 2)\n  v = a.view(-1, 24)\n  t.mul_(2)\n  return v\n"},
+    {"ViewOfView",
+     "def forward(self, x, y):\n  a = x + 1\n  a.transpose(1, 2)[:, 3:5].unsqueeze(1).add_(1)\n  return a\n"},
+    {"PartsOfSplit",
+     "def forward(self, x, y):\n  a = x + 1\n  b, c = a.split([1, 3], 1)\n  c.mul_(y[:, :3])\n  b.neg_()\n  return "
+     "a\n"},
+    {"Chained", "def forward(self, x, y):\n  return (x * 1).relu_().mul_(y).add_(1).clamp_(min=0.1)\n"},
+    {"KeepsItsType",
+     "def forward(self, x, y):\n  a = torch.ones([4, 6], dtype=6)\n  a = a + torch.zeros([4, 6])\n  "
+     "a.add_(torch.ones([4, 6], dtype=7))\n  return a + x\n"},
+    {"CopyFromNarrower", "def forward(self, x, y):\n  a = x + 1\n  a.copy_(y[:, :1])\n  return a\n"},
+    {"Zeroed", "def forward(self, x, y):\n  a = x + 1\n  b = a * 2\n  a.zero_()\n  return a + b\n"},
+    {"MaskedFill", "def forward(self, x, y):\n  a = x + 1\n  a.masked_fill_(y > 0, 0.25)\n  return a\n"},
+};
+constexpr Program kStructure[] = {
+    {"Loop", "def forward(self, x, y):\n  for i in range(3):\n    x = x * y + i\n  return x\n"},
+    {"LoopOverLayers",
+     "def forward(self, x, y):\n  outs = []\n  for i in range(x.size(1)):\n    outs.append(x[:, i] * i)\n  return "
+     "torch.stack(outs, 1)\n"},
+    {"While", "def forward(self, x, y):\n  i = 0\n  while i < 4:\n    x = x + y\n    i += 2\n  return x\n"},
+    {"EarlyReturn", "def forward(self, x, y):\n  if x.size(1) == 4:\n    return x + y\n  return x - y\n"},
+    {"BranchOfSizes",
+     "def forward(self, x, y):\n  if x.dim() == 3 and x.size(2) > 5:\n    x = x * 2\n  else:\n    x = x * 3\n  return "
+     "x\n"},
+    {"CheckThatRaises",
+     "def forward(self, x, y):\n  assert x.size(1) == 4, 'four rows'\n  "
+     "return x + y\n"},
+    {"Tuples",
+     "def pair(self, x):\n  return x + 1, x - 1\ndef forward(self, x, y):\n  a, b = self.pair(x)\n  c = (a, b, y)\n  "
+     "return c[1] * c[2] + c[0]\n"},
+    {"Dictionary", "def forward(self, x, y):\n  d = {'a': x + 1, 'b': y}\n  d['c'] = d['a'] * d['b']\n  return d\n"},
+    {"Optional",
+     "def f(self, x, scale: Optional[float]):\n  if scale is not None:\n    return x * scale\n  return x\ndef "
+     "forward(self, x, y):\n  return self.f(x, None) + self.f(y, 0.5)\n"},
+    {"Numbers",
+     "def forward(self, x, y):\n  n = x.size(0) * x.size(1)\n  m = n // x.size(1)\n  return x.view(n, -1).view(m, 4, "
+     "6) * float(x.size(2)) + min(2, 5) + max([1, 3])\n"},
+    {"Strings", "def forward(self, x, y):\n  mode = 'a'\n  if mode in ['b', 'a']:\n    return x\n  return y\n"},
+    {"ListsOfSizes", "def forward(self, x, y):\n  shape = list(x.shape[:1]) + [2, 12]\n  return x.reshape(shape)\n"},
+    {"NumbersOfTensors",
+     "def forward(self, x, y):\n  n = int(torch.tensor(x.size(1)) * 2)\n  return x.repeat(1, n // 4, 1)\n"},
+};
+INSTANTIATE_TEST_SUITE_P(InPlace, Programs, testing::ValuesIn(kInPlace),
+                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Structure, Programs, testing::ValuesIn(kStructure),
+                         [](const auto& info) { return info.param.name; });
+
+// --- what is refused, and where
+
+struct Refused {
+  const char *name, *source, *says;
+};
+void PrintTo(const Refused& refused, std::ostream* out) { *out << refused.name; }
+class Refusals : public testing::TestWithParam<Refused> {};
+
+TEST_P(Refusals, NameThePlace) {
+  const SavedModule module(GetParam().source);
+  const auto imported = frontend::read_torchscript(module.path(), {.inputs = input_flags(inputs())});
+  ASSERT_FALSE(imported.ok());
+  EXPECT_NE(imported.diagnostic().str().find(GetParam().says), std::string::npos) << imported.diagnostic().str();
+}
+
+constexpr Refused kRefused[] = {
+    {"BranchOnData", "def forward(self, x, y):\n  if bool(x.sum() > 0):\n    return x + 1\n  return x - 1\n",
+     "not known before the model runs"},
+    {"WriteThroughReshape", "def forward(self, x, y):\n  a = x + 1\n  a.reshape(-1, 24).add_(1)\n  return a\n",
+     "may share memory"},
+    {"WriteThroughExpand", "def forward(self, x, y):\n  a = x[:, :1] + 1\n  a.expand(-1, 4, 6).add_(1)\n  return a\n",
+     "writes through a view by expand"},
+    {"ReadOfReshapeAfterWrite",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  a.add_(1)\n  return b\n",
+     "was written meanwhile"},
+    {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "size depends on data"},
+    {"Raises", "def forward(self, x, y):\n  assert x.size(1) != 4, 'four'\n  return x\n", "raises an exception"},
+    {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
+    {"UnknownOperators",
+     "def forward(self, x, y):\n  return torch.linalg_inv(x[:, :4, :4]) + torch.digamma(y[:, :, :4]) + "
+     "torch.digamma(x[:, :, :4])\n",
+     "operators without a translation: aten::digamma (2), aten::linalg_inv (1)"},
+};
+INSTANTIATE_TEST_SUITE_P(Each, Refusals, testing::ValuesIn(kRefused), [](const auto& info) { return info.param.name; });
+
+TEST(TorchScriptFlags, AreChecked) {
+  const SavedModule module("def forward(self, x, y):\n  return x + y\n");
+  const auto said = [&](std::vector<std::string> flags) {
+    const auto imported = frontend::read_torchscript(module.path(), {.inputs = std::move(flags)});
+    return imported.ok() ? std::string() : imported.diagnostic().str();
+  };
+  EXPECT_NE(said({}).find("forward takes x, y"), std::string::npos) << said({});
+  EXPECT_NE(said({"x=f32[batch]"}).find("forward takes x, y"), std::string::npos);
+  EXPECT_NE(said({"x=f32[batch]", "y=f31[batch]"}).find("'f31' is no element type"), std::string::npos);
+  EXPECT_NE(said({"x=f32[batch]", "y=f32[a b]"}).find("is no size"), std::string::npos);
+  EXPECT_NE(said({"x=f32[batch]", "f32[batch]"}).find("there is no name"), std::string::npos);
+  EXPECT_NE(said({"x=f32[batch]", "x=f32[batch]"}).find("twice"), std::string::npos);
+  EXPECT_EQ(said({"y=f32[batch]", "x=f32[batch]"}), "");
+  EXPECT_EQ(said({"a=f32[batch]", "b=f32[batch]"}), "");
+}
+
+// --- state
+
+frontend::Imported read(const SavedModule& module, std::vector<std::string> flags) {
+  auto imported = frontend::read_torchscript(module.path(), {.inputs = std::move(flags)});
+  if (!imported.ok()) throw std::runtime_error(imported.diagnostic().str());
+  return *std::move(imported);
+}
+
+TEST(TorchScriptState, KeepsNamesAndRoles) {
+  const SavedModule module("def forward(self, x):\n  return x @ self.w + self.b + self.frozen\n",
+                           [](torch::jit::Module& m) {
+                             m.register_parameter("w", at::ones({4, 100}), false);
+                             m.register_parameter("frozen", at::ones({100}).requires_grad_(false), false);
+                             m.register_buffer("b", at::zeros({100}));
+                           });
+  const auto imported = read(module, {"x=f32[batch,4]"});
+  const auto& listed = imported.notes.stored.listed;
+  EXPECT_EQ(listed.at("w"), ir::ValueKind::kConstant) << "a tensor without requires_grad is not trained";
+  EXPECT_EQ(listed.at("b"), ir::ValueKind::kConstant);
+}
+
+TEST(TorchScriptState, TrainsWhatRequiresGradients) {
+  const SavedModule module("def forward(self, x):\n  return x @ self.w + self.frozen\n", [](torch::jit::Module& m) {
+    m.register_parameter("w", at::ones({4, 100}).requires_grad_(true), false);
+    m.register_parameter("frozen", at::ones({100}), false);
+  });
+  const auto imported = read(module, {"x=f32[batch,4]"});
+  EXPECT_EQ(imported.notes.stored.listed.at("w"), ir::ValueKind::kParameter);
+  EXPECT_EQ(imported.notes.stored.listed.at("frozen"), ir::ValueKind::kConstant);
+  const ValueId w = imported.graph.find("w");
+  ASSERT_TRUE(w.valid());
+  const auto& data = imported.graph.value(w).data;
+  ASSERT_TRUE(data.in_file()) << "weights stay in the archive";
+  const auto bytes = data.read();
+  ASSERT_TRUE(bytes.ok());
+  float first = 0;
+  std::memcpy(&first, bytes->data(), sizeof(first));
+  EXPECT_EQ(first, 1.0f);
+}
+
+TEST(TorchScriptState, EqualStorageIsOneParameter) {
+  const SavedModule module("def forward(self, x):\n  return (x @ self.a) @ self.b + x @ self.c\n",
+                           [](torch::jit::Module& m) {
+                             const at::Tensor tied = at::randn({16, 16}).requires_grad_(true);
+                             m.register_parameter("a", tied, false);
+                             m.register_parameter("b", tied, false);
+                             m.register_parameter("c", tied.detach().clone().requires_grad_(true), false);
+                           });
+  const auto imported = read(module, {"x=f32[batch,16]"});
+  EXPECT_TRUE(imported.graph.find("a").valid());
+  EXPECT_FALSE(imported.graph.find("b").valid()) << "b is a";
+  EXPECT_TRUE(imported.graph.find("c").valid()) << "equal numbers are no tie";
+}
+
+TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
+  const auto prepare = [](torch::jit::Module& m) {
+    m.register_buffer("seen", at::zeros({}, at::kLong));
+    m.register_buffer("total", at::zeros({4}));
+  };
+  const SavedModule counts("def forward(self, x):\n  self.seen.add_(1)\n  return x + 1\n", prepare);
+  EXPECT_EQ(read(counts, {"x=f32[batch,4]"}).notes.counted_remarks.size(), 2u);  // the counter, and no parameters
+  const SavedModule sums("def forward(self, x):\n  self.total.add_(1)\n  return x + self.total\n", prepare);
+  const auto refused = frontend::read_torchscript(sums.path(), {.inputs = {"x=f32[batch,4]"}});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.diagnostic().str().find("writes into 'total'"), std::string::npos) << refused.diagnostic().str();
+}
+
+TEST(TorchScriptState, BatchNormKeepsStatisticsInTraining) {
+  for (const bool training : {false, true}) {
+    const SavedModule module(
+        std::string("def forward(self, x):\n  return torch.batch_norm(x, self.w, self.b, self.mean, self.var, ") +
+            (training ? "True" : "False") + ", 0.2, 1e-3, True)\n",
+        [](torch::jit::Module& m) {
+          m.register_parameter("w", at::ones({4}).requires_grad_(true), false);
+          m.register_parameter("b", at::zeros({4}).requires_grad_(true), false);
+          m.register_buffer("mean", at::zeros({4}));
+          m.register_buffer("var", at::ones({4}));
+        });
+    const auto imported = read(module, {"x=f32[batch,4,5,5]"});
+    const TaskId norm = imported.graph.producer(imported.graph.outputs()[0]);
+    EXPECT_EQ(imported.graph.op(norm).name, "core.batch_norm");
+    EXPECT_EQ(imported.graph.outputs(norm).size(), training ? 3u : 1u);
+    EXPECT_EQ(imported.graph.attributes(norm).number("momentum"), 0.2);
+  }
+}
+
+TEST(TorchScriptArchives, OthersAreRefusedByName) {
+  const std::string path = testing::TempDir() + "no_archive.pt";
+  for (const std::string_view bytes :
+       {std::string_view(), std::string_view("text"), std::string_view("PK\3\4 and no more", 16)}) {
+    std::ofstream(path) << bytes;
+    const auto refused = frontend::read_torchscript(path);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_NE(refused.diagnostic().str().find("is no archive of TorchScript"), std::string::npos)
+        << refused.diagnostic().str();
+    EXPECT_EQ(refused.diagnostic().where.file, path);
+  }
+  EXPECT_FALSE(frontend::read_torchscript(testing::TempDir() + "absent.pt").ok());
+}
+
+}  // namespace
+}  // namespace rannc::test

@@ -1,0 +1,64 @@
+"""Modules of six families, traced and scripted, give their own numbers by the names of state_dict; skipped without PyTorch."""
+import json
+import subprocess
+import sys
+
+import programs
+
+try:
+    import onnxscript  # the newer exporter needs it
+    import torch
+    import safetensors
+
+    import baked_families
+except ImportError as missing:
+    print(f"skipped: {missing}")
+    sys.exit(programs.SKIPPED)
+
+
+FAMILIES = [each.__name__ for each in baked_families.FAMILIES]
+# The others unpack a tensor or read globals, which torch.jit.script refuses.
+SCRIPTED = ["places_first", "convolutions", "recurrent"]
+
+
+class Modules(programs.ProgramTest):
+    in_process = programs.Resident.PROGRAMS
+
+    def folder(self, family, how, *flags):
+        path = self.scratch / f"{family}-{how}{len(flags)}"
+        made = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",
+                               f"{baked_families.__file__}:{family}", path, "--torchscript", how, *map(str, flags)],
+                              capture_output=True, text=True)
+        self.assertEqual(made.returncode, 0, made.stderr)
+        return path
+
+    def judge(self, folder, dtype):
+        done = self.run_program("rannc-check", folder, "--model", "model.pt", "--stages", "1,2", "--micro-batches", "1,3", "--dtype", dtype,
+                                "--summary=json")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        parameters = json.loads((folder / "card.json").read_text())["gradients_by_state_dict"]
+        runs = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual([run["compared_gradients"] for run in runs], [len(parameters)] * 4)
+
+    def test_families(self):
+        for family, how in [(family, "trace") for family in FAMILIES] + [(family, "script") for family in SCRIPTED]:
+            with self.subTest(family=family, how=how):
+                folder = self.folder(family, how)
+                for dtype in ("float64", "float32"):
+                    self.judge(folder, dtype)
+
+    def test_traced_with_other_samples(self):
+        """Two of the seven samples are in the file."""
+        for family in FAMILIES:
+            with self.subTest(family=family):
+                self.judge(self.folder(family, "trace", "--batch-in-file", 2), "float64")
+
+    def test_export_and_module_in_one_folder(self):
+        folder = self.folder("decoder", "trace")
+        self.assertIn("passed, 0 failed", self.succeed("rannc-check", folder).stdout)
+        (folder / "model.onnx").unlink()
+        self.assertIn("passed, 0 failed", self.succeed("rannc-check", folder).stdout)
+
+
+if __name__ == "__main__":
+    programs.main()
