@@ -1,6 +1,7 @@
 #include "ir/foreign.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -14,7 +15,8 @@ namespace rannc::ir {
 namespace {
 
 constexpr std::string_view kSchema = "call.schema", kOperands = "call.operands", kTypes = "call.types",
-                           kDevice = "call.device", kGuessed = "call.guessed", kList = "call.list", kView = "call.view";
+                           kDevice = "call.device", kNone = "call.none", kGuessed = "call.guessed", kList = "call.list",
+                           kView = "call.view";
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name(std::string_view text) {
@@ -233,6 +235,7 @@ std::vector<aten::Argument> arguments_of(const ForeignCall& call) {
     arguments.emplace_back(each.parameter, std::move(list));
   }
   for (const auto& [name, value] : call.arguments) arguments.push_back(argument(name, value));
+  for (const std::string& name : call.none) arguments.emplace_back(name, aten::None{});
   if (!call.device.empty()) arguments.emplace_back(call.device, aten::Device{});
   return arguments;
 }
@@ -275,10 +278,10 @@ OpInfo entry(std::string name) {
   op.says = "a call of LibTorch's dispatcher";
   op.operands = {{.name = "operands", .presence = Presence::kVariadic}};
   op.results = {{"results", Presence::kVariadic}};
-  op.attributes = {{kSchema, Kind::kText, {}, true}, {kOperands, Kind::kText, std::string()},
-                   {kTypes, Kind::kText, {}, true},  {kDevice, Kind::kText, std::string()},
-                   {kGuessed, Kind::kFlag, false},   {kList, Kind::kFlag, false},
-                   {kView, Kind::kFlag, false}};
+  op.attributes = {{kSchema, Kind::kText, {}, true},    {kOperands, Kind::kText, std::string()},
+                   {kTypes, Kind::kText, {}, true},     {kDevice, Kind::kText, std::string()},
+                   {kNone, Kind::kText, std::string()}, {kGuessed, Kind::kFlag, false},
+                   {kList, Kind::kFlag, false},         {kView, Kind::kFlag, false}};
   op.infer = infer;
   op.lower = lower;
   return op;
@@ -349,6 +352,7 @@ Attributes foreign_attributes(const ForeignCall& call) {
   if (!operands.empty()) attributes.set(kOperands, operands);
   attributes.set(kTypes, str(call.types));
   if (!call.device.empty()) attributes.set(kDevice, call.device);
+  if (!call.none.empty()) attributes.set(kNone, fmt::format("{}", fmt::join(call.none, " ")));
   if (call.guessed) attributes.set(kGuessed, true);
   if (call.list) attributes.set(kList, true);
   if (call.view) attributes.set(kView, true);
@@ -368,6 +372,7 @@ Result<ForeignCall> foreign_call(const Attributes& attributes) {
                              call.types.operands.size()));
   }
   call.device = attributes.text(kDevice);
+  RANNC_ASSIGN(const std::vector<ForeignOperand> none, parse_operands(attributes.text(kNone)));
   call.guessed = attributes.flag(kGuessed);
   call.list = attributes.flag(kList);
   call.view = attributes.flag(kView);
@@ -375,6 +380,11 @@ Result<ForeignCall> foreign_call(const Attributes& attributes) {
   for (const ForeignOperand& operand : call.operands) {
     if (!stands.insert(operand.parameter).second)
       return error(fmt::format("parameter `{}` is given twice", operand.parameter));
+  }
+  for (const ForeignOperand& each : none) {
+    if (each.count || !stands.insert(each.parameter).second)
+      return error(fmt::format("parameter `{}` cannot be None", each.parameter));
+    call.none.push_back(each.parameter);
   }
   for (const auto& [name, value] : attributes) {
     if (name.find('.') != std::string::npos) continue;

@@ -35,7 +35,8 @@ struct ForeignCall {
   /// By parameter: a flag, an integer or a size, a number, a text, an element type (an integer where LibTorch counts
   /// layouts and the like), a list of integers or sizes.
   Attributes arguments;
-  std::string device;  ///< the parameter that takes the program's device; empty: none
+  std::vector<std::string> none;  ///< parameters that are None though that is not their default
+  std::string device;             ///< the parameter that takes the program's device; empty: none
   ForeignTypes types;
   bool guessed = false;  ///< the types of the results are observed, not derived: every run asserts them
   bool list = false;     ///< the results are one list

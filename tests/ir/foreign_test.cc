@@ -48,6 +48,7 @@ TEST(Foreign, CallAndAttributesAreOne) {
   call.operands = {{"first", {}}, {"parts", 2}, {"mask", {}}};
   call.arguments = {{"size", Shape{Dim::symbol("batch"), 3}}, {"flag", true}, {"name", std::string("a")}};
   call.device = "device";
+  call.none = {"dim", "other"};
   call.types = *parse_foreign_types("f32[a], _, i64[a,b] samples 1 outer [2], _ -> bool[], f32[2*a + 1] mixed");
   call.guessed = call.list = call.view = true;
   const Attributes attributes = foreign_attributes(call);
@@ -57,6 +58,7 @@ TEST(Foreign, CallAndAttributesAreOne) {
   EXPECT_EQ(again->operands, call.operands);
   EXPECT_EQ(again->types, call.types);
   EXPECT_EQ(again->device, "device");
+  EXPECT_EQ(again->none, call.none);
   EXPECT_TRUE(again->guessed && again->list && again->view);
   EXPECT_EQ(foreign_name(call.schema), "mine.join");
 }
