@@ -14,6 +14,8 @@
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
+#include "passes/infer_shapes.h"
+#include "passes/set_precision.h"
 
 namespace rannc::codegen {
 namespace {
@@ -172,6 +174,35 @@ TEST(Foreign, GradientIsThatOfTheTape) {
   (at::cdist(given.x, c, 1.5).sum() * 0.5).backward();
   EXPECT_TRUE(at::allclose(step->gradients[0], c.grad(), 1e-5, 1e-6));
   EXPECT_GT(c.grad().abs().max().item<double>(), 0);
+}
+
+// Types that a pass renames, makes symbolic or widens.
+TEST(Foreign, PassesTakeTypesAlong) {
+  const std::string text =
+      "rannc.graph 1\nbatch batch\ninput %x: f32[batch,s] samples 0\ninput %z: f32[batch,t] samples 0\n"
+      "#0 %u: f32[batch,s] samples 0 = core.add(%x, %z)\n"
+      "#1 %v: f32[batch,2*t] samples 0 = mine.twice(%z) {call.operands = \"x\", call.schema = \"mine::twice\", size = "
+      "[batch,t], call.types = \"f32[batch,t] samples 0 -> f32[batch,2*t] samples 0\"}\n"
+      "inputs [%x, %z]\noutputs [%u, %v]\n";
+  auto graph = ir::parse_graph(text, "test.rir");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  passes::PassContext context;
+  const auto renamed = passes::InferShapes().run(*graph, context);
+  ASSERT_TRUE(renamed.ok()) << renamed.diagnostic().str();
+  const ir::Dim s = ir::Dim::symbol("s");
+  EXPECT_EQ((*graph->type(graph->find("v")).shape)[1], ir::Dim(2) * s);
+  EXPECT_EQ((*graph->attributes(TaskId(1)).list("size"))[1], s);
+  EXPECT_TRUE(ir::verify(*graph).empty());
+
+  ir::Graph wide = parsed(kCdist);
+  ASSERT_TRUE(passes::SetPrecision(ir::DType::kF64).run(wide, context).ok());
+  ASSERT_TRUE(passes::InferShapes().run(wide, context).ok());
+  EXPECT_EQ(wide.type(wide.find("y")).dtype, ir::DType::kF64);
+  EXPECT_TRUE(ir::verify(wide).empty());
+  Given given{at::randn({2, 4, 3}, at::kDouble), at::randn({5, 3}, at::kDouble)};
+  const auto values = run(wide, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  EXPECT_TRUE(at::equal(*(*values)[wide.find("y").index()], at::cdist(given.x, given.c, 1.5)));
 }
 
 TEST(Foreign, IsMeasured) {

@@ -141,6 +141,14 @@ class Foreign(programs.ProgramTest):
         nothing.write_text("no library")
         self.refuse(1, ["nothing.so", "cannot load the library"], "rannc-compile", self.model("none", SOFT), "--load-library", nothing)
 
+    def test_a_gradient_does_not_end_in_silence(self):
+        """An operator without a formula, of which LibTorch would but warn, once."""
+        types = "f32[n,d] samples 0 -> f32[n,d] samples 0"
+        text = graph(FIRST, f"%b: {PLAIN} = " + call("rannc_bare.halved", "%a", "rannc_bare::halved", types, ', call.operands = "x"'), LAST)
+        flags = [self.model("halved", text), "--loss", LOSS, "--costs", "analytic", *self.library("without_meta")]
+        self.refuse(1, ["rannc_bare::halved has no gradient", "--stop-gradient b"], "rannc-compile", *flags)
+        self.succeed("rannc-compile", *flags, "--stop-gradient", "b")
+
     def test_guesses_are_asserted_in_every_run(self):
         self.assertEqual(len(self.losses(self.compiled("right", mirrored(4), *self.library("without_meta"), *self.CUT))), STEPS)
         bundle = self.compiled("wrong", mirrored(6), *self.library("without_meta"), *self.ONE)

@@ -31,6 +31,9 @@ at::Tensor centred(const at::Tensor& x) { return x - x.mean(0, true); }
 /// The sum of squares.
 at::Tensor energy(const at::Tensor& x) { return (x * x).sum(); }
 
+/// Half of it. It has no autograd formula.
+at::Tensor halved(const at::Tensor& x) { return x / 2; }
+
 /// As many rows as the data say.
 at::Tensor positive_rows(const at::Tensor& x) { return x.index({x.select(1, 0) > 0}); }
 
@@ -43,6 +46,7 @@ TORCH_LIBRARY(rannc_bare, library) {
   library.def("mirrored(Tensor x, float scale=1.0) -> Tensor");
   library.def("centred(Tensor x) -> Tensor");
   library.def("energy(Tensor x) -> Tensor");
+  library.def("halved(Tensor x) -> Tensor");
   library.def("positive_rows(Tensor x) -> Tensor");
   library.def("twice_(Tensor(a!) x) -> Tensor(a!)");
   library.def("say(str text) -> ()");
@@ -51,6 +55,7 @@ TORCH_LIBRARY_IMPL(rannc_bare, CPU, library) {
   library.impl("mirrored", mirrored);
   library.impl("centred", centred);
   library.impl("energy", energy);
+  library.impl("halved", halved);
   library.impl("positive_rows", positive_rows);
   library.impl("twice_", twice_);
 }
