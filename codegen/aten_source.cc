@@ -7,6 +7,7 @@
 #include <map>
 
 #include "codegen/internal/indented.h"
+#include "ir/foreign.h"
 #include "ir/op.h"
 
 namespace rannc::codegen {
@@ -30,11 +31,16 @@ std::string number(double value) {
 
 std::string flag(bool value) { return value ? "True" : "False"; }
 
-/// `aten::add.Tensor` is called as `torch.add`.
+/// `aten::add.Tensor` is called as `torch.add`, `mine::op` as `torch.ops.mine.op`.
 std::string function_of(std::string_view schema) {
-  schema.remove_prefix(schema.find("::") + 2);
-  return "torch." + std::string(schema.substr(0, schema.find('.')));
+  const size_t colons = schema.find("::");
+  const std::string_view space = schema.substr(0, colons);
+  schema.remove_prefix(colons + 2);
+  return (space == "aten" ? "torch." : fmt::format("torch.ops.{}.", space)) +
+         std::string(schema.substr(0, schema.find('.')));
 }
+
+bool is_one_tensor(const aten::Call& call) { return call.results == 1 && !call.list; }
 
 bool reads(const aten::Lowering& lowering, const aten::Value& wanted) {
   const auto is = [&](const aten::Value& value) { return value == wanted; };
@@ -80,7 +86,7 @@ class Writer {
     for (size_t i = 0; i < lowering_.results.size(); ++i) {
       const auto* made = std::get_if<aten::Made>(&lowering_.results[i]);
       if (made == nullptr || !lowering_.calls[made->call].blocks.empty()) continue;
-      if (lowering_.calls[made->call].results == 1) variables_.try_emplace(made->call, names_.results[i]);
+      if (is_one_tensor(lowering_.calls[made->call])) variables_.try_emplace(made->call, names_.results[i]);
     }
   }
   void count(const aten::Value& value, int times) {
@@ -90,6 +96,7 @@ class Writer {
   void write(uint32_t index) {
     const aten::Call& call = lowering_.calls[index];
     if (!call.blocks.empty()) return control(index, call);
+    if (call.schema == ir::kForeignAssert) return assertion(call);
     std::string expression = function_of(call.schema) + "(";
     for (size_t i = 0; i < call.arguments.size(); ++i) {
       const aten::Argument& argument = call.arguments[i];
@@ -97,7 +104,7 @@ class Writer {
     }
     expression += ")";
     const auto named = variables_.find(index);
-    if (named == variables_.end() && uses_[index] == 1 && call.results == 1) {
+    if (named == variables_.end() && uses_[index] == 1 && is_one_tensor(call)) {
       inline_[index] = std::move(expression);
       return;
     }
@@ -105,6 +112,17 @@ class Writer {
         named != variables_.end() ? named->second : fmt::format("{}_{}", names_.results[0], index);
     variables_[index] = variable;
     text_ += variable + " = " + expression + "\n";
+  }
+
+  // What the operator of that name does is no statement that stays where the program is compiled.
+  void assertion(const aten::Call& call) {
+    const auto& value = std::get<aten::Value>(call.arguments[0].value);
+    const auto& dtype = std::get<ir::DType>(call.arguments[2].value);
+    const std::string tensor = text(value), sizes = text(call.arguments[1].value);
+    text_ += fmt::format(
+        "assert {0}.size() == {1} and {0}.dtype == {2}, \"{3} gives sizes {{}} of type {{}}, not {{}} of {2}\".format("
+        "{0}.size(), {0}.dtype, {1})\n",
+        tensor, sizes, ir::torch_number(dtype), lowering_.calls[std::get<aten::Made>(value).call].schema);
   }
 
   // --- control
@@ -203,7 +221,7 @@ class Writer {
     if (const auto found = inline_.find(made.call); found != inline_.end()) return found->second;
     if (const auto found = control_.find(made.call); found != control_.end()) return found->second[made.index];
     const std::string& variable = variables_.at(made.call);
-    return lowering_.calls[made.call].results == 1 ? variable : fmt::format("{}[{}]", variable, made.index);
+    return is_one_tensor(lowering_.calls[made.call]) ? variable : fmt::format("{}[{}]", variable, made.index);
   }
 
   std::string text(const aten::Argument::Kind& argument) const {

@@ -59,7 +59,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   RANNC_TRY(write_unread_state(plan, folder));
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
-  RANNC_TRY(runtime::write_manifest(folder, plan));
+  RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries));
   RANNC_TRY(check_target(path, options));  // it took a while
   return bundle.commit();
 }

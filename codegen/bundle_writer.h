@@ -2,14 +2,18 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "ir/plan.h"
+#include "runtime/bundle.h"
 
 namespace rannc::codegen {
 
 struct BundleOptions {
   /// Write over a bundle that is at the path; without it, anything there is an error.
   bool replace = false;
+  /// That the programs need; the manifest records them.
+  std::vector<runtime::Library> libraries = {};
 };
 
 /// Writes the folder `path` (`NAME.rannc`): plan, a TorchScript program and weights per stage, manifest. It is made as

@@ -12,6 +12,7 @@
 #include <set>
 
 #include "codegen/aten_source.h"
+#include "codegen/internal/define.h"
 #include "codegen/internal/indented.h"
 #include "codegen/torch_types.h"
 #include "ir/memory_format.h"
@@ -43,7 +44,7 @@ class TaskRunBuilder {
     std::string results;
     for (const ValueId value : results_) results += names_.at(value) + ", ";
     torch::jit::Module module("measured");
-    module.define("def forward(self" + head_ + "):\n" + body_ + "    return (" + results + ")\n");
+    define(module, "def forward(self" + head_ + "):\n" + body_ + "    return (" + results + ")\n");
     const auto code = module.get_method("forward").graph()->copy();
     torch::jit::Inline(*code);
     run_->code_ = torch::jit::Code(code, "forward");

@@ -3,12 +3,14 @@
 
 #include <torch/csrc/jit/api/module.h>
 
+#include "codegen/internal/define.h"
+
 namespace rannc::codegen {
 
 Result<void> save_torchscript(const std::string& source, const std::string& name, const std::string& path) {
   try {
     torch::jit::Module module(c10::QualifiedName("__torch__." + name));
-    module.define(source);
+    define(module, source);
     module.save(path);
     return {};
   } catch (const c10::Error& failure) {

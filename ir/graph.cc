@@ -1,5 +1,6 @@
 #include "ir/graph.h"
 
+#include "ir/foreign.h"
 #include "ir/op.h"
 
 namespace rannc::ir {
@@ -229,10 +230,12 @@ const OpInfo& Graph::foreign_op(std::string_view name) {
   for (const auto& op : foreign_ops_) {
     if (op->name == name) return *op;
   }
-  auto op = std::make_shared<OpInfo>();
-  op->name = name;
-  op->operands = {{.name = "operands", .presence = Presence::kVariadic}};
-  op->results = {{"results", Presence::kVariadic}};
+  auto op = std::make_shared<OpInfo>(foreign_entry(name));
+  if (!is_foreign_name(name)) {
+    op->attributes.clear();
+    op->infer = nullptr;
+    op->lower = nullptr;
+  }
   foreign_ops_.push_back(op);
   return *foreign_ops_.back();
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/foreign.h"
+
 namespace rannc::ir {
 
 namespace {
@@ -47,6 +49,8 @@ std::optional<Vjp> vjp_of(const Graph& graph, TaskId task) {
   if (!name.starts_with(kPrefix)) return std::nullopt;
   Vjp found;
   found.op = find_op(std::string_view(name).substr(kPrefix.size()));
+  if (found.op == nullptr && is_foreign_name(std::string_view(name).substr(kPrefix.size())))
+    found.op = &any_foreign_op();
   const auto operands = graph.inputs(task);
   const auto results = static_cast<size_t>(graph.attributes(task).integer(kResults));
   if (found.op == nullptr || results > operands.size()) return std::nullopt;

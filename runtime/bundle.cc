@@ -62,7 +62,7 @@ std::vector<ValueId> unread_state(const ir::Plan& plan) {
   return {found.begin(), found.end()};
 }
 
-Result<void> write_manifest(const std::string& folder, const ir::Plan& plan) {
+Result<void> write_manifest(const std::string& folder, const ir::Plan& plan, const std::vector<Library>& libraries) {
   nlohmann::ordered_json files = nlohmann::ordered_json::object();
   std::vector<std::string> names = bundle_files(plan.stages.size());
   if (std::filesystem::exists(folder + "/" + kStateFile)) names.emplace_back(kStateFile);
@@ -71,8 +71,10 @@ Result<void> write_manifest(const std::string& folder, const ir::Plan& plan) {
     RANNC_ASSIGN(const std::string digest, file_digest(path));
     files[name] = {{"bytes", std::filesystem::file_size(path)}, {"digest", digest}};
   }
-  const nlohmann::ordered_json manifest = {
+  nlohmann::ordered_json manifest = {
       {"format", "rannc.bundle"}, {"version", kBundleVersion}, {"stages", plan.stages.size()}, {"files", files}};
+  for (const Library& library : libraries)
+    manifest["libraries"].push_back({{"path", library.path}, {"digest", library.digest}});
   const std::string path = folder + "/" + kManifestFile;
   std::ofstream out(path, std::ios::binary);
   out << manifest.dump(2) << "\n";

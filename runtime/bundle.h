@@ -19,10 +19,17 @@ inline constexpr int kBundleVersion = 1;
 std::string program_file(StageId stage);  ///< `stage0.pt`
 std::string weights_file(StageId stage);  ///< `stage0.safetensors`
 
+/// A shared library of a user's operators.
+struct Library {
+  std::string path;    ///< whole, where it was when the bundle was written
+  std::string digest;  ///< `file_digest`
+};
+
 /// A bundle whose rules hold. Weights stay on disk until they are asked for.
 struct Bundle {
   std::string path;
   ir::Plan plan;
+  std::vector<Library> libraries;        ///< that its programs need (`runtime/libraries.h`)
   std::vector<Signature> signatures;     ///< by stage
   std::vector<SafetensorsFile> weights;  ///< by stage
   std::string program_path(StageId stage) const;
@@ -39,8 +46,10 @@ std::vector<Diagnostic> verify_bundle(const std::string& path);
 /// Verifies and opens.
 Result<Bundle> open_bundle(const std::string& path);
 
-/// Writes `manifest.json`: version, and size and digest of every other file of the bundle. The last file of a bundle.
-Result<void> write_manifest(const std::string& folder, const ir::Plan& plan);
+/// Writes `manifest.json`: version, libraries, and size and digest of every other file of the bundle. The last file of
+/// a bundle.
+Result<void> write_manifest(const std::string& folder, const ir::Plan& plan,
+                            const std::vector<Library>& libraries = {});
 
 /// 32 hexadecimal digits over a file's bytes.
 Result<std::string> file_digest(const std::string& path);

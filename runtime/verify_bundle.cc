@@ -72,8 +72,20 @@ class BundleVerifier {
     } else if (!manifest_.value("stages", Json()).is_number_unsigned() ||
                !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
       fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
+    } else {
+      check_libraries(file);
     }
     return found_.empty();
+  }
+
+  // Older bundles have none.
+  void check_libraries(const std::string& file) {
+    for (const Json& each : manifest_.value("libraries", Json::array())) {
+      const bool fits =
+          each.is_object() && each.value("path", Json()).is_string() && each.value("digest", Json()).is_string();
+      if (!fits) return fail(file, "`libraries` must be a list of objects with texts `path` and `digest`", "B2");
+      bundle_.libraries.push_back({each["path"].get<std::string>(), each["digest"].get<std::string>()});
+    }
   }
 
   static std::string excerpt(const Json& json) {

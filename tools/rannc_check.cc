@@ -28,6 +28,7 @@
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/launcher.h"
+#include "tools/libraries.h"
 #include "tools/output_parts.h"
 #include "tools/programs.h"
 #include "tools/reference.h"
@@ -69,6 +70,7 @@ struct Flags {
   bool as_it_stands() const { return fp64() && !snapped; }
   std::string summary;
   double least_share = 0;
+  std::vector<std::string> libraries;
   std::string workers;  ///< scratch folder of the process that started this one
 };
 
@@ -353,6 +355,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--micro-batches", flags.micro_batches);
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
+  add("--load-library", flags.libraries);
   RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments, {.workers = workers}));
   if (code != 0) throw tools::Exit{code};
   std::vector<tools::CheckResult> merged;
@@ -501,9 +504,11 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--least-share", flags.least_share, "fail where a stage holds less than this part of the work")
       ->check(CLI::Range(0.0, 1.0));
   app.add_option("--summary", flags.summary, "json: one object per run")->check(CLI::IsMember({"json"}));
+  tools::add_library_flag(app, flags.libraries);
   app.add_option("--workers", flags.workers)->group("");
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     runtime::set_threads(1);
+    RANNC_TRY(tools::load_libraries(flags.libraries));
     flags.cuts = cuts_of(stages, replicas);
     return check(flags);
   });

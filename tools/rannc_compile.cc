@@ -14,7 +14,9 @@
 #include "tools/compiler.h"
 #include "tools/driver.h"
 #include "tools/explain.h"
+#include "tools/foreign_calls.h"
 #include "tools/how_to_train.h"
+#include "tools/libraries.h"
 #include "tools/listing.h"
 #include "tools/model_report.h"
 #include "tools/profile_command.h"
@@ -41,10 +43,12 @@ struct Flags {
   bool refine = true;
   std::optional<uint64_t> profile_batch;
   bool exact = false;
+  std::vector<std::string> libraries;
 };
 
 // Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--loss",
+constexpr const char* kModelFlags[] = {"--load-library",
+                                       "--loss",
                                        "--loss-graph",
                                        "--loss-input",
                                        "--loss-weight",
@@ -192,6 +196,7 @@ Result<void> emit_onnx(const Flags& flags) {
 }
 
 Result<void> compile(const Flags& flags) {
+  RANNC_ASSIGN(std::vector<rannc::runtime::Library> libraries, tools::load_libraries(flags.libraries));
   tools::StatusLine status;
   const tools::CompileProgress watcher = progress(status);
   status.show("reading the model");
@@ -201,6 +206,8 @@ Result<void> compile(const Flags& flags) {
   if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
   const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
   fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
+  RANNC_ASSIGN(const std::string calls, tools::foreign_calls(model.graph));
+  fmt::print(stderr, "{}", calls);
   auto options = tools::plan_with_kernels(flags.compile, model, watcher);
   status.clear();
   if (!options.ok()) return options.diagnostic();
@@ -230,7 +237,8 @@ Result<void> compile(const Flags& flags) {
       RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
     }
     status.show("writing " + output);
-    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace}, output));
+    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
+                                           output));
     status.clear();
   }
   if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
@@ -286,6 +294,7 @@ int rannc::tools::compile_main(int argc, char** argv) {
       ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
   app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
   tools::add_list_flag(app);
+  tools::add_library_flag(app, flags.libraries);
   app.footer(
       "Examples:\n"
       "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"

@@ -11,6 +11,8 @@
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"
+#include "tools/foreign_calls.h"
+#include "tools/libraries.h"
 #include "tools/measure.h"
 #include "tools/measured_cluster.h"
 
@@ -34,6 +36,7 @@ struct Flags {
   tools::ExchangeChoice exchanges;
   std::string cluster;
   uint32_t workers = 2;
+  std::vector<std::string> libraries;
 };
 
 Result<ProfileDatabase> open_database(const std::string& path) {
@@ -89,6 +92,7 @@ class Profiler {
     tools::CompileOptions compile = flags_.compile;
     compile.model = path;
     RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
+    RANNC_TRY(tools::foreign_calls(model.graph));
     RANNC_ASSIGN(options_.assume, tools::assumptions(compile));
     RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
     RANNC_ASSIGN(const auto kernels, tools::measure_alternatives(model.graph, options_, database_));
@@ -183,12 +187,14 @@ int main(int argc, char** argv) {
   app.add_option("--workers", flags.workers, "devices of that cluster")
       ->check(CLI::Range(1U, 1U << 16))
       ->capture_default_str();
+  tools::add_library_flag(app, flags.libraries);
   tools::add_model_flags(app, flags.compile);
   return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
     rannc::runtime::keep_freed_memory();
     rannc::runtime::set_threads(static_cast<int>(flags.threads));
     std::sort(flags.sizes.begin(), flags.sizes.end());
     flags.sizes.erase(std::unique(flags.sizes.begin(), flags.sizes.end()), flags.sizes.end());
+    RANNC_TRY(tools::load_libraries(flags.libraries));
     return profile(flags);
   });
 }

@@ -18,6 +18,7 @@
 #include "tools/evaluate_run.h"
 #include "tools/how_to_train.h"
 #include "tools/launcher.h"
+#include "tools/libraries.h"
 #include "tools/loss_log.h"
 #include "tools/memory_gauge.h"
 #include "tools/profile_report.h"
@@ -56,6 +57,7 @@ struct Flags {
   uint32_t timeout_seconds = 60;
   std::string loss_log;
   tools::WeightFlags weights;
+  std::vector<std::string> libraries;
 };
 
 std::string output_folder(const Flags& flags) {
@@ -97,6 +99,7 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
   RANNC_ASSIGN(runtime::Bundle opened, runtime::open_bundle(flags.bundle));
   start.bundle = std::make_shared<const runtime::Bundle>(std::move(opened));
   const runtime::Bundle& bundle = *start.bundle;
+  RANNC_TRY(runtime::load_libraries(bundle, flags.libraries));
   start.devices = static_cast<uint32_t>(bundle.plan.devices.size());
   if (worker && worker->workers != start.devices) {
     return rannc::error({flags.bundle, 0, 0, {}}, fmt::format("the plan is for {} devices, {} started {} workers",
@@ -438,6 +441,7 @@ void add_flags(CLI::App& app, Flags& flags) {
       "another file for what losses.txt in the output folder has: a line per step, number and loss as a hexadecimal "
       "float");
   tools::add_weight_flags(app, flags.weights);
+  tools::add_library_flag(app, flags.libraries);
 }
 
 }  // namespace

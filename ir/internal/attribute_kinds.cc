@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ir/foreign.h"
+
 namespace rannc::ir {
 
 namespace {
@@ -71,6 +73,10 @@ std::string_view describe(Kind kind) {
 
 std::string attribute_fault(const OpInfo& op, std::string_view name, const Attribute& value) {
   const AttributeInfo* declared = op.attribute(name);
+  if (declared == nullptr && is_foreign(op)) {
+    const std::string fault = foreign_attribute_fault(name, value);
+    return fault.empty() ? fault : op.name + ": " + fault;
+  }
   if (declared == nullptr) {
     std::string text = op.name + " has no attribute " + std::string(name) + "; it has";
     for (const AttributeInfo& known : op.attributes) text.append(" ").append(known.name);

@@ -50,15 +50,15 @@ TEST(TorchscriptSource, NamesEveryOperatorWithoutLowering) {
   const ir::ValueType type = {.dtype = ir::DType::kF32, .shape = ir::Shape{2}};
   const ValueId x = graph.add_value(ir::ValueKind::kInput, "x", type);
   graph.add_input(x);
-  const ValueId a = graph.add(graph.foreign_op("user.one"), {x}, {}, "a", {.file = "m.onnx", .node = "first"});
-  const ValueId b = graph.add(graph.foreign_op("user.two"), {a}, {}, "b", {.file = "m.onnx", .node = "second"});
+  const ValueId a = graph.add(graph.foreign_op("user_one"), {x}, {}, "a", {.file = "m.onnx", .node = "first"});
+  const ValueId b = graph.add(graph.foreign_op("user_two"), {a}, {}, "b", {.file = "m.onnx", .node = "second"});
   graph.set_type(a, type);
   graph.set_type(b, type);
   graph.add_output(b);
   const auto source = torchscript_source(build_plan(std::move(graph), {.training = false}), StageId(0));
   ASSERT_FALSE(source.ok());
-  EXPECT_THAT(source.diagnostic().str(), HasSubstr("'first': error: operator `user.one`"));
-  EXPECT_THAT(source.diagnostic().str(), HasSubstr("user.two"));
+  EXPECT_THAT(source.diagnostic().str(), HasSubstr("'first': error: operator `user_one`"));
+  EXPECT_THAT(source.diagnostic().str(), HasSubstr("user_two"));
 }
 
 TEST(TorchscriptSource, RefusesSymbolsThatAreWordsOfPrograms) {

@@ -311,9 +311,9 @@ TEST(VerifyGraph, G18_Statistics) {
   expect_broken(wild, "G18", "momentum of 4");
   expect_broken(kHead +
                     "buffer %m: f32[4]\nbuffer %v: f32[4]\n"
-                    "#0 %a: f32[batch,4] samples 0, %b: f32[4], %c: f32[4] = my.norm(%x, %m, %v)\n" +
+                    "#0 %a: f32[batch,4] samples 0, %b: f32[4], %c: f32[4] = my_norm(%x, %m, %v)\n" +
                     kTail + "statistics %m, %v = %b, %c\n",
-                "G18", "my.norm has no momentum");
+                "G18", "my_norm has no momentum");
   std::string words = good;
   words.replace(words.find("0x1p-2"), 6, "\"low\"");
   expect_broken(words, "G4", "momentum");

@@ -144,6 +144,20 @@ TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
   }
 }
 
+TEST_F(Bundles, B2LibrariesHavePathAndDigest) {
+  auto json = manifest();
+  EXPECT_TRUE(open_bundle(path_)->libraries.empty());
+  json["libraries"] = {{{"path", "/a.so"}, {"digest", "00"}}};
+  set_manifest(json);
+  ASSERT_EQ(open_bundle(path_)->libraries.size(), 1U);
+  EXPECT_EQ(open_bundle(path_)->libraries[0].path, "/a.so");
+  for (const char* wrong : {"3", "[3]", "[{\"path\": \"/a.so\"}]", "[{\"path\": 1, \"digest\": \"00\"}]"}) {
+    json["libraries"] = nlohmann::json::parse(wrong);
+    set_manifest(json);
+    breaks("B2", "`libraries` must be a list of objects");
+  }
+}
+
 TEST_F(Bundles, B3FilesAreThoseOfTheManifest) {
   const auto json = manifest();
   std::string weights = read(at("stage0.safetensors"));

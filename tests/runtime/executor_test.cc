@@ -32,7 +32,7 @@ ir::Graph chain_graph() {
   const ValueId w = graph.add_value(ir::ValueKind::kParameter, "w", scalar);
   const ValueId w0 = graph.add_value(ir::ValueKind::kParameter, "w0", scalar);
   const ValueId w1 = graph.add_value(ir::ValueKind::kParameter, "w1", scalar);
-  const ir::OpInfo& op = graph.foreign_op("test.task");
+  const ir::OpInfo& op = graph.foreign_op("test_task");
   const ValueId a = graph.add(op, {x, w, w0}, {}, "a");
   const ValueId b = graph.add(op, {a, w1}, {}, "b");
   const ValueId loss = graph.add(op, {b, a, w}, {}, "loss");

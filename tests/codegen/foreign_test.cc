@@ -1,0 +1,218 @@
+// Calls of the dispatcher that have no core operator: run, printed, differentiated, measured.
+#include "ir/foreign.h"
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+
+#include "codegen/aten_source.h"
+#include "codegen/graph_run.h"
+#include "codegen/internal/define.h"
+#include "codegen/joint_run.h"
+#include "codegen/measure.h"
+#include "ir/text.h"
+#include "ir/verify.h"
+#include "passes/differentiate.h"
+#include "passes/infer_shapes.h"
+#include "passes/set_precision.h"
+
+namespace rannc::codegen {
+namespace {
+
+using ::testing::HasSubstr;
+
+/// A task on `%x: f32[batch,4,3]`, and on the parameter `%c: f32[5,3]`.
+std::string task(const std::string& results, const std::string& name, const std::string& operands,
+                 const std::string& attributes) {
+  return "rannc.graph 1\nbatch batch\ninput %x: f32[batch,4,3] samples 0\nparameter %c: f32[5,3]\n#0 " + results +
+         " = " + name + "(" + operands + ") {" + attributes + "}\ninputs [%x]\n";
+}
+
+const std::string kCdist = task("%y: f32[batch,4,5] samples 0", "aten.cdist", "%x, %c",
+                                "call.operands = \"x1 x2\", call.schema = \"aten::cdist\", call.types = "
+                                "\"f32[n,p,d] samples 0, f32[q,d] -> f32[n,p,q] samples 0\", p = 0x1.8p+0");
+
+ir::Graph parsed(const std::string& text) {
+  auto graph = ir::parse_graph(text, "test.rir");
+  RANNC_CHECK(graph.ok()) << graph.diagnostic().str();
+  for (const Diagnostic& fault : ir::verify(*graph)) ADD_FAILURE() << fault.str();
+  return std::move(*graph);
+}
+
+struct Given {
+  at::Tensor x = at::randn({2, 4, 3}), c = at::randn({5, 3});
+};
+
+Result<GraphValues> run(const ir::Graph& graph, const Given& given) {
+  GraphValues values(graph.value_count());
+  values[graph.find("x").index()] = given.x;
+  values[graph.find("c").index()] = given.c;
+  RANNC_TRY(run_graph(graph, {.sizes = {{"batch", 2}}}, values));
+  return values;
+}
+
+/// The results of task 0 by the text that is printed of it.
+std::vector<at::Tensor> printed(const ir::Graph& graph, const Given& given, std::string* source = nullptr) {
+  const TaskId task(0);
+  const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
+  const auto lowering = ir::lowering({graph.op(task), inputs, outputs, graph.attributes(task)});
+  RANNC_CHECK(lowering.ok()) << lowering.diagnostic().str();
+  std::vector<std::string> operands, results;
+  for (const ValueId input : graph.inputs(task)) operands.emplace_back(graph.value(input).name);
+  std::string text = "def forward(self, x: Tensor, c: Tensor, batch: int):\n", last = "    return [";
+  for (const ValueId output : graph.outputs(task)) {
+    results.emplace_back(graph.value(output).name);
+    last += results.back() + ", ";
+  }
+  std::string statements = torchscript_statements(*lowering, {operands, results, "x.device", "True"});
+  for (size_t at = 0; at < statements.size();) {
+    const size_t end = statements.find('\n', at) + 1;
+    text += "    " + statements.substr(at, end - at);
+    at = end;
+  }
+  text += last + "]\n";
+  if (source != nullptr) *source = text;
+  torch::jit::Module module("test");
+  define(module, text);
+  return module.get_method("forward")({given.x, given.c, int64_t{2}}).toTensorVector();
+}
+
+TEST(Foreign, RunsAsLibTorchDoes) {
+  const Given given;
+  const ir::Graph graph = parsed(kCdist);
+  const auto values = run(graph, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  const at::Tensor expected = at::cdist(given.x, given.c, 1.5);
+  EXPECT_TRUE(at::equal(*(*values)[graph.find("y").index()], expected));
+  EXPECT_TRUE(at::equal(printed(graph, given)[0], expected));
+}
+
+TEST(Foreign, TuplesAndListsAreResults) {
+  const Given given;
+  const ir::Graph pair = parsed(task("%a: f32[batch,4] samples 0, %b: i64[batch,4] samples 0", "aten.mode", "%x",
+                                     "call.operands = \"self\", call.schema = \"aten::mode\", call.types = "
+                                     "\"f32[n,p,d] samples 0 -> f32[n,p] samples 0, i64[n,p] samples 0\", dim = 2"));
+  const auto expected = at::mode(given.x, 2);
+  auto values = run(pair, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  EXPECT_TRUE(at::equal(*(*values)[pair.find("a").index()], std::get<0>(expected)));
+  EXPECT_TRUE(at::equal(*(*values)[pair.find("b").index()], std::get<1>(expected)));
+  EXPECT_TRUE(at::equal(printed(pair, given)[1], std::get<1>(expected)));
+
+  const std::string attributes =
+      "call.list = true, call.view = true, call.operands = \"self\", call.schema = \"aten::tensor_split.sections\", ";
+  const ir::Graph parts = parsed(task(
+      "%a: f32[batch,4,2] samples 0, %b: f32[batch,4,1] samples 0", "aten.tensor_split", "%x",
+      attributes + "call.types = \"f32[n,p,3] samples 0 -> f32[n,p,2] samples 0, f32[n,p,1] samples 0\", dim = -1, "
+                   "sections = 2"));
+  values = run(parts, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  const auto split = at::tensor_split(given.x, 2, -1);
+  EXPECT_TRUE(at::equal(*(*values)[parts.find("b").index()], split[1]));
+  EXPECT_TRUE(at::equal(printed(parts, given)[0], split[0]));
+
+  const ir::Graph one = parsed(
+      task("%a: f32[batch,4,3] samples 0", "aten.tensor_split", "%x",
+           attributes + "call.types = \"f32[n,p,d] samples 0 -> f32[n,p,d] samples 0\", dim = -1, sections = 1"));
+  EXPECT_TRUE(at::equal(printed(one, given)[0], given.x));
+}
+
+TEST(Foreign, ListsAreOperands) {
+  const Given given;
+  const ir::Graph graph = parsed(task("%y: f32[10,3]", "aten.row_stack", "%c, %c",
+                                      "call.operands = \"tensors*2\", call.schema = \"aten::row_stack\", call.types = "
+                                      "\"f32[5,3], f32[5,3] -> f32[10,3]\""));
+  const auto values = run(graph, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  EXPECT_TRUE(at::equal(*(*values)[graph.find("y").index()], at::cat({given.c, given.c})));
+  EXPECT_TRUE(at::equal(printed(graph, given)[0], at::cat({given.c, given.c})));
+}
+
+// The declared type is wrong: nobody notices unless it was guessed.
+TEST(Foreign, WhatIsGuessedIsAsserted) {
+  const Given given;
+  const auto graph = [](const char* sizes, const char* guessed) {
+    return parsed(
+        task(std::string("%y: f32[batch,") + sizes + "] samples 0", "aten.cdist", "%x, %c",
+             "call.operands = \"x1 x2\", call.schema = \"aten::cdist\", call.guessed = " + std::string(guessed) +
+                 ", call.types = \"f32[n,4,d] samples 0, f32[5,d] -> f32[n," + sizes + "] samples 0\""));
+  };
+  EXPECT_TRUE(run(graph("4,5", "true"), given).ok());
+  EXPECT_EQ(printed(graph("4,5", "true"), given).size(), 1U);
+  EXPECT_TRUE(run(graph("5,4", "false"), given).ok());
+  const auto wrong = run(graph("5,4", "true"), given);
+  ASSERT_FALSE(wrong.ok());
+  EXPECT_THAT(wrong.diagnostic().str(), HasSubstr("aten.cdist"));
+  try {
+    printed(graph("5,4", "true"), given);
+    ADD_FAILURE() << "it runs";
+  } catch (const std::exception& failure) {
+    EXPECT_THAT(failure.what(), HasSubstr("aten::cdist gives sizes [2, 4, 5] of type 6, not [2, 5, 4] of 6"));
+  }
+}
+
+const std::string kLoss =
+    "#1 %z: f32[batch,4] samples 0 = core.sum(%y) {axes = [2]}\n"
+    "#2 %s: f32[] partial = core.sum(%z) {axes = [0,1]}\n"
+    "outputs [%y]\nloss %s weight 0x1p+0 per samples ignore 0\n";
+
+TEST(Foreign, GradientIsThatOfTheTape) {
+  const Given given;
+  const ir::Graph graph = parsed(kCdist + kLoss);
+  const auto joint = passes::differentiate(graph);
+  ASSERT_TRUE(joint.ok()) << joint.diagnostic().str();
+  GraphValues leaves(joint->graph.value_count()), inputs(joint->graph.value_count());
+  leaves[joint->graph.find("c").index()] = given.c;
+  inputs[joint->graph.find("x").index()] = given.x;
+  auto program = JointRun::load(*joint, leaves);
+  ASSERT_TRUE(program.ok()) << program.diagnostic().str();
+  const JointRun::MicroBatch micro_batch{inputs, {{"batch", 2}}};
+  const auto step = program->step({&micro_batch, 1}, {0.5});
+  ASSERT_TRUE(step.ok()) << step.diagnostic().str();
+  const at::Tensor c = given.c.clone().requires_grad_();
+  (at::cdist(given.x, c, 1.5).sum() * 0.5).backward();
+  EXPECT_TRUE(at::allclose(step->gradients[0], c.grad(), 1e-5, 1e-6));
+  EXPECT_GT(c.grad().abs().max().item<double>(), 0);
+}
+
+// Types that a pass renames, makes symbolic or widens.
+TEST(Foreign, PassesTakeTypesAlong) {
+  const std::string text =
+      "rannc.graph 1\nbatch batch\ninput %x: f32[batch,s] samples 0\ninput %z: f32[batch,t] samples 0\n"
+      "#0 %u: f32[batch,s] samples 0 = core.add(%x, %z)\n"
+      "#1 %v: f32[batch,2*t] samples 0 = mine.twice(%z) {call.operands = \"x\", call.schema = \"mine::twice\", size = "
+      "[batch,t], call.types = \"f32[batch,t] samples 0 -> f32[batch,2*t] samples 0\"}\n"
+      "inputs [%x, %z]\noutputs [%u, %v]\n";
+  auto graph = ir::parse_graph(text, "test.rir");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  passes::PassContext context;
+  const auto renamed = passes::InferShapes().run(*graph, context);
+  ASSERT_TRUE(renamed.ok()) << renamed.diagnostic().str();
+  const ir::Dim s = ir::Dim::symbol("s");
+  EXPECT_EQ((*graph->type(graph->find("v")).shape)[1], ir::Dim(2) * s);
+  EXPECT_EQ((*graph->attributes(TaskId(1)).list("size"))[1], s);
+  EXPECT_TRUE(ir::verify(*graph).empty());
+
+  ir::Graph wide = parsed(kCdist);
+  ASSERT_TRUE(passes::SetPrecision(ir::DType::kF64).run(wide, context).ok());
+  ASSERT_TRUE(passes::InferShapes().run(wide, context).ok());
+  EXPECT_EQ(wide.type(wide.find("y")).dtype, ir::DType::kF64);
+  EXPECT_TRUE(ir::verify(wide).empty());
+  Given given{at::randn({2, 4, 3}, at::kDouble), at::randn({5, 3}, at::kDouble)};
+  const auto values = run(wide, given);
+  ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+  EXPECT_TRUE(at::equal(*(*values)[wide.find("y").index()], at::cdist(given.x, given.c, 1.5)));
+}
+
+TEST(Foreign, IsMeasured) {
+  const ir::Graph graph = parsed(kCdist + kLoss);
+  const TaskId task(0);
+  const auto times = measure_tasks(graph, {&task, 1}, RunFacts(graph), {{"batch", 8}});
+  ASSERT_TRUE(times.ok()) << times.diagnostic().str();
+  EXPECT_GT(times->forward_ns, 0);
+  EXPECT_GT(times->weight_gradient_ns, 0);
+}
+
+}  // namespace
+}  // namespace rannc::codegen
