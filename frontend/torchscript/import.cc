@@ -185,8 +185,8 @@ class Importer {
     std::vector<std::string> names;
     Diagnostic found = error(where(), "");
     for (const auto& [schema, met] : interpreter_.unknown()) {
-      names.push_back(fmt::format("{} ({})", schema, met.second));
-      found.notes.push_back({met.first, schema});
+      names.push_back(fmt::format("{} ({})", schema, met.calls));
+      found.notes.push_back({met.where, met.why});
     }
     found.message = fmt::format("operators without a translation: {}", fmt::join(names, ", "));
     return found;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "ir/constant.h"
+#include "ir/foreign.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -181,6 +182,20 @@ std::vector<ValueId> Call::result_with_auxiliary(std::string_view op, std::span<
   if (made.empty()) return {};
   give(made[0]);
   return {made.begin() + 1, made.end()};
+}
+
+void Call::result_foreign(const std::string& op, std::span<const ValueId> operands, ir::Attributes attributes,
+                          size_t count) {
+  const auto said = ir::foreign_call(attributes);
+  const bool is_list = said.ok() && said->list;
+  std::vector<std::string> names = {stem()};
+  for (size_t i = 1; i < count; ++i) names.push_back(name_of(std::to_string(i)));
+  const TaskId task = graph().add_task(graph().foreign_op(op), operands, std::move(attributes), names, where());
+  if (const auto typed = ir::infer_types(graph(), task); !typed.ok()) return fail(typed.diagnostic());
+  std::vector<Item> made;
+  for (const ValueId each : graph().outputs(task)) made.emplace_back(std::make_shared<Tensor>(each));
+  if (is_list) return give(list_of(std::move(made)));
+  for (Item& each : made) give(std::move(each));
 }
 
 Item Call::view(const Item& of, std::string_view op, ir::Attributes attributes) {

@@ -79,6 +79,10 @@ class Call : public TaskWriter {
   /// The first of the results is that of the task, the rest, which it returns, are that many auxiliary ones of it.
   std::vector<ValueId> result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
                                              ir::Attributes attributes, size_t auxiliary);
+  /// All results of a task of an operator that is none of core's; one list where the schema gives one.
+  void result_foreign(const std::string& op, std::span<const ValueId> operands, ir::Attributes attributes,
+                      size_t count);
+  const std::string& batch_symbol() const { return graph().batch_symbol(); }
   /// A view of a tensor argument.
   Item view(const Item& of, std::string_view op, ir::Attributes attributes);
   void result_view(std::string_view argument, std::string_view op, ir::Attributes attributes) {

@@ -282,12 +282,14 @@ Result<void> Interpreter::call_operator(Frame& frame, const Node& node) {
   // What an unknown operator would have made is unknown as well.
   const bool lost = std::any_of(operands.begin(), operands.end(), is_lost);
   if (!lost) known = translate(call);
-  if (call.failure()) {
+  if (known && call.failure()) {
     if (unknown_.empty()) return *call.failure();
     known = false;
+  } else if (!known && !lost) {
+    Unknown& met = unknown_.try_emplace(spelled, Unknown{where, call.failure()->message}).first->second;
+    ++met.calls;
   }
   if (!known) {
-    if (!lost) ++unknown_.emplace(spelled, std::pair(where, size_t{0})).first->second.second;
     for (const Value* const output : node.outputs()) frame.items[output] = Undecided{std::string(kLost) + spelled};
     return {};
   }

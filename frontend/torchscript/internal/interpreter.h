@@ -25,8 +25,14 @@ class Interpreter {
 
   /// What a method gives for these arguments, `self` not among them.
   Result<Item> call(const Object& self, const std::string& method, std::vector<Item> arguments);
-  /// Operators without a translation that were met; the run went on without their results.
-  const std::map<std::string, std::pair<Location, size_t>>& unknown() const { return unknown_; }
+  /// An operator that cannot be translated.
+  struct Unknown {
+    Location where;  ///< of the first call
+    std::string why;
+    size_t calls = 0;
+  };
+  /// Those that were met; the run went on without their results.
+  const std::map<std::string, Unknown>& unknown() const { return unknown_; }
 
  private:
   using Node = torch::jit::Node;
@@ -62,7 +68,7 @@ class Interpreter {
   uint64_t nodes_ = 0;
   uint32_t depth_ = 0;    ///< of calls
   uint32_t no_grad_ = 0;  ///< of blocks without gradients
-  std::map<std::string, std::pair<Location, size_t>> unknown_;
+  std::map<std::string, Unknown> unknown_;
 };
 
 }  // namespace rannc::frontend::torchscript

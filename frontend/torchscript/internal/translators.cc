@@ -4,6 +4,8 @@
 
 #include <unordered_map>
 
+#include "frontend/torchscript/internal/dispatched.h"
+
 namespace rannc::frontend::torchscript {
 
 namespace {
@@ -134,11 +136,11 @@ bool translate(Call& call) {
   if (translate_as_it_is(call)) return true;
   const std::string op = call.op();
   const bool in_place = op.ends_with("_") && !op.ends_with("__");
-  if (!in_place) return false;
+  if (!in_place) return dispatch(call);
   std::string plain = call.schema();
   plain.erase(plain.find(op) + op.size() - 1, 1);
   call.become(std::move(plain));
-  if (!translate_as_it_is(call)) return false;
+  if (!translate_as_it_is(call) && !dispatch(call)) return false;
   const auto* const self = call.item(0).get<TensorRef>();
   if (!call.good() || self == nullptr || call.results().empty()) return true;
   const TensorRef into = *self;

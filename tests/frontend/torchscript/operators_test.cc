@@ -318,6 +318,13 @@ constexpr Expression kLosses[] = {{"torch.mse_loss(x, y, reduction=0)"},
                                   {"torch.binary_cross_entropy_with_logits(x, torch.sigmoid(y), reduction=0)"},
                                   {"torch.nll_loss_nd(torch.log_softmax(x.transpose(1, 2), 1), z, None, 0, 2)"}};
 
+// What no core operator is runs by the dispatcher.
+constexpr Expression kDispatched[] = {{"torch.digamma(torch.abs(x))"},   {"torch.cdist(x, y)"},
+                                      {"torch.linalg_inv(x[:, :, :4])"}, {"torch.special_i0(x)"},
+                                      {"torch.trapezoid(x, dim=1)"},     {"torch.heaviside(x, y)"},
+                                      {"torch.aminmax(x, dim=1)"},       {"(x + 1).digamma_() * 0 + y"}};
+
+INSTANTIATE_TEST_SUITE_P(Dispatched, Expressions, testing::ValuesIn(kDispatched));
 INSTANTIATE_TEST_SUITE_P(Elementwise, Expressions, testing::ValuesIn(kElementwise));
 INSTANTIATE_TEST_SUITE_P(Functions, Expressions, testing::ValuesIn(kFunctions));
 INSTANTIATE_TEST_SUITE_P(Shapes, Expressions, testing::ValuesIn(kShapes));
