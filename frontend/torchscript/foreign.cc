@@ -11,6 +11,7 @@
 #include "frontend/torchscript/internal/foreign_run.h"
 #include "frontend/torchscript/internal/sample_split.h"
 #include "frontend/torchscript/internal/size_fit.h"
+#include "frontend/torchscript/internal/symbolic_size.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -199,6 +200,10 @@ class TypeFinder {
     RANNC_ASSIGN(const bool on_meta, look_on_meta());
     if (!on_meta) RANNC_TRY(look_on_processor());
     call_.guessed = !on_meta || !grid_.symbols.empty();
+    if (on_meta && !grid_.symbols.empty() && derive()) {
+      call_.guessed = false;
+      return {};
+    }
     return fit();
   }
 
@@ -212,6 +217,63 @@ class TypeFinder {
       RANNC_ASSIGN(const auto results, run_(operands, sizes, at::kMeta));
       return seen(results);
     });
+  }
+
+  /// By a meta kernel that takes expressions for sizes, if what it gives has the sizes seen.
+  bool derive() {
+    std::vector<ir::ValueType> types;
+    try {
+      const auto results = run_.symbolic();
+      if (!results.ok() || results->size() != seen_[0].sizes.size()) return false;
+      for (size_t i = 0; i < results->size(); ++i) {
+        const auto dtype = ir::dtype_of_torch(static_cast<int>((*results)[i].scalar_type()));
+        if (!dtype) return false;
+        types.push_back({.dtype = *dtype, .shape = ir::Shape{}});
+        for (const c10::SymInt& size : (*results)[i].sym_sizes()) {
+          const auto dim = as_dim(size);
+          if (!dim) return false;
+          types.back().shape->push_back(*dim);
+        }
+        if (!has_sizes_seen(i, *types.back().shape)) return false;
+      }
+      if (!hold_at_one(types)) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    call_.types.results = std::move(types);
+    return true;
+  }
+
+  /// Expressions are derived for symbols from 2 on: whether they say what is given where one of them is 1, too.
+  bool hold_at_one(const std::vector<ir::ValueType>& types) const {
+    for (const std::string& symbol : grid_.symbols) {
+      ir::Bindings sizes = grid_.points().front();
+      sizes[symbol] = 1;
+      try {
+        const auto operands = run_.operands(sizes, at::kMeta, Numbers::kNormal, 0);
+        if (!operands.ok()) return false;
+        const auto results = run_(*operands, sizes, at::kMeta);
+        if (!results.ok()) return false;
+        for (size_t i = 0; i < types.size(); ++i) {
+          std::vector<int64_t> expected;
+          for (const ir::Dim& dim : *types[i].shape) expected.push_back(dim.evaluate(sizes).value_or(-1));
+          if ((*results)[i].sizes() != at::IntArrayRef(expected)) return false;
+        }
+      } catch (const std::exception&) {
+        continue;  // a run says so, too
+      }
+    }
+    return true;
+  }
+
+  bool has_sizes_seen(size_t result, const ir::Shape& shape) const {
+    const std::vector<ir::Bindings> points = grid_.points();
+    for (size_t i = 0; i < points.size(); ++i) {
+      std::vector<int64_t> sizes;
+      for (const ir::Dim& dim : shape) sizes.push_back(dim.evaluate(points[i]).value_or(-1));
+      if (seen_[i].sizes.size() <= result || seen_[i].sizes[result] != sizes) return false;
+    }
+    return true;
   }
 
   Result<void> look_on_processor() {
