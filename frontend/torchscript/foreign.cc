@@ -78,25 +78,36 @@ Result<ir::Attribute> as_taken(const c10::Argument& parameter, const ir::Attribu
   if (list && integers && dim != nullptr)
     return ir::Attribute(ir::Shape(parameter.N() ? static_cast<size_t>(*parameter.N()) : 1, *dim));
   if (list) return integers && std::holds_alternative<ir::Shape>(given) ? Result<ir::Attribute>(given) : refused();
+  bool fits = false;
   switch (element) {
     case c10::TypeKind::FloatType:
       if (dim != nullptr && dim->is_constant()) return ir::Attribute(static_cast<double>(dim->constant()));
-      return std::holds_alternative<double>(given) ? Result<ir::Attribute>(given) : refused();
-    case c10::TypeKind::NumberType:
-      return dim != nullptr || std::holds_alternative<double>(given) || std::holds_alternative<bool>(given)
-                 ? Result<ir::Attribute>(given)
-                 : refused();
+      fits = std::holds_alternative<double>(given);
+      break;
     case c10::TypeKind::BoolType:
-      return std::holds_alternative<bool>(given) ? Result<ir::Attribute>(given) : refused();
+      fits = std::holds_alternative<bool>(given);
+      break;
     case c10::TypeKind::StringType:
-      return std::holds_alternative<std::string>(given) ? Result<ir::Attribute>(given) : refused();
-    default:
-      // Layouts, orders in memory and element types are integers to the dispatcher.
-      return (integers && (dim != nullptr || std::holds_alternative<ir::DType>(given))) ||
-                     std::holds_alternative<ir::DType>(given) || dim != nullptr
-                 ? Result<ir::Attribute>(given)
-                 : refused();
+      fits = std::holds_alternative<std::string>(given);
+      break;
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:  // all are integers to the dispatcher
+      fits = dim != nullptr || std::holds_alternative<ir::DType>(given);
+      break;
+    case c10::TypeKind::GeneratorType:
+    case c10::TypeKind::ClassType:
+    case c10::TypeKind::AnyType:
+    case c10::TypeKind::DictType:
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::DeviceObjType:
+      break;
+    default:  // any number
+      fits = dim != nullptr || std::holds_alternative<double>(given) || std::holds_alternative<bool>(given);
   }
+  return fits ? Result<ir::Attribute>(given) : refused();
 }
 
 ir::ValueType as_declared(ir::ValueType type) {
