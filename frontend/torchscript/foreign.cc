@@ -11,6 +11,7 @@
 #include "frontend/torchscript/internal/foreign_run.h"
 #include "frontend/torchscript/internal/sample_split.h"
 #include "frontend/torchscript/internal/size_fit.h"
+#include "frontend/torchscript/internal/symbolic_size.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -77,25 +78,36 @@ Result<ir::Attribute> as_taken(const c10::Argument& parameter, const ir::Attribu
   if (list && integers && dim != nullptr)
     return ir::Attribute(ir::Shape(parameter.N() ? static_cast<size_t>(*parameter.N()) : 1, *dim));
   if (list) return integers && std::holds_alternative<ir::Shape>(given) ? Result<ir::Attribute>(given) : refused();
+  bool fits = false;
   switch (element) {
     case c10::TypeKind::FloatType:
       if (dim != nullptr && dim->is_constant()) return ir::Attribute(static_cast<double>(dim->constant()));
-      return std::holds_alternative<double>(given) ? Result<ir::Attribute>(given) : refused();
-    case c10::TypeKind::NumberType:
-      return dim != nullptr || std::holds_alternative<double>(given) || std::holds_alternative<bool>(given)
-                 ? Result<ir::Attribute>(given)
-                 : refused();
+      fits = std::holds_alternative<double>(given);
+      break;
     case c10::TypeKind::BoolType:
-      return std::holds_alternative<bool>(given) ? Result<ir::Attribute>(given) : refused();
+      fits = std::holds_alternative<bool>(given);
+      break;
     case c10::TypeKind::StringType:
-      return std::holds_alternative<std::string>(given) ? Result<ir::Attribute>(given) : refused();
-    default:
-      // Layouts, orders in memory and element types are integers to the dispatcher.
-      return (integers && (dim != nullptr || std::holds_alternative<ir::DType>(given))) ||
-                     std::holds_alternative<ir::DType>(given) || dim != nullptr
-                 ? Result<ir::Attribute>(given)
-                 : refused();
+      fits = std::holds_alternative<std::string>(given);
+      break;
+    case c10::TypeKind::IntType:
+    case c10::TypeKind::SymIntType:
+    case c10::TypeKind::ScalarTypeType:
+    case c10::TypeKind::LayoutType:
+    case c10::TypeKind::MemoryFormatType:  // all are integers to the dispatcher
+      fits = dim != nullptr || std::holds_alternative<ir::DType>(given);
+      break;
+    case c10::TypeKind::GeneratorType:
+    case c10::TypeKind::ClassType:
+    case c10::TypeKind::AnyType:
+    case c10::TypeKind::DictType:
+    case c10::TypeKind::TensorType:
+    case c10::TypeKind::DeviceObjType:
+      break;
+    default:  // any number
+      fits = dim != nullptr || std::holds_alternative<double>(given) || std::holds_alternative<bool>(given);
   }
+  return fits ? Result<ir::Attribute>(given) : refused();
 }
 
 ir::ValueType as_declared(ir::ValueType type) {
@@ -199,6 +211,10 @@ class TypeFinder {
     RANNC_ASSIGN(const bool on_meta, look_on_meta());
     if (!on_meta) RANNC_TRY(look_on_processor());
     call_.guessed = !on_meta || !grid_.symbols.empty();
+    if (on_meta && !grid_.symbols.empty() && derive()) {
+      call_.guessed = false;
+      return {};
+    }
     return fit();
   }
 
@@ -212,6 +228,63 @@ class TypeFinder {
       RANNC_ASSIGN(const auto results, run_(operands, sizes, at::kMeta));
       return seen(results);
     });
+  }
+
+  /// By a meta kernel that takes expressions for sizes, if what it gives has the sizes seen.
+  bool derive() {
+    std::vector<ir::ValueType> types;
+    try {
+      const auto results = run_.symbolic();
+      if (!results.ok() || results->size() != seen_[0].sizes.size()) return false;
+      for (size_t i = 0; i < results->size(); ++i) {
+        const auto dtype = ir::dtype_of_torch(static_cast<int>((*results)[i].scalar_type()));
+        if (!dtype) return false;
+        types.push_back({.dtype = *dtype, .shape = ir::Shape{}});
+        for (const c10::SymInt& size : (*results)[i].sym_sizes()) {
+          const auto dim = as_dim(size);
+          if (!dim) return false;
+          types.back().shape->push_back(*dim);
+        }
+        if (!has_sizes_seen(i, *types.back().shape)) return false;
+      }
+      if (!hold_at_one(types)) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
+    call_.types.results = std::move(types);
+    return true;
+  }
+
+  /// Expressions are derived for symbols from 2 on: whether they say what is given where one of them is 1, too.
+  bool hold_at_one(const std::vector<ir::ValueType>& types) const {
+    for (const std::string& symbol : grid_.symbols) {
+      ir::Bindings sizes = grid_.points().front();
+      sizes[symbol] = 1;
+      try {
+        const auto operands = run_.operands(sizes, at::kMeta, Numbers::kNormal, 0);
+        if (!operands.ok()) return false;
+        const auto results = run_(*operands, sizes, at::kMeta);
+        if (!results.ok()) return false;
+        for (size_t i = 0; i < types.size(); ++i) {
+          std::vector<int64_t> expected;
+          for (const ir::Dim& dim : *types[i].shape) expected.push_back(dim.evaluate(sizes).value_or(-1));
+          if ((*results)[i].sizes() != at::IntArrayRef(expected)) return false;
+        }
+      } catch (const std::exception&) {
+        continue;  // a run says so, too
+      }
+    }
+    return true;
+  }
+
+  bool has_sizes_seen(size_t result, const ir::Shape& shape) const {
+    const std::vector<ir::Bindings> points = grid_.points();
+    for (size_t i = 0; i < points.size(); ++i) {
+      std::vector<int64_t> sizes;
+      for (const ir::Dim& dim : shape) sizes.push_back(dim.evaluate(points[i]).value_or(-1));
+      if (seen_[i].sizes.size() <= result || seen_[i].sizes[result] != sizes) return false;
+    }
+    return true;
   }
 
   Result<void> look_on_processor() {

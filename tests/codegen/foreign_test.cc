@@ -11,6 +11,7 @@
 #include "codegen/internal/define.h"
 #include "codegen/joint_run.h"
 #include "codegen/measure.h"
+#include "frontend/torchscript/foreign.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
@@ -203,6 +204,72 @@ TEST(Foreign, PassesTakeTypesAlong) {
   const auto values = run(wide, given);
   ASSERT_TRUE(values.ok()) << values.diagnostic().str();
   EXPECT_TRUE(at::equal(*(*values)[wide.find("y").index()], at::cdist(given.x, given.c, 1.5)));
+}
+
+// Tasks of what the frontend finds out: by the dispatcher as by the text that is printed, which names no overload.
+TEST(Foreign, WhatIsFoundOutRunsAsPrinted) {
+  using frontend::torchscript::ForeignArgument;
+  struct Case {
+    const char* schema;
+    std::vector<const char*> tensors;  // parameters that take x, c
+    std::vector<std::pair<const char*, ir::Attribute>> more;
+  };
+  const ir::Dim one = 1, two = 2;
+  const std::vector<Case> cases = {
+      {"aten::cdist", {"x1", "x2"}, {{"p", one}}},
+      {"aten::hardshrink", {"self"}, {{"lambd", 0.25}}},
+      {"aten::celu", {"self"}, {{"alpha", 1.5}}},
+      {"aten::logcumsumexp", {"self"}, {{"dim", two}}},
+      {"aten::mode", {"self"}, {{"dim", two}, {"keepdim", true}}},
+      {"aten::kthvalue", {"self"}, {{"k", two}, {"dim", one}}},
+      {"aten::tensor_split.indices", {"self"}, {{"indices", ir::Shape{1, 3}}, {"dim", one}}},
+      {"aten::renorm", {"self"}, {{"p", two}, {"dim", ir::Dim(0)}, {"maxnorm", 0.5}}},
+      {"aten::diff", {"self"}, {{"n", one}, {"dim", two}}},
+      {"aten::movedim.int", {"self"}, {{"source", one}, {"destination", two}}},
+      {"aten::cross", {"self", ""}, {{"dim", two}}},
+      {"aten::nan_to_num", {"self"}, {{"nan", 0.5}}},
+      {"aten::roll", {"self"}, {{"shifts", ir::Shape{1, 1}}, {"dims", ir::Shape{1, 2}}}},
+      {"aten::new_full", {"self"}, {{"size", ir::Shape{ir::Dim::symbol("batch"), 2}}, {"fill_value", 0.5}}},
+      {"aten::std.correction", {"self"}, {{"dim", ir::Shape{1}}, {"correction", one}, {"keepdim", true}}},
+      {"aten::linalg_vector_norm", {"self"}, {{"ord", 3.0}, {"dim", ir::Shape{1, 2}}, {"dtype", ir::DType::kF64}}},
+  };
+  size_t ran = 0;
+  for (const Case& each : cases) {
+    SCOPED_TRACE(each.schema);
+    ir::Graph graph =
+        parsed("rannc.graph 1\nbatch batch\ninput %x: f32[batch,4,3] samples 0\nparameter %c: f32[5,3]\ninputs [%x]\n");
+    const ValueId leaves[] = {graph.find("x"), graph.find("c")};
+    std::vector<ForeignArgument> arguments;
+    std::vector<ValueId> operands;
+    for (size_t i = 0; i < each.tensors.size(); ++i) {
+      if (*each.tensors[i] == 0) continue;
+      arguments.push_back({each.tensors[i], graph.type(leaves[i])});
+      operands.push_back(leaves[i]);
+    }
+    if (each.schema == std::string("aten::cross")) {
+      arguments.push_back({"other", graph.type(leaves[0])});
+      operands.push_back(leaves[0]);
+    }
+    for (const auto& [name, value] : each.more) arguments.push_back({name, value});
+    const auto task = frontend::torchscript::foreign_task(each.schema, arguments, "batch");
+    ASSERT_TRUE(task.ok()) << task.diagnostic().str();
+    const std::vector<std::string> names(task->results.size());
+    const TaskId made = graph.add_task(graph.foreign_op(task->op), operands, task->attributes, names);
+    ASSERT_TRUE(ir::infer_types(graph, made).ok());
+    ASSERT_TRUE(ir::verify(graph).empty()) << ir::verify(graph).front().str();
+    const Given given;
+    const auto values = run(graph, given);
+    ASSERT_TRUE(values.ok()) << values.diagnostic().str();
+    const std::vector<at::Tensor> by_text = printed(graph, given);
+    for (size_t i = 0; i < by_text.size(); ++i) {
+      const ValueId result = graph.outputs(made)[i];
+      EXPECT_FALSE(graph.type(result).batch.mix != ir::Mix::kNone || !graph.type(result).batch.has_batch());
+      EXPECT_TRUE(at::equal(by_text[i], *(*values)[result.index()]));
+      EXPECT_EQ(by_text[i].sizes()[static_cast<size_t>(graph.type(result).batch.axis)], 2);
+      ++ran;
+    }
+  }
+  EXPECT_EQ(ran, 20U);
 }
 
 TEST(Foreign, IsMeasured) {

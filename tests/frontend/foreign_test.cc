@@ -8,6 +8,7 @@
 #include <array>
 
 #include "frontend/torchscript/internal/size_fit.h"
+#include "frontend/torchscript/internal/symbolic_size.h"
 #include "ir/text.h"
 #include "ir/verify.h"
 
@@ -124,6 +125,36 @@ TEST(ForeignTask, OperatorsOfAUser) {
   EXPECT_FALSE(guessed("rannc_test::soft_step", {tensor("x", "f32[3,4]"), tensor("scale", "f32[4]")}));
   EXPECT_EQ(types("rannc_bare::centred", rows), "f32[batch,n] samples 0 -> f32[batch,n] mixed");
   EXPECT_EQ(types("rannc_bare::energy", rows), "f32[batch,n] samples 0 -> f32[] partial");
+}
+
+// By kernels that take expressions for sizes; others are looked at.
+TEST(ForeignTask, ExactTypesAreNotGuessed) {
+  const Arguments rows{tensor("self", "f32[batch,n] samples 0")};
+  for (const char* schema : {"aten::zeros_like", "aten::t", "aten::clone"})
+    EXPECT_FALSE(guessed(schema, rows)) << schema;
+  EXPECT_EQ(types("aten::t", rows), "f32[batch,n] samples 0 -> f32[n,batch] samples 1");
+  EXPECT_FALSE(
+      guessed("rannc_test::soft_step", {tensor("x", "f64[batch,2*n] samples 0"), tensor("scale", "f64[2*n]")}));
+  EXPECT_TRUE(guessed("aten::celu", rows)) << "its kernel takes numbers alone";
+  EXPECT_TRUE(guessed("aten::squeeze", {tensor("self", "f32[3,n]")})) << "another rank where n is 1";
+}
+
+TEST(SymbolicSize, ComputesAndIsCertainOrThrows) {
+  const ir::Dim a = ir::Dim::symbol("a"), b = ir::Dim::symbol("b");
+  const c10::SymInt x = symbolic_size(a), y = symbolic_size(b);
+  EXPECT_EQ(as_dim(x * 2 + y - 1), ir::Dim(2) * a + b - ir::Dim(1));
+  EXPECT_EQ(as_dim((x + 3) / 4), floor_div(a + ir::Dim(3), ir::Dim(4)));
+  EXPECT_EQ(as_dim(x % 4), mod(a, ir::Dim(4)));
+  EXPECT_EQ(as_dim(x.min(y)), min(a, b));
+  EXPECT_EQ(as_dim(symbolic_size(ir::Dim(5)) + 1), ir::Dim(6));
+  EXPECT_TRUE(x >= 2);
+  EXPECT_TRUE(x != 1) << "symbols are 2 or more";
+  EXPECT_TRUE(x + y > x);
+  EXPECT_FALSE(x == x + 1);
+  EXPECT_THROW((void)(x == y), c10::Error);
+  EXPECT_THROW((void)(x > 2), c10::Error);
+  EXPECT_THROW((void)x.guard_int(__FILE__, __LINE__), c10::Error);
+  EXPECT_THROW((void)(x / (y - 2)), c10::Error) << "it may be 0";
 }
 
 TEST(ForeignTask, WhatIsRefused) {

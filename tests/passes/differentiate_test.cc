@@ -131,7 +131,7 @@ TEST(Differentiate, AnOperatorOfTheUsersIsOneTask) {
 batch batch
 input %x: f32[batch,4] samples 0
 parameter %w: f32[4,4]
-#0 %h: f32[batch,4] samples 0 = mine.mix(%x, %w) {strength = 0x1p-1}
+#0 %h: f32[batch,4] samples 0 = mine.mix(%x, %w) {call.operands = "x w", call.schema = "mine::mix", call.types = "f32[n,a] samples 0, f32[a,b] -> f32[n,b] samples 0", strength = 0x1p-1}
 #1 %l: f32[] partial = core.sum(%h)
 inputs [%x]
 loss %l weight 0x1p+0 per one ignore -100

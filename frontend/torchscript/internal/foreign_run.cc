@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "frontend/torchscript/internal/symbolic_size.h"
+
 namespace rannc::frontend::torchscript {
 
 namespace {
@@ -33,18 +35,34 @@ at::Tensor floats(const std::vector<int64_t>& extents, Numbers numbers, at::Gene
   return normal.matmul(normal.transpose(-1, -2)) + at::eye(extents.back(), options);
 }
 
-Result<c10::IValue> value_of(const ir::Attribute& attribute, const ir::Bindings& sizes) {
+/// Without sizes as an expression.
+Result<c10::SymInt> size_of(const ir::Dim& dim, const ir::Bindings* sizes) {
+  if (sizes == nullptr) return symbolic_size(dim);
+  RANNC_ASSIGN(const int64_t size, number(dim, *sizes));
+  return c10::SymInt(size);
+}
+
+Result<c10::IValue> list_of(const ir::Shape& shape, const ir::Bindings* sizes) {
+  std::vector<int64_t> numbers;
+  c10::impl::GenericList expressions(c10::SymIntType::get());
+  for (const ir::Dim& dim : shape) {
+    RANNC_ASSIGN(const c10::SymInt size, size_of(dim, sizes));
+    if (const auto plain = size.maybe_as_int()) numbers.push_back(*plain);
+    expressions.push_back(size);
+  }
+  if (numbers.size() == shape.size()) return c10::IValue(numbers);
+  return c10::IValue(std::move(expressions));
+}
+
+Result<c10::IValue> value_of(const ir::Attribute& attribute, const ir::Bindings* sizes) {
   if (const auto* flag = std::get_if<bool>(&attribute)) return c10::IValue(*flag);
   if (const auto* real = std::get_if<double>(&attribute)) return c10::IValue(*real);
   if (const auto* text = std::get_if<std::string>(&attribute)) return c10::IValue(*text);
   if (const auto* dtype = std::get_if<ir::DType>(&attribute))
     return c10::IValue(static_cast<int64_t>(ir::torch_number(*dtype)));
-  if (const auto* dim = std::get_if<ir::Dim>(&attribute)) {
-    RANNC_ASSIGN(const int64_t size, number(*dim, sizes));
-    return c10::IValue(size);
-  }
-  RANNC_ASSIGN(const std::vector<int64_t> list, numbers_of(std::get<ir::Shape>(attribute), sizes));
-  return c10::IValue(list);
+  if (const auto* list = std::get_if<ir::Shape>(&attribute)) return list_of(*list, sizes);
+  RANNC_ASSIGN(const c10::SymInt size, size_of(std::get<ir::Dim>(attribute), sizes));
+  return c10::IValue(size);
 }
 
 }  // namespace
@@ -73,7 +91,7 @@ Result<Operands> ForeignRun::operands(const ir::Bindings& sizes, at::Device devi
 }
 
 Result<c10::IValue> ForeignRun::argument(const c10::Argument& parameter, const Operands& operands,
-                                         const ir::Bindings& sizes, at::Device device) const {
+                                         const ir::Bindings* sizes, at::Device device) const {
   size_t first = 0;
   for (const ir::ForeignOperand& each : call_.operands) {
     if (each.parameter != parameter.name()) {
@@ -98,6 +116,24 @@ Result<c10::IValue> ForeignRun::argument(const c10::Argument& parameter, const O
 
 Result<std::vector<at::Tensor>> ForeignRun::operator()(const Operands& operands, const ir::Bindings& sizes,
                                                        at::Device device) const {
+  return run(operands, &sizes, device);
+}
+
+Result<std::vector<at::Tensor>> ForeignRun::symbolic() const {
+  Operands operands;
+  for (const auto& type : call_.types.operands) {
+    operands.emplace_back();
+    if (!type) continue;
+    std::vector<c10::SymInt> extents;
+    for (const ir::Dim& dim : *type->shape) extents.push_back(symbolic_size(dim));
+    const auto dtype = static_cast<c10::ScalarType>(ir::torch_number(type->dtype));
+    operands.back() = at::empty_symint(extents, at::TensorOptions().dtype(dtype).device(at::kMeta));
+  }
+  return run(operands, nullptr, at::kMeta);
+}
+
+Result<std::vector<at::Tensor>> ForeignRun::run(const Operands& operands, const ir::Bindings* sizes,
+                                                at::Device device) const {
   torch::jit::Stack stack;
   for (const c10::Argument& parameter : handle_.schema().arguments()) {
     RANNC_ASSIGN(c10::IValue value, argument(parameter, operands, sizes, device));

@@ -24,12 +24,16 @@ class ForeignRun {
 
   /// Tensors of the operands' types. Integers are 0 or 1, but for known contents; the same for the same seed.
   Result<Operands> operands(const ir::Bindings& sizes, at::Device device, Numbers numbers, uint64_t seed) const;
+  /// The results on meta tensors whose sizes are the expressions (`symbolic_size`). What kernels throw is thrown.
+  Result<std::vector<at::Tensor>> symbolic() const;
   /// The results. What kernels throw is thrown.
   Result<std::vector<at::Tensor>> operator()(const Operands& operands, const ir::Bindings& sizes,
                                              at::Device device) const;
 
  private:
-  Result<c10::IValue> argument(const c10::Argument& parameter, const Operands& operands, const ir::Bindings& sizes,
+  /// Without sizes: they are expressions.
+  Result<std::vector<at::Tensor>> run(const Operands& operands, const ir::Bindings* sizes, at::Device device) const;
+  Result<c10::IValue> argument(const c10::Argument& parameter, const Operands& operands, const ir::Bindings* sizes,
                                at::Device device) const;
 
   c10::OperatorHandle handle_;

@@ -8,7 +8,7 @@ namespace {
 at::Tensor soft_step(const at::Tensor& x, const at::Tensor& scale) { return x / (1 + (x - scale).abs()); }
 
 at::Tensor soft_step_meta(const at::Tensor& x, const at::Tensor& scale) {
-  TORCH_CHECK(x.dim() > 0 && scale.dim() == 1 && x.size(-1) == scale.size(0), "a scale for each feature");
+  TORCH_CHECK(x.dim() > 0 && scale.dim() == 1 && x.sym_size(-1) == scale.sym_size(0), "a scale for each feature");
   return at::empty_like(x);
 }
 
