@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "frontend/torchscript/foreign.h"
+#include "ir/foreign.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -17,7 +19,16 @@ class Arguments {
     for (const Call::Argument& each : call.arguments()) add(each);
   }
   const std::vector<ForeignArgument>& all() const { return all_; }
-  const std::vector<ValueId>& operands() const { return operands_; }
+  /// Operands in the order in which a task says them: a parameter that is None may have a place, which is absent.
+  std::vector<ValueId> in_order(const ir::ForeignCall& said) const {
+    std::vector<ValueId> ordered;
+    for (const ir::ForeignOperand& each : said.operands) {
+      const auto found = operands_.find(each.parameter);
+      if (found == operands_.end()) ordered.emplace_back();
+      if (found != operands_.end()) ordered.insert(ordered.end(), found->second.begin(), found->second.end());
+    }
+    return ordered;
+  }
 
  private:
   void add(const Call::Argument& argument) {
@@ -39,9 +50,10 @@ class Arguments {
                                         [](const Item& each) { return each.get<TensorRef>() != nullptr; });
     if (!of_tensors) return give(name, ir::Attribute(call_.sizes(name)));
     ForeignArgument::Tensors types;
+    operands_[name];
     for (const Item& each : list.elements) {
       if (each.is_none()) {
-        operands_.emplace_back();
+        operands_[name].emplace_back();
         types.emplace_back();
       } else {
         types.emplace_back(operand(each, name));
@@ -51,8 +63,8 @@ class Arguments {
   }
 
   ir::ValueType operand(const Item& item, const std::string& name) {
-    operands_.push_back(call_.tensor(item, name));
-    return call_.type(operands_.back());
+    const ValueId value = operands_[name].emplace_back(call_.tensor(item, name));
+    return call_.type(value);
   }
 
   template <class T>
@@ -62,7 +74,7 @@ class Arguments {
 
   Call& call_;
   std::vector<ForeignArgument> all_;
-  std::vector<ValueId> operands_;
+  std::map<std::string, std::vector<ValueId>> operands_;  ///< by parameter
 };
 
 }  // namespace
@@ -71,11 +83,10 @@ bool dispatch(Call& call) {
   const Arguments arguments(call);
   if (!call.good()) return false;
   const auto task = foreign_task(call.schema(), arguments.all(), call.batch_symbol());
-  if (task.ok()) {
-    call.result_foreign(task->op, arguments.operands(), task->attributes, task->results.size());
-  } else {
-    call.fail(task.diagnostic().message);
-  }
+  if (!task.ok()) return call.fail(task.diagnostic().message), false;
+  const auto said = ir::foreign_call(task->attributes);
+  if (!said.ok()) return call.fail(said.diagnostic().message), false;
+  call.result_foreign(task->op, arguments.in_order(*said), task->attributes, task->results.size());
   return call.good();
 }
 

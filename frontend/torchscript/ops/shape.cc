@@ -449,6 +449,30 @@ void roll(Call& call) {
   if (call.good()) call.give(value);
 }
 
+/// What each element is more than the one before it, of the tensor with what is put before and behind it.
+void diff(Call& call) {
+  const auto x = self(call);
+  if (!x) return;
+  const size_t axis = axis_of(call, *x, "dim", -1);
+  const int64_t times = call.has("n") ? call.integer("n") : 1;
+  if (!call.good() || times < 0 || x->rank() == 0) return call.fail("diff of nothing, or less than no times");
+  std::vector<ValueId> parts = {x->value};
+  if (call.has("prepend")) parts.insert(parts.begin(), call.tensor("prepend"));
+  if (call.has("append")) parts.push_back(call.tensor("append"));
+  const ir::Attributes along = {{"axis", Dim(static_cast<int64_t>(axis))}};
+  ValueId value = parts.size() == 1 ? x->value : call.emit("concat", parts, along);
+  for (int64_t i = 0; i < times; ++i) {
+    const Shape* const shape = call.shape(value);
+    if (!shape) return;
+    const Dim size = (*shape)[axis];
+    const ValueId later = call.emit("slice", {value}, cut(axis, 1, size));
+    const ValueId earlier = call.emit("slice", {value}, cut(axis, 0, size - Dim(1)));
+    value = call.dtype(value) == ir::DType::kBool ? call.emit("logical_xor", {later, earlier})
+                                                  : call.emit("sub", {later, earlier});
+  }
+  if (call.good()) call.give(value);
+}
+
 /// Amounts from the last axis on, before and after.
 void pad(Call& call) {
   const auto x = self(call);
@@ -552,6 +576,7 @@ constexpr Translator kTable[] = {
     {"repeat_interleave", repeat_interleave},
     {"flip", flip},
     {"roll", roll},
+    {"diff", diff},
     {"pad", pad},
     {"constant_pad_nd", pad},
     {"reflection_pad1d", pad},

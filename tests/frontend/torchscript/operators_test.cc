@@ -222,6 +222,10 @@ constexpr Expression kShapes[] = {{"x.view(x.size(0), -1)"},
                                   {"torch.pixel_shuffle(x.unsqueeze(3), 2)"},
                                   {"torch.pixel_unshuffle(x.unsqueeze(1), 2)"},
                                   {"torch.channel_shuffle(x.unsqueeze(3), 2)"},
+                                  {"torch.diff(x)"},
+                                  {"torch.diff(z, 1, 1, z[:, :1] - 1)"},
+                                  {"torch.diff(x, 2, 1, None, y)"},
+                                  {"torch.diff(x > 0, 1, 2)"},
                                   {"x.mT"}};
 constexpr Expression kIndices[] = {{"torch.gather(x, 1, z.unsqueeze(2))"},
                                    {"torch.index_select(x, 2, torch.tensor([3, 0, 1]))"},
@@ -319,10 +323,17 @@ constexpr Expression kLosses[] = {{"torch.mse_loss(x, y, reduction=0)"},
                                   {"torch.nll_loss_nd(torch.log_softmax(x.transpose(1, 2), 1), z, None, 0, 2)"}};
 
 // What no core operator is runs by the dispatcher.
-constexpr Expression kDispatched[] = {{"torch.digamma(torch.abs(x))"},   {"torch.cdist(x, y)"},
-                                      {"torch.linalg_inv(x[:, :, :4])"}, {"torch.special_i0(x)"},
-                                      {"torch.trapezoid(x, dim=1)"},     {"torch.heaviside(x, y)"},
-                                      {"torch.aminmax(x, dim=1)"},       {"(x + 1).digamma_() * 0 + y"}};
+constexpr Expression kDispatched[] = {
+    {"torch.digamma(torch.abs(x))"},
+    {"torch.cdist(x, y)"},
+    {"torch.searchsorted(torch.cumsum(torch.abs(x), 2), y)"},
+    {"torch.block_diag([x[0], y[0]]) if x.dim() == 2 else torch.column_stack([x[:, 0], y[:, 1]])"},
+    {"torch.linalg_inv(x[:, :, :4])"},
+    {"torch.special_i0(x)"},
+    {"torch.trapezoid(x, dim=1)"},
+    {"torch.heaviside(x, y)"},
+    {"torch.aminmax(x, dim=1)"},
+    {"(x + 1).digamma_() * 0 + y"}};
 
 INSTANTIATE_TEST_SUITE_P(Dispatched, Expressions, testing::ValuesIn(kDispatched));
 INSTANTIATE_TEST_SUITE_P(Elementwise, Expressions, testing::ValuesIn(kElementwise));
