@@ -211,7 +211,7 @@ Result<Imported> read_torchscript(const std::filesystem::path& path, const Impor
     return Importer(archive, status ? 0 : bytes, options).run();
   } catch (const c10::Error& failure) {
     return error(Location{archive.path()},
-                 fmt::format("is no archive of TorchScript: {}", failure.what_without_backtrace()));
+                 fmt::format("cannot be read as TorchScript: {}", failure.what_without_backtrace()));
   }
 }
 

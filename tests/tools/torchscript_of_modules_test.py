@@ -8,7 +8,7 @@ import programs
 try:
     import onnxscript  # the newer exporter needs it
     import torch
-    import safetensors
+    import safetensors.torch
 
     import baked_families
 except ImportError as missing:
@@ -58,6 +58,31 @@ class Modules(programs.ProgramTest):
         self.assertIn("passed, 0 failed", self.succeed("rannc-check", folder).stdout)
         (folder / "model.onnx").unlink()
         self.assertIn("passed, 0 failed", self.succeed("rannc-check", folder).stdout)
+
+    def test_an_operator_of_a_library(self):
+        library = programs.bin_folder.parent / "tests" / "libraries" / "soft_step.so"
+        torch.ops.load_library(library)
+
+        class Stepped(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.into, self.scale, self.out = torch.nn.Linear(8, 16), torch.nn.Parameter(torch.ones(16)), torch.nn.Linear(16, 4)
+
+            def forward(self, x):
+                return self.out(torch.ops.rannc_test.soft_step(self.into(x), self.scale))
+
+        torch.manual_seed(3)
+        model, data, bundle = self.scratch / "stepped.pt", self.scratch / "stepped.safetensors", self.scratch / "stepped.rannc"
+        torch.jit.save(torch.jit.trace(Stepped(), torch.randn(8, 8)), model)
+        safetensors.torch.save_file({"x/x": torch.randn(64, 8), "labels/y": torch.randint(0, 4, (64,))}, data)
+        compiled = ["rannc-compile", model, "-o", bundle, "--input", "x=f32[batch,8]", "--output-name", "logits", "--loss",
+                    "cross_entropy(output=logits,labels=y)", "--mini-batch", 8, "--cluster", "local:2", "--stages", 2, "--costs", "analytic"]
+        self.refuse(1, ["stepped.pt", "rannc_test::soft_step", "--load-library"], *compiled)
+        self.assertIn("calls    rannc_test.soft_step", self.succeed(*compiled, "--load-library", library).stderr)
+        log = self.scratch / "stepped.log"
+        self.succeed("rannc-run", bundle, "-o", self.scratch / "stepped.run", "--data", data, "--steps", 60, "--learning-rate", 0.1, "--loss-log", log)
+        losses = [float.fromhex(line.split()[1]) for line in log.read_text().splitlines()]
+        self.assertLess(losses[-1], 0.8 * losses[0])
 
 
 if __name__ == "__main__":

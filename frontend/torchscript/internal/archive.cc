@@ -83,7 +83,14 @@ std::string advice(const std::string& refusal) {
     return "it holds weights or a pickled module, not a program: export the model with "
            "torch.jit.save(torch.jit.trace(model, "
            "inputs), path) or torch.onnx.export";
-  return refusal.substr(0, refusal.find('\n'));
+  const size_t begins = std::min(refusal.find_first_not_of(" \n"), refusal.size());
+  const std::string first = refusal.substr(begins, refusal.find('\n', begins) - begins);
+  constexpr std::string_view kUnknown = "Unknown builtin op: ";
+  if (!first.starts_with(kUnknown)) return first;
+  std::string op = first.substr(kUnknown.size());
+  if (op.ends_with('.')) op.pop_back();
+  return fmt::format("it calls {}, which LibTorch does not have: --load-library FILE loads a library that brings it",
+                     op);
 }
 
 Result<std::shared_ptr<RecordingReader>> open_file(const std::string& path, uint64_t max_bytes) {
@@ -116,7 +123,7 @@ Result<Archive> Archive::open(const std::filesystem::path& path, uint64_t max_by
   try {
     archive.module_ = torch::jit::load(archive.reader_, at::kCPU);
   } catch (const std::exception& failure) {
-    return error(Location{archive.path_}, fmt::format("is no archive of TorchScript: {}", advice(failure.what())));
+    return error(Location{archive.path_}, fmt::format("cannot be read as TorchScript: {}", advice(failure.what())));
   }
   return archive;
 }

@@ -233,7 +233,7 @@ TEST(TorchScriptArchives, OthersAreRefusedByName) {
     std::ofstream(path) << bytes;
     const auto refused = frontend::read_torchscript(path);
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.diagnostic().str().find("is no archive of TorchScript"), std::string::npos)
+    EXPECT_NE(refused.diagnostic().str().find("TorchScript"), std::string::npos)
         << refused.diagnostic().str();
     EXPECT_EQ(refused.diagnostic().where.file, path);
   }
