@@ -149,10 +149,13 @@ void norm(Call& call) {
   const DType dtype = call.dtype(x);
   if (std::isinf(p)) return call.result(p > 0 ? "amax" : "amin", {size}, how);
   if (p == 1) return call.result("sum", {size}, how);
-  if (p == 2) return call.result("sqrt", {call.emit("sum", {call.emit("mul", {x, x})}, how)});
   if (p == 0) return call.fail("a norm that counts is not supported");
-  const ValueId powers = call.emit("pow", {size, call.scalar(p, dtype)});
-  call.result("pow", {call.emit("sum", {powers}, how), call.scalar(1 / p, dtype)});
+  const ValueId powers = p == 2 ? call.emit("mul", {x, x}) : call.emit("pow", {size, call.scalar(p, dtype)});
+  const ValueId sum = call.emit("sum", {powers}, how), none = call.emit("eq", {sum, call.scalar(0, dtype)});
+  // Of nothing but zeros the gradient is zero, where a root has none.
+  const ValueId some = call.emit("where", {none, call.scalar(1, dtype), sum});
+  const ValueId root = p == 2 ? call.emit("sqrt", {some}) : call.emit("pow", {some, call.scalar(1 / p, dtype)});
+  call.result("where", {none, call.scalar(0, dtype), root});
 }
 
 /// Shifted by the largest, so that nothing overflows.
