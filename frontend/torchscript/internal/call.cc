@@ -187,14 +187,21 @@ std::vector<ValueId> Call::result_with_auxiliary(std::string_view op, std::span<
 void Call::result_foreign(const std::string& op, std::span<const ValueId> operands, ir::Attributes attributes,
                           size_t count) {
   const auto said = ir::foreign_call(attributes);
-  const bool is_list = said.ok() && said->list;
+  if (!said.ok()) return fail(said.diagnostic());
   std::vector<std::string> names = {stem()};
   for (size_t i = 1; i < count; ++i) names.push_back(name_of(std::to_string(i)));
   const TaskId task = graph().add_task(graph().foreign_op(op), operands, std::move(attributes), names, where());
   if (const auto typed = ir::infer_types(graph(), task); !typed.ok()) return fail(typed.diagnostic());
+  // What shares memory in ATen is a copy here: a write that would tell the difference is refused.
+  const auto* behind = static_cast<const TensorRef*>(nullptr);
+  for (const Argument& each : arguments_) {
+    if (behind == nullptr) behind = each.item.get<TensorRef>();
+  }
   std::vector<Item> made;
-  for (const ValueId each : graph().outputs(task)) made.emplace_back(std::make_shared<Tensor>(each));
-  if (is_list) return give(list_of(std::move(made)));
+  for (const ValueId each : graph().outputs(task)) {
+    made.emplace_back(said->view && behind ? Tensor::unsure(each, *behind) : std::make_shared<Tensor>(each));
+  }
+  if (said->list) return give(list_of(std::move(made)));
   for (Item& each : made) give(std::move(each));
 }
 

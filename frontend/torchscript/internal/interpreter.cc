@@ -151,8 +151,7 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
       if (self == nullptr) return error(at(frame, node), "an attribute of something that is no object");
       const std::string of = node.s(c10::attr::name);
       if (kind == prim::SetAttr) {
-        state_.set_attribute(*self, of, operands[1]);
-        return {};
+        return set_attribute(*self, of, operands[1], at(frame, node));
       }
       if (kind == prim::CallMethod && is_no_grad(state_.object(*self))) {
         give({});
@@ -202,6 +201,22 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
       done = false;
     }
   }
+  return {};
+}
+
+// What a module keeps from one step to the next is an effect, which training does not have.
+Result<void> Interpreter::set_attribute(const Object& self, const std::string& name, const Item& item,
+                                        const Location& where) {
+  const bool is_module = state_.object(self).toObjectRef().type()->is_module();
+  const auto* const tensor = item.get<TensorRef>();
+  if (is_module && tensor && ir::is_float(graph_.type((*tensor)->now()).dtype)) {
+    return error(where,
+                 fmt::format("the program sets '{}' of '{}' to a tensor, which would be state from one step to the "
+                             "next: training keeps the statistics of batch normalisations alone",
+                             name, self.path.empty() ? "the model" : self.path));
+  }
+  if (is_module) ++notes_.counted_remarks["attributes that the program sets while it runs are not kept"];
+  state_.set_attribute(self, name, item);
   return {};
 }
 

@@ -48,6 +48,7 @@ class Interpreter {
   Result<void> run(Frame& frame, const Block& block);
   Result<void> run(Frame& frame, const Node& node);
   Result<void> structure(Frame& frame, const Node& node, bool& done);
+  Result<void> set_attribute(const Object& self, const std::string& name, const Item& item, const Location& where);
   Result<void> branch(Frame& frame, const Node& node);
   Result<void> loop(Frame& frame, const Node& node);
   Result<void> call_operator(Frame& frame, const Node& node);

@@ -225,7 +225,7 @@ void detach(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
   if (!ir::is_float(call.dtype(x))) return call.pass("self");
-  call.result("stop_gradient", {x});
+  call.result_unsure("self", "stop_gradient", {});  // the memory is the same, and the tape must not know of writes
 }
 
 /// What is copied takes the place's type and shape.

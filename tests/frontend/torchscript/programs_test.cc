@@ -115,6 +115,10 @@ constexpr Refused kRefused[] = {
     {"ReadOfReshapeAfterWrite",
      "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  a.add_(1)\n  return b\n",
      "was written meanwhile"},
+    {"WriteThroughDetach", "def forward(self, x, y):\n  a = x + 1\n  a.detach().add_(1)\n  return a\n",
+     "may share memory"},
+    {"WriteThroughViewOfTheDispatcher",
+     "def forward(self, x, y):\n  a = x + 1\n  torch.diagonal(a, 0, 1, 2).mul_(0)\n  return a\n", "may share memory"},
     {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "size depends on data"},
     {"Raises", "def forward(self, x, y):\n  assert x.size(1) != 4, 'four'\n  return x\n", "raises an exception"},
     {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
@@ -201,6 +205,10 @@ TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
   };
   const SavedModule counts("def forward(self, x):\n  self.seen.add_(1)\n  return x + 1\n", prepare);
   EXPECT_EQ(read(counts, {"x=f32[batch,4]"}).notes.counted_remarks.size(), 2u);  // the counter, and no parameters
+  const SavedModule sets("def forward(self, x):\n  self.total = x[0]\n  return x\n", prepare);
+  const auto kept = frontend::read_torchscript(sets.path(), {.inputs = {"x=f32[2,4]"}});
+  ASSERT_FALSE(kept.ok());
+  EXPECT_NE(kept.diagnostic().str().find("sets 'total'"), std::string::npos) << kept.diagnostic().str();
   const SavedModule sums("def forward(self, x):\n  self.total.add_(1)\n  return x + self.total\n", prepare);
   const auto refused = frontend::read_torchscript(sums.path(), {.inputs = {"x=f32[batch,4]"}});
   ASSERT_FALSE(refused.ok());
@@ -233,8 +241,7 @@ TEST(TorchScriptArchives, OthersAreRefusedByName) {
     std::ofstream(path) << bytes;
     const auto refused = frontend::read_torchscript(path);
     ASSERT_FALSE(refused.ok());
-    EXPECT_NE(refused.diagnostic().str().find("TorchScript"), std::string::npos)
-        << refused.diagnostic().str();
+    EXPECT_NE(refused.diagnostic().str().find("TorchScript"), std::string::npos) << refused.diagnostic().str();
     EXPECT_EQ(refused.diagnostic().where.file, path);
   }
   EXPECT_FALSE(frontend::read_torchscript(testing::TempDir() + "absent.pt").ok());
