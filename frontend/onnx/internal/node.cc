@@ -4,13 +4,9 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
-#include <numeric>
 
 #include "frontend/internal/growth.h"
-#include "frontend/internal/sizes.h"
 #include "ir/constant.h"
-#include "ir/fold.h"
 
 namespace rannc::frontend {
 

@@ -6,9 +6,6 @@
 #include <array>
 #include <cmath>
 
-#include "ir/constant.h"
-#include "ir/foreign.h"
-
 namespace rannc::frontend::torchscript {
 
 namespace {
@@ -184,13 +181,10 @@ std::vector<ValueId> Call::result_with_auxiliary(std::string_view op, std::span<
   return {made.begin() + 1, made.end()};
 }
 
-void Call::result_foreign(const std::string& op, std::span<const ValueId> operands, ir::Attributes attributes,
-                          size_t count) {
-  const auto said = ir::foreign_call(attributes);
-  if (!said.ok()) return fail(said.diagnostic());
+void Call::result_foreign(const std::string& op, std::span<const ValueId> operands, const ir::ForeignCall& call) {
   std::vector<std::string> names = {stem()};
-  for (size_t i = 1; i < count; ++i) names.push_back(name_of(std::to_string(i)));
-  const TaskId task = graph().add_task(graph().foreign_op(op), operands, std::move(attributes), names, where());
+  for (size_t i = 1; i < call.types.results.size(); ++i) names.push_back(name_of(std::to_string(i)));
+  const TaskId task = graph().add_task(graph().foreign_op(op), operands, ir::foreign_attributes(call), names, where());
   if (const auto typed = ir::infer_types(graph(), task); !typed.ok()) return fail(typed.diagnostic());
   // What shares memory in ATen is a copy here: a write that would tell the difference is refused.
   const auto* behind = static_cast<const TensorRef*>(nullptr);
@@ -199,9 +193,9 @@ void Call::result_foreign(const std::string& op, std::span<const ValueId> operan
   }
   std::vector<Item> made;
   for (const ValueId each : graph().outputs(task)) {
-    made.emplace_back(said->view && behind ? Tensor::unsure(each, *behind) : std::make_shared<Tensor>(each));
+    made.emplace_back(call.view && behind ? Tensor::unsure(each, *behind) : std::make_shared<Tensor>(each));
   }
-  if (said->list) return give(list_of(std::move(made)));
+  if (call.list) return give(list_of(std::move(made)));
   for (Item& each : made) give(std::move(each));
 }
 
@@ -224,14 +218,6 @@ void Call::result_unsure(std::string_view argument, std::string_view op, ir::Att
   const auto made = add(op, operands, std::move(attributes), names);
   if (made.empty()) return;
   give(tensor ? Item(Tensor::unsure(made[0], *tensor)) : Item(std::make_shared<Tensor>(made[0])));
-}
-
-ValueId Call::table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
-                    std::span<const int64_t> values) {
-  if (!good()) return {};
-  const ValueId made = ir::add_constant(graph(), name_of(name), dtype, shape, values);
-  notes_.stored.literals.emplace(graph().value(made).name);
-  return made;
 }
 
 namespace {

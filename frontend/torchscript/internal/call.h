@@ -13,6 +13,7 @@
 #include "frontend/internal/task_writer.h"
 #include "frontend/torchscript/internal/aliases.h"
 #include "frontend/torchscript/internal/item.h"
+#include "ir/foreign.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -80,8 +81,7 @@ class Call : public TaskWriter {
   std::vector<ValueId> result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
                                              ir::Attributes attributes, size_t auxiliary);
   /// All results of a task of an operator that is none of core's; one list where the schema gives one.
-  void result_foreign(const std::string& op, std::span<const ValueId> operands, ir::Attributes attributes,
-                      size_t count);
+  void result_foreign(const std::string& op, std::span<const ValueId> operands, const ir::ForeignCall& call);
   const std::string& batch_symbol() const { return graph().batch_symbol(); }
   /// A view of a tensor argument.
   Item view(const Item& of, std::string_view op, ir::Attributes attributes);
@@ -93,10 +93,6 @@ class Call : public TaskWriter {
   /// The argument itself.
   void pass(std::string_view argument) { give(item(argument)); }
   std::vector<Item>& results() { return results_; }
-
-  /// A table of the program's code, never of its state.
-  ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
-                std::span<const int64_t> values);
 
   /// Something that users should know of such calls, which are counted.
   void remark(std::string_view text) { ++notes_.counted_remarks[std::string(text)]; }

@@ -86,7 +86,7 @@ bool dispatch(Call& call) {
   if (!task.ok()) return call.fail(task.diagnostic().message), false;
   const auto said = ir::foreign_call(task->attributes);
   if (!said.ok()) return call.fail(said.diagnostic().message), false;
-  call.result_foreign(task->op, arguments.in_order(*said), task->attributes, task->results.size());
+  call.result_foreign(task->op, arguments.in_order(*said), *said);
   return call.good();
 }
 
