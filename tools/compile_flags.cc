@@ -72,10 +72,10 @@ void add_sync_flag(CLI::App& app, bool& sync_batch_norm) {
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names) {
   app.add_option(
          "--input", inputs,
-         "NAME=TYPE[SIZES]: an input of a TorchScript file, as tokens=i64[batch,128], once for each that forward "
+         "NAME=TYPE[SIZES]: an input of a file of PyTorch, as tokens=i64[batch,128], once for each that forward "
          "takes, in its order; NAME may be another than forward has")
       ->allow_extra_args(false);
-  app.add_option("--output-name", output_names, "NAME of an output of a TorchScript file, once for each, in order")
+  app.add_option("--output-name", output_names, "NAME of an output of a file of PyTorch, once for each, in order")
       ->allow_extra_args(false);
 }
 

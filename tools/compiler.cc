@@ -67,10 +67,10 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
 
 // By the frontend of its format. What a user says of inputs and outputs is an error of the file that says it itself.
 Result<frontend::Imported> import_model(const CompileOptions& options, frontend::ImportOptions& import) {
-  if (model_format(options.model) != ModelFormat::kTorchScript) return frontend::read_onnx(options.model, import);
+  if (!is_of_torch(model_format(options.model))) return frontend::read_onnx(options.model, import);
   import.inputs = options.inputs;
   import.outputs = options.output_names;
-  auto imported = frontend::read_torchscript(options.model, import);
+  auto imported = frontend::read_torch(options.model, import);
   if (imported.ok() || imported.diagnostic().where.file == options.model) return imported;
   Diagnostic failure = imported.diagnostic();  // of a flag, or of a line of the program that the file was made by
   if (failure.where.file.empty()) {
@@ -84,11 +84,10 @@ Result<void> check_signature_flags(const CompileOptions& options) {
   const char* const flag = !options.inputs.empty()         ? "--input"
                            : !options.output_names.empty() ? "--output-name"
                                                            : nullptr;
-  if (flag == nullptr || model_format(options.model) == ModelFormat::kTorchScript) return {};
+  if (flag == nullptr || is_of_torch(model_format(options.model))) return {};
   return error(
       {options.model, 0, 0, {}},
-      fmt::format("{} is of TorchScript files, which do not say what their inputs and outputs are; this file does",
-                  flag));
+      fmt::format("{} is of PyTorch's files, .pt and .pt2; this one says what its inputs and outputs are", flag));
 }
 
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
@@ -395,7 +394,7 @@ Result<void> check_precision(const CompileOptions& options, const passes::Pipeli
 }  // namespace
 
 Result<std::vector<std::string>> copy_with_weights(const CompileOptions& options, const std::string& to, bool replace) {
-  if (model_format(options.model) == ModelFormat::kTorchScript) {
+  if (is_of_torch(model_format(options.model))) {
     return error({options.model, 0, 0, {}}, "is no ONNX file, of which --emit onnx writes a copy with other numbers");
   }
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));

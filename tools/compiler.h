@@ -29,7 +29,7 @@ struct TrainingFlags {
 
 /// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
 struct CompileOptions : PlanDemands {
-  std::string model;                                  ///< .onnx, TorchScript (.pt), or a graph in text (.rir)
+  std::string model;                                  ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
   std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`: of TorchScript, in forward's order
   std::vector<std::string> output_names;              ///< of TorchScript, in forward's order
   std::string loss;                                   ///< of `passes::parse_losses`; empty: for inference

@@ -25,6 +25,7 @@ bool is_archive(const std::string& path) {
 ModelFormat model_format(const std::string& path) {
   const std::string extension = std::filesystem::path(path).extension().string();
   if (extension == ".rir") return ModelFormat::kText;
+  if (extension == ".pt2") return ModelFormat::kExported;
   const bool named = extension == ".pt" || extension == ".pth" || extension == ".ts";
   return named || is_archive(path) ? ModelFormat::kTorchScript : ModelFormat::kOnnx;
 }

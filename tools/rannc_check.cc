@@ -52,7 +52,7 @@ uint32_t devices_of(const Cut& cut) { return std::accumulate(cut.begin(), cut.en
 
 struct Flags {
   std::vector<std::string> folders;
-  std::string model;                              ///< file of each folder; empty: model.onnx, or model.pt
+  std::string model;                              ///< file of each folder; empty: model.onnx, else .pt, .pt2
   std::vector<std::string> inputs, output_names;  ///< of TorchScript, in place of the card's
   std::vector<Cut> cuts;
   std::vector<uint32_t> micro_batches;  ///< empty: 4, or 1 where the batch is fixed
@@ -461,10 +461,10 @@ int rannc::tools::check_main(int argc, char** argv) {
       "rannc-check");
   Flags flags;
   app.add_option("folder", flags.folders,
-                 "folders with model.onnx or model.pt, batch.safetensors, reference.safetensors, card.json")
+                 "folders with model.onnx, model.pt or model.pt2, batch.safetensors, reference.safetensors, card.json")
       ->required();
   app.add_option("--model", flags.model,
-                 "file of the folders that is checked (default: model.onnx, or model.pt where there is none); of "
+                 "file of the folders that is checked (default: model.onnx, else model.pt, else model.pt2); of "
                  "TorchScript, inputs and outputs are those of the card, and the original module is the reference");
   tools::add_signature_flags(app, flags.inputs, flags.output_names);
   std::vector<uint32_t> stages;

@@ -271,7 +271,8 @@ int rannc::tools::compile_main(int argc, char** argv) {
                "rannc-compile");
   Flags flags;
   app.add_option("model", flags.compile.model,
-                 "ONNX or TorchScript file, a graph as text (.rir), a profile of PipeDream (.txt) or a placement graph "
+                 "ONNX, TorchScript (.pt) or torch.export (.pt2) file, a graph as text (.rir), a profile of PipeDream "
+                 "(.txt) or a placement graph "
                  "(.json)")
       ->required();
   app.add_option(

@@ -161,7 +161,7 @@ int main(int argc, char** argv) {
       "rannc-profile");
   Flags flags;
   flags.compile.without_weights = true;
-  app.add_option("models", flags.models, "ONNX or TorchScript files, or graphs as text (.rir)");
+  app.add_option("models", flags.models, "ONNX, TorchScript or torch.export files, or graphs as text (.rir)");
   app.add_option("--database", flags.database, "file to make or to add to")->required();
   auto* sizes = app.add_option("--sizes", flags.sizes, "samples of a micro-batch to measure at")
                     ->delimiter(',')

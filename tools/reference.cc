@@ -211,9 +211,11 @@ Result<void> read_sample_count(CheckFolder& folder) {
 
 /// Which file is the model, whether it is there or not.
 std::string model_in(const std::string& folder, const std::string& asked) {
-  const fs::path onnx = fs::path(folder) / "model.onnx", torchscript = fs::path(folder) / "model.pt";
   if (!asked.empty()) return (fs::path(folder) / asked).string();
-  return (fs::exists(torchscript) && !fs::exists(onnx) ? torchscript : onnx).string();
+  for (const char* name : {"model.onnx", "model.pt", "model.pt2"}) {
+    if (const fs::path file = fs::path(folder) / name; fs::exists(file)) return file.string();
+  }
+  return (fs::path(folder) / "model.onnx").string();
 }
 
 double norm(const std::vector<double>& values) {
@@ -372,9 +374,9 @@ Result<CheckFolder> read_model_folder(const std::string& path, const std::string
   if (const fs::path loss = fs::path(path) / "loss.onnx"; fs::exists(loss)) folder.loss_graph = loss.string();
   if (!fs::exists(folder.model))
     return error({folder.model, 0, 0, {}},
-                 "there is no such file: a folder to check holds model.onnx or model.pt, batch.safetensors, "
-                 "reference.safetensors and card.json");
-  folder.torchscript = model_format(folder.model) == ModelFormat::kTorchScript;
+                 "there is no such file: a folder to check holds model.onnx, model.pt or model.pt2, "
+                 "batch.safetensors, reference.safetensors and card.json");
+  folder.torchscript = is_of_torch(model_format(folder.model));
   RANNC_TRY(read_card(folder));
   if (folder.torchscript) RANNC_TRY(read_signature(folder));
   RANNC_TRY(read_sample_count(folder));

@@ -43,7 +43,7 @@ struct ParameterLayout {
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
-  std::string model;                                   ///< model.onnx or model.pt
+  std::string model;                                   ///< model.onnx, model.pt or model.pt2
   std::string batch;                                   ///< batch.safetensors
   uint32_t samples = 0;                                ///< of the mini-batch
   std::string loss;                                    ///< spelling of `passes::parse_losses`; empty: outputs only
@@ -66,7 +66,7 @@ struct CheckFolder {
   std::map<std::string, ParameterLayout> layouts;  ///< of TorchScript: by name of a gradient
 };
 
-/// `model` is the file there that is checked; empty: model.onnx, or model.pt where there is none. Errors name the file
+/// `model` is the file there that is checked; empty: model.onnx, else model.pt, else model.pt2. Errors name the file
 /// and what is missing or malformed.
 Result<CheckFolder> read_check_folder(const std::string& path, const std::string& model = {});
 /// The same without the references, which may be absent.

@@ -252,3 +252,53 @@ def small_lost_gradients():
         "labels": {"y": torch.randint(3, (SAMPLES,), generator=generator)},
         "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y"}],
     }
+
+
+class Exported(nn.Module):
+    """What torch.export keeps and ONNX does not, or writes otherwise."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Embedding(20, 12, padding_idx=3)
+        self.frozen = nn.Linear(12, 12)
+        self.steps = nn.LSTM(12, 12, batch_first=True)
+        self.norm = nn.BatchNorm1d(12)
+        self.drop = nn.Dropout(0.1)
+        self.register_buffer("gate", torch.tensor(0.75))
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 12), persistent=False)
+        self.places = torch.arange(10.0)  # a number of the code, no state
+        self.out = nn.Linear(12, 20)
+        self.out.weight = self.table.weight
+
+    def forward(self, tokens):
+        x = self.table(tokens) + self.places[:, None] * 0.125
+        with torch.no_grad():
+            known = torch.sigmoid(self.frozen(x))
+            first, second = known.chunk(2, -1)
+        x = x * torch.cat([second, first], -1)
+        x, _ = self.steps(x)
+        x = x.clone()
+        x[:, :2] *= self.scale
+        x[:, -1, 0] = 0.5
+        x = torch.cond(self.gate > 0, lambda each: each * self.gate, lambda each: each - 1, (x,))
+        x = self.drop(nn.functional.gelu(x.mean(1) + x[:, 3]))
+        x = self.norm(x)
+        shape = x.shape[0], 2, -1
+        return {"logits": self.out(x), "parts": tuple(x.view(shape).unbind(1))}
+
+
+def small_exported():
+    module, generator = randomized(Exported(), 8)
+    module.out.weight = module.table.weight
+    module.norm.running_mean.copy_(torch.randn(12, generator=generator))
+    module.norm.running_var.copy_(torch.rand(12, generator=generator) + 0.5)
+    tokens = torch.randint(20, (SAMPLES, 10), generator=generator)
+    tokens[2, 4:] = 3
+    return {
+        "what": "what torch.export keeps: no_grad, a branch, writes in place, ties, padding, a dictionary",
+        "module": module,
+        "inputs": {"tokens": tokens},
+        "outputs": ["logits", "parts_0", "parts_1"],
+        "labels": {"y": torch.randint(20, (SAMPLES,), generator=generator), "a": torch.randn(SAMPLES, 6, generator=generator)},
+        "loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y"}, {"kind": "mse", "output": "parts_1", "labels": "a", "weight": 0.5}],
+    }

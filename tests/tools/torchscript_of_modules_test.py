@@ -1,4 +1,4 @@
-"""Modules of six families, traced and scripted, give their own numbers by the names of state_dict; skipped without PyTorch."""
+"""Modules of six families, traced, scripted and exported, give their own numbers by the names of state_dict; skipped without PyTorch."""
 import json
 import subprocess
 import sys
@@ -16,6 +16,7 @@ except ImportError as missing:
     sys.exit(programs.SKIPPED)
 
 
+TORCH_EXPORT = "--torch-export"
 FAMILIES = [each.__name__ for each in baked_families.FAMILIES]
 # The others unpack a tensor or read globals, which torch.jit.script refuses.
 SCRIPTED = ["places_first", "convolutions", "recurrent"]
@@ -27,13 +28,13 @@ class Modules(programs.ProgramTest):
     def folder(self, family, how, *flags):
         path = self.scratch / f"{family}-{how}{len(flags)}"
         made = subprocess.run([sys.executable, "-W", "ignore", programs.SOURCE / "tools" / "make-check-folder",
-                               f"{baked_families.__file__}:{family}", path, "--torchscript", how, *map(str, flags)],
+                               f"{baked_families.__file__}:{family}", path, *([TORCH_EXPORT] if how == "export" else ["--torchscript", how]), *map(str, flags)],
                               capture_output=True, text=True)
         self.assertEqual(made.returncode, 0, made.stderr)
         return path
 
-    def judge(self, folder, dtype):
-        done = self.run_program("rannc-check", folder, "--model", "model.pt", "--stages", "1,2", "--micro-batches", "1,3", "--dtype", dtype,
+    def judge(self, folder, dtype, model="model.pt"):
+        done = self.run_program("rannc-check", folder, "--model", model, "--stages", "1,2", "--micro-batches", "1,3", "--dtype", dtype,
                                 "--summary=json")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         parameters = json.loads((folder / "card.json").read_text())["gradients_by_state_dict"]
@@ -46,6 +47,13 @@ class Modules(programs.ProgramTest):
                 folder = self.folder(family, how)
                 for dtype in ("float64", "float32"):
                     self.judge(folder, dtype)
+
+    def test_exported(self):
+        for family in FAMILIES:
+            with self.subTest(family=family):
+                folder = self.folder(family, "export")
+                for dtype in ("float64", "float32"):
+                    self.judge(folder, dtype, "model.pt2")
 
     def test_traced_with_other_samples(self):
         """Two of the seven samples are in the file."""

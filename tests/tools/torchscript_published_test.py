@@ -1,5 +1,5 @@
-"""Published models of torchvision and transformers, traced as they come: each compiles, and its gradients are the module's; a table says which
-operators the dispatcher runs. Skipped without PyTorch.
+"""Published models of torchvision and transformers, traced and exported as they come: each compiles, and its gradients are the module's; a table
+says which operators the dispatcher runs. Skipped without PyTorch.
 
     python tests/tools/torchscript_published_test.py build/release/bin
 """
@@ -50,6 +50,10 @@ class AsDoubles(torch.overrides.TorchFunctionMode):
         wide = lambda each: torch.float64 if each is torch.float32 else each
         function = torch.Tensor.double if function is torch.Tensor.float else function
         return function(*map(wide, args), **{key: wide(value) for key, value in (kwargs or {}).items()})
+
+
+def takes_any(module):
+    return any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in inspect.signature(module.forward).parameters.values())
 
 
 def images(size):
@@ -118,6 +122,9 @@ class Published(programs.ProgramTest):
         path = self.scratch / name
         path.mkdir()
         torch.jit.save(torch.jit.trace(module, tuple(inputs.values()), check_trace=False, strict=False), path / "model.pt")
+        axes = ({0: torch.export.Dim.AUTO},) * len(inputs)
+        torch.export.save(torch.export.export(module, tuple(inputs.values()), dynamic_shapes=(axes,) if takes_any(module) else axes),
+                          path / "model.pt2")
         with torch.no_grad():
             target = torch.randn(module(*inputs.values()).shape, generator=torch.Generator().manual_seed(5))
         single, _ = reference(module, inputs, target, torch.float32)
@@ -138,17 +145,22 @@ class Published(programs.ProgramTest):
                 torch.manual_seed(0)
                 module, inputs = make()
                 path, names = self.folder(name, module.eval(), inputs)
-                signature = [part for key, value in inputs.items() for part in
-                             ("--input", f"{key}={'i64' if value.dtype == torch.int64 else 'f32'}[{','.join(['batch', *map(str, value.shape[1:])])}]")]
-                compiled = self.succeed("rannc-compile", path / "model.pt", *signature, "--emit", "graph")
-                calls = [line.removeprefix("calls").strip() for line in compiled.stderr.splitlines() if line.startswith("calls")]
-                tasks = sum(line.startswith("#") for line in compiled.stdout.splitlines())
-                done = self.run_program("rannc-check", path, "--model", "model.pt", "--stages", "1,2", "--micro-batches", "1,2", "--summary=json")
-                runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-                worst = max((run["gradients"]["relative"] for run in runs if run["gradients"]["relative"] is not None), default=float("nan"))
-                print(f"| {name} | {tasks} | {calls[0] if calls else '–'} | {worst:.1e} |", flush=True)
-                self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
-                self.assertEqual([run["compared_gradients"] for run in runs], [len(names)] * 4)
+                for file in ("model.pt", "model.pt2"):
+                    self.judge(name, path, file, inputs, names)
+
+    def judge(self, name, path, file, inputs, names):
+        signature = [part for key, value in inputs.items() for part in
+                     ("--input", f"{key}={'i64' if value.dtype == torch.int64 else 'f32'}[{','.join(['batch', *map(str, value.shape[1:])])}]")]
+        compiled = self.succeed("rannc-compile", path / file, *signature, "--emit", "graph")
+        calls = [line.removeprefix("calls").strip() for line in compiled.stderr.splitlines() if line.startswith("calls")]
+        tasks = sum(line.startswith("#") for line in compiled.stdout.splitlines())
+        done = self.run_program("rannc-check", path, "--model", file, "--stages", "1,2", "--micro-batches", "1,2", "--summary=json")
+        runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        worst = max((run["gradients"]["relative"] for run in runs if run["gradients"]["relative"] is not None), default=float("nan"))
+        print(f"| {name} {file} | {tasks} | {calls[0] if calls else '–'} | {worst:.1e} |", flush=True)
+        with self.subTest(file=file):
+            self.assertEqual(done.returncode, 0, done.stdout[-2000:] + done.stderr[-2000:])
+            self.assertEqual([run["compared_gradients"] for run in runs], [len(names)] * 4)
 
 
 if __name__ == "__main__":

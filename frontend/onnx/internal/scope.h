@@ -1,35 +1,19 @@
-/// Names of the bodies that are being translated, and the graphs that their tasks go to.
+/// Names of the bodies that are being translated.
 #pragma once
 
-#include <map>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
-#include "frontend/internal/growth.h"
+#include "frontend/internal/bodies.h"
 #include "frontend/onnx/internal/names.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/scan.h"
 #include "onnx/checker.h"
 
 namespace rannc::frontend {
-
-/// A graph that tasks go to: the model's, or the body of a task in the region around it, of which it takes what it
-/// reads as inputs of its own.
-struct Region {
-  ir::Graph& graph;
-  Region* around = nullptr;
-  std::map<ValueId, ValueId> taken = {};                ///< from a value around to the one that stands for it here
-  std::map<std::string, ValueId, std::less<>> of = {};  ///< the same backwards, by name
-  Counted counted = {};                                 ///< how much of the graph `Growth` has seen
-
-  /// The value here that stands for one of the region around. A stored tensor has its data until the body is done, so
-  /// that translators can read it.
-  ValueId take(ValueId value);
-};
 
 /// What ONNX's checker is told of the operator sets of a body.
 ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets);

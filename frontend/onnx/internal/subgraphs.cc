@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "frontend/onnx/internal/bodies.h"
 #include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translation.h"
+#include "frontend/onnx/internal/written_out.h"
 #include "ir/constant.h"
 #include "ir/op.h"
 
@@ -141,6 +141,16 @@ Result<std::vector<ValueId>> Translation::tensors(const Items& items, const Plac
   return values;
 }
 
+/// What exporters wrote out becomes the operator that it was before the body is what its outputs need.
+Result<void> Translation::close(OpenBody& open, const std::vector<ValueId>& outputs, const Runs& runs,
+                                const Location& where) {
+  ir::Graph& graph = open.region().graph;
+  graph.set_outputs(outputs);
+  recognise_written_out(graph);
+  const std::vector<ValueId> last = graph.outputs();
+  return open.close(last, runs, where, notes_);
+}
+
 // --- If
 
 Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset) {
@@ -158,7 +168,7 @@ Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset)
   for (const auto& [graph, open, name] : {std::tuple(then, &first, "then/"), std::tuple(otherwise, &second, "else/")}) {
     RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, name));
     RANNC_ASSIGN(const std::vector<ValueId> outputs, tensors(made, where));
-    RANNC_TRY(open->close(outputs, Runs{}, where, notes_));
+    RANNC_TRY(close(*open, outputs, Runs{}, where));
     for (const ValueId value : open->taken()) {
       if (std::find(taken.begin(), taken.end(), value) == taken.end()) taken.push_back(value);
     }
@@ -431,7 +441,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
     if (stays && cycle.condition == 1) asks = false;
     if (!asks) outputs.erase(outputs.begin());
   }
-  RANNC_TRY(open.close(outputs, Runs{true, cycle.trips}, where, notes_));
+  RANNC_TRY(close(open, outputs, Runs{true, cycle.trips}, where));
 
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   wiring.output_names.resize(states.size() + cycle.rows);

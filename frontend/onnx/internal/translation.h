@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "frontend/internal/growth.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/detached.h"
-#include "frontend/internal/growth.h"
 #include "frontend/onnx/internal/program_state.h"
 #include "frontend/onnx/internal/scope.h"
 #include "frontend/onnx/internal/training_mode.h"
@@ -84,6 +84,7 @@ class Translation {
   // --- subgraphs (subgraphs.cc)
   struct Cycle;
   Result<void> add_control(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> close(OpenBody& open, const std::vector<ValueId>& outputs, const Runs& runs, const Location& where);
   Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);

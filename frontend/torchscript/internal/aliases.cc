@@ -69,6 +69,7 @@ ValueId Tensor::read(TaskWriter& writer) {
 
 void Tensor::write(TaskWriter& writer, ValueId value) {
   if (!writer.good()) return;
+  if (!forbidden_.empty()) return writer.fail(forbidden_);
   if (of_) {
     if (unsure_) {
       writer.fail(

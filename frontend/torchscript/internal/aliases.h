@@ -39,10 +39,13 @@ class Tensor {
   ValueId read(TaskWriter& writer);
   /// The value that it was last, whose type and shape are those of now.
   ValueId now() const { return value_; }
+  bool is_view() const { return of_ != nullptr; }
   /// From now on the tensor is `value`, of its type. Errors latch in `writer`.
   void write(TaskWriter& writer, ValueId value);
   /// Says that the tensor is state of the model (a parameter or a buffer of that name): writes are effects.
   void set_state(std::string name) { state_ = std::move(name); }
+  /// Makes writes errors that say so.
+  void forbid_writes(std::string why) { forbidden_ = std::move(why); }
   /// Of the tensor behind all views; empty: it is none.
   const std::string& state() const { return of_ ? of_->state() : state_; }
 
@@ -53,7 +56,7 @@ class Tensor {
   bool unsure_ = false;
   std::shared_ptr<uint64_t> version_;  ///< writes to the memory so far
   uint64_t seen_ = 0;                  ///< of `version_`, when `value_` was taken
-  std::string state_;
+  std::string state_, forbidden_;
 };
 
 }  // namespace rannc::frontend::torchscript

@@ -1,34 +1,27 @@
-/// A TorchScript archive as LibTorch reads it, and where in its file the tensors lie.
+/// A TorchScript archive as LibTorch loads it.
 #pragma once
 
-#include <ATen/core/Tensor.h>
 #include <torch/csrc/jit/api/module.h>
 
-#include <cstdint>
-#include <filesystem>
-#include <memory>
 #include <string>
 
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "frontend/torchscript/internal/archive_file.h"
 
 namespace rannc::frontend::torchscript {
 
-class RecordingReader;
-
 class Archive {
  public:
-  /// Errors: the file cannot be read, is no archive of TorchScript (and what it is instead), or LibTorch refuses it.
-  static Result<Archive> open(const std::filesystem::path& path, uint64_t max_bytes);
+  /// Errors: it is no archive of TorchScript (and what it is instead), or LibTorch refuses it.
+  static Result<Archive> load(ArchiveFile file);
 
   const torch::jit::Module& module() const { return module_; }
-  const std::string& path() const { return path_; }
-  /// The bytes of a tensor, row-major: a range of the file where they lie there as they are, else in memory.
-  ir::TensorData data(const at::Tensor& tensor) const;
+  const std::string& path() const { return file_.path(); }
+  const ArchiveFile& file() const { return file_; }
 
  private:
-  std::string path_;
-  std::shared_ptr<RecordingReader> reader_;
+  explicit Archive(ArchiveFile file) : file_(std::move(file)) {}
+
+  ArchiveFile file_;
   torch::jit::Module module_;
 };
 

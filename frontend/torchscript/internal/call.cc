@@ -51,6 +51,7 @@ ValueId Call::tensor(const Item& item, std::string_view name) {
   if (const auto* truth = item.get<bool>())
     return emit("full", {}, {{"shape", ir::Shape{}}, {"value", *truth}, {"dtype", ir::DType::kBool}});
   if (const auto* number = item.get<double>()) return scalar(*number, ir::DType::kF32);
+  if (item.is_of_data()) return item.get<Undecided>()->of->read(*this);
   fail(fmt::format("{}: {} is {}; expected a tensor", schema_, name, describe(item)));
   return {};
 }
@@ -264,6 +265,8 @@ std::optional<ir::DType> common_type(const Call& call, std::span<const Item> ite
       const ir::ValueType& type = call.type((*tensor)->now());
       auto& of = type.shape && type.shape->empty() ? of_none : of_axes;
       of = wider(of, type.dtype);
+    } else if (item.is_of_data()) {
+      of_numbers = wider(of_numbers, call.dtype(item.get<Undecided>()->of->now()));
     } else if (item.get<ir::Dim>()) {
       of_numbers = wider(of_numbers, ir::DType::kI64);
     } else if (item.get<double>()) {

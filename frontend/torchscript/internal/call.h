@@ -33,6 +33,10 @@ class Call : public TaskWriter {
   /// Without the overload, and without the namespace of ATen: `add`.
   const std::string& op() const { return op_; }
   const std::vector<Argument>& arguments() const { return arguments_; }
+  /// Another call in this one's place, whose names derive from its own.
+  Call another(std::string schema, std::vector<Argument> arguments) const {
+    return {graph(), where(), std::move(schema), stem() + ".part", std::move(arguments), notes_};
+  }
   /// The call as one of another operator, of the same arguments.
   void become(std::string schema);
 

@@ -6,14 +6,13 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include <algorithm>
-
-#include "frontend/torchscript/internal/translators.h"
+#include <limits>
+#include <utility>
 
 namespace rannc::frontend::torchscript {
 
 namespace {
 
-constexpr std::string_view kLost = "the result of ";
 constexpr uint32_t kMostDepth = 200;
 constexpr int64_t kMostTrips = 1 << 16;
 
@@ -26,11 +25,18 @@ bool raises(const jit::Block& block) {
                      [](const jit::Node* node) { return node->kind() == prim::RaiseException; });
 }
 
-/// Whether something is, or has in it, what an operator without a translation would have made.
-bool is_lost(const Item& item) {
-  if (const auto* undecided = item.get<Undecided>()) return undecided->what.starts_with(kLost);
-  const Sequence* const sequence = item.sequence();
-  return sequence && std::any_of(sequence->elements.begin(), sequence->elements.end(), is_lost);
+/// Values that a block reads, or hands on, and does not make itself; some of those that blocks within make are among
+/// them.
+std::vector<const jit::Value*> read_from_outside(const jit::Block& block) {
+  std::vector<const jit::Value*> found(block.outputs().begin(), block.outputs().end());
+  for (const jit::Node* const node : block.nodes()) {
+    found.insert(found.end(), node->inputs().begin(), node->inputs().end());
+    for (const jit::Block* const within : node->blocks()) {
+      const auto more = read_from_outside(*within);
+      found.insert(found.end(), more.begin(), more.end());
+    }
+  }
+  return found;
 }
 
 bool is_no_grad(const at::IValue& object) {
@@ -72,9 +78,10 @@ Result<void> Interpreter::run(Frame& frame, const Block& block) {
 }
 
 Result<void> Interpreter::run(Frame& frame, const Node& node) {
-  if (++nodes_ > max_nodes_)
-    return error(at(frame, node), fmt::format("the program has more than {} nodes", max_nodes_));
-  if (!growth_.add(graph_, counted_)) return growth_.excess(graph_, "the program", at(frame, node));
+  if (++nodes_ > options_.max_nodes)
+    return error(at(frame, node), fmt::format("the program has more than {} nodes", options_.max_nodes));
+  if (!growth_.add(region_->graph, region_->counted))
+    return growth_.excess(region_->graph, "the program", at(frame, node));
   bool done = true;
   RANNC_TRY(structure(frame, node, done));
   return done ? Result<void>() : call_operator(frame, node);
@@ -138,8 +145,9 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
   } else if (kind == prim::Constant) {
     const auto value = jit::toIValue(node.outputs()[0]);
     if (!value) return error(at(frame, node), "a constant of a kind that is not supported");
-    RANNC_ASSIGN(Item made, state_.literal(*value, name(frame, *node.outputs()[0]), at(frame, node)));
-    give(std::move(made));
+    RANNC_ASSIGN(const Item made, state_.literal(*value, name(frame, *node.outputs()[0]), at(frame, node)));
+    RANNC_ASSIGN(Item seen, seen_here(made, *region_, at(frame, node)));
+    give(std::move(seen));
   } else if (kind == prim::If) {
     return branch(frame, node);
   } else if (kind == prim::Loop) {
@@ -163,8 +171,9 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
         RANNC_ASSIGN(Item made, call(callee, of, std::move(operands)));
         give(std::move(made));
       } else {
-        RANNC_ASSIGN(Item made, state_.attribute(*self, of, at(frame, node)));
-        give(std::move(made));
+        RANNC_ASSIGN(const Item made, state_.attribute(*self, of, at(frame, node)));
+        RANNC_ASSIGN(Item seen, seen_here(made, *region_, at(frame, node)));
+        give(std::move(seen));
       }
     } else if (kind == prim::CallFunction) {
       auto* const function = node.inputs()[0]->type()->expectRef<c10::FunctionType>().function();
@@ -179,7 +188,7 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
       const auto* const object = operands[0].get<Object>();
       if (object == nullptr || !is_no_grad(state_.object(*object)))
         return error(at(frame, node), "a with-statement of something else than no_grad is not supported");
-      no_grad_ += kind == prim::Enter ? 1 : -1;
+      calls_.set_no_grad(calls_.no_grad() + (kind == prim::Enter ? 1 : -1));
       for (const Value* const output : node.outputs()) frame.items[output] = Item();
     } else if (kind == prim::ListConstruct) {
       give(list_of(std::move(operands)));
@@ -207,9 +216,13 @@ Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) 
 // What a module keeps from one step to the next is an effect, which training does not have.
 Result<void> Interpreter::set_attribute(const Object& self, const std::string& name, const Item& item,
                                         const Location& where) {
+  if (region_ != &root_) {
+    return error(where, fmt::format("the program sets '{}' of '{}' in a branch or a loop that data decide", name,
+                                    self.path.empty() ? "the model" : self.path));
+  }
   const bool is_module = state_.object(self).toObjectRef().type()->is_module();
   const auto* const tensor = item.get<TensorRef>();
-  if (is_module && tensor && ir::is_float(graph_.type((*tensor)->now()).dtype)) {
+  if (is_module && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
     return error(where,
                  fmt::format("the program sets '{}' of '{}' to a tensor, which would be state from one step to the "
                              "next: training keeps the statistics of batch normalisations alone",
@@ -226,6 +239,7 @@ Result<void> Interpreter::branch(Frame& frame, const Node& node) {
   size_t taken = known && !*known ? 1 : 0;
   if (known == nullptr) {
     const bool then_raises = raises(*node.blocks()[0]), else_raises = raises(*node.blocks()[1]);
+    if (then_raises == else_raises && condition.is_of_data()) return branch_of_data(frame, node, condition);
     if (then_raises == else_raises) {
       return error(at(frame, node), fmt::format("a branch decides by {}, which is not known before the model runs",
                                                 describe(condition)));
@@ -247,18 +261,16 @@ Result<void> Interpreter::loop(Frame& frame, const Node& node) {
   const Item count = states[0];
   const auto* const trips = count.get<ir::Dim>();
   Item condition = states[1];
-  if (trips == nullptr || !trips->is_constant())
-    return error(at(frame, node),
-                 fmt::format("a loop runs as often as {} says; expected a number that is known before the model runs",
-                             describe(count)));
+  if (trips == nullptr && !count.is_of_data())
+    return error(at(frame, node), fmt::format("a loop runs as often as {} says", describe(count)));
   states.erase(states.begin(), states.begin() + 2);
   const Block& body = *node.blocks()[0];
-  for (int64_t trip = 0; trip < trips->constant(); ++trip) {
+  const int64_t most = trips && trips->is_constant() ? trips->constant() : 0;
+  int64_t trip = 0;
+  for (; trip < most; ++trip) {
     const auto* const goes_on = condition.get<bool>();
-    if (goes_on == nullptr)
-      return error(at(frame, node),
-                   fmt::format("a loop goes on by {}, which is not known before the model runs", describe(condition)));
-    if (!*goes_on) break;
+    if (goes_on == nullptr) break;
+    if (!*goes_on) return unpack(frame, node, states);
     if (trip == kMostTrips) return error(at(frame, node), fmt::format("a loop runs more than {} times", kMostTrips));
     frame.items[body.inputs()[0]] = Item(ir::Dim(trip));
     for (size_t i = 0; i < states.size(); ++i) frame.items[body.inputs()[i + 1]] = states[i];
@@ -268,16 +280,81 @@ Result<void> Interpreter::loop(Frame& frame, const Node& node) {
       RANNC_ASSIGN(states[i], item(frame, *body.outputs()[i + 1]));
     }
   }
-  return unpack(frame, node, states);
+  const bool is_done = trips && trips->is_constant() && trip >= most;
+  if (is_done) return unpack(frame, node, states);
+  const bool is_known = condition.get<bool>() || condition.is_of_data();
+  if (!is_known)
+    return error(at(frame, node),
+                 fmt::format("a loop goes on by {}, which is not known before the model runs", describe(condition)));
+  Loop rest{.condition = condition, .states = std::move(states)};
+  const bool is_endless = trips && *trips == ir::Dim(std::numeric_limits<int64_t>::max());  // `while`
+  if (trips && !is_endless) rest.trips = *trips - ir::Dim(trip);
+  if (!trips) rest.counted = count;
+  return loop_of_data(frame, node, rest, trip);
 }
 
-// What is made without gradients is where they end.
-void Interpreter::stop_gradients(Call& call) const {
-  for (Item& result : call.results()) {
-    const auto* const tensor = result.get<TensorRef>();
-    if (tensor == nullptr || !ir::is_float(call.dtype((*tensor)->now()))) continue;
-    result = std::make_shared<Tensor>(call.emit("stop_gradient", {(*tensor)->read(call)}));
+// --- what data decide
+
+Site Interpreter::site(const Frame& frame, const Node& node) {
+  return {*region_, at(frame, node), node.outputs().empty() ? "control" : name(frame, *node.outputs()[0]), notes_,
+          options_.max_trips};
+}
+
+Result<Item> Interpreter::seen_here(const Item& item, Region& region, const Location& where) {
+  if (region.around == nullptr) return item;
+  RANNC_ASSIGN(const Item outside, seen_here(item, *region.around, where));
+  return taken(Site{*region.around, where, "state", notes_}, region, outside);
+}
+
+Result<std::vector<Item>> Interpreter::run_inside(const Site& site, Region& inside, const Frame& frame,
+                                                  const Block& block, const std::vector<Item>& given) {
+  Frame own{frame.path};
+  for (const Value* const value : read_from_outside(block)) {
+    const auto found = frame.items.find(value);
+    if (found == frame.items.end()) continue;  // of a block within
+    RANNC_ASSIGN(own.items[value], taken(site, inside, found->second));
   }
+  for (size_t i = 0; i < given.size(); ++i) own.items[block.inputs()[i]] = given[i];
+  Region* const before = std::exchange(region_, &inside);
+  const auto done = run(own, block);
+  region_ = before;
+  RANNC_TRY(done);
+  std::vector<Item> made;
+  for (const Value* const output : block.outputs()) {
+    RANNC_ASSIGN(Item each, item(own, *output));
+    made.push_back(std::move(each));
+  }
+  return made;
+}
+
+Result<void> Interpreter::branch_of_data(Frame& frame, const Node& node, const Item& condition) {
+  const Site here = site(frame, node);
+  const auto block = [&](size_t index) {
+    return [&, index](Region& inside) { return run_inside(here, inside, frame, *node.blocks()[index], {}); };
+  };
+  RANNC_ASSIGN(const std::vector<Item> made, add_branch(here, condition, block(0), block(1)));
+  return unpack(frame, node, made);
+}
+
+Result<void> Interpreter::loop_of_data(Frame& frame, const Node& node, const Loop& loop, int64_t done) {
+  const Site here = site(frame, node);
+  const auto trip = [&](Region& inside, const Item& number,
+                        const std::vector<Item>& states) -> Result<std::pair<Item, std::vector<Item>>> {
+    std::vector<Item> given = {number};
+    if (done > 0) {
+      Call call(inside.graph, here.where, "aten::add.int", "trip", {}, notes_);
+      const ValueId own = call.emit("add", {call.tensor(number, "trip"), call.tensor(Item(ir::Dim(done)), "done")});
+      if (call.failure()) return *call.failure();
+      given[0] = of_data(std::make_shared<Tensor>(own), describe(number));
+    }
+    given.insert(given.end(), states.begin(), states.end());
+    RANNC_ASSIGN(std::vector<Item> made, run_inside(here, inside, frame, *node.blocks()[0], given));
+    Item goes_on = made[0];
+    made.erase(made.begin());
+    return std::pair(std::move(goes_on), std::move(made));
+  };
+  RANNC_ASSIGN(const std::vector<Item> made, add_loop(here, loop, trip));
+  return unpack(frame, node, made);
 }
 
 Result<void> Interpreter::call_operator(Frame& frame, const Node& node) {
@@ -290,28 +367,11 @@ Result<void> Interpreter::call_operator(Frame& frame, const Node& node) {
     const bool named = schema != nullptr && i < schema->arguments().size();
     arguments.push_back({named ? schema->arguments()[i].name() : std::to_string(i), operands[i]});
   }
-  const Location where = at(frame, node);
-  Call call(graph_, where, spelled, node.outputs().empty() ? "nothing" : name(frame, *node.outputs()[0]),
-            std::move(arguments), notes_);
-  bool known = false;
-  // What an unknown operator would have made is unknown as well.
-  const bool lost = std::any_of(operands.begin(), operands.end(), is_lost);
-  if (!lost) known = translate(call);
-  if (known && call.failure()) {
-    if (unknown_.empty()) return *call.failure();
-    known = false;
-  } else if (!known && !lost) {
-    Unknown& met = unknown_.try_emplace(spelled, Unknown{where, call.failure()->message}).first->second;
-    ++met.calls;
-  }
-  if (!known) {
-    for (const Value* const output : node.outputs()) frame.items[output] = Undecided{std::string(kLost) + spelled};
-    return {};
-  }
-  if (no_grad_ > 0) stop_gradients(call);
-  if (call.failure()) return *call.failure();
-  if (!frame.path.empty()) notes_.training.modules.emplace(where.node, frame.path);
-  return unpack(frame, node, call.results());
+  std::vector<std::string> names;
+  for (const Value* const output : node.outputs()) names.push_back(name(frame, *output));
+  RANNC_ASSIGN(const std::vector<Item> made,
+               calls_.run(region_->graph, at(frame, node), spelled, std::move(arguments), names, frame.path));
+  return unpack(frame, node, made);
 }
 
 }  // namespace rannc::frontend::torchscript

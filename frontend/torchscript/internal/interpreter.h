@@ -3,15 +3,15 @@
 
 #include <torch/csrc/jit/ir/ir.h>
 
-#include <map>
-#include <set>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 #include "frontend/import.h"
 #include "frontend/internal/growth.h"
-#include "frontend/torchscript/internal/call.h"
+#include "frontend/torchscript/internal/calls.h"
+#include "frontend/torchscript/internal/control.h"
 #include "frontend/torchscript/internal/state.h"
 
 namespace rannc::frontend::torchscript {
@@ -20,19 +20,13 @@ class Interpreter {
  public:
   /// All of it outlives the interpreter.
   Interpreter(const std::string& file, State& state, ir::Graph& graph, ImportNotes& notes, Growth& growth,
-              uint64_t max_nodes)
-      : file_(file), state_(state), graph_(graph), notes_(notes), growth_(growth), max_nodes_(max_nodes) {}
+              const ImportOptions& options)
+      : file_(file), state_(state), root_{graph}, notes_(notes), growth_(growth), options_(options), calls_(notes) {}
 
   /// What a method gives for these arguments, `self` not among them.
   Result<Item> call(const Object& self, const std::string& method, std::vector<Item> arguments);
-  /// An operator that cannot be translated.
-  struct Unknown {
-    Location where;  ///< of the first call
-    std::string why;
-    size_t calls = 0;
-  };
-  /// Those that were met; the run went on without their results.
-  const std::map<std::string, Unknown>& unknown() const { return unknown_; }
+  /// All operators that could not be translated; the run went on without their results.
+  std::optional<Diagnostic> unknown() const { return calls_.unknown(file_); }
 
  private:
   using Node = torch::jit::Node;
@@ -51,25 +45,31 @@ class Interpreter {
   Result<void> set_attribute(const Object& self, const std::string& name, const Item& item, const Location& where);
   Result<void> branch(Frame& frame, const Node& node);
   Result<void> loop(Frame& frame, const Node& node);
+  // What data decide (tasks with bodies).
+  Result<void> branch_of_data(Frame& frame, const Node& node, const Item& condition);
+  Result<void> loop_of_data(Frame& frame, const Node& node, const Loop& loop, int64_t done);
+  Result<std::vector<Item>> run_inside(const Site& site, Region& inside, const Frame& frame, const Block& block,
+                                       const std::vector<Item>& given);
+  /// What is of the model's own graph as it is seen where the program runs now.
+  Result<Item> seen_here(const Item& item, Region& region, const Location& where);
+  Site site(const Frame& frame, const Node& node);
   Result<void> call_operator(Frame& frame, const Node& node);
   Result<void> unpack(Frame& frame, const Node& node, const std::vector<Item>& elements);
   Result<Item> item(const Frame& frame, const Value& value) const;
   Result<std::vector<Item>> items(const Frame& frame, const Node& node) const;
   std::string name(const Frame& frame, const Value& value) const;
   Location at(const Frame& frame, const Node& node) const;
-  void stop_gradients(Call& call) const;
 
   const std::string& file_;
   State& state_;
-  ir::Graph& graph_;
+  Region root_;              ///< the model's graph
+  Region* region_ = &root_;  ///< where tasks go now
   ImportNotes& notes_;
   Growth& growth_;
-  Counted counted_;
-  uint64_t max_nodes_;
+  const ImportOptions& options_;
   uint64_t nodes_ = 0;
-  uint32_t depth_ = 0;    ///< of calls
-  uint32_t no_grad_ = 0;  ///< of blocks without gradients
-  std::map<std::string, Unknown> unknown_;
+  uint32_t depth_ = 0;  ///< of calls
+  Calls calls_;
 };
 
 }  // namespace rannc::frontend::torchscript

@@ -7,7 +7,7 @@ namespace rannc::frontend::torchscript {
 namespace {
 
 Item sequence_of(bool is_tuple, std::vector<Item> elements) {
-  return std::make_shared<Sequence>(Sequence{is_tuple, std::move(elements)});
+  return std::make_shared<Sequence>(Sequence{is_tuple, std::move(elements), false});
 }
 
 struct Describe {
@@ -31,6 +31,43 @@ struct Describe {
 };
 
 }  // namespace
+
+std::optional<Item> plain_item(const at::IValue& value) {
+  if (value.isNone()) return Item();
+  if (value.isBool()) return Item(value.toBool());
+  if (value.isInt()) return Item(ir::Dim(value.toInt()));
+  if (value.isDouble()) return Item(value.toDouble());
+  if (value.isString()) return Item(value.toStringRef());
+  if (value.isDevice()) return Item(Device{});
+  if (!value.isList()) return std::nullopt;
+  std::vector<Item> elements;
+  for (const at::IValue& each : value.toListRef()) {
+    auto element = plain_item(each);
+    if (!element) return std::nullopt;
+    elements.push_back(*std::move(element));
+  }
+  return list_of(std::move(elements));
+}
+
+Item of_data(TensorRef tensor, std::string what) { return Undecided{std::move(what), std::move(tensor)}; }
+
+bool is_same_plain(const Item& a, const Item& b) {
+  return std::visit(
+      []<class A, class B>(const A& one, const B& other) {
+        if constexpr (!std::is_same_v<A, B>) {
+          return false;
+        } else if constexpr (std::is_same_v<A, None> || std::is_same_v<A, Device>) {
+          return true;
+        } else if constexpr (std::is_same_v<A, Object>) {
+          return one.handle == other.handle;
+        } else if constexpr (std::is_same_v<A, Undecided>) {
+          return false;
+        } else {
+          return one == other;
+        }
+      },
+      a.kind, b.kind);
+}
 
 Item list_of(std::vector<Item> elements) { return sequence_of(false, std::move(elements)); }
 Item tuple_of(std::vector<Item> elements) { return sequence_of(true, std::move(elements)); }

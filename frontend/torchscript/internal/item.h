@@ -1,8 +1,11 @@
 /// What a name of a TorchScript program stands for while the program is read.
 #pragma once
 
+#include <ATen/core/ivalue.h>
+
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,11 +27,13 @@ struct None {};
 struct Sequence {
   bool is_tuple = false;
   std::vector<Item> elements;
+  bool is_fixed = false;  ///< it stands outside of the body that sees it, which must not change it
 };
 
 /// A dictionary, in the order of its insertions.
 struct Dictionary {
   std::vector<std::pair<Item, Item>> entries;
+  bool is_fixed = false;  ///< as that of a list
 };
 
 /// A module, or another object of the program's own class.
@@ -40,9 +45,11 @@ struct Object {
 /// A device, of which the program asks: all of them are the one on which it will run.
 struct Device {};
 
-/// What is known only when the model runs, though the program decides by it: a truth value of sizes or of data.
+/// What is known only when the model runs, though the program decides or computes by it: a truth value of sizes, or a
+/// number or truth value of data.
 struct Undecided {
-  std::string what;  ///< for messages
+  std::string what;        ///< for messages
+  TensorRef of = nullptr;  ///< a tensor of the one element that it is; none: the graph has none
 };
 
 /// One value of the program. Integers are expressions of sizes.
@@ -61,6 +68,8 @@ struct Item {
   const T* get() const {
     return std::get_if<T>(&kind);
   }
+  /// A number or truth value of data, which a tensor holds.
+  bool is_of_data() const { return get<Undecided>() && get<Undecided>()->of; }
   const Sequence* sequence() const {
     const auto* found = get<std::shared_ptr<Sequence>>();
     return found ? found->get() : nullptr;
@@ -71,6 +80,13 @@ struct Item {
   }
 };
 
+/// What has no tensor and no object in it: None, a number, a truth value, a text, a device, lists of these. Nothing for
+/// the rest.
+std::optional<Item> plain_item(const at::IValue& value);
+/// A number or a truth value that the one element of a tensor is.
+Item of_data(TensorRef tensor, std::string what);
+/// Whether both are the same None, integer, number, truth value, text, device or object.
+bool is_same_plain(const Item& a, const Item& b);
 Item list_of(std::vector<Item> elements);
 Item tuple_of(std::vector<Item> elements);
 /// What kind of value it is, for messages: `a list of 3`, `a tensor`.

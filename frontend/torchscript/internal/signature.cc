@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 namespace rannc::frontend::torchscript {
 
@@ -47,6 +48,45 @@ Result<std::vector<InputSpec>> in_order(std::vector<InputSpec> given, const std:
     }
   }
   return given;
+}
+
+Result<void> call_inputs(std::vector<InputSpec>& inputs, std::vector<InputSpec> given) {
+  if (given.empty()) return {};
+  std::vector<std::string> names;
+  for (const InputSpec& input : inputs) names.push_back(input.name);
+  if (given.size() != inputs.size()) {
+    return error(fmt::format("--input is given {} times; the file has inputs {}: say all of them, or none",
+                             given.size(), fmt::join(names, ", ")));
+  }
+  RANNC_ASSIGN(given, in_order(std::move(given), names));
+  std::map<std::string, std::string> symbols;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const ir::Shape &own = *inputs[i].type.shape, &said = *given[i].type.shape;
+    const auto wrong = [&] {
+      return error(
+          fmt::format("--input {}: the file has {}{}", given[i].name, ir::str(inputs[i].type.dtype), ir::str(own)));
+    };
+    if (given[i].type.dtype != inputs[i].type.dtype || said.size() != own.size()) return wrong();
+    for (size_t axis = 0; axis < own.size(); ++axis) {
+      if (own[axis] == said[axis]) continue;
+      if (!own[axis].is_symbol() || !said[axis].is_symbol()) return wrong();
+      const auto [known, fresh] = symbols.emplace(own[axis].symbol_name(), said[axis].symbol_name());
+      if (!fresh && known->second != said[axis].symbol_name()) return wrong();
+    }
+    inputs[i].name = given[i].name;
+  }
+  // All at once: a name may be that of another symbol.
+  for (const auto& [own, said] : symbols) {
+    for (InputSpec& input : inputs) {
+      for (ir::Dim& size : *input.type.shape) size = size.substitute(own, ir::Dim::symbol("_." + said));
+    }
+  }
+  for (const auto& [own, said] : symbols) {
+    for (InputSpec& input : inputs) {
+      for (ir::Dim& size : *input.type.shape) size = size.substitute("_." + said, ir::Dim::symbol(said));
+    }
+  }
+  return {};
 }
 
 }  // namespace rannc::frontend::torchscript

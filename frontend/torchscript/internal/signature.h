@@ -22,4 +22,8 @@ Result<InputSpec> parse_input(std::string_view text);
 /// stand, whatever the arguments are called.
 Result<std::vector<InputSpec>> in_order(std::vector<InputSpec> given, const std::vector<std::string>& arguments);
 
+/// Calls inputs that a file describes, and symbols in their sizes, as `given` has them, all or none of the inputs: in
+/// their order, or by their names. Errors: another number of inputs, another element type, number of axes or size.
+Result<void> call_inputs(std::vector<InputSpec>& inputs, std::vector<InputSpec> given);
+
 }  // namespace rannc::frontend::torchscript

@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
-#include "ir/constant.h"
+#include "frontend/torchscript/internal/stored.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -63,13 +61,8 @@ Result<Item> State::literal(const at::IValue& value, const std::string& name, co
 }
 
 Result<Item> State::item(const at::IValue& value, const Naming& how, const Location& where) {
-  if (value.isNone()) return Item();
   if (value.isTensor()) return tensor(value.toTensor(), how, where);
-  if (value.isBool()) return Item(value.toBool());
-  if (value.isInt()) return Item(ir::Dim(value.toInt()));
-  if (value.isDouble()) return Item(value.toDouble());
-  if (value.isString()) return Item(value.toStringRef());
-  if (value.isDevice()) return Item(Device{});
+  if (auto plain = plain_item(value)) return *std::move(plain);
   if (value.isObject()) return create(value, how.name);
   const auto each = [&](const auto& list) -> Result<std::vector<Item>> {
     std::vector<Item> elements;
@@ -103,43 +96,18 @@ Result<Item> State::item(const at::IValue& value, const Naming& how, const Locat
 
 Result<Item> State::tensor(const at::Tensor& tensor, const Naming& given, const Location& where) {
   if (!tensor.defined()) return Item();
-  if (tensor.layout() != at::kStrided || tensor.is_quantized())
-    return error(where, fmt::format("tensor '{}' is sparse or quantized, which is not supported", given.name));
+  RANNC_ASSIGN(ir::ValueType type, stored_type(tensor, given.name, where));
   const Place place = place_of(tensor);
   const auto named = named_.find(place);
   const Naming& how = named == named_.end() ? given : named->second;
   if (const auto known = tensors_.find(place); known != tensors_.end() && tensor.numel() > 0)
     return Item(known->second);
-  const auto dtype = ir::dtype_of_torch(static_cast<int>(tensor.scalar_type()));
-  if (!dtype) {
-    return error(where, fmt::format("tensor '{}' has elements of type {}, which is not supported", how.name,
-                                    at::toString(tensor.scalar_type())));
-  }
-  ir::ValueType type;
-  type.dtype = *dtype;
-  type.shape.emplace(tensor.sizes().begin(), tensor.sizes().end());
-  ir::TensorData data = archive_.data(tensor);
-  type.contents = ir::constant_contents(type, data);
-  const ValueId value = graph_.add_value(ir::ValueKind::kConstant, how.name, std::move(type), std::move(data));
-  const std::string name(graph_.value(value).name);
   const bool trained = how.is_parameter && tensor.requires_grad();
-  if (how.is_literal) {
-    notes_.stored.literals.insert(name);
-  } else if (ir::is_float(*dtype)) {
-    notes_.stored.listed.emplace(name, trained ? ir::ValueKind::kParameter : ir::ValueKind::kConstant);
-  }
   if (trained) ++parameters_;
-  // A tensor of several names is one value, which `state_dict` has several times.
-  if (const auto others = aliases_.find(how.name); others != aliases_.end()) {
-    const std::vector<int64_t> sizes = tensor.sizes().vec();
-    std::vector<int64_t> axes(sizes.size());
-    std::iota(axes.begin(), axes.end(), 0);
-    const ir::StatePart whole{value, std::vector<int64_t>(sizes.size()), sizes, axes};
-    graph_.add_state({how.name, sizes, {whole}});
-    for (const std::string& other : others->second) graph_.add_state({other, sizes, {whole}});
-  }
-  auto made = std::make_shared<Tensor>(value);
-  if (!how.is_literal) made->set_state(name);
+  const auto others = aliases_.find(how.name);
+  const StoredTensor stored{how.name, others == aliases_.end() ? std::vector<std::string>() : others->second,
+                            how.is_literal, trained};
+  TensorRef made = add_stored(graph_, notes_, stored, std::move(type), archive_.file().data(tensor));
   tensors_.emplace(place, made);
   return Item(std::move(made));
 }

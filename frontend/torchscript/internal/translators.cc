@@ -15,9 +15,10 @@ using Table = std::unordered_map<std::string_view, void (*)(Call&)>;
 const Table& table() {
   static const Table kTable = [] {
     Table made;
-    for (const auto& family : {number_translators(), elementwise_translators(), shape_translators(),
-                               create_translators(), index_translators(), reduce_translators(), dense_translators(),
-                               normalize_translators(), loss_translators(), recurrent_translators()}) {
+    for (const auto& family :
+         {number_translators(), elementwise_translators(), shape_translators(), create_translators(),
+          index_translators(), reduce_translators(), dense_translators(), normalize_translators(), loss_translators(),
+          recurrent_translators(), decomposed_translators()}) {
       for (const Translator& row : family)
         RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
     }
@@ -132,11 +133,12 @@ bool translate_as_it_is(Call& call) {
 
 }  // namespace
 
+bool writes(std::string_view op) { return op.ends_with("_") && !op.ends_with("__"); }
+
 bool translate(Call& call) {
   if (translate_as_it_is(call)) return true;
   const std::string op = call.op();
-  const bool in_place = op.ends_with("_") && !op.ends_with("__");
-  if (!in_place) return dispatch(call);
+  if (!writes(op)) return dispatch(call);
   std::string plain = call.schema();
   plain.erase(plain.find(op) + op.size() - 1, 1);
   call.become(std::move(plain));

@@ -340,11 +340,22 @@ ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
 void attention(Call& call) {
   ValueId q = call.tensor("query"), k = call.tensor("key"), v = call.tensor("value"),
           mask = call.optional_tensor("attn_mask");
+  // Without heads there is one.
+  const bool headless = call.rank(q) == 3;
+  const ir::Attributes head = {{"axes", Shape{1}}};
+  for (ValueId* each : {&q, &k, &v, &mask}) {
+    const bool has_samples = each != &mask || (mask.valid() && call.rank(mask) == 3);
+    if (headless && has_samples) *each = call.emit("unsqueeze", {*each}, head);
+  }
   const Shape* const shape = call.shape(q);
   if (!shape || !call.good()) return;
   const Shape queries = *shape;
   if (queries.size() != 4)
     return call.fail(fmt::format("attention of {} axes; expected [samples, heads, places, features]", queries.size()));
+  const auto give = [&](std::string_view op, const std::vector<ValueId>& operands, ir::Attributes attributes) {
+    if (!headless) return call.result(op, operands, std::move(attributes));
+    call.result("squeeze", {call.emit(op, operands, std::move(attributes))}, head);
+  };
   if (call.has("enable_gqa") && call.flag("enable_gqa")) {
     k = for_each_head(call, k, queries[1]);
     v = for_each_head(call, v, queries[1]);
@@ -366,7 +377,7 @@ void attention(Call& call) {
   if (drop == 0) {
     std::vector<ValueId> operands = {q, k, v};
     if (mask.valid()) operands.push_back(mask);
-    return call.result("attention", operands, {{"scale", scale}, {"order", Shape{0, 1, 2, 3}}});
+    return give("attention", operands, {{"scale", scale}, {"order", Shape{0, 1, 2, 3}}});
   }
   // Written out, as what is dropped are its weights.
   const DType dtype = call.dtype(q);
@@ -380,7 +391,7 @@ void attention(Call& call) {
   const ValueId weights = call.emit("softmax", {scores}, last);
   if (!call.good()) return;
   const ValueId kept = call.emit("mul", {weights, call.draw(weights, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
-  call.result("matmul", {kept, v});
+  give("matmul", {kept, v}, {});
 }
 
 constexpr Translator kTable[] = {

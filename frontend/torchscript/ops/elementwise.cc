@@ -224,7 +224,9 @@ void alias(Call& call) { call.result_view("self", "identity", {}); }
 void detach(Call& call) {
   const ValueId x = call.tensor("self");
   if (!call.good()) return;
-  if (!ir::is_float(call.dtype(x))) return call.pass("self");
+  const bool is_number =
+      call.notes().stored.literals.contains(std::string(call.name(x)));  // of the code: nobody trains it
+  if (!ir::is_float(call.dtype(x)) || is_number) return call.pass("self");
   call.result_unsure("self", "stop_gradient", {});  // the memory is the same, and the tape must not know of writes
 }
 
@@ -241,8 +243,11 @@ void fill(Call& call) {
   const ValueId x = call.tensor("self");
   const ir::Shape* const shape = call.shape(x);
   if (!shape) return;
-  const double value = call.op() == "zero" ? 0 : call.number("value");
-  call.result("expand", {number_like(call, value, x)}, {{"shape", *shape}});
+  const ir::Shape whole = *shape;
+  const bool of_a_tensor = call.is_tensor("value") || call.item("value").is_of_data();
+  const ValueId value = of_a_tensor ? call.cast(call.tensor("value"), call.dtype(x))
+                                    : number_like(call, call.op() == "zero" ? 0 : call.number("value"), x);
+  if (call.good()) call.result("expand", {value}, {{"shape", whole}});
 }
 
 // --- functions
@@ -443,6 +448,7 @@ constexpr Translator kTable[] = {
     {"clone", clone},
     {"alias", alias},
     {"lift_fresh", itself},
+    {"lift_fresh_copy", clone},
     {"requires_grad", itself},
     {"cpu", itself},
     {"cuda", itself},

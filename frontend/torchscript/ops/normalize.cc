@@ -43,7 +43,8 @@ void group_norm(Call& call) {
   while (operands.size() > 1 && !operands.back().valid()) operands.pop_back();
   if (call.good())
     call.result("group_norm", operands,
-                {{"groups", Dim(call.integer("num_groups"))}, {"epsilon", epsilon(call, 1e-5)}});
+                {{"groups", Dim(call.integer(call.has("num_groups") ? "num_groups" : "group"))},
+                 {"epsilon", epsilon(call, 1e-5)}});
 }
 
 /// In training by the batch's statistics, which running ones take in; where a model keeps none, they are left to
@@ -54,7 +55,8 @@ void batch_norm(Call& call) {
   if (!shape || shape->size() < 2) return call.fail("batch_norm of less than 2 axes");
   const Shape channels = {(*shape)[1]};
   const ir::DType dtype = call.dtype(x);
-  const bool training = call.flag(call.has("training") ? "training" : "use_input_stats");
+  const bool training =
+      call.has("training") ? call.flag("training") : call.has("use_input_stats") && call.flag("use_input_stats");
   const double momentum = call.has("momentum") ? call.number("momentum") : 0.1;
   const std::array operands = {
       x, or_number(call, "weight", 1, channels, dtype), or_number(call, "bias", 0, channels, dtype),

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "frontend/torchscript/internal/translators.h"
@@ -12,6 +13,7 @@ namespace rannc::frontend::torchscript {
 namespace {
 
 using ir::Dim;
+using ir::DType;
 
 bool is_integer(const Item& item) { return item.get<Dim>() || item.get<bool>(); }
 
@@ -27,8 +29,23 @@ void unexpected(Call& call, std::string_view what) {
 
 // --- arithmetic
 
+/// On a number or truth value of data the same operator of core, on the tensors that hold them. Whether it was one.
+bool computed_of_data(Call& call) {
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  if (!a.is_of_data() && !b.is_of_data()) return false;
+  constexpr std::string_view kOfCore[] = {"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge"};
+  const bool is_known = std::find(std::begin(kOfCore), std::end(kOfCore), call.op()) != std::end(kOfCore);
+  if (!is_known) return unexpected(call, "numbers that are known before the model runs"), true;
+  const std::vector<ValueId> operands = promoted(call, std::array{a, b});
+  const ValueId made = call.emit(call.op(), operands);
+  if (call.good())
+    call.give(of_data(std::make_shared<Tensor>(made), fmt::format("what '{}' is of data", call.name(made))));
+  return true;
+}
+
 template <Dim (*of_integers)(const Dim&, const Dim&), double (*of_numbers)(double, double)>
 void arithmetic(Call& call) {
+  if (computed_of_data(call)) return;
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   if (is_integer(a) && is_integer(b)) return call.give(Item(of_integers(integer(a), integer(b))));
   const auto x = plain(a), y = plain(b);
@@ -134,6 +151,7 @@ std::optional<bool> equal(const Item& a, const Item& b) {
 
 template <Order order>
 void compared(Call& call) {
+  if (computed_of_data(call)) return;
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   std::optional<bool> found;
   if constexpr (order == Order::kEq || order == Order::kNe) {
@@ -156,6 +174,10 @@ void other(Call& call) { call.give(!(call.item(size_t{0}).is_none() && call.item
 void negated(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto* truth = x.get<bool>()) return call.give(!*truth);
+  if (x.is_of_data()) {
+    const ValueId made = call.emit("logical_not", {call.tensor(x, "a")});
+    return call.give(of_data(std::make_shared<Tensor>(made), "the contrary of " + describe(x)));
+  }
   if (const auto* undecided = x.get<Undecided>()) return call.give(*undecided);
   unexpected(call, "a truth value");
 }
@@ -166,7 +188,14 @@ void both(Call& call) {
   const auto *x = a.get<bool>(), *y = b.get<bool>();
   if ((x && *x != all) || (y && *y != all)) return call.give(!all);
   if (x && y) return call.give(all);
-  if (a.get<Undecided>() || b.get<Undecided>()) return call.give(a.get<Undecided>() ? a : b);
+  if (a.is_of_data() && b.is_of_data()) {
+    const ValueId made = call.emit(all ? "logical_and" : "logical_or", {call.tensor(a, "a"), call.tensor(b, "b")});
+    return call.give(of_data(std::make_shared<Tensor>(made), describe(a) + (all ? " and " : " or ") + describe(b)));
+  }
+  // Where one is decided it says nothing here; of two of which one depends on sizes and one on data no tensor is both.
+  const Item* const open = x ? &b : y ? &a : nullptr;
+  if (open && open->get<Undecided>()) return call.give(*open);
+  if (a.get<Undecided>() && b.get<Undecided>()) return call.give(Undecided{describe(a)});
   unexpected(call, "truth values");
 }
 
@@ -174,25 +203,37 @@ void both(Call& call) {
 
 void to_tensor(Call& call) { call.give(call.tensor(call.item(size_t{0}), "a")); }
 
+/// The one element of a tensor as a number of the program, which has no gradient.
+void single_of_data(Call& call, ValueId value, DType dtype, std::string_view what) {
+  const ir::Shape* const shape = call.shape(value);
+  const std::string text = fmt::format("{} of '{}'", what, call.name(value));
+  if (!shape || !(ir::element_count(*shape) == Dim(1))) return call.give(Undecided{text});
+  ValueId single = shape->empty() ? value : call.emit("reshape", {value}, {{"shape", ir::Shape{}}});
+  if (ir::is_float(call.dtype(single))) single = call.emit("stop_gradient", {single});
+  single = call.cast(single, dtype);
+  if (call.good()) call.give(of_data(std::make_shared<Tensor>(single), text));
+}
+
 void to_integer(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto* number = x.get<double>()) return call.give(Dim(whole(*number)));
   if (const auto size = call.size_of(x)) return call.give(*size);
-  if (x.get<TensorRef>()) {
+  if (x.get<TensorRef>() || x.is_of_data()) {
     const ValueId value = call.tensor(x, "a");
     if (const auto sizes = call.cut_to_sizes(value); sizes && sizes->size() == 1) return call.give((*sizes)[0]);
     if (const auto number = call.number(value)) return call.give(Dim(whole(*number)));
+    return single_of_data(call, value, DType::kI64, "the integer");
   }
-  unexpected(
-      call,
-      "an integer that sizes and constants say: what the model computes from its data is known only when it runs");
+  unexpected(call, "an integer");
 }
 
 void to_number(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto number = plain(x)) return call.give(*number);
-  if (x.get<TensorRef>()) {
-    if (const auto number = call.number(call.tensor(x, "a"))) return call.give(*number);
+  if (x.get<TensorRef>() || x.is_of_data()) {
+    const ValueId value = call.tensor(x, "a");
+    if (const auto number = call.number(value)) return call.give(*number);
+    return single_of_data(call, value, call.dtype(value), "the number");
   }
   unexpected(call, "a number that is known before the model runs");
 }
@@ -204,19 +245,19 @@ void to_truth(Call& call) {
     if (ir::sign(*size)) return call.give(*ir::sign(*size) != 0);
     return call.give(Undecided{fmt::format("whether {} is 0", size->str())});
   }
-  if (x.get<TensorRef>()) {
+  if (x.get<TensorRef>() || x.is_of_data()) {
     const ValueId value = call.tensor(x, "a");
     if (const auto known = call.contents(value); known && known->size() == 1 && (*known)[0].is_constant())
       return call.give((*known)[0].constant() != 0);
     if (const auto number = call.number(value)) return call.give(*number != 0);
-    return call.give(Undecided{fmt::format("the truth of '{}'", call.name(value))});
+    return single_of_data(call, value, DType::kBool, "the truth");
   }
   unexpected(call, "a truth value");
 }
 
 void to_scalar(Call& call) {
   const Item& x = call.item(size_t{0});
-  if (!x.get<TensorRef>()) return call.give(x);
+  if (!x.get<TensorRef>()) return call.give(Item(x));
   const ir::DType dtype = call.dtype(call.tensor(x, "a"));
   if (dtype == ir::DType::kBool) return to_truth(call);
   return ir::is_float(dtype) ? to_number(call) : to_integer(call);
@@ -228,6 +269,14 @@ Sequence* list(Call& call, size_t index) {
   const auto* found = call.item(index).get<std::shared_ptr<Sequence>>();
   if (!found) unexpected(call, "a list");
   return found ? found->get() : nullptr;
+}
+
+/// A list that the call changes.
+Sequence* changed_list(Call& call) {
+  Sequence* const found = list(call, 0);
+  if (found == nullptr || !found->is_fixed) return found;
+  call.fail("a list that stands outside is changed in a branch or a loop that data decide");
+  return nullptr;
 }
 
 std::optional<size_t> place(Call& call, const Item& index, size_t size) {
@@ -268,26 +317,28 @@ void get_item(Call& call) {
 
 void set_item(Call& call) {
   if (const auto* dictionary = call.item(size_t{0}).get<std::shared_ptr<Dictionary>>()) {
+    if ((*dictionary)->is_fixed)
+      return call.fail("a dictionary that stands outside is changed in a branch or a loop that data decide");
     for (auto& [key, value] : (*dictionary)->entries) {
       if (equal(key, call.item(1)) == true) return void(value = call.item(2));
     }
     return void((*dictionary)->entries.emplace_back(call.item(1), call.item(2)));
   }
-  Sequence* const found = list(call, 0);
+  Sequence* const found = changed_list(call);
   if (!found) return;
   if (const auto at = place(call, call.item(1), found->elements.size())) found->elements[*at] = call.item(2);
   call.give(Item(call.item(size_t{0})));
 }
 
 void append(Call& call) {
-  Sequence* const found = list(call, 0);
+  Sequence* const found = changed_list(call);
   if (!found) return;
   found->elements.push_back(call.item(1));
   call.give(Item(call.item(size_t{0})));
 }
 
 void extend(Call& call) {
-  Sequence* const found = list(call, 0);
+  Sequence* const found = changed_list(call);
   const Sequence* const more = list(call, 1);
   if (!found || !more) return;
   const std::vector<Item> added = more->elements;
@@ -295,7 +346,7 @@ void extend(Call& call) {
 }
 
 void pop(Call& call) {
-  Sequence* const found = list(call, 0);
+  Sequence* const found = changed_list(call);
   if (!found) return;
   const auto at = place(call, call.item(1), found->elements.size());
   if (!at) return;
@@ -304,7 +355,7 @@ void pop(Call& call) {
 }
 
 void insert(Call& call) {
-  Sequence* const found = list(call, 0);
+  Sequence* const found = changed_list(call);
   if (!found) return;
   const auto at = place(call, call.item(1), found->elements.size() + 1);
   if (at) found->elements.insert(found->elements.begin() + static_cast<std::ptrdiff_t>(*at), call.item(2));
@@ -328,8 +379,10 @@ void repeated(Call& call) {
   if (!found || !times || !times->is_constant()) return unexpected(call, "a list and a number that is known");
   std::vector<Item> elements;
   constexpr size_t kMost = 1 << 16;
-  for (int64_t i = 0; i < times->constant() && elements.size() < kMost; ++i)
-    elements.insert(elements.end(), found->elements.begin(), found->elements.end());
+  const auto count = static_cast<uint64_t>(std::max<int64_t>(times->constant(), 0));
+  if (count > kMost || count * found->elements.size() > kMost)
+    return call.fail(fmt::format("a list of more than {} elements", kMost));
+  for (uint64_t i = 0; i < count; ++i) elements.insert(elements.end(), found->elements.begin(), found->elements.end());
   call.give(list_of(std::move(elements)));
 }
 
@@ -422,6 +475,11 @@ void tuple_index(Call& call) {
   if (const Sequence* const found = list(call, 0)) {
     if (const auto at = place(call, call.item(1), found->elements.size())) call.give(found->elements[*at]);
   }
+}
+
+void unmade_check(Call& call) {
+  if (!call.item(size_t{0}).get<bool>())
+    call.remark("checks of the program depend on what is known only when it runs: they are not made");
 }
 
 /// Messages, which nobody reads.
@@ -550,8 +608,10 @@ constexpr Translator kTable[] = {
     {"items", keys},
     {"__range_length", range},
     {"size", size},
+    {"sym_size", size},
     {"dim", dim},
     {"numel", numel},
+    {"sym_numel", numel},
     {"prim::dtype", dtype_of},
     {"prim::device", device_of},
     {"prim::layout", zero},
@@ -574,6 +634,11 @@ constexpr Translator kTable[] = {
     {"prim::Print", no_result},
     {"prim::type", nothing},
     {"warn", no_result},
+    {"_assert_tensor_metadata", no_result},
+    {"_assert_scalar", unmade_check},
+    {"_assert_async", unmade_check},
+    {"sym_constrain_range", no_result},
+    {"sym_constrain_range_for_size", no_result},
     {"format", text},
     {"percentFormat", text},
     {"str", text},

@@ -24,7 +24,9 @@ Shape axes(Call& call, ValueId x) {
       if (rank > 0) found.emplace_back(call.axis(each, rank));
     }
   }
-  for (int64_t axis = 0; found.empty() && axis < rank; ++axis) found.emplace_back(axis);
+  if (found.empty()) {
+    for (int64_t axis = 0; axis < rank; ++axis) found.emplace_back(axis);
+  }
   return found;
 }
 

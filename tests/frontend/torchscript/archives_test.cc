@@ -35,7 +35,7 @@ class Mutants {
   /// Whether the archive of those bytes is read; its diagnostic names the file where not.
   bool read(const std::string& bytes) const {
     std::ofstream(path_, std::ios::binary) << bytes;
-    const auto imported = frontend::read_torchscript(path_, {.inputs = {"x=f32[batch,16]"}});
+    const auto imported = frontend::read_torch(path_, {.inputs = {"x=f32[batch,16]"}});
     EXPECT_TRUE(imported.ok() || !imported.diagnostic().message.empty());
     return imported.ok();
   }
@@ -82,7 +82,7 @@ TEST(TorchScriptScale, ThirtyThousandOperatorsTakeLittleMoreThanTheirLoader) {
   const SavedModule module(source + "  return x\n");
   const double loader = took([&] { torch::jit::load(module.path()); });
   const double import = took([&] {
-    const auto imported = frontend::read_torchscript(module.path(), {.inputs = {"x=f32[batch,16]"}});
+    const auto imported = frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,16]"}});
     ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
     EXPECT_GE(imported->graph.task_count(), 30'000u);
   });

@@ -47,7 +47,7 @@ class TorchScriptModels : public testing::TestWithParam<fs::path> {};
 
 TEST_P(TorchScriptModels, ImportAndVerify) {
   const Json card = card_of(GetParam());
-  auto imported = read_torchscript(GetParam() / "model.pt", {.inputs = inputs_of(card)});
+  auto imported = read_torch(GetParam() / "model.pt", {.inputs = inputs_of(card)});
   ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
   const auto wrong = ir::verify(imported->graph);
   EXPECT_TRUE(wrong.empty()) << wrong.front().str();
@@ -56,7 +56,7 @@ TEST_P(TorchScriptModels, ImportAndVerify) {
 /// What state_dict calls parameters, of which the notes list all and no more; each stays in the archive if it is large.
 TEST_P(TorchScriptModels, ParametersAreThoseOfTheModule) {
   const Json card = card_of(GetParam());
-  auto imported = read_torchscript(GetParam() / "model.pt", {.inputs = inputs_of(card)});
+  auto imported = read_torch(GetParam() / "model.pt", {.inputs = inputs_of(card)});
   ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
   ir::Graph& graph = imported->graph;
   passes::PassContext context;

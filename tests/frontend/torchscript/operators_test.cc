@@ -28,6 +28,14 @@ TEST_P(Expressions, EqualLibTorchs) {
   EXPECT_EQ(difference(module, inputs()), "");
 }
 
+/// What joins all samples, which are numbers of the file then.
+class WholeBatches : public Expressions {};
+
+TEST_P(WholeBatches, EqualLibTorchs) {
+  SavedModule module(std::string("def forward(self, x, y, z):\n  return ") + GetParam().text + "\n");
+  EXPECT_EQ(difference(module, inputs(), false), "");
+}
+
 constexpr Expression kElementwise[] = {{"x + y"},
                                        {"x - y"},
                                        {"x * y"},
@@ -246,6 +254,35 @@ constexpr Expression kIndices[] = {{"torch.gather(x, 1, z.unsqueeze(2))"},
                                    {"x.scatter(1, z[:, :2].unsqueeze(2), 0.5)"},
                                    {"x.scatter_add(2, z.unsqueeze(2), y[:, :, :1])"},
                                    {"x[torch.arange(x.size(0)).view(-1, 1), z]"}};
+constexpr Expression kOfAllAxes[] = {{"x.sum()"},
+                                     {"z.sum()"},
+                                     {"x.sum([])"},
+                                     {"x.sum(dtype=6)"},
+                                     {"x.mean()"},
+                                     {"x.prod()"},
+                                     {"x.amax()"},
+                                     {"x.amin([])"},
+                                     {"x.max()"},
+                                     {"x.min()"},
+                                     {"x.argmax()"},
+                                     {"x.argmin()"},
+                                     {"(x > -9).all()"},
+                                     {"(x > 2).any()"},
+                                     {"x.var()"},
+                                     {"x.std()"},
+                                     {"x.std(unbiased=False)"},
+                                     {"torch.var_mean(x)"},
+                                     {"torch.norm(x)"},
+                                     {"torch.norm(x, 1)"},
+                                     {"torch.linalg_vector_norm(x)"},
+                                     {"torch.linalg_vector_norm(x, 3)"},
+                                     {"x.logsumexp([0, 1, 2])"},
+                                     {"torch.mse_loss(x, y)"},
+                                     {"torch.mse_loss(x, y, 2)"},
+                                     {"torch.l1_loss(x, y)"},
+                                     {"torch.smooth_l1_loss(x, y)"},
+                                     {"torch.huber_loss(x, y)"}};
+
 constexpr Expression kReductions[] = {{"x.sum(1)"},
                                       {"x.sum([1, 2])"},
                                       {"x.sum(-1, keepdim=True)"},
@@ -296,6 +333,10 @@ constexpr Expression kDense[] = {
     {"torch.instance_norm(x, None, None, None, None, True, 0.1, 1e-5, False)"},
     {"torch.scaled_dot_product_attention(x.unsqueeze(1), y.unsqueeze(1), x.unsqueeze(1))"},
     {"torch.scaled_dot_product_attention(x.unsqueeze(1), y.unsqueeze(1), x.unsqueeze(1), is_causal=True)"},
+    {"torch.scaled_dot_product_attention(x, y, x)"},
+    {"torch.scaled_dot_product_attention(x, y, x, x[:, :, :4] > 0, is_causal=False)"},
+    {"torch.scaled_dot_product_attention(x, y, x, torch.ones([4, 4], dtype=7), is_causal=False)"},
+    {"torch.scaled_dot_product_attention(x, y, x, is_causal=True)"},
     {"torch.scaled_dot_product_attention(x.unsqueeze(1), y.unsqueeze(1), x.unsqueeze(1), x.unsqueeze(1)[..., :4] > 0, "
      "scale=0.3)"},
     {"torch.scaled_dot_product_attention(x.view(-1, 4, 2, 3), y.view(-1, 2, 4, 3), y.view(-1, 2, 4, 3), "
@@ -341,6 +382,8 @@ INSTANTIATE_TEST_SUITE_P(Functions, Expressions, testing::ValuesIn(kFunctions));
 INSTANTIATE_TEST_SUITE_P(Shapes, Expressions, testing::ValuesIn(kShapes));
 INSTANTIATE_TEST_SUITE_P(Indices, Expressions, testing::ValuesIn(kIndices));
 INSTANTIATE_TEST_SUITE_P(Reductions, Expressions, testing::ValuesIn(kReductions));
+INSTANTIATE_TEST_SUITE_P(OfAllAxes, WholeBatches, testing::ValuesIn(kOfAllAxes));
+INSTANTIATE_TEST_SUITE_P(Reductions, WholeBatches, testing::ValuesIn(kReductions));
 INSTANTIATE_TEST_SUITE_P(Dense, Expressions, testing::ValuesIn(kDense));
 INSTANTIATE_TEST_SUITE_P(Created, Expressions, testing::ValuesIn(kCreated));
 INSTANTIATE_TEST_SUITE_P(Losses, Expressions, testing::ValuesIn(kLosses));

@@ -86,8 +86,9 @@ std::vector<std::string> input_flags(const std::vector<at::Tensor>& inputs, bool
   return flags;
 }
 
-std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples) {
-  auto imported = frontend::read_torchscript(module.path(), {.inputs = input_flags(inputs, samples)});
+std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples,
+                       std::optional<int64_t> max_trips) {
+  auto imported = frontend::read_torch(module.path(), {.inputs = input_flags(inputs, samples), .max_trips = max_trips});
   if (!imported.ok()) return imported.diagnostic().str();
   if (const auto wrong = ir::verify(imported->graph); !wrong.empty()) return wrong[0].str();
   const auto graph = planned(std::move(imported->graph));

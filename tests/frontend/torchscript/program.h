@@ -5,6 +5,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ std::vector<std::string> input_flags(const std::vector<at::Tensor>& inputs, bool
 
 /// Imports the module, runs it on the inputs, and compares with LibTorch's run of it; in doubles to 1e-12. Empty: all
 /// outputs are equal, in type and shape too; else what differs, or the diagnostic.
-std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples = true);
+std::string difference(SavedModule& module, const std::vector<at::Tensor>& inputs, bool samples = true,
+                       std::optional<int64_t> max_trips = {});
 
 }  // namespace rannc::test

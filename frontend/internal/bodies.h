@@ -1,15 +1,31 @@
-/// Subgraphs that become bodies of tasks.
+/// Parts of a model that become bodies of tasks, and the graphs that tasks go to meanwhile.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "frontend/onnx/import.h"
-#include "frontend/onnx/internal/scope.h"
+#include "frontend/import.h"
+#include "frontend/internal/growth.h"
 #include "ir/attributes.h"
+#include "ir/graph.h"
 
 namespace rannc::frontend {
+
+/// A graph that tasks go to: the model's, or the body of a task in the region around it, of which it takes what it
+/// reads as inputs of its own.
+struct Region {
+  ir::Graph& graph;
+  Region* around = nullptr;
+  std::map<ValueId, ValueId> taken = {};                ///< from a value around to the one that stands for it here
+  std::map<std::string, ValueId, std::less<>> of = {};  ///< the same backwards, by name
+  Counted counted = {};                                 ///< how much of the graph `Growth` has seen
+
+  /// The value here that stands for one of the region around. A stored tensor has its data until the body is done, so
+  /// that translators can read it.
+  ValueId take(ValueId value);
+};
 
 /// How often a body runs.
 struct Runs {
@@ -17,7 +33,7 @@ struct Runs {
   std::optional<ir::Dim> trips = {};  ///< of a repeated one, where their number follows from sizes
 };
 
-/// A body that a subgraph is translated into.
+/// A body that a part of a model is translated into.
 class OpenBody {
  public:
   explicit OpenBody(Region& around) : region_{graph_, &around} { graph_.set_batch_symbol(around.graph.batch_symbol()); }

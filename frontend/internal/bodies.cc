@@ -1,13 +1,25 @@
-#include "frontend/onnx/internal/bodies.h"
+#include "frontend/internal/bodies.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "frontend/onnx/internal/written_out.h"
 #include "ir/rewriter.h"
 
 namespace rannc::frontend {
+
+ValueId Region::take(ValueId value) {
+  const auto known = taken.find(value);
+  if (known != taken.end()) return known->second;
+  const ir::Graph::Value& outside = around->graph.value(value);
+  ir::ValueType type = outside.type;
+  type.batch.mix = ir::Mix::kNone;
+  const bool stored = outside.data.present();
+  const ValueId inside =
+      graph.add_value(stored ? outside.kind : ir::ValueKind::kInput, outside.name, std::move(type), outside.data);
+  of.emplace(graph.value(inside).name, value);
+  return taken[value] = inside;
+}
 
 ValueId OpenBody::add_input(const std::string& name, ir::ValueType type) {
   type.contents.reset();
@@ -48,7 +60,6 @@ Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::Draw& draw, cons
 Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where,
                              ImportNotes& notes) {
   graph_.set_outputs(outputs);
-  recognise_written_out(graph_);
   ir::remove_dead(graph_);
   for (const ValueId leaf : graph_.values()) {
     const auto& inputs = graph_.inputs();
