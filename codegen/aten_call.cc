@@ -180,6 +180,7 @@ class Runner {
       return c10::IValue(std::get<bool>(scalar->number));
     }
     if (const auto* number = std::get_if<double>(&kind)) return c10::IValue(*number);
+    if (const auto* numbers = std::get_if<std::vector<double>>(&kind)) return c10::IValue(*numbers);
     if (const auto* flag = std::get_if<bool>(&kind)) return c10::IValue(*flag);
     if (const auto* flags = std::get_if<std::vector<bool>>(&kind)) {
       c10::List<bool> list;

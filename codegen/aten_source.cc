@@ -240,6 +240,9 @@ class Writer {
                                               scalar.number);
                           },
                           [](double value) { return number(value); },
+                          [](const std::vector<double>& values) {
+                            return values.empty() ? "annotate(List[float], [])" : list(values, number);
+                          },
                           [](bool value) { return flag(value); },
                           [](const std::vector<bool>& values) { return list(values, flag); },
                           [](ir::DType dtype) { return std::to_string(ir::torch_number(dtype)); },

@@ -57,8 +57,8 @@ enum class MemoryFormat : uint8_t { kContiguous, kPreserve, kChannelsLast };
 
 /// One argument. Integers may be expressions of sizes.
 struct Argument {
-  using Kind = std::variant<None, Value, std::vector<Value>, Dim, Shape, Scalar, double, bool, std::vector<bool>, DType,
-                            MemoryFormat, Device, Training, Text>;
+  using Kind = std::variant<None, Value, std::vector<Value>, Dim, Shape, Scalar, double, std::vector<double>, bool,
+                            std::vector<bool>, DType, MemoryFormat, Device, Training, Text>;
   std::string name;  ///< of the schema's parameter; empty: by position
   Kind value;
 
@@ -104,8 +104,9 @@ class Block {
 ///   results.
 ///   `kLoop`(trips, condition, states, scanned, captured, most) with one block that takes the number of the trip, the
 ///   condition, the states, a row of each scanned tensor, then what is captured, and makes the condition of the next
-///   trip where there is one, the next states, and rows: its results are the last states, then all rows of each, stacked. Trips are a size
-///   or a tensor; they or the condition may be none. `most` is a size: one trip more is an error of the run.
+///   trip where there is one, the next states, and rows: its results are the last states, then all rows of each,
+///   stacked. Trips are a size or a tensor; they or the condition may be none. `most` is a size: one trip more is an
+///   error of the run.
 struct Call {
   std::string schema;
   std::vector<Argument> arguments;

@@ -219,6 +219,7 @@ aten::Argument argument(const std::string& name, const Attribute& value) {
   if (const auto* number = std::get_if<double>(&value)) return {name, *number};
   if (const auto* dtype = std::get_if<DType>(&value)) return {name, *dtype};
   if (const auto* list = std::get_if<Shape>(&value)) return {name, *list};
+  if (const auto* numbers = std::get_if<std::vector<double>>(&value)) return {name, *numbers};
   return {name, aten::Text{std::get<std::string>(value)}};
 }
 
@@ -410,8 +411,6 @@ const OpInfo& any_foreign_op() {
 std::string foreign_attribute_fault(std::string_view name, const Attribute& value) {
   if (!is_name(name)) return fmt::format("`{}` is no parameter of a schema", name);
   if (std::holds_alternative<Body>(value)) return fmt::format("argument {} cannot be a body", name);
-  if (std::holds_alternative<std::vector<double>>(value))
-    return fmt::format("argument {}: lists of numbers cannot be handed to the dispatcher", name);
   return {};
 }
 

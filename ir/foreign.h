@@ -33,7 +33,7 @@ struct ForeignCall {
   std::string schema;                    ///< with its overload: `aten::cdist`, `aten::searchsorted.Tensor`
   std::vector<ForeignOperand> operands;  ///< in the order of the task's operands
   /// By parameter: a flag, an integer or a size, a number, a text, an element type (an integer where LibTorch counts
-  /// layouts and the like), a list of integers or sizes.
+  /// layouts and the like), a list of integers or sizes, or of numbers.
   Attributes arguments;
   std::vector<std::string> none;  ///< parameters that are None though that is not their default
   std::string device;             ///< the parameter that takes the program's device; empty: none

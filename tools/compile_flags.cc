@@ -86,9 +86,9 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
       "--loss", options.loss,
       "training loss: cross_entropy, soft_cross_entropy, bce_with_logits, mse, l1, huber, smooth_l1 or in_graph with "
       "options, as cross_entropy(output=logits,labels=y); terms joined by +; without it: a plan for inference");
-  app.add_option(
-      "--loss-graph", options.loss_graph,
-      "ONNX file of a loss: inputs are the model's outputs by name, the others labels; its outputs are added");
+  app.add_option("--loss-graph", options.loss_graph,
+                 "file of a loss (ONNX, or .pt2): inputs are the model's outputs by name, the others labels; its "
+                 "outputs are added");
   app.add_option("--loss-input", options.loss_inputs, "INPUT=OUTPUT: an input of --loss-graph is that output");
   app.add_option("--loss-weight", options.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")

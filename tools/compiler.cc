@@ -46,7 +46,9 @@ Result<double> number_of(const std::string& given, const std::string& text, cons
 // The loss of a second file, whose tensors are no state of the model.
 Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, passes::PipelineOptions& pipeline,
                             PreparedModel& model) {
-  RANNC_ASSIGN(frontend::Imported loss, frontend::read_onnx(options.loss_graph));
+  const bool of_torch = is_of_torch(model_format(options.loss_graph));
+  RANNC_ASSIGN(frontend::Imported loss,
+               of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph));
   passes::LossGraph how{.file = options.loss_graph};
   RANNC_ASSIGN(how.inputs, pairs(options.loss_inputs, "--loss-input"));
   RANNC_ASSIGN(const auto weights, pairs(options.loss_weights, "--loss-weight"));

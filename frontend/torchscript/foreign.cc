@@ -77,6 +77,16 @@ Result<ir::Attribute> as_taken(const c10::Argument& parameter, const ir::Attribu
   const bool integers = element == c10::TypeKind::IntType || element == c10::TypeKind::SymIntType;
   if (list && integers && dim != nullptr)
     return ir::Attribute(ir::Shape(parameter.N() ? static_cast<size_t>(*parameter.N()) : 1, *dim));
+  if (list && element == c10::TypeKind::FloatType) {
+    if (std::holds_alternative<std::vector<double>>(given)) return given;
+    const auto* const plain = std::get_if<ir::Shape>(&given);
+    std::vector<double> numbers;
+    for (const ir::Dim& each : plain ? *plain : ir::Shape{}) {
+      if (!each.is_constant()) return refused();
+      numbers.push_back(static_cast<double>(each.constant()));
+    }
+    return plain ? Result<ir::Attribute>(std::move(numbers)) : refused();
+  }
   if (list) return integers && std::holds_alternative<ir::Shape>(given) ? Result<ir::Attribute>(given) : refused();
   bool fits = false;
   switch (element) {

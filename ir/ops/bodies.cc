@@ -62,8 +62,11 @@ class BodyLowering {
   }
 
   // A value of the task's own lowering, as one of the body's.
-  aten::Value outside(const aten::Value& value, TaskId task, uint32_t first) const {
-    if (const auto* made = std::get_if<aten::Made>(&value)) return aten::Made{made->call + first, made->index};
+  aten::Value outside(aten::Value value, TaskId task, uint32_t first) const {
+    if (auto* made = std::get_if<aten::Made>(&value)) {
+      made->call += first;
+      return value;
+    }
     const uint32_t index = std::get<aten::Operand>(value).index;
     const auto inputs = graph_.inputs(task);
     if (index >= inputs.size() || !inputs[index].valid()) return aten::kAbsent;

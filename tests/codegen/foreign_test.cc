@@ -231,6 +231,9 @@ TEST(Foreign, WhatIsFoundOutRunsAsPrinted) {
       {"aten::roll", {"self"}, {{"shifts", ir::Shape{1, 1}}, {"dims", ir::Shape{1, 2}}}},
       {"aten::new_full", {"self"}, {{"size", ir::Shape{ir::Dim::symbol("batch"), 2}}, {"fill_value", 0.5}}},
       {"aten::std.correction", {"self"}, {{"dim", ir::Shape{1}}, {"correction", one}, {"keepdim", true}}},
+      {"aten::upsample_linear1d.vec",
+       {"input"},
+       {{"align_corners", false}, {"scale_factors", std::vector<double>{1.5}}}},
       {"aten::linalg_vector_norm", {"self"}, {{"ord", 3.0}, {"dim", ir::Shape{1, 2}}, {"dtype", ir::DType::kF64}}},
   };
   size_t ran = 0;
@@ -250,6 +253,8 @@ TEST(Foreign, WhatIsFoundOutRunsAsPrinted) {
       arguments.push_back({"other", graph.type(leaves[0])});
       operands.push_back(leaves[0]);
     }
+    if (each.schema == std::string("aten::upsample_linear1d.vec"))
+      arguments.push_back({"output_size", ForeignArgument::None{}});
     for (const auto& [name, value] : each.more) arguments.push_back({name, value});
     const auto task = frontend::torchscript::foreign_task(each.schema, arguments, "batch");
     ASSERT_TRUE(task.ok()) << task.diagnostic().str();
@@ -269,7 +274,7 @@ TEST(Foreign, WhatIsFoundOutRunsAsPrinted) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 20U);
+  EXPECT_EQ(ran, 21U);
 }
 
 TEST(Foreign, IsMeasured) {

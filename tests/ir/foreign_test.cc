@@ -46,7 +46,10 @@ TEST(Foreign, CallAndAttributesAreOne) {
   ForeignCall call;
   call.schema = "mine::join.two";
   call.operands = {{"first", {}}, {"parts", 2}, {"mask", {}}};
-  call.arguments = {{"size", Shape{Dim::symbol("batch"), 3}}, {"flag", true}, {"name", std::string("a")}};
+  call.arguments = {{"size", Shape{Dim::symbol("batch"), 3}},
+                    {"flag", true},
+                    {"name", std::string("a")},
+                    {"scales", std::vector<double>{0.5, 2}}};
   call.device = "device";
   call.none = {"dim", "other"};
   call.types = *parse_foreign_types("f32[a], _, i64[a,b] samples 1 outer [2], _ -> bool[], f32[2*a + 1] mixed");

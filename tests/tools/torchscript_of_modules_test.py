@@ -55,6 +55,15 @@ class Modules(programs.ProgramTest):
                 for dtype in ("float64", "float32"):
                     self.judge(folder, dtype, "model.pt2")
 
+    def test_decomposed(self):
+        """What torch.export's own decompositions leave of a module: other operators, the same numbers."""
+        for family in FAMILIES:
+            with self.subTest(family=family):
+                folder = self.folder(family, "export")
+                program = torch.export.load(folder / "model.pt2").run_decompositions()
+                torch.export.save(program, folder / "decomposed.pt2")
+                self.judge(folder, "float64", "decomposed.pt2")
+
     def test_traced_with_other_samples(self):
         """Two of the seven samples are in the file."""
         for family in FAMILIES:

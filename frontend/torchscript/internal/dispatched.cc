@@ -48,6 +48,9 @@ class Arguments {
   void add(const std::string& name, const Sequence& list) {
     const bool of_tensors = std::any_of(list.elements.begin(), list.elements.end(),
                                         [](const Item& each) { return each.get<TensorRef>() != nullptr; });
+    const bool of_numbers = std::any_of(list.elements.begin(), list.elements.end(),
+                                        [](const Item& each) { return each.get<double>() != nullptr; });
+    if (of_numbers) return add_numbers(name, list);
     if (!of_tensors) return give(name, ir::Attribute(call_.sizes(name)));
     ForeignArgument::Tensors types;
     operands_[name];
@@ -60,6 +63,16 @@ class Arguments {
       }
     }
     give(name, std::move(types));
+  }
+
+  void add_numbers(const std::string& name, const Sequence& list) {
+    std::vector<double> numbers;
+    for (const Item& each : list.elements) {
+      const auto number = Call::number_of(each);
+      if (!number) return call_.fail(fmt::format("{}: {} has {} among numbers", call_.schema(), name, describe(each)));
+      numbers.push_back(*number);
+    }
+    give(name, ir::Attribute(std::move(numbers)));
   }
 
   ir::ValueType operand(const Item& item, const std::string& name) {

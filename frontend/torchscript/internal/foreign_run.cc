@@ -57,6 +57,7 @@ Result<c10::IValue> list_of(const ir::Shape& shape, const ir::Bindings* sizes) {
 Result<c10::IValue> value_of(const ir::Attribute& attribute, const ir::Bindings* sizes) {
   if (const auto* flag = std::get_if<bool>(&attribute)) return c10::IValue(*flag);
   if (const auto* real = std::get_if<double>(&attribute)) return c10::IValue(*real);
+  if (const auto* numbers = std::get_if<std::vector<double>>(&attribute)) return c10::IValue(*numbers);
   if (const auto* text = std::get_if<std::string>(&attribute)) return c10::IValue(*text);
   if (const auto* dtype = std::get_if<ir::DType>(&attribute))
     return c10::IValue(static_cast<int64_t>(ir::torch_number(*dtype)));

@@ -273,7 +273,7 @@ void adaptive_max_pool(Call& call) {
 }
 
 void upsample(Call& call) {
-  const ValueId x = call.tensor("self");
+  const ValueId x = call.tensor(call.item(size_t{0}), "input");  // `self` of some overloads
   const Shape* const from = call.shape(x);
   if (!from) return;
   const size_t axes = from->size() - 2;
@@ -282,19 +282,29 @@ void upsample(Call& call) {
                            : op.find("exact") != std::string::npos   ? "nearest_exact"
                            : op.find("nearest") != std::string::npos ? "nearest"
                                                                      : "linear";
+  if (axes < 1 || axes > 3) return call.fail(fmt::format("{} of {} axes", call.schema(), from->size()));
   ir::Attributes attributes = {{"mode", mode}};
   Shape sizes;
+  constexpr const char* kNames[] = {"scale_d", "scale_h", "scale_w"};
+  // A scale that was asked for says where neighbours lie, the sizes that it was rounded to do not.
+  constexpr const char* kScales[] = {"scales_d", "scales_h", "scales_w"};
+  for (size_t i = 0; i < axes; ++i) {
+    const std::string_view given = axes == 1 ? "scales" : kScales[3 - axes + i];
+    if (call.has(given)) attributes.set(kNames[3 - axes + i], call.number(given));
+  }
   if (call.has("output_size")) {
     sizes = call.sizes("output_size");
-  } else if (const Sequence* const scales = call.item("scale_factors").sequence()) {
+  } else if (const Sequence* const scales = call.item("scale_factors").sequence();
+             scales && scales->elements.size() == axes) {
     for (size_t i = 0; i < axes; ++i) {
       const auto scale = Call::number_of(scales->elements[i]);
       if (!scale || !(*from)[i + 2].is_constant()) return call.fail("upsample by a scale, of sizes that are not known");
       sizes.emplace_back(static_cast<int64_t>(std::floor(static_cast<double>((*from)[i + 2].constant()) * *scale)));
-      constexpr const char* kNames[] = {"scale_d", "scale_h", "scale_w"};
       attributes.set(kNames[3 - axes + i], *scale);
     }
   }
+  if (sizes.size() != axes)
+    return call.fail(fmt::format("{} to {} sizes of {} axes", call.schema(), sizes.size(), axes));
   attributes.set("sizes", sizes);
   if (call.has("align_corners")) attributes.set("align_corners", call.flag("align_corners"));
   call.result("upsample", {x}, std::move(attributes));

@@ -342,7 +342,17 @@ constexpr Expression kDense[] = {
     {"torch.scaled_dot_product_attention(x.view(-1, 4, 2, 3), y.view(-1, 2, 4, 3), y.view(-1, 2, 4, 3), "
      "enable_gqa=True)"},
     {"torch.upsample_bilinear2d(x.unsqueeze(1), [8, 12], False, None)"},
-    {"torch.upsample_nearest2d(x.unsqueeze(1), [8, 12], None)"}};
+    {"torch.upsample_nearest2d(x.unsqueeze(1), [8, 12], None)"},
+    {"torch.upsample_nearest2d(x.unsqueeze(1), [7, 9], 1.9, 1.55)"},
+    {"torch.upsample_bilinear2d(x.unsqueeze(1), [7, 9], False, 1.9, 1.55)"},
+    {"torch.upsample_bicubic2d(x.unsqueeze(1), [7, 9], False, 1.9, 1.55)"},
+    {"torch.upsample_linear1d(x, [9], False, 1.55)"},
+    {"torch.upsample_nearest1d(x, [9], 1.55)"},
+    {"torch._upsample_nearest_exact2d(x.unsqueeze(1), [7, 9], 1.9, 1.55)"},
+    {"torch.upsample_nearest3d(x.view(-1, 1, 2, 2, 6), [3, 3, 9], 1.6, 1.6, 1.55)"},
+    {"torch.upsample_trilinear3d(x.view(-1, 1, 2, 2, 6), [3, 3, 9], False, 1.6, 1.6, 1.55)"},
+    {"torch.upsample_bilinear2d(x.unsqueeze(1), None, False, [1.9, 1.55])"},
+    {"torch.upsample_nearest2d(x.unsqueeze(1), None, [1.9, 1.55])"}};
 constexpr Expression kCreated[] = {{"torch.arange(4, dtype=7) + x[:, :, 0]"},
                                    {"torch.arange(x.size(1)) + z"},
                                    {"torch.arange(1, 9, 2) * z"},
@@ -367,6 +377,7 @@ constexpr Expression kLosses[] = {{"torch.mse_loss(x, y, reduction=0)"},
 constexpr Expression kDispatched[] = {
     {"torch.digamma(torch.abs(x))"},
     {"torch.cdist(x, y)"},
+    {"torch._upsample_bilinear2d_aa(x.unsqueeze(1), None, False, [2.0, 1.5])"},
     {"torch.searchsorted(torch.cumsum(torch.abs(x), 2), y)"},
     {"torch.block_diag([x[0], y[0]]) if x.dim() == 2 else torch.column_stack([x[:, 0], y[:, 1]])"},
     {"torch.linalg_inv(x[:, :, :4])"},
