@@ -7,10 +7,9 @@ import unittest
 import zipfile
 
 import programs
-from torchscript_folders import LSTM_BIAS, TorchScriptFolder, folders, parameters
+from torchscript_folders import LSTM_BIAS, TorchScriptFolder, folders, loss, parameters, signature
 
 DIAGNOSTICS, USAGE = 1, 2
-TYPES = {"FLOAT": "f32", "INT64": "i64"}
 # Traced and scripted, tied, of whole batches, with gates in another order.
 MODELS = ["mlp_legacy_dyn", "mlp_dynamo_dyn", "lstm_legacy_b8", "lstm_legacy_dyn", "gpt2_legacy_dyn", "unet_train_legacy"]
 GPT_FLAGS = ["--input", "input_ids=i64[batch,12]", "--input", "attention_mask=i64[batch,12]", "--output-name", "logits"]
@@ -60,16 +59,9 @@ class Twins(TorchScriptFolder):
     def test_tasks(self):
         for folder in folders():
             with self.subTest(folder=folder.name):
-                card = json.loads((folder / "card.json").read_text())
-                term, loss = card["loss"][0], []
-                for key, of in (("output", "output"), ("labels", "labels"), ("class_axis", "axis")):
-                    loss += [f"{of}={term[key]}"] if key in term else []
-                with_loss = ["--loss", f"{term['kind']}({','.join(loss)})"]
-                signature = [part for name, (kind, *sizes) in card["inputs"].items()
-                             for part in ("--input", f"{name}={TYPES[kind]}[{','.join(map(str, sizes))}]")]
-                signature += [part for name in card["outputs"] for part in ("--output-name", name)]
+                with_loss = loss(folder, 1)
                 of_export = self.tasks(folder, "model.onnx", *with_loss)
-                self.assertLessEqual(self.tasks(folder, "model.pt", *with_loss, *signature), 1.1 * of_export)
+                self.assertLessEqual(self.tasks(folder, "model.pt", *with_loss, *signature(folder)), 1.1 * of_export)
 
 
 @with_models

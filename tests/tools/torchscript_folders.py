@@ -28,6 +28,26 @@ def parameters(folder):
     return names
 
 
+TYPES = {"FLOAT": "f32", "DOUBLE": "f64", "INT64": "i64", "BOOL": "bool"}
+FIELDS = {"output": "output", "labels": "labels", "class_axis": "axis", "ignore_index": "ignore_index", "weight": "weight"}
+
+
+def signature(folder):
+    """What the card says of inputs and outputs, as flags."""
+    card = json.loads((folder / "card.json").read_text())
+    flags = [part for name, (kind, *sizes) in card["inputs"].items()
+             for part in ("--input", f"{name}={TYPES[kind]}[{','.join(map(str, sizes))}]")]
+    return flags + [part for name in card["outputs"] for part in ("--output-name", name)]
+
+
+def loss(folder, terms=None):
+    """The card's loss, or so many of its terms, as a flag."""
+    card = json.loads((folder / "card.json").read_text())
+    spelled = [f"{term['kind']}({','.join(f'{FIELDS[key]}={value}' for key, value in term.items() if key in FIELDS)})"
+               for term in card["loss"][:terms]]
+    return ["--loss", " + ".join(spelled)]
+
+
 class TorchScriptFolder(programs.ProgramTest):
     in_process = programs.Resident.PROGRAMS
 

@@ -77,8 +77,8 @@ def segmentation(name):
     return First(getattr(torchvision.models.segmentation, name)(weights=None, weights_backbone=None)), {"x": images(64)}
 
 
-def pyramid():
-    backbone = torchvision.models.detection.backbone_utils.resnet_fpn_backbone(backbone_name="resnet18", weights=None)
+def pyramid(build, **options):
+    backbone = getattr(torchvision.models.detection.backbone_utils, build)(weights=None, **options)
     return First(backbone), {"x": images(64)}
 
 
@@ -90,7 +90,8 @@ def published():
     """Name -> what makes (module, inputs)."""
     t = transformers
     made = {**{name: lambda name=name: vision(name) for name in VISION}, **{name: lambda name=name: segmentation(name) for name in SEGMENTATION}}
-    made["resnet18_fpn"] = pyramid
+    made["resnet18_fpn"] = lambda: pyramid("resnet_fpn_backbone", backbone_name="resnet18")
+    made["mobilenet_v3_large_fpn"] = lambda: pyramid("mobilenet_backbone", backbone_name="mobilenet_v3_large", fpn=True)
     made["BERT"] = lambda: of_words(t.BertModel(t.BertConfig(**SMALL)), "input_ids")
     made["GPT-2"] = lambda: of_words(t.GPT2LMHeadModel(t.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=WORDS, use_cache=False)), "input_ids")
     made["Llama"] = lambda: of_words(t.LlamaForCausalLM(t.LlamaConfig(**SMALL, num_key_value_heads=2, use_cache=False)), "input_ids")

@@ -101,6 +101,7 @@ class Call : public TaskWriter {
   /// Something that users should know of such calls, which are counted.
   void remark(std::string_view text) { ++notes_.counted_remarks[std::string(text)]; }
   ImportNotes& notes() { return notes_; }
+  using TaskWriter::graph;
 
  private:
   std::string schema_, op_;

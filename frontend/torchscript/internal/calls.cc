@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "frontend/torchscript/internal/translators.h"
 
@@ -24,29 +25,58 @@ std::vector<Item> lost(const std::string& schema, size_t results) {
   return std::vector<Item>(results, Undecided{std::string(kLost) + schema});
 }
 
-/// What an item is where gradients end: the tensors in it anew. What is an argument too was written in place.
-Item stopped(Call& call, const Item& item) {
+using Tensors = std::set<TensorRef>;
+
+void collect(const Item& item, Tensors& into) {
+  if (const auto* const tensor = item.get<TensorRef>()) into.insert(*tensor);
   if (const Sequence* const sequence = item.sequence()) {
+    for (const Item& each : sequence->elements) collect(each, into);
+  }
+  if (const Dictionary* const dictionary = item.dictionary()) {
+    for (const auto& [key, value] : dictionary->entries) collect(value, into);
+  }
+}
+
+/// Whether it is certain, after a look at so many values, that no gradient goes through one to what is trained.
+bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId value, int& looks) {
+  if (--looks < 0) return false;
+  if (!ir::is_float(graph.type(value).dtype) || graph.kind(value) == ir::ValueKind::kInput) return true;
+  const TaskId maker = graph.producer(value);
+  if (!maker.valid()) {
+    const auto listed = notes.stored.listed.find(std::string(graph.value(value).name));
+    return listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kConstant;
+  }
+  if (&graph.op(maker) == &ir::core("stop_gradient")) return true;
+  const auto operands = graph.inputs(maker);
+  return std::all_of(operands.begin(), operands.end(), [&](ValueId operand) {
+    return !operand.valid() || has_no_gradient(graph, notes, operand, looks);
+  });
+}
+
+bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId value) {
+  int looks = 64;
+  return has_no_gradient(graph, notes, value, looks);
+}
+
+/// What a result is where gradients end: tensors that the call made anew. What it was given and hands on stays what it
+/// is, but where the call wrote into it.
+Item stopped(Call& call, const Item& item, const Tensors& given, bool writes) {
+  if (const Sequence* const sequence = item.sequence()) {
+    Tensors within;
+    collect(item, within);
+    if (std::includes(given.begin(), given.end(), within.begin(), within.end())) return item;  // a list is who it is
     std::vector<Item> elements;
-    for (const Item& each : sequence->elements) elements.push_back(stopped(call, each));
+    for (const Item& each : sequence->elements) elements.push_back(stopped(call, each, given, writes));
     return sequence->is_tuple ? tuple_of(std::move(elements)) : list_of(std::move(elements));
   }
   const auto* const tensor = item.get<TensorRef>();
-  if (tensor == nullptr || !ir::is_float(call.dtype((*tensor)->now()))) return item;
-  const ValueId end = call.emit("stop_gradient", {(*tensor)->read(call)});
-  const bool is_written = std::any_of(call.arguments().begin(), call.arguments().end(), [&](const auto& argument) {
-    const auto* const given = argument.item.template get<TensorRef>();
-    return given != nullptr && *given == *tensor;
-  });
-  if (!is_written) return (*tensor)->is_view() ? Tensor::unsure(end, *tensor) : std::make_shared<Tensor>(end);
-  (*tensor)->write(call, end);
-  return item;
-}
-
-/// Whether no gradient goes through a value to what it was made from.
-bool has_no_gradient(const ir::Graph& graph, ValueId value) {
-  const TaskId maker = graph.producer(value);
-  return !maker.valid() || &graph.op(maker) == &ir::core("stop_gradient") || !ir::is_float(graph.type(value).dtype);
+  const bool is_given = tensor != nullptr && given.contains(*tensor);
+  if (tensor == nullptr || (is_given && !writes) || !ir::is_float(call.dtype((*tensor)->now()))) return item;
+  const ValueId made = (*tensor)->read(call);
+  if (call.good() && has_no_gradient(call.graph(), call.notes(), made)) return item;
+  const ValueId end = call.emit("stop_gradient", {made});
+  if (is_given) return (*tensor)->write(call, end), item;
+  return (*tensor)->is_view() ? Tensor::unsure(end, *tensor) : std::make_shared<Tensor>(end);
 }
 
 }  // namespace
@@ -63,18 +93,21 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
   const bool is_of_lost = std::any_of(arguments.begin(), arguments.end(),
                                       [](const Call::Argument& argument) { return is_lost(argument.item); });
   if (is_of_lost) return lost(schema, names.size());
-  const bool is_in_place = no_grad_ > 0 && writes(schema.substr(0, schema.find('.'))) && !arguments.empty() &&
-                           arguments[0].item.get<TensorRef>();
-  if (is_in_place && !has_no_gradient(graph, (*arguments[0].item.get<TensorRef>())->now())) {
+  const bool in_place = writes(schema) && !arguments.empty() && arguments[0].item.get<TensorRef>();
+  if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*arguments[0].item.get<TensorRef>())->now())) {
     return error(where, fmt::format("{} writes without gradients into a tensor that has one: nothing says what its "
                                     "gradient is then; write into a copy",
                                     schema));
+  }
+  Tensors given;
+  if (no_grad_ > 0) {
+    for (const Call::Argument& each : arguments) collect(each.item, given);
   }
   Call call(graph, where, schema, names.empty() ? "nothing" : names[0], std::move(arguments), notes_);
   if (!translate(call)) return lose(schema, where, call.failure()->message, names.size());
   if (call.failure() && !unknown_.empty()) return lost(schema, names.size());
   if (no_grad_ > 0) {
-    for (Item& result : call.results()) result = stopped(call, result);
+    for (Item& result : call.results()) result = stopped(call, result, given, in_place);
   }
   if (call.failure()) return *call.failure();
   if (!module.empty()) notes_.training.modules.emplace(where.node, module);

@@ -104,8 +104,9 @@ class Program {
     type.shape.emplace(entry.sizes.begin(), entry.sizes.end());
     const StoredTensor stored{entry.name,
                               {names.begin() + 1, names.end()},
-                              !bound.persists,
-                              bound.kind == "parameter" && entry.requires_grad};
+                              bound.kind == "parameter" && entry.requires_grad ? Role::kParameter
+                              : bound.persists                                 ? Role::kConstant
+                                                                               : Role::kLiteral};
     TensorRef made =
         add_stored(graph_, notes_, stored, std::move(type), tensor.defined() ? file_.data(tensor) : ir::TensorData());
     if (bound.kind == "buffer") made->set_state(entry.name);

@@ -82,9 +82,8 @@ Result<void> Interpreter::run(Frame& frame, const Node& node) {
     return error(at(frame, node), fmt::format("the program has more than {} nodes", options_.max_nodes));
   if (!growth_.add(region_->graph, region_->counted))
     return growth_.excess(region_->graph, "the program", at(frame, node));
-  bool done = true;
-  RANNC_TRY(structure(frame, node, done));
-  return done ? Result<void>() : call_operator(frame, node);
+  const auto structure = structures().find(node.kind());
+  return structure == structures().end() ? call_operator(frame, node) : (this->*structure->second)(frame, node);
 }
 
 Result<Item> Interpreter::item(const Frame& frame, const Value& value) const {
@@ -137,99 +136,141 @@ Result<void> Interpreter::unpack(Frame& frame, const Node& node, const std::vect
   return {};
 }
 
-Result<void> Interpreter::structure(Frame& frame, const Node& node, bool& done) {
-  const auto kind = node.kind();
-  const auto give = [&](Item item) { frame.items[node.outputs()[0]] = std::move(item); };
-  if (kind == prim::Constant && node.outputs()[0]->type()->kind() == c10::TypeKind::FunctionType) {
-    give({});  // `CallFunction` asks its type
-  } else if (kind == prim::Constant) {
-    const auto value = jit::toIValue(node.outputs()[0]);
-    if (!value) return error(at(frame, node), "a constant of a kind that is not supported");
-    RANNC_ASSIGN(const Item made, state_.literal(*value, name(frame, *node.outputs()[0]), at(frame, node)));
-    RANNC_ASSIGN(Item seen, seen_here(made, *region_, at(frame, node)));
-    give(std::move(seen));
-  } else if (kind == prim::If) {
-    return branch(frame, node);
-  } else if (kind == prim::Loop) {
-    return loop(frame, node);
-  } else {
-    RANNC_ASSIGN(std::vector<Item> operands, items(frame, node));
-    if (kind == prim::GetAttr || kind == prim::SetAttr || kind == prim::CallMethod) {
-      const auto* const self = operands.empty() ? nullptr : operands[0].get<Object>();
-      if (self == nullptr) return error(at(frame, node), "an attribute of something that is no object");
-      const std::string of = node.s(c10::attr::name);
-      if (kind == prim::SetAttr) {
-        return set_attribute(*self, of, operands[1], at(frame, node));
-      }
-      if (kind == prim::CallMethod && is_no_grad(state_.object(*self))) {
-        give({});
-        return {};
-      }
-      if (kind == prim::CallMethod) {
-        const Object callee = *self;
-        operands.erase(operands.begin());
-        RANNC_ASSIGN(Item made, call(callee, of, std::move(operands)));
-        give(std::move(made));
-      } else {
-        RANNC_ASSIGN(const Item made, state_.attribute(*self, of, at(frame, node)));
-        RANNC_ASSIGN(Item seen, seen_here(made, *region_, at(frame, node)));
-        give(std::move(seen));
-      }
-    } else if (kind == prim::CallFunction) {
-      auto* const function = node.inputs()[0]->type()->expectRef<c10::FunctionType>().function();
-      operands.erase(operands.begin());
-      RANNC_ASSIGN(Item made, run(*jit::toGraphFunction(*function).graph(), std::move(operands), frame.path));
-      give(std::move(made));
-    } else if (kind == prim::CreateObject) {
-      const auto type = node.outputs()[0]->type()->expect<c10::ClassType>();
-      give(state_.create(c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), type->numAttributes()),
-                         frame.path));
-    } else if (kind == prim::Enter || kind == prim::Exit) {
-      const auto* const object = operands[0].get<Object>();
-      if (object == nullptr || !is_no_grad(state_.object(*object)))
-        return error(at(frame, node), "a with-statement of something else than no_grad is not supported");
-      calls_.set_no_grad(calls_.no_grad() + (kind == prim::Enter ? 1 : -1));
-      for (const Value* const output : node.outputs()) frame.items[output] = Item();
-    } else if (kind == prim::ListConstruct) {
-      give(list_of(std::move(operands)));
-    } else if (kind == prim::TupleConstruct) {
-      give(tuple_of(std::move(operands)));
-    } else if (kind == prim::DictConstruct) {
-      auto made = std::make_shared<Dictionary>();
-      for (size_t i = 0; i + 1 < operands.size(); i += 2) made->entries.emplace_back(operands[i], operands[i + 1]);
-      give(Item(std::move(made)));
-    } else if (kind == prim::ListUnpack || kind == prim::TupleUnpack) {
-      const Sequence* const sequence = operands[0].sequence();
-      if (sequence == nullptr) return error(at(frame, node), fmt::format("{} is unpacked", describe(operands[0])));
-      return unpack(frame, node, sequence->elements);
-    } else if (kind == prim::FunctionalGraph || kind == prim::fork || kind == prim::PythonOp) {
-      return error(at(frame, node), fmt::format("{} is not supported", kind.toQualString()));
-    } else if (kind == prim::Uninitialized) {
-      give({});
-    } else {
-      done = false;
-    }
-  }
+// --- what is no operator
+
+const std::unordered_map<c10::Symbol, Interpreter::Structure>& Interpreter::structures() {
+  static const std::unordered_map<c10::Symbol, Structure> kStructures = {
+      {prim::Constant, &Interpreter::constant},
+      {prim::If, &Interpreter::branch},
+      {prim::Loop, &Interpreter::loop},
+      {prim::GetAttr, &Interpreter::get_attribute},
+      {prim::SetAttr, &Interpreter::set_attribute},
+      {prim::CallMethod, &Interpreter::call_method},
+      {prim::CallFunction, &Interpreter::call_function},
+      {prim::CreateObject, &Interpreter::create_object},
+      {prim::Enter, &Interpreter::enter_or_leave},
+      {prim::Exit, &Interpreter::enter_or_leave},
+      {prim::ListConstruct, &Interpreter::make_sequence},
+      {prim::TupleConstruct, &Interpreter::make_sequence},
+      {prim::DictConstruct, &Interpreter::make_dictionary},
+      {prim::ListUnpack, &Interpreter::unpack_sequence},
+      {prim::TupleUnpack, &Interpreter::unpack_sequence},
+      {prim::Uninitialized, &Interpreter::nothing},
+      {prim::FunctionalGraph, &Interpreter::unsupported},
+      {prim::fork, &Interpreter::unsupported},
+      {prim::PythonOp, &Interpreter::unsupported},
+  };
+  return kStructures;
+}
+
+Result<void> Interpreter::constant(Frame& frame, const Node& node) {
+  const Value& made = *node.outputs()[0];
+  if (made.type()->kind() == c10::TypeKind::FunctionType) return nothing(frame, node);  // `CallFunction` asks its type
+  const auto value = jit::toIValue(&made);
+  if (!value) return error(at(frame, node), "a constant of a kind that is not supported");
+  RANNC_ASSIGN(const Item item, state_.literal(*value, name(frame, made), at(frame, node)));
+  RANNC_ASSIGN(frame.items[&made], seen_here(item, *region_, at(frame, node)));
   return {};
 }
 
+Result<Object> Interpreter::object(const Frame& frame, const Node& node) const {
+  RANNC_ASSIGN(const Item found, item(frame, *node.inputs()[0]));
+  const auto* const object = found.get<Object>();
+  if (object == nullptr) return error(at(frame, node), "an attribute of something that is no object");
+  return *object;
+}
+
+Result<void> Interpreter::get_attribute(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Object self, object(frame, node));
+  RANNC_ASSIGN(const Item found, state_.attribute(self, node.s(c10::attr::name), at(frame, node)));
+  RANNC_ASSIGN(frame.items[node.outputs()[0]], seen_here(found, *region_, at(frame, node)));
+  return {};
+}
+
+Result<void> Interpreter::call_method(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Object self, object(frame, node));
+  if (is_no_grad(state_.object(self))) return nothing(frame, node);
+  RANNC_ASSIGN(std::vector<Item> operands, items(frame, node));
+  operands.erase(operands.begin());
+  RANNC_ASSIGN(frame.items[node.outputs()[0]], call(self, node.s(c10::attr::name), std::move(operands)));
+  return {};
+}
+
+Result<void> Interpreter::call_function(Frame& frame, const Node& node) {
+  auto* const function = node.inputs()[0]->type()->expectRef<c10::FunctionType>().function();
+  RANNC_ASSIGN(std::vector<Item> operands, items(frame, node));
+  operands.erase(operands.begin());
+  RANNC_ASSIGN(frame.items[node.outputs()[0]],
+               run(*jit::toGraphFunction(*function).graph(), std::move(operands), frame.path));
+  return {};
+}
+
+Result<void> Interpreter::create_object(Frame& frame, const Node& node) {
+  const auto type = node.outputs()[0]->type()->expect<c10::ClassType>();
+  const auto made = c10::ivalue::Object::create(c10::StrongTypePtr(nullptr, type), type->numAttributes());
+  frame.items[node.outputs()[0]] = state_.create(made, frame.path);
+  return {};
+}
+
+Result<void> Interpreter::enter_or_leave(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Item of, item(frame, *node.inputs()[0]));
+  const auto* const object = of.get<Object>();
+  if (object == nullptr || !is_no_grad(state_.object(*object)))
+    return error(at(frame, node), "a with-statement of something else than no_grad is not supported");
+  calls_.set_no_grad(calls_.no_grad() + (node.kind() == prim::Enter ? 1 : -1));
+  return nothing(frame, node);
+}
+
+Result<void> Interpreter::make_sequence(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(std::vector<Item> elements, items(frame, node));
+  const bool is_tuple = node.kind() == prim::TupleConstruct;
+  frame.items[node.outputs()[0]] = is_tuple ? tuple_of(std::move(elements)) : list_of(std::move(elements));
+  return {};
+}
+
+Result<void> Interpreter::make_dictionary(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const std::vector<Item> operands, items(frame, node));
+  auto made = std::make_shared<Dictionary>();
+  for (size_t i = 0; i + 1 < operands.size(); i += 2) made->entries.emplace_back(operands[i], operands[i + 1]);
+  frame.items[node.outputs()[0]] = std::move(made);
+  return {};
+}
+
+Result<void> Interpreter::unpack_sequence(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Item given, item(frame, *node.inputs()[0]));
+  const Sequence* const sequence = given.sequence();
+  if (sequence == nullptr) return error(at(frame, node), fmt::format("{} is unpacked", describe(given)));
+  return unpack(frame, node, sequence->elements);
+}
+
+Result<void> Interpreter::nothing(Frame& frame, const Node& node) {
+  for (const Value* const output : node.outputs()) frame.items[output] = Item();
+  return {};
+}
+
+Result<void> Interpreter::unsupported(Frame& frame, const Node& node) {
+  return error(at(frame, node), fmt::format("{} is not supported", node.kind().toQualString()));
+}
+
 // What a module keeps from one step to the next is an effect, which training does not have.
-Result<void> Interpreter::set_attribute(const Object& self, const std::string& name, const Item& item,
-                                        const Location& where) {
+Result<void> Interpreter::set_attribute(Frame& frame, const Node& node) {
+  RANNC_ASSIGN(const Object self, object(frame, node));
+  RANNC_ASSIGN(const Item value, item(frame, *node.inputs()[1]));
+  const std::string name = node.s(c10::attr::name), of = self.path.empty() ? "the model" : self.path;
   if (region_ != &root_) {
-    return error(where, fmt::format("the program sets '{}' of '{}' in a branch or a loop that data decide", name,
-                                    self.path.empty() ? "the model" : self.path));
+    return error(at(frame, node),
+                 fmt::format("the program sets '{}' of '{}' in a branch or a loop that data decide", name, of));
   }
   const bool is_module = state_.object(self).toObjectRef().type()->is_module();
-  const auto* const tensor = item.get<TensorRef>();
+  const auto* const tensor = value.get<TensorRef>();
   if (is_module && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
-    return error(where,
+    return error(at(frame, node),
                  fmt::format("the program sets '{}' of '{}' to a tensor, which would be state from one step to the "
                              "next: training keeps the statistics of batch normalisations alone",
-                             name, self.path.empty() ? "the model" : self.path));
+                             name, of));
   }
   if (is_module) ++notes_.counted_remarks["attributes that the program sets while it runs are not kept"];
-  state_.set_attribute(self, name, item);
+  state_.set_attribute(self, name, value);
   return {};
 }
 

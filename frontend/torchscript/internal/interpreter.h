@@ -41,10 +41,24 @@ class Interpreter {
   Result<Item> run(const torch::jit::Graph& graph, std::vector<Item> arguments, const std::string& path);
   Result<void> run(Frame& frame, const Block& block);
   Result<void> run(Frame& frame, const Node& node);
-  Result<void> structure(Frame& frame, const Node& node, bool& done);
-  Result<void> set_attribute(const Object& self, const std::string& name, const Item& item, const Location& where);
+  /// What runs a node that is no call of an operator, by its kind.
+  using Structure = Result<void> (Interpreter::*)(Frame& frame, const Node& node);
+  static const std::unordered_map<c10::Symbol, Structure>& structures();
+  Result<void> constant(Frame& frame, const Node& node);
   Result<void> branch(Frame& frame, const Node& node);
   Result<void> loop(Frame& frame, const Node& node);
+  Result<void> get_attribute(Frame& frame, const Node& node);
+  Result<void> set_attribute(Frame& frame, const Node& node);
+  Result<void> call_method(Frame& frame, const Node& node);
+  Result<void> call_function(Frame& frame, const Node& node);
+  Result<void> create_object(Frame& frame, const Node& node);
+  Result<void> enter_or_leave(Frame& frame, const Node& node);
+  Result<void> make_sequence(Frame& frame, const Node& node);
+  Result<void> make_dictionary(Frame& frame, const Node& node);
+  Result<void> unpack_sequence(Frame& frame, const Node& node);
+  Result<void> nothing(Frame& frame, const Node& node);
+  Result<void> unsupported(Frame& frame, const Node& node);
+  Result<Object> object(const Frame& frame, const Node& node) const;
   // What data decide (tasks with bodies).
   Result<void> branch_of_data(Frame& frame, const Node& node, const Item& condition);
   Result<void> loop_of_data(Frame& frame, const Node& node, const Loop& loop, int64_t done);

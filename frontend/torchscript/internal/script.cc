@@ -32,9 +32,10 @@ class Importer {
     if (const auto unknown = interpreter_.unknown()) return *unknown;
     if (!made.ok()) return made.diagnostic();
     RANNC_TRY(add_outputs(graph_, notes_, *made, options_.outputs, archive_.path()));
-    if (state_.parameters() == 0)
+    if (state_.has_no_parameters())
       notes_.counted_remarks
-          ["module without parameters, as frozen ones are: what is trained follows from where tensors are used"] = 1;
+          ["module without parameters, as frozen ones are: the names of state_dict are lost, and what is trained "
+           "follows from where tensors are used"] = 1;
     return Imported{std::move(graph_), std::move(notes_)};
   }
 

@@ -25,7 +25,10 @@ State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes)
     const auto [known, fresh] = named_.try_emplace(place_of(tensor), Naming{name, false, is_parameter});
     if (!fresh && name != known->second.name) aliases_[known->second.name].push_back(name);
   };
-  for (const auto& parameter : archive.module().named_parameters()) name(parameter.name, parameter.value, true);
+  for (const auto& parameter : archive.module().named_parameters()) {
+    has_no_parameters_ = false;
+    name(parameter.name, parameter.value, true);
+  }
   for (const auto& buffer : archive.module().named_buffers()) name(buffer.name, buffer.value, false);
 }
 
@@ -103,10 +106,13 @@ Result<Item> State::tensor(const at::Tensor& tensor, const Naming& given, const 
   if (const auto known = tensors_.find(place); known != tensors_.end() && tensor.numel() > 0)
     return Item(known->second);
   const bool trained = how.is_parameter && tensor.requires_grad();
-  if (trained) ++parameters_;
   const auto others = aliases_.find(how.name);
+  // Freezing makes numbers of the code of all that a module has.
   const StoredTensor stored{how.name, others == aliases_.end() ? std::vector<std::string>() : others->second,
-                            how.is_literal, trained};
+                            has_no_parameters_ && how.is_literal ? Role::kUnknown
+                            : how.is_literal                     ? Role::kLiteral
+                            : trained                            ? Role::kParameter
+                                                                 : Role::kConstant};
   TensorRef made = add_stored(graph_, notes_, stored, std::move(type), archive_.file().data(tensor));
   tensors_.emplace(place, made);
   return Item(std::move(made));

@@ -30,8 +30,8 @@ class State {
   Result<Item> literal(const at::IValue& value, const std::string& name, const Location& where);
   /// A fresh object of a class that is no module's.
   Item create(const at::IValue& value, std::string path);
-  /// Parameters that were found so far.
-  size_t parameters() const { return parameters_; }
+  /// Whether the module has none, as a frozen one.
+  bool has_no_parameters() const { return has_no_parameters_; }
 
  private:
   struct Naming {
@@ -53,7 +53,7 @@ class State {
   std::map<std::string, std::vector<std::string>> aliases_;  ///< other names of a tensor, by its first
   std::map<Place, Naming> named_;                            ///< as `state_dict` has them
   std::map<Place, TensorRef> tensors_;
-  size_t parameters_ = 0;
+  bool has_no_parameters_ = true;
 };
 
 }  // namespace rannc::frontend::torchscript

@@ -14,10 +14,11 @@ TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& s
   const bool is_float = ir::is_float(type.dtype);
   const ValueId value = graph.add_value(ir::ValueKind::kConstant, stored.name, std::move(type), std::move(data));
   const std::string name(graph.value(value).name);
-  if (stored.is_literal) {
+  if (stored.role == Role::kLiteral) {
     notes.stored.literals.insert(name);
-  } else if (is_float) {
-    notes.stored.listed.emplace(name, stored.is_trained ? ir::ValueKind::kParameter : ir::ValueKind::kConstant);
+  } else if (stored.role != Role::kUnknown && is_float) {
+    const bool is_trained = stored.role == Role::kParameter;
+    notes.stored.listed.emplace(name, is_trained ? ir::ValueKind::kParameter : ir::ValueKind::kConstant);
   }
   // A tensor of several names is one value, which `state_dict` has several times.
   if (!stored.others.empty()) {
@@ -30,7 +31,7 @@ TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& s
     for (const std::string& other : stored.others) graph.add_state({other, sizes, {whole}});
   }
   auto made = std::make_shared<Tensor>(value);
-  if (!stored.is_literal) made->set_state(name);
+  if (stored.role != Role::kLiteral) made->set_state(name);
   return made;
 }
 

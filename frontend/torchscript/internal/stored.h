@@ -11,12 +11,19 @@
 
 namespace rannc::frontend::torchscript {
 
+/// What a stored tensor is to the program.
+enum class Role : uint8_t {
+  kLiteral,    ///< a number of its code: no state
+  kConstant,   ///< state that is not trained
+  kParameter,  ///< state that is trained
+  kUnknown,    ///< the archive does not say: where it is used tells, as in a file of ONNX
+};
+
 /// What the program says of a stored tensor.
 struct StoredTensor {
   std::string name;                 ///< as `state_dict` has it
   std::vector<std::string> others;  ///< further names of the same tensor, all of it
-  bool is_literal = false;          ///< of the program's code: no state
-  bool is_trained = false;
+  Role role = Role::kLiteral;
 };
 
 /// Adds a constant of that type, and says in `notes` what is known of it. `type` is that of the file.

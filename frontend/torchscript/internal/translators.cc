@@ -133,7 +133,10 @@ bool translate_as_it_is(Call& call) {
 
 }  // namespace
 
-bool writes(std::string_view op) { return op.ends_with("_") && !op.ends_with("__"); }
+bool writes(std::string_view schema) {
+  const std::string_view op = schema.substr(0, schema.find('.'));
+  return op.ends_with("_") && !op.ends_with("__");
+}
 
 bool translate(Call& call) {
   if (translate_as_it_is(call)) return true;

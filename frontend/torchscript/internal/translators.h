@@ -28,8 +28,8 @@ std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 
-/// Whether an operator writes into its first argument, as its name says: `add_`.
-bool writes(std::string_view op);
+/// Whether an operator writes into its first argument, as its name says: `aten::add_.Tensor`.
+bool writes(std::string_view schema);
 
 /// Translates a call: by its row of the table; else, where a core operator is lowered to that one call, by that
 /// lowering read backwards; an operator that writes in place (`add_`) as the one that does not, whose result its first
