@@ -4,12 +4,11 @@ import shutil
 import zipfile
 
 import programs
-from torchscript_folders import TorchScriptFolder
 
 DIAGNOSTICS = 1
 FOLDER = programs.DATA / "small_exported"
 MODEL = FOLDER / "model.pt2"
-LOSS = ["--loss", "cross_entropy(output=logits,labels=y)"]
+LOSS = ["--loss", "cross_entropy(output=logits,labels=y)+mse(output=parts_1,labels=a,weight=0.5)"]
 PROGRAM = "models/model.json"
 
 
@@ -76,7 +75,7 @@ class Signatures(programs.ProgramTest):
     def test_any_extension(self):
         path = self.scratch / "model.bin"
         shutil.copy(MODEL, path)
-        self.assertEqual(self.graph(path), self.graph(MODEL))
+        self.assertEqual(self.graph(path).replace(str(path), str(MODEL)), self.graph(MODEL))
 
     def test_names(self):
         text = self.graph(MODEL, "--input", "ids=i64[rows,10]", "--output-name", "scores")

@@ -45,7 +45,7 @@ def loss(folder, terms=None):
     card = json.loads((folder / "card.json").read_text())
     spelled = [f"{term['kind']}({','.join(f'{FIELDS[key]}={value}' for key, value in term.items() if key in FIELDS)})"
                for term in card["loss"][:terms]]
-    return ["--loss", " + ".join(spelled)]
+    return ["--loss", "+".join(spelled)]
 
 
 class TorchScriptFolder(programs.ProgramTest):

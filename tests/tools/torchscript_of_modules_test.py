@@ -178,7 +178,7 @@ class Modules(programs.ProgramTest):
             return [float.fromhex(line.split()[1]) for line in log.read_text().splitlines()]
 
         parts = "mse(output=parts_1,labels=a,weight=0.5)"
-        expected = run("by_name", "--loss", f"cross_entropy(output=logits,labels=y) + {parts}")
+        expected = run("by_name", "--loss", f"cross_entropy(output=logits,labels=y)+{parts}")
         for own_loss, other in zip(run("by_file", "--loss-graph", own, "--loss", parts), expected, strict=True):
             self.assertLess(abs(own_loss - other), 1e-6 * other)
 

@@ -79,14 +79,17 @@ class Program {
       }
     }
     std::map<Place, TensorRef> made;
+    SharedMemory memory;
     for (const Bound& each : tensors) {
       TensorRef& tensor = made[each.entry.place()];
       if (!tensor) {
+        memory.add(each.entry.record, each.entry.offset, each.entry.sizes, each.entry.strides, each.entry.name,
+                   each.kind == "parameter" && each.entry.requires_grad);
         RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.entry.place())));
       }
       values[each.name] = tensor;
     }
-    return {};
+    return memory.check(file_.path());
   }
 
   // The first of `names` is that of the entry.

@@ -27,6 +27,7 @@ class Importer {
   Result<Imported> run() {
     const auto* const forward = archive_.module().type()->findMethod("forward");
     if (forward == nullptr) return error(where(), "the module has no method forward");
+    RANNC_TRY(state_.check_memory());
     RANNC_ASSIGN(std::vector<Item> arguments, add_inputs(forward->getSchema()));
     auto made = interpreter_.call(state_.root(), "forward", std::move(arguments));
     if (const auto unknown = interpreter_.unknown()) return *unknown;

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "frontend/torchscript/internal/stored.h"
-
 namespace rannc::frontend::torchscript {
 
 namespace {
@@ -24,6 +22,9 @@ State::State(const Archive& archive, ir::Graph& graph, ImportNotes& notes)
     if (!has_place) return;
     const auto [known, fresh] = named_.try_emplace(place_of(tensor), Naming{name, false, is_parameter});
     if (!fresh && name != known->second.name) aliases_[known->second.name].push_back(name);
+    if (fresh)
+      memory_.add(fmt::format("{}", tensor.storage().data()), tensor.storage_offset(), tensor.sizes(), tensor.strides(),
+                  name, is_parameter && tensor.requires_grad());
   };
   for (const auto& parameter : archive.module().named_parameters()) {
     has_no_parameters_ = false;

@@ -12,6 +12,7 @@
 #include "frontend/torchscript/internal/aliases.h"
 #include "frontend/torchscript/internal/archive.h"
 #include "frontend/torchscript/internal/item.h"
+#include "frontend/torchscript/internal/stored.h"
 
 namespace rannc::frontend::torchscript {
 
@@ -30,6 +31,8 @@ class State {
   Result<Item> literal(const at::IValue& value, const std::string& name, const Location& where);
   /// A fresh object of a class that is no module's.
   Item create(const at::IValue& value, std::string path);
+  /// An error where tensors of the module share memory that training would part.
+  Result<void> check_memory() { return memory_.check(archive_.path()); }
   /// Whether the module has none, as a frozen one.
   bool has_no_parameters() const { return has_no_parameters_; }
 
@@ -53,6 +56,7 @@ class State {
   std::map<std::string, std::vector<std::string>> aliases_;  ///< other names of a tensor, by its first
   std::map<Place, Naming> named_;                            ///< as `state_dict` has them
   std::map<Place, TensorRef> tensors_;
+  SharedMemory memory_;
   bool has_no_parameters_ = true;
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "ir/constant.h"
@@ -33,6 +34,37 @@ TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& s
   auto made = std::make_shared<Tensor>(value);
   if (stored.role != Role::kLiteral) made->set_state(name);
   return made;
+}
+
+void SharedMemory::add(const std::string& storage, int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,
+                       const std::string& name, bool is_trained) {
+  constexpr int64_t kMost = int64_t{1} << 30;  // of a tensor that is there; its record says whether it is
+  int64_t last = offset;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] <= 0 || sizes[i] > kMost || strides[i] > kMost) return;
+    last += (sizes[i] - 1) * std::max<int64_t>(strides[i], 0);
+  }
+  extents_[storage].push_back({offset, last, name, is_trained});
+}
+
+Result<void> SharedMemory::check(const std::string& file) {
+  for (auto& [storage, extents] : extents_) {
+    std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.first < b.first; });
+    // Of those before, the one that reaches furthest, among all and among the trained.
+    const Extent *any = nullptr, *trained = nullptr;
+    for (const Extent& each : extents) {
+      const Extent* const other = each.is_trained ? any : trained;
+      if (other != nullptr && other->last >= each.first) {
+        return error({file, 0, 0, each.name},
+                     fmt::format("'{}' and '{}' share a part of their memory, and training changes one of them alone: "
+                                 "keep a copy in the module (`.clone()`)",
+                                 other->name, each.name));
+      }
+      if (any == nullptr || each.last > any->last) any = &each;
+      if (each.is_trained && (trained == nullptr || each.last > trained->last)) trained = &each;
+    }
+  }
+  return {};
 }
 
 Result<ir::ValueType> stored_type(const at::Tensor& tensor, const std::string& name, const Location& where) {

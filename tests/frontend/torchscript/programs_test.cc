@@ -196,6 +196,23 @@ TEST(TorchScriptState, EqualStorageIsOneParameter) {
   EXPECT_TRUE(imported.graph.find("c").valid()) << "equal numbers are no tie";
 }
 
+TEST(TorchScriptState, APartOfAParameterIsNoBuffer) {
+  const auto shares = [](const std::function<at::Tensor(const at::Tensor&)>& part, bool trained) {
+    const SavedModule module("def forward(self, x):\n  return x @ self.w + self.part.sum()\n",
+                             [&](torch::jit::Module& m) {
+                               const at::Tensor w = at::randn({4, 4});
+                               m.register_buffer("part", part(w));
+                               m.register_parameter("w", w.requires_grad_(trained), false);
+                             });
+    const auto imported = frontend::read_torch(module.path(), {.inputs = {"x=f32[batch,4]"}});
+    return !imported.ok() && imported.diagnostic().str().find("share a part of their memory") != std::string::npos;
+  };
+  EXPECT_TRUE(shares([](const at::Tensor& w) { return w.select(0, 3); }, true));
+  EXPECT_TRUE(shares([](const at::Tensor& w) { return w.t(); }, true));
+  EXPECT_FALSE(shares([](const at::Tensor& w) { return w.t(); }, false));
+  EXPECT_FALSE(shares([](const at::Tensor& w) { return w.t().clone(); }, true));
+}
+
 TEST(TorchScriptState, WritesAreRefusedButOfCounters) {
   const auto prepare = [](torch::jit::Module& m) {
     m.register_buffer("seen", at::zeros({}, at::kLong));
