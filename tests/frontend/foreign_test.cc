@@ -174,11 +174,17 @@ TEST(ForeignTask, WhatIsRefused) {
               HasSubstr("aten::cdist cannot be called: "));
   EXPECT_THAT(types("none::such", {x}), HasSubstr("--load-library"));
   EXPECT_THAT(types("aten::histogram.bins_tensor", {x}), HasSubstr("parameter `bins` is missing"));
-  EXPECT_THAT(types("aten::upsample_linear1d.vec", {tensor("input", "f32[batch,3,4] samples 0"),
-                                                    {"output_size", ForeignArgument::None{}},
-                                                    {"align_corners", ir::Attribute(false)},
-                                                    {"scale_factors", ir::Attribute(std::vector<double>{2})}}),
-              HasSubstr("argument `scale_factors`"));
+  const auto scaled = [&](ir::Attribute by) {
+    return types("aten::upsample_linear1d.vec", {tensor("input", "f32[batch,3,4] samples 0"),
+                                                 {"output_size", ForeignArgument::None{}},
+                                                 {"align_corners", ir::Attribute(false)},
+                                                 {"scale_factors", std::move(by)}});
+  };
+  const std::string twice = "f32[batch,3,4] samples 0 -> f32[batch,3,8] samples 0";
+  EXPECT_EQ(scaled(std::vector<double>{2}), twice);
+  EXPECT_EQ(scaled(ir::Shape{2}), twice) << "integers are numbers";
+  EXPECT_THAT(scaled(ir::Shape{ir::Dim::symbol("batch")}), HasSubstr("argument `scale_factors`"));
+  EXPECT_THAT(scaled(std::string("2")), HasSubstr("argument `scale_factors`"));
 }
 
 TEST(ForeignTask, MakesAGraphThatHolds) {
