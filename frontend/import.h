@@ -25,9 +25,10 @@ struct ImportOptions {
   std::map<std::string, std::string> same_symbol;
   /// Whether an external file may be absent: its tensors have a type and no data, enough to plan a model with.
   bool missing_weights = false;
-  /// Types of inputs of a file that has none, in order: `tokens=i64[batch,128]`. Of TorchScript alone.
+  /// Types of inputs of a file that has none, in order: `tokens=i64[batch,128]`. Of TorchScript; a program of
+  /// torch.export has types, whose inputs and symbols are called so.
   std::vector<std::string> inputs;
-  /// Names of outputs of a file that has none, in order. Of TorchScript alone.
+  /// Names of outputs, in order. Of PyTorch's files alone.
   std::vector<std::string> outputs;
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions

@@ -30,8 +30,8 @@ struct TrainingFlags {
 /// Flags in the spelling of `rannc-compile`; what is demanded of the plan comes from `PlanDemands`.
 struct CompileOptions : PlanDemands {
   std::string model;                                  ///< .onnx, TorchScript (.pt), torch.export (.pt2), or text (.rir)
-  std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`: of TorchScript, in forward's order
-  std::vector<std::string> output_names;              ///< of TorchScript, in forward's order
+  std::vector<std::string> inputs;                    ///< `tokens=i64[batch,128]`: of PyTorch's files, in order
+  std::vector<std::string> output_names;              ///< of PyTorch's files, in order
   std::string loss;                                   ///< of `passes::parse_losses`; empty: for inference
   std::string dtype;                                  ///< `float32`, `float64`; empty: as the file has it
   std::string batch_symbol;                           ///< empty: found by the frontend

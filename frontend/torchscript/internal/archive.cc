@@ -11,9 +11,8 @@ namespace {
 std::string advice(const std::string& refusal) {
   const auto says = [&](const char* text) { return refusal.find(text) != std::string::npos; };
   if (says("constants.pkl") || says("file not found"))
-    return "it holds weights or a pickled module, not a program: export the model with "
-           "torch.jit.save(torch.jit.trace(model, "
-           "inputs), path) or torch.onnx.export";
+    return "it holds weights or a pickled module, not a program: export the model with torch.export.save, with "
+           "torch.jit.save(torch.jit.trace(model, inputs), path), or with torch.onnx.export";
   const size_t begins = std::min(refusal.find_first_not_of(" \n"), refusal.size());
   const std::string first = refusal.substr(begins, refusal.find('\n', begins) - begins);
   constexpr std::string_view kUnknown = "Unknown builtin op: ";

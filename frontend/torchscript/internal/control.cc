@@ -69,8 +69,9 @@ void unite(Call& in_a, Item& a, Call& in_b, Item& b) {
   if (list != nullptr && other != nullptr && list->elements.size() == other->elements.size()) {
     std::vector<Item> of_a = list->elements, of_b = other->elements;
     for (size_t i = 0; i < of_a.size(); ++i) unite(in_a, of_a[i], in_b, of_b[i]);
-    a = list->is_tuple ? tuple_of(std::move(of_a)) : list_of(std::move(of_a));
-    b = list->is_tuple ? tuple_of(std::move(of_b)) : list_of(std::move(of_b));
+    const bool is_tuple = list->is_tuple;
+    a = is_tuple ? tuple_of(std::move(of_a)) : list_of(std::move(of_a));
+    b = is_tuple ? tuple_of(std::move(of_b)) : list_of(std::move(of_b));
     return;
   }
   const bool differ = is_number(a) && is_number(b) && a.kind.index() == b.kind.index() && !is_same_plain(a, b);

@@ -233,7 +233,7 @@ class Program {
     const Json& calls = module.at("module_call_graph");
     const Json* const signature = calls.empty() ? nullptr : &calls[0].at("signature");
     if (signature == nullptr || signature->is_null()) return list_of(std::move(results));
-    const Json tree = Json::parse(text_of(signature->at("out_spec")), nullptr, false);
+    const Json tree = parse_json(text_of(signature->at("out_spec")));
     if (!tree.is_array() || tree.size() != 2) return list_of(std::move(results));
     size_t next = 0;
     RANNC_ASSIGN(Item shaped, shape_of(tree[1], results, next, 0));
@@ -269,7 +269,7 @@ class Program {
     }
     // Dictionaries, and classes that are like them, have their keys in the context.
     const Json& context = tree.at("context");
-    const Json keys = context.is_string() ? Json::parse(text_of(context), nullptr, false) : Json();
+    const Json keys = context.is_string() ? parse_json(text_of(context)) : Json();
     const bool has_keys = keys.is_array() && keys.size() == parts.size() &&
                           std::all_of(keys.begin(), keys.end(), [](const Json& key) { return key.is_string(); });
     if (!has_keys || parts.empty()) return list_of(std::move(parts));

@@ -41,6 +41,27 @@ std::vector<int64_t> integers_of(const Json& list) {
 
 }  // namespace
 
+Json parse_json(std::string_view text) {
+  // Documents are copied and destroyed level by level.
+  constexpr size_t kDeepest = 1000;
+  size_t depth = 0;
+  bool in_text = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_text) {
+      if (c == '\\') ++i;
+      if (c == '"') in_text = false;
+    } else if (c == '"') {
+      in_text = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) return Json(Json::value_t::discarded);
+    } else if ((c == ']' || c == '}') && depth > 0) {
+      --depth;
+    }
+  }
+  return Json::parse(text, nullptr, false);
+}
+
 int64_t integer_of(const Json& json) {
   if (json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX})
     throw std::out_of_range(json.dump() + " is no 64-bit integer");
@@ -71,9 +92,8 @@ Result<Json> ExportedArchive::json(const std::string& record) const {
   const Location where{file_->path(), 0, 0, record};
   if (!reader_->hasRecord(record)) return error(where, "the archive lacks this record");
   const auto [bytes, size] = reader_->getRecord(record);
-  const auto* const text = static_cast<const char*>(bytes.get());
-  Json made = Json::parse(text, text + size, nullptr, false);
-  if (!made.is_object()) return error(where, "is no JSON object");
+  Json made = parse_json({static_cast<const char*>(bytes.get()), size});
+  if (!made.is_object()) return error(where, "is no JSON object, or one that is nested too deep");
   return made;
 }
 
@@ -101,7 +121,7 @@ Result<ExportedArchive> ExportedArchive::open(const ArchiveFile& file) {
       version != made.program_.end() && version->is_object() && version->value("major", Json()) == Json(kMajorVersion);
   if (!is_known) {
     return error(where, fmt::format("has version {} of the schema of exported programs; {} is read",
-                                    version == made.program_.end() ? "nothing" : version->dump(), kMajorVersion));
+                                    version == made.program_.end() ? "none" : version->dump(), kMajorVersion));
   }
   const std::string model = model_of(record);
   for (const auto& [config, folder] :

@@ -54,6 +54,8 @@ class ExportedArchive {
   Json program_, weights_, constants_;
 };
 
+/// A document; a discarded one where the text is none, or is nested deeper than any program is.
+Json parse_json(std::string_view text);
 /// The integer or the text that the schema says is there. Throw a `std::exception` where something else is.
 int64_t integer_of(const Json& json);
 const std::string& text_of(const Json& json);

@@ -180,12 +180,12 @@ Result<void> ExportedGraph::run_node(Frame& frame, Region& into, const Json& nod
   if (!growth_.add(into.graph, into.counted)) return growth_.excess(into.graph, "the program", place);
   try {
     auto made = call(frame, into, node, place);
-    if (!made.ok()) {
-      Diagnostic failure = made.diagnostic();
-      if (failure.where.file.empty()) failure.where = place;
-      return failure;
-    }
-    return name_results(frame.names, node.at("outputs"), *made);
+    const auto named =
+        made.ok() ? name_results(frame.names, node.at("outputs"), *made) : Result<void>(made.diagnostic());
+    if (named.ok()) return {};
+    Diagnostic failure = named.diagnostic();
+    if (failure.where.file.empty()) failure.where = place;
+    return failure;
   } catch (const nlohmann::json::exception& broken) {
     return error(place, fmt::format("the node is not as the schema of exported programs has it: {}", broken.what()));
   }

@@ -177,6 +177,9 @@ TEST_F(Exported, OtherLayoutsAreNamed) {
   other[kProgram] = "[1, 2";
   expect_says(changed(other).diagnostic().str(), "is no JSON object");
   other = records;
+  other[kProgram] = "{\"a\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
+  expect_says(changed(other).diagnostic().str(), "nested too deep");
+  other = records;
   other.erase("data/weights/weight_0");
   expect_says(changed(other).diagnostic().str(), "lacks the record");
   other = records;
