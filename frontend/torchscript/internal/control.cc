@@ -261,8 +261,9 @@ Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const Run
     if (within.failure()) return *within.failure();
   }
   RANNC_TRY(open.close(values, Runs{true, loop.trips}, site.where, site.notes));
-  const std::vector<ValueId>&drawn = open.drawn(), captured = open.taken();
+  const std::vector<ValueId> drawn = open.drawn(), captured = open.taken();
   const std::vector<Item> tensors = tensors_of(states);
+  if (tensors.empty()) return states;  // nothing is left of it
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(tensors.size()))},
                                {"scanned", ir::Dim(static_cast<int64_t>(drawn.size()))}};
   loop.trips ? attributes.set("trips", *loop.trips) : attributes.set("max_trips", ir::Dim(*site.max_trips));

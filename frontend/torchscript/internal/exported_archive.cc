@@ -88,11 +88,23 @@ std::optional<at::ScalarType> scalar_type_of(int64_t number) {
   return kTypes[static_cast<size_t>(number - 1)];
 }
 
+Result<std::pair<at::DataPtr, size_t>> ExportedArchive::read(const std::string& record, uint64_t factor,
+                                                             const Location& where) const {
+  if (!reader_->hasRecord(record)) return error(where, fmt::format("the archive lacks the record {}", record));
+  constexpr uint64_t kAlways = uint64_t{64} << 20;
+  const uint64_t size = reader_->getRecordSize(record);
+  if (size > kAlways + factor * file_->bytes())
+    return error(where,
+                 fmt::format("the record {} says that it has {} bytes, of a file of {}", record, size, file_->bytes()));
+  auto [bytes, got] = reader_->getRecord(record);
+  return std::pair(std::move(bytes), got);
+}
+
 Result<Json> ExportedArchive::json(const std::string& record) const {
   const Location where{file_->path(), 0, 0, record};
-  if (!reader_->hasRecord(record)) return error(where, "the archive lacks this record");
-  const auto [bytes, size] = reader_->getRecord(record);
-  Json made = parse_json({static_cast<const char*>(bytes.get()), size});
+  constexpr uint64_t kPacked = 64;  // times: more than any text of a program
+  RANNC_ASSIGN(const auto text, read(record, kPacked, where));
+  Json made = parse_json({static_cast<const char*>(text.first.get()), text.second});
   if (!made.is_object()) return error(where, "is no JSON object, or one that is nested too deep");
   return made;
 }
@@ -153,9 +165,9 @@ Result<ExportedArchive::Entry> ExportedArchive::entry(const Json& config, const 
 }
 
 Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
-  if (!reader_->hasRecord(entry.record))
-    return error({file_->path(), 0, 0, entry.name}, fmt::format("the archive lacks the record {}", entry.record));
-  auto [bytes, size] = reader_->getRecord(entry.record);
+  constexpr uint64_t kPacked = 1032;  // times: what deflate can make of zeros
+  RANNC_ASSIGN(auto numbers, read(entry.record, kPacked, {file_->path(), 0, 0, entry.name}));
+  const size_t size = numbers.second;
   const bool is_empty = std::find(entry.sizes.begin(), entry.sizes.end(), 0) != entry.sizes.end();
   if (size == 0 && !is_empty) return at::Tensor();
   const size_t needed = at::detail::computeStorageNbytes(entry.sizes, entry.strides, c10::elementSize(entry.dtype),
@@ -163,7 +175,7 @@ Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
   if (needed > size)
     return error({file_->path(), 0, 0, entry.name},
                  fmt::format("needs {} bytes; the record {} has {}", needed, entry.record, size));
-  const at::Storage storage(at::Storage::use_byte_size_t(), size, std::move(bytes));
+  const at::Storage storage(at::Storage::use_byte_size_t(), size, std::move(numbers.first));
   return at::empty({0}, at::dtype(entry.dtype)).set_(storage, entry.offset, entry.sizes, entry.strides);
 }
 

@@ -78,6 +78,7 @@ constexpr Program kPrograms[] = {
     {"ListsOfALoop",
      "  h = (x, x * 2)\n  while bool(y < 3):\n    y = y + 1\n    h = (h[1], h[0] + 1)\n  return h[0] - h[1]\n",
      "core.loop"},
+    {"NothingOfALoop", "  while bool(y < 3):\n    y = y + 1\n    z = y * 2\n  return x + y\n", "core.loop"},
     {"BranchInLoop",
      "  n = y\n  while bool(n < 3):\n    n = n + 1\n    if bool(n > 1):\n      x = x + self.w\n  return x\n",
      "core.loop"},

@@ -38,11 +38,11 @@ Records records_of(const std::string& path) {
   return found;
 }
 
-void write_archive(const std::string& path, const Records& records) {
+void write_archive(const std::string& path, const Records& records, bool packed = false) {
   fs::remove(path);
   caffe2::serialize::PyTorchStreamWriter writer(path);
   for (const auto& [name, bytes] : records) {
-    if (!name.starts_with(".data")) writer.writeRecord(name, bytes.data(), bytes.size());
+    if (!name.starts_with(".data")) writer.writeRecord(name, bytes.data(), bytes.size(), packed);
   }
   writer.writeEndOfFile();
 }
@@ -60,8 +60,8 @@ class Exported : public testing::Test {
   static std::string path() { return std::string(RANNC_SOURCE_DIR) + "/tests/data/small_exported/model.pt2"; }
   std::string changed_path() const { return testing::TempDir() + "exported-" + std::to_string(getpid()) + ".pt2"; }
 
-  Result<frontend::Imported> changed(const Records& records) const {
-    write_archive(changed_path(), records);
+  Result<frontend::Imported> changed(const Records& records, bool packed = false) const {
+    write_archive(changed_path(), records, packed);
     return frontend::read_torch(changed_path());
   }
   /// What is said of the file once its program is changed; empty: it is read.
@@ -179,6 +179,8 @@ TEST_F(Exported, OtherLayoutsAreNamed) {
   other = records;
   other[kProgram] = "{\"a\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
   expect_says(changed(other).diagnostic().str(), "nested too deep");
+  other[kProgram] = "{\"a\": \"" + std::string(100'000'000, ' ') + "\"}";
+  expect_says(changed(other, true).diagnostic().str(), "says that it has");
   other = records;
   other.erase("data/weights/weight_0");
   expect_says(changed(other).diagnostic().str(), "lacks the record");
