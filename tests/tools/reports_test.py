@@ -1,0 +1,109 @@
+"""Small inputs made after public bug reports each do what is right for them (their README says what)."""
+import json
+import sys
+
+import programs
+
+DIAGNOSTICS = 1
+
+# What rannc-check is run with and what it says. `models`: files of the folder. `micro_batches`: those that must agree with the
+# reference. `flags`: of every run. `says`: parts of standard error. `refuses`: parts of the one error where that is what is right.
+# `undivided`: parts of the error that refuses two micro-batches.
+DIVIDED = {"micro_batches": "1,2,3"}
+WHOLE = {"micro_batches": "1"}
+REPORTS = {
+    "ai_onnx_domain_alias": DIVIDED,
+    "assert_max_pt2": DIVIDED,
+    "batchnorm_without_running_stats": WHOLE,
+    "batchnorm_without_running_stats_dynamo": WHOLE,
+    "concat_along_batch_chunk": DIVIDED,
+    "concat_along_batch_chunk_b6": DIVIDED,
+    "dots_trace": DIVIDED,
+    "external_data_in_bodies_inline": DIVIDED,
+    "external_data_in_bodies_loop_inner": DIVIDED,
+    "external_data_in_bodies_scan_outer": DIVIDED,
+    "graph_edge_index": WHOLE,
+    "graph_edge_index_static": WHOLE,
+    "grid_dynamo": DIVIDED,
+    "inplace_contig_trace": DIVIDED,
+    "inplace_dropout_pt2": DIVIDED,
+    "inputs_without_samples": DIVIDED,
+    "inputs_without_samples_static": DIVIDED,
+    "keras_masked_lstm_loop": DIVIDED,
+    "keras_two_inputs_unk": DIVIDED,
+    "loss_over_whole_batch_dice": WHOLE,
+    "loss_over_whole_batch_infonce": WHOLE,
+    "loss_over_whole_batch_moe": WHOLE,
+    "mask3_pt2": DIVIDED,
+    "mqa_pt2": DIVIDED,
+    "one_head_legacy": DIVIDED,
+    "optimum_merged_decoder": DIVIDED,
+    "paddle_constant_weights": DIVIDED,
+    "qdq_int8_weights": DIVIDED,
+    "qdq_int8_weights_last_layer_float": DIVIDED,
+    "samples_on_axis_1": DIVIDED,
+    "samples_on_axis_1_fixed_length": DIVIDED,
+    "sdpa5_pt2": DIVIDED,
+    "single_number_parameters": {**DIVIDED, "models": ["model.onnx", "model.pt", "model.pt2"]},
+    "single_number_parameters_legacy": DIVIDED,
+    "sklearn_mlp_zipmap": DIVIDED,
+    "spectral_norm_buffers": DIVIDED,
+    "spectral_norm_buffers_dynamo": {**DIVIDED, "models": ["model.onnx", "model.pt2"]},
+    "token_types_legacy": DIVIDED,
+    "two_slices_trace": DIVIDED,
+    "use_twice_pt2": DIVIDED,
+    "use_twice_trace": DIVIDED,
+    "view_batch_legacy": DIVIDED,
+    "weight_used_raw_and_folded": DIVIDED,
+    "weight_used_raw_and_folded_abs": DIVIDED,
+}
+
+
+def reports():
+    models = programs.shared_models()
+    folder = models.parent / "reports" if models else None
+    return folder if folder and folder.is_dir() else None
+
+
+class Reports(programs.ProgramTest):
+    in_process = programs.Resident.PROGRAMS
+
+    def test_every_folder_has_a_row(self):
+        self.assertEqual(sorted(path.name for path in reports().iterdir() if path.is_dir()), sorted(REPORTS))
+
+    def judge(self, name):
+        row, folder = REPORTS[name], reports() / name
+        for model in row.get("models", [path.name for path in folder.iterdir() if path.stem == "model"]):
+            with self.subTest(model=model):
+                self.judge_model([folder, "--model", model, *row.get("flags", [])], row)
+
+    def judge_model(self, command, row):
+        if "refuses" in row:
+            self.refuse(DIAGNOSTICS, row["refuses"], "rannc-check", *command)
+            return
+        done = self.run_program("rannc-check", *command, "--stages", "1,2", "--micro-batches", row["micro_batches"], "--summary=json")
+        runs = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertEqual(len(runs), 2 * len(row["micro_batches"].split(",")), done.stdout)
+        for run in runs:
+            self.assertTrue(run["ok"], run["failures"])
+            self.assertGreater(run["compared_gradients"], 0)
+        for part in row.get("says", []):
+            self.assertIn(part, done.stderr)
+        if "undivided" in row:
+            self.refuse(DIAGNOSTICS, row["undivided"], "rannc-check", *command, "--micro-batches", 2)
+
+
+def test_of(name):
+    return lambda self: self.judge(name)
+
+
+for report in REPORTS:
+    setattr(Reports, f"test_{report}", test_of(report))
+
+
+if __name__ == "__main__":
+    if reports() is None:
+        print("skipped: no folder of reports; RANNC_SHARED_DIR names the one that holds data/reports, else ../shared beside the clone")
+        sys.exit(programs.SKIPPED)
+    programs.main()
