@@ -171,7 +171,7 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
 void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
   const TensorOrigins origins(graph, known.file, known.made_of);
   std::vector<std::string> pairs;
-  for (const std::string& name : stand_ins(graph, known))
+  for (const std::string& name : folded_tensors(graph, known).stand_ins)
     pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
   if (pairs.empty()) return;
   context.warnings.push_back(
@@ -286,15 +286,27 @@ bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
 
 }  // namespace
 
-std::set<std::string> stand_ins(const ir::Graph& graph, const StoredFacts& known) {
+FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
   const TensorOrigins origins(graph, known.file, known.made_of);
-  std::set<std::string> names;
-  for (const ValueId value : graph.values()) {
-    const bool made = graph.kind(value) == ValueKind::kParameter && origins.of(value) == Origin::kParameters;
-    if (made && !known.file.listed.contains(std::string(graph.value(value).name)))
-      names.emplace(graph.value(value).name);
+  FoldedTensors folded;
+  for (const auto& [name, from] : known.made_of) {
+    const ValueId value = graph.find(name);
+    if (value.valid() && !graph.producer(value).valid()) {
+      const bool made = graph.kind(value) == ValueKind::kParameter && origins.of(value) == Origin::kParameters;
+      if (made && !known.file.listed.contains(name)) folded.stand_ins.insert(name);
+      continue;
+    }
+    const auto readings = known.file.readings.find(name);
+    const auto is_parameter = [&](const std::string& source) {
+      const auto listed = known.file.listed.find(source);
+      return listed != known.file.listed.end() && listed->second == ValueKind::kParameter;
+    };
+    if (readings == known.file.readings.end() || !std::any_of(from.begin(), from.end(), is_parameter)) continue;
+    const auto& read = readings->second;
+    if (std::all_of(read.begin(), read.end(), [](const ir::Reading& reading) { return reading.state.empty(); }))
+      folded.recomputed.insert(name);
   }
-  return names;
+  return folded;
 }
 
 Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {

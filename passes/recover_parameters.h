@@ -37,8 +37,12 @@ struct StoredFacts {
   } merged = Merged::kAllowed;  ///< parameters that the exporter made one and that nothing tells apart
 };
 
-/// Parameters of a graph, after the pass, that are trained in the stead of such as the file does not have: names.
-std::set<std::string> stand_ins(const ir::Graph& graph, const StoredFacts& known);
+/// What has become of tensors that an exporter computed from parameters, after the pass: names in the file.
+struct FoldedTensors {
+  std::set<std::string> stand_ins;   ///< trained in the stead of parameters that the file does not have
+  std::set<std::string> recomputed;  ///< made by tasks now
+};
+FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known);
 
 /// Where a file lists what its program has for parameters, they are those that are used, also those of one element. A
 /// tensor that is not listed was computed by the exporter: of a parameter that the file has, it is computed again

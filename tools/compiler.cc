@@ -380,7 +380,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   model.parted = std::move(context.parted);
-  model.stand_ins = passes::stand_ins(model.graph, stored);
+  model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }

@@ -86,8 +86,7 @@ struct PreparedModel {
   std::string digest;  ///< of the model file
   /// Stored tensors that were part of one that the exporter merged: by name, that one's.
   std::map<std::string, std::string> parted;
-  /// Stored tensors that are trained in the stead of parameters that the file has lost.
-  std::set<std::string> stand_ins;
+  passes::FoldedTensors folded;
 };
 
 /// Where printed graphs and progress go; either may be empty.

@@ -441,7 +441,7 @@ Tag tag_of(const CheckFolder& folder, const Comparison& how) {
   constexpr uint32_t kChunks = 4;
   constexpr const char* kInChunks = "f64.chunks4";
   if (how.micro_batches == kChunks && folder.losses.contains(kInChunks)) return kInChunks;
-  return how.fp64 && !how.snapped && !folder.torchscript ? "file64" : "f64";
+  return how.fp64 && !how.snapped && !folder.torchscript && !folder.recomputed ? "file64" : "f64";
 }
 
 }  // namespace

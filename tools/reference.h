@@ -60,6 +60,7 @@ struct CheckFolder {
   std::map<std::string, std::string> parted;
   /// Stored tensors that the compiler trains in the stead of parameters that the file has lost: compared with nothing.
   std::set<std::string> stand_ins;
+  bool recomputed = false;  ///< what the exporter computed from parameters follows them: the file's gradients are wrong
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
   std::map<Tag, std::map<std::string, ReferenceTensor>> state;  ///< as read: gradients by names of `state_dict`

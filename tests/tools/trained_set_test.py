@@ -29,6 +29,7 @@ DIAGNOSTICS = 1
 # RATE in its first step.
 ALIKE = 2e-4
 RANDOM_CHAINS = 20
+IN_STEAD = "trained in their stead"
 
 
 def export(form, module, x, path):
@@ -101,9 +102,10 @@ class TrainedSet(programs.ProgramTest):
 
     def compare(self, module, x, labels, found, said):
         trained, before = trained_by_torch(module, x, labels)
-        # A name that several modules have is found under one of them.
+        # Another parameter in the stead of one goes another way, and all others with it.
+        follows = IN_STEAD not in said
         for name, expected in trained.items():
-            if name in found and (found[name].double() - expected).abs().max().item() <= ALIKE:
+            if name in found and not (follows and (found[name].double() - expected).abs().max().item() > ALIKE):
                 continue
             self.assertTrue(says(said, name), f"{name} is {'off' if name in found else 'lost'} and nobody says so: {said}")
         for name, tensor in found.items():
