@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "frontend/onnx/copy.h"
+#include "frontend/onnx/folded_values.h"
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
 #include "ir/assumptions.h"
@@ -110,6 +111,9 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
+  if (!is_of_torch(model_format(options.model)) && !pipeline.stored.file.listed.empty()) {
+    RANNC_ASSIGN(pipeline.stored.made_of, frontend::read_folded_values(options.model, import));
+  }
   pipeline.trained_file = std::move(imported.notes.training);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
@@ -365,6 +369,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
+  const passes::StoredFacts stored = pipeline.stored;
   Passed passed = run_passes(std::move(model.graph), pipeline, options, progress);
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
@@ -375,6 +380,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   model.parted = std::move(context.parted);
+  model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   return model;
 }

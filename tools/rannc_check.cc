@@ -103,13 +103,20 @@ fs::path findings_file(const std::string& scratch, size_t folder) {
   return fs::path(scratch) / fmt::format("{}-findings.json", folder);
 }
 void write_findings(const fs::path& path, const Case& checked) {
-  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch}, {"parted", checked.folder.parted}}.dump();
+  const tools::CheckFolder& folder = checked.folder;
+  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch},
+                              {"parted", folder.parted},
+                              {"stand_ins", folder.stand_ins},
+                              {"recomputed", folder.recomputed}}
+                             .dump();
 }
 void read_findings(const fs::path& path, Case& checked) {
   std::ifstream file(path);
   const json found = json::parse(file);
   checked.fixed_batch = found.at("fixed_batch");
   checked.folder.parted = found.at("parted");
+  checked.folder.stand_ins = found.at("stand_ins");
+  checked.folder.recomputed = found.at("recomputed");
 }
 
 // The smallest part of all work that a stage has, by the plan's own times.
@@ -166,6 +173,8 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
   checked.folder.parted = model.parted;
+  checked.folder.stand_ins = model.folded.stand_ins;
+  checked.folder.recomputed = !model.folded.recomputed.empty();
   const auto samples = rannc::ir::fixed_samples(model.graph);
   checked.fixed_batch = samples.has_value();
   if (samples) {

@@ -58,6 +58,9 @@ struct CheckFolder {
   double file_off = 0;                 ///< how far the file's own gradients and loss are from those of `f64`
   /// Stored tensors that the compiler took out of an initializer, by name: `file64` knows the initializer alone.
   std::map<std::string, std::string> parted;
+  /// Stored tensors that the compiler trains in the stead of parameters that the file has lost: compared with nothing.
+  std::set<std::string> stand_ins;
+  bool recomputed = false;  ///< what the exporter computed from parameters follows them: the file's gradients are wrong
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
   std::map<Tag, std::map<std::string, ReferenceTensor>> state;  ///< as read: gradients by names of `state_dict`
