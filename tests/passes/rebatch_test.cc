@@ -76,6 +76,23 @@ outputs [%apart, %flat]
   EXPECT_EQ(shape_of(graph, "flat"), (Shape{kBatch * 12, 64}));
 }
 
+TEST(Rebatch, MiniBatchesOneAfterAnotherAreCutWhereTheyMeet) {
+  const Graph graph = rebatched(R"(
+input %a: f32[6,6]
+input %b: f32[6,6]
+#0 %both: f32[*] = core.concat(%a, %b) {axis = 0}
+#1 %r: f32[*] = core.relu(%both)
+#2 %first: f32[*] = core.slice(%r) {axes = [0], starts = [0], ends = [6]}
+#3 %second: f32[*] = core.slice(%r) {axes = [0], starts = [-6], ends = [9223372036854775807]}
+#4 %left: f32[*], %right: f32[*] = core.split(%r) {axis = 0, sizes = [6,6]}
+#5 %apart: f32[*] = core.reshape(%r) {shape = [2,6,6]}
+inputs [%a, %b]
+outputs [%first, %second, %left, %right, %apart]
+)");
+  for (const char* half : {"first", "second", "left", "right"}) EXPECT_EQ(shape_of(graph, half), (Shape{kBatch, 6}));
+  EXPECT_EQ(shape_of(graph, "apart"), (Shape{2, kBatch, 6}));
+}
+
 // A mask of two samples, three places: the same for both.
 TEST(Rebatch, TablesThatAreAlikeForAllSamplesAreStretched) {
   const Graph graph = rebatched(R"(
