@@ -34,6 +34,7 @@
 #include "tools/reference.h"
 #include "tools/run_worker.h"
 #include "tools/scratch.h"
+#include "tools/undivided.h"
 
 namespace {
 
@@ -155,10 +156,14 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   return options;
 }
 
-Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& folder, uint32_t samples) {
+Result<void> check_fixed_batch(const Flags& flags, const std::string& file, const tools::PreparedModel& model,
+                               uint32_t samples) {
   for (const uint32_t count : flags.micro_batches) {
     if (count == 1) continue;
-    return rannc::error({folder.model, 0, 0, {}},
+    partition::PlanOptions demanded;
+    demanded.micro_batches = {count};
+    RANNC_TRY(tools::check_undivided(model, demanded));
+    return rannc::error({file, 0, 0, {}},
                         fmt::format("no symbol counts its samples: the mini-batch of {} is in the file and cannot be "
                                     "split, but --micro-batches {} is asked for",
                                     samples, count),
@@ -170,6 +175,7 @@ Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& fol
 Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
   tools::CompileOptions options = compile_options(flags, folder);
+  options.mini_batch = folder.samples;
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
   checked.folder.parted = model.parted;
@@ -178,9 +184,8 @@ Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t
   const auto samples = rannc::ir::fixed_samples(model.graph);
   checked.fixed_batch = samples.has_value();
   if (samples) {
-    RANNC_TRY(check_fixed_batch(flags, folder, *samples));
-  } else {
-    options.mini_batch = folder.samples;
+    options.mini_batch.reset();
+    RANNC_TRY(check_fixed_batch(flags, folder.model, model, *samples));
   }
   write_findings(findings_file(scratch, index), checked);
   RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
