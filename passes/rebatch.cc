@@ -486,8 +486,10 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   const auto found = baked_.samples ? baked_.samples : first_extent(graph);
   if (!found) return error("the inputs have no first extent in common that would be the number of samples");
   const Samples samples{*found, symbol};
+  Graph needed = graph.clone();
+  ir::remove_dead(needed);  // what nothing reads may mix samples
   RANNC_ASSIGN(Rebatched made,
-               rebatched({graph, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
+               rebatched({needed, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
   ir::remove_dead(made.graph);
   made.graph = renamed(made.graph, made.parts);
   if (baked_.judge) RANNC_TRY(baked_.judge(graph, made.graph, samples.baked, context));

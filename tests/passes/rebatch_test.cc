@@ -243,6 +243,18 @@ outputs [%y]
   EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4, 2}));
 }
 
+TEST(Rebatch, WhatNothingReadsMayMixSamples) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,4]
+#0 %turned: f32[*] = core.permute(%x) {dims = [1,0]}
+#1 %all: f32[*] = core.matmul(%x, %turned)
+#2 %y: f32[*] = core.exp(%x)
+inputs [%x]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4}));
+}
+
 TEST(Rebatch, OneSampleWithoutItsAxis) {
   const Graph graph = rebatched(R"(
 input %x: f32[1,3]
