@@ -55,6 +55,16 @@ std::vector<IntervalCase> leaves_and_views() {
        },
        "0", "7", "7", 2},
       {"contents_beyond", [](Maker& m) { return m.numbers({1}, {4}); }, kNothing, "", "", 1},
+      {"argmax",
+       [](Maker& m) {
+         return m.op("argmax", {m.places({0, 0, 0, 0})}, {{"axis", Dim(-2)}});
+       },
+       "0", "0", "2"},
+      {"argmax_of_symbols",
+       [](Maker& m) {
+         return m.op("argmax", {m.places({0, 0, 0, 0})}, {{"axis", Dim(3)}});
+       },
+       "0", "0", "s - 2"},
       {"sizes", [](Maker& m) { return m.op("shape", {m.column()}); }, "0", "1", "batch"},
       {"constant",
        [](Maker& m) {
