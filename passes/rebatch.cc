@@ -114,10 +114,10 @@ class Walk {
     }
     if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
     if (picks_samples(task, operands)) return pick(task, std::move(operands));
-    RANNC_ASSIGN(const Way way, find(task, operands));
+    RANNC_ASSIGN(Way way, find(task, operands));
     RANNC_TRY(check_scale(task, way));
-    RANNC_TRY(build(task, way));
-    return number_picks(task, way);
+    RANNC_TRY(number_picks(task, way));
+    return build(task, way);
   }
 
   // A sum over samples that is divided by a multiple of their number is a mean, of which nothing says so.
@@ -358,30 +358,35 @@ class Walk {
       if (!found.ok() || is_mixed(*found)) continue;
       why = add_samples(task, {{kIndices, place}}, types, operands);
       if (why) continue;
-      RANNC_TRY(build(task, {form, operands, std::move(*found)}));
-      auto own = check_picks(task);
-      if (own.ok()) return {};
+      const Way way{form, operands, std::move(*found)};
+      const auto own = check_picks(task, way);
+      if (own.ok()) return build(task, way);
       why = own.diagnostic();
     }
     return refused(task, why ? *why : error("it picks samples by numbers that are the same for all of them"));
   }
 
-  Result<void> check_picks(TaskId task) {
-    return check_sample_index(to(), to().producer(rewriter_.map(from_.outputs(task)[0])));
+  // By a task that nothing reads, so that names stay free for the one that is built.
+  Result<void> check_picks(TaskId task, const Way& way) {
+    std::vector<std::string> names;
+    for (const ValueId output : from_.outputs(task))
+      names.push_back(fmt::format("{}.judged", from_.value(output).name));
+    const TaskId judged = to().add_task(*way.form.op, way.operands, way.form.attributes, names, from_.location(task));
+    RANNC_TRY(ir::infer_types(to(), judged));
+    return check_sample_index(to(), judged);
   }
 
   // Indices that follow from samples, made for the first one, whose number is 0: those of the others lie as many
   // samples further on.
-  Result<void> number_picks(TaskId task, Way way) {
-    if (samples_.baked != 1 || from_.op(task).picks == nullptr || check_picks(task).ok()) return {};
+  Result<void> number_picks(TaskId task, Way& way) {
+    if (samples_.baked != 1 || from_.op(task).picks == nullptr || check_picks(task, way).ok()) return {};
     const auto types = ir::type_list(to(), way.operands);
     const auto component = component_of(task, types);
     const BatchLayout place = types[kIndices]->batch;
     if (!component || !place.has_batch()) return {};
     RANNC_ASSIGN(way.operands[kIndices],
                  made_.numbered_from_one(from_.inputs(task)[kIndices], place, *component, types[0]->batch.inner));
-    RANNC_TRY(build(task, way));
-    const auto own = check_picks(task);
+    const auto own = check_picks(task, way);
     return own.ok() ? Result<void>() : refused(task, own.diagnostic());
   }
 
