@@ -197,13 +197,20 @@ class Einsum {
     return false;
   }
 
-  // An axis of extent 1 stretches to that of the others; alone it comes back at the end.
+  // Whether an operand has another extent than 1 there.
+  bool is_stretched(Label label) {
+    return std::any_of(terms_.begin(), terms_.end(), [&](const Term& term) {
+      return contains(term.labels, label) && !(extent(term, label) == ir::Dim(1));
+    });
+  }
+
+  // An axis of extent 1 stretches to that of the others. Where all have 1 it stays: it may be that of one sample.
   void drop_ones(Term& term) {
     if (!node_.good()) return;
     ir::Shape axes;
     Labels left;
     for (size_t i = 0; i < term.labels.size(); ++i) {
-      if (shape(term)[i] == ir::Dim(1)) {
+      if (shape(term)[i] == ir::Dim(1) && is_stretched(term.labels[i])) {
         axes.emplace_back(static_cast<int64_t>(i));
       } else {
         left.push_back(term.labels[i]);
