@@ -33,6 +33,7 @@
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
 #include "tools/undivided.h"
+#include "tools/untrained.h"
 #include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
@@ -383,6 +384,7 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
+  const std::vector<std::string> integers = integer_weights(model.graph);
   const passes::StoredFacts stored = pipeline.stored;
   Passed passed = attempt.whole
                       ? run_passes(std::move(model.graph), pipeline, options.passes, progress.show_pass)
@@ -399,6 +401,8 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   model.parted = std::move(context.parted);
   model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
+  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.model));
+  model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
   return model;
 }
 
