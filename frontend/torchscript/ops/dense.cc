@@ -241,8 +241,12 @@ void upsample(Call& call) {
              scales && scales->elements.size() == axes) {
     for (size_t i = 0; i < axes; ++i) {
       const auto scale = Call::number_of(scales->elements[i]);
-      if (!scale || !(*from)[i + 2].is_constant()) return call.fail("upsample by a scale, of sizes that are not known");
-      sizes.emplace_back(static_cast<int64_t>(std::floor(static_cast<double>((*from)[i + 2].constant()) * *scale)));
+      const Dim& size = (*from)[i + 2];
+      const auto by_scale = scale && !size.is_constant() ? scaled(size, *scale) : std::nullopt;
+      const auto symbolic = by_scale ? rounded_down(*by_scale) : std::nullopt;
+      if (!scale || (!size.is_constant() && !symbolic))
+        return call.fail("upsample by a scale, of sizes that are not known");
+      sizes.push_back(symbolic ? *symbolic : Dim(whole(std::floor(static_cast<double>(size.constant()) * *scale))));
       attributes.set(kNames[3 - axes + i], *scale);
     }
   }
