@@ -55,6 +55,22 @@ constexpr Program kInPlace[] = {
      "a.add_(torch.ones([4, 6], dtype=7))\n  return a + x\n"},
     {"CopyFromNarrower", "def forward(self, x, y):\n  a = x + 1\n  a.copy_(y[:, :1])\n  return a\n"},
     {"Zeroed", "def forward(self, x, y):\n  a = x + 1\n  b = a * 2\n  a.zero_()\n  return a + b\n"},
+    {"WrittenAfterContiguous",
+     "def forward(self, x, y):\n  a = (x * 2).transpose(1, 2).contiguous()\n  a.add_(1)\n  return a\n"},
+    {"WrittenAfterReshape",
+     "def forward(self, x, y):\n  a = (x * 2).reshape(-1, 24)\n  row = a[:, 3]\n  a[:, 1:5].mul_(3)\n  return a, "
+     "row\n"},
+    {"WrittenAfterDetach", "def forward(self, x, y):\n  a = (x + 1).detach()\n  a.add_(1)\n  return a * y\n"},
+    {"SizeReadAfterwards",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  b.mul_(2)\n  return b.view(a.shape) * y\n"},
+    {"WrittenAnewAfterwards",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  b.mul_(2)\n  a.copy_(y)\n  return a\n"},
+    {"OtherPartRead",
+     "def forward(self, x, y):\n  a = x * 2\n  b, c, d = a.split([2, 1, 1], 1)\n  e = b.reshape(-1, 12)\n  "
+     "e.mul_(3)\n  return e, c, d\n"},
+    {"EveryOtherWritten",
+     "def forward(self, x, y):\n  a = torch.zeros_like(x)\n  a[..., 0::2] = torch.sin(x[..., :3])\n  a[..., 1::2] = "
+     "y[..., 3:]\n  return a * y\n"},
     {"MaskedFill", "def forward(self, x, y):\n  a = x + 1\n  a.masked_fill_(y > 0, 0.25)\n  return a\n"},
 };
 constexpr Program kStructure[] = {
@@ -82,6 +98,12 @@ constexpr Program kStructure[] = {
      "6) * float(x.size(2)) + min(2, 5) + max([1, 3])\n"},
     {"Strings", "def forward(self, x, y):\n  mode = 'a'\n  if mode in ['b', 'a']:\n    return x\n  return y\n"},
     {"ListsOfSizes", "def forward(self, x, y):\n  shape = list(x.shape[:1]) + [2, 12]\n  return x.reshape(shape)\n"},
+    {"RoundedSizes",
+     "def forward(self, x, y):\n  n = x.size(0)\n  up = torch.ceil(n / 4) * 4\n  half = torch.floor(n * 0.5)\n  more "
+     "= int(n * 1.5)\n  third = int(round(n / 3))\n  root = int(torch.sqrt(n * n))\n  return torch.ones([up, half, "
+     "more, third]), torch.ones([root, int(n ** 2), int((n - 1) / 2 + 1), int(n * 0.7)])\n"},
+    {"QuotientsOfSizes",
+     "def forward(self, x, y):\n  r = x.size(0) / x.size(1)\n  if r > 0:\n    y = y * r\n  return x * (r + 0.5) - y\n"},
     {"NumbersOfTensors",
      "def forward(self, x, y):\n  n = int(torch.tensor(x.size(1)) * 2)\n  return x.repeat(1, n // 4, 1)\n"},
 };
@@ -117,6 +139,12 @@ constexpr Refused kRefused[] = {
      "may share memory"},
     {"WriteThroughViewOfTheDispatcher",
      "def forward(self, x, y):\n  a = x + 1\n  torch.diagonal(a, 0, 1, 2).mul_(0)\n  return a\n", "may share memory"},
+    {"ReadOfWrittenPart",
+     "def forward(self, x, y):\n  a = x * 2\n  b, c = a.split([2, 2], 1)\n  e = b.reshape(-1, 12)\n  e.mul_(3)\n  "
+     "return e, a[:, 1]\n",
+     "may share memory"},
+    {"SizeThatFloatsRound", "def forward(self, x, y):\n  n = int(x.size(0) * 1.15)\n  return torch.ones([n])\n",
+     "whatever floats round"},
     {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "size depends on data"},
     {"Raises", "def forward(self, x, y):\n  assert x.size(1) != 4, 'four'\n  return x\n", "raises an exception"},
     {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
