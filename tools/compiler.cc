@@ -24,6 +24,7 @@
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
+#include "tools/asked_outputs.h"
 #include "tools/kernel_choice.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
@@ -107,6 +108,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
+  RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
@@ -254,13 +256,6 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 
 namespace {
 
-/// A model's graph and what its passes say of it.
-struct Passed {
-  ir::Graph graph;
-  passes::PassContext context;
-  passes::RunReport report;
-};
-
 Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
   Passed passed{std::move(graph), {}, {}};
@@ -365,7 +360,9 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
-  Passed passed = run_passes(std::move(model.graph), pipeline, options, progress);
+  Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
+    return run_passes(std::move(graph), pipeline, options, progress);
+  });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -153,6 +154,38 @@ constexpr Refused kRefused[] = {
      "operators without a translation: aten::bernoulli (1), aten::nonzero (2)"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, Refusals, testing::ValuesIn(kRefused), [](const auto& info) { return info.param.name; });
+
+// --- what is left out
+
+Result<frontend::Imported> read_for(const SavedModule& module, std::vector<std::string> asked) {
+  frontend::ImportOptions options{.inputs = input_flags(inputs()), .outputs = {"a", "b"}};
+  options.asked = std::move(asked);
+  return frontend::read_torch(module.path(), options);
+}
+
+// An operator without a translation, one that fails, and a write of what neither gives.
+TEST(OutputsThatNobodyAsksFor, AreLeftOutWhereTheyCannotBeTranslated) {
+  for (const char* lost : {"torch.nonzero(y)", "y[y > 0]", "torch.zeros_like(x).add_(torch.bernoulli(y))"}) {
+    const SavedModule module(fmt::format("def forward(self, x, y):\n  return x * 2, {}\n", lost));
+    const auto found = read_for(module, {"a"});
+    ASSERT_TRUE(found.ok()) << lost << found.diagnostic().str();
+    EXPECT_EQ(found->graph.outputs().size(), 1U);
+    ASSERT_EQ(found->notes.open.size(), 1U);
+    EXPECT_NE(found->notes.open[0].message.find("output b is left out"), std::string::npos);
+    EXPECT_FALSE(read_for(module, {}).ok());
+    EXPECT_FALSE(read_for(module, {"b"}).ok());
+  }
+}
+
+TEST(OutputsThatNobodyAsksFor, DoNotHideWhatTheOthersNeed) {
+  for (const char* body : {"a = x * 2\n  a.add_(torch.bernoulli(y))\n  return a, y",
+                           "a = x * 2\n  b = a.view(-1, 24)\n  b.add_(torch.bernoulli(b))\n  return a, y",
+                           "l = [x]\n  l.append(torch.bernoulli(y))\n  return l[1], y"}) {
+    const SavedModule module(fmt::format("def forward(self, x, y):\n  {}\n", body));
+    EXPECT_FALSE(read_for(module, {"a"}).ok()) << body;
+    EXPECT_TRUE(read_for(module, {"b"}).ok()) << body;
+  }
+}
 
 TEST(TorchScriptFlags, AreChecked) {
   const SavedModule module("def forward(self, x, y):\n  return x + y\n");
