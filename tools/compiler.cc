@@ -26,6 +26,7 @@
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
+#include "tools/asked_outputs.h"
 #include "tools/kernel_choice.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
@@ -118,6 +119,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   if (whole) frontend::read_whole(import, whole->samples);
+  RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
@@ -268,13 +270,6 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 
 namespace {
 
-/// A model's graph and what its passes say of it.
-struct Passed {
-  ir::Graph graph;
-  passes::PassContext context;
-  passes::RunReport report;
-};
-
 Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
   Passed passed{std::move(graph), {}, {}};
@@ -386,9 +381,12 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   model.read.samples = ir::fixed_samples(model.graph);
   const std::vector<std::string> integers = integer_weights(model.graph);
   const passes::StoredFacts stored = pipeline.stored;
-  Passed passed = attempt.whole
-                      ? run_passes(std::move(model.graph), pipeline, options.passes, progress.show_pass)
-                      : run_baked_passes(std::move(model.graph), pipeline, options, progress, model.undivided);
+  Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
+    passes::PipelineOptions own = pipeline;
+    model.undivided.reset();
+    return attempt.whole ? run_passes(std::move(graph), own, options.passes, progress.show_pass)
+                         : run_baked_passes(std::move(graph), own, options, progress, model.undivided);
+  });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   attempt.internal = model.report.internal;
