@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "frontend/onnx/copy.h"
+#include "frontend/onnx/folded_values.h"
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
 #include "frontend/whole_batch.h"
@@ -25,6 +26,7 @@
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
+#include "tools/asked_outputs.h"
 #include "tools/kernel_choice.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
@@ -32,6 +34,7 @@
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
 #include "tools/undivided.h"
+#include "tools/untrained.h"
 #include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
@@ -116,9 +119,13 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
   if (whole) frontend::read_whole(import, whole->samples);
+  RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
+  if (!is_of_torch(model_format(options.model)) && !pipeline.stored.file.listed.empty()) {
+    RANNC_ASSIGN(pipeline.stored.made_of, frontend::read_folded_values(options.model, import));
+  }
   pipeline.trained_file = std::move(imported.notes.training);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
@@ -263,13 +270,6 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 
 namespace {
 
-/// A model's graph and what its passes say of it.
-struct Passed {
-  ir::Graph graph;
-  passes::PassContext context;
-  passes::RunReport report;
-};
-
 Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
   Passed passed{std::move(graph), {}, {}};
@@ -379,9 +379,14 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
-  Passed passed = attempt.whole
-                      ? run_passes(std::move(model.graph), pipeline, options.passes, progress.show_pass)
-                      : run_baked_passes(std::move(model.graph), pipeline, options, progress, model.undivided);
+  const std::vector<std::string> integers = integer_weights(model.graph);
+  const passes::StoredFacts stored = pipeline.stored;
+  Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
+    passes::PipelineOptions own = pipeline;
+    model.undivided.reset();
+    return attempt.whole ? run_passes(std::move(graph), own, options.passes, progress.show_pass)
+                         : run_baked_passes(std::move(graph), own, options, progress, model.undivided);
+  });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
   attempt.internal = model.report.internal;
@@ -392,7 +397,10 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   model.parted = std::move(context.parted);
+  model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
+  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.model));
+  model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
   return model;
 }
 

@@ -8,6 +8,7 @@ DIAGNOSTICS = 1
 
 # What rannc-check is run with and what it says. `models`: files of the folder. `micro_batches`: those that must agree with the
 # reference. `flags`: of every run. `says`: parts of standard error. `refuses`: parts of the one error where that is what is right.
+# `gradients`: False where the references have none.
 # `undivided`: parts of the error that refuses two micro-batches.
 DIVIDED = {"micro_batches": "1,2,3"}
 WHOLE = {"micro_batches": "1"}
@@ -27,7 +28,7 @@ REPORTS = {
     "graph_edge_index_static": {**WHOLE, "undivided": ["no first extent in common", *STAYS]},
     "grid_dynamo": DIVIDED,
     "inplace_contig_trace": DIVIDED,
-    "inplace_dropout_pt2": DIVIDED,
+    "inplace_dropout_pt2": WHOLE,  # its normalisation is by the statistics of each micro-batch
     "inputs_without_samples": DIVIDED,
     "inputs_without_samples_static": DIVIDED,
     "keras_masked_lstm_loop": DIVIDED,
@@ -40,14 +41,14 @@ REPORTS = {
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": DIVIDED,
     "paddle_constant_weights": DIVIDED,
-    "qdq_int8_weights": DIVIDED,
-    "qdq_int8_weights_last_layer_float": DIVIDED,
+    "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers behind DequantizeLinear"]},
+    "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers behind DequantizeLinear"]},
     "samples_on_axis_1": DIVIDED,
     "samples_on_axis_1_fixed_length": DIVIDED,
     "sdpa5_pt2": DIVIDED,
     "single_number_parameters": {**DIVIDED, "models": ["model.onnx", "model.pt", "model.pt2"]},
     "single_number_parameters_legacy": DIVIDED,
-    "sklearn_mlp_zipmap": DIVIDED,
+    "sklearn_mlp_zipmap": {**DIVIDED, "says": ["output label is left out, as the loss does not read it"]},
     "spectral_norm_buffers": DIVIDED,
     "spectral_norm_buffers_dynamo": {**DIVIDED, "models": ["model.onnx", "model.pt2"]},
     "token_types_legacy": DIVIDED,
@@ -88,7 +89,7 @@ class Reports(programs.ProgramTest):
         self.assertEqual(len(runs), 2 * len(row["micro_batches"].split(",")), done.stdout)
         for run in runs:
             self.assertTrue(run["ok"], run["failures"])
-            self.assertGreater(run["compared_gradients"], 0)
+            self.assertEqual(run["compared_gradients"] > 0, row.get("gradients", True))
         for part in row.get("says", []):
             self.assertIn(part, done.stderr)
         if "undivided" in row:

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_set>
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/needed.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
 
@@ -20,8 +22,11 @@ namespace {
 
 class Importer {
  public:
-  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options)
+  /// `needed` is null where all is.
+  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options,
+           const Needed* needed)
       : model_(model),
+        needed_(needed),
         head_(model.head()),
         file_(file),
         options_(options),
@@ -54,12 +59,12 @@ class Importer {
     if (functions_.empty() && model_.node_count() <= options_.max_nodes) {
       const auto translated = translate(opsets);
       if (!translated.ok()) {
-        RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+        RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
         return translated.diagnostic();
       }
       return {};
     }
-    RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+    RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
     return translate(opsets);
   }
 
@@ -70,7 +75,12 @@ class Importer {
     nodes_.begin(head_.graph());
     RANNC_TRY(add_inputs(scope));
     RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) { return nodes_.add_initializer(scope, proto); }));
-    RANNC_TRY(model_.each_node([&](const NodeProto& node) { return nodes_.add_node(scope, node); }));
+    size_t next = 0;
+    RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
+      const bool is_needed = needed_ == nullptr || needed_->nodes[next];
+      ++next;
+      return is_needed ? nodes_.add_node(scope, node) : Result<void>();
+    }));
     return add_outputs(scope);
   }
 
@@ -103,7 +113,10 @@ class Importer {
   }
 
   Result<void> add_outputs(Scope& scope) {
-    for (const ValueInfoProto& output : head_.graph().output()) {
+    const auto& outputs = head_.graph().output();
+    for (int i = 0; i < outputs.size(); ++i) {
+      const ValueInfoProto& output = outputs[i];
+      if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
       graph_.add_output(value);
     }
@@ -112,6 +125,7 @@ class Importer {
   }
 
   const ModelFile& model_;
+  const Needed* const needed_;
   const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
@@ -127,17 +141,46 @@ class Importer {
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
-                              const ImportOptions& options) {
+namespace {
+
+Result<Imported> import_needed(const ModelFile& model, uint64_t bytes, const std::string& file,
+                               const ImportOptions& options, const Needed* needed) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, bytes, file, tried);
+    Importer importer(model, bytes, file, tried, needed);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;
     if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return imported;
   }
+}
+
+/// What was left out, since the whole model failed so.
+void note_left_out(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
+  const auto& outputs = model.head().graph().output();
+  for (int i = 0; i < outputs.size(); ++i) {
+    if (needed.outputs[static_cast<size_t>(i)]) continue;
+    notes.open.push_back({why.where, fmt::format("output {} is left out, as the loss does not read it: {}",
+                                                 outputs[i].name(), why.message)});
+  }
+  if (std::find(needed.outputs.begin(), needed.outputs.end(), false) != needed.outputs.end()) return;
+  notes.remarks.push_back(
+      {why.where, fmt::format("{} nodes are left out, as no output needs them: {}",
+                              std::count(needed.nodes.begin(), needed.nodes.end(), false), why.message)});
+}
+
+}  // namespace
+
+Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
+                              const ImportOptions& options) {
+  auto imported = import_needed(model, bytes, file, options, nullptr);
+  if (imported.ok()) return imported;
+  const auto needed = needed_for(model, options.asked);
+  if (!needed.ok() || !needed->leaves_out()) return imported;
+  auto without = import_needed(model, bytes, file, options, &*needed);
+  if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
+  return without;
 }
 
 }  // namespace rannc::frontend

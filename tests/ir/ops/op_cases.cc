@@ -122,6 +122,7 @@ void add_index(std::vector<OpCase>& cases) {
       {"gather_nd", {f("batch,4,5"), i("batch,2,1", -4, 4)}, {{"batch_dims", Dim(1)}}},
       {"gather_nd", {f("batch,4"), i("batch,3,2", -1, 1)}, {}, 1, false},
       {"gather_elements", {f("batch,5"), i("batch,3", -5, 5)}, {{"axis", Dim(1)}}},
+      {"gather_elements", {f("9,5"), i("batch,5", -9, 9)}, {{"axis", Dim(0)}}},
       {"cumsum", {f("batch,5")}, {{"axis", Dim(-1)}}},
       {"cumsum", {i("batch,5", 0, 4)}, {{"axis", Dim(1)}, {"exclusive", true}, {"reverse", true}}},
       {"trilu", {f("batch,4,5")}, {{"upper", true}, {"diagonal", Dim(1)}}},
