@@ -382,10 +382,9 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   const std::vector<std::string> integers = integer_weights(model.graph);
   const passes::StoredFacts stored = pipeline.stored;
   Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
-    passes::PipelineOptions own = pipeline;
     model.undivided.reset();
-    return attempt.whole ? run_passes(std::move(graph), own, options.passes, progress.show_pass)
-                         : run_baked_passes(std::move(graph), own, options, progress, model.undivided);
+    return attempt.whole ? run_passes(std::move(graph), pipeline, options.passes, progress.show_pass)
+                         : run_baked_passes(std::move(graph), pipeline, options, progress, model.undivided);
   });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
