@@ -30,6 +30,7 @@
 #include "tools/model_format.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
+#include "tools/untrained.h"
 #include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
@@ -365,6 +366,7 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
+  const std::vector<std::string> integers = integer_weights(model.graph);
   Passed passed = run_passes(std::move(model.graph), pipeline, options, progress);
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
@@ -376,6 +378,8 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   model.parted = std::move(context.parted);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
+  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.model));
+  model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
   return model;
 }
 
