@@ -389,6 +389,23 @@ std::optional<int64_t> first_extent(const Graph& graph) {
   return found;
 }
 
+/// The first extent that all outputs share and an input has, where inputs differ: those without it may be what all
+/// samples share, as a mask. One sample alone says nothing.
+std::optional<int64_t> extent_of_outputs(const Graph& graph) {
+  std::optional<int64_t> found;
+  for (const ValueId output : graph.outputs()) {
+    const auto& shape = graph.type(output).shape;
+    if (!shape || shape->empty() || !shape->front().is_constant()) return std::nullopt;
+    if (found && *found != shape->front().constant()) return std::nullopt;
+    found = shape->front().constant();
+  }
+  const bool read = found && std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId input) {
+                      const auto& shape = graph.type(input).shape;
+                      return shape && !shape->empty() && shape->front() == Dim(*found);
+                    });
+  return read && *found > 1 ? found : std::nullopt;
+}
+
 bool has_symbol(const Graph& graph, const std::string& name) {
   return std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId input) {
     const auto& shape = graph.type(input).shape;
@@ -458,11 +475,12 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   }
   std::string symbol = "batch";
   while (has_symbol(graph, symbol)) symbol += "_";
-  const auto found = baked_.samples ? baked_.samples : first_extent(graph);
+  const auto common = baked_.samples ? std::nullopt : first_extent(graph);
+  const auto found = baked_.samples ? baked_.samples : common ? common : extent_of_outputs(graph);
   if (!found) return error("the inputs have no first extent in common that would be the number of samples");
   const Samples samples{*found, symbol};
   RANNC_ASSIGN(Rebatched made,
-               rebatched({graph, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
+               rebatched({graph, samples, common ? size_t{1} : size_t{2}, parameters}, context.evaluator));
   ir::remove_dead(made.graph);
   made.graph = renamed(made.graph, made.parts);
   if (baked_.judge) RANNC_TRY(baked_.judge(graph, made.graph, samples.baked, context));
