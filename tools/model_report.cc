@@ -174,6 +174,8 @@ std::string block(std::string_view head, const std::vector<std::string>& lines) 
 
 }  // namespace
 
+std::vector<std::string> not_done(const PreparedModel& model, Detail detail) { return limits(model, detail); }
+
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail) {
   std::string text = block("read", {read_line(model, file)}) + block("changed", changes(model, detail)) +
                      block("trains", normalisations(model)) + block("not done", limits(model, detail));

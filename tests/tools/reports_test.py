@@ -8,6 +8,7 @@ DIAGNOSTICS = 1
 
 # What rannc-check is run with and what it says. `models`: files of the folder. `micro_batches`: those that must agree with the
 # reference. `flags`: of every run. `says`: parts of standard error. `refuses`: parts of the one error where that is what is right.
+# `gradients`: False where the references have none.
 # `undivided`: parts of the error that refuses two micro-batches.
 DIVIDED = {"micro_batches": "1,2,3"}
 WHOLE = {"micro_batches": "1"}
@@ -39,8 +40,8 @@ REPORTS = {
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": DIVIDED,
     "paddle_constant_weights": DIVIDED,
-    "qdq_int8_weights": DIVIDED,
-    "qdq_int8_weights_last_layer_float": DIVIDED,
+    "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers behind DequantizeLinear"]},
+    "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers behind DequantizeLinear"]},
     "samples_on_axis_1": DIVIDED,
     "samples_on_axis_1_fixed_length": DIVIDED,
     "sdpa5_pt2": DIVIDED,
@@ -87,7 +88,7 @@ class Reports(programs.ProgramTest):
         self.assertEqual(len(runs), 2 * len(row["micro_batches"].split(",")), done.stdout)
         for run in runs:
             self.assertTrue(run["ok"], run["failures"])
-            self.assertGreater(run["compared_gradients"], 0)
+            self.assertEqual(run["compared_gradients"] > 0, row.get("gradients", True))
         for part in row.get("says", []):
             self.assertIn(part, done.stderr)
         if "undivided" in row:
