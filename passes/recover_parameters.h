@@ -89,7 +89,8 @@ class RecoverParameters : public Pass {
 
  private:
   Result<void> check_kinds(const ir::Graph& graph) const;
-  Result<void> check_patterns(const ir::Graph& graph) const;
+  /// `gone`: names that were in the file, and are of no tensor any more.
+  Result<void> check_patterns(const ir::Graph& graph, const std::set<std::string>& gone) const;
   std::map<ValueId, ir::ValueKind> asked(const ir::Graph& graph, const std::vector<Roles>& roles) const;
   std::vector<ValueId> decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                               Outcome& outcome) const;

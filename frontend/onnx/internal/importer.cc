@@ -20,6 +20,25 @@ using ONNX_NAMESPACE::ValueInfoProto;
 
 namespace {
 
+/// Whether torch.onnx.export wrote the file with dynamo=False: the other exporter of PyTorch leaves metadata in the
+/// graph, or imports domains of its own.
+bool is_traced(const ModelProto& head) {
+  const auto own = [](const auto& entry) { return entry.key().starts_with("pkg.torch"); };
+  const auto foreign = [](const auto& opset) { return opset.domain().starts_with("pkg."); };
+  return head.producer_name() == "pytorch" &&
+         std::none_of(head.graph().metadata_props().begin(), head.graph().metadata_props().end(), own) &&
+         std::none_of(head.opset_import().begin(), head.opset_import().end(), foreign);
+}
+
+/// Whether an initializer of such a file is a single number of the program's state: the exporter writes numbers of the
+/// code as nodes, and calls what it computed `onnx::Mul_12` or, in old versions, `12`.
+bool is_number_of_state(const TensorProto& tensor) {
+  const std::string_view name = tensor.name();
+  const bool single = std::all_of(tensor.dims().begin(), tensor.dims().end(), [](int64_t size) { return size == 1; });
+  return single && !name.starts_with("onnx::") && name.find('/') == std::string_view::npos &&
+         name.find_first_not_of("0123456789") != std::string_view::npos;
+}
+
 class Importer {
  public:
   /// `needed` is null where all is.
@@ -74,7 +93,11 @@ class Importer {
     graph_.set_name(head_.graph().name());
     nodes_.begin(head_.graph());
     RANNC_TRY(add_inputs(scope));
-    RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) { return nodes_.add_initializer(scope, proto); }));
+    const bool traced = is_traced(head_);
+    RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) {
+      if (traced && is_number_of_state(proto)) notes_.stored.weights.insert(proto.name());
+      return nodes_.add_initializer(scope, proto);
+    }));
     size_t next = 0;
     RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
       const bool is_needed = needed_ == nullptr || needed_->nodes[next];

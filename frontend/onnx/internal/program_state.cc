@@ -36,6 +36,12 @@ std::string module_of(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
+/// A node of the program that hands on its operand, `/norm/Identity`, makes no tensor of the state.
+std::string name_of_state(const ir::Graph& graph, ValueId value) {
+  const std::string_view name = graph.value(value).name;
+  return std::string(!name.starts_with('/') ? name : graph.value(stored(graph, value)).name);
+}
+
 std::string joined(const std::string& module, std::string_view name) {
   return module.empty() ? std::string(name) : module + "." + std::string(name);
 }
@@ -308,8 +314,8 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
       note_claim(graph, value, *told[i], reading);
     } else if (note_recurrent(graph, value, reader, reading)) {
       continue;
-    } else if (listed_.targets.empty() && !is_made_up(name)) {
-      reading.state = {name};
+    } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_made_up(own)) {
+      reading.state = {own};
     } else if (listed_.targets.empty() ? has_path : !reader.call) {
       note_unnamed(graph, value, reader, name);
     }

@@ -23,6 +23,24 @@ ValueId seen(Region& region, const Region& of, ValueId value) {
   return &region == &of ? value : region.take(seen(*region.around, of, value));
 }
 
+/// A bound of Clip that is a single number becomes an attribute, which nothing trains.
+void warn_of_bounds(const NodeProto& node, const ir::Graph& graph, const std::vector<ValueId>& operands,
+                    ImportNotes& notes) {
+  if (node.op_type() != "Clip") return;
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (!operands[i].valid() || !ir::is_float(graph.type(operands[i]).dtype)) continue;
+    const std::string name(graph.value(operands[i]).name);
+    const auto listed = notes.stored.listed.find(name);
+    const bool is_parameter = listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kParameter;
+    const bool is_computed = name.starts_with("onnx::") && !notes.stored.literals.contains(name);
+    const auto& shape = graph.type(operands[i]).shape;
+    const bool is_number = shape && ir::element_count(*shape) == ir::Dim(1) && !graph.producer(operands[i]).valid();
+    if (is_number && (is_parameter || is_computed || notes.stored.weights.contains(name)))
+      ++notes
+            .counted_warnings[fmt::format("'{}' is of the program's state and bounds a Clip: it is not trained", name)];
+  }
+}
+
 void set_tensor_type(const ir::ValueType& known, ONNX_NAMESPACE::TypeProto::Tensor& type) {
   type.set_elem_type(onnx_element_type(known.dtype));
   if (!known.shape) return;
@@ -171,6 +189,7 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth == 0 && wiring.traced) {
     RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_));
   }
+  warn_of_bounds(node, graph, wiring.operands, notes_);
   Node view(graph, node, version, at(scope, node), std::move(wiring), source_);
   translate(view);
   unequal_symbols_ = view.unequal_symbols();
