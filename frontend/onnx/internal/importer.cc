@@ -8,6 +8,7 @@
 #include "frontend/onnx/internal/input_types.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
+#include "ir/op.h"
 
 namespace rannc::frontend {
 
@@ -105,10 +106,19 @@ class Importer {
   Result<void> add_outputs(Scope& scope) {
     for (const ValueInfoProto& output : head_.graph().output()) {
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
-      graph_.add_output(value);
+      RANNC_ASSIGN(const ValueId named, named_as(value, output.name()));
+      graph_.add_output(named);
     }
     if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");
     return {};
+  }
+
+  /// What passes a tensor on, as sequences, optionals and branches do, leaves it the name that it had before.
+  Result<ValueId> named_as(ValueId value, const std::string& name) {
+    if (graph_.value(value).name == name) return value;
+    const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
+    RANNC_TRY(ir::infer_types(graph_, task));
+    return graph_.outputs(task)[0];
   }
 
   const ModelFile& model_;
