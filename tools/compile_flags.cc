@@ -79,6 +79,13 @@ void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::v
       ->allow_extra_args(false);
 }
 
+void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
+  app.add_option("--input-value", values,
+                 "NAME=VALUE: an input of one element that is always true, false or that number, as "
+                 "use_cache_branch=false; branches that it decides against go, with the inputs that only they read")
+      ->allow_extra_args(false);
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   add_signature_flags(app, options.inputs, options.output_names);
@@ -99,7 +106,10 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
          "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
          "if the model cannot take another number of them")
       ->check(CLI::PositiveNumber);
-  app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
+  app.add_option("--same-symbol", options.same_symbol,
+                 "A=B: dimension A of the file is dimension B; given again, more of them are one")
+      ->allow_extra_args(false);
+  add_input_value_flag(app, options.input_values);
   app.add_option("--max-trips", options.max_trips,
                  "trips that a loop makes at most where their number depends on data; one more is an error of the run")
       ->check(CLI::PositiveNumber);

@@ -11,6 +11,8 @@ namespace rannc::tools {
 void add_model_flags(CLI::App& app, CompileOptions& options);
 /// `--input` and `--output-name`: what a TorchScript file does not say.
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names);
+/// `--input-value`: inputs that never change.
+void add_input_value_flag(CLI::App& app, std::vector<std::string>& values);
 /// `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// `--skip-pass`: of `passes::optional_passes`; `--no-fuse`: of `passes::fusions`, or all of these. Another name is an

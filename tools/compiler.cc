@@ -11,6 +11,7 @@
 
 #include "frontend/onnx/copy.h"
 #include "frontend/onnx/import.h"
+#include "frontend/symbols.h"
 #include "frontend/torchscript/import.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
@@ -67,9 +68,22 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   return {};
 }
 
+// Inputs that are always `true`, `false` or a number.
+Result<frontend::InputValues> input_values(const CompileOptions& options) {
+  RANNC_ASSIGN(const auto given, pairs(options.input_values, "--input-value"));
+  frontend::InputValues values;
+  for (const auto& [name, text] : given) {
+    const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;
+    RANNC_ASSIGN(values[name], number_of(name + "=" + text, number, "--input-value"));
+  }
+  if (values.empty() || !is_of_torch(model_format(options.model))) return values;
+  return error({options.model, 0, 0, {}}, "--input-value is of ONNX files; export this module with that value instead");
+}
+
 // By the frontend of its format. What a user says of inputs and outputs is an error of the file that says it itself.
 Result<frontend::Imported> import_model(const CompileOptions& options, frontend::ImportOptions& import) {
-  if (!is_of_torch(model_format(options.model))) return frontend::read_onnx(options.model, import);
+  RANNC_ASSIGN(const frontend::InputValues values, input_values(options));
+  if (!is_of_torch(model_format(options.model))) return frontend::read_onnx(options.model, import, values);
   import.inputs = options.inputs;
   import.outputs = options.output_names;
   auto imported = frontend::read_torch(options.model, import);
@@ -92,6 +106,14 @@ Result<void> check_signature_flags(const CompileOptions& options) {
       fmt::format("{} is of PyTorch's files, .pt and .pt2; this one says what its inputs and outputs are", flag));
 }
 
+Result<void> add_same_symbols(const CompileOptions& options, frontend::ImportOptions& import) {
+  for (const std::string& text : options.same_symbol) {
+    RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
+    frontend::unite_symbols(import.same_symbol, symbols.begin()->first, symbols.begin()->second);
+  }
+  return {};
+}
+
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
 Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model) {
   RANNC_TRY(check_signature_flags(options));
@@ -106,7 +128,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
-  RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
+  RANNC_TRY(add_same_symbols(options, import));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);

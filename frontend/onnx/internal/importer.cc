@@ -1,13 +1,20 @@
 #include "frontend/onnx/internal/importer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/live_inputs.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
+#include "frontend/symbols.h"
+#include "ir/constant.h"
 #include "ir/op.h"
 
 namespace rannc::frontend {
@@ -21,15 +28,16 @@ namespace {
 
 class Importer {
  public:
-  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options)
+  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const InputValues& values)
       : model_(model),
         head_(model.head()),
-        file_(file),
+        file_(file.path),
         options_(options),
-        external_(file, options.missing_weights),
-        growth_(bytes),
-        source_{file, &external_, &growth_},
-        nodes_(file, options, functions_, source_, external_, notes_, growth_) {}
+        values_(values),
+        external_(file.path, options.missing_weights),
+        growth_(file.bytes),
+        source_{file.path, &external_, &growth_},
+        nodes_(file.path, options, functions_, source_, external_, notes_, growth_) {}
 
   Result<Imported> run() {
     RANNC_TRY(import());
@@ -71,9 +79,16 @@ class Importer {
     nodes_.begin(head_.graph());
     RANNC_TRY(add_inputs(scope));
     RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) { return nodes_.add_initializer(scope, proto); }));
-    RANNC_TRY(model_.each_node([&](const NodeProto& node) { return nodes_.add_node(scope, node); }));
+    RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
+      const bool live = std::any_of(node.output().begin(), node.output().end(),
+                                    [&](const std::string& output) { return is_live(output); });
+      return live ? nodes_.add_node(scope, node) : Result<void>();
+    }));
     return add_outputs(scope);
   }
+
+  /// Where values are given, what no output depends on may read inputs that go.
+  bool is_live(const std::string& name) const { return values_.empty() || live_.contains(name); }
 
   Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
 
@@ -87,9 +102,18 @@ class Importer {
         return {};
       }));
     }
+    RANNC_TRY(check_given(listed, initialized));
+    if (!values_.empty()) {
+      RANNC_ASSIGN(live_, live_names(model_, values_));
+    }
     std::vector<const ValueInfoProto*> inputs;
     for (const ValueInfoProto& input : head_.graph().input()) {
-      if (!initialized.contains(input.name())) inputs.push_back(&input);
+      if (initialized.contains(input.name())) continue;
+      if (values_.contains(input.name())) {
+        RANNC_TRY(add_given(scope, input));
+      } else if (is_live(input.name())) {
+        inputs.push_back(&input);
+      }
     }
     RANNC_ASSIGN(InputTypes types, read_input_types(inputs, options_, file_));
     graph_.set_batch_symbol(types.batch_symbol);
@@ -99,6 +123,40 @@ class Importer {
       const ValueId value = graph_.add_value(ir::ValueKind::kInput, name, std::move(types.types[i]));
       graph_.add_input(value);
       RANNC_TRY(nodes_.define(scope, name, value, at(name)));
+    }
+    return {};
+  }
+
+  /// An input that always has one value is a number of the program's code.
+  Result<void> add_given(Scope& scope, const ValueInfoProto& input) {
+    const std::string& name = input.name();
+    RANNC_ASSIGN(InputTypes types, read_input_types({&input}, ImportOptions{}, file_));
+    ir::ValueType& type = types.types[0];
+    const double number = values_.at(name);
+    const bool one = ir::static_count(type) == 1;
+    const bool whole = ir::is_float(type.dtype) || std::floor(number) == number;
+    const bool fits = type.dtype != ir::DType::kBool || number == 0 || number == 1;
+    if (!one || !whole || !fits) {
+      return error(at(name), fmt::format("input '{}' is {} {}; the value {} needs one element that can have it", name,
+                                         ir::str(type.dtype), ir::str(*type.shape), number));
+    }
+    const auto integer = static_cast<int64_t>(number);
+    ir::TensorData data = ir::is_float(type.dtype) ? ir::encode_numbers(type.dtype, {&number, 1})
+                                                   : ir::encode_integers(type.dtype, {&integer, 1});
+    type.contents = ir::constant_contents(type, data);
+    notes_.stored.literals.insert(name);
+    return nodes_.define(scope, name,
+                         graph_.add_value(ir::ValueKind::kConstant, name, std::move(type), std::move(data)), at(name));
+  }
+
+  Result<void> check_given(const std::unordered_set<std::string_view>& listed,
+                           const std::unordered_set<std::string_view>& initialized) const {
+    for (const auto& [name, number] : values_) {
+      if (listed.contains(name) && !initialized.contains(name)) continue;
+      std::vector<std::string> names;
+      for (const ValueInfoProto& input : head_.graph().input()) names.push_back(fmt::format("'{}'", input.name()));
+      return error(Location{file_}, fmt::format("a value is given for '{}', which is no input; inputs are {}", name,
+                                                fmt::join(names, ", ")));
     }
     return {};
   }
@@ -125,6 +183,8 @@ class Importer {
   const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
+  const InputValues& values_;
+  std::set<std::string> live_;  ///< names that outputs depend on, where values are given
   ExternalData external_;
   Growth growth_;
   Node::Source source_;
@@ -137,16 +197,18 @@ class Importer {
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
-                              const ImportOptions& options) {
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                              const InputValues& values) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, bytes, file, tried);
+    Importer importer(model, file, tried, values);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;
-    if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return imported;
+    const auto before = tried.same_symbol;
+    unite_symbols(tried.same_symbol, unequal->second, unequal->first);
+    if (tried.same_symbol == before) return imported;
   }
 }
 
