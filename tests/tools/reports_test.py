@@ -38,7 +38,7 @@ REPORTS = {
     "mqa_pt2": DIVIDED,
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": DIVIDED,
-    "paddle_constant_weights": DIVIDED,
+    "paddle_constant_weights": {**DIVIDED, "flags": ["--train", "*"]},
     "qdq_int8_weights": DIVIDED,
     "qdq_int8_weights_last_layer_float": DIVIDED,
     "samples_on_axis_1": DIVIDED,
