@@ -105,11 +105,12 @@ fs::path findings_file(const std::string& scratch, size_t folder) {
 }
 void write_findings(const fs::path& path, const Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
-  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch},
-                              {"parted", folder.parted},
-                              {"stand_ins", folder.stand_ins},
-                              {"recomputed", folder.recomputed}}
-                             .dump();
+  std::ofstream(path) << json{
+      {"fixed_batch", checked.fixed_batch},
+      {"parted", folder.parted},
+      {"stand_ins", folder.stand_ins},
+      {"recomputed",
+       folder.recomputed}}.dump();
 }
 void read_findings(const fs::path& path, Case& checked) {
   std::ifstream file(path);

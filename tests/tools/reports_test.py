@@ -40,7 +40,7 @@ REPORTS = {
     "mqa_pt2": DIVIDED,
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": {**DIVIDED, "flags": ["--input-value", "use_cache_branch=false"]},
-    "paddle_constant_weights": DIVIDED,
+    "paddle_constant_weights": {**DIVIDED, "flags": ["--train", "*"]},
     "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers behind DequantizeLinear"]},
     "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers behind DequantizeLinear"]},
     "samples_on_axis_1": DIVIDED,
