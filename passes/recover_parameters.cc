@@ -10,11 +10,13 @@
 #include "ir/op.h"
 #include "ir/state.h"
 #include "ir/statistics.h"
+#include "passes/internal/computed_copies.h"
 #include "passes/internal/computed_parameters.h"
 #include "passes/internal/dropped_biases.h"
+#include "passes/internal/exporter_made.h"
+#include "passes/internal/folded_tensors.h"
 #include "passes/internal/merged_tensors.h"
 #include "passes/internal/parameter_roles.h"
-#include "passes/internal/recomputed_tensors.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tensor_origins.h"
@@ -37,8 +39,7 @@ bool has_several_elements(const ir::ValueType& type) {
 
 /// Whether a single number has the name of a parameter, where no program lists them.
 bool is_named(std::string_view name, const Roles& roles) {
-  const bool generated = is_made_up(name) || name.find('/') != std::string_view::npos;
-  return !generated && (roles.shaped || name.find('.') != std::string_view::npos);
+  return !is_generated(name) && (roles.shaped || name.find('.') != std::string_view::npos);
 }
 
 /// What is known of all stored tensors of a graph before each of them is judged.
@@ -57,6 +58,8 @@ std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const 
     const bool trained = own->second == ValueKind::kParameter && roles.role != Role::kNone;
     return trained ? ValueKind::kParameter : untrained;
   }
+  // PyTorch's own files list all of their state: what is not listed is a number of the code.
+  if (!listed.empty() && evidence.known.file.readings.empty()) return ValueKind::kConstant;
   if (!evidence.origins.lists_parameters()) return std::nullopt;
   switch (evidence.origins.of(value)) {
     case Origin::kState:
@@ -76,8 +79,8 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const
   const auto& found = graph.value(value);
   const StoredFacts& known = evidence.known;
   if (const auto told = told_kind(graph, value, roles, evidence)) return *told;
-  if (roles.role == Role::kParameter || known.file.weights.contains(std::string(found.name)))
-    return ValueKind::kParameter;
+  const bool told = known.file.weights.contains(std::string(found.name)) && roles.role != Role::kNone;
+  if (roles.role == Role::kParameter || (told && !roles.statistics)) return ValueKind::kParameter;
   if (roles.statistics) return ValueKind::kBuffer;
   if (roles.role < Role::kState) return ValueKind::kConstant;
   if (!has_several_elements(found.type)) {
@@ -99,6 +102,12 @@ std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& know
                                   : found.kind == ValueKind::kParameter;
   }
   return trained;
+}
+
+std::set<std::string> names_of(const std::map<std::string, ValueKind>& kinds) {
+  std::set<std::string> names;
+  for (const auto& [name, kind] : kinds) names.insert(name);
+  return names;
 }
 
 std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("'{}'", graph.value(value).name); }
@@ -167,47 +176,6 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
                    found.size(), fmt::join(found, ", "))});
 }
 
-/// `'div' for 'conv.weight_orig'` of each tensor that is trained though the file has lost what it was computed from.
-void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
-  std::vector<std::string> pairs;
-  for (const std::string& name : folded_tensors(graph, known).stand_ins)
-    pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
-  if (pairs.empty()) return;
-  context.warnings.push_back(
-      {{},
-       fmt::format("the exporter computed on parameters that the file does not have, and what it made is trained in "
-                   "their stead ({}): torch.onnx.export(optimize=False) keeps the parameters",
-                   fmt::join(pairs, ", "))});
-}
-
-/// Tensors that follow from parameters of the file in a way that is not known.
-Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
-                                   const std::map<ValueId, ValueKind>& asked, const std::vector<Roles>& roles,
-                                   StoredFacts::Merged allowed, PassContext& context) {
-  std::vector<Note> found;
-  for (const Recomputed::Open& each : open) {
-    const ValueId value = graph.find(each.made);
-    if (asked.contains(value) || roles[value.index()].role == Role::kNone) continue;
-    found.push_back({{},
-                     fmt::format("'{}' was computed by the exporter from '{}', which is trained as well, and how does "
-                                 "not follow from their numbers: torch.onnx.export(optimize=False) keeps the "
-                                 "computation; --kind {}=constant leaves the tensor as it is",
-                                 each.made, fmt::join(each.sources, "', '"), each.made)});
-  }
-  if (found.empty()) return {};
-  if (allowed == StoredFacts::Merged::kAllowed) {
-    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
-    return {};
-  }
-  Diagnostic refused = error(fmt::format(
-      "{} tensors of the file are parameters of the program and at once computed from others, with which they would "
-      "not stay in step: --allow-merged trains them apart",
-      found.size()));
-  refused.notes = std::move(found);
-  return refused;
-}
-
 void report_trained_by_use(const std::set<std::string>& names, PassContext& context) {
   if (names.empty()) return;
   context.remarks.push_back(
@@ -234,14 +202,6 @@ void report_apart(size_t parted, size_t restored, PassContext& context) {
     context.remarks.push_back(
         {{}, fmt::format("{} biases of zeros that the exporter left out are there again", restored)});
   }
-}
-
-void report_recomputed(const Recomputed& found, PassContext& context) {
-  if (found.made.empty()) return;
-  context.remarks.push_back({{},
-                             fmt::format("{} tensors that the exporter computed from parameters of the file are "
-                                         "computed from them again ({})",
-                                         found.made.size(), listed(found.made))});
 }
 
 /// Whether the name of a stored tensor is one of the program's state.
@@ -286,29 +246,6 @@ bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
 
 }  // namespace
 
-FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
-  FoldedTensors folded;
-  for (const auto& [name, from] : known.made_of) {
-    const ValueId value = graph.find(name);
-    if (value.valid() && !graph.producer(value).valid()) {
-      const bool made = graph.kind(value) == ValueKind::kParameter && origins.of(value) == Origin::kParameters;
-      if (made && !known.file.listed.contains(name)) folded.stand_ins.insert(name);
-      continue;
-    }
-    const auto readings = known.file.readings.find(name);
-    const auto is_parameter = [&](const std::string& source) {
-      const auto listed = known.file.listed.find(source);
-      return listed != known.file.listed.end() && listed->second == ValueKind::kParameter;
-    };
-    if (readings == known.file.readings.end() || !std::any_of(from.begin(), from.end(), is_parameter)) continue;
-    const auto& read = readings->second;
-    if (std::all_of(read.begin(), read.end(), [](const ir::Reading& reading) { return reading.state.empty(); }))
-      folded.recomputed.insert(name);
-  }
-  return folded;
-}
-
 Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
   for (const auto& [name, kind] : known_.kinds) {
     const ValueId value = graph.find(name);
@@ -341,13 +278,13 @@ bool find_statistics(ir::Graph& graph) {
 
 }  // namespace
 
-Result<void> RecoverParameters::check_patterns(const ir::Graph& graph) const {
+Result<void> RecoverParameters::check_patterns(const ir::Graph& graph, const std::set<std::string>& gone) const {
   const StateNames names(graph);
   std::vector<std::string> all = known_.tied;
   all.insert(all.end(), known_.untied.begin(), known_.untied.end());
   for (const KindPattern& each : known_.patterns) all.push_back(each.pattern);
   for (const std::string& pattern : all) {
-    bool found = false;
+    bool found = fits_any(gone, pattern);
     for (const ValueId value : graph.values()) {
       const auto& each = graph.value(value);
       found = found || (is_stored(each.kind) && ir::is_float(each.type.dtype) && names.match_any(pattern, value));
@@ -402,6 +339,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
   const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
   std::vector<ValueId> parameters;
   const auto asked_for = asked(graph, roles);
+  const std::set<ValueId> untrained = untrained_state(graph, known_.file, asked_for, context);
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     if (!is_stored(found.kind) || !ir::is_float(found.type.dtype)) continue;
@@ -410,9 +348,10 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
     const auto given = asked_for.find(value);
     const bool decided =
         given != asked_for.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
-    const ValueKind kind = given != asked_for.end() ? given->second
-                           : decided                ? found.kind
-                                                    : judge(graph, value, votes, evidence);
+    ValueKind kind = given != asked_for.end() ? given->second
+                     : decided                ? found.kind
+                                              : judge(graph, value, votes, evidence);
+    if (!decided && kind == ValueKind::kParameter && untrained.contains(value)) kind = ValueKind::kBuffer;
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
                                  fmt::format("{} is used as a weight and as running statistics: taken for a {}",
@@ -433,17 +372,17 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
 Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
   Outcome outcome;
   ir::StoredNotes file = known_.file;
+  const std::set<std::string> kept = names_of(known_.kinds);
+  const ComputedCopies copies = put_back_copies(graph, file, kept);
   TakenApart apart = take_apart(graph, {file, trained_by_use(graph, known_), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
-  std::set<std::string> kept;
-  for (const auto& [name, kind] : known_.kinds) kept.insert(name);
   const Recomputed recomputed = recompute(graph, file, known_.made_of, kept, context.evaluator);
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
-  RANNC_TRY(check_patterns(graph));
+  RANNC_TRY(check_patterns(graph, copies.gone));
   std::vector<Roles> roles = parameter_roles(graph);
   RANNC_TRY(report_not_recomputed(graph, recomputed.open, asked(graph, roles), roles, known_.merged, context));
   std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
@@ -456,10 +395,12 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     }
   }
   const bool statistics = find_statistics(graph), named = name_state(graph, file);
-  outcome.changed = outcome.changed || apart.changed || restored > 0 || !recomputed.made.empty() || tied || statistics || named;
+  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || !recomputed.made.empty() ||
+                    tied || statistics || named;
   report_weights_in_code(graph, roles, known_, context);
   report_stand_ins(graph, known_, context);
   report_computed(graph, known_, context);
+  report_made(graph, file, copies, context);
   RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));
   return outcome;
 }

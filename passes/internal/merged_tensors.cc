@@ -15,6 +15,7 @@
 #include "ir/state.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/state_names.h"
+#include "passes/internal/tied_values.h"
 
 namespace rannc::passes {
 
@@ -74,6 +75,8 @@ class Apart {
   void part(ValueId value) {
     std::vector<Use> uses = uses_of(value);
     for (Use& use : uses) use.group = group_of(value, use);
+    join_views(value, uses);
+    join_bodies(uses);
     part_by_module(value, uses);
     std::map<Names, std::vector<Operand>> groups;
     std::map<Names, std::vector<Reading>> readings;
@@ -159,10 +162,50 @@ class Apart {
   Names group_of(ValueId value, const Use& use) const {
     const std::string own(graph_.value(value).name);
     if (use.reading && !use.reading->state.empty()) return use.reading->state;
-    if (use.name == own) return {};
-    // Between two made-up names an Identity may be one parameter that was computed on twice.
-    const bool one = is_made_up(own) && is_made_up(use.name) && modules_of(own) == modules_of(use.name);
-    return one ? Names{} : Names{use.name};
+    // Exporters of ONNX name what they left out by an Identity, whose readers the file notes. Elsewhere it is a view,
+    // or a copy, that the program takes of the one tensor, as what a node of the program makes is:
+    // `/norm/Identity_output_0`.
+    if (use.name == own || !known_.file.readings.contains(use.name) || use.name.starts_with('/')) return {};
+    return is_computed_on(value, use.name) ? Names{} : Names{use.name};
+  }
+
+  /// Renamings that are of the tensor itself, and tasks of which the file knows no reading, go with those who read it
+  /// under its own name, where these agree.
+  void join_views(ValueId value, std::vector<Use>& uses) const {
+    const std::string_view own = graph_.value(value).name;
+    const auto is_apart = [&](const Use& use) { return use.name != own || use.reading == nullptr; };
+    const auto raw = std::find_if(uses.begin(), uses.end(), [&](const Use& use) { return !is_apart(use); });
+    if (raw == uses.end()) return;
+    const Names group = raw->group;
+    const bool agree =
+        std::all_of(uses.begin(), uses.end(), [&](const Use& use) { return is_apart(use) || use.group == group; });
+    for (Use& use : uses) {
+      if (agree && is_apart(use) && use.group.empty()) use.group = group;
+    }
+  }
+
+  /// Whether a made-up name may be that of a parameter that the exporter computed on, and not of another one: the same
+  /// modules read both, and values are not those of many fresh parameters.
+  bool is_computed_on(ValueId value, const std::string& name) const {
+    const std::string own(graph_.value(value).name);
+    if (!is_made_up(name)) return false;
+    if (is_made_up(own)) return modules_of(own) == modules_of(name);
+    const auto ours = modules_reading(known_.file, own), theirs = modules_reading(known_.file, name);
+    return std::includes(ours.begin(), ours.end(), theirs.begin(), theirs.end()) && !is_uniform(graph_, value);
+  }
+
+  /// What a body reads has no name of its own: it is what other tasks read there.
+  void join_bodies(std::vector<Use>& uses) const {
+    const auto named = std::find_if(uses.begin(), uses.end(), [](const Use& use) { return !use.group.empty(); });
+    if (named == uses.end()) return;
+    const Names group = named->group;
+    for (Use& use : uses) {
+      const ir::Attributes& attributes = graph_.attributes(use.operand.first);
+      const bool has_body = std::any_of(attributes.begin(), attributes.end(), [](const auto& attribute) {
+        return std::holds_alternative<ir::Body>(attribute.second);
+      });
+      if (has_body && use.group.empty()) use.group = group;
+    }
   }
 
   bool is_untied(ValueId value) const {

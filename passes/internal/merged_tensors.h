@@ -25,7 +25,8 @@ struct SharedTensors {
 /// operand, where
 ///   the tensor is one number repeated, or modules that are alike but for a number in their paths use it alike;
 /// - of what is untied, by the path of the module.
-/// Renamings by Identity go, but those that the graph gives out. What nothing tells apart stays one.
+/// Renamings by Identity name another tensor where exporters of ONNX wrote them; they go, but those that the graph
+/// gives out. What nothing tells apart stays one.
 ///
 /// Linear in the graph and the readings.
 struct TakenApart {

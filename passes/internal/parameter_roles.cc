@@ -15,7 +15,8 @@ using ir::Graph;
 
 bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op.operands[0].role == ir::Role::kShape; }
 
-/// Values that depend on the data of an input or on a draw; sizes do not count. `fixed`: inputs that do not vary.
+}  // namespace
+
 std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>& fixed) {
   std::vector<bool> varying(graph.value_count(), false);
   for (const ValueId value : graph.values()) {
@@ -30,6 +31,8 @@ std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>&
   }
   return varying;
 }
+
+namespace {
 
 /// Extents other than 1.
 size_t extents(const Graph& graph, ValueId value) {
@@ -82,8 +85,9 @@ class RoleFinder {
     const ir::Role role = entry.operand(operand).role;
     if (role == ir::Role::kStatistics) return {Role::kConstant, true};
     if (role == ir::Role::kWeight) return {Role::kParameter};
-    static const ir::Pattern kStopped = ir::op("stop_gradient");
-    if (is(task, kStopped)) return {};  // whatever it is used for, it is not trained through it
+    // Whatever it is used for, it is not trained through these.
+    static const ir::Pattern kStopped = ir::op({"stop_gradient", "eq", "ne", "lt", "le", "gt", "ge"});
+    if (is(task, kStopped)) return {};
     if (!makes_varying(task)) {
       Roles passed;
       for (const ValueId output : graph_.outputs(task)) add(passed, roles_[output.index()]);

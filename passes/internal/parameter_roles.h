@@ -23,6 +23,10 @@ struct Roles {
   bool shaped = false;      ///< an exponential, softplus, sigmoid or tanh is taken of it
 };
 
+/// By value, whether it depends on the data of an input or on a draw; sizes do not count. `fixed`: inputs that do not
+/// vary.
+std::vector<bool> varying_values(const ir::Graph& graph, const std::vector<ValueId>& fixed = {});
+
 /// Per value the votes of its uses, found backwards through tasks that depend on no input's data. Linear.
 std::vector<Roles> parameter_roles(const ir::Graph& graph);
 

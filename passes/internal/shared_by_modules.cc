@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "ir/op.h"
+#include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 
 namespace rannc::passes {
@@ -20,7 +21,7 @@ struct Uses {
 void collect(const ir::Graph& graph, ValueId value, const Readings& readings, Uses& uses) {
   const auto found = readings.find(std::string(graph.value(value).name));
   if (found != readings.end()) {
-    for (const ir::Reading& reading : found->second) uses.modules.insert(reading.module);
+    for (const ir::Reading& reading : found->second) uses.modules.insert(module_of_reading(reading));
   }
   graph.for_each_use(value, [&](ir::Graph::Use use) {
     const ir::OpInfo& op = graph.op(use.task);

@@ -9,6 +9,24 @@ namespace rannc::passes {
 
 bool is_made_up(std::string_view name) { return name.starts_with("onnx::"); }
 
+std::string module_of_reading(const ir::Reading& reading) {
+  return reading.module.starts_with('/') ? "" : reading.module;
+}
+
+std::set<std::string> modules_reading(const ir::StoredNotes& file, std::string_view tensor) {
+  std::set<std::string> modules;
+  const auto found = file.readings.find(std::string(tensor));
+  if (found == file.readings.end()) return modules;
+  for (const ir::Reading& reading : found->second) modules.insert(module_of_reading(reading));
+  return modules;
+}
+
+bool is_generated(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789";
+  return is_made_up(name) || name.find('/') != std::string_view::npos ||
+         name.find_first_not_of(kDigits) == std::string_view::npos;
+}
+
 std::string module_of(const std::string& path) {
   const size_t dot = path.rfind('.');
   return dot == std::string::npos ? "" : path.substr(0, dot);
@@ -16,6 +34,18 @@ std::string module_of(const std::string& path) {
 
 bool fits_pattern(std::string_view name, const std::string& pattern) {
   return fnmatch(pattern.c_str(), std::string(name).c_str(), 0) == 0;
+}
+
+bool fits_any(const std::set<std::string>& names, const std::string& patterns) {
+  for (size_t begin = 0; begin <= patterns.size();) {
+    const size_t end = std::min(patterns.find(',', begin), patterns.size());
+    const std::string pattern = patterns.substr(begin, end - begin);
+    for (const std::string& name : names) {
+      if (fits_pattern(name, pattern)) return true;
+    }
+    begin = end + 1;
+  }
+  return false;
 }
 
 StateNames::StateNames(const ir::Graph& graph) : graph_(graph) {

@@ -2,20 +2,30 @@
 #pragma once
 
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/stored_notes.h"
 
 namespace rannc::passes {
 
 /// Names that torch.onnx.export with dynamo=False makes up where it computed on a parameter.
 bool is_made_up(std::string_view name);
+/// The module that a node belongs to. The model itself is "": its nodes are called `/Add_3`.
+std::string module_of_reading(const ir::Reading& reading);
+/// The modules whose nodes read a stored tensor.
+std::set<std::string> modules_reading(const ir::StoredNotes& file, std::string_view tensor);
+/// Whether a name is one that an exporter gives to what a node makes, or to what it computed.
+bool is_generated(std::string_view name);
 /// `encoder.layer.0` of `encoder.layer.0.weight`; empty: the model itself.
 std::string module_of(const std::string& path);
 /// Whether a name is like a pattern, in which `*` and `?` stand for other letters, dots included.
 bool fits_pattern(std::string_view name, const std::string& pattern);
+/// Whether one of the names is like one of the patterns, which commas part.
+bool fits_any(const std::set<std::string>& names, const std::string& patterns);
 
 /// The names that a stored tensor has in its file and, where they differ, those of the tensors of the program's state
 /// that lie in it. Of the graph as it is at construction.

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "frontend/onnx/internal/stored_places.h"
+#include "frontend/onnx/internal/stored_views.h"
 #include "ir/match.h"
 #include "ir/state.h"
 #include "ir/state_bytes.h"
@@ -34,6 +35,7 @@ Result<bool> same_bytes(const ir::TensorData& a, const ir::TensorData& b) {
 struct Source {
   ValueId value;
   bool transposed = false;
+  ValueId view = {};  ///< of the value; invalid: all of it, as it lies or transposed
   auto operator<=>(const Source&) const = default;
 };
 
@@ -75,13 +77,13 @@ class Changes {
     static const ir::Pattern kTurned = ir::op("permute");
     if (!operand.valid()) return std::nullopt;
     if (is_stored(graph_.kind(operand))) return Source{operand, false};
+    const auto stored = stored_behind(graph_, operand);
+    if (!stored) return std::nullopt;
     const TaskId maker = graph_.producer(operand);
-    if (!maker.valid() || !graph_.location(maker).node.empty() || !ir::match(graph_, maker, kTurned))
-      return std::nullopt;
-    const ValueId turned = graph_.inputs(maker)[0];
-    const auto& shape = graph_.type(turned).shape;
-    if (!is_stored(graph_.kind(turned)) || !shape || shape->size() != 2) return std::nullopt;
-    return Source{turned, true};
+    const auto& shape = graph_.type(*stored).shape;
+    const bool turned = graph_.inputs(maker)[0] == *stored && ir::match(graph_, maker, kTurned);
+    if (turned && shape && shape->size() == 2) return Source{*stored, true};
+    return Source{*stored, false, operand};
   }
 
   const ir::TensorData& now(ValueId value) const { return graph_.value(value).data; }
@@ -92,13 +94,14 @@ class Changes {
   enum class When : uint8_t { kBefore, kNow };
   Result<ir::TensorData> data(const Source& source, When when) const {
     const ir::TensorData& own = when == When::kNow ? now(source.value) : before(source.value);
+    if (source.view.valid()) return viewed(graph_, source.view, own);
     if (!source.transposed || !own.present()) return own;
     const ir::StateTensor turned = ir::state_of(graph_, "", source.value, {1, 0});
     RANNC_ASSIGN(Bytes bytes, ir::state_bytes(graph_, turned, [&](ValueId) { return own.read(); }));
     return ir::TensorData::in_memory(std::move(bytes));
   }
   ir::ValueType type(const Source& source) const {
-    ir::ValueType found = graph_.type(source.value);
+    ir::ValueType found = graph_.type(source.view.valid() ? source.view : source.value);
     if (source.transposed) std::swap((*found.shape)[0], (*found.shape)[1]);
     return found;
   }
@@ -151,7 +154,11 @@ class Changes {
     const std::string name(graph_.value(value).name);
     RANNC_ASSIGN(const bool changed, is_changed(value));
     const auto initializer = places_.initializers.find(name);
-    if (initializer != places_.initializers.end() && named(name, initializer->second)) return {};
+    if (initializer != places_.initializers.end() && named(name, initializer->second)) {
+      if (changed && is_computed_on(graph_, value))
+        lost_.push_back(fmt::format("{} (the exporter computed on it, and the file has the result)", name));
+      return {};
+    }
     if (places_.constants.contains(name)) {
       if (changed) changes_.tensors.emplace(name, now(value));
       return {};

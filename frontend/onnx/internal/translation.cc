@@ -23,6 +23,24 @@ ValueId seen(Region& region, const Region& of, ValueId value) {
   return &region == &of ? value : region.take(seen(*region.around, of, value));
 }
 
+/// A bound of Clip that is a single number becomes an attribute, which nothing trains.
+void warn_of_bounds(const NodeProto& node, const ir::Graph& graph, const std::vector<ValueId>& operands,
+                    ImportNotes& notes) {
+  if (node.op_type() != "Clip") return;
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (!operands[i].valid() || !ir::is_float(graph.type(operands[i]).dtype)) continue;
+    const std::string name(graph.value(operands[i]).name);
+    const auto listed = notes.stored.listed.find(name);
+    const bool is_parameter = listed != notes.stored.listed.end() && listed->second == ir::ValueKind::kParameter;
+    const bool is_computed = name.starts_with("onnx::") && !notes.stored.literals.contains(name);
+    const auto& shape = graph.type(operands[i]).shape;
+    const bool is_number = shape && ir::element_count(*shape) == ir::Dim(1) && !graph.producer(operands[i]).valid();
+    if (is_number && (is_parameter || is_computed || notes.stored.weights.contains(name)))
+      ++notes
+            .counted_warnings[fmt::format("'{}' is of the program's state and bounds a Clip: it is not trained", name)];
+  }
+}
+
 void set_tensor_type(const ir::ValueType& known, ONNX_NAMESPACE::TypeProto::Tensor& type) {
   type.set_elem_type(onnx_element_type(known.dtype));
   if (!known.shape) return;
@@ -124,6 +142,7 @@ Result<void> Translation::define_outputs(Scope& scope, const NodeProto& node, It
 Result<void> Translation::add_initializer(Scope& scope, const TensorProto& proto) {
   const Place where{file_, scope.prefix, nullptr, proto.name()};
   if (proto.name().empty()) return error(where, "an initializer has no name");
+  if (scope.place.in_subgraph) return add_stored(scope, proto);
   RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
   state_.store(scope.prefix + proto.name());
   const ValueId value = scope.region.graph.add_value(ir::ValueKind::kConstant, scope.prefix + proto.name(),
@@ -138,6 +157,11 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
 
 Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth > kMaxDepth) return error(at(scope, node), "functions and subgraphs are nested too deep");
+  if (!node.domain().empty() && domain_of(node.domain()).empty()) {  // ONNX's registry knows the empty name alone
+    NodeProto plain = node;
+    plain.clear_domain();
+    return translate(scope, plain);
+  }
   if (const FunctionProto* const function = functions_.find(node)) {
     RANNC_ASSIGN(const Opsets opsets, read_opsets(*function, at(scope, node)));
     return call(scope, node, node, *function, opsets);
@@ -152,6 +176,10 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (standard && has_subgraphs(node.op_type())) return add_control(scope, node, version);
   const Translate translate = standard ? find_translator(node.op_type(), version) : nullptr;
   if (!translate) return call_schema(scope, node, version);
+  if (scope.place.in_subgraph) {
+    RANNC_ASSIGN(const bool stored, stores(scope, node, version));
+    if (stored) return {};
+  }
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   wiring.traced = traced_call(node);
@@ -171,6 +199,7 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth == 0 && wiring.traced) {
     RANNC_TRY(detached_.stop(graph, node, *wiring.traced, at(scope, node), wiring.operands, notes_));
   }
+  warn_of_bounds(node, graph, wiring.operands, notes_);
   Node view(graph, node, version, at(scope, node), std::move(wiring), source_);
   translate(view);
   unequal_symbols_ = view.unequal_symbols();
@@ -268,7 +297,8 @@ Result<void> Translation::call(Scope& scope, const NodeProto& node, const NodePr
                              node.input_size(), node.output_size(), function.input_size(), function.output_size()));
   }
   Scope inner(opsets, scope.region, scope.prefix + node_name(node) + "/",
-              scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1);
+              scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1, nullptr,
+              scope.place.function_of(node, function));
   inner.maker = fmt::format("function '{}'", function.name());
   for (int i = 0; i < function.input_size(); ++i) {
     const auto index = static_cast<size_t>(i);
