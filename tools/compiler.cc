@@ -50,11 +50,13 @@ Result<double> number_of(const std::string& given, const std::string& text, cons
 }
 
 // The loss of a second file, whose tensors are no state of the model.
-Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, passes::PipelineOptions& pipeline,
-                            PreparedModel& model) {
+Result<void> add_loss_graph(const CompileOptions& options, bool whole, ir::Graph& graph,
+                            passes::PipelineOptions& pipeline, PreparedModel& model) {
   const bool of_torch = is_of_torch(model_format(options.loss_graph));
-  RANNC_ASSIGN(frontend::Imported loss,
-               of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph));
+  frontend::ImportOptions import;
+  if (whole) frontend::read_whole(import, std::nullopt);  // its sizes are those of the model's outputs
+  RANNC_ASSIGN(frontend::Imported loss, of_torch ? frontend::read_torch(options.loss_graph, import)
+                                                 : frontend::read_onnx(options.loss_graph, import));
   passes::LossGraph how{.file = options.loss_graph};
   RANNC_ASSIGN(how.inputs, pairs(options.loss_inputs, "--loss-input"));
   RANNC_ASSIGN(const auto weights, pairs(options.loss_weights, "--loss-weight"));
@@ -398,7 +400,9 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
     const ir::BatchLayout& batch = model.graph.type(input).batch;
     if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
   }
-  if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
+  if (!options.loss_graph.empty()) {
+    RANNC_TRY(add_loss_graph(options, attempt.whole.has_value(), model.graph, pipeline, model));
+  }
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
   const std::vector<std::string> integers = integer_weights(model.graph);
