@@ -25,7 +25,6 @@ def branch(name, weight):
     return field(5, field(1, f"{name}_branch") + field(6, graph) + field(20, 5))
 
 
-
 def reference(weight):
     """Outputs, loss and the weight's gradient of the mean of squares, in double precision."""
     x, y, w = single(X), single(Y), single(weight)
