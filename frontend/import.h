@@ -30,6 +30,9 @@ struct ImportOptions {
   std::vector<std::string> inputs;
   /// Names of outputs, in order. Of PyTorch's files alone.
   std::vector<std::string> outputs;
+  /// Names of outputs that are needed, as those that a loss reads; empty, or where the model has none of them: all.
+  /// Another one is left out, with a note, where it cannot be translated.
+  std::vector<std::string> asked = {};
   uint64_t max_file_bytes = uint64_t{2} << 30;  ///< Protocol Buffers cannot hold more
   uint64_t max_nodes = 4'000'000;               ///< after inlining of functions
   /// Trips that a loop may make at most where their number depends on data; absent: such a loop is an error.

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ir/held_samples.h"
 #include "ir/op.h"
 
 namespace rannc::ir {
@@ -148,6 +149,20 @@ void take_passes(const StageTime& time, StageShape& shape) {
   shape.first_backward.push_back({time.samples, static_cast<int64_t>(time.first_backward_bytes)});
 }
 
+int64_t largest_share(uint32_t mini_batch, size_t devices) {
+  const auto replicas = static_cast<int64_t>(std::max<size_t>(devices, 1));
+  return (int64_t{mini_batch} + replicas - 1) / replicas;
+}
+
+// A device holds its samples of the whole mini-batch during all of a step, however few are in flight: they are no part
+// of what a micro-batch keeps or its passes need.
+void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
+  shape.fixed_bytes += bytes * largest_share(mini_batch, shape.devices.size());
+  for (int64_t* part : {&shape.saved_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
+    *part = std::max<int64_t>(0, *part - bytes);
+  }
+}
+
 // Finds the stages that read a value.
 class Readers {
  public:
@@ -218,6 +233,11 @@ void derive_routes(Plan& plan) {
   plan.shared = std::move(found.shared);
 }
 
+int64_t held_sample_bytes(const Plan& plan, StageId stage) {
+  return weights_of_stages(plan)[stage.index()].samples *
+         largest_share(plan.mini_batch, plan.stages[stage.index()].devices.size());
+}
+
 PipelineShape pipeline_shape(const Plan& plan) {
   PipelineShape shape;
   shape.micro_batches = plan.micro_batches;
@@ -245,9 +265,9 @@ PipelineShape pipeline_shape(const Plan& plan) {
   }
   for (size_t s = 0; s < shape.stages.size(); ++s) {
     StageShape& entry = shape.stages[s];
-    if (plan.training) entry.kept_bytes = weights[s].samples;
     entry.keeps_results = entry.saved_bytes > 0;
     if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from all that is kept to its change
+    hold_samples(weights[s].samples, plan.mini_batch, entry);
   }
   for (const Route& route : plan.routes) {
     const int64_t bytes = bytes_per_sample(plan, route.bytes);

@@ -56,13 +56,41 @@ ir::Pattern mean_of_squares() {
   return op("mean", square).where(folds_all);
 }
 
+/// What values follow from.
+class Origins {
+ public:
+  explicit Origins(const Graph& graph) : fed_(graph.value_count()), stored_(graph.value_count()) {
+    for (const ValueId value : graph.values()) {
+      const ir::ValueKind kind = graph.kind(value);
+      fed_[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kDraw;
+      stored_[value.index()] = !graph.producer(value).valid();
+    }
+    for (const TaskId task : graph.tasks()) {
+      for (const ValueId output : graph.outputs(task)) {
+        for (const ValueId operand : graph.inputs(task)) add(operand, output);
+      }
+    }
+  }
+  bool from_inputs(ValueId value) const { return value.index() >= fed_.size() || fed_[value.index()]; }
+  /// From inputs or stored tensors, of which some may be parameters.
+  bool from_anything(ValueId value) const { return value.index() >= stored_.size() || stored_[value.index()]; }
+
+ private:
+  void add(ValueId operand, ValueId output) {
+    if (!operand.valid()) return;
+    fed_[output.index()] = fed_[output.index()] || fed_[operand.index()];
+    stored_[output.index()] = stored_[output.index()] || stored_[operand.index()];
+  }
+  std::vector<bool> fed_, stored_;
+};
+
 class Opener {
  public:
-  explicit Opener(Graph& graph) : graph_(graph) {}
+  explicit Opener(Graph& graph) : graph_(graph), origins_(graph) {}
 
   // Adds the terms of `weight * value`.
   Result<void> open(ValueId value, double weight) {
-    if (++steps_ > kMaxSteps) return closed(value);
+    if (++steps_ > kMaxSteps || !origins_.from_anything(value)) return closed(value);
     for (const Rule& rule : rules()) {
       if (const auto found = ir::match(graph_, value, rule.pattern)) return (this->*rule.open)(*found, value, weight);
     }
@@ -97,13 +125,27 @@ class Opener {
 
   Result<void> open_same(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], weight); }
   Result<void> open_negated(const ir::Match& found, ValueId, double weight) { return open(found[kTerm], -weight); }
-  Result<void> open_sum(const ir::Match& found, ValueId, double weight) {
+  Result<void> open_sum(const ir::Match& found, ValueId value, double weight) {
+    if (has_number(found)) return add_whole(value, weight);
     RANNC_TRY(open(found[kTerm], weight));
     return open(found[kOther], weight);
   }
-  Result<void> open_difference(const ir::Match& found, ValueId, double weight) {
+  Result<void> open_difference(const ir::Match& found, ValueId value, double weight) {
+    if (has_number(found)) return add_whole(value, weight);
     RANNC_TRY(open(found[kTerm], weight));
     return open(found[kOther], -weight);
+  }
+  // Where no symbol counts samples, one side that is the same whatever is fed in: 1 - dice.
+  bool has_number(const ir::Match& found) const {
+    return graph_.batch_symbol().empty() &&
+           !(origins_.from_inputs(found[kTerm]) && origins_.from_inputs(found[kOther]));
+  }
+  // A mini-batch that nothing divides needs no sums.
+  Result<void> add_whole(ValueId value, double weight) {
+    auto whole = partial_sum(graph_, value);
+    if (!whole) return closed(value);
+    whole->weight *= weight;
+    return term(*std::move(whole));
   }
   Result<void> open_multiple(const ir::Match& found, ValueId, double weight) {
     return open(found[kTerm], weight * found.number(kNumber));
@@ -142,6 +184,7 @@ class Opener {
 
   static constexpr int kMaxSteps = 1000;  // a loss of more terms is a graph that feeds on itself
   Graph& graph_;
+  const Origins origins_;
   int steps_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include "passes/attach_loss.h"
 #include "passes/cse.h"
 #include "passes/differentiate.h"
+#include "passes/drop_unread.h"
 #include "passes/fold_constants.h"
 #include "passes/form_atoms.h"
 #include "passes/fuse.h"
@@ -80,6 +81,7 @@ struct Row {
 
 std::vector<Row> all_rows() {
   std::vector<Row> rows = {
+      {"drop-unread", plain<DropUnread>},
       {"rebatch", with_samples_in_file, true},
       {"lose-gradients", with_lost_gradients},
       {"open-loss", with_losses<OpenLoss>},
@@ -124,6 +126,7 @@ PassManager standard_pipeline(const PipelineOptions& options) {
   const auto add = [&](std::unique_ptr<Pass> pass) {
     if (!options.left_out.contains(std::string(pass->name()))) manager.add(std::move(pass));
   };
+  add(std::make_unique<DropUnread>());
   if (options.baked) add(std::make_unique<Rebatch>(*options.baked));
   if (!options.lost.empty()) add(std::make_unique<LoseGradients>(options.lost));
   if (!options.losses.empty()) add(std::make_unique<OpenLoss>(options.losses));

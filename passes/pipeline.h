@@ -30,6 +30,7 @@ struct PipelineOptions {
 };
 
 /// From an imported graph to atoms:
+///   drop-unread         before anything judges tasks
 ///   rebatch             before anything asks where the samples are
 ///   lose-gradients      before anything asks what is trained
 ///   open-loss           before types, since a mean over samples has none

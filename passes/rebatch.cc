@@ -9,6 +9,7 @@
 #include "ir/match.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
+#include "passes/internal/form_choices.h"
 #include "passes/internal/made_samples.h"
 #include "passes/internal/sample_places.h"
 #include "passes/internal/task_forms.h"
@@ -25,36 +26,6 @@ using ir::Mix;
 using ir::Shape;
 using ir::ValueType;
 
-/// Which of several accepted forms a reshape of one kind takes, in the order in which kinds were met.
-class Choices {
- public:
-  /// Of `count` forms, for tasks that read and make the same shapes.
-  size_t of(const std::string& kind, size_t count) {
-    const auto found = index_.find(kind);
-    if (found != index_.end()) return std::min(taken_[found->second].first, count - 1);
-    index_.emplace(kind, taken_.size());
-    taken_.push_back({0, count});
-    if (taken_.size() <= kept_.size()) taken_.back().first = kept_[taken_.size() - 1];
-    return taken_.back().first;
-  }
-  /// Whether there is another choice than the last; that is the next.
-  bool advance() {
-    while (!taken_.empty() && taken_.back().first + 1 >= taken_.back().second) taken_.pop_back();
-    if (taken_.empty()) return false;
-    ++taken_.back().first;
-    kept_.clear();
-    for (const auto& [choice, count] : taken_) kept_.push_back(choice);
-    taken_.clear();
-    index_.clear();
-    return true;
-  }
-
- private:
-  std::map<std::string, size_t> index_;
-  std::vector<std::pair<size_t, size_t>> taken_;  // choice, of how many
-  std::vector<size_t> kept_;
-};
-
 /// What is asked for.
 struct Baked {
   const Graph& from;
@@ -67,26 +38,36 @@ struct Baked {
 class Walk {
  public:
   /// All have to outlive it.
-  Walk(const Baked& baked, IntegerTables& tables, Choices& choices)
+  Walk(const Baked& baked, IntegerTables& tables, FormChoices& choices)
       : from_(baked.from),
         samples_(baked.samples),
         choices_(choices),
         rewriter_(from_),
         made_(from_, rewriter_, samples_, baked.parameters, tables),
-        reached_(from_.value_count()) {
+        reached_(from_.value_count()),
+        rests_on_(from_.value_count()) {
     start(baked.axes);
   }
   Walk(const Walk&) = delete;
   Walk& operator=(const Walk&) = delete;
 
   Result<void> run() {
-    for (const TaskId task : from_.tasks()) RANNC_TRY(adapt(task));
+    for (const TaskId task : from_.tasks()) {
+      current_ = operands_rest_on(task);
+      const int mixed = mixed_;
+      const auto adapted = adapt(task);
+      for (const ValueId output : from_.outputs(task)) rests_on_[output.index()] = current_;
+      if (!adapted.ok() || (mixed == 0 && mixed_ > 0)) failure_ = current_;
+      RANNC_TRY(adapted);
+    }
     return {};
   }
 
   Graph finish() && { return std::move(rewriter_).finish(); }
   /// Results that mix samples, or pick among them.
   int mixed() const { return mixed_; }
+  /// Choices that the failure rests on; where there was none, those of the first result that mixes samples.
+  const ChoiceSet& failure() const { return failure_; }
   size_t tables() const { return made_.changed(); }
   size_t drawn_for_each() const { return made_.drawn_for_each(); }
   const std::map<std::string, std::string>& parts() const { return made_.parts(); }
@@ -133,8 +114,9 @@ class Walk {
     }
     if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
     if (picks_samples(task, operands)) return pick(task, std::move(operands));
-    RANNC_ASSIGN(const Way way, find(task, operands));
+    RANNC_ASSIGN(Way way, find(task, operands));
     RANNC_TRY(check_scale(task, way));
+    RANNC_TRY(number_picks(task, way));
     return build(task, way);
   }
 
@@ -156,6 +138,14 @@ class Walk {
                                              divisor)));
     }
     return {};
+  }
+
+  ChoiceSet operands_rest_on(TaskId task) const {
+    ChoiceSet all;
+    for (const ValueId operand : from_.inputs(task)) {
+      if (operand.valid()) all |= rests_on_[operand.index()];
+    }
+    return all;
   }
 
   // Sizes of what an input reaches are none of its elements.
@@ -196,11 +186,25 @@ class Walk {
     }
     if (accepted.empty()) return refused(task, *why);
     if (accepted.size() == 1) return std::move(accepted.front());
-    return std::move(accepted[choices_.of(kind(task, types), accepted.size())]);
+    prefer_own_axis(task, accepted);
+    const auto [form, choice] = choices_.of(kind(task, types), accepted.size(), current_);
+    current_ |= choice;
+    return std::move(accepted[form]);
   }
 
   static bool is_repeated(const std::vector<Way>& ways, const std::vector<ValueType>& types) {
     return std::any_of(ways.begin(), ways.end(), [&](const Way& way) { return way.types == types; });
+  }
+  // Of the results of a reshape those come first whose samples have an axis to themselves, then the one in front. As a
+  // view of [1, -1, …] stands, what is left for the -1 would take the samples in.
+  void prefer_own_axis(TaskId task, std::vector<Way>& ways) const {
+    static const ir::Ops kReshape{"reshape", "squeeze"};
+    if (!kReshape.contains(from_.op(task))) return;
+    const auto shared = [](const Way& way) {
+      const BatchLayout& layout = way.types.front().batch;
+      return !(layout.outer == Dim(1) && layout.inner == Dim(1));
+    };
+    std::stable_partition(ways.begin(), ways.end(), [&](const Way& way) { return !shared(way); });
   }
   static bool is_mixed(const std::vector<ValueType>& types) {
     return std::any_of(types.begin(), types.end(), [](const ValueType& type) { return type.batch.mix == Mix::kMixed; });
@@ -265,7 +269,7 @@ class Walk {
         auto found = types_of(form, types, from_, task, samples_);
         if (!found.ok() || is_mixed(*found)) continue;
         Way way{form, first(operands, form.operands), std::move(*found)};
-        if (const auto failure = add_samples(task, added, way.operands)) {
+        if (const auto failure = add_samples(task, added, types, way.operands)) {
           why = *failure;
           continue;
         }
@@ -301,10 +305,16 @@ class Walk {
     return refused(task, error("it gives out random numbers that are not shown to be each sample's own"));
   }
 
-  std::optional<Diagnostic> add_samples(TaskId task, const Added& added, std::vector<ValueId>& operands) {
+  // `types`: of the operands with these samples.
+  std::optional<Diagnostic> add_samples(TaskId task, const Added& added, const std::vector<const ValueType*>& types,
+                                        std::vector<ValueId>& operands) {
+    const auto component = component_of(task, types);
     for (const auto& [operand, place] : added) {
       if (operand >= operands.size()) continue;
-      const auto with = made_.of(from_.inputs(task)[operand], place);
+      const ValueId old = from_.inputs(task)[operand];
+      const bool numbers = operand == kIndices && component && samples_.baked == 1;
+      const auto with =
+          numbers ? made_.numbered_from_one(old, place, *component, types[0]->batch.inner) : made_.of(old, place);
       if (!with.ok()) return with.diagnostic();
       operands[operand] = *with;
     }
@@ -324,53 +334,73 @@ class Walk {
 
   // --- look-ups by position along the samples' axis
 
-  std::optional<int64_t> component_of(TaskId task, const std::vector<ValueId>& operands) {
+  // Of an operator with indices: which component of them picks along the axis where its data has samples.
+  std::optional<int64_t> component_of(TaskId task, const std::vector<const ValueType*>& types) {
     const ir::OpInfo& op = from_.op(task);
-    if (op.picks == nullptr || !to().type(operands[0]).batch.has_batch()) return std::nullopt;
-    const auto types = ir::type_list(to(), operands);
-    return op.picks({op, types, from_.attributes(task), samples_.symbol}, to().type(operands[0]).batch.axis);
+    if (op.picks == nullptr || !types[0]->batch.has_batch()) return std::nullopt;
+    return op.picks({op, types, from_.attributes(task), samples_.symbol}, types[0]->batch.axis);
   }
 
   bool picks_samples(TaskId task, const std::vector<ValueId>& operands) {
-    return component_of(task, operands).has_value() && !reached_[from_.inputs(task)[1].index()];
+    return component_of(task, ir::type_list(to(), operands)) && !reached_[from_.inputs(task)[kIndices].index()];
   }
 
   // The indices of a table that holds each sample's own number.
   Result<void> pick(TaskId task, std::vector<ValueId> operands) {
-    const int64_t component = *component_of(task, operands);
-    const Dim inner = to().type(operands[0]).batch.inner;
-    const ValueId index = from_.inputs(task)[1];
+    const ValueId index = from_.inputs(task)[kIndices];
     std::optional<Diagnostic> why;
     for (const BatchLayout& place : possible_places(*from_.type(index).shape, samples_)) {
       auto types = ir::type_list(to(), operands);
       const ValueType given = with_samples(from_.type(index), place, samples_);
-      types[1] = &given;
+      types[kIndices] = &given;
       TaskForm form{&from_.op(task), from_.attributes(task), operands.size()};
       auto found = types_of(form, types, from_, task, samples_);
       if (!found.ok() || is_mixed(*found)) continue;
-      const auto numbers =
-          samples_.baked == 1 ? made_.numbered_from_one(index, place, component, inner) : made_.of(index, place);
-      if (!numbers.ok()) {
-        why = numbers.diagnostic();
-        continue;
-      }
-      operands[1] = *numbers;
-      RANNC_TRY(build(task, {form, operands, std::move(*found)}));
-      auto own = check_sample_index(to(), to().producer(rewriter_.map(from_.outputs(task)[0])));
-      if (own.ok()) return {};
+      why = add_samples(task, {{kIndices, place}}, types, operands);
+      if (why) continue;
+      const Way way{form, operands, std::move(*found)};
+      const auto own = check_picks(task, way);
+      if (own.ok()) return build(task, way);
       why = own.diagnostic();
     }
     return refused(task, why ? *why : error("it picks samples by numbers that are the same for all of them"));
   }
 
+  // By a task that nothing reads, so that names stay free for the one that is built.
+  Result<void> check_picks(TaskId task, const Way& way) {
+    std::vector<std::string> names;
+    for (const ValueId output : from_.outputs(task))
+      names.push_back(fmt::format("{}.judged", from_.value(output).name));
+    const TaskId judged = to().add_task(*way.form.op, way.operands, way.form.attributes, names, from_.location(task));
+    RANNC_TRY(ir::infer_types(to(), judged));
+    return check_sample_index(to(), judged);
+  }
+
+  // Indices that follow from samples, made for the first one, whose number is 0: those of the others lie as many
+  // samples further on.
+  Result<void> number_picks(TaskId task, Way& way) {
+    if (samples_.baked != 1 || from_.op(task).picks == nullptr || check_picks(task, way).ok()) return {};
+    const auto types = ir::type_list(to(), way.operands);
+    const auto component = component_of(task, types);
+    const BatchLayout place = types[kIndices]->batch;
+    if (!component || !place.has_batch()) return {};
+    RANNC_ASSIGN(way.operands[kIndices],
+                 made_.numbered_from_one(from_.inputs(task)[kIndices], place, *component, types[0]->batch.inner));
+    const auto own = check_picks(task, way);
+    return own.ok() ? Result<void>() : refused(task, own.diagnostic());
+  }
+
   static constexpr size_t kMostAdditions = 256;
+  static constexpr size_t kIndices = 1;  // operand of what picks
 
   const Graph& from_;
   const Samples& samples_;
-  Choices& choices_;
+  FormChoices& choices_;
   ir::Rewriter rewriter_;
   MadeSamples made_;
   std::vector<bool> reached_;  // by inputs
+  std::vector<ChoiceSet> rests_on_;
+  ChoiceSet current_, failure_;  // of the task that is adapted; of the failure
   int mixed_ = 0;
   size_t resized_ = 0;
 };
@@ -389,6 +419,23 @@ std::optional<int64_t> first_extent(const Graph& graph) {
   return found;
 }
 
+/// The first extent that all outputs share and an input has, where inputs differ: those without it may be what all
+/// samples share, as a mask. One sample alone says nothing.
+std::optional<int64_t> extent_of_outputs(const Graph& graph) {
+  std::optional<int64_t> found;
+  for (const ValueId output : graph.outputs()) {
+    const auto& shape = graph.type(output).shape;
+    if (!shape || shape->empty() || !shape->front().is_constant()) return std::nullopt;
+    if (found && *found != shape->front().constant()) return std::nullopt;
+    found = shape->front().constant();
+  }
+  const bool read = found && std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId input) {
+                      const auto& shape = graph.type(input).shape;
+                      return shape && !shape->empty() && shape->front() == Dim(*found);
+                    });
+  return read && *found > 1 ? found : std::nullopt;
+}
+
 bool has_symbol(const Graph& graph, const std::string& name) {
   return std::any_of(graph.inputs().begin(), graph.inputs().end(), [&](ValueId input) {
     const auto& shape = graph.type(input).shape;
@@ -404,7 +451,7 @@ struct Rebatched {
 };
 
 Result<Rebatched> rebatched(const Baked& baked, const Evaluator* evaluator) {
-  Choices choices;
+  FormChoices choices;
   IntegerTables tables(baked.from, evaluator);
   std::optional<Diagnostic> why;
   std::optional<Rebatched> mixing;
@@ -420,7 +467,7 @@ Result<Rebatched> rebatched(const Baked& baked, const Evaluator* evaluator) {
       mixing->graph = std::move(walk).finish();
     }
     if (apart) return std::move(*mixing);
-    if (!choices.advance()) break;
+    if (!choices.advance(walk.failure())) break;
   }
   if (mixing) return std::move(*mixing);  // a mean over samples is taken apart later
   return *why;
@@ -458,11 +505,14 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   }
   std::string symbol = "batch";
   while (has_symbol(graph, symbol)) symbol += "_";
-  const auto found = baked_.samples ? baked_.samples : first_extent(graph);
+  const auto common = baked_.samples ? std::nullopt : first_extent(graph);
+  const auto found = baked_.samples ? baked_.samples : common ? common : extent_of_outputs(graph);
   if (!found) return error("the inputs have no first extent in common that would be the number of samples");
   const Samples samples{*found, symbol};
+  Graph needed = graph.clone();
+  ir::remove_dead(needed);  // what nothing reads may mix samples
   RANNC_ASSIGN(Rebatched made,
-               rebatched({graph, samples, baked_.samples ? size_t{2} : size_t{1}, parameters}, context.evaluator));
+               rebatched({needed, samples, common ? size_t{1} : size_t{2}, parameters}, context.evaluator));
   ir::remove_dead(made.graph);
   made.graph = renamed(made.graph, made.parts);
   if (baked_.judge) RANNC_TRY(baked_.judge(graph, made.graph, samples.baked, context));

@@ -27,8 +27,10 @@ struct BakedBatch {
 /// of the operators (`ir::BatchLayout`). A number changes only where a rule demands it: `reshape` and `expand` to
 /// shapes that hold N, slices of all N samples, and tables. A value that no input reaches, but that a rule wants with
 /// samples (a mask of [N, 1, T, T], states of [layers, N, H], a class token stretched to N), is made anew with them: it
-/// must be alike for all samples, or count them (row i is row 0 + i * c). With N of 1, of which nothing tells where it
-/// lies in a shape, what can be follows from what is accepted further on: alternatives are tried until one is. Random
+/// must be alike for all samples, or count them (row i is row 0 + i * c). With N of 1, nothing
+/// tells where it lies in a shape. Samples then take an axis of their own where one fits, the first of those that do,
+/// and other alternatives are tried where a task further on refuses: only those that its operands rest on. Indices
+/// that look up one sample's rows among those of all grow by as many from each sample to the next. Random
 /// numbers of one sample become those of each, wherever a rule takes them so: shared by all, the masks of a dropout
 /// would be another model's.
 ///
@@ -36,10 +38,10 @@ struct BakedBatch {
 /// computes each sample from itself alone, by the same numbers. There is but one such function.
 ///
 /// Stands first: later passes ask which axis the samples have. A graph with a batch symbol, and one whose inputs have
-/// no common first extent, is left alone. An error at the first task that cannot take another number of samples, or what
-/// the judge says: the model then trains whole, N at a time. Linear in the graph for each alternative that is tried, of which there are at
-/// most kMostAlternatives, fewer of large graphs; reads tables whose extents N divides. Never changes a number that no
-/// rule asks for.
+/// no common first extent, is left alone. An error at the first task that cannot take another number of samples, or
+/// what the judge says: the model then trains whole, N at a time. Linear in the graph for each alternative that is
+/// tried, of which there are at most kMostAlternatives, fewer of large graphs; reads tables whose extents N divides.
+/// Never changes a number that no rule asks for.
 class Rebatch : public Pass {
  public:
   static constexpr int kMostAlternatives = 128;

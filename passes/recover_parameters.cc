@@ -1,6 +1,7 @@
 #include "passes/recover_parameters.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -15,8 +16,10 @@
 #include "passes/internal/exporter_made.h"
 #include "passes/internal/merged_tensors.h"
 #include "passes/internal/parameter_roles.h"
+#include "passes/internal/recomputed_tensors.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/state_names.h"
+#include "passes/internal/tensor_origins.h"
 #include "passes/internal/tied_parameters.h"
 #include "passes/internal/tied_values.h"
 
@@ -39,14 +42,41 @@ bool is_named(std::string_view name, const Roles& roles) {
   return !is_generated(name) && (roles.shaped || name.find('.') != std::string_view::npos);
 }
 
-ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const StoredFacts& known) {
+/// What is known of all stored tensors of a graph before each of them is judged.
+struct Evidence {
+  const StoredFacts& known;
+  TensorOrigins origins;
+};
+
+/// Where the file says what a tensor is, its uses do not count.
+std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const Roles& roles,
+                                   const Evidence& evidence) {
   const auto& found = graph.value(value);
-  const auto listed = known.file.listed.find(std::string(found.name));
-  const bool is_listed = listed != known.file.listed.end();
-  if (is_listed && listed->second == ValueKind::kParameter && roles.role != Role::kNone) return ValueKind::kParameter;
-  if (is_listed) return roles.statistics ? ValueKind::kBuffer : ValueKind::kConstant;
-  // PyTorch's own files list all of their state: what is not listed is a number of the code.
-  if (!known.file.listed.empty() && known.file.readings.empty()) return ValueKind::kConstant;
+  const auto& listed = evidence.known.file.listed;
+  const ValueKind untrained = roles.statistics ? ValueKind::kBuffer : ValueKind::kConstant;
+  if (const auto own = listed.find(std::string(found.name)); own != listed.end()) {
+    const bool trained = own->second == ValueKind::kParameter && roles.role != Role::kNone;
+    return trained ? ValueKind::kParameter : untrained;
+  }
+  if (!evidence.origins.lists_parameters()) return std::nullopt;
+  switch (evidence.origins.of(value)) {
+    case Origin::kState:
+      return roles.role == Role::kNone ? untrained : ValueKind::kParameter;
+    case Origin::kNumbers:
+      return untrained;
+    case Origin::kParameters:
+      return roles.role == Role::kNone ? untrained : ValueKind::kParameter;
+    case Origin::kUnknown:
+      break;
+  }
+  // Nothing is missing that it could have been made of.
+  return evidence.origins.lost().empty() ? std::optional(untrained) : std::nullopt;
+}
+
+ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const Evidence& evidence) {
+  const auto& found = graph.value(value);
+  const StoredFacts& known = evidence.known;
+  if (const auto told = told_kind(graph, value, roles, evidence)) return *told;
   const bool told = known.file.weights.contains(std::string(found.name)) && roles.role != Role::kNone;
   if (roles.role == Role::kParameter || (told && !roles.statistics)) return ValueKind::kParameter;
   if (roles.statistics) return ValueKind::kBuffer;
@@ -61,11 +91,12 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const
 
 std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& known) {
   const std::vector<Roles> roles = parameter_roles(graph);
+  const Evidence evidence{known, TensorOrigins(graph, known.file, known.made_of)};
   std::vector<bool> trained(graph.value_count());
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
     const bool open = found.kind == ValueKind::kConstant && ir::is_float(found.type.dtype);
-    trained[value.index()] = open ? judge(graph, value, roles[value.index()], known) == ValueKind::kParameter
+    trained[value.index()] = open ? judge(graph, value, roles[value.index()], evidence) == ValueKind::kParameter
                                   : found.kind == ValueKind::kParameter;
   }
   return trained;
@@ -119,26 +150,79 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
   return refused;
 }
 
-/// Weights that an exporter wrote as numbers of the model's code, as a frozen TorchScript module's are.
+/// Weights that an exporter wrote as numbers of the model's code, as Paddle's does, and a frozen TorchScript module's
+/// are; with them what is added as biases are. All by name.
 void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& roles, const StoredFacts& known,
                             PassContext& context) {
   std::set<std::string> found;
+  bool weights = false;
   for (const ValueId value : graph.values()) {
-    const bool weight = roles[value.index()].role == Role::kParameter && has_several_elements(graph.type(value));
-    if (!weight || graph.value(value).kind != ValueKind::kConstant) continue;
-    const std::string name(graph.value(value).name);
-    if (known.file.literals.contains(name) && !known.kinds.contains(name)) found.insert(name);
+    const auto& each = graph.value(value);
+    const Role role = roles[value.index()].role;
+    if (role < Role::kLikely || each.kind != ValueKind::kConstant || !has_several_elements(each.type)) continue;
+    const std::string name(each.name);
+    if (!known.file.literals.contains(name) || known.kinds.contains(name)) continue;
+    if (role == Role::kLikely && has_mask_element(each.type, each.data)) continue;
+    weights = weights || role == Role::kParameter;
+    found.insert(name);
   }
-  if (found.empty()) return;
+  if (!weights) return;
   context.open.push_back(
       {{},
-       fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --kind says "
+       fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --train says "
                    "otherwise",
-                   found.size(), listed(found))});
+                   found.size(), fmt::join(found, ", "))});
 }
 
-void report_computed(const ir::Graph& graph, const ir::StoredNotes& file, PassContext& context) {
-  const ComputedParameters found = computed_parameters(graph, file);
+/// `'div' for 'conv.weight_orig'` of each tensor that is trained though the file has lost what it was computed from.
+void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
+  const TensorOrigins origins(graph, known.file, known.made_of);
+  std::vector<std::string> pairs;
+  for (const std::string& name : folded_tensors(graph, known).stand_ins)
+    pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
+  if (pairs.empty()) return;
+  context.warnings.push_back(
+      {{},
+       fmt::format("the exporter computed on parameters that the file does not have, and what it made is trained in "
+                   "their stead ({}): torch.onnx.export(optimize=False) keeps the parameters",
+                   fmt::join(pairs, ", "))});
+}
+
+/// Tensors that follow from parameters of the file in a way that is not known.
+Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
+                                   const std::map<ValueId, ValueKind>& asked, const std::vector<Roles>& roles,
+                                   StoredFacts::Merged allowed, PassContext& context) {
+  std::vector<Note> found;
+  for (const Recomputed::Open& each : open) {
+    const ValueId value = graph.find(each.made);
+    if (asked.contains(value) || roles[value.index()].role == Role::kNone) continue;
+    found.push_back({{},
+                     fmt::format("'{}' was computed by the exporter from '{}', which is trained as well, and how does "
+                                 "not follow from their numbers: torch.onnx.export(optimize=False) keeps the "
+                                 "computation; --kind {}=constant leaves the tensor as it is",
+                                 each.made, fmt::join(each.sources, "', '"), each.made)});
+  }
+  if (found.empty()) return {};
+  if (allowed == StoredFacts::Merged::kAllowed) {
+    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
+    return {};
+  }
+  Diagnostic refused = error(fmt::format(
+      "{} tensors of the file are parameters of the program and at once computed from others, with which they would "
+      "not stay in step: --allow-merged trains them apart",
+      found.size()));
+  refused.notes = std::move(found);
+  return refused;
+}
+
+void report_trained_by_use(const std::set<std::string>& names, PassContext& context) {
+  if (names.empty()) return;
+  context.remarks.push_back(
+      {{}, fmt::format("{} tensors are trained because of their use alone ({})", names.size(), listed(names))});
+}
+
+void report_computed(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
+  const ComputedParameters found = computed_parameters(graph, known.file, known.made_of);
   if (found.parameters.empty()) return;
   context.open.push_back(
       {{},
@@ -157,6 +241,14 @@ void report_apart(size_t parted, size_t restored, PassContext& context) {
     context.remarks.push_back(
         {{}, fmt::format("{} biases of zeros that the exporter left out are there again", restored)});
   }
+}
+
+void report_recomputed(const Recomputed& found, PassContext& context) {
+  if (found.made.empty()) return;
+  context.remarks.push_back({{},
+                             fmt::format("{} tensors that the exporter computed from parameters of the file are "
+                                         "computed from them again ({})",
+                                         found.made.size(), listed(found.made))});
 }
 
 /// Whether the name of a stored tensor is one of the program's state.
@@ -200,6 +292,29 @@ bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
 }
 
 }  // namespace
+
+FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
+  const TensorOrigins origins(graph, known.file, known.made_of);
+  FoldedTensors folded{stand_ins(graph, known.file), copies_in(graph, known.file)};
+  for (const auto& [name, from] : known.made_of) {
+    const ValueId value = graph.find(name);
+    if (value.valid() && !graph.producer(value).valid()) {
+      const bool made = graph.kind(value) == ValueKind::kParameter && origins.of(value) == Origin::kParameters;
+      if (made && !known.file.listed.contains(name)) folded.stand_ins.insert(name);
+      continue;
+    }
+    const auto readings = known.file.readings.find(name);
+    const auto is_parameter = [&](const std::string& source) {
+      const auto listed = known.file.listed.find(source);
+      return listed != known.file.listed.end() && listed->second == ValueKind::kParameter;
+    };
+    if (readings == known.file.readings.end() || !std::any_of(from.begin(), from.end(), is_parameter)) continue;
+    const auto& read = readings->second;
+    if (std::all_of(read.begin(), read.end(), [](const ir::Reading& reading) { return reading.state.empty(); }))
+      folded.recomputed.insert(name);
+  }
+  return folded;
+}
 
 Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
   for (const auto& [name, kind] : known_.kinds) {
@@ -250,8 +365,23 @@ Result<void> RecoverParameters::check_patterns(const ir::Graph& graph, const std
   return {};
 }
 
+namespace {
+
+/// Whether a pattern for many names means a tensor to be trained: running statistics and numbers that stand where
+/// no weight stands are named one by one.
+bool means(const KindPattern& asked, std::string_view name, const ir::ValueType& type, const Roles& roles,
+           const ir::StoredNotes& file) {
+  const bool many = asked.pattern.find_first_of("*?") != std::string::npos;
+  if (!many || asked.kind != ValueKind::kParameter || roles.role == Role::kParameter) return true;
+  if (roles.statistics) return false;
+  if (!file.literals.contains(std::string(name))) return true;
+  return roles.role >= Role::kLikely && has_several_elements(type);
+}
+
+}  // namespace
+
 /// The kinds that the user says, by value.
-std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph) const {
+std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph, const std::vector<Roles>& roles) const {
   std::map<ValueId, ValueKind> kinds;
   for (const auto& [name, kind] : known_.kinds) kinds[graph.find(name)] = kind;
   if (known_.patterns.empty()) return kinds;
@@ -259,8 +389,14 @@ std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph) co
   for (const KindPattern& each : known_.patterns) {
     for (const ValueId value : graph.values()) {
       const auto& found = graph.value(value);
-      if (is_stored(found.kind) && ir::is_float(found.type.dtype) && names.match_any(each.pattern, value))
+      if (!is_stored(found.kind) || !ir::is_float(found.type.dtype) || !names.match_any(each.pattern, value)) continue;
+      const Roles& votes = roles[value.index()];
+      const bool statistics = each.kind == ValueKind::kParameter && votes.statistics;
+      if (means(each, found.name, found.type, votes, known_.file)) {
         kinds[value] = each.kind;
+      } else if (statistics) {
+        kinds[value] = ValueKind::kBuffer;
+      }
     }
   }
   return kinds;
@@ -269,8 +405,10 @@ std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph) co
 /// Sets the kind of every stored float tensor; returns the parameters.
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
+  std::set<std::string> by_use;
+  const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
   std::vector<ValueId> parameters;
-  const auto asked_for = asked(graph);
+  const auto asked_for = asked(graph, roles);
   const std::set<ValueId> untrained = untrained_state(graph, known_.file, asked_for, context);
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
@@ -282,7 +420,7 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
         given != asked_for.end() || found.kind != ValueKind::kConstant || known_.file.literals.contains(name);
     ValueKind kind = given != asked_for.end() ? given->second
                      : decided                ? found.kind
-                                              : judge(graph, value, votes, known_);
+                                              : judge(graph, value, votes, evidence);
     if (!decided && kind == ValueKind::kParameter && untrained.contains(value)) kind = ValueKind::kBuffer;
     if (!decided && votes.statistics && votes.role >= Role::kState) {
       context.remarks.push_back({{},
@@ -293,8 +431,11 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
       graph.set_kind(value, kind);
       outcome.changed = true;
     }
-    if (kind == ValueKind::kParameter) parameters.push_back(value);
+    if (kind != ValueKind::kParameter) continue;
+    parameters.push_back(value);
+    if (!decided && !told_kind(graph, value, votes, evidence)) by_use.insert(name);
   }
+  report_trained_by_use(by_use, context);
   return parameters;
 }
 
@@ -306,10 +447,13 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
+  const Recomputed recomputed = recompute(graph, file, known_.made_of, names_of(known_.kinds), context.evaluator);
+  report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));
   RANNC_TRY(check_patterns(graph, copies.gone));
   std::vector<Roles> roles = parameter_roles(graph);
+  RANNC_TRY(report_not_recomputed(graph, recomputed.open, asked(graph, roles), roles, known_.merged, context));
   std::vector<ValueId> parameters = decide(graph, roles, context, outcome);
   RANNC_ASSIGN(const bool tied, tie_parameters(graph, parameters, {file, known_.tied, known_.untied}, context));
   if (tied) {
@@ -320,9 +464,11 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
     }
   }
   const bool statistics = find_statistics(graph), named = name_state(graph, file);
-  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || tied || statistics || named;
+  outcome.changed = outcome.changed || copies.changed || apart.changed || restored > 0 || !recomputed.made.empty() ||
+                    tied || statistics || named;
   report_weights_in_code(graph, roles, known_, context);
-  report_computed(graph, file, context);
+  report_stand_ins(graph, known_, context);
+  report_computed(graph, known_, context);
   report_made(graph, file, copies, context);
   RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));
   return outcome;

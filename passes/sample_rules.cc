@@ -42,10 +42,41 @@ Result<void> check_given(const Graph& graph, TaskId task, ValueId sum) {
                                          "given out");
 }
 
-// What helps where the sum is the model's own loss.
+/// The first output that can be a loss: one float number, which no sample has for itself. Invalid where none can.
+ValueId possible_loss(const Graph& graph) {
+  for (const ValueId output : graph.outputs()) {
+    const ir::ValueType& type = graph.type(output);
+    if (!ir::is_float(type.dtype) || type.batch.has_batch()) continue;
+    if (!type.shape || ir::element_count(*type.shape) == Dim(1)) return output;
+  }
+  return {};
+}
+
+/// Another symbol that may count samples: one that stands alone on an axis of an input that has the batch symbol.
+Diagnostic with_other_axis(Diagnostic failure, const Graph& graph) {
+  for (const ValueId input : graph.inputs()) {
+    const ir::ValueType& type = graph.type(input);
+    if (!type.batch.has_batch() || !type.shape) continue;
+    for (size_t axis = 0; axis < type.shape->size(); ++axis) {
+      const Dim& dim = (*type.shape)[axis];
+      if (!dim.is_symbol() || dim.symbol_name() == graph.batch_symbol()) continue;
+      return std::move(failure).note("'" + graph.batch_symbol() + "' (axis " + std::to_string(type.batch.axis) +
+                                     " of input '" + std::string(graph.value(input).name) +
+                                     "') was taken to count samples; if '" + dim.symbol_name() + "' (axis " +
+                                     std::to_string(axis) + ") does, give --batch-symbol " + dim.symbol_name());
+    }
+  }
+  return failure;
+}
+
+// What helps where the sum is the model's own loss, or where samples lie elsewhere.
 Diagnostic with_advice(Diagnostic failure, const Graph& graph) {
-  if (!graph.losses().empty()) return failure;
-  return std::move(failure).note("if an output of the model is its loss, ask for it: --loss 'in_graph(output=NAME)'");
+  failure = with_other_axis(std::move(failure), graph);
+  const ValueId loss = graph.losses().empty() ? possible_loss(graph) : ValueId();
+  if (!loss.valid()) return failure;
+  return std::move(failure).note(
+      "if output '" + std::string(graph.value(loss).name) +
+      "' is the model's loss, train it with --loss 'in_graph(output=" + std::string(graph.value(loss).name) + ")'");
 }
 
 // The operand whose samples, or whose sum over them, the task mixes.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "ir/assumptions.h"
+#include "runtime/index_ranges.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {
@@ -74,6 +75,9 @@ Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const
                           samples == bindings.end() ? plan.mini_batch : samples->second));
   }
   RANNC_TRY(ir::check_assumptions(graph, bindings));
+  if (const auto fault = find_index_fault(graph, batch, bindings)) {
+    return error(fmt::format("batch: input '{}' {}", fault->input, fault->message));
+  }
   return bindings;
 }
 
@@ -125,6 +129,19 @@ std::vector<bool> read_by_outputs(const ir::Graph& graph) {
     for (const ValueId input : graph.inputs(TaskId::from(t))) {
       if (input.valid()) read[input.index()] = true;
     }
+  }
+  return read;
+}
+
+std::vector<bool> read_in_training(const ir::Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  for (const TaskId task : graph.tasks()) {
+    for (const ValueId input : graph.inputs(task)) {
+      if (input.valid() && graph.kind(input) == ir::ValueKind::kInput) read[input.index()] = true;
+    }
+  }
+  for (const ir::LossTerm& term : graph.losses()) {
+    if (term.labels.valid()) read[term.labels.index()] = true;
   }
   return read;
 }

@@ -30,6 +30,9 @@ struct EvaluationBatch {
 /// Per value whether an output of the graph depends on it.
 std::vector<bool> read_by_outputs(const ir::Graph& graph);
 
+/// Per value whether it is an input that a task reads, or by which a loss is divided.
+std::vector<bool> read_in_training(const ir::Graph& graph);
+
 /// As `bind_batch`, but the batch symbol is bound to the samples that are there, at most the plan's mini-batch, and
 /// what only losses read may be missing.
 Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,

@@ -12,6 +12,7 @@
 #include "ir/split_mix.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
+#include "runtime/sample_file.h"
 
 namespace rannc::runtime {
 
@@ -59,6 +60,8 @@ class TextDataset : public Dataset {
         *target++ = static_cast<unsigned char>(text_[start + i + 1]);
       }
     }
+    if (options_.input_by_place) tokens = tokens.t().contiguous();
+    if (options_.labels_by_place) targets = targets.t().contiguous();
     return Batch{{options_.input, to_value(tokens)}, {options_.labels, to_value(targets)}};
   }
 
@@ -74,24 +77,27 @@ class TextDataset : public Dataset {
 
 class SampleDataset : public Dataset {
  public:
-  SampleDataset(Batch all, uint64_t samples, uint64_t per_batch)
-      : all_(std::move(all)), samples_(samples), per_batch_(per_batch) {}
+  explicit SampleDataset(SampleFile file) : file_(std::move(file)) {}
 
   Result<Batch> batch(uint64_t step) const override {
-    const uint64_t first = (step % (samples_ / per_batch_)) * per_batch_;
-    Batch batch;
-    for (const auto& [name, value] : all_) {
-      batch.emplace(name,
-                    value->samples({0, 1, 1}, {static_cast<int64_t>(first), static_cast<int64_t>(first + per_batch_)}));
-    }
-    return batch;
+    const uint64_t first = (step % file_.whole_mini_batches()) * file_.mini_batch();
+    return file_.batch(first, first + file_.mini_batch());
   }
 
-  std::string describe() const override { return fmt::format("{} samples", samples_); }
+  std::string describe() const override {
+    const uint64_t left = file_.left_over();
+    std::string text = fmt::format("{} samples", file_.samples());
+    if (file_.fixed() && file_.samples() > file_.mini_batch()) {
+      text += fmt::format(" on axis 0 (the model, made for {} at a time, does not say which axis counts them)",
+                          file_.mini_batch());
+    }
+    if (left == 0) return text;
+    return text + fmt::format(", of which the last {} {} dropped: {} no mini-batch of {}", left,
+                              left == 1 ? "is" : "are", left == 1 ? "it fills" : "they fill", file_.mini_batch());
+  }
 
  private:
-  Batch all_;
-  uint64_t samples_, per_batch_;
+  SampleFile file_;
 };
 
 }  // namespace
@@ -142,22 +148,9 @@ Result<Batch> read_batch(const std::string& path) {
   return batch;
 }
 
-Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, uint64_t samples_per_batch) {
-  RANNC_ASSIGN(Batch all, read_batch(path));
-  std::optional<int64_t> samples;
-  for (const auto& [name, value] : all) {
-    const TensorSpec spec = value->spec();
-    const int64_t own = spec.shape.empty() ? 0 : spec.shape[0];
-    if (samples && *samples != own) {
-      return error({path, 0, 0, name}, fmt::format("has {} samples, the tensors before it have {}", own, *samples));
-    }
-    samples = own;
-  }
-  const auto count = static_cast<uint64_t>(samples.value_or(0));
-  if (count < samples_per_batch) {
-    return error({path, 0, 0, {}}, fmt::format("has {} samples, one mini-batch needs {}", count, samples_per_batch));
-  }
-  return std::unique_ptr<Dataset>(new SampleDataset(std::move(all), count, samples_per_batch));
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan) {
+  RANNC_ASSIGN(SampleFile file, SampleFile::open(path, plan, SampleUse::kTraining));
+  return std::unique_ptr<Dataset>(new SampleDataset(std::move(file)));
 }
 
 }  // namespace rannc::runtime

@@ -27,15 +27,18 @@ struct TextOptions {
   std::string labels = "labels/targets";  ///< the same, one byte further on
   uint64_t samples = 1;                   ///< of a mini-batch
   uint64_t length = 1;                    ///< bytes of a sample
+  bool input_by_place = false;            ///< the input is [length, samples]
+  bool labels_by_place = false;           ///< the labels are
   uint64_t seed = 0;
 };
 /// Reads all text into memory. Errors: a path that cannot be read, less text than one sample needs.
 Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options);
 
 /// The samples of a .safetensors file in order, mini-batch after mini-batch, from the start again at the end.
-/// `x/<input>` feeds the graph input of that name, `labels/<name>` the input `labels/<name>`; axis 0 counts samples.
-/// What is left below one mini-batch is never used; an error where that is all there is.
-Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, uint64_t samples_per_batch);
+/// `x/<input>` feeds the graph input of that name, `labels/<name>` the input `labels/<name>`. Which axis counts samples
+/// is what the plan's model says of each input; one without samples goes whole to every mini-batch (`SampleFile`).
+/// A trailing partial mini-batch is dropped, which `describe` reports; it is an error if no full mini-batch remains.
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan);
 
 /// Reads a whole .safetensors file as one batch, with the same names.
 Result<Batch> read_batch(const std::string& path);

@@ -108,7 +108,8 @@ void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use
 
 class StageOptimizer::Impl {
  public:
-  Impl(const OptimizerOptions& options, Program& program) : options(options), program(program) {
+  Impl(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
+      : options(options), program(program), left_alone(std::move(left_alone)) {
     if (options.kind != OptimizerKind::kSgd) {
       names = {"exp_avg", "exp_avg_sq"};
     } else if (options.momentum != 0) {
@@ -139,6 +140,7 @@ class StageOptimizer::Impl {
 
   OptimizerOptions options;
   Program& program;
+  std::vector<bool> left_alone;  // by parameter
   std::vector<std::string> names;
   std::vector<Values> states;  // [state][parameter]
 
@@ -186,6 +188,7 @@ class StageOptimizer::Impl {
   std::vector<Trained> everything() const {
     std::vector<uint32_t> indices;
     for (uint32_t i = 0; i < program.parameters().size(); ++i) {
+      if (i < left_alone.size() && left_alone[i]) continue;
       const at::Tensor& parameter = to_tensor(program.parameters()[i]);
       if (parameter.is_floating_point() && parameter.numel() > 0) indices.push_back(i);
     }
@@ -220,8 +223,8 @@ class StageOptimizer::Impl {
   }
 };
 
-StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program)
-    : impl_(std::make_unique<Impl>(options, program)) {}
+StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
+    : impl_(std::make_unique<Impl>(options, program, std::move(left_alone))) {}
 StageOptimizer::~StageOptimizer() = default;
 
 Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {

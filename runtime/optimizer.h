@@ -40,7 +40,9 @@ struct OptimizerOptions {
 /// `program` outlives it.
 class StageOptimizer {
  public:
-  StageOptimizer(const OptimizerOptions& options, Program& program);
+  /// `left_alone`: per parameter of the signature whether no gradient reaches it, so that no step changes it, as
+  /// PyTorch's optimizers leave parameters without a gradient; empty: none.
+  StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {});
   ~StageOptimizer();
   /// Changes the program's parameters in place by its accumulated gradients, scaled by `gradient_scale`.
   Result<void> update(uint64_t step, double gradient_scale = 1);

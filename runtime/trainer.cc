@@ -6,6 +6,7 @@
 #include <cmath>
 #include <set>
 
+#include "ir/gradient_reach.h"
 #include "ir/verify.h"
 #include "runtime/checkpoint.h"
 #include "runtime/engine_autograd.h"
@@ -103,6 +104,14 @@ class Trainer::Impl {
     for (const auto& program : device.programs) programs.push_back(program.get());
     return std::make_unique<Executor>(pipeline, device.id, std::move(programs), *device.transport, options_.observer);
   }
+  std::unique_ptr<StageOptimizer> make_optimizer(Program& program) const {
+    const std::vector<bool> reached = ir::reached_by_gradient(plan().graph);
+    std::vector<bool> left_alone;
+    for (const Weight& parameter : program.signature().parameters) {
+      left_alone.push_back(!reached[parameter.value.index()]);
+    }
+    return std::make_unique<StageOptimizer>(options_.optimizer, program, std::move(left_alone));
+  }
   bool whole() const { return devices_.size() == plan().devices.size(); }
   bool runs(DeviceId id) const {
     return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) { return device->id == id; });
@@ -148,8 +157,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
     const auto& homes = plan().stages[s].devices;
     if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
     RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s), options_.origins));
-    if (plan().training)
-      device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
+    if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
   }
   device->executor = make_executor(pipeline_, *device);
   device->thread = std::make_unique<DeviceThread>();
@@ -469,8 +477,7 @@ void Trainer::Impl::take_settings(const TrainingSettings& settings) {
   options_.seed = settings.seed;
   for (const auto& device : devices_) {
     for (size_t s = 0; s < device->optimizers.size(); ++s) {
-      if (device->optimizers[s])
-        device->optimizers[s] = std::make_unique<StageOptimizer>(options_.optimizer, *device->programs[s]);
+      if (device->optimizers[s]) device->optimizers[s] = make_optimizer(*device->programs[s]);
     }
   }
 }

@@ -79,6 +79,34 @@ void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::v
       ->allow_extra_args(false);
 }
 
+void add_symbol_flags(CLI::App& app, CompileOptions& options) {
+  app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
+  app.add_option(
+         "--batch-size-in-file", options.samples_in_file,
+         "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
+         "if the model cannot take another number of them")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
+  app.add_option("--max-trips", options.max_trips,
+                 "trips that a loop makes at most where their number depends on data; one more is an error of the run")
+      ->check(CLI::PositiveNumber);
+}
+
+void add_stored_flags(CLI::App& app, CompileOptions& options) {
+  app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
+  const char* const kNames = "PATTERN: names of the file or of PyTorch's state_dict, with * and ?; several by commas";
+  app.add_option("--freeze", options.frozen, "do not train these parameters (" + std::string(kNames) + ")")
+      ->allow_extra_args(false);
+  app.add_option("--buffer", options.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
+  app.add_option("--train", options.trained, "PATTERN: train these, also of what --freeze names")
+      ->allow_extra_args(false);
+  app.add_option("--tie", options.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
+  app.add_option("--untie", options.untied, "PATTERN: each module that reads this parameter has its own")
+      ->allow_extra_args(false);
+  app.add_flag("--allow-merged", options.merged_allowed,
+               "train parameters as one that the exporter merged and that nothing in the file tells apart");
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   add_signature_flags(app, options.inputs, options.output_names);
@@ -93,29 +121,9 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--loss-weight", options.loss_weights, "OUTPUT=W: weight of an output of --loss-graph");
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
-  app.add_option("--batch-symbol", options.batch_symbol, "the dimension that counts samples, where it is not found");
-  app.add_option(
-         "--batch-size-in-file", options.samples_in_file,
-         "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
-         "if the model cannot take another number of them")
-      ->check(CLI::PositiveNumber);
-  app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
-  app.add_option("--max-trips", options.max_trips,
-                 "trips that a loop makes at most where their number depends on data; one more is an error of the run")
-      ->check(CLI::PositiveNumber);
+  add_symbol_flags(app, options);
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
-  app.add_option("--kind", options.kinds, "NAME=parameter|buffer|constant: overrides what was recovered");
-  const char* const kNames = "PATTERN: names of the file or of PyTorch's state_dict, with * and ?; several by commas";
-  app.add_option("--freeze", options.frozen, "do not train these parameters (" + std::string(kNames) + ")")
-      ->allow_extra_args(false);
-  app.add_option("--buffer", options.buffers, "PATTERN: these stored tensors are buffers")->allow_extra_args(false);
-  app.add_option("--train", options.trained, "PATTERN: train these, also of what --freeze names")
-      ->allow_extra_args(false);
-  app.add_option("--tie", options.tied, "PATTERN: parameters of equal values that are one")->allow_extra_args(false);
-  app.add_option("--untie", options.untied, "PATTERN: each module that reads this parameter has its own")
-      ->allow_extra_args(false);
-  app.add_flag("--allow-merged", options.merged_allowed,
-               "train parameters as one that the exporter merged and that nothing in the file tells apart");
+  add_stored_flags(app, options);
   app.add_option("--padding-index", options.padding,
                  "TABLE=ROW: a row of an embedding that takes no gradient, where the file's metadata do not say it");
   app.add_option("--stop-gradient", options.stopped, "VALUE: no gradient flows through it: it was detached");

@@ -11,6 +11,10 @@ namespace rannc::tools {
 void add_model_flags(CLI::App& app, CompileOptions& options);
 /// `--input` and `--output-name`: what a TorchScript file does not say.
 void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::vector<std::string>& output_names);
+/// Flags about the sizes of a model: `--batch-symbol`, `--same-symbol`, `--batch-size-in-file`, `--max-trips`.
+void add_symbol_flags(CLI::App& app, CompileOptions& options);
+/// Flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`, `--allow-merged`.
+void add_stored_flags(CLI::App& app, CompileOptions& options);
 /// `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// `--skip-pass`: of `passes::optional_passes`; `--no-fuse`: of `passes::fusions`, or all of these. Another name is an

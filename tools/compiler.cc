@@ -10,8 +10,10 @@
 #include <utility>
 
 #include "frontend/onnx/copy.h"
+#include "frontend/onnx/folded_values.h"
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
+#include "frontend/whole_batch.h"
 #include "ir/assumptions.h"
 #include "ir/fixed_samples.h"
 #include "ir/state_bytes.h"
@@ -24,12 +26,15 @@
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
 #include "runtime/state_dict.h"
+#include "tools/asked_outputs.h"
 #include "tools/kernel_choice.h"
 #include "tools/machine.h"
 #include "tools/measure.h"
 #include "tools/model_format.h"
 #include "tools/profile_plan.h"
 #include "tools/torch_evaluator.h"
+#include "tools/undivided.h"
+#include "tools/untrained.h"
 #include "tools/whole_and_parts.h"
 
 namespace rannc::tools {
@@ -92,8 +97,14 @@ Result<void> check_signature_flags(const CompileOptions& options) {
       fmt::format("{} is of PyTorch's files, .pt and .pt2; this one says what its inputs and outputs are", flag));
 }
 
+/// A model of which no symbol counts samples: by a number of them, or by whatever its inputs hold.
+struct WholeModel {
+  std::optional<uint32_t> samples;
+};
+
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
-Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model) {
+Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model,
+                             const std::optional<WholeModel>& whole = {}) {
   RANNC_TRY(check_signature_flags(options));
   if (model_format(options.model) == ModelFormat::kText) {
     std::ifstream file(options.model);
@@ -107,9 +118,14 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
   RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
+  if (whole) frontend::read_whole(import, whole->samples);
+  RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
   pipeline.stored.file = std::move(imported.notes.stored);
+  if (!is_of_torch(model_format(options.model)) && !pipeline.stored.file.listed.empty()) {
+    RANNC_ASSIGN(pipeline.stored.made_of, frontend::read_folded_values(options.model, import));
+  }
   pipeline.trained_file = std::move(imported.notes.training);
   model.remarks = std::move(imported.notes.remarks);
   model.open = std::move(imported.notes.open);
@@ -254,13 +270,6 @@ Result<std::map<std::string, std::string>> pairs(const std::vector<std::string>&
 
 namespace {
 
-/// A model's graph and what its passes say of it.
-struct Passed {
-  ir::Graph graph;
-  passes::PassContext context;
-  passes::RunReport report;
-};
-
 Passed run_passes(ir::Graph graph, const passes::PipelineOptions& pipeline, const passes::ManagerOptions& options,
                   const passes::PassManager::Show& show) {
   Passed passed{std::move(graph), {}, {}};
@@ -328,8 +337,8 @@ class ByNumbers {
 };
 
 // A file made for a number of samples takes any where that can be shown; else it is trained whole, and said why.
-Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const CompileOptions& options,
-                  const CompileProgress& progress) {
+Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const CompileOptions& options,
+                        const CompileProgress& progress, std::optional<Diagnostic>& undivided) {
   ByNumbers numbers(options, progress);
   pipeline.baked = passes::BakedBatch{options.samples_in_file, pipeline.stored.file,
                                       [&](auto&&... what) { return numbers.judge(what...); }};
@@ -347,16 +356,21 @@ Passed run_passes(ir::Graph graph, passes::PipelineOptions pipeline, const Compi
   passed = run_passes(std::move(graph), pipeline, others, progress.show_pass);
   const std::string what = "its number of samples is in the file and stays: ";
   if (passed.report.ok()) passed.context.open.push_back({why.where, what + why.message});
+  undivided = why;
   return passed;
 }
 
-}  // namespace
+/// How a model is read, and whether a failure is a defect of ours.
+struct Attempt {
+  std::optional<WholeModel> whole;
+  bool internal = false;
+};
 
-Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress) {
+Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgress& progress, Attempt& attempt) {
   PreparedModel model;
   RANNC_ASSIGN(model.digest, runtime::file_digest(options.model));
   RANNC_ASSIGN(passes::PipelineOptions pipeline, pipeline_options(options));
-  RANNC_ASSIGN(model.graph, read_model(options, pipeline, model));
+  RANNC_ASSIGN(model.graph, read_model(options, pipeline, model, attempt.whole));
   model.read.tasks = model.graph.task_count();
   for (const ValueId input : model.graph.inputs()) {
     const ir::BatchLayout& batch = model.graph.type(input).batch;
@@ -365,9 +379,17 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
-  Passed passed = run_passes(std::move(model.graph), pipeline, options, progress);
+  const std::vector<std::string> integers = integer_weights(model.graph);
+  const passes::StoredFacts stored = pipeline.stored;
+  Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
+    passes::PipelineOptions own = pipeline;
+    model.undivided.reset();
+    return attempt.whole ? run_passes(std::move(graph), own, options.passes, progress.show_pass)
+                         : run_baked_passes(std::move(graph), own, options, progress, model.undivided);
+  });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);
+  attempt.internal = model.report.internal;
   if (!model.report.ok()) return with_reproducer(*model.report.failure, model.report);
   RANNC_CHECK(context.atoms.has_value()) << "the pipeline ends with form-atoms";
   model.graph = std::move(passed.graph);
@@ -375,8 +397,46 @@ Result<PreparedModel> prepare_model(const CompileOptions& options, const Compile
   model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
   model.open.insert(model.open.end(), context.open.begin(), context.open.end());
   model.parted = std::move(context.parted);
+  model.folded = passes::folded_tensors(model.graph, stored);
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
+  RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.model));
+  model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
   return model;
+}
+
+// Of a model that cannot be divided: as one mini-batch, of a number of samples where each input has them or is shared
+// by all.
+Result<PreparedModel> prepare_whole(const CompileOptions& options, const CompileProgress& progress) {
+  Attempt of_data{WholeModel{}}, of_samples{WholeModel{options.mini_batch.value_or(kMiniBatch)}};
+  auto model = prepare(options, progress, of_data);
+  if (model.ok()) {
+    frontend::ImportOptions import;
+    if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
+    model->extent_of_data = frontend::symbol_of_whole(model->graph, import);
+    if (!has_mini_batches(model->graph, model->extent_of_data)) return model;
+  }
+  auto fixed = prepare(options, progress, of_samples);
+  return fixed.ok() || !model.ok() ? std::move(fixed) : std::move(model);
+}
+
+}  // namespace
+
+Result<PreparedModel> prepare_model(const CompileOptions& options, const CompileProgress& progress) {
+  Attempt divided;
+  auto model = prepare(options, progress, divided);
+  const bool text = model_format(options.model) == ModelFormat::kText;
+  if (model.ok() || divided.internal || text || options.samples_in_file) return model;
+  Diagnostic why = model.diagnostic();
+  auto whole = prepare_whole(options, progress);
+  if (!whole.ok()) {
+    if (whole.diagnostic().message == why.message) return why;
+    return std::move(why).note("with whole mini-batches, too: " + whole.diagnostic().message, whole.diagnostic().where);
+  }
+  if (whole->graph.losses().empty() && gives_a_number(whole->graph)) return why;  // it may be a loss to ask for
+  whole->read.samples.reset();                                                    // those of the plan, not of the file
+  whole->open.push_back({why.where, why_whole(*whole, why)});
+  whole->undivided = std::move(why);
+  return whole;
 }
 
 namespace {
@@ -450,6 +510,13 @@ Result<partition::ProfileDatabase> measured(const PreparedModel& model, Prepared
   return database;
 }
 
+uint32_t planned_samples(const CompileOptions& options, const PreparedModel& model) {
+  const auto whole = ir::fixed_samples(model.graph);
+  if (whole && !model.extent_of_data.empty()) return *whole;
+  const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
+  return options.mini_batch.value_or(whole ? *whole : of_file > 1 ? of_file : kMiniBatch);
+}
+
 /// `chooses` is `model`, or null: its kernels stay.
 Result<partition::PlanOptions> planned_with(const CompileOptions& options, const PreparedModel& model,
                                             PreparedModel* chooses, const CompileProgress& progress) {
@@ -460,10 +527,11 @@ Result<partition::PlanOptions> planned_with(const CompileOptions& options, const
                                 plan.cluster.size(), machine_cores()));
   }
   RANNC_ASSIGN(plan.assume, assumptions(options));
+  if (!model.extent_of_data.empty()) {
+    plan.assume.emplace(model.extent_of_data, options.mini_batch.value_or(kMiniBatch));
+  }
   RANNC_TRY(ir::check_assumptions(model.graph, plan.assume));
-  const uint32_t of_file = model.read.samples.value_or(kMiniBatch);
-  const bool whole = ir::fixed_samples(model.graph).has_value();
-  plan.mini_batch = options.mini_batch.value_or(whole || of_file > 1 ? of_file : kMiniBatch);
+  plan.mini_batch = planned_samples(options, model);
   plan.micro_batches = options.micro_batches;
   plan.blocks = options.blocks;
   plan.block_partitioner = options.block_partitioner;
@@ -484,6 +552,7 @@ Result<partition::PlanOptions> planned_with(const CompileOptions& options, const
   plan.training = !model.graph.losses().empty();
   plan.seed = options.seed;
   plan.model_digest = model.digest;
+  RANNC_TRY(check_undivided(model, plan));
   RANNC_ASSIGN(const partition::PlanOptions searched, partition::with_fixed_batch(model.graph, plan));
   if (options.costs == "analytic") {
     plan.costs = partition::analytic_costs();
@@ -519,6 +588,7 @@ Result<partition::PlanOptions> plan_with_kernels(const CompileOptions& options, 
 }
 
 Result<partition::PlannedModel> plan_prepared(const PreparedModel& model, const partition::PlanOptions& options) {
+  RANNC_TRY(check_undivided(model, options));
   RANNC_ASSIGN(auto outcome, partition::plan_model(model.graph, model.atoms, options));
   if (auto* planned = std::get_if<partition::PlannedModel>(&outcome)) return std::move(*planned);
   return no_plan(std::get<partition::Infeasible>(outcome));

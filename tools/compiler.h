@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -85,6 +86,13 @@ struct PreparedModel {
   std::string digest;  ///< of the model file
   /// Stored tensors that were part of one that the exporter merged: by name, that one's.
   std::map<std::string, std::string> parted;
+  passes::FoldedTensors folded;
+  /// Why its mini-batches stay whole, at the task that mixes samples. Nothing: they can be divided, or no input says
+  /// where its samples lie.
+  std::optional<Diagnostic> undivided;
+  /// Of a model whose inputs, together, are one mini-batch of whatever extents the data have: the symbol that would
+  /// count samples. Empty: a number or the batch symbol counts them.
+  std::string extent_of_data;
 };
 
 /// Where printed graphs and progress go; either may be empty.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "ir/held_samples.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/registry.h"
 #include "tools/units.h"
@@ -28,9 +29,10 @@ const ir::StageTime* time_of(const ir::Plan& plan, size_t stage) {
   return nullptr;
 }
 
+// Weights, their gradients and the optimizer's state.
 int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
   const ir::StageShape shape = ir::pipeline_shape(plan).stages[stage];
-  return shape.fixed_bytes + shape.gradient_bytes;
+  return shape.fixed_bytes + shape.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(stage));
 }
 
 // What was chosen by, beside its bound and two plans that anybody would think of.

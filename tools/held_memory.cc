@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "ir/held_samples.h"
 #include "tools/units.h"
 
 namespace rannc::tools {
@@ -17,11 +18,12 @@ std::string devices_of(const HeldMemory& held) {
 }
 
 // Weights, their gradients and the optimizer's state.
-int64_t standing_bytes(const ir::PipelineShape& shape, DeviceId device) {
+int64_t standing_bytes(const ir::Plan& plan, const ir::PipelineShape& shape, DeviceId device) {
   int64_t bytes = 0;
-  for (const ir::StageShape& stage : shape.stages) {
-    if (std::find(stage.devices.begin(), stage.devices.end(), device) != stage.devices.end())
-      bytes += stage.fixed_bytes + stage.gradient_bytes;
+  for (size_t s = 0; s < shape.stages.size(); ++s) {
+    const ir::StageShape& stage = shape.stages[s];
+    if (std::find(stage.devices.begin(), stage.devices.end(), device) == stage.devices.end()) continue;
+    bytes += stage.fixed_bytes + stage.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(s));
   }
   return bytes;
 }
@@ -78,7 +80,7 @@ std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& he
     const auto own = std::find_if(held.begin(), held.end(), [&](const HeldMemory& process) {
       return process.devices == 1 && process.first_device == d;
     });
-    table += row(fmt::format("device {}", d), size(static_cast<uint64_t>(standing_bytes(shape, DeviceId(d)))),
+    table += row(fmt::format("device {}", d), size(static_cast<uint64_t>(standing_bytes(plan, shape, DeviceId(d)))),
                  size(plan.predictions[d].peak_bytes), own == held.end() ? "" : size(own->peak_bytes));
   }
   for (const HeldMemory& process : held) {

@@ -138,7 +138,8 @@ std::vector<std::string> normalisations(const PreparedModel& model) {
 
 std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   std::vector<std::string> lines;
-  if (const auto samples = ir::fixed_samples(model.graph)) {
+  const auto samples = ir::fixed_samples(model.graph);
+  if (samples && (!model.undivided || model.read.samples)) {
     lines.push_back(
         fmt::format("sizes of its inputs are numbers: the mini-batch of {} is one micro-batch; an export "
                     "with a symbol for the batch can be divided",
@@ -173,6 +174,8 @@ std::string block(std::string_view head, const std::vector<std::string>& lines) 
 }
 
 }  // namespace
+
+std::vector<std::string> not_done(const PreparedModel& model, Detail detail) { return limits(model, detail); }
 
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail) {
   std::string text = block("read", {read_line(model, file)}) + block("changed", changes(model, detail)) +

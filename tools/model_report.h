@@ -18,4 +18,7 @@ enum class Detail {
 /// Then the warnings, under the file's name. No fact stands there twice.
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail);
 
+/// The lines of `not done` alone: why a file stays whole, and what else could not be done.
+std::vector<std::string> not_done(const PreparedModel& model, Detail detail);
+
 }  // namespace rannc::tools

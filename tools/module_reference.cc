@@ -5,33 +5,20 @@
 
 #include <array>
 #include <filesystem>
-#include <fstream>
-#include <functional>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "ir/type.h"
+#include "tools/card.h"
 
 namespace rannc::tools {
 
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::ordered_json;  // names are in the order in which a file has them
 using Transform = ParameterLayout::Transform;
 
-std::string card_path(const CheckFolder& folder) { return (fs::path(folder.path) / "card.json").string(); }
-
-/// The card, of which `read` takes what it needs.
-Result<void> with_card(const CheckFolder& folder, const std::function<Result<void>(const ordered_json&)>& read) {
-  const std::string path = card_path(folder);
-  std::ifstream file(path);
-  if (!file) return error({path, 0, 0, {}}, "cannot be opened");
-  try {
-    return read(ordered_json::parse(file));
-  } catch (const ordered_json::exception& failure) {
-    return error({path, 0, 0, {}}, failure.what());
-  }
+Result<CardField> card_of(const CheckFolder& folder) {
+  return read_card_file((fs::path(folder.path) / "card.json").string());
 }
 
 /// An element type as ONNX calls it.
@@ -46,14 +33,24 @@ std::optional<ir::DType> dtype_of(const std::string& text) {
   return found == kTypes.end() ? std::nullopt : std::optional(found->second);
 }
 
-Result<std::string> input_of(const std::string& name, const ordered_json& type, const std::string& path) {
-  const auto dtype = type.empty() ? std::nullopt : dtype_of(type.at(0).get<std::string>());
-  if (!dtype)
-    return error({path, 0, 0, name}, "inputs have an element type of ONNX and sizes, as [\"FLOAT\", \"batch\", 3]");
+Result<std::string> size_of(const CardField& size) {
+  if (size.is_text()) return size.text();
+  RANNC_ASSIGN(const int64_t number, size.integer());
+  return fmt::format("{}", number);
+}
+
+Result<std::string> input_of(const std::string& name, const CardField& field) {
+  RANNC_ASSIGN(const std::vector<CardField> type, field.elements());
+  std::optional<ir::DType> dtype;
+  if (!type.empty()) {
+    RANNC_ASSIGN(const std::string text, type[0].text());
+    dtype = dtype_of(text);
+  }
+  if (!dtype) return field.fault("inputs have an element type of ONNX and sizes, as [\"FLOAT\", \"batch\", 3]");
   std::vector<std::string> sizes;
   for (size_t i = 1; i < type.size(); ++i) {
-    const ordered_json& size = type.at(i);
-    sizes.push_back(size.is_string() ? size.get<std::string>() : fmt::format("{}", size.get<int64_t>()));
+    RANNC_ASSIGN(std::string size, size_of(type[i]));
+    sizes.push_back(std::move(size));
   }
   return fmt::format("{}={}[{}]", name, ir::str(*dtype), fmt::join(sizes, ","));
 }
@@ -68,20 +65,31 @@ std::optional<Transform> transform_of(const std::string& text) {
 }
 
 /// What the card says that an initializer holds; one that it does not list has its parameter's name and layout.
-Result<ParameterLayout> layout_of(const std::string& initializer, const ordered_json& card, const std::string& path) {
-  const ordered_json all = card.value("parameter_of_initializer", ordered_json());  // a text where names are equal
-  if (!all.is_object() || !all.contains(initializer)) return ParameterLayout{{initializer}, Transform::kNone};
-  const ordered_json& entry = all.at(initializer);
+Result<ParameterLayout> layout_of(const std::string& initializer, const CardField& card) {
+  const ParameterLayout as_named{{initializer}, Transform::kNone};
+  RANNC_ASSIGN(const auto all, card.find("parameter_of_initializer"));
+  if (!all || !all->is_object()) return as_named;  // a text where names are equal
+  RANNC_ASSIGN(const auto entry, all->find(initializer));
+  if (!entry) return as_named;
   ParameterLayout layout;
-  const ordered_json& names = entry.at("state_dict");
-  layout.parameters = names.is_array() ? names.get<std::vector<std::string>>() : std::vector{names.get<std::string>()};
-  const std::string text = entry.value("transform", "none");
+  RANNC_ASSIGN(const CardField names, entry->at("state_dict"));
+  if (names.is_list()) {
+    RANNC_ASSIGN(layout.parameters, names.texts());
+  } else {
+    RANNC_ASSIGN(std::string name, names.text());
+    layout.parameters = {std::move(name)};
+  }
+  std::string text = "none";
+  RANNC_ASSIGN(const auto field, entry->find("transform"));
+  if (field) {
+    RANNC_ASSIGN(text, field->text());
+  }
   const auto transform = transform_of(text);
   const size_t parts = transform == Transform::kLstmBias ? 2 : 1;
   if (!transform || layout.parameters.size() != parts) {
-    return error({path, 0, 0, initializer},
-                 fmt::format("holds {} by '{}': its reference cannot be compared with that of a TorchScript file",
-                             fmt::join(layout.parameters, ", "), text));
+    return entry->fault(
+        fmt::format("holds {} by '{}': its reference cannot be compared with that of a TorchScript file",
+                    fmt::join(layout.parameters, ", "), text));
   }
   layout.transform = *transform;
   return layout;
@@ -99,8 +107,7 @@ struct Source {
   ParameterLayout layout;
 };
 
-Result<std::map<std::string, Source>> sources_of(const CheckFolder& folder, const ordered_json& card,
-                                                 const std::string& path) {
+Result<std::map<std::string, Source>> sources_of(const CheckFolder& folder, const CardField& card) {
   std::set<std::string> initializers = folder.parameters;
   for (const auto& [tag, references] : folder.gradients) {
     for (const auto& [name, tensor] : references) initializers.insert(name);
@@ -108,7 +115,7 @@ Result<std::map<std::string, Source>> sources_of(const CheckFolder& folder, cons
   std::map<std::string, Source> sources;
   for (const std::string& initializer : initializers) {
     if (folder.constants.contains(initializer)) continue;
-    RANNC_ASSIGN(const ParameterLayout layout, layout_of(initializer, card, path));
+    RANNC_ASSIGN(const ParameterLayout layout, layout_of(initializer, card));
     const auto [at, fresh] = sources.try_emplace(name_of(layout), Source{initializer, layout});
     if (!fresh && layout.transform == Transform::kNone) at->second = {initializer, layout};
   }
@@ -184,30 +191,35 @@ Found find(const OwnNumbers& own, const std::string& parameter) {
 }  // namespace
 
 Result<void> read_signature(CheckFolder& folder) {
-  return with_card(folder, [&](const ordered_json& card) -> Result<void> {
-    for (const auto& [name, type] : card.at("inputs").items()) {
-      RANNC_ASSIGN(const std::string input, input_of(name, type, card_path(folder)));
-      folder.inputs.push_back(input);
-    }
-    for (const auto& [name, type] : card.at("outputs").items()) folder.output_names.push_back(name);
-    return {};
-  });
+  RANNC_ASSIGN(const CardField card, card_of(folder));
+  RANNC_ASSIGN(const CardField inputs_field, card.at("inputs"));
+  RANNC_ASSIGN(const auto inputs, inputs_field.members());
+  for (const auto& [name, type] : inputs) {
+    RANNC_ASSIGN(const std::string input, input_of(name, type));
+    folder.inputs.push_back(input);
+  }
+  RANNC_ASSIGN(const CardField outputs_field, card.at("outputs"));
+  RANNC_ASSIGN(const auto outputs, outputs_field.members());
+  for (const auto& [name, type] : outputs) folder.output_names.push_back(name);
+  return {};
 }
 
 Result<void> name_by_module(CheckFolder& folder) {
   for (auto* numbers : {&folder.gradients, &folder.outputs, &folder.state}) numbers->erase("file64");
   folder.losses.erase("file64");
   folder.file_off = 0;
-  std::map<std::string, Source> sources;
   const bool by_state = !folder.state.empty();  // of every parameter, as it is
-  RANNC_TRY(with_card(folder, [&](const ordered_json& card) -> Result<void> {
-    folder.absent.clear();
-    for (const auto& name : card.value("parameters_without_gradient", ordered_json::array()))
-      folder.absent.insert(name);
-    if (by_state) return {};
-    RANNC_ASSIGN(sources, sources_of(folder, card, card_path(folder)));
-    return {};
-  }));
+  RANNC_ASSIGN(const CardField card, card_of(folder));
+  folder.absent.clear();
+  RANNC_ASSIGN(const auto without, card.find("parameters_without_gradient"));
+  if (without) {
+    RANNC_ASSIGN(const std::vector<std::string> names, without->texts());
+    folder.absent.insert(names.begin(), names.end());
+  }
+  std::map<std::string, Source> sources;
+  if (!by_state) {
+    RANNC_ASSIGN(sources, sources_of(folder, card));
+  }
   if (by_state) {
     folder.gradients = std::exchange(folder.state, {});
     for (const auto& [name, tensor] : folder.gradients.begin()->second)
@@ -225,7 +237,7 @@ Result<void> name_by_module(CheckFolder& folder) {
 }
 
 OwnNumbers laid_out(const CheckFolder& folder, const OwnNumbers& own) {
-  OwnNumbers made{own.loss, own.outputs, {}, {}};
+  OwnNumbers made{own.loss, own.outputs, {}, {}, own.in_branches};
   std::set<std::string> taken;
   for (const auto& [name, layout] : folder.layouts) {
     std::vector<const OwnTensor*> tensors;

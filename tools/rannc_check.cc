@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "runtime/numbers.h"
 #include "runtime/outputs.h"
 #include "runtime/process.h"
+#include "runtime/sample_file.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
 #include "tools/check_report.h"
@@ -29,11 +31,13 @@
 #include "tools/driver.h"
 #include "tools/launcher.h"
 #include "tools/libraries.h"
+#include "tools/model_report.h"
 #include "tools/output_parts.h"
 #include "tools/programs.h"
 #include "tools/reference.h"
 #include "tools/run_worker.h"
 #include "tools/scratch.h"
+#include "tools/undivided.h"
 
 namespace {
 
@@ -52,19 +56,15 @@ uint32_t devices_of(const Cut& cut) { return std::accumulate(cut.begin(), cut.en
 
 struct Flags {
   std::vector<std::string> folders;
-  std::string model;                              ///< file of each folder; empty: model.onnx, else .pt, .pt2
-  std::vector<std::string> inputs, output_names;  ///< of TorchScript, in place of the card's
+  std::string model;  ///< file of each folder; empty: model.onnx, else .pt, .pt2
   std::vector<Cut> cuts;
   std::vector<uint32_t> micro_batches;  ///< empty: 4, or 1 where the batch is fixed
   std::vector<std::string> schedules{"1f1b"};
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
-  tools::TrainingFlags training;
-  std::vector<std::string> left_out;  ///< passes
-  bool sync_batch_norm = false;
+  tools::CompileOptions compile;  ///< what the flags that rannc-compile has too say of the model
   bool snapped = false;  ///< numbers that the file rounds to float32 are what operators mean by them
   std::string dtype = "float64";
-  bool merged_allowed = false;
   bool fp64() const { return dtype == "float64"; }
   /// Whether the file's own numbers are the reference.
   bool as_it_stands() const { return fp64() && !snapped; }
@@ -78,7 +78,7 @@ struct Flags {
 struct Case {
   tools::CheckFolder folder;
   bool fixed_batch = false;  ///< no symbol counts its samples
-  std::vector<std::string> warnings;
+  std::vector<std::string> warnings, not_done;  ///< as rannc-compile says them
 };
 
 std::vector<Variant> variants(const Flags& flags, const Case& checked, const Cut& cut) {
@@ -103,13 +103,20 @@ fs::path findings_file(const std::string& scratch, size_t folder) {
   return fs::path(scratch) / fmt::format("{}-findings.json", folder);
 }
 void write_findings(const fs::path& path, const Case& checked) {
-  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch}, {"parted", checked.folder.parted}}.dump();
+  const tools::CheckFolder& folder = checked.folder;
+  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch},
+                              {"parted", folder.parted},
+                              {"stand_ins", folder.stand_ins},
+                              {"recomputed", folder.recomputed}}
+                             .dump();
 }
 void read_findings(const fs::path& path, Case& checked) {
   std::ifstream file(path);
   const json found = json::parse(file);
   checked.fixed_batch = found.at("fixed_batch");
   checked.folder.parted = found.at("parted");
+  checked.folder.stand_ins = found.at("stand_ins");
+  checked.folder.recomputed = found.at("recomputed");
 }
 
 // The smallest part of all work that a stage has, by the plan's own times.
@@ -125,22 +132,21 @@ double least_share(const rannc::ir::Plan& plan) {
 }
 
 tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFolder& folder) {
-  tools::CompileOptions options;
+  tools::CompileOptions options = flags.compile;
   options.model = folder.model;
-  options.inputs = flags.inputs.empty() ? folder.inputs : flags.inputs;
-  options.output_names = flags.output_names.empty() ? folder.output_names : flags.output_names;
+  if (options.inputs.empty()) options.inputs = folder.inputs;
+  if (options.output_names.empty()) options.output_names = folder.output_names;
   options.loss = folder.loss;
   options.loss_graph = folder.loss_graph;
   options.loss_inputs = folder.loss_inputs;
   options.loss_weights = folder.loss_weights;
   options.dtype = flags.dtype;
-  options.merged_allowed = flags.merged_allowed;
-  // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
-  if (flags.as_it_stands()) options.untied = tools::tied_copies(folder);
-  options.training = flags.training;
-  options.left_out = flags.left_out;
-  if (flags.as_it_stands()) options.left_out.emplace_back("snap-constants");
-  options.sync_batch_norm = flags.sync_batch_norm;
+  if (flags.as_it_stands()) {
+    // The float64 reference evaluates the file as it stands, each copy of a parameter by itself.
+    const std::vector<std::string> copies = tools::tied_copies(folder);
+    options.untied.insert(options.untied.end(), copies.begin(), copies.end());
+    options.left_out.emplace_back("snap-constants");
+  }
   options.costs = "analytic";
   options.optimizer = "sgd";
   options.micro_batches = {1};
@@ -148,14 +154,32 @@ tools::CompileOptions compile_options(const Flags& flags, const tools::CheckFold
   return options;
 }
 
-Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& folder, uint32_t samples) {
+/// Samples of the folder's mini-batch, along the axes that the model says.
+Result<uint32_t> samples_of(const rannc::ir::Graph& graph, const tools::CheckFolder& folder) {
+  RANNC_ASSIGN(const auto file, runtime::SafetensorsFile::open(folder.batch));
+  std::map<std::string, runtime::TensorSpec> tensors;
+  for (const auto& entry : file.entries()) {
+    tensors.emplace(entry.name.starts_with("x/") ? entry.name.substr(2) : entry.name, entry.spec);
+  }
+  RANNC_ASSIGN(const uint64_t samples, runtime::count_samples(graph, tensors, folder.batch));
+  return static_cast<uint32_t>(std::min<uint64_t>(samples, std::numeric_limits<uint32_t>::max()));
+}
+
+Result<void> check_fixed_batch(const Flags& flags, const Case& checked, const tools::PreparedModel& model,
+                               uint32_t samples) {
   for (const uint32_t count : flags.micro_batches) {
     if (count == 1) continue;
-    return rannc::error({folder.model, 0, 0, {}},
-                        fmt::format("no symbol counts its samples: the mini-batch of {} is in the file and cannot be "
-                                    "split, but --micro-batches {} is asked for",
-                                    samples, count),
-                        "P15");
+    partition::PlanOptions demanded;
+    demanded.micro_batches = {count};
+    RANNC_TRY(tools::check_undivided(model, demanded));
+    rannc::Diagnostic failure =
+        rannc::error({checked.folder.model, 0, 0, {}},
+                     fmt::format("no symbol counts its samples: the mini-batch of {} is in the file and cannot be "
+                                 "split, but --micro-batches {} is asked for",
+                                 samples, count),
+                     "P15");
+    for (const std::string& line : checked.not_done) failure.notes.push_back({{}, line});
+    return failure;
   }
   return {};
 }
@@ -163,15 +187,20 @@ Result<void> check_fixed_batch(const Flags& flags, const tools::CheckFolder& fol
 Result<void> compile_case(const Flags& flags, const std::string& scratch, size_t index, Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
   tools::CompileOptions options = compile_options(flags, folder);
+  options.mini_batch = folder.samples;
   RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(options));
   checked.warnings = model.warnings;
+  checked.not_done = tools::not_done(model, tools::Detail::kBrief);
   checked.folder.parted = model.parted;
+  checked.folder.stand_ins = model.folded.stand_ins;
+  checked.folder.recomputed = !model.folded.recomputed.empty();
   const auto samples = rannc::ir::fixed_samples(model.graph);
   checked.fixed_batch = samples.has_value();
   if (samples) {
-    RANNC_TRY(check_fixed_batch(flags, folder, *samples));
+    options.mini_batch.reset();
+    RANNC_TRY(check_fixed_batch(flags, checked, model, *samples));
   } else {
-    options.mini_batch = folder.samples;
+    RANNC_ASSIGN(options.mini_batch, samples_of(model.graph, folder));
   }
   write_findings(findings_file(scratch, index), checked);
   RANNC_ASSIGN(options.assume, tools::assumed_sizes(model.graph, folder.batch));
@@ -278,6 +307,7 @@ class FolderRun {
     own.loss = step.loss;
     RANNC_ASSIGN(const auto gradients, trainer.gradients());
     for (const auto& [name, value] : gradients) own.gradients[name] = own_tensor(value);
+    own.in_branches = tools::read_in_branches(trainer.plan().graph);
     RANNC_TRY(add_state(trainer.plan().graph, gradients, own));
     return own;
   }
@@ -344,6 +374,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
   arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
   if (!flags.model.empty()) arguments.insert(arguments.end(), {"--model", flags.model});
+  if (flags.snapped) arguments.emplace_back("--snap-constants");
   const auto add = [&arguments](const char* flag, const auto& values) {
     for (const auto& value : values) {
       arguments.push_back(flag);
@@ -410,6 +441,8 @@ Result<void> check(const Flags& flags) {
   const tools::Scratch scratch;
   for (size_t i = 0; i < cases.size(); ++i) {
     RANNC_TRY(compile_case(flags, scratch.path(), i, cases[i]));
+    for (const std::string& line : cases[i].not_done)
+      fmt::print(stderr, "{}: not done: {}\n", cases[i].folder.model, line);
     for (const std::string& warning : cases[i].warnings)
       fmt::print(stderr, "{}: warning: {}\n", cases[i].folder.model, warning);
   }
@@ -466,7 +499,7 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--model", flags.model,
                  "file of the folders that is checked (default: model.onnx, else model.pt, else model.pt2); of "
                  "TorchScript, inputs and outputs are those of the card, and the original module is the reference");
-  tools::add_signature_flags(app, flags.inputs, flags.output_names);
+  tools::add_signature_flags(app, flags.compile.inputs, flags.compile.output_names);
   std::vector<uint32_t> stages;
   std::vector<std::string> replicas;
   auto* const by_stages = app.add_option("--stages", stages, "numbers of stages, each on one device (default: 2)")
@@ -492,11 +525,13 @@ int rannc::tools::check_main(int argc, char** argv) {
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))
       ->capture_default_str();
-  app.add_flag("--allow-merged", flags.merged_allowed, "as of rannc-compile");
-  tools::add_training_flags(app, flags.training);
+  app.option_defaults()->group("Model");
+  tools::add_symbol_flags(app, flags.compile);
+  tools::add_stored_flags(app, flags.compile);
+  tools::add_training_flags(app, flags.compile.training);
   app.option_defaults()->group("Options");
-  tools::add_sync_flag(app, flags.sync_batch_norm);
-  tools::add_left_out_flag(app, flags.left_out);
+  tools::add_sync_flag(app, flags.compile.sync_batch_norm);
+  tools::add_left_out_flag(app, flags.compile.left_out);
   app.add_flag(
       "--snap-constants", flags.snapped,
       "in float64, take numbers that the file rounds to float32 for what their operators mean, and compare with "

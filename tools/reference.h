@@ -45,7 +45,7 @@ struct CheckFolder {
   std::string path;
   std::string model;                                   ///< model.onnx, model.pt or model.pt2
   std::string batch;                                   ///< batch.safetensors
-  uint32_t samples = 0;                                ///< of the mini-batch
+  uint32_t samples = 0;  ///< extent of axis 0 of the first input; the model may count others (`runtime::count_samples`)
   std::string loss;                                    ///< spelling of `passes::parse_losses`; empty: outputs only
   std::string loss_graph;                              ///< loss.onnx where it is there, added to the loss
   std::vector<std::string> loss_inputs, loss_weights;  ///< of it, as `--loss-input` and `--loss-weight` have them
@@ -55,9 +55,15 @@ struct CheckFolder {
   std::set<std::string> parameters;    ///< initializers that the card names as parameters: all must be compared
   std::set<std::string> absent;        ///< parameters without an initializer of their own: known, but not asked for
   std::vector<TiedCopies> tied;        ///< initializers that are one parameter
+  /// Parameters that the card lists without an initializer of their own and of which no reference has a gradient: as
+  /// many trained tensors under names that nobody knows may hold them.
+  size_t unreferenced = 0;
   double file_off = 0;                 ///< how far the file's own gradients and loss are from those of `f64`
   /// Stored tensors that the compiler took out of an initializer, by name: `file64` knows the initializer alone.
   std::map<std::string, std::string> parted;
+  /// Stored tensors that the compiler trains in the stead of parameters that the file has lost: compared with nothing.
+  std::set<std::string> stand_ins;
+  bool recomputed = false;  ///< what the exporter computed from parameters follows them: the file's gradients are wrong
   std::map<Tag, double> losses;
   std::map<Tag, std::map<std::string, ReferenceTensor>> outputs, gradients;
   std::map<Tag, std::map<std::string, ReferenceTensor>> state;  ///< as read: gradients by names of `state_dict`
@@ -115,7 +121,12 @@ struct OwnNumbers {
   std::optional<double> loss;
   std::map<std::string, OwnTensor> outputs, gradients;
   std::map<std::string, StateGradient> state;  ///< gradients by the names of `state_dict`
+  /// Parameters that branches alone read: PyTorch has no gradient for them where the branch is not taken.
+  std::set<std::string> in_branches;
 };
+
+/// Names of the parameters of a graph that are read by branches alone.
+std::set<std::string> read_in_branches(const ir::Graph& graph);
 
 /// How numbers are compared.
 struct Comparison {
@@ -128,7 +139,10 @@ struct Comparison {
 /// Compares by the rules of the format: against `file64` with fp64's limits, against `f64` with fp32's limits scaled by
 /// what `f32` differs from it; against `f64.chunks4` where four micro-batches ran and the folder has it, in fp64 within
 /// what the file is off from `f64`, as is a graph whose numbers were made exact. Copies that the compiler took out of
-/// one initializer are summed for `file64`. Against the module each parameter is compared once: by its name in
+/// one initializer are summed for `file64`. Of a parameter that branches alone read, and of which the reference has no
+/// gradient, ours must be zero. Trained tensors that the card does not know are failures, but for as many as
+/// `CheckFolder::unreferenced`. Without any gradient among the references, outputs and loss alone are compared. Against
+/// the module each parameter is compared once: by its name in
 /// `state_dict` where the reference has it, else by the initializer's. TorchScript is always held against the module.
 CheckResult compare(const CheckFolder& folder, const OwnNumbers& own, const Comparison& how);
 

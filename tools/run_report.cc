@@ -264,7 +264,9 @@ std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::v
   page +=
       fmt::format("<h2>A step, planned and actual</h2><p>Predicted {}, measured {} (median of the last steps){}.</p>",
                   duration(predicted), duration(measured),
-                  measured > 0 ? fmt::format(": {:+.1f} %", (predicted / measured - 1) * 100) : "");
+                  measured > 0 && predicted > 0
+                      ? fmt::format(": {:+.1f} % against the prediction", (measured / predicted - 1) * 100)
+                      : "");
   page += legend();
   page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
           timeline_svg(actual, devices, scale);

@@ -6,6 +6,8 @@
 #include <cctype>
 #include <set>
 
+#include "frontend/whole_batch.h"
+
 namespace rannc::frontend {
 
 std::string symbol_name(std::string_view text) {
@@ -17,6 +19,8 @@ std::string symbol_name(std::string_view text) {
 }
 
 namespace {
+
+const char* const kSamples = "";  // in `same_symbol`: the symbol that would count samples; no file has a name like it
 
 void substitute(ir::ValueType& type, std::string_view symbol, const ir::Dim& by) {
   if (!type.shape) return;
@@ -97,15 +101,35 @@ void set_layout(ir::ValueType& type, const std::string& batch) {
 Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
                                  const std::string& file) {
   for (const auto& [from, to] : options.same_symbol) {
+    if (from == kSamples) continue;
     for (ir::ValueType& type : types) substitute(type, from, ir::Dim::symbol(symbol_name(to)));
   }
   RANNC_ASSIGN(std::string batch, choose_batch(types, options, file));
   if (batch.empty()) return batch;
+  const auto number = options.same_symbol.find(kSamples);
+  const bool whole = number != options.same_symbol.end();
+  if (whole && number->second.empty()) return std::string();
+  const ir::Dim count = whole ? ir::Dim(std::stoll(number->second)) : ir::Dim::symbol(batch);
   for (const std::string& other : other_batches(types, batch)) {
-    for (ir::ValueType& type : types) substitute(type, other, ir::Dim::symbol(batch));
+    for (ir::ValueType& type : types) substitute(type, other, count);
+  }
+  if (whole) {
+    for (ir::ValueType& type : types) substitute(type, batch, count);
+    return std::string();
   }
   for (ir::ValueType& type : types) set_layout(type, batch);
   return batch;
+}
+
+void read_whole(ImportOptions& options, std::optional<uint32_t> samples) {
+  options.same_symbol[kSamples] = samples ? std::to_string(*samples) : std::string();
+}
+
+std::string symbol_of_whole(const ir::Graph& graph, const ImportOptions& options) {
+  std::vector<ir::ValueType> types;
+  for (const ValueId input : graph.inputs()) types.push_back(graph.type(input));
+  const auto chosen = choose_batch(types, options, {});
+  return chosen.ok() ? *chosen : std::string();
 }
 
 }  // namespace rannc::frontend

@@ -160,8 +160,8 @@ class Reader {
 
  private:
   std::optional<Elements> made_by(TaskId task, ir::DType dtype) {
-    static const ir::Ops kPasses = {"identity", "reshape", "unsqueeze", "squeeze"}, kCast = "cast", kFloor = "floor",
-                         kCeil = "ceil", kRoot = "sqrt", kConcat = "concat";
+    static const ir::Ops kPasses = {"identity", "reshape", "unsqueeze", "squeeze", "stop_gradient"}, kCast = "cast",
+                         kFloor = "floor", kCeil = "ceil", kRoot = "sqrt", kConcat = "concat";
     const bool whole = ir::is_integer(dtype);
     const ir::OpInfo& op = graph_.op(task);
     const auto operands = graph_.inputs(task);

@@ -79,6 +79,28 @@ Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, const Sl
   return cuts;
 }
 
+std::optional<Dim> mini_batches(const OpCall& call, const BatchLayout& layout, const Dim& extent) {
+  if (extent == Dim(0)) return extent;
+  const auto count = exact_div(extent, batch_dim(call) * layout.inner);
+  return count && !count->uses(call.batch_symbol) ? count : std::nullopt;
+}
+
+std::optional<BatchLayout> cut_samples(const OpCall& call, const BatchLayout& layout, const Cut& cut,
+                                       const Dim& extent) {
+  BatchLayout left = layout;
+  if (cut.step == 1) {
+    const auto start = mini_batches(call, layout, cut.start), count = mini_batches(call, layout, cut.count);
+    if (!start || !count || *count == Dim(0)) return std::nullopt;
+    left.outer = *count;
+    return left;
+  }
+  const bool first = cut.step > 1 && cut.start.is_constant() && cut.start.constant() < cut.step;
+  const auto inner = first ? exact_div(layout.inner, Dim(cut.step)) : std::nullopt;
+  if (!inner || !(cut.count * Dim(cut.step) == extent)) return std::nullopt;
+  left.inner = *inner;
+  return left;
+}
+
 Shape pads_from_last(const Shape& pads, size_t first) {
   const size_t rank = pads.size() / 2;
   Shape list;

@@ -31,12 +31,30 @@ bool is_whole(const Cut& cut, const Shape& sizes) {
   return cut.start == Dim(0) && cut.count == sizes[cut.axis] && cut.step == 1;
 }
 
+// Where the samples of the operand lie, which the cut took from so many places.
+std::optional<BatchLayout> layout_before_cut(const OpCall& call, const Cut& cut, const Dim& extent) {
+  BatchLayout layout = call.in(0).batch;
+  if (cut.step == 1) {
+    const auto outer = mini_batches(call, layout, extent);
+    if (!outer) return std::nullopt;
+    layout.outer = *outer;
+  } else {
+    layout.inner = layout.inner * Dim(cut.step);
+  }
+  const auto taken = cut_samples(call, layout, cut, extent);
+  return taken == call.in(0).batch ? std::optional(layout) : std::nullopt;
+}
+
 Result<Types> infer_slice(const OpCall& call) {
   RANNC_ASSIGN(ValueType type, sized_type(call));
   RANNC_ASSIGN(const std::vector<Cut> cuts, cuts_of(&call, *type.shape, slice_lists(call.attributes)));
   Shape part = *type.shape;
   for (const Cut& cut : cuts) {
-    if (!is_whole(cut, *type.shape)) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
+    if (!is_whole(cut, *type.shape) && type.batch.axis == cut.axis) {
+      const auto layout = layout_before_cut(call, cut, (*type.shape)[cut.axis]);
+      if (!layout) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
+      type.batch = *layout;
+    }
     part[cut.axis] = cut.count;
   }
   RANNC_TRY(require_gradient_shape(call, part));

@@ -25,6 +25,14 @@ Diagnostic picks_samples(const OpCall& call, int64_t axis) {
                str(*call.in(0).shape) + " by indices that are the same for every sample");
 }
 
+// Such indices pick the row of x that has a sample's own number.
+Diagnostic one_batch(const OpCall& call, size_t without) {
+  const std::string names[] = {"x", "indices"};
+  return error(std::string(short_name(call.op)) + " of " + str(*call.in(0).shape) + " by indices " +
+               str(*call.in(1).shape) + " would pair each sample with its own number: " + names[without] +
+               " has no samples on the axis where " + names[1 - without] + " has them");
+}
+
 // --- gather
 
 std::optional<Contents> contents_at(const OpCall& call) {
@@ -193,9 +201,16 @@ Result<Types> infer_gather_elements(const OpCall& call) {
   if (data.size() != indices.size()) return error("ranks differ: " + str(data) + " and " + str(indices));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), data.size()));
   RANNC_TRY(keep_samples_apart(call, 0, axis));
-  const std::vector<size_t> both = {0, 1};
-  RANNC_ASSIGN(BatchLayout layout, broadcast_layout(call, data.size(), both));
-  return Types{make_type(call.in(0).dtype, std::move(indices), std::move(layout))};
+  for (size_t i = 0; i < data.size(); ++i) {
+    const bool beyond = data[i].is_constant() && indices[i].is_constant() && indices[i].constant() > data[i].constant();
+    if (static_cast<int64_t>(i) == axis || !beyond) continue;
+    return error("indices " + str(indices) + " reach beyond axis " + std::to_string(i) + " of " + str(data));
+  }
+  const BatchLayout &layout = call.in(0).batch, &picked = call.in(1).batch;
+  const bool from_table = !layout.has_batch() && picked.axis == axis;
+  if (!from_table && layout.has_batch() != picked.has_batch()) return one_batch(call, layout.has_batch() ? 1 : 0);
+  if (layout.has_batch() && !(layout == picked)) return two_batches(call);
+  return Types{make_type(call.in(0).dtype, std::move(indices), picked)};
 }
 
 Result<aten::Lowering> lower_gather_elements(const LowerCall& call) {

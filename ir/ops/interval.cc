@@ -74,6 +74,14 @@ Found max_pool(const IntervalCall& call) {
   return IndexRange{0, 0, element_count(Shape(x->begin() + 2, x->end())) - Dim(1)};
 }
 
+Found argmax(const IntervalCall& call) {
+  const auto& x = call.in(0).shape;
+  if (!x || x->empty()) return std::nullopt;
+  const int64_t axis = call.attributes().integer("axis"), rank = static_cast<int64_t>(x->size());
+  if (axis < -rank || axis >= rank) return std::nullopt;
+  return IndexRange{0, 0, (*x)[static_cast<size_t>(axis < 0 ? axis + rank : axis)] - Dim(1)};
+}
+
 Found identity(const IntervalCall& call) { return call.aligned(0); }
 
 Found cast(const IntervalCall& call) {

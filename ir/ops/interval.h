@@ -11,6 +11,7 @@ using Found = std::optional<IndexRange>;
 
 Found range(const IntervalCall& call);     ///< of numbers and sizes; as many for each sample where it has samples
 Found max_pool(const IntervalCall& call);  ///< of places
+Found argmax(const IntervalCall& call);
 Found identity(const IntervalCall& call);
 Found cast(const IntervalCall& call);
 Found expand(const IntervalCall& call);

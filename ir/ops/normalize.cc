@@ -118,18 +118,19 @@ aten::Lowering lower_by_running(const LowerCall& call) {
 }
 
 // ATen replaces running statistics in training, by its own alone where their momentum is 1, and leaves them alone in
-// evaluation: copies of them become the statistics that x is normalised by.
+// evaluation: copies of them become the statistics that x is normalised by. ATen does not replace what has a gradient.
 Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
   if (!call.attributes.flag("training")) return lower_by_running(call);
   Calls calls;
-  const aten::Made mean = calls("aten::clone", {aten::Operand{3}});
-  const aten::Made variance = calls("aten::clone", {aten::Operand{4}});
+  const aten::Made mean = calls("aten::clone", {calls("aten::detach", {aten::Operand{3}})});
+  const aten::Made variance = calls("aten::clone", {calls("aten::detach", {aten::Operand{4}})});
+  const aten::Argument training = call.attributes.flag("own_statistics") ? aten::Argument(true) : aten::Training{};
   std::vector<aten::Argument> arguments = {aten::Operand{0},
                                            aten::Operand{1},
                                            aten::Operand{2},
                                            mean,
                                            variance,
-                                           aten::Training{},
+                                           training,
                                            1.0,
                                            call.attributes.number("epsilon")};
   if (call.outputs.size() > 3) {
@@ -138,7 +139,7 @@ Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
     arguments.emplace_back(false);
     calls("aten::batch_norm", arguments);
   }
-  return as_many(call, std::move(calls), {aten::Made{2, 0}, mean, variance, aten::Made{2, 1}, aten::Made{2, 2}});
+  return as_many(call, std::move(calls), {aten::Made{4, 0}, mean, variance, aten::Made{4, 1}, aten::Made{4, 2}});
 }
 
 // --- tape
@@ -215,7 +216,8 @@ std::vector<OpInfo> normalize_ops() {
       {.name = "core.batch_norm",
        .says = "x normalised per channel, by the batch's statistics in training, else by running ones; the auxiliary "
                "results are their mean and unbiased variance, then, in training, mean and inverse deviation as x is "
-               "normalised by; synchronised: the batch's statistics are those over all replicas of the stage",
+               "normalised by; synchronised: the batch's statistics are those over all replicas of the stage; "
+               "own_statistics: there are no running ones, so that those of the batch count in evaluation, too",
        .onnx = {"BatchNormalization"},
        .aten = {"aten::batch_norm"},
        .operands = {x,
@@ -223,7 +225,12 @@ std::vector<OpInfo> normalize_ops() {
                     {"bias", Role::kWeight},
                     {"mean", Role::kStatistics},
                     {"variance", Role::kStatistics}},
-       .attributes = {epsilon, {"momentum", Kind::kNumber, 0.1}, training, synchronised, channels_last_attribute()},
+       .attributes = {epsilon,
+                      {"momentum", Kind::kNumber, 0.1},
+                      training,
+                      synchronised,
+                      {.name = "own_statistics", .kind = Kind::kFlag, .otherwise = false},
+                      channels_last_attribute()},
        .results = {{"result"},
                    {"mean", Presence::kOptional, 3},
                    {"variance", Presence::kOptional, 4},

@@ -3,6 +3,7 @@
 
 #include "ir/ops/fold.h"
 #include "ir/ops/gradients_elementwise.h"
+#include "ir/ops/interval.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
@@ -241,7 +242,8 @@ std::vector<OpInfo> reduce_ops() {
        .infer = infer_argmax,
        .work = reduce_work,
        .form = form("aten::argmax", 1, {{"", aten::FromAttribute{"axis"}}, {"", aten::FromAttribute{"keepdim"}}}),
-       .fold = fold::argmax},
+       .fold = fold::argmax,
+       .interval = interval::argmax},
       {.name = "core.total",
        .says = "a sum over the samples of a micro-batch made whole: over all micro-batches and replicas, once a step",
        .operands = {{"partial"}},

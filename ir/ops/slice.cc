@@ -12,16 +12,31 @@ namespace {
 
 // --- concat
 
+// The layout of operands along whose samples they are put: mini-batches one after another. Nothing where one has its
+// samples elsewhere, or none.
+std::optional<BatchLayout> layout_along_samples(const OpCall& call, int64_t axis) {
+  BatchLayout all = call.in(0).batch;
+  if (all.axis != axis) return std::nullopt;
+  all.outer = 0;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const BatchLayout& part = call.in(i).batch;
+    if (part.axis != axis || !(part.inner == all.inner)) return std::nullopt;
+    all.outer = all.outer + part.outer;
+  }
+  return all;
+}
+
 Result<Types> infer_concat(const OpCall& call) {
   if (call.inputs.empty()) return error("concat without operands");
   RANNC_ASSIGN(Shape shape, shape_of(call, 0));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), shape.size()));
   std::optional<Contents> contents = Contents{};
   shape[axis] = 0;
+  const auto along = layout_along_samples(call, axis);
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     RANNC_ASSIGN(const Shape part, shape_of(call, i));
     RANNC_TRY(common_dtype(call, {0, i}));
-    RANNC_TRY(keep_samples_apart(call, i, axis));
+    if (!along) RANNC_TRY(keep_samples_apart(call, i, axis));
     bool fits = part.size() == shape.size();
     for (size_t d = 0; fits && d < part.size(); ++d) fits = static_cast<int64_t>(d) == axis || part[d] == shape[d];
     if (!fits) {
@@ -32,7 +47,12 @@ Result<Types> infer_concat(const OpCall& call) {
     if (!call.in(i).contents) contents.reset();
     if (contents) contents->insert(contents->end(), call.in(i).contents->begin(), call.in(i).contents->end());
   }
-  RANNC_ASSIGN(BatchLayout layout, common_layout(call));
+  BatchLayout layout;
+  if (along) {
+    layout = *along;
+  } else {
+    RANNC_ASSIGN(layout, common_layout(call));
+  }
   ValueType type = make_type(call.in(0).dtype, std::move(shape), std::move(layout));
   set_contents(type, std::move(contents));
   return Types{std::move(type)};
@@ -46,10 +66,19 @@ Result<aten::Lowering> lower_concat(const LowerCall& call) {
 
 // --- split
 
+// The samples of a part of so many places; an error where it would have some samples and not others.
+Result<BatchLayout> layout_of_part(const OpCall& call, int64_t axis, const Dim& size) {
+  BatchLayout layout = call.in(0).batch;
+  if (layout.axis != axis) return layout;
+  const auto outer = mini_batches(call, layout, size);
+  if (!outer || *outer == Dim(0)) RANNC_TRY(keep_samples_apart(call, 0, axis));
+  layout.outer = *outer;
+  return layout;
+}
+
 Result<Types> infer_split(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const int64_t axis, checked_axis(call.attributes.integer("axis"), from.size()));
-  RANNC_TRY(keep_samples_apart(call, 0, axis));
   RANNC_ASSIGN(const Shape sizes, list_argument(call, "sizes", 1));
   if (sizes.size() != call.output_count) {
     return error("split into " + std::to_string(sizes.size()) + " sizes but " + std::to_string(call.output_count) +
@@ -63,7 +92,8 @@ Result<Types> infer_split(const OpCall& call) {
     sum = sum + size;
     Shape to = from;
     to[axis] = size;
-    ValueType type = make_type(call.in(0).dtype, std::move(to), call.in(0).batch);
+    RANNC_ASSIGN(BatchLayout layout, layout_of_part(call, axis, size));
+    ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
     if (call.in(0).contents && begin.is_constant() && sum.is_constant() &&
         sum.constant() <= static_cast<int64_t>(call.in(0).contents->size())) {
       const auto data = call.in(0).contents->begin();
@@ -117,10 +147,15 @@ Result<Types> infer_slice(const OpCall& call) {
   RANNC_ASSIGN(const SliceLists lists, slice_lists(has, list));
   RANNC_ASSIGN(const std::vector<Cut> cuts, cuts_of(&call, from, lists));
   Shape to = from;
+  BatchLayout layout = call.in(0).batch;
   std::optional<Contents> contents = call.in(0).contents;
   for (const Cut& cut : cuts) {
     const bool whole = cut.start == Dim(0) && cut.count == from[cut.axis] && cut.step == 1;
-    if (!whole) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
+    if (!whole && layout.axis == cut.axis) {
+      const auto left = cut_samples(call, layout, cut, from[cut.axis]);
+      if (!left) RANNC_TRY(keep_samples_apart(call, 0, cut.axis));
+      layout = *left;
+    }
     to[cut.axis] = cut.count;
     if (!whole && (!cut.start.is_constant() || !cut.count.is_constant())) contents.reset();
     if (whole || !contents) continue;
@@ -129,7 +164,7 @@ Result<Types> infer_slice(const OpCall& call) {
       picked.push_back((*contents)[cut.start.constant() + i * cut.step]);
     contents = std::move(picked);
   }
-  ValueType type = make_type(call.in(0).dtype, std::move(to), call.in(0).batch);
+  ValueType type = make_type(call.in(0).dtype, std::move(to), std::move(layout));
   set_contents(type, std::move(contents));
   return Types{std::move(type)};
 }
@@ -167,6 +202,14 @@ Result<void> require_mirrored(const Shape& from, const Shape& pads) {
   return {};
 }
 
+// Mini-batches along the samples' axis once whole ones of a constant are put around them, or some are cut away.
+std::optional<Dim> padded_samples(const OpCall& call, const BatchLayout& layout, const Dim& before, const Dim& after) {
+  const auto first = mini_batches(call, layout, before), last = mini_batches(call, layout, after);
+  if (!first || !last || call.attributes.text("mode") != "constant") return std::nullopt;
+  const Dim outer = layout.outer + *first + *last;
+  return never_negative(outer - Dim(1)) ? std::optional(outer) : std::nullopt;
+}
+
 Result<Types> infer_pad(const OpCall& call) {
   RANNC_ASSIGN(const Shape from, shape_of(call, 0));
   RANNC_ASSIGN(const Shape pads, list_argument(call, "pads", 1));
@@ -174,14 +217,18 @@ Result<Types> infer_pad(const OpCall& call) {
     return error("pads " + str(pads) + " must have two entries for each axis of " + str(from));
   }
   Shape to = from;
+  BatchLayout layout = call.in(0).batch;
   for (size_t i = 0; i < from.size(); ++i) {
     const Dim &before = pads[i], &after = pads[i + from.size()];
-    if (!(before == Dim(0)) || !(after == Dim(0))) RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
     to[i] = from[i] + before + after;
+    if ((before == Dim(0) && after == Dim(0)) || layout.axis != static_cast<int32_t>(i)) continue;
+    const auto outer = padded_samples(call, layout, before, after);
+    if (!outer) RANNC_TRY(keep_samples_apart(call, 0, static_cast<int64_t>(i)));
+    layout.outer = *outer;
   }
   RANNC_TRY(require_sizes(call, to));
   if (call.attributes.text("mode") == "reflect") RANNC_TRY(require_mirrored(from, pads));
-  return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
+  return Types{make_type(call.in(0).dtype, std::move(to), std::move(layout))};
 }
 
 // Where one call of ATen does not list the axes: each as the third of four.

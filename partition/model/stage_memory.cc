@@ -3,6 +3,7 @@
 #include "partition/model/stage_memory.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace rannc::partition {
@@ -92,6 +93,16 @@ class StageFollower::Pass {
     o_.held_[value.index()] = bytes(value);
     grow(bytes(value));
   }
+  /// What the task's kernel allocates for itself.
+  ir::KernelScratch scratch(TaskId task) {
+    const uint32_t kind = tape_.scratch_kind(task);
+    if (kind == Tape::kNoScratch) return {};
+    const auto samples = static_cast<uint64_t>(std::ceil(samples_));
+    auto& by_kind = o_.scratch_[samples];
+    by_kind.resize(tape_.scratch_kinds());
+    if (!by_kind[kind]) by_kind[kind] = tape_.scratch(kind, samples);
+    return *by_kind[kind];
+  }
   void release(ValueId base) {
     if (!own_memory(base)) return;
     live_ -= o_.held_[base.index()];
@@ -113,8 +124,9 @@ class StageFollower::Pass {
         if (input.valid() && drawn(input) && o_.held_[input.index()] == 0) allocate(input);
       }
       for (const ValueId output : graph_.outputs(task)) allocate(output);
-      const double own = tape_.own(task).at(samples_);
-      grow(own);
+      const double own = tape_.own(task).at(samples_), needed = static_cast<double>(scratch(task).forward);
+      grow(own + needed);
+      live_ -= needed;
       if (!keeps) live_ -= own;
       const auto drop = [&](ValueId value) {
         if (!value.valid() || o_.last_use_[base(value).index()] != at) return;
@@ -179,7 +191,7 @@ class StageFollower::Pass {
     if (std::none_of(outputs.begin(), outputs.end(), [&](ValueId v) { return gradient(v); })) return;
     uint32_t shared = UINT32_MAX;
     for (const ValueId output : outputs) shared = of[index(output)].memory;
-    double transient = tape_.workspace(task).at(samples_);
+    double transient = tape_.workspace(task).at(samples_) + static_cast<double>(scratch(task).backward);
     grow(transient);
     const auto pass = [&](ValueId input) {
       if (!input.valid() || !gradient(input)) return;

@@ -1,6 +1,8 @@
 /// What a stage's tasks hold and need, followed task by task.
 #pragma once
 
+#include <map>
+#include <optional>
 #include <vector>
 
 #include "partition/model/tape.h"
@@ -37,6 +39,8 @@ class StageFollower {
   std::vector<double> held_;        // by base
   std::vector<uint32_t> last_use_;  // by base: position of the task
   std::vector<uint32_t> keepers_;   // by base: tasks that keep it
+  // What kernels allocate for themselves, by samples and kind of the tape, once it was asked for.
+  std::map<uint64_t, std::vector<std::optional<ir::KernelScratch>>> scratch_;
 };
 
 }  // namespace rannc::partition

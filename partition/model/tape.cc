@@ -26,6 +26,7 @@ class TapeBuilder {
   Result<void> run(const ir::Bindings& assume) {
     assume_ = &assume;
     tape_.graph_ = &graph_;
+    tape_.assume_ = assume;
     tape_.needs_gradient_ = ir::needs_gradient(graph_);
     tape_.lines_.resize(graph_.type_count());
     std::vector<bool> known(graph_.type_count());
@@ -76,6 +77,7 @@ class TapeBuilder {
     if (graph_.outputs(task).empty()) return;
     const ir::OpInfo& op = graph_.op(task);
     share(op.view);
+    if (ir::has_kernel_scratch(op)) add_scratch(op);
     const auto outputs = graph_.outputs(task);
     const bool flows =
         std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return tape_.needs_gradient_[v.index()]; });
@@ -130,7 +132,7 @@ class TapeBuilder {
     const Found& found = found_by_rule(op);
     keep_listed(found.keeps);
     add(tape_.own_[task_.index()], found.own);
-    add(tape_.workspace_[task_.index()], found.workspace);
+    if (tape_.scratch_kind(task_) == Tape::kNoScratch) add(tape_.workspace_[task_.index()], found.workspace);
     if (found.gives_rows && is_large_table(operand(0))) tape_.traits_[task_.index()] |= Tape::kGivesRows;
   }
 
@@ -140,8 +142,16 @@ class TapeBuilder {
            line(value).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
   }
 
-  // Of equal tasks the rule is asked once.
-  const Found& found_by_rule(const ir::OpInfo& op) {
+  void add_scratch(const ir::OpInfo& op) {
+    const uint64_t wanted = set_key(op);
+    const auto [at, fresh] = scratch_kinds_.try_emplace(key_, static_cast<uint32_t>(tape_.scratches_.size()));
+    if (fresh) tape_.scratches_.push_back({task_, wanted});
+    if (tape_.scratch_kind_.empty()) tape_.scratch_kind_.assign(graph_.task_count(), Tape::kNoScratch);
+    tape_.scratch_kind_[task_.index()] = at->second;
+  }
+
+  // Equal tasks have equal keys. Returns which operands want gradients.
+  uint64_t set_key(const ir::OpInfo& op) {
     const auto address = uint64_t{reinterpret_cast<uintptr_t>(&op)};
     uint64_t wanted = 0;
     key_.assign(
@@ -151,6 +161,12 @@ class TapeBuilder {
       key_.push_back(wants(i));
       if (wants(i) && i < 64) wanted |= uint64_t{1} << i;
     }
+    return wanted;
+  }
+
+  // Of equal tasks the rule is asked once.
+  const Found& found_by_rule(const ir::OpInfo& op) {
+    const uint64_t wanted = set_key(op);
     const auto [at, fresh] = found_.try_emplace(key_);
     if (fresh) at->second = ask(wanted);
     return at->second;
@@ -174,6 +190,7 @@ class TapeBuilder {
   const ir::Bindings* assume_ = nullptr;  // while it runs
   TaskId task_;
   std::unordered_map<std::vector<uint32_t>, Found, ir::HashOfNumbers> found_;
+  std::unordered_map<std::vector<uint32_t>, uint32_t, ir::HashOfNumbers> scratch_kinds_;
   std::vector<uint32_t> key_;
 };
 
@@ -189,6 +206,13 @@ double Tape::stash_bytes(TaskId task, double samples) const {
     if (first.task == task && first.operand == i) bytes += this->bytes(inputs[i]).at(samples);
   }
   return bytes;
+}
+
+ir::KernelScratch Tape::scratch(uint32_t kind, uint64_t samples) const {
+  const ScratchKind& of = scratches_[kind];
+  ir::Bindings sizes = assume_;
+  if (!graph_->batch_symbol().empty()) sizes[graph_->batch_symbol()] = static_cast<int64_t>(samples);
+  return ir::kernel_scratch(*graph_, of.task, of.wanted, sizes);
 }
 
 Result<Tape> Tape::of(const ir::Graph& graph, const ir::Bindings& assume) {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ir/graph.h"
+#include "ir/kernel_scratch.h"
 #include "partition/model/value_bytes.h"
 
 namespace rannc::partition {
@@ -25,6 +26,12 @@ class Tape {
   const ByteLine& own(TaskId task) const { return own_[task.index()]; }
   /// What its passes need for a while, beside operands, results and their gradients.
   const ByteLine& workspace(TaskId task) const { return workspace_[task.index()]; }
+  static constexpr uint32_t kNoScratch = UINT32_MAX;
+  /// Which of the kinds of kernels that allocate for themselves the task has; `kNoScratch`: none. What such a kernel
+  /// needs is no line over the samples, and stands in for `workspace`.
+  uint32_t scratch_kind(TaskId task) const { return scratch_kind_.empty() ? kNoScratch : scratch_kind_[task.index()]; }
+  size_t scratch_kinds() const { return scratches_.size(); }
+  ir::KernelScratch scratch(uint32_t kind, uint64_t samples) const;
   /// Whether the results share the memory of operand 0.
   bool is_view(TaskId task) const { return traits_[task.index()] & kView; }
   /// Whether the gradient of its result serves as that of its operands, without memory of its own.
@@ -45,7 +52,16 @@ class Tape {
   friend class TapeBuilder;
   static constexpr uint8_t kView = 1, kPassesGradient = 2, kGivesRows = 4;
 
+  /// A task of the kind, and which operands want gradients.
+  struct ScratchKind {
+    TaskId task;
+    uint64_t wanted = 0;
+  };
+
   const ir::Graph* graph_ = nullptr;
+  ir::Bindings assume_;
+  std::vector<uint32_t> scratch_kind_;  // by task; empty where no task has one
+  std::vector<ScratchKind> scratches_;
   std::vector<ByteLine> lines_;  // by type number
   std::vector<bool> needs_gradient_, kept_somewhere_;
   std::vector<ValueId> base_;

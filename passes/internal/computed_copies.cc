@@ -171,6 +171,18 @@ class Writer {
 
 }  // namespace
 
+std::set<std::string> copies_in(const Graph& graph, const ir::StoredNotes& file) {
+  std::set<std::string> names;
+  for (const ValueId value : graph.values()) {
+    const std::string name(graph.value(value).name);
+    if (!graph.producer(value).valid() || !is_made_up(name)) continue;
+    const std::string stored = name.substr(0, name.rfind('.'));  // `onnx::Sigmoid_60.neg`
+    if (stored.size() < name.size() && file.readings.contains(stored) && !graph.find(stored).valid())
+      names.insert(stored);
+  }
+  return names;
+}
+
 ComputedCopies put_back_copies(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept) {
   ComputedCopies report;
   if (!file.listed.empty()) return report;

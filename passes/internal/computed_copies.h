@@ -27,4 +27,7 @@ struct ComputedCopies {
 /// them read as well.
 ComputedCopies put_back_copies(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept);
 
+/// Names of tensors of the file that tasks make now, of those tasks that are left.
+std::set<std::string> copies_in(const ir::Graph& graph, const ir::StoredNotes& file);
+
 }  // namespace rannc::passes

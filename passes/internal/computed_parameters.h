@@ -6,6 +6,7 @@
 
 #include "ir/graph.h"
 #include "ir/stored_notes.h"
+#include "passes/internal/tensor_origins.h"
 
 namespace rannc::passes {
 
@@ -20,6 +21,6 @@ struct ComputedParameters {
 /// that, read a tensor of floats of several elements that is not listed and not trained: a table that was looked up by
 /// constant places has the name of the result. Normalisations with running statistics do not count: they are folded
 /// into weights, which frontends say. Kinds must have been decided. Linear.
-ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file);
+ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of);
 
 }  // namespace rannc::passes

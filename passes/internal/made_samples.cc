@@ -184,13 +184,13 @@ Result<ValueId> MadeSamples::stretched(ValueId old, const BatchLayout& wanted, c
   return merged ? shaped("reshape", part, with_samples(*value.type.shape, wanted, samples_), old) : part;
 }
 
-// base + n * by for sample n along that axis.
-Result<ValueId> MadeSamples::counted_on(ValueId old, int32_t axis, ValueId base, ValueId by) {
+// base + n * by for sample n along that axis, both of that rank.
+Result<ValueId> MadeSamples::counted_on(ValueId old, size_t rank, int32_t axis, ValueId base, ValueId by) {
   const ValueType& type = from_.type(old);
   RANNC_ASSIGN(
       const ValueId range,
       add("range", {}, {{"start", Dim(0)}, {"limit", samples_.dim()}, {"delta", Dim(1)}, {"dtype", type.dtype}}, old));
-  Shape column(type.shape->size(), Dim(1));
+  Shape column(rank, Dim(1));
   column[static_cast<size_t>(axis)] = samples_.dim();
   RANNC_ASSIGN(const ValueId numbers, shaped("reshape", range, std::move(column), old));
   RANNC_ASSIGN(const ValueId times, add("mul", {numbers, by}, {}, old));
@@ -227,7 +227,7 @@ Result<ValueId> MadeSamples::numbered(ValueId old, const BatchLayout& wanted, co
     return ir::add_constant(rewriter_.graph(), fmt::format("{}.{}", value.name, name), value.type.dtype, row, numbers);
   };
   const ValueId base = constant("first", first), by = constant("step", step);
-  return counted_on(old, wanted.axis, base, by);
+  return counted_on(old, shape.size(), wanted.axis, base, by);
 }
 
 Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& wanted, int64_t component,
@@ -235,16 +235,26 @@ Result<ValueId> MadeSamples::numbered_from_one(ValueId old, const BatchLayout& w
   const Graph::Value value = from_.value(old);
   const Shape& shape = *value.type.shape;
   const Dim last = component < 0 ? Dim(1) : shape.back();
-  if (!inner.is_constant() || !last.is_constant()) {
-    return error(fmt::format("%{} of {} numbers samples by sizes that are not known", value.name, ir::str(shape)));
+  if (!inner.is_constant() || !last.is_constant() || !(wanted.outer == Dim(1))) {
+    return error(
+        fmt::format("%{} of {} does not say which of its numbers are of which sample", value.name, ir::str(shape)));
+  }
+  ValueId base = rewriter_.map(old);
+  const bool merged = !(wanted.inner == Dim(1));  // the samples' axis has several numbers of each
+  if (merged) {
+    Shape apart = shape;
+    apart[static_cast<size_t>(wanted.axis)] = rewriter_.graph().type(base).batch.has_batch() ? samples_.dim() : Dim(1);
+    apart.insert(apart.begin() + wanted.axis + 1, wanted.inner);
+    RANNC_ASSIGN(base, shaped("reshape", base, std::move(apart), old));
   }
   std::vector<int64_t> step(static_cast<size_t>(last.constant()), 0);
   step[static_cast<size_t>(std::max<int64_t>(component, 0))] = inner.constant();
-  std::vector<int64_t> row(shape.size(), 1);
+  std::vector<int64_t> row(shape.size() + (merged ? 1 : 0), 1);
   if (component >= 0) row.back() = last.constant();
   const ValueId by =
       ir::add_constant(rewriter_.graph(), fmt::format("{}.step", value.name), value.type.dtype, row, step);
-  return counted_on(old, wanted.axis, rewriter_.map(old), by);
+  RANNC_ASSIGN(const ValueId numbers, counted_on(old, row.size(), wanted.axis, base, by));
+  return merged ? shaped("reshape", numbers, with_samples(shape, wanted, samples_), old) : numbers;
 }
 
 namespace {

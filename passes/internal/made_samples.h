@@ -25,7 +25,8 @@ class MadeSamples {
   /// Each is made once. An error names what cannot be had so.
   Result<ValueId> of(ValueId old, const ir::BatchLayout& wanted);
   /// Indices into an axis with samples inside of which there are `inner` elements, made for one sample: those of
-  /// component `component` of the last axis (-1: all) grow by `inner` from each sample to the next.
+  /// component `component` of the last axis (-1: all) grow by `inner` from each sample to the next. They may have
+  /// samples there already, each with the numbers of the first.
   Result<ValueId> numbered_from_one(ValueId old, const ir::BatchLayout& wanted, int64_t component,
                                     const ir::Dim& inner);
 
@@ -49,7 +50,7 @@ class MadeSamples {
   Result<ValueId> numbered(ValueId old, const ir::BatchLayout& wanted, const ir::StoredTensor& table);
   Result<ValueId> add(std::string_view op, std::vector<ValueId> operands, ir::Attributes attributes, ValueId named);
   Result<ValueId> shaped(std::string_view op, ValueId value, ir::Shape shape, ValueId named);
-  Result<ValueId> counted_on(ValueId old, int32_t axis, ValueId base, ValueId by);
+  Result<ValueId> counted_on(ValueId old, size_t rank, int32_t axis, ValueId base, ValueId by);
 
   const ir::Graph& from_;
   ir::Rewriter& rewriter_;

@@ -36,6 +36,7 @@ class Forms {
       if (kReshape.contains(op)) reshape();
       if (Ops("expand").contains(op)) expand();
       if (Ops("slice").contains(op)) slice();
+      if (Ops("split").contains(op)) split();
     } else if (wanted != nullptr) {
       make(op, *wanted);
     }
@@ -61,21 +62,50 @@ class Forms {
     add(ir::core("expand"), {{"shape", std::move(shape)}}, 1);
   }
 
-  // Cuts along the samples' axis that leave all of them.
+  bool is_of_samples(int64_t axis) const {
+    return (axis < 0 ? axis + static_cast<int64_t>(to_.size()) : axis) == now_->batch.axis;
+  }
+
+  // Cuts along the samples' axis that leave all of them, or whole mini-batches of several.
   void slice() {
     const Attributes& given = from_.attributes(task_);
-    const Shape* const ends = given.list("ends");
+    const Shape *const starts = given.list("starts"), *const ends = given.list("ends");
     if (ends == nullptr) return;
-    const auto rank = static_cast<int64_t>(to_.size());
-    Attributes changed = given;
-    Shape all = *ends;
+    Shape all = *ends, first = starts == nullptr ? Shape() : *starts, last = *ends;
     for (size_t i = 0; i < all.size(); ++i) {
       const Shape* const axes = given.list("axes");
-      const int64_t axis = axes == nullptr ? static_cast<int64_t>(i) : (*axes)[i].constant();
-      if ((axis < 0 ? axis + rank : axis) == now_->batch.axis) all[i] = (*now_->shape)[now_->batch.axis];
+      if (!is_of_samples(axes == nullptr ? static_cast<int64_t>(i) : (*axes)[i].constant())) continue;
+      all[i] = (*now_->shape)[now_->batch.axis];
+      if (i < first.size()) first[i] = of_mini_batches(first[i]);
+      last[i] = of_mini_batches(last[i]);
     }
+    Attributes changed = given;
     changed.set("ends", std::move(all));
+    add(from_.op(task_), changed, from_.inputs(task_).size());
+    if (starts == nullptr || (first == *starts && last == *ends)) return;
+    changed.set("starts", std::move(first));
+    changed.set("ends", std::move(last));
     add(from_.op(task_), std::move(changed), from_.inputs(task_).size());
+  }
+
+  // A number of places along the samples' axis, in mini-batches where it is a multiple of them.
+  Dim of_mini_batches(const Dim& places) const {
+    const auto count = ir::exact_div(places, Dim(samples_.baked) * now_->batch.inner);
+    constexpr int64_t kFar = int64_t{1} << 40;  // to the end
+    const bool far = !places.is_constant() || places.constant() >= kFar || places.constant() <= -kFar;
+    return count && !far ? *count * samples_.dim() * now_->batch.inner : places;
+  }
+
+  // Parts of one or several mini-batches.
+  void split() {
+    const Shape* const sizes = from_.attributes(task_).list("sizes");
+    const auto axis = integer("axis", 0);
+    if (sizes == nullptr || !axis || !is_of_samples(axis->constant())) return;
+    Shape changed = *sizes;
+    for (Dim& size : changed) size = of_mini_batches(size);
+    Attributes attributes = from_.attributes(task_);
+    attributes.set("sizes", std::move(changed));
+    add(from_.op(task_), std::move(attributes), from_.inputs(task_).size());
   }
 
   // An attribute of the task; nothing where it is no integer.

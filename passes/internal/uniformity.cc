@@ -124,13 +124,20 @@ Uniformity::Kind Uniformity::kind_of_result(TaskId task) {
   return std::none_of(outputs.begin(), outputs.end(), sampled) && most == Kind::kFixed ? most : Kind::kVaries;
 }
 
+/// Whether a task puts mini-batches one after another.
+bool Uniformity::joins_samples(TaskId task) const {
+  static const Ops kConcat{"concat"};
+  const BatchLayout& made = graph_.type(graph_.outputs(task)[0]).batch;
+  return kConcat.contains(graph_.op(task)) && !(graph_.type(graph_.inputs(task)[0]).batch.outer == made.outer);
+}
+
 /// Of a task whose results have samples; `most` is the most that an operand is.
 Uniformity::Kind Uniformity::kind_of_samples(TaskId task, Kind most) {
   static const Ops kExpand{"expand"}, kFull{"full"}, kRange{"range"}, kPicking{"gather", "gather_nd"};
   static const Ops kSums{"add", "sub"}, kMul{"mul"}, kCast{"cast"};
   const OpInfo& op = graph_.op(task);
-  if (!keeps_samples_alike(op)) return Kind::kVaries;
   const ValueType& type = graph_.type(graph_.outputs(task)[0]);
+  if (!keeps_samples_alike(op) || joins_samples(task)) return Kind::kVaries;
   if (kRange.contains(op)) {
     return type.batch.outer == Dim(1) && is_wide_integer(type.dtype) ? Kind::kNumbered : Kind::kVaries;
   }

@@ -35,6 +35,7 @@ class Uniformity {
   Kind kind_of_result(TaskId task);
   Kind kind_of_samples(TaskId task, Kind most);
   Kind kind_of_gathered(TaskId task);
+  bool joins_samples(TaskId task) const;
   bool picks_own_sample(TaskId task, int64_t component);
   bool is_uniform(ValueId value, int64_t component) const;
   bool counts_by_sizes_alone(TaskId task) const;

@@ -4,6 +4,8 @@
 //     --loss "cross_entropy(output=logits,labels=y)" --optimizer sgd
 //   train mlp.rannc out 400                                               # both stages, as threads of this process
 //   torchrun --no-python --nproc-per-node 2 train mlp.rannc out 400       # or a process for each
+//   train mlp.rannc out 400 data.safetensors                              # on the samples of a file, as rannc-run
+//   --data
 //
 // Started again with more steps, it goes on from the checkpoint in `out`, under any plan of the same model.
 #include <ATen/ATen.h>
@@ -13,6 +15,7 @@
 #include <cstdlib>
 
 #include "runtime/checkpoint.h"
+#include "runtime/dataset.h"
 #include "runtime/tensor.h"
 #include "runtime/trainer.h"
 #include "runtime/transport_gloo.h"
@@ -39,7 +42,20 @@ std::unique_ptr<runtime::Trainer> open(const std::string& bundle, const runtime:
   return runtime::Trainer::open_worker(bundle, options, runtime::join_gloo(meeting).value()).value();
 }
 
-void train(const std::string& bundle, const std::string& folder, uint64_t steps) {
+// Samples of a file, cut along the axes that the model says; without a file points.
+class Samples {
+ public:
+  Samples(const std::string& file, const rannc::ir::Plan& plan) : mini_batch_(plan.mini_batch) {
+    if (!file.empty()) file_ = runtime::open_samples(file, plan).value();
+  }
+  runtime::Batch of(uint64_t step) const { return file_ ? file_->batch(step).value() : points(step, mini_batch_); }
+
+ private:
+  int64_t mini_batch_;
+  std::unique_ptr<runtime::Dataset> file_;
+};
+
+void train(const std::string& bundle, const std::string& folder, uint64_t steps, const std::string& file) {
   runtime::TrainerOptions options;
   options.optimizer.momentum = 0.9;
   options.clip_norm = 1;
@@ -49,22 +65,22 @@ void train(const std::string& bundle, const std::string& folder, uint64_t steps)
 
   const std::string latest = runtime::latest_checkpoint(folder);
   if (!latest.empty()) trainer->load(latest).value();
-  const int64_t samples = trainer->plan().mini_batch;
+  const Samples samples(file, trainer->plan());
   for (uint64_t step = trainer->steps_done(); step < steps; step = trainer->steps_done()) {
     trainer->set_learning_rate(step < 200 ? 0.1 : 0.02);
-    const double loss = trainer->step(points(step, samples)).value().loss;
+    const double loss = trainer->step(samples.of(step)).value().loss;
     if (leads && step % 50 == 0) std::printf("step %lu loss %.9g\n", static_cast<unsigned long>(step), loss);
   }
-  // Points that no step has seen: their seeds begin where those of steps end.
-  const double loss = trainer->evaluate(points(1U << 30, samples)).value().loss;
+  // Points that no step has seen: their seeds begin where those of steps end. Files begin again.
+  const double loss = trainer->evaluate(samples.of(1U << 30)).value().loss;
   if (leads) std::printf("after %lu steps, on new points: loss %.9g\n", static_cast<unsigned long>(steps), loss);
   trainer->save(folder + "/step-" + std::to_string(steps)).value();
 }
 
 int main(int argc, char** argv) {
-  if (argc != 4) return std::fputs("usage: train BUNDLE FOLDER STEPS\n", stderr), 2;
+  if (argc != 4 && argc != 5) return std::fputs("usage: train BUNDLE FOLDER STEPS [DATA]\n", stderr), 2;
   try {
-    train(argv[1], argv[2], std::strtoull(argv[3], nullptr, 10));
+    train(argv[1], argv[2], std::strtoull(argv[3], nullptr, 10), argc > 4 ? argv[4] : "");
   } catch (const std::exception& failure) {
     return std::fprintf(stderr, "%s\n", failure.what()), 1;
   }

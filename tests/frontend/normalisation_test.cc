@@ -108,6 +108,37 @@ TEST(LayerNormalization, KeepsSamplesApart) {
             "");
 }
 
+/// As exporters write a batch normalisation that keeps no running statistics.
+std::string of_the_batch(const std::string& mode) {
+  return "agraph (float[4, 3, 2] x, float[3] s, float[3] b) => (float[4, 3, 2] y) { "
+         "m = ReduceMean <axes = [0, 2], keepdims = 0> (x)\n w = ReduceMean <axes = [0, 2], keepdims = 1> (x)\n "
+         "d = Sub (x, w)\n q = Mul (d, d)\n v = ReduceMean <axes = [0, 2], keepdims = 0> (q)\n "
+         "y = BatchNormalization " +
+         mode + " (x, s, b, m, v) }";
+}
+
+TEST(BatchNormalization, ByComputedStatisticsKeepsNone) {
+  const auto trained = import_graph(of_the_batch("<training_mode = 1>"), 17);
+  ASSERT_TRUE(trained.ok()) << trained.diagnostic().str();
+  const TaskId task = trained->producer(trained->outputs()[0]);
+  EXPECT_EQ(trained->op(task).name, "core.batch_norm");
+  EXPECT_TRUE(std::get<bool>(*trained->attributes(task).find("own_statistics")));
+  for (const size_t statistics : {3, 4}) {
+    EXPECT_EQ(trained->op(trained->producer(trained->inputs(task)[statistics])).name, "core.full");
+  }
+}
+
+// LibTorch has no gradient by running statistics.
+TEST(BatchNormalization, InEvaluationIsArithmeticWhereStatisticsAreComputed) {
+  const auto names = ops(of_the_batch(""), 17);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "batch_norm"), 0);
+  const Numbers numbers = {{"x", spread(24)}, {"s", spread(3, 2)}, {"b", spread(3, 3)}};
+  const auto written = run_onnx(of_the_batch(""), 17, numbers);
+  const auto trained = run_onnx(of_the_batch("<training_mode = 1>"), 17, numbers);
+  ASSERT_TRUE(written.ok() && trained.ok());
+  EXPECT_THAT(written->numbers[0], testing::Pointwise(testing::DoubleNear(1e-6), trained->numbers[0]));
+}
+
 TEST(OtherNormalizations, KeepSamplesApart) {
   const std::string head = "agraph (float[batch, 4, 6] x, float[6] s) => (float[batch, 4, 6] y) ";
   const Numbers numbers = {{"x", spread(72)}, {"s", spread(6, 2)}};

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <numeric>
+
+#include "frontend/onnx/folded_values.h"
 #include "ir/op.h"
 #include "ir/state_bytes.h"
 #include "ir/verify.h"
@@ -73,6 +76,34 @@ Recovered recover_exported(std::string_view text, const std::vector<std::string>
   return recovered(frontend::read_onnx_bytes(model.SerializeAsString(), "test.onnx"), {});
 }
 
+/// Of a model whose exporter records what it computed tensors from.
+Recovered recover_made_of(std::string_view text, const std::string& list,
+                          const std::map<std::string, std::vector<std::string>>& made) {
+  ONNX_NAMESPACE::ModelProto model;
+  RANNC_CHECK(model.ParseFromString(test::onnx_bytes(test::onnx_model(text, 17))));
+  auto* const entry = model.mutable_graph()->add_metadata_props();
+  entry->set_key("pkg.torch.export.ExportedProgram.graph_signature");
+  entry->set_value("\n# inputs\n" + list + "x: USER_INPUT\n\n# outputs\ny: USER_OUTPUT\n");
+  for (const auto& [name, from] : made) {
+    auto* const value = model.mutable_graph()->add_value_info();
+    value->set_name(name);
+    auto* const record = value->add_metadata_props();
+    record->set_key("pkg.onnxscript.optimizer.folded_from");
+    record->set_value("['" + std::accumulate(from.begin() + 1, from.end(), from[0], [](auto all, const auto& each) {
+                        return all + "', '" + each;
+                      }) + "']");
+  }
+  const std::string bytes = model.SerializeAsString();
+  auto imported = frontend::read_onnx_bytes(bytes, "test.onnx");
+  auto folded = frontend::read_folded_values_of(bytes, "test.onnx");
+  RANNC_CHECK(imported.ok() && folded.ok() && folded->size() == made.size());
+  Recovered result{std::move(imported->graph), {}};
+  const StoredFacts known{.file = std::move(imported->notes.stored), .made_of = *std::move(folded)};
+  EXPECT_TRUE(RecoverParameters(known).run(result.graph, result.context).ok());
+  EXPECT_TRUE(ir::verify(result.graph).empty());
+  return result;
+}
+
 Recovered recover_with_scopes(std::string_view text, const std::vector<std::string>& scopes) {
   return recover_exported(text, scopes, "");
 }
@@ -134,6 +165,48 @@ TEST(RecoverParameters, SlopesAreWeights) {
 }
 
 /// What the program lists is believed: single numbers, tables that are multiplied, buffers in a weight's place.
+/// What the exporter computed a tensor from counts, wherever it stands: in a weight's place, added to scores, one number.
+TEST(RecoverParameters, WhatATensorWasComputedFromIsBelieved) {
+  const std::string text =
+      "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float[2, 2] grid = {1, 2, 3, 4}, float exp = {2}, "
+      "float[2, 2] scores = {1, 2, 3, 4}, float val_3 = {0.5}, float[2, 2] w = {4, 3, 2, 1}> {\n"
+      "  a = Add (x, grid)\n  b = Mul (a, exp)\n  c = MatMul (b, w)\n  d = Mul (c, val_3)\n  e = Add (d, scores)\n"
+      "  y = Softmax (e)\n}";
+  const std::string list =
+      "p_scale: PARAMETER target='scale'\np_table: PARAMETER target='table'\n"
+      "p_weight: PARAMETER target='weight'\nb_a: BUFFER target='adjacency' persistent=True\n";
+  const std::map<std::string, std::vector<std::string>> made = {
+      {"exp", {"scale"}}, {"scores", {"index", "table"}}, {"grid", {"arange", "val_7"}}, {"w", {"adjacency", "mul"}}};
+  Recovered model = recover_made_of(text, list, made);
+  expect_kinds(model, {{"grid", "constant"},
+                       {"exp", "parameter"},
+                       {"scores", "parameter"},
+                       {"val_3", "constant"},
+                       {"w", "constant"}});
+  EXPECT_THAT(model.context.warnings,
+              ElementsAre(Field(&Note::message, AllOf(HasSubstr("'exp' for 'scale'"), HasSubstr("'scores' for 'table'"),
+                                                      HasSubstr("optimize=False")))));
+}
+
+/// Without an evaluator nothing is computed again.
+TEST(RecoverParameters, WhatFollowsFromAParameterOfTheFileIsReported) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] weight = {1, -2, 3, 4}, float[2, 2] abs_1 = {1, 2, "
+      "3, 4}> {\n  a = MatMul (x, weight)\n  y = MatMul (a, abs_1)\n}";
+  const Recovered model =
+      recover_made_of(text, "p_weight: PARAMETER target='weight'\n", {{"abs_1", {"weight"}}});
+  EXPECT_THAT(model.context.warnings, Contains(Field(&Note::message, AllOf(HasSubstr("'abs_1'"), HasSubstr("'weight'"),
+                                                                          HasSubstr("optimize=False")))));
+}
+
+TEST(RecoverParameters, WhatIsTrainedByItsUseAloneIsCounted) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 4}, float[2] b = {1, 2}>"
+      " { y = Gemm (x, w, b) }");
+  EXPECT_THAT(model.context.remarks,
+              Contains(Field(&Note::message, "2 tensors are trained because of their use alone (b, w)")));
+}
+
 TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
   const std::string text =
       "agraph (float[batch, 2, 2] x) => (float[batch, 2, 2] y) <float temperature = {2}, float[2, 2] gate = {1, 2, 3, "
@@ -146,7 +219,9 @@ TEST(RecoverParameters, AListOfTheProgramsStateIsBelieved) {
   const Recovered told = recover_with_list(text, list), untold = recover(text);
   expect_kinds(told,
                {{"temperature", "parameter"}, {"gate", "parameter"}, {"positions", "constant"}, {"val_3", "constant"}});
-  EXPECT_EQ(told.kind("w"), "parameter") << "computed by the exporter: by its place";
+  EXPECT_EQ(told.kind("w"), "constant") << "the file has all that is listed, so that it was made of no parameter";
+  const Recovered lost = recover_with_list(text, list + "p_v: PARAMETER target='v'\n");
+  expect_kinds(lost, {{"w", "parameter"}, {"val_3", "constant"}});
   expect_kinds(untold, {{"temperature", "constant"}, {"gate", "constant"}, {"positions", "parameter"}});
 }
 

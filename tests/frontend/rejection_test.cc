@@ -21,7 +21,7 @@ TEST(Rejection, UnknownOperatorsAreListedAllAtOnce) {
   const auto graph = import_graph(
       "agraph (float[N, 4] x) => (float[N, 4] y) {\n"
       "  [first] a = StringNormalizer (x)\n  [second] b = RegexFullMatch (x)\n  [third] c = StringNormalizer (x)\n  y "
-      "= Relu (x)\n}",
+      "= Sum (a, b, c)\n}",
       17);
   ASSERT_FALSE(graph.ok());
   EXPECT_THAT(graph.diagnostic().message, HasSubstr("2 operators: RegexFullMatch, StringNormalizer"));
@@ -29,6 +29,48 @@ TEST(Rejection, UnknownOperatorsAreListedAllAtOnce) {
   EXPECT_EQ(graph.diagnostic().notes[0].where.node, "second");
   EXPECT_EQ(graph.diagnostic().notes[1].where.node, "first");
   EXPECT_EQ(graph.diagnostic().notes[2].where.node, "third");
+}
+
+TEST(Rejection, WhatNoOutputNeedsIsLeftOut) {
+  const auto read = frontend::read_onnx_bytes(
+      test::onnx_model("agraph (float[N, 4] x) => (float[N, 4] y) {\n"
+                       "  [unread] a = StringNormalizer (x)\n  [after] b = Relu (a)\n  y = Relu (x)\n}",
+                       17),
+      "model.onnx", {});
+  ASSERT_TRUE(read.ok()) << read.diagnostic().str();
+  EXPECT_EQ(read->graph.task_count(), 1U);
+  ASSERT_EQ(read->notes.remarks.size(), 1U);
+  EXPECT_THAT(read->notes.remarks[0].message, HasSubstr("2 nodes are left out, as no output needs them"));
+}
+
+TEST(Rejection, AnOutputThatNobodyAsksForIsLeftOut) {
+  const std::string model = test::onnx_model(
+      "agraph (float[N, 4] x) => (float[N, 4] y, float[N, 4] label) {\n"
+      "  shared = Relu (x)\n  [unknown] label = StringNormalizer (shared)\n  y = Exp (shared)\n}",
+      17);
+  const auto read = [&](std::vector<std::string> asked) {
+    frontend::ImportOptions options;
+    options.asked = std::move(asked);
+    return frontend::read_onnx_bytes(model, "model.onnx", options);
+  };
+  const auto found = read({"y"});
+  ASSERT_TRUE(found.ok()) << found.diagnostic().str();
+  EXPECT_EQ(found->graph.outputs().size(), 1U);
+  ASSERT_EQ(found->notes.open.size(), 1U);
+  EXPECT_THAT(found->notes.open[0].message, HasSubstr("output label is left out, as the loss does not read it"));
+  EXPECT_FALSE(read({}).ok()) << "all are needed";
+  EXPECT_FALSE(read({"label"}).ok());
+  EXPECT_FALSE(read({"no such output"}).ok()) << "all are needed where the name is none of them";
+}
+
+// A name that a body reads is one that its node reads.
+TEST(Rejection, WhatBodiesReadIsNeeded) {
+  const auto read = import_graph(
+      "agraph (float[N, 4] x, bool c) => (float[N, 4] y) {\n  [unread] a = StringNormalizer (x)\n  b = Relu (x)\n"
+      "  y = If (c) <then_branch = t () => (float[N, 4] p) { p = Neg (b) }, else_branch = e () => (float[N, 4] q) "
+      "{ q = Identity (b) }>\n}",
+      17);
+  EXPECT_TRUE(read.ok()) << read.diagnostic().str();
 }
 
 TEST(Rejection, InputsOfUnknownRankAreNamed) {

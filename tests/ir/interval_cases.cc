@@ -55,6 +55,17 @@ std::vector<IntervalCase> leaves_and_views() {
        },
        "0", "7", "7", 2},
       {"contents_beyond", [](Maker& m) { return m.numbers({1}, {4}); }, kNothing, "", "", 1},
+      {"argmax",
+       [](Maker& m) {
+         const ValueId rows = m.op("expand", {m.numbers({1, 3}, {4, 9, 7})}, {{"shape", Shape{m.batch, 3}}});
+         return m.op("argmax", {rows}, {{"axis", Dim(-1)}});
+       },
+       "0", "0", "2"},
+      {"argmax_of_symbols",
+       [](Maker& m) {
+         return m.op("argmax", {m.unknown()}, {{"axis", Dim(0)}});
+       },
+       "0", "0", "s - 1"},
       {"sizes", [](Maker& m) { return m.op("shape", {m.column()}); }, "0", "1", "batch"},
       {"constant",
        [](Maker& m) {

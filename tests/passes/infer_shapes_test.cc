@@ -171,13 +171,26 @@ TEST_F(InferShapesTest, SumsOverSamplesAreRefused) {
   const ValueId x = input("x", ir::DType::kF32, {kBatch, 3});
   const std::vector<ValueId> operands = {x};
   const std::vector<std::string> names = {"y"};
-  graph_.add_task(core("mean"), operands, {{"axes", Shape{0}}}, names, {"m.onnx", 0, 0, "mean_3"});
+  const TaskId task = graph_.add_task(core("mean"), operands, {{"axes", Shape{0}}}, names, {"m.onnx", 0, 0, "mean_3"});
+  graph_.add_output(graph_.outputs(task)[0]);
   const auto found = run();
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.diagnostic().where.node, "mean_3");
   EXPECT_THAT(found.diagnostic().message, HasSubstr("core.mean over axis 0 of [batch,3] would mix the samples"));
+  EXPECT_TRUE(found.diagnostic().notes.empty()) << "three numbers are no loss";
+}
+
+TEST_F(InferShapesTest, AnOutputThatCanBeALossIsNamed) {
+  const ValueId x = input("x", ir::DType::kF32, {kBatch, 3});
+  const std::vector<ValueId> operands = {x};
+  const std::vector<std::string> names = {"y"};
+  const TaskId task =
+      graph_.add_task(core("mean"), operands, {{"axes", Shape{0, 1}}}, names, {"m.onnx", 0, 0, "mean_3"});
+  graph_.add_output(graph_.outputs(task)[0]);
+  const auto found = run();
+  ASSERT_FALSE(found.ok());
   ASSERT_EQ(found.diagnostic().notes.size(), 1U);
-  EXPECT_THAT(found.diagnostic().notes[0].message, HasSubstr("--loss 'in_graph(output=NAME)'"));
+  EXPECT_THAT(found.diagnostic().notes[0].message, HasSubstr("--loss 'in_graph(output=y)'"));
 }
 
 // With two micro-batches a plain output would be the sum over the first of them alone.

@@ -76,6 +76,23 @@ outputs [%apart, %flat]
   EXPECT_EQ(shape_of(graph, "flat"), (Shape{kBatch * 12, 64}));
 }
 
+TEST(Rebatch, MiniBatchesOneAfterAnotherAreCutWhereTheyMeet) {
+  const Graph graph = rebatched(R"(
+input %a: f32[6,6]
+input %b: f32[6,6]
+#0 %both: f32[*] = core.concat(%a, %b) {axis = 0}
+#1 %r: f32[*] = core.relu(%both)
+#2 %first: f32[*] = core.slice(%r) {axes = [0], starts = [0], ends = [6]}
+#3 %second: f32[*] = core.slice(%r) {axes = [0], starts = [-6], ends = [9223372036854775807]}
+#4 %left: f32[*], %right: f32[*] = core.split(%r) {axis = 0, sizes = [6,6]}
+#5 %apart: f32[*] = core.reshape(%r) {shape = [2,6,6]}
+inputs [%a, %b]
+outputs [%first, %second, %left, %right, %apart]
+)");
+  for (const char* half : {"first", "second", "left", "right"}) EXPECT_EQ(shape_of(graph, half), (Shape{kBatch, 6}));
+  EXPECT_EQ(shape_of(graph, "apart"), (Shape{2, kBatch, 6}));
+}
+
 // A mask of two samples, three places: the same for both.
 TEST(Rebatch, TablesThatAreAlikeForAllSamplesAreStretched) {
   const Graph graph = rebatched(R"(
@@ -176,6 +193,83 @@ outputs [%out]
   EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 13, 64}));
   EXPECT_EQ(shape_of(graph, "heads"), (Shape{13, kBatch * 4, 16}));
   EXPECT_EQ(shape_of(graph, "scores"), (Shape{kBatch * 4, 13, 13}));
+}
+
+// What is left for the -1 would be samples * 5; the axis in front fits as well, and a product over places follows.
+TEST(Rebatch, OneSampleStaysOnTheAxisInFront) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,5,8]
+#0 %heads: f32[*] = core.reshape(%x) {shape = [1,-1,2,4]}
+#1 %flat: f32[*] = core.reshape(%heads) {shape = [1,-1]}
+inputs [%x]
+outputs [%heads, %flat]
+)");
+  EXPECT_EQ(shape_of(graph, "heads"), (Shape{kBatch, 5, 2, 4}));
+  EXPECT_EQ(shape_of(graph, "flat"), (Shape{kBatch, 40}));
+}
+
+// A buffer of one row, from which samples pick: the exporter took the expand of one row to one row out.
+TEST(Rebatch, ATableThatSamplesPickFromIsStretched) {
+  const Graph graph = rebatched(R"(
+input %ids: i64[1,2]
+constant %types: i64[1,3] = hex "000000000000000001000000000000000200000000000000"
+#0 %y: i64[*] = core.gather_elements(%types, %ids) {axis = 1}
+inputs [%ids]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 2}));
+  EXPECT_EQ(graph.type(graph.find("y")).batch, (ir::BatchLayout{0, 1, 1}));
+}
+
+// A place that follows from the sample itself, in rows of all samples: of one sample the file adds 0 times the length.
+TEST(Rebatch, ComputedPlacesAreEachSamplesOwn) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,4,2]
+input %ids: i64[1,4]
+constant %base: i64[1] = hex "0000000000000000"
+#0 %end: i64[*] = core.argmax(%ids) {axis = 1}
+#1 %place: i64[*] = core.add(%end, %base)
+#2 %rows: f32[*] = core.reshape(%x) {shape = [4,2]}
+#3 %y: f32[*] = core.gather(%rows, %place) {axis = 0}
+inputs [%x, %ids]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 2}));
+  const std::string free = R"(
+input %x: f32[1,4,2]
+input %place: i64[1,3]
+#0 %flat: i64[*] = core.reshape(%place) {shape = [3]}
+#1 %rows: f32[*] = core.reshape(%x) {shape = [4,2]}
+#2 %y: f32[*] = core.gather(%rows, %flat) {axis = 0}
+inputs [%x, %place]
+outputs [%y]
+)";
+  EXPECT_THAT(refusal(free), HasSubstr("not shown to hold each sample's own number"));
+}
+
+// Zeros that each sample's part of x is written into, at a place that is a number of the file.
+TEST(Rebatch, WritesAreEachSamplesOwn) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,1,2]
+constant %place: i64[1,1,2] = hex "00000000000000000200000000000000"
+#0 %zeros: f32[*] = core.full() {shape = [1,4,2], value = 0x0p+0, dtype = !f32}
+#1 %y: f32[*] = core.scatter_nd(%zeros, %place, %x)
+inputs [%x]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4, 2}));
+}
+
+TEST(Rebatch, WhatNothingReadsMayMixSamples) {
+  const Graph graph = rebatched(R"(
+input %x: f32[1,4]
+#0 %turned: f32[*] = core.permute(%x) {dims = [1,0]}
+#1 %all: f32[*] = core.matmul(%x, %turned)
+#2 %y: f32[*] = core.exp(%x)
+inputs [%x]
+outputs [%y]
+)");
+  EXPECT_EQ(shape_of(graph, "y"), (Shape{kBatch, 4}));
 }
 
 TEST(Rebatch, OneSampleWithoutItsAxis) {

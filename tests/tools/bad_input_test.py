@@ -192,14 +192,21 @@ class Batches(BadInputTest):
         def change(tensors):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, 7, 4, 5, 6, 0))
 
-        self.refuse_batch(change, "Target 7 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0",
+        self.refuse_batch(change, "'labels/y'", "holds 7 in sample 3, but the classes are 0 to 6, and -100 is ignored",
                           transports=ALL_TRANSPORTS)
 
     def test_negative_class_that_is_not_the_ignored_one(self):
         def change(tensors):
             tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, -3, 4, 5, 6, 0))
 
-        self.refuse_batch(change, "Target -3 is out of bounds", "core.cross_entropy", "step 0", "micro-batch 0")
+        self.refuse_batch(change, "'labels/y'", "holds -3 in sample 3, but the classes are 0 to 6, and -100 is ignored")
+
+    def test_label_that_is_ignored(self):
+        tensors = programs.read_safetensors(MLP / "batch.safetensors")
+        tensors["labels/y"] = ("I64", [8], struct.pack("<8q", 0, 1, 2, -100, 4, 5, 6, 0))
+        path = self.scratch / "batch.safetensors"
+        programs.write_safetensors(path, tensors)
+        self.succeed("rannc-run", self.bundle_path, "-o", self.scratch / "run", "--data", path, "--steps", 2)
 
     def test_fewer_samples_than_a_mini_batch(self):
         def change(tensors):
@@ -306,9 +313,22 @@ class Folders(BadInputTest):
     def test_card_that_is_none(self):
         folder = self.scratch / "folder"
         shutil.copytree(MLP, folder)
-        for text, part in [("{", "card.json"), ('{"loss": [{"kind": "nonsense"}]}', "nonsense"), ('{"loss": [7]}', "card.json")]:
-            (folder / "card.json").write_text(text)
-            self.refuse(DIAGNOSTICS, [part], "rannc-check", folder)
+        term = '{"loss": [{"kind": "cross_entropy", "output": "logits", "labels": "y", %s}]}'
+        for text, *parts in [
+                ("{", "card.json:1:", "no JSON"), ('{"loss": [],\n  "tied" = 1}', "card.json:2:", "no JSON"), ("[]", "expected an object, found array"),
+                ('{"loss": [{"kind": "nonsense"}]}', "nonsense", "'loss[0]'"), ('{"loss": [7]}', "'loss[0]'", "expected an object, found number"),
+                ('{"loss": [{"output": "logits"}]}', "'loss[0]'", "'kind' is missing"), ('{"loss": 7}', "'loss'", "expected a list, found number"),
+                (term % '"weight": "1"', "'loss[0].weight'", "expected a number, found string"),
+                (term % '"ignore_index": 0.5', "'loss[0].ignore_index'", "expected an integer"),
+                (term % '"class_weights": [1, "x"]', "'loss[0].class_weights[1]'", "expected a number, found string"),
+                ('{"loss_weights": {"loss": null}}', "'loss_weights.loss'", "expected a number, found null"),
+                ('{"tied": {"w": 3}}', "'tied.w'", "expected a list, found number"),
+                ('{"parameters_without_initializer": [1]}', "'parameters_without_initializer[0]'", "expected a string, found number"),
+                ('{"file_vs_reference_f64": {"loss": "x"}}', "'file_vs_reference_f64.loss'", "expected a number, found string")]:
+            with self.subTest(text=text):
+                (folder / "card.json").write_text(text)
+                done = self.refuse(DIAGNOSTICS, ["card.json", *parts], "rannc-check", folder)
+                self.assertNotIn("json.exception", done.stderr)
 
 
 class MakeCheckFolder(unittest.TestCase):

@@ -1,4 +1,4 @@
-"""Small modules of six families, for tools/make-check-folder."""
+"""Small modules of seven families, for tools/make-check-folder."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -123,6 +123,28 @@ class Recurrent(nn.Module):
         return self.head(self.layers(self.words(words))[0])
 
 
+class Places(nn.Module):
+    """What one sample hides: a row of a buffer that samples pick from, views that leave the places open, one head, and the place of
+    the largest word among the rows of all samples."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kinds", (torch.arange(PLACES + 2) % 2)[None])
+        self.words, self.types = nn.Embedding(WORDS, WIDTH), nn.Embedding(2, WIDTH)
+        self.key, self.head = nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WORDS)
+
+    def forward(self, words):
+        batch, places = words.shape
+        seen = (words != 1).long()
+        kinds = torch.gather(self.kinds.expand(batch, -1), 1, torch.cumsum(seen, 1) * seen)
+        x = self.words(words) + self.types(kinds)
+        heads = x.view(batch, -1, 1, WIDTH)
+        scores = torch.einsum("bihd,bjhd->bhij", heads, self.key(x).view(batch, -1, 1, WIDTH))
+        x = torch.einsum("bhij,bjhd->bihd", scores.softmax(-1), heads).reshape(batch, places, WIDTH)
+        last = x[torch.arange(batch), words.argmax(-1)]
+        return self.head(x + last[:, None])
+
+
 def decoder():
     return of_words(Decoder())
 
@@ -148,4 +170,8 @@ def recurrent():
     return of_words(Recurrent())
 
 
-FAMILIES = [decoder, encoder, places_first, patches, convolutions, recurrent]
+def places():
+    return of_words(Places())
+
+
+FAMILIES = [decoder, encoder, places_first, patches, convolutions, recurrent, places]

@@ -68,6 +68,13 @@ class Installed(programs.ProgramTest):
         self.assertEqual(outputs[1], "")
         return outputs[0]
 
+    def four_batches(self):
+        """The samples of the model's folder four times: a mini-batch of 32."""
+        tensors = programs.read_safetensors(programs.DATA / "small_mlp" / "batch.safetensors")
+        programs.write_safetensors(self.scratch / "data.safetensors",
+                                   {name: (dtype, [4 * shape[0], *shape[1:]], 4 * data) for name, (dtype, shape, data) in tensors.items()})
+        return self.scratch / "data.safetensors"
+
     def test_a_program_outside_the_tree_trains(self):
         prefix = self.install()
         self.no_foreign_path(prefix)
@@ -90,6 +97,8 @@ class Installed(programs.ProgramTest):
         self.train(build / "train", "parts", 120)
         resumed = [float(loss) for loss in LOSS.findall(self.train_by_workers(build / "train", "parts", 400))]
         self.assertEqual(resumed, whole[3:])
+        on_file = self.call(build / "train", self.scratch / "mlp.rannc", self.scratch / "on-file", 40, self.four_batches())
+        self.assertEqual(len(LOSS.findall(on_file)), 2)
         wrong = subprocess.run([build / "train", self.scratch / "none.rannc", self.scratch / "x", "1"], capture_output=True, text=True)
         self.assertEqual(wrong.returncode, 1)
         self.assertIn("none.rannc", wrong.stderr)

@@ -1,63 +1,18 @@
 """What a plan predicts of memory is what the tensors of its workers take, within 2 %: counted, not timed."""
 import json
 import math
-import pathlib
 import random
-import re
 import struct
-import tempfile
 import unittest
 
+import memory_runs
 import programs
 import small_onnx as onnx
 
-LIMIT = 0.02
 LOSSES = {"gpt": "cross_entropy(output=logits,labels=targets)"}
 
 
-def size(count):
-    """As the report writes bytes."""
-    count = int(count)
-    return f"{count / 2**20:.1f} MiB" if count >= 2**20 else f"{count / 2**10:.1f} KiB"
-
-
-class MemoryTest(programs.ProgramTest):
-    in_process = programs.PREPARING
-
-    def model(self, *flags):
-        path = self.scratch / "model.onnx"
-        self.succeed("rannc-zoo", *flags, "-o", path)
-        return path
-
-    def bundle(self, folder, model, loss, devices, *flags, optimizer="adam"):
-        self.succeed("rannc-compile", model, "-o", folder / "model.rannc", "--cluster", f"local:{devices}", "--loss", loss,
-                     "--costs", "analytic", "--optimizer", optimizer, *flags)
-        return folder / "model.rannc"
-
-    def peaks(self, bundle, data, transport, optimizer="adam"):
-        """[(devices, measured, predicted)] by process, of two steps after the first; what the report says is the same."""
-        folder = bundle.parent / transport
-        done = self.succeed("rannc-run", bundle, "-o", folder, "--steps", 3, "--transport", transport, "--optimizer",
-                            optimizer, *data)
-        found = sorted(re.findall(r"(devices? [\d to]+) held (\d+) bytes at most, (\d+) were predicted", done.stdout))
-        page = (folder / "report.html").read_text()
-        rows = re.findall(r"<tr><td>(devices? [\d to]+)(?:, one process)?</td><td>[^<]*</td><td>([^<]+)</td><td>([^<]+)</td>",
-                          page)
-        self.assertEqual(sorted((who, size(predicted), size(measured)) for who, measured, predicted in found), sorted(rows))
-        return [(who, int(measured), int(predicted)) for who, measured, predicted in found]
-
-    def expect(self, model, loss, data, devices, *flags, optimizer="adam", transports=("gloo",)):
-        folder = pathlib.Path(tempfile.mkdtemp(dir=self.scratch))
-        bundle = self.bundle(folder, model, loss, devices, *flags, optimizer=optimizer)
-        for transport in transports:
-            found = self.peaks(bundle, data, transport, optimizer)
-            self.assertEqual(len(found), 1 if transport == "local" else devices, found)
-            for who, measured, predicted in found:
-                told = f"{who} held {measured} bytes, {predicted} were predicted: {transport} {flags}"
-                self.assertLess(measured / predicted - 1, LIMIT, told)
-                if len(found) == devices:  # of several devices in one process the peaks may come one after the other
-                    self.assertLess(predicted / measured - 1, LIMIT, told)
-
+class MemoryTest(memory_runs.MemoryRuns):
     @property
     def text(self):
         return ["--text", programs.SOURCE / "tests" / "requirements.md"]
@@ -131,6 +86,51 @@ class MemoryTest(programs.ProgramTest):
         for cut in (["--stages", 2], ["--replicas", 2]):
             with self.subTest(cut=cut):
                 self.expect(model, "mse(labels=y)", ["--data", data], 2, "--mini-batch", samples, "--micro-batches", 4, *cut)
+
+    def convolutions(self, side=32, samples=8):
+        """Odd channels, a stride, a group a channel, a transposed convolution, large filters over few places; with its data."""
+        rng = random.Random(2)
+        nodes, initializers, value = [], [], "x"
+
+        def add(op, name, weight, window, strides, pads, groups=1):
+            nonlocal value
+            numbers = [rng.gauss(0, 0.05) for _ in range(math.prod(weight))]
+            initializers.append(onnx.tensor(f"{name}.weight", weight, numbers))
+            nodes.extend([onnx.node(op, [value, f"{name}.weight"], [f"{name}.made"], name,
+                                    onnx.numbers_attribute("kernel_shape", [window] * 2), onnx.numbers_attribute("strides", [strides] * 2),
+                                    onnx.numbers_attribute("pads", [pads] * 4), onnx.number_attribute("group", groups)),
+                          onnx.node("Relu", [f"{name}.made"], [f"{name}.result"], f"{name}.relu")])
+            value = f"{name}.result"
+
+        add("Conv", "stem", [17, 3, 3, 3], 3, 1, 1)
+        add("Conv", "odd", [33, 17, 3, 3], 3, 2, 1)
+        add("Conv", "apart", [33, 1, 3, 3], 3, 1, 1, 33)
+        add("Conv", "deep", [256, 33, 3, 3], 3, 4, 1)
+        add("Conv", "filters", [256, 256, 3, 3], 3, 1, 1)
+        add("ConvTranspose", "up", [256, 20, 2, 2], 2, 2, 0)
+        images, labels = [samples, 3, side, side], [samples, 20, side // 4, side // 4]
+        model = onnx.write(self.scratch / "convolutions.onnx", nodes, initializers, [onnx.value("x", onnx.FLOAT, ["batch", *images[1:]])],
+                           [onnx.value(value, onnx.FLOAT, ["batch", *labels[1:]])])
+        data = self.scratch / "convolutions.safetensors"
+        programs.write_safetensors(data, {name: ("F32", shape, onnx.raw(onnx.FLOAT, [rng.gauss(0, 1) for _ in range(math.prod(shape))]))
+                                          for name, shape in (("x/x", images), ("labels/y", labels))})
+        return model, ["--data", data]
+
+    def expect_convolutions(self, devices, *flags, **options):
+        model, data = self.convolutions()
+        self.expect(model, "mse(labels=y)", data, devices, "--mini-batch", 8, *flags, optimizer="sgd", **options)
+
+    def test_copies_that_convolutions_compute_on(self):
+        for micro_batches in (1, 2):
+            self.expect_convolutions(1, "--micro-batches", micro_batches)
+        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe")
+        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always")
+        self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
+
+    def test_convolutions_with_chosen_kernels(self):
+        """Which lie channels last where that is faster: the large filters are then copied four times."""
+        self.expect_convolutions(1, "--micro-batches", 1, costs="measured")
+        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 2, "--schedule", "gpipe", costs="measured")
 
     def expect_folder(self, folder, devices, micro_batches):
         """An export with its samples: activations outweigh its weights."""

@@ -8,45 +8,47 @@ DIAGNOSTICS = 1
 
 # What rannc-check is run with and what it says. `models`: files of the folder. `micro_batches`: those that must agree with the
 # reference. `flags`: of every run. `says`: parts of standard error. `refuses`: parts of the one error where that is what is right.
+# `gradients`: False where the references have none.
 # `undivided`: parts of the error that refuses two micro-batches.
 DIVIDED = {"micro_batches": "1,2,3"}
 WHOLE = {"micro_batches": "1"}
+STAYS = ["so that its mini-batches stay whole, but 2 micro-batches are asked for", "[P15]"]
 REPORTS = {
     "ai_onnx_domain_alias": DIVIDED,
     "assert_max_pt2": DIVIDED,
-    "batchnorm_without_running_stats": WHOLE,
-    "batchnorm_without_running_stats_dynamo": WHOLE,
+    "batchnorm_without_running_stats": {**WHOLE, "undivided": ["%logits of sample 0", *STAYS]},
+    "batchnorm_without_running_stats_dynamo": {**WHOLE, "undivided": ["node_ReduceMean_1", *STAYS]},
     "concat_along_batch_chunk": DIVIDED,
     "concat_along_batch_chunk_b6": DIVIDED,
     "dots_trace": DIVIDED,
     "external_data_in_bodies_inline": DIVIDED,
     "external_data_in_bodies_loop_inner": DIVIDED,
     "external_data_in_bodies_scan_outer": DIVIDED,
-    "graph_edge_index": WHOLE,
-    "graph_edge_index_static": WHOLE,
+    "graph_edge_index": {**WHOLE, "undivided": ["/a/Gather_2", *STAYS]},
+    "graph_edge_index_static": {**WHOLE, "undivided": ["no first extent in common", *STAYS]},
     "grid_dynamo": DIVIDED,
     "inplace_contig_trace": DIVIDED,
-    "inplace_dropout_pt2": DIVIDED,
+    "inplace_dropout_pt2": WHOLE,  # its normalisation is by the statistics of each micro-batch
     "inputs_without_samples": DIVIDED,
     "inputs_without_samples_static": DIVIDED,
     "keras_masked_lstm_loop": DIVIDED,
     "keras_two_inputs_unk": DIVIDED,
-    "loss_over_whole_batch_dice": WHOLE,
-    "loss_over_whole_batch_infonce": WHOLE,
-    "loss_over_whole_batch_moe": WHOLE,
+    "loss_over_whole_batch_dice": {**WHOLE, "undivided": ["node_ReduceMean_7", *STAYS]},
+    "loss_over_whole_batch_infonce": {**WHOLE, "undivided": ["node_matmul", *STAYS]},
+    "loss_over_whole_batch_moe": {**WHOLE, "undivided": ["node_mul_22", *STAYS]},
     "mask3_pt2": DIVIDED,
     "mqa_pt2": DIVIDED,
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": DIVIDED,
     "paddle_constant_weights": DIVIDED,
-    "qdq_int8_weights": DIVIDED,
-    "qdq_int8_weights_last_layer_float": DIVIDED,
+    "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers behind DequantizeLinear"]},
+    "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers behind DequantizeLinear"]},
     "samples_on_axis_1": DIVIDED,
     "samples_on_axis_1_fixed_length": DIVIDED,
     "sdpa5_pt2": DIVIDED,
     "single_number_parameters": {**DIVIDED, "models": ["model.onnx", "model.pt", "model.pt2"]},
-    "single_number_parameters_legacy": DIVIDED,
-    "sklearn_mlp_zipmap": DIVIDED,
+    "single_number_parameters_legacy": {**DIVIDED, "says": ["the exporter computed 'onnx::Sigmoid_60' is 'gate': it, negated"]},
+    "sklearn_mlp_zipmap": {**DIVIDED, "says": ["output label is left out, as the loss does not read it"]},
     "spectral_norm_buffers": DIVIDED,
     "spectral_norm_buffers_dynamo": {**DIVIDED, "models": ["model.onnx", "model.pt2"]},
     "token_types_legacy": DIVIDED,
@@ -87,7 +89,7 @@ class Reports(programs.ProgramTest):
         self.assertEqual(len(runs), 2 * len(row["micro_batches"].split(",")), done.stdout)
         for run in runs:
             self.assertTrue(run["ok"], run["failures"])
-            self.assertGreater(run["compared_gradients"], 0)
+            self.assertEqual(run["compared_gradients"] > 0, row.get("gradients", True))
         for part in row.get("says", []):
             self.assertIn(part, done.stderr)
         if "undivided" in row:

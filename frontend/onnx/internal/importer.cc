@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/needed.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
 
@@ -40,8 +41,11 @@ bool is_number_of_state(const TensorProto& tensor) {
 
 class Importer {
  public:
-  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options)
+  /// `needed` is null where all is.
+  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options,
+           const Needed* needed)
       : model_(model),
+        needed_(needed),
         head_(model.head()),
         file_(file),
         options_(options),
@@ -74,12 +78,12 @@ class Importer {
     if (functions_.empty() && model_.node_count() <= options_.max_nodes) {
       const auto translated = translate(opsets);
       if (!translated.ok()) {
-        RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+        RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
         return translated.diagnostic();
       }
       return {};
     }
-    RANNC_TRY(check_operators(model_, functions_, opsets, options_.max_nodes, file_));
+    RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
     return translate(opsets);
   }
 
@@ -94,7 +98,12 @@ class Importer {
       if (traced && is_number_of_state(proto)) notes_.stored.weights.insert(proto.name());
       return nodes_.add_initializer(scope, proto);
     }));
-    RANNC_TRY(model_.each_node([&](const NodeProto& node) { return nodes_.add_node(scope, node); }));
+    size_t next = 0;
+    RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
+      const bool is_needed = needed_ == nullptr || needed_->nodes[next];
+      ++next;
+      return is_needed ? nodes_.add_node(scope, node) : Result<void>();
+    }));
     return add_outputs(scope);
   }
 
@@ -127,7 +136,10 @@ class Importer {
   }
 
   Result<void> add_outputs(Scope& scope) {
-    for (const ValueInfoProto& output : head_.graph().output()) {
+    const auto& outputs = head_.graph().output();
+    for (int i = 0; i < outputs.size(); ++i) {
+      const ValueInfoProto& output = outputs[i];
+      if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
       graph_.add_output(value);
     }
@@ -136,6 +148,7 @@ class Importer {
   }
 
   const ModelFile& model_;
+  const Needed* const needed_;
   const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
@@ -151,17 +164,46 @@ class Importer {
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
-                              const ImportOptions& options) {
+namespace {
+
+Result<Imported> import_needed(const ModelFile& model, uint64_t bytes, const std::string& file,
+                               const ImportOptions& options, const Needed* needed) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, bytes, file, tried);
+    Importer importer(model, bytes, file, tried, needed);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;
     if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return imported;
   }
+}
+
+/// What was left out, since the whole model failed so.
+void note_left_out(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
+  const auto& outputs = model.head().graph().output();
+  for (int i = 0; i < outputs.size(); ++i) {
+    if (needed.outputs[static_cast<size_t>(i)]) continue;
+    notes.open.push_back({why.where, fmt::format("output {} is left out, as the loss does not read it: {}",
+                                                 outputs[i].name(), why.message)});
+  }
+  if (std::find(needed.outputs.begin(), needed.outputs.end(), false) != needed.outputs.end()) return;
+  notes.remarks.push_back(
+      {why.where, fmt::format("{} nodes are left out, as no output needs them: {}",
+                              std::count(needed.nodes.begin(), needed.nodes.end(), false), why.message)});
+}
+
+}  // namespace
+
+Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
+                              const ImportOptions& options) {
+  auto imported = import_needed(model, bytes, file, options, nullptr);
+  if (imported.ok()) return imported;
+  const auto needed = needed_for(model, options.asked);
+  if (!needed.ok() || !needed->leaves_out()) return imported;
+  auto without = import_needed(model, bytes, file, options, &*needed);
+  if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
+  return without;
 }
 
 }  // namespace rannc::frontend

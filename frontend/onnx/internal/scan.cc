@@ -155,10 +155,15 @@ const FunctionProto* Functions::find(const NodeProto& node) const {
 }
 
 Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
-                             uint64_t max_nodes, const std::string& file) {
-  Scan scan(functions, max_nodes, file);
+                             const ScanLimits& limits, const std::string& file) {
+  Scan scan(functions, limits.max_nodes, file);
   uint64_t nodes = 0;
-  RANNC_TRY(model.each_node([&](const NodeProto& node) { return scan.count(node, opsets, "", nodes); }));
+  size_t next = 0;
+  RANNC_TRY(model.each_node([&](const NodeProto& node) -> Result<void> {
+    const bool is_needed = limits.needed == nullptr || limits.needed->nodes[next];
+    ++next;
+    return is_needed ? scan.count(node, opsets, "", nodes) : Result<void>();
+  }));
   return scan.unknown_operators();
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "frontend/onnx/internal/model_file.h"
+#include "frontend/onnx/internal/needed.h"
 #include "ir/diagnostic.h"
 #include "onnx/onnx_pb.h"
 
@@ -35,10 +36,16 @@ class Functions {
   std::map<std::string, const ONNX_NAMESPACE::FunctionProto*> functions_;
 };
 
+/// Which nodes are looked at, and how many at most after inlining.
+struct ScanLimits {
+  uint64_t max_nodes;
+  const Needed* needed = nullptr;  ///< null: all
+};
+
 /// One error that lists every operator without a translation, each with the nodes that use it; an error for functions
-/// that call themselves or make more than `max_nodes` nodes.
+/// that call themselves or make more nodes than the limit.
 Result<void> check_operators(const ModelFile& model, const Functions& functions, const Opsets& opsets,
-                             uint64_t max_nodes, const std::string& file);
+                             const ScanLimits& limits, const std::string& file);
 
 /// The version that a node is read by: its model's, or, where that has no operator of the name yet, the first that has.
 /// PyTorch's exporter writes DeformConv, which is of version 19, into files of 18.

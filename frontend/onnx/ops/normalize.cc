@@ -2,6 +2,7 @@
 #include <array>
 #include <numeric>
 
+#include "frontend/internal/statistics.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -51,16 +52,33 @@ void new_statistics(Node& node) {
   node.result_at(2, mixed(4, node.emit("mean", {node.emit("mul", {centred, centred})}, flat)));
 }
 
-/// Trains where it says so: by attribute since opset 14, by asking for the statistics before. ONNX's momentum weighs
-/// the old statistics, ATen's the new.
+/// A number for each channel where statistics stand that nobody reads.
+ValueId instead_of(Node& node, ValueId statistics, double number) {
+  const ir::Shape* const shape = node.shape(statistics);
+  if (!shape) return {};
+  return node.emit("full", {}, {{"shape", *shape}, {"value", number}, {"dtype", node.dtype(statistics)}});
+}
+
+/// Without running statistics exporters compute the batch's own where these would stand: in training nothing reads
+/// them, else gradients flow through them. Trains where it says so: by attribute since opset 14, by asking for the
+/// statistics before. ONNX's momentum weighs the old statistics, ATen's the new.
 void batch_norm(Node& node) {
   const bool training = node.opset() >= 14 ? node.integer("training_mode", 0) != 0 : node.wants(1);
   if (node.opset() < 9 && node.integer("spatial", 1) == 0) return node.fail("BatchNormalization with spatial = 0");
-  const std::array operands = {node.in(0), node.in(1), node.in(2), node.in(3), node.in(4)};
-  const ir::Attributes attributes = {{"epsilon", node.number("epsilon", 1e-5f)},
-                                     {"momentum", 1.0 - node.number("momentum", 0.9f)},
-                                     {"training", training}};
-  node.result_with_auxiliary("batch_norm", operands, attributes, training ? 2 : 0);
+  std::array operands = {node.in(0), node.in(1), node.in(2), node.in(3), node.in(4)};
+  if (!node.good()) return;
+  const double epsilon = node.number("epsilon", 1e-5f);
+  ir::Attributes attributes = {
+      {"epsilon", epsilon}, {"momentum", 1.0 - node.number("momentum", 0.9f)}, {"training", training}};
+  const bool computed = is_computed(node, operands[3]) || is_computed(node, operands[4]);
+  if (!training && computed) return node.result_at(0, normalised(node, operands, epsilon));
+  const bool own = training && (computed || (is_made(node, operands[3]) && is_made(node, operands[4])));
+  if (own) {
+    attributes.set("own_statistics", true);
+    operands[3] = instead_of(node, operands[3], 0);
+    operands[4] = instead_of(node, operands[4], 1);
+  }
+  node.result_with_auxiliary("batch_norm", operands, attributes, training && !own ? 2 : 0);
   if (training && node.opset() >= 14) new_statistics(node);
 }
 

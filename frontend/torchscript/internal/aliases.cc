@@ -2,16 +2,60 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
+#include "ir/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 
 namespace {
 
+constexpr const char* kNotProved =
+    "it writes through a view by {}, of which it cannot be proved what becomes of the rest";
+
+/// `behind` with other elements from one place to another along one axis: what stands before and after them stays.
+ValueId with_places(TaskWriter& writer, ValueId behind, ValueId part, const Places& places) {
+  if (!writer.good()) return {};
+  const ir::Dim size = (*writer.shape(behind))[static_cast<size_t>(places.axis)];
+  const auto piece = [&](const ir::Dim& from, const ir::Dim& to) {
+    return writer.emit("slice", {behind},
+                       {{"axes", ir::Shape{places.axis}}, {"starts", ir::Shape{from}}, {"ends", ir::Shape{to}}});
+  };
+  std::vector<ValueId> parts;
+  if (!(places.start == ir::Dim(0))) parts.push_back(piece(0, places.start));
+  parts.push_back(part);
+  if (!(places.end == size)) parts.push_back(piece(places.end, size));
+  if (parts.size() == 1) return part;
+  return writer.emit("concat", parts, {{"axis", ir::Dim(places.axis)}});
+}
+
+Places places_of(const ir::Attributes& slice) {
+  return {slice.integers("axes")[0], (*slice.list("starts"))[0], (*slice.list("ends"))[0]};
+}
+
+/// The same of every so many elements, up to the end of the axis: the axis is seen as two.
+ValueId with_every(TaskWriter& writer, ValueId behind, ValueId part, const ir::Attributes& slice) {
+  const Places places = places_of(slice);
+  const int64_t step = slice.integers("steps")[0];
+  const ir::Shape whole = *writer.shape(behind);
+  const ir::Dim& size = whole[static_cast<size_t>(places.axis)];
+  const auto count = ir::exact_div(size, ir::Dim(step));
+  const bool is_whole = count && places.end == size && places.start.is_constant() && places.start.constant() >= 0 &&
+                        places.start.constant() < step;
+  if (!is_whole) return writer.fail(fmt::format(kNotProved, "a slice with steps")), ValueId();
+  ir::Shape apart = whole, one = whole;
+  apart[static_cast<size_t>(places.axis)] = one[static_cast<size_t>(places.axis)] = *count;
+  const auto inner = static_cast<std::ptrdiff_t>(places.axis) + 1;
+  apart.insert(apart.begin() + inner, ir::Dim(step));
+  one.insert(one.begin() + inner, ir::Dim(1));
+  const ValueId made = with_places(writer, writer.emit("reshape", {behind}, {{"shape", apart}}),
+                                   writer.emit("reshape", {part}, {{"shape", one}}),
+                                   {places.axis + 1, places.start, places.start + ir::Dim(1)});
+  return writer.emit("reshape", {made}, {{"shape", whole}});
+}
+
 /// What is behind a view once the view is `part`.
 ValueId written_back(TaskWriter& writer, ValueId behind, ValueId part, const View& view) {
   const ir::Shape* const shape = writer.shape(behind);
-  if (!shape) return {};
+  if (!shape || !writer.good()) return {};
   const ir::Shape whole = *shape;
   if (view.op == "identity") return part;
   if (view.op == "reshape" || view.op == "unsqueeze" || view.op == "squeeze")
@@ -22,69 +66,97 @@ ValueId written_back(TaskWriter& writer, ValueId behind, ValueId part, const Vie
     for (size_t i = 0; i < dims.size(); ++i) back[static_cast<size_t>(dims[i])] = static_cast<int64_t>(i);
     return writer.emit("permute", {part}, {{"dims", back}});
   }
-  // A slice of steps of one along one axis: what stands before it and behind it stays.
-  if (view.op == "slice") {
-    const auto axis = static_cast<size_t>(view.attributes.integers("axes")[0]);
-    const ir::Dim start = (*view.attributes.list("starts"))[0], end = (*view.attributes.list("ends"))[0];
-    const auto piece = [&](const ir::Dim& from, const ir::Dim& to) {
-      return writer.emit(
-          "slice", {behind},
-          {{"axes", ir::Shape{static_cast<int64_t>(axis)}}, {"starts", ir::Shape{from}}, {"ends", ir::Shape{to}}});
-    };
-    std::vector<ValueId> parts;
-    if (!(start == ir::Dim(0))) parts.push_back(piece(0, start));
-    parts.push_back(part);
-    if (!(end == whole[axis])) parts.push_back(piece(end, whole[axis]));
-    if (parts.size() == 1) return part;
-    return writer.emit("concat", parts, {{"axis", ir::Dim(static_cast<int64_t>(axis))}});
-  }
-  writer.fail(
-      fmt::format("it writes through a view by {}, of which it cannot be proved what becomes of the rest", view.op));
+  if (view.op == "slice" && view.attributes.has("steps")) return with_every(writer, behind, part, view.attributes);
+  if (view.op == "slice") return with_places(writer, behind, part, places_of(view.attributes));
+  writer.fail(fmt::format(kNotProved, view.op));
   return {};
+}
+
+/// Whether it is proved that no place is in both; nothing stands for all places.
+bool are_apart(const std::optional<Places>& a, const std::optional<Places>& b) {
+  if (!a || !b || a->axis != b->axis) return false;
+  return ir::never_negative(b->start - a->end) || ir::never_negative(a->start - b->end);
+}
+
+std::string may_share(const TaskWriter& writer, ValueId tensor, std::string_view written) {
+  return fmt::format(
+      "'{}' may share memory with {}, which was written meanwhile: nothing proves which of the two numbers is meant",
+      writer.name(tensor), written);
 }
 
 }  // namespace
 
 TensorRef Tensor::unsure(ValueId value, TensorRef of) {
+  const TensorRef behind = of;
   auto made = std::make_shared<Tensor>(value, std::move(of), View{"identity", {}});
   made->unsure_ = true;
+  made->memory_ = std::make_shared<Memory>();
+  made->seen_ = 0;
+  const std::shared_ptr<Memory>& memory = behind->memory_;
+  made->memory_->shared = memory->shared;
+  made->memory_->shared.push_back({memory, behind->places(), memory->writes, memory->unknown.size()});
   return made;
 }
 
+/// The part of its memory that it is a view of, as far as the first step from there tells.
+std::optional<Places> Tensor::places() const {
+  const Tensor* step = this;
+  while (!step->is_own() && !step->of_->is_own()) step = step->of_.get();
+  if (step->is_own() || step->view_->op != "slice" || step->view_->attributes.has("steps")) return std::nullopt;
+  return places_of(step->view_->attributes);
+}
+
+/// Why nobody knows what the tensor is now.
+std::optional<std::string> Tensor::fault(const TaskWriter& writer) const {
+  const auto own = places();
+  for (const Memory::Unknown& each : memory_->unknown) {
+    if (!are_apart(own, each.places)) return each.why;
+  }
+  for (const Memory::Shared& each : memory_->shared) {
+    bool is_written = each.with->writes != each.writes;
+    for (size_t i = each.unknown; i < each.with->unknown.size(); ++i)
+      is_written = is_written || !are_apart(each.places, each.with->unknown[i].places);
+    if (is_written) return may_share(writer, value_, "another tensor");
+  }
+  return std::nullopt;
+}
+
 ValueId Tensor::read(TaskWriter& writer) {
-  if (seen_ == *version_ || !of_) return value_;
-  const ValueId behind = of_->read(writer);
-  if (!writer.good()) return value_;
-  if (unsure_) {
-    writer.fail(
-        fmt::format("'{}' may share memory with '{}', which was written meanwhile: nothing proves which of the two "
-                    "numbers is meant",
-                    writer.name(value_), writer.name(behind)));
+  if (const auto why = fault(writer)) {
+    writer.fail(*why);
     return value_;
   }
+  if (seen_ == memory_->writes || is_own()) return value_;
+  const ValueId behind = of_->read(writer);
+  if (!writer.good()) return value_;
   value_ = writer.emit(view_->op, {behind}, view_->attributes);
-  seen_ = *version_;
+  seen_ = memory_->writes;
   return value_;
 }
 
+const std::string& Tensor::forbidden() const { return !forbidden_.empty() || !of_ ? forbidden_ : of_->forbidden(); }
+
 void Tensor::write(TaskWriter& writer, ValueId value) {
   if (!writer.good()) return;
-  if (!forbidden_.empty()) return writer.fail(forbidden_);
-  if (of_) {
-    if (unsure_) {
-      writer.fail(
-          fmt::format("it writes into '{}', which may share memory with another tensor: nothing proves what "
-                      "becomes of that",
-                      writer.name(value_)));
-      return;
-    }
+  if (!forbidden().empty()) return writer.fail(forbidden());
+  if (is_own()) {
+    write_own(writer, value);
+  } else {
     const ValueId behind = of_->read(writer);
     of_->write(writer, written_back(writer, behind, value, *view_));
-  } else {
-    ++*version_;
   }
   value_ = value;
-  seen_ = *version_;
+  seen_ = memory_->writes;
+}
+
+void Tensor::write_own(const TaskWriter& writer, ValueId value) {
+  ++memory_->writes;
+  memory_->unknown.clear();
+  for (Memory::Shared& each : memory_->shared) {
+    each.with->unknown.push_back({each.places, may_share(writer, of_->now(), fmt::format("'{}'", writer.name(value)))});
+    each.writes = each.with->writes;
+    each.unknown = each.with->unknown.size();
+  }
 }
 
 }  // namespace rannc::frontend::torchscript

@@ -4,11 +4,12 @@
 /// here is what a name of the program stands for; which value of the graph it is changes as it is written. A view knows
 /// the tensor that it is a view of and the task that takes it from there: whoever writes through it writes the tensor
 /// behind, whoever reads it after that tensor was written takes it anew. Where ATen itself decides whether a result
-/// shares memory (`reshape`, `contiguous`), a write to one and a read of the other is an error: nothing proves what is
-/// meant.
+/// shares memory (`reshape`, `contiguous`), a write makes the tensor what was written, and nothing proves what the
+/// memory that it may share holds then: to read that afterwards is an error.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,13 +26,38 @@ struct View {
   ir::Attributes attributes;
 };
 
+/// Places along one axis of a tensor, from `start` to before `end`.
+struct Places {
+  int64_t axis;
+  ir::Dim start, end;
+};
+
+/// What tensors share that are views of one another.
+struct Memory {
+  /// Places, or all of it, that hold no one knows what.
+  struct Unknown {
+    std::optional<Places> places;
+    std::string why;
+  };
+  /// Memory that this may be a part of, with as many writes as this has seen.
+  struct Shared {
+    std::shared_ptr<Memory> with;
+    std::optional<Places> places;
+    uint64_t writes;
+    size_t unknown;
+  };
+  uint64_t writes = 0;
+  std::vector<Unknown> unknown = {};
+  std::vector<Shared> shared = {};
+};
+
 class Tensor {
  public:
   /// A tensor of its own.
-  explicit Tensor(ValueId value) : value_(value), version_(std::make_shared<uint64_t>(0)) {}
+  explicit Tensor(ValueId value) : value_(value), memory_(std::make_shared<Memory>()) {}
   /// A view of `of`, which `value` is now.
   Tensor(ValueId value, TensorRef of, View view)
-      : value_(value), of_(std::move(of)), view_(std::move(view)), version_(of_->version_), seen_(*version_) {}
+      : value_(value), of_(std::move(of)), view_(std::move(view)), memory_(of_->memory_), seen_(memory_->writes) {}
   /// What may be `of` or a copy of it.
   static TensorRef unsure(ValueId value, TensorRef of);
 
@@ -42,6 +68,8 @@ class Tensor {
   bool is_view() const { return of_ != nullptr; }
   /// From now on the tensor is `value`, of its type. Errors latch in `writer`.
   void write(TaskWriter& writer, ValueId value);
+  /// Makes reads of its memory errors that say so, until all of it is written anew.
+  void lose(const std::string& why) { memory_->unknown.push_back({std::nullopt, why}); }
   /// Says that the tensor is state of the model (a parameter or a buffer of that name): writes are effects.
   void set_state(std::string name) { state_ = std::move(name); }
   /// Makes writes errors that say so.
@@ -50,12 +78,18 @@ class Tensor {
   const std::string& state() const { return of_ ? of_->state() : state_; }
 
  private:
+  bool is_own() const { return !of_ || unsure_; }  ///< not a view for certain
+  std::optional<Places> places() const;
+  std::optional<std::string> fault(const TaskWriter& writer) const;
+  const std::string& forbidden() const;
+  void write_own(const TaskWriter& writer, ValueId value);
+
   ValueId value_;
   TensorRef of_;
   std::optional<View> view_;
   bool unsure_ = false;
-  std::shared_ptr<uint64_t> version_;  ///< writes to the memory so far
-  uint64_t seen_ = 0;                  ///< of `version_`, when `value_` was taken
+  std::shared_ptr<Memory> memory_;
+  uint64_t seen_ = 0;  ///< of the memory's writes, when `value_` was taken
   std::string state_, forbidden_;
 };
 

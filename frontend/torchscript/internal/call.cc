@@ -51,6 +51,11 @@ ValueId Call::tensor(const Item& item, std::string_view name) {
   if (const auto* truth = item.get<bool>())
     return emit("full", {}, {{"shape", ir::Shape{}}, {"value", *truth}, {"dtype", ir::DType::kBool}});
   if (const auto* number = item.get<double>()) return scalar(*number, ir::DType::kF32);
+  if (const auto* ratio = item.get<Ratio>()) {
+    const ir::Attributes wide = {{"dtype", ir::DType::kF64}};
+    const ValueId above = tensor(Item(ratio->above), name), below = tensor(Item(ratio->below), name);
+    return emit("div", {emit("cast", {above}, wide), emit("cast", {below}, wide)});
+  }
   if (item.is_of_data()) return item.get<Undecided>()->of->read(*this);
   fail(fmt::format("{}: {} is {}; expected a tensor", schema_, name, describe(item)));
   return {};
@@ -269,7 +274,7 @@ std::optional<ir::DType> common_type(const Call& call, std::span<const Item> ite
       of_numbers = wider(of_numbers, call.dtype(item.get<Undecided>()->of->now()));
     } else if (item.get<ir::Dim>()) {
       of_numbers = wider(of_numbers, ir::DType::kI64);
-    } else if (item.get<double>()) {
+    } else if (item.get<double>() || item.get<Ratio>()) {
       of_numbers = wider(of_numbers, ir::DType::kF32);
     } else if (item.get<bool>()) {
       of_numbers = wider(of_numbers, ir::DType::kBool);

@@ -1,5 +1,6 @@
 #include "frontend/torchscript/internal/calls.h"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,15 +15,27 @@ namespace {
 
 constexpr std::string_view kLost = "the result of ";
 
-/// Whether something is, or has in it, what an operator without a translation would have made.
-bool is_lost(const Item& item) {
-  if (const auto* undecided = item.get<Undecided>()) return undecided->what.starts_with(kLost);
-  const Sequence* const sequence = item.sequence();
-  return sequence && std::any_of(sequence->elements.begin(), sequence->elements.end(), is_lost);
-}
-
 std::vector<Item> lost(const std::string& schema, size_t results) {
   return std::vector<Item>(results, Undecided{std::string(kLost) + schema});
+}
+
+/// Operators that put items into lists and dictionaries, or take them from there, and look at none of them.
+bool only_holds(const std::string& schema) {
+  static const std::set<std::string_view> kOperators = {
+      "aten::append",    "aten::extend",     "aten::insert",     "aten::_set_item",      "aten::__getitem__",
+      "aten::pop",       "aten::add.t",      "aten::list",       "aten::copy.t",         "aten::slice.t",
+      "aten::len",       "aten::keys",       "aten::values",     "aten::items",          "aten::__is__",
+      "aten::__isnot__", "prim::TupleIndex", "prim::TupleSlice", "prim::unchecked_cast", "aten::_unwrap_optional"};
+  return kOperators.contains(schema) || kOperators.contains(std::string_view(schema).substr(0, schema.find('.')));
+}
+
+/// Whether the operator writes into its arguments, by its name or its schema.
+bool is_writing(const std::string& schema) {
+  if (writes(schema)) return true;
+  const size_t dot = schema.find('.', schema.find("::"));
+  const c10::OperatorName name(schema.substr(0, dot), dot == std::string::npos ? "" : schema.substr(dot + 1));
+  const auto found = c10::Dispatcher::singleton().findSchema(name);
+  return found && found->schema().is_mutable();
 }
 
 using Tensors = std::set<TensorRef>;
@@ -81,6 +94,23 @@ Item stopped(Call& call, const Item& item, const Tensors& given, bool writes) {
 
 }  // namespace
 
+bool is_lost(const Item& item) {
+  if (const auto* undecided = item.get<Undecided>()) return undecided->what.starts_with(kLost);
+  const Sequence* const sequence = item.sequence();
+  return sequence && std::any_of(sequence->elements.begin(), sequence->elements.end(), is_lost);
+}
+
+// Nobody knows what it wrote.
+void Calls::note_writes(const std::string& schema, const std::vector<Call::Argument>& arguments) {
+  if (!is_writing(schema)) return;
+  Tensors written;
+  for (const Call::Argument& each : arguments) collect(each.item, written);
+  for (const TensorRef& each : written) {
+    each->lose(fmt::format("it reads what {} wrote, which is not known", schema));
+    lost_state_ = lost_state_ || !each->state().empty();
+  }
+}
+
 std::vector<Item> Calls::lose(const std::string& schema, const Location& where, std::string why, size_t results) {
   ++unknown_.try_emplace(schema, Unknown{where, std::move(why)}).first->second.calls;
   return lost(schema, results);
@@ -92,7 +122,10 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
   // What an unknown operator would have made is unknown as well.
   const bool is_of_lost = std::any_of(arguments.begin(), arguments.end(),
                                       [](const Call::Argument& argument) { return is_lost(argument.item); });
-  if (is_of_lost) return lost(schema, names.size());
+  if (is_of_lost && !only_holds(schema)) {
+    note_writes(schema, arguments);
+    return lost(schema, names.size());
+  }
   const bool in_place = writes(schema) && !arguments.empty() && arguments[0].item.get<TensorRef>();
   if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*arguments[0].item.get<TensorRef>())->now())) {
     return error(where, fmt::format("{} writes without gradients into a tensor that has one: nothing says what its "
@@ -104,17 +137,23 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     for (const Call::Argument& each : arguments) collect(each.item, given);
   }
   Call call(graph, where, schema, names.empty() ? "nothing" : names[0], std::move(arguments), notes_);
-  if (!translate(call)) return lose(schema, where, call.failure()->message, names.size());
-  if (call.failure() && !unknown_.empty()) return lost(schema, names.size());
-  if (no_grad_ > 0) {
+  const bool known = translate(call);
+  if (known && no_grad_ > 0) {
     for (Item& result : call.results()) result = stopped(call, result, given, in_place);
   }
-  if (call.failure()) return *call.failure();
+  if (call.failure()) {
+    note_writes(schema, call.arguments());
+    if (!known) return lose(schema, where, call.failure()->message, names.size());
+    if (!failed_ && unknown_.empty()) failed_ = call.failure();
+    if (names.empty() || only_holds(schema)) return *call.failure();  // who raises, or changes a list
+    return lost(schema, names.size());
+  }
   if (!module.empty()) notes_.training.modules.emplace(where.node, module);
   return std::move(call.results());
 }
 
-std::optional<Diagnostic> Calls::unknown(const std::string& file) const {
+std::optional<Diagnostic> Calls::fault(const std::string& file) const {
+  if (failed_) return failed_;
   if (unknown_.empty()) return std::nullopt;
   std::vector<std::string> names;
   Diagnostic found = error(Location{file}, "");

@@ -34,10 +34,11 @@ class Program {
     RANNC_TRY(bind_inputs(values, module.at("signature"), graph));
     Region root{graph_};
     auto made = run_.run(std::move(values), root, graph);
-    if (const auto unknown = run_.unknown()) return *unknown;
+    const auto fault = run_.fault();
+    if (fault && (!made.ok() || run_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
     RANNC_ASSIGN(const Item results, user_results(module, *made));
-    RANNC_TRY(add_outputs(graph_, notes_, results, options_.outputs, file_.path()));
+    RANNC_TRY(add_outputs(graph_, notes_, results, {options_.outputs, options_.asked, fault}, file_.path()));
     notes_.nodes = run_.nodes();
     return Imported{std::move(graph_), std::move(notes_)};
   }
@@ -243,6 +244,7 @@ class Program {
 
   // Statistics of normalisations are kept by the task that makes them, counters by nobody.
   Result<void> check_effect(const Item& made, const std::string& buffer) {
+    if (is_lost(made)) return *run_.fault();
     const auto* const tensor = made.get<TensorRef>();
     const bool is_statistic = made.get<Undecided>() && !made.is_of_data();
     if (is_statistic) return {};

@@ -39,6 +39,8 @@ const std::map<std::string_view, std::string_view>& operators_of_sizes() {
       {"_operator.and_", "aten::__and__.bool"},
       {"_operator.or_", "aten::__or__.bool"},
       {"math.trunc", "aten::Int.float"},
+      {"math.ceil", "aten::ceil.float"},
+      {"math.floor", "aten::floor.float"},
       {"torch.sym_int", "aten::Int.float"},
       {"torch.sym_float", "aten::Float.int"},
       {"torch.sym_max", "prim::max"},

@@ -24,8 +24,9 @@ class ExportedGraph {
   Result<std::vector<Item>> run(Names names, Region& into, const Json& graph) {
     return run(Frame{std::move(names), 0}, into, graph);
   }
-  /// All operators that could not be translated; the run went on without their results.
-  std::optional<Diagnostic> unknown() const { return calls_.unknown(file_); }
+  /// Why calls could not be translated; the run went on without their results.
+  std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
+  bool lost_state() const { return calls_.lost_state(); }
   uint64_t nodes() const { return nodes_; }
 
  private:

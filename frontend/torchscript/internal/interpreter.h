@@ -25,8 +25,9 @@ class Interpreter {
 
   /// What a method gives for these arguments, `self` not among them.
   Result<Item> call(const Object& self, const std::string& method, std::vector<Item> arguments);
-  /// All operators that could not be translated; the run went on without their results.
-  std::optional<Diagnostic> unknown() const { return calls_.unknown(file_); }
+  /// Why calls could not be translated; the run went on without their results.
+  std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
+  bool lost_state() const { return calls_.lost_state(); }
 
  private:
   using Node = torch::jit::Node;

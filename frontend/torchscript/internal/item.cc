@@ -28,6 +28,9 @@ struct Describe {
   }
   std::string operator()(const Device&) const { return "a device"; }
   std::string operator()(const Undecided& undecided) const { return undecided.what; }
+  std::string operator()(const Ratio& ratio) const {
+    return fmt::format("the number ({}) / ({})", ratio.above.str(), ratio.below.str());
+  }
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "frontend/torchscript/internal/ratio.h"
 #include "ir/dim.h"
 #include "ir/graph.h"
 
@@ -52,10 +53,10 @@ struct Undecided {
   TensorRef of = nullptr;  ///< a tensor of the one element that it is; none: the graph has none
 };
 
-/// One value of the program. Integers are expressions of sizes.
+/// One value of the program. Integers are expressions of sizes, numbers are known or quotients of sizes.
 struct Item {
   using Kind = std::variant<None, TensorRef, ir::Dim, double, bool, std::string, std::shared_ptr<Sequence>,
-                            std::shared_ptr<Dictionary>, Object, Device, Undecided>;
+                            std::shared_ptr<Dictionary>, Object, Device, Undecided, Ratio>;
   Kind kind;
 
   Item() = default;

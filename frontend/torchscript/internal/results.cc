@@ -6,6 +6,7 @@
 #include <map>
 
 #include "frontend/torchscript/internal/call.h"
+#include "frontend/torchscript/internal/calls.h"
 #include "ir/rewriter.h"
 
 namespace rannc::frontend::torchscript {
@@ -40,13 +41,13 @@ ir::Graph renamed(const ir::Graph& graph, const std::map<ValueId, std::string>& 
 
 struct Output {
   std::string name;
-  TensorRef tensor;
+  Item item;  ///< a tensor, or what is lost
 };
 
 /// Tensors of what the program gives, in order.
 Result<void> collect(const Item& item, const std::string& name, const std::string& file, std::vector<Output>& into) {
-  if (const auto* tensor = item.get<TensorRef>()) {
-    into.push_back({name, *tensor});
+  if (item.get<TensorRef>() || item.get<Undecided>()) {
+    into.push_back({name, item});
   } else if (const Sequence* const sequence = item.sequence()) {
     for (size_t i = 0; i < sequence->elements.size(); ++i)
       RANNC_TRY(collect(sequence->elements[i], fmt::format("{}_{}", name.empty() ? "output" : name, i), file, into));
@@ -61,30 +62,76 @@ Result<void> collect(const Item& item, const std::string& name, const std::strin
   return {};
 }
 
+/// Adds the outputs one by one, under their names.
+class Results {
+ public:
+  Results(ir::Graph& graph, ImportNotes& notes, const Wanted& wanted, const std::string& file)
+      : graph_(graph), notes_(notes), wanted_(wanted), file_(file) {}
+
+  Result<void> add(std::vector<Output> outputs) {
+    const auto is_named = [&](const Output& output) { return contains(wanted_.asked, output.name); };
+    all_ = std::none_of(outputs.begin(), outputs.end(), is_named);
+    for (const Output& output : outputs) RANNC_TRY(add(output));
+    if (values_.empty()) return error(Location{file_}, "forward gives no tensor");
+    graph_.set_outputs(std::move(values_));
+    graph_ = renamed(graph_, named_);
+    return {};
+  }
+
+ private:
+  static bool contains(const std::vector<std::string>& names, const std::string& name) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+  Result<void> add(const Output& output) {
+    if (is_lost(output.item) && wanted_.fault) return leave_out(output.name, *wanted_.fault);
+    const auto* const tensor = output.item.get<TensorRef>();
+    if (tensor == nullptr) {
+      const std::string what = fmt::format("forward gives {}; expected tensors", describe(output.item));
+      return leave_out(output.name, error(Location{file_}, what));
+    }
+    Call call(graph_, {file_, 0, 0, output.name}, "output", output.name, {}, notes_);
+    const ValueId last = (*tensor)->read(call);
+    const bool is_free = call.good() && graph_.producer(last).valid() && named_.emplace(last, output.name).second;
+    if (!is_free) call.result("identity", {last});
+    if (call.failure()) return leave_out(output.name, wanted_.fault ? *wanted_.fault : *call.failure());
+    values_.push_back(is_free ? last : (*call.results()[0].get<TensorRef>())->now());
+    return {};
+  }
+
+  Result<void> leave_out(const std::string& name, const Diagnostic& why) {
+    if (all_ || contains(wanted_.asked, name)) return why;
+    notes_.open.push_back(
+        {why.where, fmt::format("output {} is left out, as the loss does not read it: {}", name, why.message)});
+    return {};
+  }
+
+  ir::Graph& graph_;
+  ImportNotes& notes_;
+  const Wanted& wanted_;
+  const std::string& file_;
+  bool all_ = true;  ///< outputs are asked for
+  std::map<ValueId, std::string> named_;
+  std::vector<ValueId> values_;
+};
+
 }  // namespace
 
-Result<void> add_outputs(ir::Graph& graph, ImportNotes& notes, const Item& made, const std::vector<std::string>& names,
+Result<void> add_outputs(ir::Graph& graph, ImportNotes& notes, const Item& made, const Wanted& wanted,
                          const std::string& file) {
   std::vector<Output> outputs;
+  if (is_lost(made) && made.sequence() == nullptr && wanted.fault) return *wanted.fault;
   RANNC_TRY(collect(made, {}, file, outputs));
   if (outputs.empty()) return error(Location{file}, "forward gives no tensor");
+  const std::vector<std::string>& names = wanted.names;
   if (names.size() > outputs.size())
     return error(Location{file}, fmt::format("{} names are given for {} output{}", names.size(), outputs.size(),
                                              outputs.size() == 1 ? "" : "s"));
-  std::map<ValueId, std::string> named;
-  std::vector<ValueId> values;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    const std::string name = i < names.size() ? names[i] : outputs[i].name.empty() ? "output" : outputs[i].name;
-    Call call(graph, {file, 0, 0, name}, "output", name, {}, notes);
-    const ValueId last = outputs[i].tensor->read(call);
-    const bool is_free = call.good() && graph.producer(last).valid() && named.emplace(last, name).second;
-    if (!is_free) call.result("identity", {last});
-    if (call.failure()) return *call.failure();
-    values.push_back(is_free ? last : (*call.results()[0].get<TensorRef>())->now());
+    if (i < names.size()) outputs[i].name = names[i];
+    if (outputs[i].name.empty()) outputs[i].name = "output";
   }
-  graph.set_outputs(std::move(values));
-  graph = renamed(graph, named);
-  return {};
+  return Results(graph, notes, wanted, file).add(std::move(outputs));
 }
 
 }  // namespace rannc::frontend::torchscript

@@ -30,9 +30,10 @@ class Importer {
     RANNC_TRY(state_.check_memory());
     RANNC_ASSIGN(std::vector<Item> arguments, add_inputs(forward->getSchema()));
     auto made = interpreter_.call(state_.root(), "forward", std::move(arguments));
-    if (const auto unknown = interpreter_.unknown()) return *unknown;
+    const auto fault = interpreter_.fault();
+    if (fault && (!made.ok() || interpreter_.lost_state())) return *fault;
     if (!made.ok()) return made.diagnostic();
-    RANNC_TRY(add_outputs(graph_, notes_, *made, options_.outputs, archive_.path()));
+    RANNC_TRY(add_outputs(graph_, notes_, *made, {options_.outputs, options_.asked, fault}, archive_.path()));
     if (state_.has_no_parameters())
       notes_.counted_remarks
           ["module without parameters, as frozen ones are: the names of state_dict are lost, and what is trained "

@@ -17,8 +17,8 @@ const Table& table() {
     Table made;
     for (const auto& family :
          {number_translators(), elementwise_translators(), shape_translators(), create_translators(),
-          index_translators(), reduce_translators(), dense_translators(), normalize_translators(), loss_translators(),
-          recurrent_translators(), decomposed_translators()}) {
+          index_translators(), reduce_translators(), dense_translators(), attention_translators(),
+          normalize_translators(), loss_translators(), recurrent_translators(), decomposed_translators()}) {
       for (const Translator& row : family)
         RANNC_CHECK(made.emplace(row.schema, row.translate).second) << row.schema << " has two translators";
     }

@@ -23,6 +23,7 @@ std::span<const Translator> create_translators();
 std::span<const Translator> index_translators();
 std::span<const Translator> reduce_translators();
 std::span<const Translator> dense_translators();
+std::span<const Translator> attention_translators();
 std::span<const Translator> normalize_translators();
 std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();

@@ -1,10 +1,11 @@
-/// Products, convolutions, pooling, attention.
+/// Products, convolutions, pooling.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 
+#include "frontend/internal/einsum.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -56,69 +57,11 @@ void dot(Call& call) {
   if (call.good()) call.result("sum", {terms}, {{"axes", Shape{0}}, {"keepdim", false}});
 }
 
-/// As einsum has it for two operands and letters that stand once in each: permuted, multiplied as matrices, put in
-/// order.
-void einsum(Call& call) {
-  const std::string equation = [&] {
-    std::string text = call.text("equation");
-    std::erase(text, ' ');
-    return text;
-  }();
+void einsum_of_tensors(Call& call) {
   const std::vector<ValueId> operands = call.tensors("tensors");
-  const size_t arrow = equation.find("->"), comma = equation.find(',');
-  if (!call.good()) return;
-  const bool two = operands.size() == 2 && comma != std::string::npos && arrow != std::string::npos &&
-                   equation.find(',', comma + 1) == std::string::npos;
-  if (!two || equation.find('.') != std::string::npos)
-    return call.fail(fmt::format("einsum '{}': two operands with all axes named are supported", equation));
-  const std::string a = equation.substr(0, comma), b = equation.substr(comma + 1, arrow - comma - 1),
-                    to = equation.substr(arrow + 2);
-  const Shape shape_a = *call.shape(operands[0]), shape_b = *call.shape(operands[1]);
-  const auto once = [](std::string text) {
-    std::sort(text.begin(), text.end());
-    return std::adjacent_find(text.begin(), text.end()) == text.end();
-  };
-  if (shape_a.size() != a.size() || shape_b.size() != b.size() || !once(a) || !once(b) || !once(to))
-    return call.fail(
-        fmt::format("einsum '{}' of operands of {} and {} axes", equation, shape_a.size(), shape_b.size()));
-  std::string shared, left, right, summed;
-  for (const char letter : a)
-    (b.find(letter) == std::string::npos ? left : to.find(letter) == std::string::npos ? summed : shared) += letter;
-  for (const char letter : b) {
-    if (a.find(letter) == std::string::npos) right += letter;
-  }
-  for (const char letter : left + right) {
-    if (to.find(letter) == std::string::npos)
-      return call.fail(fmt::format("einsum '{}' sums over an axis of one operand alone", equation));
-  }
-  if (to.size() != shared.size() + left.size() + right.size())
-    return call.fail(fmt::format("einsum '{}' makes an axis of nothing", equation));
-  const auto size = [&](char letter) {
-    const size_t at = a.find(letter);
-    return at != std::string::npos ? shape_a[at] : shape_b[b.find(letter)];
-  };
-  const auto count = [&](const std::string& letters) {
-    Dim made = 1;
-    for (const char letter : letters) made = made * size(letter);
-    return made;
-  };
-  const auto in_order = [&](ValueId x, const std::string& from, const std::string& wanted) {
-    std::vector<int64_t> order;
-    for (const char letter : wanted) order.push_back(static_cast<int64_t>(from.find(letter)));
-    return std::is_sorted(order.begin(), order.end()) ? x : call.emit("permute", {x}, {{"dims", list(order)}});
-  };
-  const auto sizes = [&](const std::string& letters) {
-    Shape made;
-    for (const char letter : letters) made.push_back(size(letter));
-    return made;
-  };
-  Shape rows = sizes(shared), columns = sizes(shared), whole = sizes(shared + left + right);
-  rows.push_back(count(left)), rows.push_back(count(summed));
-  columns.push_back(count(summed)), columns.push_back(count(right));
-  const ValueId x = call.emit("reshape", {in_order(operands[0], a, shared + left + summed)}, {{"shape", rows}});
-  const ValueId y = call.emit("reshape", {in_order(operands[1], b, shared + summed + right)}, {{"shape", columns}});
-  const ValueId made = call.emit("reshape", {call.emit("matmul", {x, y})}, {{"shape", whole}});
-  if (call.good()) call.give(in_order(made, shared + left + right, to));
+  const std::string equation = call.text("equation");
+  const auto last = call.good() ? einsum(call, equation, operands) : std::nullopt;
+  if (last) call.result(last->op, {last->operand}, last->attributes);
 }
 
 // --- windows
@@ -298,8 +241,12 @@ void upsample(Call& call) {
              scales && scales->elements.size() == axes) {
     for (size_t i = 0; i < axes; ++i) {
       const auto scale = Call::number_of(scales->elements[i]);
-      if (!scale || !(*from)[i + 2].is_constant()) return call.fail("upsample by a scale, of sizes that are not known");
-      sizes.emplace_back(static_cast<int64_t>(std::floor(static_cast<double>((*from)[i + 2].constant()) * *scale)));
+      const Dim& size = (*from)[i + 2];
+      const auto by_scale = scale && !size.is_constant() ? scaled(size, *scale) : std::nullopt;
+      const auto symbolic = by_scale ? rounded_down(*by_scale) : std::nullopt;
+      if (!scale || (!size.is_constant() && !symbolic))
+        return call.fail("upsample by a scale, of sizes that are not known");
+      sizes.push_back(symbolic ? *symbolic : Dim(whole(std::floor(static_cast<double>(size.constant()) * *scale))));
       attributes.set(kNames[3 - axes + i], *scale);
     }
   }
@@ -322,88 +269,6 @@ void grid_sampler(Call& call) {
                {"align_corners", call.flag("align_corners")}});
 }
 
-// --- attention
-
-ValueId places(Call& call, const Dim& count) {
-  return call.emit("range", {}, {{"start", Dim(0)}, {"limit", count}, {"delta", Dim(1)}, {"dtype", DType::kI64}});
-}
-
-/// Key j at or before query i.
-ValueId up_to_itself(Call& call, const Dim& queries, const Dim& keys) {
-  const ValueId rows = call.emit("unsqueeze", {places(call, queries)}, {{"axes", Shape{1}}});
-  return call.emit("ge", {rows, places(call, keys)});
-}
-
-/// Keys and values of a group of heads, once for each of its queries' heads.
-ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
-  const Shape from = *call.shape(x);
-  const size_t axis = from.size() - 3;
-  const auto group = ir::exact_div(heads, from[axis]);
-  if (!group || *group == Dim(1)) return x;
-  Shape wide = from, to = from;
-  wide.insert(wide.begin() + static_cast<std::ptrdiff_t>(axis) + 1, *group);
-  to[axis] = heads;
-  const ValueId column = call.emit("unsqueeze", {x}, {{"axes", Shape{static_cast<int64_t>(axis) + 1}}});
-  return call.emit("reshape", {call.emit("expand", {column}, {{"shape", wide}})}, {{"shape", to}});
-}
-
-void attention(Call& call) {
-  ValueId q = call.tensor("query"), k = call.tensor("key"), v = call.tensor("value"),
-          mask = call.optional_tensor("attn_mask");
-  // Without heads there is one.
-  const bool headless = call.rank(q) == 3;
-  const ir::Attributes head = {{"axes", Shape{1}}};
-  for (ValueId* each : {&q, &k, &v, &mask}) {
-    const bool has_samples = each != &mask || (mask.valid() && call.rank(mask) == 3);
-    if (headless && has_samples) *each = call.emit("unsqueeze", {*each}, head);
-  }
-  const Shape* const shape = call.shape(q);
-  if (!shape || !call.good()) return;
-  const Shape queries = *shape;
-  if (queries.size() != 4)
-    return call.fail(fmt::format("attention of {} axes; expected [samples, heads, places, features]", queries.size()));
-  const auto give = [&](std::string_view op, const std::vector<ValueId>& operands, ir::Attributes attributes) {
-    if (!headless) return call.result(op, operands, std::move(attributes));
-    call.result("squeeze", {call.emit(op, operands, std::move(attributes))}, head);
-  };
-  if (call.has("enable_gqa") && call.flag("enable_gqa")) {
-    k = for_each_head(call, k, queries[1]);
-    v = for_each_head(call, v, queries[1]);
-  }
-  double scale = 0;
-  if (call.has("scale")) {
-    scale = call.number("scale");
-  } else if (queries[3].is_constant()) {
-    scale = 1 / std::sqrt(static_cast<double>(queries[3].constant()));
-  } else {
-    return call.fail("attention of heads whose size is not known");
-  }
-  if (call.flag("is_causal") && call.good()) {
-    const ValueId seen = up_to_itself(call, queries[2], (*call.shape(k))[2]);
-    mask = mask.valid() && call.dtype(mask) == DType::kBool ? call.emit("logical_and", {mask, seen}) : seen;
-  }
-  const double drop = call.number("dropout_p");
-  if (!call.good()) return;
-  if (drop == 0) {
-    std::vector<ValueId> operands = {q, k, v};
-    if (mask.valid()) operands.push_back(mask);
-    return give("attention", operands, {{"scale", scale}, {"order", Shape{0, 1, 2, 3}}});
-  }
-  // Written out, as what is dropped are its weights.
-  const DType dtype = call.dtype(q);
-  const ValueId turned = call.emit("permute", {k}, {{"dims", Shape{0, 1, 3, 2}}});
-  ValueId scores = call.emit("matmul", {call.emit("mul", {q, call.scalar(scale, dtype)}), turned});
-  if (mask.valid() && call.dtype(mask) == DType::kBool)
-    mask = call.emit("where", {mask, call.scalar(0, dtype), call.scalar(-HUGE_VAL, dtype)});
-  if (mask.valid()) scores = call.emit("add", {scores, mask});
-  ir::Attributes last = {{"axis", Dim(-1)}};
-  if (mask.valid()) last.set("hidden_rows", std::string("zero"));
-  const ValueId weights = call.emit("softmax", {scores}, last);
-  if (!call.good()) return;
-  const ValueId kept = call.emit("mul", {weights, call.draw(weights, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
-  give("matmul", {kept, v}, {});
-}
-
 constexpr Translator kTable[] = {
     {"linear", linear},
     {"matmul", product},
@@ -414,7 +279,7 @@ constexpr Translator kTable[] = {
     {"addmm", added_product<kMat1, kMat2>},
     {"baddbmm", added_product<kBatch1, kBatch2>},
     {"addmv", added_product<kMat, kVec>},
-    {"einsum", einsum},
+    {"einsum", einsum_of_tensors},
     {"conv1d", conv},
     {"conv2d", conv},
     {"conv3d", conv},
@@ -446,7 +311,6 @@ constexpr Translator kTable[] = {
     {"grid_sampler", grid_sampler},
     {"grid_sampler_2d", grid_sampler},
     {"grid_sampler_3d", grid_sampler},
-    {"scaled_dot_product_attention", attention},
 };
 
 }  // namespace

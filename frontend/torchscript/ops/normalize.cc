@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "frontend/internal/statistics.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -62,10 +63,12 @@ void batch_norm(Call& call) {
       x, or_number(call, "weight", 1, channels, dtype), or_number(call, "bias", 0, channels, dtype),
       or_number(call, "running_mean", 0, channels, dtype), or_number(call, "running_var", 1, channels, dtype)};
   if (!call.good()) return;
-  const bool keeps = call.has("running_mean");
-  call.result_with_auxiliary("batch_norm", operands,
-                             {{"epsilon", epsilon(call, 1e-5)}, {"momentum", momentum}, {"training", training}},
-                             training && keeps ? 2 : 0);
+  const bool computed = is_computed(call, operands[3]) || is_computed(call, operands[4]);
+  if (!training && computed) return call.give(normalised(call, operands, epsilon(call, 1e-5)));
+  const bool keeps = call.has("running_mean") && !computed;
+  ir::Attributes attributes = {{"epsilon", epsilon(call, 1e-5)}, {"momentum", momentum}, {"training", training}};
+  if (training && !keeps) attributes.set("own_statistics", true);
+  call.result_with_auxiliary("batch_norm", operands, attributes, training && keeps ? 2 : 0);
 }
 
 /// Each channel of each sample by itself.

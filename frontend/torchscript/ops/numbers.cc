@@ -43,14 +43,36 @@ bool computed_of_data(Call& call) {
   return true;
 }
 
+/// A number as a quotient of sizes.
+std::optional<Ratio> ratio(const Item& item) {
+  if (const auto* found = item.get<Ratio>()) return *found;
+  if (is_integer(item)) return Ratio{integer(item)};
+  const auto* const number = item.get<double>();
+  return number ? ratio_of(*number) : std::nullopt;
+}
+
+/// Arithmetic of numbers of which one follows from sizes.
+std::optional<Ratio> of_sizes(const Call& call, const Item& a, const Item& b) {
+  const std::string& op = call.op();
+  if (op == "mul" && a.get<Dim>() && b.get<double>()) return scaled(integer(a), *b.get<double>());
+  if (op == "mul" && a.get<double>() && b.get<Dim>()) return scaled(integer(b), *a.get<double>());
+  const auto x = ratio(a), y = ratio(b);
+  if (!x || !y) return std::nullopt;
+  if (op == "add") return sum(*x, *y);
+  if (op == "sub") return difference(*x, *y);
+  if (op == "mul") return product(*x, *y);
+  return op == "div" || op == "truediv" ? quotient(*x, *y) : std::nullopt;
+}
+
 template <Dim (*of_integers)(const Dim&, const Dim&), double (*of_numbers)(double, double)>
 void arithmetic(Call& call) {
   if (computed_of_data(call)) return;
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   if (is_integer(a) && is_integer(b)) return call.give(Item(of_integers(integer(a), integer(b))));
   const auto x = plain(a), y = plain(b);
-  if (!x || !y) return unexpected(call, "numbers");
-  call.give(of_numbers(*x, *y));
+  if (x && y) return call.give(of_numbers(*x, *y));
+  const auto made = of_sizes(call, a, b);
+  made ? call.give(Item(*made)) : unexpected(call, "numbers");
 }
 
 Dim plus(const Dim& a, const Dim& b) { return a + b; }
@@ -66,9 +88,11 @@ double remainder_number(double a, double b) { return a - b * std::floor(a / b); 
 
 /// Division of Python: of integers a number.
 void true_division(Call& call) {
-  const auto x = plain(call.item(size_t{0})), y = plain(call.item(1));
+  const Item &a = call.item(size_t{0}), &b = call.item(1);
+  const auto x = plain(a), y = plain(b);
   if (x && y && *y != 0) return call.give(*x / *y);
-  unexpected(call, "plain numbers, the second not 0");
+  const auto made = of_sizes(call, a, b);
+  made ? call.give(Item(*made)) : unexpected(call, "numbers that are known or follow from sizes, the second above 0");
 }
 
 /// Whether divisors are not 0, which Python raises for.
@@ -83,6 +107,7 @@ void negative(Call& call) {
   const Item& x = call.item(size_t{0});
   if (is_integer(x)) return call.give(Dim(0) - integer(x));
   if (const auto* number = x.get<double>()) return call.give(-*number);
+  if (const auto* of = x.get<Ratio>()) return call.give(Item(Ratio{Dim(0) - of->above, of->below, of->exact}));
   unexpected(call, "a number");
 }
 
@@ -131,10 +156,17 @@ std::optional<bool> decided(Order order, const Dim& a, const Dim& b) {
   return std::nullopt;
 }
 
+/// Of quotients with divisors above 0.
+std::optional<bool> decided(Order order, const Ratio& a, const Ratio& b) {
+  const bool is_sure = a.exact && b.exact && ir::sign(a.below) == 1 && ir::sign(b.below) == 1;
+  return is_sure ? decided(order, a.above * b.below, b.above * a.below) : std::nullopt;
+}
+
 /// Equality of two items of any kind; nothing where it depends on sizes.
 std::optional<bool> equal(const Item& a, const Item& b) {
   if (is_integer(a) && is_integer(b)) return decided(Order::kEq, integer(a), integer(b));
   if (const auto x = plain(a), y = plain(b); x && y) return *x == *y;
+  if (const auto x = ratio(a), y = ratio(b); x && y) return decided(Order::kEq, *x, *y);
   const auto *text_a = a.get<std::string>(), *text_b = b.get<std::string>();
   if (text_a && text_b) return *text_a == *text_b;
   if (a.get<Device>() && b.get<Device>()) return true;
@@ -161,6 +193,8 @@ void compared(Call& call) {
     found = decided(order, integer(a), integer(b));
   } else if (const auto x = plain(a), y = plain(b); x && y) {
     found = holds(order, *x, *y);
+  } else if (const auto of = ratio(a), to = ratio(b); of && to) {
+    found = decided(order, *of, *to);
   } else {
     return unexpected(call, "numbers");
   }
@@ -214,8 +248,15 @@ void single_of_data(Call& call, ValueId value, DType dtype, std::string_view wha
   if (call.good()) call.give(of_data(std::make_shared<Tensor>(single), text));
 }
 
+/// An integer that a number is rounded to.
+void give_rounded(Call& call, const std::optional<Dim>& made) {
+  made ? call.give(*made)
+       : unexpected(call, "a number of which the rounded one follows from sizes, whatever floats round on the way");
+}
+
 void to_integer(Call& call) {
   const Item& x = call.item(size_t{0});
+  if (const auto* of = x.get<Ratio>()) return give_rounded(call, cut(*of));
   if (const auto* number = x.get<double>()) return call.give(Dim(whole(*number)));
   if (const auto size = call.size_of(x)) return call.give(*size);
   if (x.get<TensorRef>() || x.is_of_data()) {
@@ -230,6 +271,7 @@ void to_integer(Call& call) {
 void to_number(Call& call) {
   const Item& x = call.item(size_t{0});
   if (const auto number = plain(x)) return call.give(*number);
+  if (const auto of = ratio(x)) return call.give(Item(*of));
   if (x.get<TensorRef>() || x.is_of_data()) {
     const ValueId value = call.tensor(x, "a");
     if (const auto number = call.number(value)) return call.give(*number);
@@ -292,7 +334,7 @@ std::optional<size_t> place(Call& call, const Item& index, size_t size) {
 
 void length(Call& call) {
   if (const auto* tensor = call.item(size_t{0}).get<TensorRef>()) {
-    const ir::Shape* const shape = call.shape((*tensor)->read(call));
+    const ir::Shape* const shape = call.shape((*tensor)->now());
     if (shape && !shape->empty()) return call.give(shape->front());
     return unexpected(call, "a tensor with an axis");
   }
@@ -441,8 +483,14 @@ void range(Call& call) {
 
 // --- what the program asks of tensors
 
+/// A value of the tensor's type and shape: whoever asks for these reads no memory.
+ValueId shaped(Call& call, size_t argument) {
+  const auto* const tensor = call.item(argument).get<TensorRef>();
+  return tensor ? (*tensor)->now() : call.tensor(call.item(argument), "self");
+}
+
 void size(Call& call) {
-  const ir::Shape* const shape = call.shape(call.tensor("self"));
+  const ir::Shape* const shape = call.shape(shaped(call, 0));
   if (!shape) return;
   if (call.has("dim")) {
     const int64_t axis = call.axis(call.integer("dim"), static_cast<int64_t>(shape->size()));
@@ -454,14 +502,13 @@ void size(Call& call) {
   call.give(list_of(std::move(sizes)));
 }
 
-void dim(Call& call) { call.give(Dim(call.rank(call.tensor(call.item(size_t{0}), "self")))); }
+void dim(Call& call) { call.give(Dim(call.rank(shaped(call, 0)))); }
 
 void numel(Call& call) {
-  if (const ir::Shape* const shape = call.shape(call.tensor(call.item(size_t{0}), "self")))
-    call.give(ir::element_count(*shape));
+  if (const ir::Shape* const shape = call.shape(shaped(call, 0))) call.give(ir::element_count(*shape));
 }
 
-void dtype_of(Call& call) { call.give(Dim(ir::torch_number(call.dtype(call.tensor(call.item(size_t{0}), "a"))))); }
+void dtype_of(Call& call) { call.give(Dim(ir::torch_number(call.dtype(shaped(call, 0))))); }
 void device_of(Call& call) { call.give(Device{}); }
 void zero(Call& call) { call.give(Dim(0)); }
 void no(Call& call) { call.give(false); }
@@ -469,7 +516,7 @@ void yes(Call& call) { call.give(true); }
 void nothing(Call& call) { call.give(Item()); }
 void no_result(Call&) {}
 void itself(Call& call) { call.give(Item(call.item(size_t{0}))); }
-void is_float(Call& call) { call.give(ir::is_float(call.dtype(call.tensor(call.item(size_t{0}), "self")))); }
+void is_float(Call& call) { call.give(ir::is_float(call.dtype(shaped(call, 0)))); }
 
 void tuple_index(Call& call) {
   if (const Sequence* const found = list(call, 0)) {
@@ -520,18 +567,50 @@ void function(Call& call) {
   call.give(f(*x));
 }
 
-template <double (*f)(double)>
-void rounded(Call& call) {
+void square_root(Call& call) {
+  const auto* const x = call.item(size_t{0}).get<Ratio>();
+  const auto* const size = call.item(size_t{0}).get<Dim>();
+  const bool is_whole = x != nullptr && x->below == Dim(1) && x->exact;
+  const auto made = size && !size->is_constant() ? root(*size) : is_whole ? root(x->above) : std::nullopt;
+  if (made) return call.give(Item(Ratio{*made}));
+  function<std::sqrt>(call);
+}
+
+template <double (*f)(double), std::optional<Dim> (*of_sizes)(const Ratio&)>
+void to_whole(Call& call) {
   const Item& given = call.item(size_t{0});
   if (given.get<Dim>()) return call.give(given);
+  if (const auto* of = given.get<Ratio>()) return give_rounded(call, of_sizes(*of));
   const auto x = plain(given);
   if (!x) return unexpected(call, "a number that is known");
   call.give(Dim(whole(f(*x))));
 }
 
+void to_nearest(Call& call) {
+  const Item& given = call.item(size_t{0});
+  if (given.get<Dim>()) return call.give(given);
+  const auto* const of = given.get<Ratio>();
+  const auto made = of ? rounded(*of) : std::nullopt;
+  if (made) return call.give(Item(Ratio{*made}));
+  function<std::nearbyint>(call);
+}
+
+void power_of_size(Call& call, const Dim& size, double exponent) {
+  constexpr int kMost = 8;
+  if (exponent == 0.5) {
+    if (const auto made = root(size)) return call.give(Item(Ratio{*made}));
+  }
+  if (exponent < 0 || exponent > kMost || exponent != std::floor(exponent))
+    return unexpected(call, "a power that follows from sizes");
+  Dim made = 1;
+  for (int i = 0; i < static_cast<int>(exponent); ++i) made = made * size;
+  call.schema().ends_with("float") ? call.give(Item(Ratio{made})) : call.give(made);
+}
+
 void power(Call& call) {
   const Item &a = call.item(size_t{0}), &b = call.item(1);
   const auto x = plain(a), y = plain(b);
+  if (!x && y && is_integer(a)) return power_of_size(call, integer(a), *y);
   if (!x || !y) return unexpected(call, "plain numbers");
   const double made = std::pow(*x, *y);
   if (call.schema().ends_with(".int") || (a.get<Dim>() && b.get<Dim>() && *y >= 0)) return call.give(Dim(whole(made)));
@@ -643,14 +722,19 @@ constexpr Translator kTable[] = {
     {"percentFormat", text},
     {"str", text},
     {"is_floating_point", is_float},
-    {"sqrt.int", function<std::sqrt>},
-    {"sqrt.float", function<std::sqrt>},
+    {"sqrt.int", square_root},
+    {"sqrt.float", square_root},
     {"log.int", function<std::log>},
     {"log.float", function<std::log>},
-    {"ceil.float", rounded<std::ceil>},
-    {"floor.float", rounded<std::floor>},
-    {"ceil.Scalar", rounded<std::ceil>},
-    {"floor.Scalar", rounded<std::floor>},
+    {"ceil.float", to_whole<std::ceil, rounded_up>},
+    {"floor.float", to_whole<std::floor, rounded_down>},
+    {"ceil.Scalar", to_whole<std::ceil, rounded_up>},
+    {"floor.Scalar", to_whole<std::floor, rounded_down>},
+    {"round.int", to_nearest},
+    {"round.float", to_nearest},
+    {"round.Scalar", to_nearest},
+    {"ceil.int", itself},
+    {"floor.int", itself},
     {"is_grad_enabled", yes},
 };
 

@@ -244,9 +244,8 @@ void slice(Call& call) {
   if (!call.good()) return;
   if (step == 1 && start == Dim(0) && end == size) return call.result_view("self", "identity", {});
   ir::Attributes attributes = cut(axis, start, end);
-  if (step == 1) return call.result_view("self", "slice", std::move(attributes));
-  attributes.set("steps", Shape{step});
-  call.result_unsure("self", "slice", std::move(attributes));
+  if (step != 1) attributes.set("steps", Shape{step});
+  call.result_view("self", "slice", std::move(attributes));
 }
 
 void narrow(Call& call) {

@@ -317,6 +317,18 @@ constexpr Expression kDense[] = {
     {"torch.addmm(torch.arange(2, dtype=7), x[:, 0], torch.ones([6, 2], dtype=7))"},
     {"torch.einsum('bij,bkj->bik', [x, y])"},
     {"torch.einsum('bij,jk->bki', [x, torch.ones([6, 2], dtype=7)])"},
+    {"torch.einsum('...ij,...kj->...ik', [x, y])"},
+    {"torch.einsum('b...,b...->b', [x, y])"},
+    {"torch.einsum('bij,bkj', [x, y])"},
+    {"torch.einsum('bij->bji', [x])"},
+    {"torch.einsum('bij->b', [x])"},
+    {"torch.einsum('bii->bi', [x[:, :, :4]])"},
+    {"torch.einsum('bij,bkj,bkl->bil', [x, y, x])"},
+    {"torch.einsum('b i j, j k, k l -> b i l', [x, torch.ones([6, 2], dtype=7), torch.ones([2, 3], dtype=7)])"},
+    {"torch.einsum('bij,bkl->bi', [x, y])"},
+    {"torch.einsum('bhqd,bkd->bhqk', [x.view(-1, 2, 2, 6), y])"},
+    {"torch.einsum('...,...', [x, y[:, :1]])"},
+    {"torch.einsum('Bij,Bij->Bi', [x, y])"},
     {"torch.max_pool1d(x, 2)"},
     {"torch.avg_pool1d(x, [3], [2], [1])"},
     {"torch.max_pool2d(x.unsqueeze(1), [2, 3], ceil_mode=True)"},
@@ -341,6 +353,21 @@ constexpr Expression kDense[] = {
      "scale=0.3)"},
     {"torch.scaled_dot_product_attention(x.view(-1, 4, 2, 3), y.view(-1, 2, 4, 3), y.view(-1, 2, 4, 3), "
      "enable_gqa=True)"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3), y.view(-1, 2, 2, 2, 3), x.view(-1, 2, 2, 2, 3))"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3), y.view(-1, 1, 2, 4, 3), x.view(-1, 1, 2, 4, 3), "
+     "is_causal=True)"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3).transpose(0, 1), y.view(-1, 2, 2, 2, 3).transpose(0, "
+     "1), x.view(-1, 2, 2, 2, 3).transpose(0, 1), x.view(-1, 2, 2, 6)[..., :2].transpose(0, 1).unsqueeze(3) > 0)"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3), y.view(-1, 2, 2, 2, 3), x.view(-1, 2, 2, 2, 3), "
+     "torch.arange(8, dtype=7).view(2, 2, 2))"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3), y.view(-1, 2, 2, 2, 3), x.view(-1, 2, 2, 2, 3), "
+     "torch.arange(8, dtype=7).view(2, 2, 1, 2))"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 4, 3), y.view(-1, 1, 8, 3), y.view(-1, 1, 8, 3))"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 4, 3), y.view(-1, 2, 4, 3), y.view(-1, 2, 4, 3), "
+     "torch.arange(32, dtype=7).view(2, 4, 4))"},
+    {"torch.scaled_dot_product_attention(x.view(-1, 2, 2, 2, 3), y.view(-1, 2, 1, 4, 3), y.view(-1, 2, 1, 4, 3), "
+     "enable_gqa=True)"},
+    {"torch.scaled_dot_product_attention(x, torch.ones([5, 6], dtype=7), torch.ones([5, 2], dtype=7))"},
     {"torch.upsample_bilinear2d(x.unsqueeze(1), [8, 12], False, None)"},
     {"torch.upsample_nearest2d(x.unsqueeze(1), [8, 12], None)"},
     {"torch.upsample_nearest2d(x.unsqueeze(1), [7, 9], 1.9, 1.55)"},

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,6 +56,22 @@ constexpr Program kInPlace[] = {
      "a.add_(torch.ones([4, 6], dtype=7))\n  return a + x\n"},
     {"CopyFromNarrower", "def forward(self, x, y):\n  a = x + 1\n  a.copy_(y[:, :1])\n  return a\n"},
     {"Zeroed", "def forward(self, x, y):\n  a = x + 1\n  b = a * 2\n  a.zero_()\n  return a + b\n"},
+    {"WrittenAfterContiguous",
+     "def forward(self, x, y):\n  a = (x * 2).transpose(1, 2).contiguous()\n  a.add_(1)\n  return a\n"},
+    {"WrittenAfterReshape",
+     "def forward(self, x, y):\n  a = (x * 2).reshape(-1, 24)\n  row = a[:, 3]\n  a[:, 1:5].mul_(3)\n  return a, "
+     "row\n"},
+    {"WrittenAfterDetach", "def forward(self, x, y):\n  a = (x + 1).detach()\n  a.add_(1)\n  return a * y\n"},
+    {"SizeReadAfterwards",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  b.mul_(2)\n  return b.view(a.shape) * y\n"},
+    {"WrittenAnewAfterwards",
+     "def forward(self, x, y):\n  a = x + 1\n  b = a.reshape(-1, 24)\n  b.mul_(2)\n  a.copy_(y)\n  return a\n"},
+    {"OtherPartRead",
+     "def forward(self, x, y):\n  a = x * 2\n  b, c, d = a.split([2, 1, 1], 1)\n  e = b.reshape(-1, 12)\n  "
+     "e.mul_(3)\n  return e, c, d\n"},
+    {"EveryOtherWritten",
+     "def forward(self, x, y):\n  a = torch.zeros_like(x)\n  a[..., 0::2] = torch.sin(x[..., :3])\n  a[..., 1::2] = "
+     "y[..., 3:]\n  return a * y\n"},
     {"MaskedFill", "def forward(self, x, y):\n  a = x + 1\n  a.masked_fill_(y > 0, 0.25)\n  return a\n"},
 };
 constexpr Program kStructure[] = {
@@ -82,6 +99,12 @@ constexpr Program kStructure[] = {
      "6) * float(x.size(2)) + min(2, 5) + max([1, 3])\n"},
     {"Strings", "def forward(self, x, y):\n  mode = 'a'\n  if mode in ['b', 'a']:\n    return x\n  return y\n"},
     {"ListsOfSizes", "def forward(self, x, y):\n  shape = list(x.shape[:1]) + [2, 12]\n  return x.reshape(shape)\n"},
+    {"RoundedSizes",
+     "def forward(self, x, y):\n  n = x.size(0)\n  up = torch.ceil(n / 4) * 4\n  half = torch.floor(n * 0.5)\n  more "
+     "= int(n * 1.5)\n  third = int(round(n / 3))\n  root = int(torch.sqrt(n * n))\n  return torch.ones([up, half, "
+     "more, third]), torch.ones([root, int(n ** 2), int((n - 1) / 2 + 1), int(n * 0.7)])\n"},
+    {"QuotientsOfSizes",
+     "def forward(self, x, y):\n  r = x.size(0) / x.size(1)\n  if r > 0:\n    y = y * r\n  return x * (r + 0.5) - y\n"},
     {"NumbersOfTensors",
      "def forward(self, x, y):\n  n = int(torch.tensor(x.size(1)) * 2)\n  return x.repeat(1, n // 4, 1)\n"},
 };
@@ -117,6 +140,12 @@ constexpr Refused kRefused[] = {
      "may share memory"},
     {"WriteThroughViewOfTheDispatcher",
      "def forward(self, x, y):\n  a = x + 1\n  torch.diagonal(a, 0, 1, 2).mul_(0)\n  return a\n", "may share memory"},
+    {"ReadOfWrittenPart",
+     "def forward(self, x, y):\n  a = x * 2\n  b, c = a.split([2, 2], 1)\n  e = b.reshape(-1, 12)\n  e.mul_(3)\n  "
+     "return e, a[:, 1]\n",
+     "may share memory"},
+    {"SizeThatFloatsRound", "def forward(self, x, y):\n  n = int(x.size(0) * 1.15)\n  return torch.ones([n])\n",
+     "whatever floats round"},
     {"MaskedIndex", "def forward(self, x, y):\n  return x[x > 0]\n", "size depends on data"},
     {"Raises", "def forward(self, x, y):\n  assert x.size(1) != 4, 'four'\n  return x\n", "raises an exception"},
     {"SamplesMixed", "def forward(self, x, y):\n  return torch.cumsum(x, 0)\n", "sample"},
@@ -125,6 +154,38 @@ constexpr Refused kRefused[] = {
      "operators without a translation: aten::bernoulli (1), aten::nonzero (2)"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, Refusals, testing::ValuesIn(kRefused), [](const auto& info) { return info.param.name; });
+
+// --- what is left out
+
+Result<frontend::Imported> read_for(const SavedModule& module, std::vector<std::string> asked) {
+  frontend::ImportOptions options{.inputs = input_flags(inputs()), .outputs = {"a", "b"}};
+  options.asked = std::move(asked);
+  return frontend::read_torch(module.path(), options);
+}
+
+// An operator without a translation, one that fails, and a write of what neither gives.
+TEST(OutputsThatNobodyAsksFor, AreLeftOutWhereTheyCannotBeTranslated) {
+  for (const char* lost : {"torch.nonzero(y)", "y[y > 0]", "torch.zeros_like(x).add_(torch.bernoulli(y))"}) {
+    const SavedModule module(fmt::format("def forward(self, x, y):\n  return x * 2, {}\n", lost));
+    const auto found = read_for(module, {"a"});
+    ASSERT_TRUE(found.ok()) << lost << found.diagnostic().str();
+    EXPECT_EQ(found->graph.outputs().size(), 1U);
+    ASSERT_EQ(found->notes.open.size(), 1U);
+    EXPECT_NE(found->notes.open[0].message.find("output b is left out"), std::string::npos);
+    EXPECT_FALSE(read_for(module, {}).ok());
+    EXPECT_FALSE(read_for(module, {"b"}).ok());
+  }
+}
+
+TEST(OutputsThatNobodyAsksFor, DoNotHideWhatTheOthersNeed) {
+  for (const char* body : {"a = x * 2\n  a.add_(torch.bernoulli(y))\n  return a, y",
+                           "a = x * 2\n  b = a.view(-1, 24)\n  b.add_(torch.bernoulli(b))\n  return a, y",
+                           "l = [x]\n  l.append(torch.bernoulli(y))\n  return l[1], y"}) {
+    const SavedModule module(fmt::format("def forward(self, x, y):\n  {}\n", body));
+    EXPECT_FALSE(read_for(module, {"a"}).ok()) << body;
+    EXPECT_TRUE(read_for(module, {"b"}).ok()) << body;
+  }
+}
 
 TEST(TorchScriptFlags, AreChecked) {
   const SavedModule module("def forward(self, x, y):\n  return x + y\n");

@@ -360,6 +360,8 @@ TEST(OpErrors, NameWhatDoesNotFit) {
       {{"bce_with_logits_sum", {f("batch,3"), f("batch,3"), f("4")}}, "[4]"},
       {{"bce_with_logits_sum", {f("batch,1"), f("batch,1"), f("3")}}, "weights [3] do not stretch to logits [batch,1]"},
       {{"bce_with_logits_sum", {f("batch,3"), f("batch,3"), f("batch,3")}}, "positive_weights [batch,3] has samples"},
+      {{"gather_elements", {f("2,5"), i("3,5", 0, 4)}, {{"axis", Dim(1)}}},
+       "indices [3,5] reach beyond axis 0 of [2,5]"},
       {{"gather", {f("9,4"), i("batch", 0, 9)}, {{"padding_index", Dim(9)}}}, "padding_index 9 is no row of [9,4]"},
       {{"gather", {f("9,4"), i("batch", 0, 4)}, {{"axis", Dim(1)}, {"padding_index", Dim(0)}}}, "a table of rank 2"},
       {{"clamp", {f("batch,3")}, {{"min", 0.0}, {"strict", true}}}, "strict bounds are two"},
@@ -420,6 +422,45 @@ TEST(OpErrors, ExtremeNumbersEndInTypesOrADiagnostic) {
   EXPECT_GT(refused, 500);
 }
 
+Operand of_type(ValueType type) {
+  Operand operand;
+  operand.type = std::move(type);
+  return operand;
+}
+
+TEST(OpTypes, MiniBatchesOneAfterAnotherAreCutWhereTheyMeet) {
+  const Operand both = of_type(type_of({"concat", {f("batch,3"), f("batch,3")}, {{"axis", Dim(0)}}}));
+  EXPECT_EQ(both.type.batch, (BatchLayout{0, 2, 1}));
+  const auto slice = [&](const char* start, const char* end) {
+    return infer({"slice", {both}, {{"axes", dims("0")}, {"starts", dims(start)}, {"ends", dims(end)}}});
+  };
+  const auto split = [&](const char* sizes) {
+    return infer({"split", {both}, {{"axis", Dim(0)}, {"sizes", dims(sizes)}}, 2});
+  };
+  const BatchLayout one{0, 1, 1};
+  for (const ValueType& half : split("batch,batch").value()) EXPECT_EQ(half.batch, one);
+  EXPECT_EQ(slice("0", "batch").value()[0].batch, one);
+  EXPECT_EQ(slice("batch", "9223372036854775807").value()[0].batch, one);
+  EXPECT_EQ(slice("-batch", "9223372036854775807").value()[0].batch, one);
+  for (const auto& refused : {slice("1", "batch"), slice("0", "batch-1"), split("1,2*batch-1"), split("0,2*batch")}) {
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.diagnostic().message, HasSubstr("would mix the samples"));
+  }
+}
+
+TEST(OpTypes, GradientsOfCutMiniBatchesLieWhereTheyWere) {
+  const Operand gradient = f("batch,3");
+  const auto slice = infer({"slice_grad",
+                            {gradient},
+                            {{"sizes", dims("2*batch,3")}, {"axes", dims("0")}, {"starts", dims("batch")},
+                             {"ends", dims("2*batch")}}});
+  ASSERT_TRUE(slice.ok()) << slice.diagnostic().str();
+  EXPECT_EQ((*slice)[0].batch, (BatchLayout{0, 2, 1}));
+  const auto padded = infer({"pad", {gradient}, {{"pads", dims("batch,0,0,0")}}});
+  ASSERT_TRUE(padded.ok()) << padded.diagnostic().str();
+  EXPECT_EQ((*padded)[0].batch, (BatchLayout{0, 2, 1}));
+}
+
 TEST(OpErrors, MixingSamplesIsNamed) {
   const Bad cases[] = {
       {{"amax", {f("batch,3")}}, "amax over axis 0 of [batch,3] would mix the samples"},
@@ -427,7 +468,8 @@ TEST(OpErrors, MixingSamplesIsNamed) {
       {{"softmax", {f("3,batch")}, {{"axis", Dim(-1)}}}, "softmax over axis 1"},
       {{"cumsum", {f("batch,3")}, {{"axis", Dim(0)}}}, "cumsum over axis 0"},
       {{"argmax", {f("batch,3")}, {{"axis", Dim(0)}}}, "argmax over axis 0"},
-      {{"concat", {f("batch,3"), f("batch,3")}, {{"axis", Dim(0)}}}, "concat over axis 0"},
+      {{"concat", {f("batch,3"), f("2,3")}, {{"axis", Dim(0)}}}, "concat over axis 0"},
+      {{"concat", {f("batch,3"), f("2*batch,3")}, {{"axis", Dim(0)}}}, "concat over axis 0"},
       {{"slice", {f("batch,3"), list("0"), list("1")}}, "slice over axis 0"},
       {{"split", {f("batch,3")}, {{"axis", Dim(0)}, {"sizes", dims("1,1")}}, 2}, "split over axis 0"},
       {{"pad", {f("batch,3")}, {{"pads", dims("1,0,0,0")}}}, "pad over axis 0"},
@@ -437,6 +479,12 @@ TEST(OpErrors, MixingSamplesIsNamed) {
       {{"gather", {f("batch,3"), list("0")}, {{"axis", Dim(0)}}}, "gather picks samples along axis 0"},
       {{"gather_nd", {f("batch,3"), i("2,1", 0, 1)}}, "gather_nd picks samples along axis 0"},
       {{"gather", {f("batch,3"), i("batch", 0, 1)}, {{"axis", Dim(1)}}}, "pair samples with samples"},
+      {{"gather_elements", {f("1,5"), i("batch,3", 0, 4)}, {{"axis", Dim(1)}}},
+       "x has no samples on the axis where indices has them"},
+      {{"gather_elements", {f("9,5"), i("batch,3", 0, 4)}, {{"axis", Dim(1)}}}, "pair each sample with its own number"},
+      {{"gather_elements", {f("batch,5"), i("1,3", 0, 4)}, {{"axis", Dim(1)}}},
+       "indices has no samples on the axis where x has them"},
+      {{"gather_elements", {f("2*batch,5"), i("batch,3", 0, 4)}, {{"axis", Dim(1)}}}, "pair samples with samples"},
       {{"matmul", {f("batch"), f("batch,4")}}, "contracts over the samples of a vector"},
       {{"expand", {f("batch,1"), list("batch,batch")}}, "pair samples with samples"},
       {{"full", {list("batch,batch")}}, "counts samples on axes 0 and 1"},

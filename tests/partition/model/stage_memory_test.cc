@@ -119,13 +119,18 @@ TEST(StageMemory, TransposedParametersPassTheirGradientsOn) {
   EXPECT_EQ(memory.first_backward, 128 - 32 + 128) << "by then it is gone, and the sum is made beside the gradient";
 }
 
-TEST(StageMemory, ConvolutionsLayTheirFiltersOutOnceMore) {
+TEST(StageMemory, ConvolutionsNeedWhatTheirKernelsAllocate) {
   Builder model;
   const ValueId x = model.input({Dim(4), Dim(1), Dim(1)}), t = model.input({Dim(8), Dim(1), Dim(1)});
   const ValueId filters = model.parameter({Dim(8), Dim(4), Dim(1), Dim(1)});
   model.task("mse_sum", {model.task("conv", {x, filters}), t});
-  // The result's gradient has taken the place of the result.
-  EXPECT_EQ(model.follow(model.tasks, {}, 1).backward, 128 + 128) << "beside their gradient";
+  // The result's gradient has taken the place of the result. LibTorch's own kernel reads the image as it lies.
+  EXPECT_EQ(model.follow(model.tasks, {}, 1).backward, 128) << "the filters' gradient alone";
+  // oneDNN's copies of both operands, or of operand and result, and its filters, all of 16 channels.
+  constexpr double kBlocked = 16 * 16 * 4;
+  const StageMemory memory = model.follow(model.tasks, {}, 16);
+  EXPECT_EQ(memory.backward, 3 * kBlocked) << "by then the filters' gradient is not there";
+  EXPECT_EQ(memory.forward, 16 * (4 + 8) * 4 + 3 * kBlocked) << "beside the samples and labels";
 }
 
 TEST(StageMemory, FollowsAStageThatSends) {

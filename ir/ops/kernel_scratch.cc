@@ -1,0 +1,118 @@
+// Which kernel a convolution gets, from its sizes.
+#include "ir/kernel_scratch.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/match.h"
+#include "ir/memory_format.h"
+#include "ir/ops/convolution_scratch.h"
+#include "ir/ops/windows.h"
+
+namespace rannc::ir {
+
+namespace {
+
+using ops::ConvPeaks;
+using ops::ConvSizes;
+using Sizes = std::vector<int64_t>;
+
+bool is_transposed(const OpInfo& op) {
+  static const Ops kTransposed{"conv_transpose"};
+  return kTransposed.contains(op);
+}
+
+std::optional<Sizes> sizes_of(const ValueType& type, const Bindings& sizes) {
+  if (!type.shape) return std::nullopt;
+  Sizes found;
+  for (const Dim& dim : *type.shape) {
+    const auto size = dim.evaluate(sizes);
+    if (!size) return std::nullopt;
+    found.push_back(*size);
+  }
+  return found;
+}
+
+int64_t product(const Sizes& sizes, size_t from) {
+  int64_t all = 1;
+  for (size_t i = from; i < sizes.size(); ++i) all *= sizes[i];
+  return all;
+}
+
+bool any_above(const Sizes& numbers, int64_t most) {
+  return std::any_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number > most; });
+}
+
+/// LibTorch's rule for one thread: small images one at a time, and pointwise kernels of few images, are its own.
+bool calls_one_dnn(const ConvSizes& conv, const Sizes& read, const ops::Window& window) {
+  constexpr int64_t kManyImages = 16, kLargeImage = 20480;
+  const bool last_two_pointwise = conv.taps == 1;
+  if (last_two_pointwise && !conv.strided && !conv.dilated && conv.samples < kManyImages) return false;
+  int64_t leading = 1;
+  for (size_t i = 0; i < std::min<size_t>(read.size(), 4); ++i) leading *= read[i];
+  const size_t rank = window.rank();
+  const bool wide = rank > 1 && window.kernel[rank - 1] > 3 && window.kernel[rank - 2] > 3;
+  return conv.groups > 1 || wide || conv.samples > 1 || leading > kLargeImage;
+}
+
+/// Operands of rank 3 to 5 with known sizes.
+std::optional<ConvSizes> conv_sizes(const Graph& graph, TaskId task, const Bindings& bindings) {
+  const auto operands = graph.inputs(task);
+  const ValueType& type = graph.type(operands[0]);
+  const auto read = sizes_of(type, bindings), filter = sizes_of(graph.type(operands[1]), bindings),
+             made = sizes_of(graph.type(graph.outputs(task)[0]), bindings);
+  if (!read || !filter || !made || read->size() < 3 || filter->size() != read->size()) return std::nullopt;
+  const OpAttributes attributes(graph.op(task), graph.attributes(task));
+  const auto window = ops::window_of(attributes, Sizes(filter->begin() + 2, filter->end()));
+  if (!window.ok()) return std::nullopt;
+  ConvSizes conv;
+  conv.transposed = is_transposed(graph.op(task));
+  conv.samples = (*read)[0];
+  conv.groups = attributes.integer("groups");
+  conv.taps = product(*filter, 2);
+  conv.element_bytes = static_cast<int64_t>(byte_size(type.dtype));
+  conv.strided = any_above(window->strides, 1);
+  conv.dilated = any_above(window->dilations, 1);
+  conv.wide = any_above(window->kernel, 3);
+  conv.channels_last = graph.op(task).attribute(kChannelsLast) != nullptr && attributes.flag(kChannelsLast);
+  Sizes padded = *read;
+  if (!conv.transposed && !window->symmetric()) {
+    for (size_t i = 0; i < window->rank(); ++i) padded[i + 2] += window->begin[i] + window->end[i];
+  }
+  const Sizes &x = conv.transposed ? *made : padded, &y = conv.transposed ? *read : *made;
+  conv.in = x[1];
+  conv.out = y[1];
+  conv.in_places = product(x, 2);
+  conv.out_places = product(y, 2);
+  conv.one_dnn = type.dtype == DType::kF32 && calls_one_dnn(conv, padded, *window);
+  return conv;
+}
+
+}  // namespace
+
+bool has_kernel_scratch(const OpInfo& op) {
+  static const Ops kConvolution{"conv"};
+  return kConvolution.contains(op) || is_transposed(op);
+}
+
+KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes) {
+  auto conv = conv_sizes(graph, task, sizes);
+  if (!conv || conv->groups < 1 || conv->samples < 1) return {};
+  const OpAttributes attributes(graph.op(task), graph.attributes(task));
+  const std::string algorithm = attributes.text(kAlgorithm);
+  if (algorithm == "linear") return {};
+  if (algorithm == "onednn") conv->one_dnn = true;
+  const ConvPeaks peaks = ops::conv_peaks(*conv);
+  const bool turned = conv->transposed;
+  const int64_t operand = turned ? conv->y_bytes() : conv->x_bytes();
+  const int64_t result = turned ? conv->x_bytes() : conv->y_bytes();
+  const int64_t weight = conv->weight_bytes();
+  const bool wants_operand = (wanted & 1) != 0, wants_weight = (wanted & 2) != 0;
+  int64_t backward = wants_operand ? (turned ? peaks.output : peaks.input_gradient) : 0;
+  const int64_t given = wants_operand ? operand : 0;
+  if (wants_weight) backward = std::max(backward, given + peaks.weight_gradient);
+  return {std::max<int64_t>(0, (turned ? peaks.input_gradient : peaks.output) - result),
+          std::max<int64_t>(0, backward - given - (wants_weight ? weight : 0))};
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,66 @@
+"""A model that mixes its samples trains with whole mini-batches; what would divide them is refused, and the task named."""
+import math
+import struct
+
+import programs
+import small_onnx as onnx
+
+DIAGNOSTICS = 1
+SAMPLES, FEATURES = 4, 3
+TABLE = [0.5, -0.25, 1.0, 0.75, -0.5, 0.125, 0.25, 1.5, -1.0]
+NUMBERS = [math.sin(7 * i) for i in range(2 * SAMPLES * FEATURES)]  # two mini-batches
+
+
+def similarity(path, batch="batch"):
+    """The mean of squared products of any two samples."""
+    shape = [batch, FEATURES]
+    return onnx.write(path, [onnx.node("MatMul", ["x", "table"], ["h"], "embed"),
+                             onnx.node("Transpose", ["h"], ["t"], "turn", onnx.numbers_attribute("perm", [1, 0])),
+                             onnx.node("MatMul", ["h", "t"], ["pairs"], "similarity"),
+                             onnx.node("Mul", ["pairs", "pairs"], ["squares"], "square"),
+                             onnx.node("ReduceMean", ["squares"], ["loss"], "mean", onnx.number_attribute("keepdims", 0))],
+                      [onnx.tensor("table", [FEATURES, FEATURES], TABLE)], [onnx.value("x", onnx.FLOAT, shape)],
+                      [onnx.value("loss", onnx.FLOAT, [])])
+
+
+def loss_of(rows):
+    embedded = [[sum(row[k] * TABLE[k * FEATURES + j] for k in range(FEATURES)) for j in range(FEATURES)] for row in rows]
+    pairs = [sum(a * b for a, b in zip(one, other)) for one in embedded for other in embedded]
+    return sum(pair * pair for pair in pairs) / len(pairs)
+
+
+class Undivided(programs.ProgramTest):
+    in_process = programs.Resident.PROGRAMS
+
+    def compiled(self, path, bundle, *flags):
+        return self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic", "--optimizer", "sgd",
+                            "--loss", "in_graph(output=loss)", *flags)
+
+    def test_each_step_takes_a_whole_mini_batch(self):
+        data, log = self.scratch / "data.safetensors", self.scratch / "log"
+        rows = 2 * SAMPLES
+        programs.write_safetensors(data, {"x/x": ("F32", [rows, FEATURES], struct.pack(f"<{len(NUMBERS)}f", *NUMBERS))})
+        batches = [[NUMBERS[r * FEATURES:(r + 1) * FEATURES] for r in range(first, first + SAMPLES)] for first in (0, SAMPLES)]
+        for stages in (1, 2):
+            bundle = self.scratch / f"bundle{stages}"
+            done = self.compiled(similarity(self.scratch / "pairs.onnx"), bundle, "--mini-batch", SAMPLES, "--stages", stages,
+                                 "--cluster", f"local:{stages}")
+            self.assertIn("a mini-batch of 4 samples stays whole, in one micro-batch without replicas", done.stderr)
+            self.assertIn("similarity", done.stderr)
+            self.succeed("rannc-run", bundle, "-o", self.scratch / f"run{stages}", "--data", data, "--steps", 2,
+                         "--loss-log", log, "--learning-rate", 1e-12)
+            losses = [float.fromhex(line.split()[1]) for line in log.read_text().splitlines()]
+            for loss, batch in zip(losses, batches, strict=True):
+                self.assertAlmostEqual(loss, loss_of(batch), delta=1e-5)
+
+    def test_what_would_divide_it_is_refused(self):
+        for samples in ("batch", SAMPLES):
+            path = similarity(self.scratch / "pairs.onnx", samples)
+            for flags, demand in ((["--micro-batches", 2], "2 micro-batches"), (["--replicas", "2,1"], "2, 1 replicas")):
+                self.refuse(DIAGNOSTICS, ["'similarity'", "so that its mini-batches stay whole", demand + " are asked for", "P15"],
+                            "rannc-compile", path, "-o", self.scratch / "none", "--loss", "in_graph(output=loss)", "--mini-batch",
+                            SAMPLES, "--cluster", "local:3", "--costs", "analytic", *flags)
+
+
+if __name__ == "__main__":
+    programs.main()
