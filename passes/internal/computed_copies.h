@@ -15,7 +15,8 @@ namespace rannc::passes {
 /// then two tensors that training would part.
 ///
 /// Before => after: a tensor of a made-up name whose numbers follow from one other tensor that the same module reads
-/// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node.
+/// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node;
+/// not where the file says of which parameter it is.
 struct ComputedCopies {
   bool changed = false;
   std::vector<std::string> found;        ///< what was put back, as `'onnx::Neg_3' is 'gate': it, negated`
