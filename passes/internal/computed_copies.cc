@@ -56,7 +56,7 @@ class Finder {
     std::map<ValueId, Copy> copies;
     for (const ValueId value : graph_.values()) {
       const std::string name(graph_.value(value).name);
-      if (!is_stored(value) || !is_made_up(name) || kept_.contains(name)) continue;
+      if (!is_stored(value) || !is_made_up(name) || kept_.contains(name) || is_of_state(name)) continue;
       const std::vector<Copy> ways = ways_to(value, copies);
       if (ways.size() != 1) continue;
       copies.emplace(value, ways[0]);
@@ -73,6 +73,14 @@ class Finder {
     const Graph::Value& found = graph_.value(value);
     return found.kind == ir::ValueKind::kConstant && !found.producer.valid() && ir::is_float(found.type.dtype) &&
            !file_.literals.contains(std::string(found.name));
+  }
+
+  /// Whether the file says which tensor of the program's state is read under a made-up name.
+  bool is_of_state(const std::string& name) const {
+    const auto found = file_.readings.find(name);
+    return found != file_.readings.end() &&
+           std::any_of(found->second.begin(), found->second.end(),
+                       [](const ir::Reading& reading) { return !reading.state.empty(); });
   }
 
   std::set<std::string> modules_of(ValueId value) const { return modules_reading(file_, graph_.value(value).name); }
@@ -170,6 +178,18 @@ class Writer {
 };
 
 }  // namespace
+
+std::set<std::string> copies_in(const Graph& graph, const ir::StoredNotes& file) {
+  std::set<std::string> names;
+  for (const ValueId value : graph.values()) {
+    const std::string name(graph.value(value).name);
+    if (!graph.producer(value).valid() || !is_made_up(name)) continue;
+    const std::string stored = name.substr(0, name.rfind('.'));  // `onnx::Sigmoid_60.neg`
+    if (stored.size() < name.size() && file.readings.contains(stored) && !graph.find(stored).valid())
+      names.insert(stored);
+  }
+  return names;
+}
 
 ComputedCopies put_back_copies(Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept) {
   ComputedCopies report;

@@ -15,7 +15,8 @@ namespace rannc::passes {
 /// then two tensors that training would part.
 ///
 /// Before => after: a tensor of a made-up name whose numbers follow from one other tensor that the same module reads
-/// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node.
+/// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node;
+/// not where the file says of which parameter it is.
 struct ComputedCopies {
   bool changed = false;
   std::vector<std::string> found;        ///< what was put back, as `'onnx::Neg_3' is 'gate': it, negated`
@@ -26,5 +27,8 @@ struct ComputedCopies {
 /// Tensors named in `kept` stay. Reads the bytes of tensors of made-up names, and of those that the modules which read
 /// them read as well.
 ComputedCopies put_back_copies(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept);
+
+/// Names of tensors of the file that tasks make now, of those tasks that are left.
+std::set<std::string> copies_in(const ir::Graph& graph, const ir::StoredNotes& file);
 
 }  // namespace rannc::passes

@@ -187,6 +187,19 @@ std::set<ValueId> untrained_state(const Graph& graph, const ir::StoredNotes& fil
   return found;
 }
 
+std::set<std::string> stand_ins(const Graph& graph, const ir::StoredNotes& file) {
+  std::set<std::string> trained;
+  if (!file.listed.empty()) return trained;
+  const Layers layers(graph, file);
+  for (const ValueId value : graph.values()) {
+    const std::string name(graph.value(value).name);
+    const bool made =
+        graph.kind(value) == ir::ValueKind::kParameter && is_made_up(name) && is_state(graph, value, file);
+    if (made && !layers.are_of(value)) trained.insert(name);
+  }
+  return trained;
+}
+
 void report_made(const Graph& graph, const ir::StoredNotes& file, const ComputedCopies& copies, PassContext& context) {
   if (!file.listed.empty()) return;
   for (const std::string& copy : copies.found) {
@@ -194,12 +207,13 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
     auto& notes = weak ? context.warnings : context.remarks;
     notes.push_back({{}, fmt::format("the exporter computed {}{}", copy, weak ? ", as one number says" : "")});
   }
-  const Layers layers(graph, file);
-  std::set<std::string> trained, left;
+  const std::set<std::string> trained = stand_ins(graph, file);
+  std::set<std::string> left;
   for (const ValueId value : graph.values()) {
     const std::string name(graph.value(value).name);
-    if (!is_made_up(name) || !is_state(graph, value, file) || layers.are_of(value)) continue;
-    (graph.kind(value) == ir::ValueKind::kParameter ? trained : left).insert(name);
+    const bool made =
+        graph.kind(value) != ir::ValueKind::kParameter && is_made_up(name) && is_state(graph, value, file);
+    if (made) left.insert(name);
   }
   if (!trained.empty()) {
     context.warnings.push_back(

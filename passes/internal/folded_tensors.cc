@@ -5,11 +5,16 @@
 
 #include <algorithm>
 
+#include "passes/internal/computed_copies.h"
+#include "passes/internal/exporter_made.h"
 #include "passes/internal/tensor_origins.h"
 
 namespace rannc::passes {
 
-FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
+namespace {
+
+/// By what the exporter records.
+FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known) {
   const TensorOrigins origins(graph, known.file, known.made_of);
   FoldedTensors folded;
   for (const auto& [name, from] : known.made_of) {
@@ -32,10 +37,19 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
   return folded;
 }
 
+}  // namespace
+
+FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
+  FoldedTensors folded = recorded(graph, known);
+  folded.stand_ins.merge(stand_ins(graph, known.file));
+  folded.recomputed.merge(copies_in(graph, known.file));
+  return folded;
+}
+
 void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
   const TensorOrigins origins(graph, known.file, known.made_of);
   std::vector<std::string> pairs;
-  for (const std::string& name : folded_tensors(graph, known).stand_ins)
+  for (const std::string& name : recorded(graph, known).stand_ins)
     pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
   if (pairs.empty()) return;
   context.warnings.push_back(
