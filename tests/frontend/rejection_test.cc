@@ -32,11 +32,12 @@ TEST(Rejection, UnknownOperatorsAreListedAllAtOnce) {
 }
 
 TEST(Rejection, WhatNoOutputNeedsIsLeftOut) {
-  const auto read = frontend::read_onnx_bytes(
-      test::onnx_model("agraph (float[N, 4] x) => (float[N, 4] y) {\n"
-                       "  [unread] a = StringNormalizer (x)\n  [after] b = Relu (a)\n  y = Relu (x)\n}",
-                       17),
-      "model.onnx", {});
+  const auto read =
+      frontend::read_onnx_bytes(test::onnx_bytes(test::onnx_model(
+                                    "agraph (float[N, 4] x) => (float[N, 4] y) {\n"
+                                    "  [unread] a = StringNormalizer (x)\n  [after] b = Relu (a)\n  y = Relu (x)\n}",
+                                    17)),
+                                "model.onnx", {});
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   EXPECT_EQ(read->graph.task_count(), 1U);
   ASSERT_EQ(read->notes.remarks.size(), 1U);
@@ -44,10 +45,10 @@ TEST(Rejection, WhatNoOutputNeedsIsLeftOut) {
 }
 
 TEST(Rejection, AnOutputThatNobodyAsksForIsLeftOut) {
-  const std::string model = test::onnx_model(
-      "agraph (float[N, 4] x) => (float[N, 4] y, float[N, 4] label) {\n"
-      "  shared = Relu (x)\n  [unknown] label = StringNormalizer (shared)\n  y = Exp (shared)\n}",
-      17);
+  const std::string model = test::onnx_bytes(
+      test::onnx_model("agraph (float[N, 4] x) => (float[N, 4] y, float[N, 4] label) {\n"
+                       "  shared = Relu (x)\n  [unknown] label = StringNormalizer (shared)\n  y = Exp (shared)\n}",
+                       17));
   const auto read = [&](std::vector<std::string> asked) {
     frontend::ImportOptions options;
     options.asked = std::move(asked);

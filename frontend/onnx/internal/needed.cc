@@ -31,7 +31,9 @@ class Search {
   Result<void> read(const ModelFile& model) {
     reads_.reserve(model.node_count());
     return model.each_node([&](const NodeProto& node) -> Result<void> {
-      for (const std::string& output : node.output()) makers_.emplace(output, reads_.size());
+      for (const std::string& output : node.output()) {
+        if (!output.empty()) makers_.emplace(output, reads_.size());
+      }
       collect_reads(node, 0, reads_.emplace_back());
       return {};
     });
@@ -40,18 +42,20 @@ class Search {
   std::vector<bool> run(std::vector<std::string_view> names) const {
     std::vector<bool> found(reads_.size());
     while (!names.empty()) {
-      const auto maker = makers_.find(std::string(names.back()));
+      const auto [first, last] = makers_.equal_range(std::string(names.back()));
       names.pop_back();
-      if (maker == makers_.end() || found[maker->second]) continue;
-      found[maker->second] = true;
-      names.insert(names.end(), reads_[maker->second].begin(), reads_[maker->second].end());
+      for (auto maker = first; maker != last; ++maker) {
+        if (found[maker->second]) continue;
+        found[maker->second] = true;
+        names.insert(names.end(), reads_[maker->second].begin(), reads_[maker->second].end());
+      }
     }
     return found;
   }
 
  private:
-  std::vector<std::vector<std::string>> reads_;     // by node
-  std::unordered_map<std::string, size_t> makers_;  // by the name of a result
+  std::vector<std::vector<std::string>> reads_;          // by node
+  std::unordered_multimap<std::string, size_t> makers_;  // by the name of a result: an error where there are several
 };
 
 }  // namespace

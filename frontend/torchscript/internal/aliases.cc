@@ -136,6 +136,12 @@ ValueId Tensor::read(TaskWriter& writer) {
 
 const std::string& Tensor::forbidden() const { return !forbidden_.empty() || !of_ ? forbidden_ : of_->forbidden(); }
 
+bool Tensor::lose(const std::string& why) {
+  memory_->unknown.push_back({std::nullopt, why});
+  for (const Memory::Shared& each : memory_->shared) each.with->unknown.push_back({each.places, why});
+  return forbidden().empty();
+}
+
 void Tensor::write(TaskWriter& writer, ValueId value) {
   if (!writer.good()) return;
   if (!forbidden().empty()) return writer.fail(forbidden());

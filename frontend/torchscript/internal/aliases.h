@@ -68,8 +68,9 @@ class Tensor {
   bool is_view() const { return of_ != nullptr; }
   /// From now on the tensor is `value`, of its type. Errors latch in `writer`.
   void write(TaskWriter& writer, ValueId value);
-  /// Makes reads of its memory errors that say so, until all of it is written anew.
-  void lose(const std::string& why) { memory_->unknown.push_back({std::nullopt, why}); }
+  /// Makes reads of its memory, and of what that may share, errors that say so, until all of it is written anew. False:
+  /// others see that memory, too, which nobody can tell.
+  [[nodiscard]] bool lose(const std::string& why);
   /// Says that the tensor is state of the model (a parameter or a buffer of that name): writes are effects.
   void set_state(std::string name) { state_ = std::move(name); }
   /// Makes writes errors that say so.

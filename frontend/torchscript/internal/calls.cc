@@ -106,8 +106,8 @@ void Calls::note_writes(const std::string& schema, const std::vector<Call::Argum
   Tensors written;
   for (const Call::Argument& each : arguments) collect(each.item, written);
   for (const TensorRef& each : written) {
-    each->lose(fmt::format("it reads what {} wrote, which is not known", schema));
-    lost_state_ = lost_state_ || !each->state().empty();
+    const bool is_own = each->lose(fmt::format("it reads what {} wrote, which is not known", schema));
+    lost_state_ = lost_state_ || !is_own || !each->state().empty();
   }
 }
 

@@ -32,7 +32,8 @@ class Calls {
   /// The first call that failed, or all operators without a translation, with reasons; nothing where all calls are
   /// translated.
   std::optional<Diagnostic> fault(const std::string& file) const;
-  /// Whether one of these wrote into state of the model, which every result may need.
+  /// Whether one of these wrote into state of the model, or from a body into what stands outside of it, which every
+  /// result may need.
   bool lost_state() const { return lost_state_; }
 
  private:

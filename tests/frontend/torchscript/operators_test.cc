@@ -319,7 +319,7 @@ constexpr Expression kDense[] = {
     {"torch.einsum('bij,jk->bki', [x, torch.ones([6, 2], dtype=7)])"},
     {"torch.einsum('...ij,...kj->...ik', [x, y])"},
     {"torch.einsum('b...,b...->b', [x, y])"},
-    {"torch.einsum('bij,bkj', [x, y])"},
+    {"torch.einsum('bij,jk', [x, torch.ones([6, 2], dtype=7)])"},
     {"torch.einsum('bij->bji', [x])"},
     {"torch.einsum('bij->b', [x])"},
     {"torch.einsum('bii->bi', [x[:, :, :4]])"},
