@@ -438,7 +438,7 @@ void compare_with_file(const CheckFolder& folder, const OwnNumbers& own, const s
     const bool known = folder.absent.contains(name);  // of the module, not of the file
     const auto reference = references.find(name);
     if (!how.complete && in_parts.contains(name)) continue;
-    if (reference == references.end() && folder.stand_ins.contains(name)) continue;
+    if (folder.stand_ins.contains(name) && !expected.contains(name)) continue;
     if (reference == references.end() && !known && judge_untaken(own, name, tensor, expected.contains(name), judge)) {
       continue;
     }
@@ -503,7 +503,7 @@ std::set<std::string> compare_with_module(const CheckFolder& folder, const OwnNu
     if (compared.tensors.contains(name)) continue;
     const auto reference = references.find(name);
     const bool known = expected.contains(name) || folder.absent.contains(name);
-    if (reference == references.end() && folder.stand_ins.contains(name)) continue;
+    if (folder.stand_ins.contains(name) && !expected.contains(name)) continue;
     if (!known && reference == references.end() && unnamed++ < folder.unreferenced) continue;
     if (reference == references.end() && judge_untaken(own, name, tensor, expected.contains(name), judge)) {
       if (expected.contains(name)) compared.names.insert(name);

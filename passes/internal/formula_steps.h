@@ -29,8 +29,8 @@ enum class Step : uint8_t {
 };
 
 struct KnownStep {
-  std::string_view aten;  ///< its name without namespace and overload
   Step step;
+  std::string_view aten;       ///< its name without namespace and overload
   std::string_view core = {};  ///< the core operator, where it is one
   bool commutes = false;
 };
