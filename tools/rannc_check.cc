@@ -270,7 +270,7 @@ class FolderRun {
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
-    if (!flags_.input_values.empty()) leave_out_unread(trainer->plan().graph, batch);
+    if (!flags_.compile.input_values.empty()) leave_out_unread(trainer->plan().graph, batch);
     if (!trainer->plan().training)
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, case_, cut)) {
@@ -398,7 +398,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
   add("--load-library", flags.libraries);
-  add("--input-value", flags.input_values);
+  add("--input-value", flags.compile.input_values);
   RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments, {.workers = workers}));
   if (code != 0) throw tools::Exit{code};
   std::vector<tools::CheckResult> merged;
