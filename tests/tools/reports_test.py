@@ -32,7 +32,7 @@ REPORTS = {
     "inputs_without_samples": DIVIDED,
     "inputs_without_samples_static": DIVIDED,
     "keras_masked_lstm_loop": DIVIDED,
-    "keras_two_inputs_unk": DIVIDED,
+    "keras_two_inputs_unk": {**DIVIDED, "flags": ["--same-symbol", "unk__13=unk__14", "--same-symbol", "unk__13=unk__15"]},
     "loss_over_whole_batch_dice": {**WHOLE, "undivided": ["node_ReduceMean_7", *STAYS]},
     "loss_over_whole_batch_infonce": {**WHOLE, "undivided": ["node_matmul", *STAYS]},
     "loss_over_whole_batch_moe": {**WHOLE, "undivided": ["node_mul_22", *STAYS]},
