@@ -196,7 +196,9 @@ class StageFollower::Pass {
     const auto pass = [&](ValueId input) {
       if (!input.valid() || !gradient(input)) return;
       if (resident(input)) return add_to_sum(task, input, transient);
-      give(input, tape_.passes_gradient(task) ? shared : UINT32_MAX, tape_.passes_gradient(task), of);
+      // A part is sent as a copy.
+      const bool passes = tape_.passes_gradient(task) || (tape_.gives_parts(task) && index(input) != made_.size());
+      give(input, passes ? shared : UINT32_MAX, passes, of);
     };
     if (tape_.is_view(task)) {
       // Of a part: as large as the whole.

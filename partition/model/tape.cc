@@ -83,6 +83,7 @@ class TapeBuilder {
     const bool flows =
         std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return tape_.needs_gradient_[v.index()]; });
     if (!flows) return;
+    if (is_concatenation(op)) tape_.traits_[task.index()] |= Tape::kGivesParts;
     if (!op.tape) return keep_all();
     if (op.tape->passes_gradient && passes_whole()) tape_.traits_[task.index()] |= Tape::kPassesGradient;
     add(tape_.workspace_[task.index()], line(result()), op.tape->copies);
@@ -95,14 +96,18 @@ class TapeBuilder {
     return op.family == "resample" || ir::has_kernel_scratch(op);
   }
 
+  static bool is_concatenation(const ir::OpInfo& op) {
+    static const ir::Ops kConcatenation{"concat"};
+    return kConcatenation.contains(op);
+  }
+
   // Whether the gradient of the result lies in that of a concatenation, which holds each sample's parts together.
   bool gradient_is_part() const {
-    static const ir::Ops kConcatenation{"concat"};
     size_t uses = 0;
     bool part = false;
     graph_.for_each_use(result(), [&](ir::Graph::Use use) {
       ++uses;
-      part = kConcatenation.contains(graph_.op(use.task)) && graph_.attributes(use.task).integer("axis") != 0;
+      part = is_concatenation(graph_.op(use.task)) && graph_.attributes(use.task).integer("axis") != 0;
     });
     return uses == 1 && part;
   }

@@ -36,6 +36,8 @@ class Tape {
   bool is_view(TaskId task) const { return traits_[task.index()] & kView; }
   /// Whether the gradient of its result serves as that of its operands, without memory of its own.
   bool passes_gradient(TaskId task) const { return traits_[task.index()] & kPassesGradient; }
+  /// Whether the gradients of its operands are parts of that of its result, all of which stays until the last has gone.
+  bool gives_parts(TaskId task) const { return traits_[task.index()] & kGivesParts; }
   /// Whether the gradient of the parameter that it reads are the rows that it looked up.
   bool gives_rows(TaskId task) const { return traits_[task.index()] & kGivesRows; }
   /// The value whose memory this one shares; itself where it has its own.
@@ -50,7 +52,7 @@ class Tape {
 
  private:
   friend class TapeBuilder;
-  static constexpr uint8_t kView = 1, kPassesGradient = 2, kGivesRows = 4;
+  static constexpr uint8_t kView = 1, kPassesGradient = 2, kGivesRows = 4, kGivesParts = 8;
 
   /// A task of the kind, and which operands want gradients.
   struct ScratchKind {
