@@ -112,10 +112,12 @@ TEST(Einsum, NamesWhatDoesNotFit) {
   EXPECT_THAT(refusal(head + "{ y = Einsum <equation = \"ij->ii\"> (a) }", 12), HasSubstr("label 'i' twice"));
   EXPECT_THAT(refusal(head + "{ y = Einsum <equation = \"i1->i\"> (a) }", 12), HasSubstr("'i1' is no list of letters"));
   EXPECT_THAT(refusal(head + "{ y = Einsum <equation = \"ii->i\"> (a) }", 12), HasSubstr("whose axes differ"));
-  EXPECT_THAT(refusal("agraph (float[batch, 3] a, float[batch, 3] b) => (float[3, 3] y)"
-                      " { y = Einsum <equation = \"bi,bi->b\"> (a, a)\n z = Einsum <equation = \"bij->b\"> (b) }",
-                      12),
-              HasSubstr("names 3 axes"));
+  EXPECT_THAT(
+      refusal(
+          "agraph (float[batch, 3] a, float[batch, 3] b) => (float[3, 3] y)"
+          " { x = Einsum <equation = \"bi,bi->b\"> (a, a)\n z = Einsum <equation = \"bij->b\"> (b)\n y = Add (x, z) }",
+          12),
+      HasSubstr("names 3 axes"));
 }
 
 }  // namespace
