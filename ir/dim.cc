@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <limits>
 
 #include "ir/dim_parser.h"
@@ -296,8 +297,24 @@ std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
   return DimBuilder::make(std::move(quotient));
 }
 
+namespace {
+constexpr int64_t kMostRest = int64_t{1} << 40;  // far from sums that have overflowed
+
+// The constant r where a is k * x + r and b the number k, as in ceil(2 * batch / 2) = floor((2 * batch + 1) / 2).
+std::optional<int64_t> rest_beside_multiples(const Dim& a, const Dim& b) {
+  if (a.is_constant() || !b.is_constant() || b.constant() < 2) return std::nullopt;
+  int64_t rest = 0;
+  for (const Term& term : DimBuilder::terms_of(a)) {
+    if (term.key.empty()) rest = term.scale;
+    if (!term.key.empty() && term.scale % b.constant() != 0) return std::nullopt;
+  }
+  return std::abs(rest) < kMostRest ? std::optional(rest) : std::nullopt;
+}
+}  // namespace
+
 Dim floor_div(const Dim& a, const Dim& b) {
   if (const auto exact = exact_div(a, b)) return *exact;
+  if (const auto rest = rest_beside_multiples(a, b)) return *exact_div(a - Dim(*rest), b) + floor_div(Dim(*rest), b);
   if (a.is_constant() && b.is_constant()) {
     if (const auto value = apply(FactorKind::kFloor, a.value_, b.value_)) return *value;
   }
@@ -306,6 +323,7 @@ Dim floor_div(const Dim& a, const Dim& b) {
 
 Dim mod(const Dim& a, const Dim& b) {
   if (exact_div(a, b)) return 0;
+  if (const auto rest = rest_beside_multiples(a, b)) return mod(Dim(*rest), b);
   if (a.is_constant() && b.is_constant()) {
     if (const auto value = apply(FactorKind::kMod, a.value_, b.value_)) return *value;
   }

@@ -14,9 +14,9 @@
 #include "passes/internal/computed_parameters.h"
 #include "passes/internal/dropped_biases.h"
 #include "passes/internal/exporter_made.h"
+#include "passes/internal/folded_tensors.h"
 #include "passes/internal/merged_tensors.h"
 #include "passes/internal/parameter_roles.h"
-#include "passes/internal/recomputed_tensors.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tensor_origins.h"
@@ -58,6 +58,8 @@ std::optional<ValueKind> told_kind(const ir::Graph& graph, ValueId value, const 
     const bool trained = own->second == ValueKind::kParameter && roles.role != Role::kNone;
     return trained ? ValueKind::kParameter : untrained;
   }
+  // PyTorch's own files list all of their state: what is not listed is a number of the code.
+  if (!listed.empty() && evidence.known.file.readings.empty()) return ValueKind::kConstant;
   if (!evidence.origins.lists_parameters()) return std::nullopt;
   switch (evidence.origins.of(value)) {
     case Origin::kState:
@@ -174,47 +176,6 @@ void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& ro
                    found.size(), fmt::join(found, ", "))});
 }
 
-/// `'div' for 'conv.weight_orig'` of each tensor that is trained though the file has lost what it was computed from.
-void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
-  std::vector<std::string> pairs;
-  for (const std::string& name : folded_tensors(graph, known).stand_ins)
-    pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
-  if (pairs.empty()) return;
-  context.warnings.push_back(
-      {{},
-       fmt::format("the exporter computed on parameters that the file does not have, and what it made is trained in "
-                   "their stead ({}): torch.onnx.export(optimize=False) keeps the parameters",
-                   fmt::join(pairs, ", "))});
-}
-
-/// Tensors that follow from parameters of the file in a way that is not known.
-Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
-                                   const std::map<ValueId, ValueKind>& asked, const std::vector<Roles>& roles,
-                                   StoredFacts::Merged allowed, PassContext& context) {
-  std::vector<Note> found;
-  for (const Recomputed::Open& each : open) {
-    const ValueId value = graph.find(each.made);
-    if (asked.contains(value) || roles[value.index()].role == Role::kNone) continue;
-    found.push_back({{},
-                     fmt::format("'{}' was computed by the exporter from '{}', which is trained as well, and how does "
-                                 "not follow from their numbers: torch.onnx.export(optimize=False) keeps the "
-                                 "computation; --kind {}=constant leaves the tensor as it is",
-                                 each.made, fmt::join(each.sources, "', '"), each.made)});
-  }
-  if (found.empty()) return {};
-  if (allowed == StoredFacts::Merged::kAllowed) {
-    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
-    return {};
-  }
-  Diagnostic refused = error(fmt::format(
-      "{} tensors of the file are parameters of the program and at once computed from others, with which they would "
-      "not stay in step: --allow-merged trains them apart",
-      found.size()));
-  refused.notes = std::move(found);
-  return refused;
-}
-
 void report_trained_by_use(const std::set<std::string>& names, PassContext& context) {
   if (names.empty()) return;
   context.remarks.push_back(
@@ -241,14 +202,6 @@ void report_apart(size_t parted, size_t restored, PassContext& context) {
     context.remarks.push_back(
         {{}, fmt::format("{} biases of zeros that the exporter left out are there again", restored)});
   }
-}
-
-void report_recomputed(const Recomputed& found, PassContext& context) {
-  if (found.made.empty()) return;
-  context.remarks.push_back({{},
-                             fmt::format("{} tensors that the exporter computed from parameters of the file are "
-                                         "computed from them again ({})",
-                                         found.made.size(), listed(found.made))});
 }
 
 /// Whether the name of a stored tensor is one of the program's state.
@@ -292,29 +245,6 @@ bool name_state(ir::Graph& graph, const ir::StoredNotes& file) {
 }
 
 }  // namespace
-
-FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
-  FoldedTensors folded{stand_ins(graph, known.file), copies_in(graph, known.file)};
-  for (const auto& [name, from] : known.made_of) {
-    const ValueId value = graph.find(name);
-    if (value.valid() && !graph.producer(value).valid()) {
-      const bool made = graph.kind(value) == ValueKind::kParameter && origins.of(value) == Origin::kParameters;
-      if (made && !known.file.listed.contains(name)) folded.stand_ins.insert(name);
-      continue;
-    }
-    const auto readings = known.file.readings.find(name);
-    const auto is_parameter = [&](const std::string& source) {
-      const auto listed = known.file.listed.find(source);
-      return listed != known.file.listed.end() && listed->second == ValueKind::kParameter;
-    };
-    if (readings == known.file.readings.end() || !std::any_of(from.begin(), from.end(), is_parameter)) continue;
-    const auto& read = readings->second;
-    if (std::all_of(read.begin(), read.end(), [](const ir::Reading& reading) { return reading.state.empty(); }))
-      folded.recomputed.insert(name);
-  }
-  return folded;
-}
 
 Result<void> RecoverParameters::check_kinds(const ir::Graph& graph) const {
   for (const auto& [name, kind] : known_.kinds) {
@@ -442,12 +372,13 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
 Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
   Outcome outcome;
   ir::StoredNotes file = known_.file;
-  const ComputedCopies copies = put_back_copies(graph, file, names_of(known_.kinds));
+  const std::set<std::string> kept = names_of(known_.kinds);
+  const ComputedCopies copies = put_back_copies(graph, file, kept);
   TakenApart apart = take_apart(graph, {file, trained_by_use(graph, known_), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
-  const Recomputed recomputed = recompute(graph, file, known_.made_of, names_of(known_.kinds), context.evaluator);
+  const Recomputed recomputed = recompute(graph, file, known_.made_of, kept, context.evaluator);
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));

@@ -46,10 +46,10 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known);
 
 /// Where a file lists what its program has for parameters, they are those that are used, also those of one element. A
 /// tensor that is not listed was computed by the exporter: of a parameter that the file has, it is computed again
-/// (`internal/recomputed_tensors.h`), of one that it has not, it is trained in its stead, with a warning, and of none it
-/// is a constant. Where the file does not record it, no listed parameter may be missing for that.
-/// Other files mark none: a float tensor is one because of where it is used. A name is evidence for a single number
-/// alone, which stands in the same places whether it is learned or not.
+/// (`internal/recomputed_tensors.h`), of one that it has not, it is trained in its stead, with a warning, and of none
+/// it is a constant. Where the file does not record it, no listed parameter may be missing for that. Other files mark
+/// none: a float tensor is one because of where it is used. A name is evidence for a single number alone, which stands
+/// in the same places whether it is learned or not.
 ///
 /// Before => after: `constant` values of float type become `parameter` or `buffer`; `remarks` say which uses
 /// contradict each other, `open` which tensors may be ties. Stored tensors that exporters merged come apart under their

@@ -402,6 +402,18 @@ class AutogradProgram final : public Program {
     }
     if (outputs.empty() || sources.empty()) return;
     torch::autograd::backward(outputs, seeds, /*retain_graph=*/false, /*create_graph=*/false, sources);
+    separate_sums();
+  }
+
+  /// Of one sample, gradients of two leaves may be views of the same memory (two class tokens in front of what is
+  /// added): autograd keeps both as they come, and what the next micro-batch adds to one would be added to the other,
+  /// too.
+  void separate_sums() const {
+    for (const at::Tensor& leaf : leaves_) {
+      const at::Tensor& sum = leaf.grad();
+      if (!sum.defined() || sum.layout() != at::kStrided || !sum.has_storage()) continue;
+      if (sum.storage().use_count() > 1) leaf.mutable_grad() = sum.clone();
+    }
   }
 
   static at::Tensor zero_sum(const at::Tensor& parameter) {

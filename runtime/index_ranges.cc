@@ -83,11 +83,12 @@ class Numbers {
     }
     const TaskId task = graph_.producer(value);
     if (!task.valid()) return true;
+    const size_t before = inputs.size();
     bool kept = keeps_order(graph_.op(task));
     for (const ValueId operand : graph_.inputs(task)) {
       if (operand.valid() && ir::is_integer(graph_.type(operand).dtype)) kept = inputs_of(operand, inputs) && kept;
     }
-    return kept;
+    return kept || inputs.size() == before;
   }
 
  private:
@@ -132,8 +133,21 @@ class Numbers {
     if (!type) return std::nullopt;
     if (found.kind == ir::ValueKind::kInput) return of_input(value, *type);
     if (found.kind == ir::ValueKind::kConstant && found.data.present()) return ir::StoredTensor{*type, found.data};
+    if (found.type.contents) return of_contents(*found.type.contents, *type);
     if (!found.producer.valid()) return std::nullopt;
     return computed(found.producer, found.output_index);
+  }
+
+  /// Of what types know of an integer value.
+  std::optional<ir::StoredTensor> of_contents(const ir::Contents& contents, const ir::ValueType& type) const {
+    std::vector<int64_t> elements;
+    for (const ir::Dim& dim : contents) {
+      const auto element = dim.evaluate(bindings_);
+      if (!element) return std::nullopt;
+      elements.push_back(*element);
+    }
+    if (ir::static_count(type) != static_cast<int64_t>(elements.size())) return std::nullopt;
+    return ir::StoredTensor{type, ir::encode_integers(type.dtype, elements)};
   }
 
   std::optional<ir::StoredTensor> of_input(ValueId value, const ir::ValueType& type) const {

@@ -86,7 +86,9 @@ void add_symbol_flags(CLI::App& app, CompileOptions& options) {
          "samples that a file without dynamic axes was made for, where its inputs do not say it; it is an error "
          "if the model cannot take another number of them")
       ->check(CLI::PositiveNumber);
-  app.add_option("--same-symbol", options.same_symbol, "A=B: dimension A of the file is dimension B");
+  app.add_option("--same-symbol", options.same_symbol,
+                 "A=B: dimension A of the file is dimension B; given again, more of them are one")
+      ->allow_extra_args(false);
   app.add_option("--max-trips", options.max_trips,
                  "trips that a loop makes at most where their number depends on data; one more is an error of the run")
       ->check(CLI::PositiveNumber);
@@ -107,6 +109,13 @@ void add_stored_flags(CLI::App& app, CompileOptions& options) {
                "train parameters as one that the exporter merged and that nothing in the file tells apart");
 }
 
+void add_input_value_flag(CLI::App& app, std::vector<std::string>& values) {
+  app.add_option("--input-value", values,
+                 "NAME=VALUE: an input of one element that is always true, false or that number, as "
+                 "use_cache_branch=false; branches that it decides against go, with the inputs that only they read")
+      ->allow_extra_args(false);
+}
+
 void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.option_defaults()->group("Model");
   add_signature_flags(app, options.inputs, options.output_names);
@@ -122,6 +131,7 @@ void add_model_flags(CLI::App& app, CompileOptions& options) {
   app.add_option("--dtype", options.dtype, "one float type for the whole model: float32 or float64")
       ->check(CLI::IsMember({"float32", "float64"}));
   add_symbol_flags(app, options);
+  add_input_value_flag(app, options.input_values);
   app.add_option("--assume", options.assume, "SYMBOL=N: plan for this value of a dimension other than the batch");
   add_stored_flags(app, options);
   app.add_option("--padding-index", options.padding,

@@ -15,6 +15,8 @@ void add_signature_flags(CLI::App& app, std::vector<std::string>& inputs, std::v
 void add_symbol_flags(CLI::App& app, CompileOptions& options);
 /// Flags about stored tensors: `--train`, `--freeze`, `--buffer`, `--kind`, `--tie`, `--untie`, `--allow-merged`.
 void add_stored_flags(CLI::App& app, CompileOptions& options);
+/// `--input-value`: inputs that never change.
+void add_input_value_flag(CLI::App& app, std::vector<std::string>& values);
 /// `--sync-batch-norm`.
 void add_sync_flag(CLI::App& app, bool& sync_batch_norm);
 /// `--skip-pass`: of `passes::optional_passes`; `--no-fuse`: of `passes::fusions`, or all of these. Another name is an

@@ -12,6 +12,7 @@
 #include "frontend/onnx/copy.h"
 #include "frontend/onnx/folded_values.h"
 #include "frontend/onnx/import.h"
+#include "frontend/symbols.h"
 #include "frontend/torchscript/import.h"
 #include "frontend/whole_batch.h"
 #include "ir/assumptions.h"
@@ -49,11 +50,13 @@ Result<double> number_of(const std::string& given, const std::string& text, cons
 }
 
 // The loss of a second file, whose tensors are no state of the model.
-Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, passes::PipelineOptions& pipeline,
-                            PreparedModel& model) {
+Result<void> add_loss_graph(const CompileOptions& options, bool whole, ir::Graph& graph,
+                            passes::PipelineOptions& pipeline, PreparedModel& model) {
   const bool of_torch = is_of_torch(model_format(options.loss_graph));
-  RANNC_ASSIGN(frontend::Imported loss,
-               of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph));
+  frontend::ImportOptions import;
+  if (whole) frontend::read_whole(import, std::nullopt);  // its sizes are those of the model's outputs
+  RANNC_ASSIGN(frontend::Imported loss, of_torch ? frontend::read_torch(options.loss_graph, import)
+                                                 : frontend::read_onnx(options.loss_graph, import));
   passes::LossGraph how{.file = options.loss_graph};
   RANNC_ASSIGN(how.inputs, pairs(options.loss_inputs, "--loss-input"));
   RANNC_ASSIGN(const auto weights, pairs(options.loss_weights, "--loss-weight"));
@@ -72,9 +75,22 @@ Result<void> add_loss_graph(const CompileOptions& options, ir::Graph& graph, pas
   return {};
 }
 
+// Inputs that are always `true`, `false` or a number.
+Result<frontend::InputValues> input_values(const CompileOptions& options) {
+  RANNC_ASSIGN(const auto given, pairs(options.input_values, "--input-value"));
+  frontend::InputValues values;
+  for (const auto& [name, text] : given) {
+    const std::string number = text == "true" ? "1" : text == "false" ? "0" : text;
+    RANNC_ASSIGN(values[name], number_of(name + "=" + text, number, "--input-value"));
+  }
+  if (values.empty() || !is_of_torch(model_format(options.model))) return values;
+  return error({options.model, 0, 0, {}}, "--input-value is of ONNX files; export this module with that value instead");
+}
+
 // By the frontend of its format. What a user says of inputs and outputs is an error of the file that says it itself.
 Result<frontend::Imported> import_model(const CompileOptions& options, frontend::ImportOptions& import) {
-  if (!is_of_torch(model_format(options.model))) return frontend::read_onnx(options.model, import);
+  RANNC_ASSIGN(const frontend::InputValues values, input_values(options));
+  if (!is_of_torch(model_format(options.model))) return frontend::read_onnx(options.model, import, values);
   import.inputs = options.inputs;
   import.outputs = options.output_names;
   auto imported = frontend::read_torch(options.model, import);
@@ -102,6 +118,14 @@ struct WholeModel {
   std::optional<uint32_t> samples;
 };
 
+Result<void> add_same_symbols(const CompileOptions& options, frontend::ImportOptions& import) {
+  for (const std::string& text : options.same_symbol) {
+    RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
+    frontend::unite_symbols(import.same_symbol, symbols.begin()->first, symbols.begin()->second);
+  }
+  return {};
+}
+
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
 Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model,
                              const std::optional<WholeModel>& whole = {}) {
@@ -117,7 +141,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   if (!options.batch_symbol.empty()) import.batch_symbol = options.batch_symbol;
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
-  RANNC_ASSIGN(import.same_symbol, pairs(options.same_symbol, "--same-symbol"));
+  RANNC_TRY(add_same_symbols(options, import));
   if (whole) frontend::read_whole(import, whole->samples);
   RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
@@ -376,16 +400,17 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
     const ir::BatchLayout& batch = model.graph.type(input).batch;
     if (batch.has_batch()) ++model.read.batch_axes[batch.axis];
   }
-  if (!options.loss_graph.empty()) RANNC_TRY(add_loss_graph(options, model.graph, pipeline, model));
+  if (!options.loss_graph.empty()) {
+    RANNC_TRY(add_loss_graph(options, attempt.whole.has_value(), model.graph, pipeline, model));
+  }
   RANNC_TRY(ir::as_result(ir::verify(model.graph)));
   model.read.samples = ir::fixed_samples(model.graph);
   const std::vector<std::string> integers = integer_weights(model.graph);
   const passes::StoredFacts stored = pipeline.stored;
   Passed passed = run_for_losses(std::move(model.graph), pipeline.losses, [&](ir::Graph graph) {
-    passes::PipelineOptions own = pipeline;
     model.undivided.reset();
-    return attempt.whole ? run_passes(std::move(graph), own, options.passes, progress.show_pass)
-                         : run_baked_passes(std::move(graph), own, options, progress, model.undivided);
+    return attempt.whole ? run_passes(std::move(graph), pipeline, options.passes, progress.show_pass)
+                         : run_baked_passes(std::move(graph), pipeline, options, progress, model.undivided);
   });
   passes::PassContext& context = passed.context;
   model.report = std::move(passed.report);

@@ -37,6 +37,7 @@ struct CompileOptions : PlanDemands {
   std::string dtype;                                  ///< `float32`, `float64`; empty: as the file has it
   std::string batch_symbol;                           ///< empty: found by the frontend
   std::vector<std::string> same_symbol;               ///< `s53=s70`
+  std::vector<std::string> input_values;              ///< `use_cache_branch=false`: inputs that never change
   std::optional<int64_t> max_trips;                   ///< of loops whose number of trips depends on data
   std::optional<int64_t> samples_in_file;             ///< for which a file without a batch symbol was made
   std::vector<std::string> assume;                    ///< `sequence=128`

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "codegen/bundle_writer.h"
@@ -104,11 +105,12 @@ fs::path findings_file(const std::string& scratch, size_t folder) {
 }
 void write_findings(const fs::path& path, const Case& checked) {
   const tools::CheckFolder& folder = checked.folder;
-  std::ofstream(path) << json{{"fixed_batch", checked.fixed_batch},
-                              {"parted", folder.parted},
-                              {"stand_ins", folder.stand_ins},
-                              {"recomputed", folder.recomputed}}
-                             .dump();
+  std::ofstream(path) << json{
+      {"fixed_batch", checked.fixed_batch},
+      {"parted", folder.parted},
+      {"stand_ins", folder.stand_ins},
+      {"recomputed",
+       folder.recomputed}}.dump();
 }
 void read_findings(const fs::path& path, Case& checked) {
   std::ifstream file(path);
@@ -268,6 +270,7 @@ class FolderRun {
     RANNC_ASSIGN(auto trainer, transport ? runtime::Trainer::open_worker(path, options, transport)
                                          : runtime::Trainer::open(path, options));
     runtime::Batch batch = runtime::to_model_types(trainer->plan(), raw);
+    if (!flags_.compile.input_values.empty()) leave_out_unread(trainer->plan().graph, batch);
     if (!trainer->plan().training)
       std::erase_if(batch, [](const auto& entry) { return entry.first.starts_with("labels/"); });
     for (const Variant& variant : variants(flags_, case_, cut)) {
@@ -276,6 +279,14 @@ class FolderRun {
           tools::compare(folder_, own, {flags_.fp64(), !transport, variant.change.micro_batches, flags_.snapped}));
     }
     return {};
+  }
+
+  // A folder's batch has all inputs of its file, of which those are none of the graph that a value decides against.
+  static void leave_out_unread(const rannc::ir::Graph& graph, runtime::Batch& batch) {
+    std::set<std::string> read;
+    for (const rannc::ValueId input : graph.inputs()) read.emplace(graph.value(input).name);
+    std::erase_if(batch,
+                  [&](const auto& entry) { return !entry.first.starts_with("labels/") && !read.contains(entry.first); });
   }
 
   // Replicas have parts of a tensor, and the reference may keep but some of its entries: worker 0 compares the outputs.
@@ -387,6 +398,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
   add("--schedule", flags.schedules);
   add("--recompute", flags.recompute);
   add("--load-library", flags.libraries);
+  add("--input-value", flags.compile.input_values);
   RANNC_ASSIGN(const int code, tools::launch_workers(tools::own_program(), arguments, {.workers = workers}));
   if (code != 0) throw tools::Exit{code};
   std::vector<tools::CheckResult> merged;
@@ -500,6 +512,7 @@ int rannc::tools::check_main(int argc, char** argv) {
                  "file of the folders that is checked (default: model.onnx, else model.pt, else model.pt2); of "
                  "TorchScript, inputs and outputs are those of the card, and the original module is the reference");
   tools::add_signature_flags(app, flags.compile.inputs, flags.compile.output_names);
+  tools::add_input_value_flag(app, flags.compile.input_values);
   std::vector<uint32_t> stages;
   std::vector<std::string> replicas;
   auto* const by_stages = app.add_option("--stages", stages, "numbers of stages, each on one device (default: 2)")

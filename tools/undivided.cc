@@ -56,10 +56,8 @@ std::string why_whole(const PreparedModel& model, const Diagnostic& why) {
                                  ? fmt::format("a mini-batch of {} samples", ir::fixed_samples(model.graph).value_or(1))
                                  : std::string("what all inputs hold together");
   const std::string at = why.where.node.empty() ? std::string() : fmt::format("'{}': ", why.where.node);
-  std::string text =
-      fmt::format("{} stays whole, in one micro-batch without replicas: {}{}; {}", extent, at, why.message, kDivisible);
-  for (const Note& note : why.notes) text += "; " + note.message;
-  return text;
+  return fmt::format("{} stays whole, in one micro-batch without replicas: {}{}; {}", extent, at, why.message,
+                     kDivisible);
 }
 
 Result<void> check_undivided(const PreparedModel& model, const partition::PlanOptions& options) {

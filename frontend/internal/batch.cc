@@ -1,5 +1,7 @@
 #include "frontend/internal/batch.h"
 
+#include "frontend/symbols.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,6 +23,31 @@ std::string symbol_name(std::string_view text) {
 namespace {
 
 const char* const kSamples = "";  // in `same_symbol`: the symbol that would count samples; no file has a name like it
+
+/// The symbol that one is read as in the end.
+std::string read_as(const std::map<std::string, std::string>& same, std::string symbol) {
+  for (size_t steps = 0; steps < same.size(); ++steps) {  // a circle ends too
+    const auto other = same.find(symbol);
+    if (other == same.end() || other->second == symbol) break;
+    symbol = other->second;
+  }
+  return symbol;
+}
+
+}  // namespace
+
+void unite_symbols(std::map<std::string, std::string>& same, const std::string& a, const std::string& b) {
+  const std::string first = read_as(same, a), second = read_as(same, b);
+  if (first == second) return;
+  // Where `a` is another already, that stands for the new one too.
+  if (first == a) {
+    same[first] = second;
+  } else {
+    same[second] = first;
+  }
+}
+
+namespace {
 
 void substitute(ir::ValueType& type, std::string_view symbol, const ir::Dim& by) {
   if (!type.shape) return;
@@ -102,7 +129,8 @@ Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const Import
                                  const std::string& file) {
   for (const auto& [from, to] : options.same_symbol) {
     if (from == kSamples) continue;
-    for (ir::ValueType& type : types) substitute(type, from, ir::Dim::symbol(symbol_name(to)));
+    const std::string last = symbol_name(read_as(options.same_symbol, to));
+    for (ir::ValueType& type : types) substitute(type, symbol_name(from), ir::Dim::symbol(last));
   }
   RANNC_ASSIGN(std::string batch, choose_batch(types, options, file));
   if (batch.empty()) return batch;

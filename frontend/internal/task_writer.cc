@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 #include "frontend/internal/sizes.h"
@@ -29,6 +30,32 @@ const ir::Pattern& rearranges() {
   static const ir::Pattern kPattern =
       ir::op({"reshape", "permute", "slice", "unsqueeze", "squeeze", "cast", "identity"}, ir::any(kNumber));
   return kPattern;
+}
+
+bool is_size_of_input(const ir::Graph& graph, const ir::Dim& dim) {
+  const auto has = [&](ValueId input) {
+    const auto& shape = graph.type(input).shape;
+    return shape && std::find(shape->begin(), shape->end(), dim) != shape->end();
+  };
+  return std::any_of(graph.inputs().begin(), graph.inputs().end(), has);
+}
+
+/// `--same-symbol` for symbols of inputs that stand on one axis of operands of one rank. Empty: there are none.
+std::string flags_for_equal_symbols(const ir::Graph& graph, std::span<const ValueId> operands) {
+  std::map<std::string, std::string> pairs;
+  for (size_t i = 1; i < operands.size(); ++i) {
+    if (!operands[0].valid() || !operands[i].valid()) continue;
+    const auto &first = graph.type(operands[0]).shape, &other = graph.type(operands[i]).shape;
+    if (!first || !other || first->size() != other->size()) continue;
+    for (size_t axis = 0; axis < first->size(); ++axis) {
+      const ir::Dim &a = (*first)[axis], &b = (*other)[axis];
+      if (!a.is_symbol() || !b.is_symbol() || a == b) continue;
+      if (is_size_of_input(graph, a) && is_size_of_input(graph, b)) pairs.emplace(b.symbol_name(), a.symbol_name());
+    }
+  }
+  std::string flags;
+  for (const auto& [b, a] : pairs) flags += fmt::format("{}--same-symbol {}={}", flags.empty() ? "" : " ", b, a);
+  return flags;
 }
 
 }  // namespace
@@ -134,6 +161,8 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
   if (auto typed = ir::infer_types(graph_, task); !typed.ok()) {
     failure_ = typed.diagnostic();
     find_unequal_symbols(info, operands);
+    const std::string flags = flags_for_equal_symbols(graph_, operands);
+    if (!flags.empty()) failure_->notes.push_back({{}, "if these sizes are always equal, say so: " + flags});
     return {};
   }
   const auto made = graph_.outputs(task);

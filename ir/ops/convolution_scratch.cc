@@ -49,6 +49,9 @@ class Kernels {
   /// The images of one sample of one group, unfolded.
   int64_t columns() const { return in_ * s_.taps * s_.out_places * s_.element_bytes; }
   bool pointwise() const { return s_.taps == 1; }
+  /// Filters that oneDNN has no kernel of its own for where each channel is convolved apart: wide ones, and those that
+  /// reach over the whole image.
+  bool outgrown() const { return s_.wide || s_.in_places < s_.taps || (s_.strided && s_.in_places == s_.taps); }
 
   // --- oneDNN, as the axes say, without groups
 
@@ -102,7 +105,7 @@ class Kernels {
     const int64_t packed = rounded(s_.groups, kBlock) * s_.taps * s_.element_bytes;
     const int64_t x = x_blocked(kBlock), y = y_blocked(kBlock), read = x + y + packed;
     return {std::max(read, y + y_), std::max(read, x + x_),
-            s_.wide ? unfolded_weight_gradient() : packed + std::max(x + y, weight_)};
+            outgrown() ? unfolded_weight_gradient() : packed + std::max(x + y, weight_)};
   }
 
   ConvPeaks grouped() const {
@@ -133,7 +136,7 @@ class Kernels {
                              : in_ % 4 == 0 && out_ % 4 == 0 ? weight_
                                                              : padded;
       output = input = packed;
-      gradient = apart && !s_.wide ? packed : padded;
+      gradient = apart && !outgrown() ? packed : padded;
       scratch = 0;
     }
     // The weight is brought into that order first, and its gradient out of it.

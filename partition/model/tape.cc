@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "ir/match.h"
 #include "ir/op.h"
 #include "ir/plan.h"
 #include "ir/row_gradients.h"
@@ -87,6 +88,23 @@ class TapeBuilder {
     add(tape_.workspace_[task.index()], line(result()), op.tape->copies);
     if (op.tape->rule == nullptr) return keep_listed(op.tape->keeps);
     keep_by_rule(op);
+  }
+
+  // Kernels of windows and of resampling copy a gradient whose elements are scattered.
+  static bool wants_gradient_in_one_piece(const ir::OpInfo& op) {
+    return op.family == "resample" || ir::has_kernel_scratch(op);
+  }
+
+  // Whether the gradient of the result lies in that of a concatenation, which holds each sample's parts together.
+  bool gradient_is_part() const {
+    static const ir::Ops kConcatenation{"concat"};
+    size_t uses = 0;
+    bool part = false;
+    graph_.for_each_use(result(), [&](ir::Graph::Use use) {
+      ++uses;
+      part = kConcatenation.contains(graph_.op(use.task)) && graph_.attributes(use.task).integer("axis") != 0;
+    });
+    return uses == 1 && part;
   }
 
   // What shares memory with what.

@@ -116,8 +116,8 @@ std::optional<size_t> fit_layout(Formula& formula, size_t value, const FormulaTa
   std::iota(order.begin(), order.end(), 0);
   do {
     const bool turned = !std::is_sorted(order.begin(), order.end());
-    const auto moved = turned ? formula.apply(ir::core("permute"), {value}, {{"dims", as_shape(order)}})
-                              : std::optional(value);
+    const auto moved =
+        turned ? formula.apply(ir::core("permute"), {value}, {{"dims", as_shape(order)}}) : std::optional(value);
     const auto made = moved ? reshaped(formula, *moved, target) : std::nullopt;
     if (made && is_target(formula, *made, target)) return made;
     formula.shrink(before);

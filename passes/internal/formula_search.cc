@@ -5,147 +5,22 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <set>
+#include <utility>
 
 #include "passes/internal/formula_fits.h"
+#include "passes/internal/formula_steps.h"
 #include "passes/internal/tensor_origins.h"
 
 namespace rannc::passes {
 
 namespace {
 
-/// What an operator of ATen is to the search.
-enum class Step : uint8_t {
-  kUnary,   ///< a core operator of the same name
-  kNegate,
-  kSquare,
-  kPower,
-  kClamp,
-  kReduce,  ///< a core operator of the same name, over axes
-  kNorm,
-  kSpread,  ///< variance or standard deviation
-  kSoftmax,
-  kAdd,  ///< or a difference
-  kMultiply,
-  kExtreme,
-  kProduct,
-  kLayout,  ///< the same elements: seen to at the end, where broadcasting does not do without
-  kPick,    ///< some of the elements, at constant places
-  kJoin,
-  kMask,
-  kConstant,  ///< makes numbers of none
-};
-
-struct KnownStep {
-  std::string_view aten;
-  Step step;
-  std::string_view core = {};
-};
-
-constexpr KnownStep kSteps[] = {
-    {"abs", Step::kUnary, "abs"},
-    {"neg", Step::kNegate, "neg"},
-    {"exp", Step::kUnary, "exp"},
-    {"log", Step::kUnary, "log"},
-    {"sqrt", Step::kUnary, "sqrt"},
-    {"rsqrt", Step::kUnary, "rsqrt"},
-    {"reciprocal", Step::kUnary, "reciprocal"},
-    {"sigmoid", Step::kUnary, "sigmoid"},
-    {"tanh", Step::kUnary, "tanh"},
-    {"relu", Step::kUnary, "relu"},
-    {"softplus", Step::kUnary, "softplus"},
-    {"sin", Step::kUnary, "sin"},
-    {"cos", Step::kUnary, "cos"},
-    {"erf", Step::kUnary, "erf"},
-    {"silu", Step::kUnary, "silu"},
-    {"gelu", Step::kUnary, "gelu"},
-    {"sign", Step::kUnary, "sign"},
-    {"square", Step::kSquare},
-    {"pow", Step::kPower},
-    {"clamp", Step::kClamp},
-    {"clamp_min", Step::kClamp},
-    {"sum", Step::kReduce, "sum"},
-    {"mean", Step::kReduce, "mean"},
-    {"amax", Step::kReduce, "amax"},
-    {"amin", Step::kReduce, "amin"},
-    {"linalg_vector_norm", Step::kNorm},
-    {"norm", Step::kNorm},
-    {"var", Step::kSpread},
-    {"std", Step::kSpread, "sqrt"},
-    {"softmax", Step::kSoftmax, "softmax"},
-    {"_softmax", Step::kSoftmax, "softmax"},
-    {"log_softmax", Step::kSoftmax, "log_softmax"},
-    {"add", Step::kAdd, "add"},
-    {"sub", Step::kAdd, "sub"},
-    {"rsub", Step::kAdd, "sub"},
-    {"mul", Step::kMultiply, "mul"},
-    {"div", Step::kMultiply, "div"},
-    {"maximum", Step::kExtreme, "maximum"},
-    {"minimum", Step::kExtreme, "minimum"},
-    {"matmul", Step::kProduct, "matmul"},
-    {"mm", Step::kProduct, "matmul"},
-    {"t", Step::kLayout},
-    {"transpose", Step::kLayout},
-    {"permute", Step::kLayout},
-    {"numpy_T", Step::kLayout},
-    {"view", Step::kLayout},
-    {"_unsafe_view", Step::kLayout},
-    {"reshape", Step::kLayout},
-    {"flatten", Step::kLayout},
-    {"unsqueeze", Step::kLayout},
-    {"squeeze", Step::kLayout},
-    {"expand", Step::kLayout},
-    {"broadcast_in_dim", Step::kLayout},
-    {"clone", Step::kLayout},
-    {"contiguous", Step::kLayout},
-    {"alias", Step::kLayout},
-    {"_to_copy", Step::kLayout},
-    {"slice", Step::kPick},
-    {"select", Step::kPick},
-    {"narrow", Step::kPick},
-    {"split", Step::kPick},
-    {"split_with_sizes", Step::kPick},
-    {"chunk", Step::kPick},
-    {"getitem", Step::kPick},
-    {"index", Step::kPick},
-    {"index_select", Step::kPick},
-    {"gather", Step::kPick},
-    {"embedding", Step::kPick},
-    {"diagonal", Step::kPick},
-    {"flip", Step::kPick},
-    {"roll", Step::kPick},
-    {"repeat", Step::kPick},
-    {"tile", Step::kPick},
-    {"repeat_interleave", Step::kPick},
-    {"cat", Step::kJoin},
-    {"stack", Step::kJoin},
-    {"tril", Step::kMask},
-    {"triu", Step::kMask},
-    {"where", Step::kMask},
-    {"masked_fill", Step::kMask},
-    {"arange", Step::kConstant},
-    {"ones", Step::kConstant},
-    {"zeros", Step::kConstant},
-    {"full", Step::kConstant},
-    {"full_like", Step::kConstant},
-    {"ones_like", Step::kConstant},
-    {"zeros_like", Step::kConstant},
-    {"scalar_tensor_default", Step::kConstant},
-    {"lift_fresh_copy", Step::kConstant},
-    {"eye", Step::kConstant},
-};
-
-const KnownStep* known_step(std::string_view aten) {
-  const auto* const found =
-      std::find_if(std::begin(kSteps), std::end(kSteps), [&](const KnownStep& step) { return step.aten == aten; });
-  return found == std::end(kSteps) ? nullptr : found;
-}
-
 /// Numbers that programs write beside operands: the small ones keep divisors from 0.
 constexpr std::array kTerms = {1e-5, 1e-6, 1e-8, 1e-12, 1e-7, 1e-4, 1e-3, 1e-10, 1.0};
 constexpr std::array kFactors = {2.0, 0.5, 1.0};
 constexpr std::array kExponents = {2.0, 0.5, -1.0, -0.5, 3.0, 4.0};
 constexpr double kLeast = 1e-12;
+constexpr size_t kMostComputed = 8000;
 
 /// Likely ones first: all but the first, the last, the first, all of them.
 std::vector<uint32_t> sets_of_axes(size_t rank) {
@@ -166,10 +41,7 @@ using Left = std::vector<const KnownStep*>;
 class Search {
  public:
   Search(const FormulaQuestion& question, FormulaTarget target, Formula formula)
-      : question_(question),
-        target_(std::move(target)),
-        formula_(std::move(formula)),
-        leaves_(formula_.size()) {}
+      : question_(question), target_(std::move(target)), formula_(std::move(formula)), leaves_(formula_.size()) {}
 
   std::optional<FoundFormula> run() {
     Left left;
@@ -179,14 +51,19 @@ class Search {
       picks_ = picks_ || step->step == Step::kPick;
       joins_ = joins_ || step->step == Step::kJoin;
       masks_ = masks_ || step->step == Step::kMask;
-      if (step->step < Step::kLayout) left.push_back(step);
+      turns_ = turns_ || step->step == Step::kTurn;
+      if (step->step < Step::kTurn) left.push_back(step);
     }
     constexpr size_t kMostSteps = 10;
     if (left.size() > kMostSteps || formula_.size() == 0) return std::nullopt;
+    for (size_t leaf = 0; leaf < leaves_; ++leaf) seen_.push_back(leaf);
     if (joins_ && !join_leaves()) return std::nullopt;
     for (size_t i = 0; i < leaves_; ++i) one_number_ = one_number_ || is_one_number(i);
     std::sort(left.begin(), left.end());
     extend(left);
+    narrow_ = false;
+    budget_ = formula_.computed() + kMostComputed;
+    if (!best_) extend(left);
     return std::move(best_);
   }
 
@@ -206,58 +83,63 @@ class Search {
       if (!row) return false;
     }
     picks_ = true;
+    seen_.push_back(*row);
     return true;
   }
 
-  bool exhausted() const {
-    constexpr size_t kMost = 5000;
-    return formula_.computed() > kMost;
-  }
+  bool exhausted() const { return formula_.computed() > budget_; }
 
   bool extend(const Left& left) {
     if (exhausted()) return true;
-    const auto joins = std::count_if(left.begin(), left.end(), [](const KnownStep* step) {
-      return step->step >= Step::kAdd && step->step <= Step::kProduct;
-    });
-    if (unread() > static_cast<size_t>(joins)) return false;
     if (finish(left)) return true;
     for (size_t i = 0; i < left.size(); ++i) {
       if (i > 0 && left[i] == left[i - 1]) continue;
       Left others = left;
       others.erase(others.begin() + static_cast<ptrdiff_t>(i));
-      if (each_way(*left[i], [&] { return extend(others); })) return true;
+      const auto joins = std::count_if(others.begin(), others.end(), [](const KnownStep* step) {
+        return step->step >= Step::kAdd && step->step <= Step::kProduct;
+      });
+      const size_t before = std::exchange(joins_left_, static_cast<size_t>(joins));
+      const bool done = each_way(*left[i], [&] { return extend(others); });
+      joins_left_ = before;
+      if (done) return true;
     }
     return false;
   }
 
-  /// Values that were made and that nothing reads yet but the last one.
-  size_t unread() const {
-    size_t count = 0;
-    for (size_t i = leaves_; i + 1 < formula_.size(); ++i) count += formula_[i].op != nullptr && formula_[i].uses == 0;
-    return count;
+  /// Results of steps that nothing reads yet, but for `a` and `b`.
+  size_t unread(size_t a, size_t b) const {
+    return static_cast<size_t>(std::count_if(seen_.begin(), seen_.end(), [&](size_t value) {
+      return value >= leaves_ && value != a && value != b && formula_[value].uses == 0;
+    }));
   }
+  /// Whether what is then left unread can still be put together.
+  bool affordable(size_t a, size_t b) const { return unread(a, b) <= joins_left_; }
 
   bool finish(const Left& left) {
-    if (unread() > 0) return false;
-    const size_t last = formula_.size() - 1, first = formula_.size() == leaves_ ? 0 : last;
-    for (size_t value = first; value <= last; ++value) {
-      if (finish(left, value)) return true;
-    }
-    return false;
+    const size_t last = seen_.back();
+    if (last < leaves_) return std::any_of(seen_.begin(), seen_.end(), [&](size_t leaf) { return finish(left, leaf); });
+    return unread(last, last) == 0 && finish(left, last);
   }
 
   bool finish(const Left& left, size_t value) {
     const bool scales = std::all_of(left.begin(), left.end(), [](const KnownStep* step) {
       return step->step == Step::kAdd || step->step == Step::kMultiply || step->step == Step::kNegate;
     });
-    if (left.empty() && keep(fit_layout(formula_, value, target_))) return true;
-    if (left.empty() && picks_ && !one_number_ && keep(fit_picked(formula_, value, target_))) return true;
-    if (left.empty() && masks_ && keep(fit_masked(formula_, value, target_))) return true;
-    if (!left.empty() && scales && keep(fit_scaled(formula_, value, target_))) return true;
+    const size_t before = formula_.size();
+    const auto fits = [&](std::optional<size_t> result) {
+      const bool done = keep(result);
+      formula_.shrink(before);
+      return done;
+    };
+    if (left.empty() && fits(fit_layout(formula_, value, target_))) return true;
+    if (left.empty() && picks_ && !one_number_ && fits(fit_picked(formula_, value, target_))) return true;
+    if (left.empty() && masks_ && fits(fit_masked(formula_, value, target_))) return true;
+    if (!left.empty() && scales && fits(fit_scaled(formula_, value, target_))) return true;
     if (left.size() != 1 || !question_.lost_constant) return false;
     const bool adds = left[0]->step == Step::kAdd;
     if (!adds && left[0]->step != Step::kMultiply) return false;
-    return keep(fit_unknown(formula_, value, target_, adds ? Unknown::kTerm : Unknown::kFactor));
+    return fits(fit_unknown(formula_, value, target_, adds ? Unknown::kTerm : Unknown::kFactor));
   }
 
   /// Notes what was found; true: no other formula can be nearer.
@@ -272,14 +154,15 @@ class Search {
   }
 
   bool each_way(const KnownStep& step, const Next& next) {
-    for (size_t value = formula_.size(); value-- > 0;) {
-      if (formula_[value].op == nullptr && value >= leaves_) continue;  // a constant
-      if (each_way(step, value, next)) return true;
+    for (size_t i = seen_.size(); i-- > 0;) {
+      if (each_way(step, seen_[i], next)) return true;
     }
     return false;
   }
 
   bool each_way(const KnownStep& step, size_t value, const Next& next) {
+    const bool alone = step.step < Step::kAdd;
+    if (alone && (!affordable(value, value) || (narrow_ && !is_fresh(value)))) return false;
     switch (step.step) {
       case Step::kUnary:
       case Step::kNegate:
@@ -297,7 +180,7 @@ class Search {
       case Step::kSoftmax:
         return over_one_axis(step, value, next);
       case Step::kAdd:
-        return with_other(step, value, next) || with_number(step, value, kTerms, next);
+        return with_number(step, value, kTerms, next) || with_other(step, value, next);
       case Step::kMultiply:
         return with_other(step, value, next) || with_number(step, value, kFactors, next);
       case Step::kExtreme:
@@ -312,14 +195,19 @@ class Search {
   bool attempt(const Make& make, const Next& next) {
     if (exhausted()) return true;
     const size_t before = formula_.size();
-    const bool done = make() && all_finite() && next();
+    const std::optional<size_t> made = make();
+    if (made) seen_.push_back(*made);
+    const bool done = made && tells() && next();
+    if (made) seen_.pop_back();
     formula_.shrink(before);
     return done;
   }
 
-  bool all_finite() const {
+  /// Whether the last value is made of numbers, and not of one number repeated.
+  bool tells() const {
     const auto& numbers = formula_[formula_.size() - 1].numbers;
-    return std::all_of(numbers.begin(), numbers.end(), [](double number) { return std::isfinite(number); });
+    return (one_number_ || !is_one_number(formula_.size() - 1)) &&
+           std::all_of(numbers.begin(), numbers.end(), [](double number) { return std::isfinite(number); });
   }
 
   ir::DType dtype() const { return target_.tensor.type.dtype; }
@@ -329,7 +217,10 @@ class Search {
     if (attempt(square, next)) return true;
     return std::any_of(kExponents.begin() + 1, kExponents.end(), [&](double exponent) {
       return attempt(
-          [&] { return formula_.apply(ir::core("pow"), {value, formula_.add_scalar(dtype(), exponent)}); }, next);
+          [&] {
+            return formula_.apply(ir::core("pow"), {value, formula_.add_scalar(dtype(), exponent)});
+          },
+          next);
     });
   }
 
@@ -367,6 +258,9 @@ class Search {
   }
 
   bool over(const KnownStep& step, size_t value, const ir::Shape& axes, const Next& next) {
+    const ir::Shape shape = formula_.shape(value);
+    const auto is_one = [&](const ir::Dim& axis) { return shape[static_cast<size_t>(axis.constant())] == ir::Dim(1); };
+    if (std::all_of(axes.begin(), axes.end(), is_one)) return false;
     const ir::Attributes attributes{{"axes", axes}, {"keepdim", true}};
     if (step.step == Step::kReduce)
       return attempt([&] { return formula_.apply(ir::core(step.core), {value}, attributes); }, next);
@@ -396,8 +290,7 @@ class Search {
     const auto count = static_cast<double>(formula_[value].numbers.size()) /
                        static_cast<double>(std::max<size_t>(formula_[*made].numbers.size(), 1));
     if (corrected && count < 2) return std::nullopt;
-    if (corrected)
-      made = formula_.apply(ir::core("mul"), {*made, formula_.add_scalar(dtype(), count / (count - 1))});
+    if (corrected) made = formula_.apply(ir::core("mul"), {*made, formula_.add_scalar(dtype(), count / (count - 1))});
     return made && !step.core.empty() ? formula_.apply(ir::core(step.core), {*made}) : made;
   }
 
@@ -415,15 +308,27 @@ class Search {
     return formula_.apply(ir::core("permute"), {value}, {{"dims", ir::Shape{1, 0}}});
   }
 
+  bool is_fresh(size_t value) const { return value < leaves_ || formula_[value].uses == 0; }
+  bool is_unread(size_t value) const { return value >= leaves_ && formula_[value].uses == 0; }
+  /// Two leaves, or one that is turned, or a value that nothing reads yet: most values are read once.
+  bool likely(size_t a, size_t b) const {
+    if (!is_fresh(a) || !is_fresh(b)) return false;
+    return is_unread(a) || is_unread(b) || (a < leaves_ && b < leaves_ && (a != b || turns_));
+  }
+
   /// Either operand may be turned before.
   bool with_other(const KnownStep& step, size_t value, const Next& next) {
     const auto made = [&](std::optional<size_t> a, std::optional<size_t> b) {
       return a && b ? formula_.apply(ir::core(step.core), {*a, *b}) : std::nullopt;
     };
-    for (size_t other = value + 1; other-- > 0;) {
-      if (formula_[other].op == nullptr && other >= leaves_) continue;
+    for (size_t i = seen_.size(); i-- > 0;) {
+      const size_t other = seen_[i];
+      if (other > value || !affordable(value, other)) continue;
+      if (narrow_ && !likely(value, other)) continue;
       for (const auto& [a, b] : {std::pair(value, other), std::pair(other, value)}) {
         if (attempt([&, a = a, b = b] { return made(a, b); }, next)) return true;
+        if (!turns_ && (value == other || step.commutes)) break;
+        if (!turns_) continue;
         if (attempt([&, a = a, b = b] { return made(a, turned(b)); }, next)) return true;
         if (attempt([&, a = a, b = b] { return made(turned(a), b); }, next)) return true;
       }
@@ -432,7 +337,12 @@ class Search {
   }
 
   bool with_number(const KnownStep& step, size_t value, std::span<const double> among, const Next& next) {
+    if (!affordable(value, value) || (narrow_ && (!step.commutes || !is_unread(value)))) return false;
+    const auto& numbers = formula_[value].numbers;
+    const bool positive = value >= leaves_ && *std::min_element(numbers.begin(), numbers.end()) >= 0;
     return std::any_of(among.begin(), among.end(), [&](double number) {
+      constexpr double kSmall = 0.1;
+      if (number < kSmall && !positive) return false;  // it keeps a divisor from 0
       const auto after = [&] {
         return formula_.apply(ir::core(step.core), {value, formula_.add_scalar(dtype(), number)});
       };
@@ -440,7 +350,7 @@ class Search {
         const size_t constant = formula_.add_scalar(dtype(), number);
         return formula_.apply(ir::core(step.core), {constant, value});
       };
-      return attempt(after, next) || attempt(before, next);
+      return attempt(after, next) || (!step.commutes && attempt(before, next));
     });
   }
 
@@ -448,7 +358,11 @@ class Search {
   const FormulaTarget target_;
   Formula formula_;
   const size_t leaves_;
-  bool picks_ = false, joins_ = false, masks_ = false, one_number_ = false;
+  std::vector<size_t> seen_;  // leaves and results of steps, in order: what steps may read
+  size_t joins_left_ = 0;     // steps that read two values
+  bool narrow_ = true;        // likely ways alone
+  size_t budget_ = kMostComputed;
+  bool picks_ = false, joins_ = false, masks_ = false, turns_ = false, one_number_ = false;
   std::optional<std::pair<size_t, uint32_t>> axes_;  // rank and axes of all sums
   std::optional<FoundFormula> best_;
   double nearest_ = std::numeric_limits<double>::infinity();

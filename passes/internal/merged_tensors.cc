@@ -76,6 +76,7 @@ class Apart {
     std::vector<Use> uses = uses_of(value);
     for (Use& use : uses) use.group = group_of(value, use);
     join_views(value, uses);
+    join_bodies(uses);
     part_by_module(value, uses);
     std::map<Names, std::vector<Operand>> groups;
     std::map<Names, std::vector<Reading>> readings;
@@ -191,6 +192,20 @@ class Apart {
     if (is_made_up(own)) return modules_of(own) == modules_of(name);
     const auto ours = modules_reading(known_.file, own), theirs = modules_reading(known_.file, name);
     return std::includes(ours.begin(), ours.end(), theirs.begin(), theirs.end()) && !is_uniform(graph_, value);
+  }
+
+  /// What a body reads has no name of its own: it is what other tasks read there.
+  void join_bodies(std::vector<Use>& uses) const {
+    const auto named = std::find_if(uses.begin(), uses.end(), [](const Use& use) { return !use.group.empty(); });
+    if (named == uses.end()) return;
+    const Names group = named->group;
+    for (Use& use : uses) {
+      const ir::Attributes& attributes = graph_.attributes(use.operand.first);
+      const bool has_body = std::any_of(attributes.begin(), attributes.end(), [](const auto& attribute) {
+        return std::holds_alternative<ir::Body>(attribute.second);
+      });
+      if (has_body && use.group.empty()) use.group = group;
+    }
   }
 
   bool is_untied(ValueId value) const {

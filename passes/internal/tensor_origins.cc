@@ -11,8 +11,9 @@ using ir::ValueKind;
 
 /// Operators with one operand, or with numbers beside it: where only these and a `detach` stand, all is detached.
 bool has_one_operand(std::string_view op) {
-  constexpr std::array kOps = {"abs",    "neg",  "exp",     "sigmoid", "tanh", "relu",      "softplus",   "sqrt",  "slice",
-                               "select", "view", "permute", "t",       "view", "transpose", "unsqueeze", "clone", "_to_copy"};
+  constexpr std::array kOps = {"abs",      "neg",  "exp",       "sigmoid",   "tanh",  "relu",
+                               "softplus", "sqrt", "slice",     "select",    "view",  "permute",
+                               "t",        "view", "transpose", "unsqueeze", "clone", "_to_copy"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
 

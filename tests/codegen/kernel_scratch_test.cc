@@ -157,8 +157,9 @@ INSTANTIATE_TEST_SUITE_P(Pointwise, KernelScratchOf,
 INSTANTIATE_TEST_SUITE_P(Groups, KernelScratchOf,
                          ::testing::Values(Case{8, 96, 96, 32, 3, 1, 96}, Case{8, 96, 96, 32, 3, 2, 96},
                                            Case{8, 100, 100, 32, 3, 1, 100}, Case{8, 72, 72, 32, 5, 1, 72},
-                                           Case{8, 128, 128, 32, 3, 1, 4}, Case{8, 128, 128, 32, 3, 1, 32},
-                                           Case{8, 30, 60, 32, 3, 1, 3}));
+                                           Case{8, 640, 640, 2, 3, 1, 640}, Case{8, 640, 640, 3, 3, 1, 640},
+                                           Case{8, 640, 640, 3, 3, 2, 640}, Case{8, 128, 128, 32, 3, 1, 4},
+                                           Case{8, 128, 128, 32, 3, 1, 32}, Case{8, 30, 60, 32, 3, 1, 3}));
 INSTANTIATE_TEST_SUITE_P(Transposed, KernelScratchOf,
                          ::testing::Values(Case{8, 128, 64, 16, 2, 2, 1, 1, true},
                                            Case{8, 40, 24, 16, 2, 2, 1, 1, true}, Case{8, 64, 32, 16, 3, 1, 1, 1, true},

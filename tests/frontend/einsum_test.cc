@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
+#include "tests/frontend/support/numbers_of.h"
 
 namespace rannc::frontend {
 namespace {
@@ -62,6 +62,14 @@ TEST(Einsum, StretchesAxesOfOne) {
                          " { y = Einsum <equation = \"...,...->...\"> (a, b) }",
                          12),
               ElementsAre(1, 2, 3, 2, 4, 6));
+  const auto with_ones = [](const std::string& equation, const std::string& result) {
+    return numbers_of("agraph () => (float" + result + " y) <float[1, 2, 1] a = {2, 3}, float[1, 1, 2] b = {5, 7}>" +
+                          " { y = Einsum <equation = \"" + equation + "\"> (a, b) }",
+                      12);
+  };
+  EXPECT_THAT(with_ones("bij,bjk->bik", "[1, 2, 2]"), ElementsAre(10, 14, 15, 21));
+  EXPECT_THAT(with_ones("bij,bjk->ki", "[2, 2]"), ElementsAre(10, 15, 14, 21));
+  EXPECT_THAT(with_ones("bij,cji->bc", "[1, 1]"), ElementsAre(31));
 }
 
 TEST(Einsum, KeepsTheAxisOfTheSamples) {
@@ -82,6 +90,11 @@ TEST(Einsum, KeepsTheAxisOfTheSamples) {
       " { y = Einsum <equation = \"bd,d->bd\"> (x, w) }",
       12);
   EXPECT_THAT(scaled.ops(), Not(Contains("matmul")));
+  const ImportedGraph one(
+      "agraph (float[1, 1, 5, 4] q, float[1, 1, 6, 4] k) => (float[1, 1, 5, 6] y)"
+      " { y = Einsum <equation = \"bhsd,bhtd->bhst\"> (q, k) }",
+      12);
+  EXPECT_THAT(one.ops(), Not(Contains("squeeze"))) << "of one sample and one head, either may become any number";
   const ImportedGraph turned(
       "agraph (float[batch, 4] x) => (float[4, batch] y)"
       " { y = Einsum <equation = \"bd->db\"> (x) }",

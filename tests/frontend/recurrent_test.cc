@@ -227,6 +227,53 @@ std::string kind(const ir::Graph& graph, std::string_view name) {
 }
 
 // Weights through the order of their gates; a state that is no number repeated.
+/// A layer of 4 steps, 2 features and hidden size 3 with one operand more. `clip` makes it a chain of cells, whose
+/// elementwise tasks would stretch a size of 1.
+std::string layer_with(std::string_view op, int gates, std::string_view operands, std::string_view more,
+                       std::string_view clip) {
+  std::string text = "agraph (float[4, batch, 2] x, float[1, " + std::to_string(gates * 3) + ", 2] w, float[1, " +
+                     std::to_string(gates * 3) + ", 3] r, " + std::string(more) +
+                     ") => (float[4, 1, batch, 3] y) {\n y = " + std::string(op) + " <hidden_size = 3" +
+                     std::string(clip) + "> (x, w, r, " + std::string(operands) + ")\n}";
+  return text;
+}
+
+TEST(Recurrent, OperandsHaveTheSizesThatOnnxFixes) {
+  struct Case {
+    std::string_view operands, more, name;
+  };
+  const Case lstm[] = {{"\"\", \"\", h", "float[1, batch, 1] h", "initial_h 'h'"},
+                       {"\"\", \"\", h", "float[1, 1, 3] h", "initial_h 'h'"},
+                       {"\"\", \"\", h", "float[batch, 3] h", "initial_h 'h'"},
+                       {"\"\", \"\", h", "float[batch, batch, 3] h", "initial_h 'h'"},
+                       {"\"\", \"\", \"\", c", "float[1, batch, 1] c", "initial_c 'c'"},
+                       {"\"\", \"\", \"\", c", "float[1, batch, 2] c", "initial_c 'c'"},
+                       {"b", "float[1, 1] b", "B 'b'"},
+                       {"b", "float[1, 12] b", "B 'b'"},
+                       {"\"\", n", "int32[1] n", "sequence_lens 'n'"},
+                       {"\"\", \"\", \"\", \"\", p", "float[1, 3] p", "P 'p'"}};
+  for (const std::string_view clip : {"", ", clip = 2.0"}) {
+    for (const Case& each : lstm) {
+      EXPECT_THAT(refusal(layer_with("LSTM", 4, each.operands, each.more, clip)), HasSubstr(std::string(each.name)))
+          << each.more << clip;
+    }
+    for (const auto& [op, gates] : {std::pair("GRU", 3), std::pair("RNN", 1)}) {
+      EXPECT_THAT(refusal(layer_with(op, gates, "\"\", \"\", h", "float[1, batch, 1] h", clip)),
+                  HasSubstr("initial_h 'h' of " + std::string(op)));
+    }
+    EXPECT_EQ(refusal(layer_with("LSTM", 4, "\"\", \"\", h", "float[1, batch, 3] h", clip)), "imported");
+  }
+}
+
+TEST(Recurrent, AStateOfZerosHasTheHiddenSize) {
+  EXPECT_THAT(refusal(R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r) => (float[4, 1, batch, 3] y)
+    <float[1, 1, 2] h = {0, 0}> { y = LSTM <hidden_size = 3> (x, w, r, "", "", h) })"),
+              HasSubstr("initial_h 'h'"));
+  EXPECT_EQ(refusal(R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r) => (float[4, 1, batch, 3] y)
+    <float[1, 1, 3] h = {0, 0, 0}> { y = LSTM <hidden_size = 3> (x, w, r, "", "", h) })"),
+            "imported");
+}
+
 TEST(Recurrent, WeightsAndLearnedStatesAreParameters) {
   auto read = test::read_graph(
       "agraph (float[batch, 2, 1] steps) => (float[s, t, u, v] y) "

@@ -256,6 +256,15 @@ TEST(Dim, ArithmeticAgreesWithIntegers) {
   EXPECT_GT(compared, 10000);
 }
 
+// Sizes of chunks: ceil(3 * batch / 3).
+TEST(Dim, WholeMultiplesLeaveAQuotient) {
+  const Dim batch = Dim::symbol("batch"), other = Dim::symbol("s");
+  EXPECT_EQ(floor_div(Dim(3) * batch + Dim(2), 3), batch);
+  EXPECT_EQ(floor_div(Dim(4) * batch - Dim(1), 2), Dim(2) * batch - Dim(1));
+  EXPECT_EQ(mod(Dim(3) * batch - Dim(1), 3), Dim(2));
+  EXPECT_EQ(floor_div(Dim(3) * batch + other, 3).str(), "floor((3*batch + s)/(3))");
+}
+
 TEST(Dim, SubstitutionAgreesWithBinding) {
   std::mt19937_64 random(3);
   for (int i = 0; i < 20000; ++i) {

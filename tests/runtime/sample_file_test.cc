@@ -123,9 +123,9 @@ constexpr std::string_view kWrapped = R"(rannc.graph 1
 batch n
 input %x: f32[n,3] samples 0
 input %y: i64[n] samples 0
-#0 %zero: i64[] = core.full() {dtype = i64, shape = [], value = 0}
+#0 %zero: i64[] contents [0] = core.full() {dtype = i64, shape = [], value = 0}
 #1 %low: bool[n] samples 0 = core.lt(%y, %zero)
-#2 %three: i64[] = core.full() {dtype = i64, shape = [], value = 3}
+#2 %three: i64[] contents [3] = core.full() {dtype = i64, shape = [], value = 3}
 #3 %end: i64[n] samples 0 = core.add(%y, %three)
 #4 %label: i64[n] samples 0 = core.where(%low, %end, %y)
 #5 %loss: f32[] partial = core.cross_entropy_sum(%x, %label) {ignore_index = -2147483648}

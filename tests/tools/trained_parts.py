@@ -12,7 +12,7 @@ WIDTH = 6
 
 
 def parameter(*shape, scale=0.5, shift=0.0):
-    return nn.Parameter(shift + scale * torch.randn(*shape))
+    return nn.Parameter(shift + scale * torch.randn(shape))
 
 
 class Matrix(nn.Module):

@@ -2,7 +2,6 @@
 PyTorch's numbers, or a message names what cannot be. Skipped without PyTorch.
 
 Forms are parameters of the same test: `export` writes them."""
-import copy
 import logging
 import random
 import re
@@ -50,16 +49,21 @@ SUFFIXES = {"dynamo": ".onnx", "legacy": ".onnx", "pt": ".pt", "pt2": ".pt2"}
 FLAGS = {"pt": ["--input", f"x=float32[batch,{WIDTH}]", "--output-name", "y"], "pt2": ["--output-name", "y"]}
 
 
+def chain(names, seed):
+    torch.manual_seed(seed)
+    return trained_parts.Chain(names).eval()
+
+
 def trained_by_torch(module, x, labels):
-    """The module's parameters after the steps, and all of its state before, in double precision."""
-    module = copy.deepcopy(module).double().eval()
+    """The module's parameters after the steps, by all of their names, and all of its state before, in double precision."""
+    module = module.double()
     before = {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}
     optimizer = torch.optim.Adam(module.parameters(), lr=RATE)
     for _ in range(STEPS):
         optimizer.zero_grad()
         nn.functional.mse_loss(module(x.double()), labels.double()).backward()
         optimizer.step()
-    return {name: tensor.detach() for name, tensor in module.named_parameters()}, before
+    return {name: tensor.detach() for name, tensor in module.named_parameters(remove_duplicate=False)}, before
 
 
 def says(text, name):
@@ -77,8 +81,7 @@ class TrainedSet(programs.ProgramTest):
         torch.set_num_threads(1)
 
     def judge(self, form, names, seed):
-        torch.manual_seed(seed)
-        module = trained_parts.Chain(names).eval()
+        module = chain(names, seed)
         x, labels = torch.randn(SAMPLES, WIDTH), torch.randn(SAMPLES, WIDTH)
         folder = self.scratch / f"{form}-{'-'.join(names)}-{seed}"
         folder.mkdir()
@@ -93,7 +96,7 @@ class TrainedSet(programs.ProgramTest):
             return
         run = self.succeed("rannc-run", bundle, "-o", folder / "run", "--data", data, "--steps", STEPS, "--optimizer", "adam",
                            "--learning-rate", RATE, "--export-weights", weights)
-        self.compare(module, x, labels, safetensors.torch.load_file(weights), done.stderr + run.stderr)
+        self.compare(chain(names, seed), x, labels, safetensors.torch.load_file(weights), done.stderr + run.stderr)
 
     def refused(self, done, names):
         self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)

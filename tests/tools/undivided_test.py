@@ -29,6 +29,34 @@ def loss_of(rows):
     return sum(pair * pair for pair in pairs) / len(pairs)
 
 
+def similarity_of_a_file(folder):
+    """The same, by a model that gives out what it embeds, and a loss in a file of its own."""
+    model = onnx.write(folder / "embed.onnx", [onnx.node("MatMul", ["x", "table"], ["h"], "embed")],
+                       [onnx.tensor("table", [FEATURES, FEATURES], TABLE)], [onnx.value("x", onnx.FLOAT, ["batch", FEATURES])],
+                       [onnx.value("h", onnx.FLOAT, ["batch", FEATURES])])
+    loss = onnx.write(folder / "loss.onnx", [onnx.node("Transpose", ["h"], ["t"], "turn", onnx.numbers_attribute("perm", [1, 0])),
+                                             onnx.node("MatMul", ["h", "t"], ["pairs"], "similarity"),
+                                             onnx.node("Mul", ["pairs", "pairs"], ["squares"], "square"),
+                                             onnx.node("ReduceMean", ["squares"], ["loss"], "mean", onnx.number_attribute("keepdims", 0))],
+                      [], [onnx.value("h", onnx.FLOAT, ["batch", FEATURES])], [onnx.value("loss", onnx.FLOAT, [])])
+    return [model, "--loss-graph", loss]
+
+
+def messages(path):
+    """A graph network: the mean of squares of what nodes send along edges."""
+    return onnx.write(path, [onnx.node("Gather", ["x", "sources"], ["sent"], "send", onnx.number_attribute("axis", 0)),
+                             onnx.node("MatMul", ["sent", "table"], ["h"], "embed"), onnx.node("Mul", ["h", "h"], ["squares"], "square"),
+                             onnx.node("ReduceMean", ["squares"], ["loss"], "mean", onnx.number_attribute("keepdims", 0))],
+                      [onnx.tensor("table", [FEATURES, FEATURES], TABLE)],
+                      [onnx.value("x", onnx.FLOAT, ["nodes", FEATURES]), onnx.value("sources", onnx.INT64, ["edges"])],
+                      [onnx.value("loss", onnx.FLOAT, [])])
+
+
+def loss_of_messages(rows, sources):
+    squares = [sum(rows[source][k] * TABLE[k * FEATURES + j] for k in range(FEATURES))**2 for source in sources for j in range(FEATURES)]
+    return sum(squares) / len(squares)
+
+
 class Undivided(programs.ProgramTest):
     in_process = programs.Resident.PROGRAMS
 
@@ -52,6 +80,28 @@ class Undivided(programs.ProgramTest):
             losses = [float.fromhex(line.split()[1]) for line in log.read_text().splitlines()]
             for loss, batch in zip(losses, batches, strict=True):
                 self.assertAlmostEqual(loss, loss_of(batch), delta=1e-5)
+
+    def test_a_graph_is_one_mini_batch_of_its_own_sizes(self):
+        bundle, data, log = self.scratch / "bundle", self.scratch / "data.safetensors", self.scratch / "log"
+        done = self.compiled(messages(self.scratch / "graph.onnx"), bundle, "--mini-batch", SAMPLES, "--assume", "edges=5", "--stages", 2,
+                             "--cluster", "local:2")
+        self.assertIn("what all inputs hold together stays whole, in one micro-batch without replicas: 'send'", done.stderr)
+        for nodes, sources in ((6, [5, 0, 0, 3, 2, 4, 1]), (3, [2, 2])):
+            rows = [NUMBERS[r * FEATURES:(r + 1) * FEATURES] for r in range(nodes)]
+            programs.write_safetensors(data, {"x/x": ("F32", [nodes, FEATURES], struct.pack(f"<{nodes * FEATURES}f", *sum(rows, []))),
+                                              "x/sources": ("I64", [len(sources)], struct.pack(f"<{len(sources)}q", *sources))})
+            self.succeed("rannc-run", bundle, "-o", self.scratch / f"run{nodes}", "--data", data, "--steps", 2, "--loss-log", log,
+                         "--learning-rate", 1e-12)
+            for line in log.read_text().splitlines():
+                self.assertAlmostEqual(float.fromhex(line.split()[1]), loss_of_messages(rows, sources), delta=1e-5)
+
+    def test_a_loss_of_another_file(self):
+        flags = ["--costs", "analytic", "--mini-batch", SAMPLES, "--cluster", "local:2"]
+        command = similarity_of_a_file(self.scratch)
+        done = self.succeed("rannc-compile", *command, "-o", self.scratch / "bundle", *flags)
+        self.assertIn("stays whole, in one micro-batch without replicas: 'similarity'", done.stderr)
+        self.refuse(DIAGNOSTICS, ["'similarity'", "2 micro-batches are asked for", "P15"], "rannc-compile", *command, "-o",
+                    self.scratch / "none", *flags, "--micro-batches", 2)
 
     def test_what_would_divide_it_is_refused(self):
         for samples in ("batch", SAMPLES):

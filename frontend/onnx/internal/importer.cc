@@ -1,15 +1,22 @@
 #include "frontend/onnx/internal/importer.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <unordered_set>
 #include <vector>
 
 #include "frontend/onnx/internal/input_types.h"
+#include "frontend/onnx/internal/live_inputs.h"
 #include "frontend/onnx/internal/needed.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
+#include "frontend/symbols.h"
+#include "ir/constant.h"
+#include "ir/op.h"
 
 namespace rannc::frontend {
 
@@ -42,17 +49,18 @@ bool is_number_of_state(const TensorProto& tensor) {
 class Importer {
  public:
   /// `needed` is null where all is.
-  Importer(const ModelFile& model, uint64_t bytes, const std::string& file, const ImportOptions& options,
+  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const InputValues& values,
            const Needed* needed)
       : model_(model),
         needed_(needed),
         head_(model.head()),
-        file_(file),
+        file_(file.path),
         options_(options),
-        external_(file, options.missing_weights),
-        growth_(bytes),
-        source_{file, &external_, &growth_},
-        nodes_(file, options, functions_, source_, external_, notes_, growth_) {}
+        values_(values),
+        external_(file.path, options.missing_weights),
+        growth_(file.bytes),
+        source_{file.path, &external_, &growth_},
+        nodes_(file.path, options, functions_, source_, external_, notes_, growth_) {}
 
   Result<Imported> run() {
     RANNC_TRY(import());
@@ -102,10 +110,15 @@ class Importer {
     RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
       const bool is_needed = needed_ == nullptr || needed_->nodes[next];
       ++next;
-      return is_needed ? nodes_.add_node(scope, node) : Result<void>();
+      const bool live = std::any_of(node.output().begin(), node.output().end(),
+                                    [&](const std::string& output) { return is_live(output); });
+      return is_needed && live ? nodes_.add_node(scope, node) : Result<void>();
     }));
     return add_outputs(scope);
   }
+
+  /// Where values are given, what no output depends on may read inputs that go.
+  bool is_live(const std::string& name) const { return values_.empty() || live_.contains(name); }
 
   Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
 
@@ -119,9 +132,18 @@ class Importer {
         return {};
       }));
     }
+    RANNC_TRY(check_given(listed, initialized));
+    if (!values_.empty()) {
+      RANNC_ASSIGN(live_, live_names(model_, values_));
+    }
     std::vector<const ValueInfoProto*> inputs;
     for (const ValueInfoProto& input : head_.graph().input()) {
-      if (!initialized.contains(input.name())) inputs.push_back(&input);
+      if (initialized.contains(input.name())) continue;
+      if (values_.contains(input.name())) {
+        RANNC_TRY(add_given(scope, input));
+      } else if (is_live(input.name())) {
+        inputs.push_back(&input);
+      }
     }
     RANNC_ASSIGN(InputTypes types, read_input_types(inputs, options_, file_));
     graph_.set_batch_symbol(types.batch_symbol);
@@ -135,16 +157,59 @@ class Importer {
     return {};
   }
 
+  /// An input that always has one value is a number of the program's code.
+  Result<void> add_given(Scope& scope, const ValueInfoProto& input) {
+    const std::string& name = input.name();
+    RANNC_ASSIGN(InputTypes types, read_input_types({&input}, ImportOptions{}, file_));
+    ir::ValueType& type = types.types[0];
+    const double number = values_.at(name);
+    const bool one = ir::static_count(type) == 1;
+    const bool whole = ir::is_float(type.dtype) || std::floor(number) == number;
+    const bool fits = type.dtype != ir::DType::kBool || number == 0 || number == 1;
+    if (!one || !whole || !fits) {
+      return error(at(name), fmt::format("input '{}' is {} {}; the value {} needs one element that can have it", name,
+                                         ir::str(type.dtype), ir::str(*type.shape), number));
+    }
+    const auto integer = static_cast<int64_t>(number);
+    ir::TensorData data = ir::is_float(type.dtype) ? ir::encode_numbers(type.dtype, {&number, 1})
+                                                   : ir::encode_integers(type.dtype, {&integer, 1});
+    type.contents = ir::constant_contents(type, data);
+    notes_.stored.literals.insert(name);
+    return nodes_.define(scope, name,
+                         graph_.add_value(ir::ValueKind::kConstant, name, std::move(type), std::move(data)), at(name));
+  }
+
+  Result<void> check_given(const std::unordered_set<std::string_view>& listed,
+                           const std::unordered_set<std::string_view>& initialized) const {
+    for (const auto& [name, number] : values_) {
+      if (listed.contains(name) && !initialized.contains(name)) continue;
+      std::vector<std::string> names;
+      for (const ValueInfoProto& input : head_.graph().input()) names.push_back(fmt::format("'{}'", input.name()));
+      return error(Location{file_}, fmt::format("a value is given for '{}', which is no input; inputs are {}", name,
+                                                fmt::join(names, ", ")));
+    }
+    return {};
+  }
+
   Result<void> add_outputs(Scope& scope) {
     const auto& outputs = head_.graph().output();
     for (int i = 0; i < outputs.size(); ++i) {
       const ValueInfoProto& output = outputs[i];
       if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
       RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
-      graph_.add_output(value);
+      RANNC_ASSIGN(const ValueId named, named_as(value, output.name()));
+      graph_.add_output(named);
     }
     if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");
     return {};
+  }
+
+  /// What passes a tensor on, as sequences, optionals and branches do, leaves it the name that it had before.
+  Result<ValueId> named_as(ValueId value, const std::string& name) {
+    if (graph_.value(value).name == name) return value;
+    const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
+    RANNC_TRY(ir::infer_types(graph_, task));
+    return graph_.outputs(task)[0];
   }
 
   const ModelFile& model_;
@@ -152,6 +217,8 @@ class Importer {
   const ModelProto& head_;
   const std::string& file_;
   const ImportOptions& options_;
+  const InputValues& values_;
+  std::set<std::string> live_;  ///< names that outputs depend on, where values are given
   ExternalData external_;
   Growth growth_;
   Node::Source source_;
@@ -166,16 +233,18 @@ class Importer {
 
 namespace {
 
-Result<Imported> import_needed(const ModelFile& model, uint64_t bytes, const std::string& file,
-                               const ImportOptions& options, const Needed* needed) {
+Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                               const InputValues& values, const Needed* needed) {
   ImportOptions tried = options;
   constexpr int kMostSymbols = 32;
   for (int i = 0;; ++i) {
-    Importer importer(model, bytes, file, tried, needed);
+    Importer importer(model, file, tried, values, needed);
     auto imported = importer.run();
     const auto& unequal = importer.unequal_symbols();
     if (imported.ok() || !unequal || i == kMostSymbols) return imported;
-    if (!tried.same_symbol.emplace(unequal->second, unequal->first).second) return imported;
+    const auto before = tried.same_symbol;
+    unite_symbols(tried.same_symbol, unequal->second, unequal->first);
+    if (tried.same_symbol == before) return imported;
   }
 }
 
@@ -195,13 +264,13 @@ void note_left_out(const ModelFile& model, const Needed& needed, const Diagnosti
 
 }  // namespace
 
-Result<Imported> import_model(const ModelFile& model, uint64_t bytes, const std::string& file,
-                              const ImportOptions& options) {
-  auto imported = import_needed(model, bytes, file, options, nullptr);
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                              const InputValues& values) {
+  auto imported = import_needed(model, file, options, values, nullptr);
   if (imported.ok()) return imported;
   const auto needed = needed_for(model, options.asked);
   if (!needed.ok() || !needed->leaves_out()) return imported;
-  auto without = import_needed(model, bytes, file, options, &*needed);
+  auto without = import_needed(model, file, options, values, &*needed);
   if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
   return without;
 }

@@ -1,9 +1,12 @@
 // Parts a model into its head and the parts of its graph.
 #include "frontend/onnx/internal/model_file.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "frontend/onnx/internal/data_ranges.h"
+#include "frontend/onnx/internal/node_order.h"
+#include "frontend/onnx/internal/scan.h"
 #include "frontend/onnx/internal/wire.h"
 
 namespace rannc::frontend {
@@ -51,6 +54,36 @@ Result<ModelFile> ModelFile::read(std::string_view bytes, const std::string& fil
   }
   RANNC_TRY(model.parse(head, model.head_));
   return model;
+}
+
+Result<size_t> ModelFile::sort_nodes() {
+  size_t sorted = 0;
+  std::vector<NodeNames> names;
+  for (std::string_view& part : nodes_) {
+    ONNX_NAMESPACE::NodeProto node;
+    RANNC_TRY(parse(part, node));
+    if (const size_t bodies = sort_bodies(node); bodies > 0) {
+      sorted += bodies;
+      part = rewritten_.emplace_back(node.SerializeAsString());
+    }
+    names.push_back(names_of(node));
+  }
+  for (auto& function : *head_.mutable_functions()) sorted += frontend::sort_nodes(function);
+  const std::vector<size_t> order = run_order(names);
+  if (std::is_sorted(order.begin(), order.end())) return sorted;
+  std::vector<std::string_view> ordered;
+  for (const size_t place : order) ordered.push_back(nodes_[place]);
+  nodes_ = std::move(ordered);
+  return sorted + 1;
+}
+
+void ModelFile::renew(int version, std::vector<std::string> nodes) {
+  nodes_.clear();
+  for (std::string& node : nodes) nodes_.push_back(rewritten_.emplace_back(std::move(node)));
+  for (auto& entry : *head_.mutable_opset_import()) {
+    if (domain_of(entry.domain()).empty()) entry.set_version(version);
+  }
+  if (head_.opset_import_size() == 0) head_.add_opset_import()->set_version(version);
 }
 
 Result<void> ModelFile::parse(std::string_view part, google::protobuf::MessageLite& message) const {

@@ -34,6 +34,12 @@ class ModelFile {
     return each<ONNX_NAMESPACE::TensorProto>(initializers_, visit);
   }
 
+  /// Sorts nodes that are listed before those that they read, of the graph, of bodies and of functions. The number of
+  /// lists that were out of order. Linear in the model, all of which it parses.
+  Result<size_t> sort_nodes();
+  /// Takes these serialized nodes, of that version of the default operator set, for those of the graph.
+  void renew(int version, std::vector<std::string> nodes);
+
  private:
   template <class Proto, class Visit>
   Result<void> each(const std::vector<std::string_view>& parts, Visit&& visit) const {

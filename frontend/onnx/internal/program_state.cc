@@ -293,6 +293,20 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
   }
 }
 
+/// A call that names no parameter reads a view of one, `%slice_1` of `p[:]`, which the file does without.
+bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told,
+                              const Reader& reader) const {
+  const auto own = listed_.kinds.find(name);
+  if (!reader.call || own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return false;
+  const auto values = reader.call->values();
+  return std::all_of(values.begin(), values.end(), [&](std::string_view value) {
+    const auto found = listed_.targets.find(value);
+    if (found == listed_.targets.end()) return true;
+    return std::any_of(told.begin(), told.end(),
+                       [&](const auto& claim) { return claim && claim->name == found->second; });
+  });
+}
+
 void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
   const std::string& op = reader.node.op_type();
   if (op == "Identity") return store(reader.node.output(0));
@@ -312,6 +326,8 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
     if (reader.in_body) continue;
     if (told[i]) {
       note_claim(graph, value, *told[i], reading);
+    } else if (reads_view(name, told, reader)) {
+      reading.state = {name};
     } else if (note_recurrent(graph, value, reader, reading)) {
       continue;
     } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_made_up(own)) {

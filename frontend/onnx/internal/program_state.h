@@ -72,6 +72,7 @@ class ProgramState {
   const std::string* target(const TracedCall& call, size_t argument) const;
   std::vector<std::optional<Claim>> claims(const ir::Graph& graph, std::span<const ValueId> operands,
                                            const Reader& reader) const;
+  bool reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told, const Reader& reader) const;
   std::optional<Claim> claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
                                       const Reader& reader) const;
   void note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading);

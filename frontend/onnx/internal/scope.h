@@ -18,15 +18,28 @@ namespace rannc::frontend {
 /// What ONNX's checker is told of the operator sets of a body.
 ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets);
 
+/// Where a body stands in the file, however often it is translated. Bodies at one place share what they store.
+struct FilePlace {
+  std::string calls;    ///< by way of calls of functions: `Constant` nodes of a function may depend on its call
+  std::string written;  ///< as written in the file: one for all calls of a function
+  std::string prefix;   ///< of names, without numbers of trips
+
+  bool in_subgraph = false;  ///< of an If, Loop or Scan, or a function that one calls
+
+  FilePlace subgraph_of(const ONNX_NAMESPACE::NodeProto& node, const std::string& which) const;
+  FilePlace function_of(const ONNX_NAMESPACE::NodeProto& node, const ONNX_NAMESPACE::FunctionProto& function) const;
+};
+
 /// The names of one body: the model's graph, one call of a function, one run of a subgraph.
 struct Scope {
   Scope(const Opsets& opsets, Region& region, std::string prefix, std::string module, int depth,
-        const Scope* around = nullptr)
+        const Scope* around = nullptr, FilePlace place = {})
       : opsets(opsets),
         region(region),
         checker(checker_context(opsets)),
         prefix(std::move(prefix)),
         module(std::move(module)),
+        place(std::move(place)),
         depth(depth),
         around(around) {}
 
@@ -35,6 +48,7 @@ struct Scope {
   const ONNX_NAMESPACE::checker::CheckerContext checker;
   std::string prefix;                                         ///< of nodes and values inside
   std::string module;                                         ///< that all nodes inside belong to; empty: ask each
+  FilePlace place;
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
   Names values;
   std::unordered_map<std::string, List> lists;  ///< names of sequences and empty optionals

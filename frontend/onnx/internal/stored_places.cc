@@ -15,14 +15,14 @@ namespace {
 bool takes_bias(const NodeProto& node) {
   const bool known = node.op_type() == "Conv" || node.op_type() == "ConvTranspose" || node.op_type() == "Gemm";
   const bool absent = node.input_size() == 2 || (node.input_size() == 3 && node.input(2).empty());
-  return known && absent && node.domain().empty() &&
+  return known && absent && domain_of(node.domain()).empty() &&
          std::none_of(node.attribute().begin(), node.attribute().end(),
                       [](const auto& attribute) { return attribute.name() == "beta" && attribute.f() != 1; });
 }
 
 void add_node(const NodeProto& node, StoredPlaces& places) {
   places.names.insert(node.output().begin(), node.output().end());
-  if (node.domain().empty() && node.output_size() == 1) {
+  if (domain_of(node.domain()).empty() && node.output_size() == 1) {
     if (node.op_type() == "Constant" && node.attribute_size() == 1 && node.attribute(0).has_t())
       places.constants.insert(node.output(0));
     if (node.op_type() == "Identity" && node.input_size() == 1) places.renamed[node.output(0)] = node.input(0);

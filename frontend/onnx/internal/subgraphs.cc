@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 
+#include "frontend/onnx/internal/counted_trips.h"
 #include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
@@ -20,6 +22,8 @@ namespace {
 
 /// Nodes that loops are unrolled into at most, each; one of more trips is a task.
 constexpr int64_t kMostUnrolled = 4096;
+/// Numbers of trips from here on stand for none: a condition ends the loop.
+constexpr int64_t kNoLimit = std::numeric_limits<int32_t>::max();
 /// Attempts inside of other bodies that may come to nothing: of loops in loops each makes twice those of the next.
 constexpr uint32_t kMostUndone = 64;
 
@@ -100,14 +104,19 @@ struct Translation::Cycle {
 };
 
 Result<Translation::Items> Translation::run(const Scope& scope, Region& region, const NodeProto& node,
-                                            const GraphProto& body, const Items& given, const std::string& run) {
+                                            const GraphProto& body, const Items& given, const Run& run) {
   const Place where = at(scope, node);
   if (static_cast<size_t>(body.input_size()) != given.size()) {
     return error(where, fmt::format("the subgraph of {} takes {} inputs; {} are handed to it", node.op_type(),
                                     body.input_size(), given.size()));
   }
-  Scope inner(scope.opsets, region, scope.prefix + node_name(node) + "/" + run, scope.module, scope.depth + 1, &scope);
+  Scope inner(scope.opsets, region, scope.prefix + node_name(node) + "/" + run.branch + run.trip, scope.module,
+              scope.depth + 1, &scope, scope.place.subgraph_of(node, run.branch));
   inner.maker = fmt::format("the {} '{}'", node.op_type(), node_name(node));
+  for (int i = 0; i < body.output_size() && static_cast<size_t>(i) < run.outputs.size(); ++i) {
+    const std::string& outside = run.outputs[static_cast<size_t>(i)];
+    if (!outside.empty()) inner.output_names.emplace(body.output(i).name(), outside);
+  }
   if (body.sparse_initializer_size() > 0) return error(where, "sparse initializers are not supported");
   for (int i = 0; i < body.input_size(); ++i) {
     RANNC_TRY(define(inner, body.input(i).name(), given[static_cast<size_t>(i)], where));
@@ -159,14 +168,16 @@ Result<void> Translation::add_if(Scope& scope, const NodeProto& node, int opset)
   if (then == nullptr || otherwise == nullptr) return error(where, "If needs a then_branch and an else_branch");
   RANNC_ASSIGN(const ValueId condition, look_up(scope, node.input(0), where));
   if (const auto holds = known(scope.region.graph, condition)) {
-    RANNC_ASSIGN(Items made, run(scope, scope.region, node, *holds != 0 ? *then : *otherwise, {}, ""));
+    RANNC_ASSIGN(const Node::Wiring wiring, wire(scope, node));
+    const Run only{"", "", wiring.output_names};
+    RANNC_ASSIGN(Items made, run(scope, scope.region, node, *holds != 0 ? *then : *otherwise, {}, only));
     if (made.size() < static_cast<size_t>(node.output_size())) return error(where, "its branch makes too few outputs");
     return define_outputs(scope, node, std::move(made));
   }
   std::vector<ValueId> taken;
   OpenBody first(scope.region), second(scope.region);
   for (const auto& [graph, open, name] : {std::tuple(then, &first, "then/"), std::tuple(otherwise, &second, "else/")}) {
-    RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, name));
+    RANNC_ASSIGN(const Items made, run(scope, open->region(), node, *graph, {}, {name, ""}));
     RANNC_ASSIGN(const std::vector<ValueId> outputs, tensors(made, where));
     RANNC_TRY(close(*open, outputs, Runs{}, where));
     for (const ValueId value : open->taken()) {
@@ -211,8 +222,37 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
   const size_t made = static_cast<size_t>(cycle.body->output_size());
   if (made < cycle.states.size() + 1) return error(where, "the body of Loop makes fewer outputs than it has states");
   cycle.rows = made - 1 - cycle.states.size();
+  count_trips(scope, node, cycle);
+  const bool unlimited = cycle.trips && cycle.trips->is_constant() && cycle.trips->constant() >= kNoLimit;
+  if (unlimited && cycle.condition_value.valid()) cycle.trips.reset();
   RANNC_ASSIGN(Items results, add_cycle(scope, node, opset, cycle));
   return define_outputs(scope, node, std::move(results));
+}
+
+/// Where the condition compares what the trips count, it says no more than the number of trips.
+void Translation::count_trips(Scope& scope, const NodeProto& node, Cycle& cycle) {
+  const bool within = !cycle.trips || !cycle.trips->is_constant() || cycle.trips->constant() > 0;
+  if (!cycle.condition_value.valid() || cycle.condition != 1 || cycle.trips_value.valid() || !within) return;
+  const auto only = [&](ValueId value) -> std::optional<ir::Dim> {
+    const auto& contents = scope.region.graph.type(value).contents;
+    return contents && contents->size() == 1 ? std::optional(contents->front()) : std::nullopt;
+  };
+  CountingLoop loop{*cycle.body, {}, {}, {}};
+  for (const Item& state : cycle.states) loop.states.push_back(state.value.valid() ? only(state.value) : std::nullopt);
+  loop.stored = [&](const TensorProto& proto) -> std::optional<ir::Dim> {
+    const auto tensor = read_tensor(proto, file_, external_, at(scope, node));
+    if (!tensor.ok() || !tensor->type.contents || tensor->type.contents->size() != 1) return std::nullopt;
+    return tensor->type.contents->front();
+  };
+  loop.around = [&](const std::string& name) -> std::optional<ir::Dim> {
+    const auto found = item(scope, name, at(scope, node));
+    return found.ok() && found->value.valid() ? only(found->value) : std::nullopt;
+  };
+  const auto counted = counted_trips(loop);
+  if (!counted) return;
+  const bool fewer = cycle.trips && (!cycle.trips->is_constant() || cycle.trips->constant() < kNoLimit);
+  cycle.trips = fewer && !(*cycle.trips == *counted) ? min(*cycle.trips, *counted) : *counted;
+  cycle.condition_value = {};
 }
 
 namespace {
@@ -318,10 +358,10 @@ Result<Translation::Items> Translation::add_cycle(Scope& scope, const NodeProto&
   const bool counted = cycle.trips && cycle.trips->is_constant();
   const bool starts = cycle.condition || !cycle.condition_value.valid();
   const int64_t most = kMostUnrolled / std::max(1, cycle.body->node_size());
+  const bool few = counted && cycle.trips->constant() <= most;
   const bool endless = !cycle.trips && !cycle.trips_value.valid();
-  if (starts && (counted ? cycle.trips->constant() <= most : endless && cycle.condition_value.valid())) {
-    RANNC_ASSIGN(std::optional<Items> made,
-                 unrolled(scope, node, opset, cycle, counted ? cycle.trips->constant() : most));
+  if (starts && (few || ((endless || counted) && cycle.condition_value.valid()))) {
+    RANNC_ASSIGN(std::optional<Items> made, unrolled(scope, node, opset, cycle, few ? cycle.trips->constant() : most));
     if (made) return *std::move(made);
   }
   return as_task(scope, node, opset, cycle);
@@ -337,7 +377,9 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   const std::string end = cycle.counts ? renamed(*cycle.body, cycle.body->output(0).name()) : "";
   const bool handed_on = cycle.body->input_size() > 1 && end == cycle.body->input(1).name();
   const bool stays = !asks || is_constant(*cycle.body, end) || handed_on;
-  const bool certain = stays && cycle.trips;  // the number of trips is `most` then
+  const bool few = cycle.trips && cycle.trips->constant() <= most;  // `most` trips then, at most
+  const bool certain = stays && few;
+  if (stays && !few) return std::optional<Items>();
   const uint64_t copy = certain ? 0 : Growth::bytes_of_copy(region.graph);
   if (!certain && (undone_ >= kMostUndone || !growth_.allows(copy))) return std::optional<Items>();
   const ir::Graph before = certain ? ir::Graph() : region.graph.clone();
@@ -347,6 +389,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
   const auto undone = [&] {
     RANNC_CHECK(!certain) << "trips whose number is known came to another end";
     region.graph = before.clone();
+    forget_stored(region);
     region.taken = taken.taken;
     region.of = taken.of;
     region.counted = taken.counted;
@@ -372,7 +415,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     given.insert(given.end(), states.begin(), states.end());
     for (const ValueId scanned : cycle.scanned) given.push_back({row_of(view, scanned, trip), {}});
     if (view.failure()) return Diagnostic(*view.failure());
-    RANNC_ASSIGN(Items made, run(scope, region, node, *cycle.body, given, name));
+    RANNC_ASSIGN(Items made, run(scope, region, node, *cycle.body, given, {"", name}));
     auto next = made.begin();
     if (cycle.counts) {
       RANNC_ASSIGN(const std::vector<ValueId> ends, tensors({*next++}, where));
@@ -386,7 +429,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     if (!known_to_hold) return undone();
     holds = *known_to_hold;
   }
-  const bool all = holds == 0 || (cycle.trips && trip == cycle.trips->constant());
+  const bool all = holds == 0 || (few && trip == cycle.trips->constant());
   if (!all) return undone();
   growth_.set_back(growth_.bytes() - copy);
   Items results = std::move(states);
@@ -431,7 +474,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   };
   for (size_t i = 0; i < states.size(); ++i) hand(states[i], i, false);
   for (size_t i = 0; i < cycle.scanned.size(); ++i) hand(cycle.scanned[i], states.size() + i, true);
-  RANNC_ASSIGN(const Items made, run(scope, open.region(), node, *cycle.body, given, ""));
+  RANNC_ASSIGN(const Items made, run(scope, open.region(), node, *cycle.body, given, {}));
   RANNC_ASSIGN(std::vector<ValueId> outputs, tensors(made, where));
   bool asks = cycle.condition_value.valid();
   if (cycle.counts) {

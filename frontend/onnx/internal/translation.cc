@@ -142,6 +142,7 @@ Result<void> Translation::define_outputs(Scope& scope, const NodeProto& node, It
 Result<void> Translation::add_initializer(Scope& scope, const TensorProto& proto) {
   const Place where{file_, scope.prefix, nullptr, proto.name()};
   if (proto.name().empty()) return error(where, "an initializer has no name");
+  if (scope.place.in_subgraph) return add_stored(scope, proto);
   RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
   state_.store(scope.prefix + proto.name());
   const ValueId value = scope.region.graph.add_value(ir::ValueKind::kConstant, scope.prefix + proto.name(),
@@ -156,6 +157,11 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
 
 Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth > kMaxDepth) return error(at(scope, node), "functions and subgraphs are nested too deep");
+  if (!node.domain().empty() && domain_of(node.domain()).empty()) {  // ONNX's registry knows the empty name alone
+    NodeProto plain = node;
+    plain.clear_domain();
+    return translate(scope, plain);
+  }
   if (const FunctionProto* const function = functions_.find(node)) {
     RANNC_ASSIGN(const Opsets opsets, read_opsets(*function, at(scope, node)));
     return call(scope, node, node, *function, opsets);
@@ -170,6 +176,10 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (standard && has_subgraphs(node.op_type())) return add_control(scope, node, version);
   const Translate translate = standard ? find_translator(node.op_type(), version) : nullptr;
   if (!translate) return call_schema(scope, node, version);
+  if (scope.place.in_subgraph) {
+    RANNC_ASSIGN(const bool stored, stores(scope, node, version));
+    if (stored) return {};
+  }
   RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
   ir::Graph& graph = scope.region.graph;
   wiring.traced = traced_call(node);
@@ -287,7 +297,8 @@ Result<void> Translation::call(Scope& scope, const NodeProto& node, const NodePr
                              node.input_size(), node.output_size(), function.input_size(), function.output_size()));
   }
   Scope inner(opsets, scope.region, scope.prefix + node_name(node) + "/",
-              scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1);
+              scope.module.empty() ? module_path(node) : scope.module, scope.depth + 1, nullptr,
+              scope.place.function_of(node, function));
   inner.maker = fmt::format("function '{}'", function.name());
   for (int i = 0; i < function.input_size(); ++i) {
     const auto index = static_cast<size_t>(i);

@@ -1,7 +1,9 @@
 /// Translates nodes, in order, into tasks: single operators, calls of functions, subgraphs.
 #pragma once
 
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,7 +40,10 @@ class Translation {
   /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
   /// Reads what the file says of all nodes together; before the first.
-  void begin(const ONNX_NAMESPACE::GraphProto& graph) { state_.list(graph); }
+  void begin(const ONNX_NAMESPACE::GraphProto& graph) {
+    state_.list(graph);
+    for (const auto& output : graph.output()) outputs_.insert(output.name());
+  }
   /// Notes what follows from all nodes together.
   void finish(ir::Graph& graph) {
     unweighted_.note(graph, notes_);
@@ -72,6 +77,17 @@ class Translation {
   /// Of nodes all of whose outputs are tensors; invalid: not supported.
   Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const std::vector<ValueId>& values);
 
+  // --- stored tensors of subgraphs (stored_in_bodies.cc)
+  Result<void> add_stored(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
+  /// A node of a subgraph that only stores or renames a stored tensor; false: it is another.
+  Result<bool> stores(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  /// Defines what `make` adds to the graph of the model under the name that it is handed, once for each `key`.
+  template <class Make>
+  Result<void> share(Scope& scope, const std::string& key, const std::string& name, const Place& where, Make&& make);
+  std::string name_of_stored(const Scope& scope, const std::string& name) const;
+  /// Forgets what was added to a graph that is set back to fewer values.
+  void forget_stored(const Region& region);
+
   // --- single nodes and functions
   Result<void> translate(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   Result<void> check_node(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset) const;
@@ -89,14 +105,20 @@ class Translation {
   Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan_of_samples(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  void count_trips(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Cycle& cycle);
   /// The last states, then what each trip made, stacked.
   Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
   Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
                                         const Cycle& cycle, int64_t most);
   Result<Items> as_task(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
-  /// Translates a subgraph into `region`; `given` stands for its inputs, `run` for the run in names.
+  /// One of several runs of subgraphs of a node, as it stands in names.
+  struct Run {
+    std::string branch, trip;
+    std::span<const std::string> outputs = {};  ///< how the node calls what the subgraph makes
+  };
+  /// Translates a subgraph into `region`; `given` stands for its inputs.
   Result<Items> run(const Scope& scope, Region& region, const ONNX_NAMESPACE::NodeProto& node,
-                    const ONNX_NAMESPACE::GraphProto& body, const Items& given, const std::string& run);
+                    const ONNX_NAMESPACE::GraphProto& body, const Items& given, const Run& run);
   Result<std::vector<ValueId>> tensors(const Items& items, const Place& where) const;
 
   const std::string& file_;
@@ -107,6 +129,8 @@ class Translation {
   ImportNotes& notes_;
   Growth& growth_;
   std::optional<SymbolPair> unequal_symbols_;
+  std::map<std::string, ValueId> stored_;  ///< of subgraphs, in the graph of the model, by their places in the file
+  std::set<std::string, std::less<>> outputs_;  ///< names that nothing else may have
   uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
   ProgramState state_;
   Unweighted unweighted_;

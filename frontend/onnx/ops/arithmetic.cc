@@ -1,6 +1,7 @@
 /// Translates ONNX's arithmetic, with comparisons and bounds.
 #include <array>
 
+#include "frontend/onnx/internal/fixed_sizes.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -151,6 +152,9 @@ ValueId clipped(Node& node, ValueId x, const std::array<ValueId, 2>& bounds) {
 /// Bounds were attributes before opset 11 and may be computed since.
 void clip(Node& node) {
   const ValueId x = node.in(0);
+  for (const size_t bound : {1, 2}) {
+    if (node.has(bound) && !is_one_element(node, bound, bound == 1 ? "min" : "max")) return;
+  }
   if (is_wide_unsigned(node.dtype(x))) {
     return node.result("identity", {clipped(node, x, {node.optional(1), node.optional(2)})});
   }

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 
+#include "frontend/onnx/internal/fixed_sizes.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -100,6 +101,8 @@ void is_inf(Node& node) {
 
 void prelu(Node& node) {
   const ValueId x = node.in(0);
+  const ir::Shape* const shape = node.shape(x);
+  if (!shape || !stretches_to(node, 1, "slope", *shape)) return;
   const ValueId zero = node.scalar(0, node.dtype(x));
   const ValueId negative = node.emit("mul", {node.emit("minimum", {x, zero}), node.in(1)});
   node.note_weight(node.in(1));

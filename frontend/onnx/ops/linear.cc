@@ -1,4 +1,5 @@
 /// Translates ONNX matrix products.
+#include "frontend/onnx/internal/fixed_sizes.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
 
@@ -30,6 +31,8 @@ void gemm(Node& node) {
     if (bias->size() == 1 && (*bias)[0] == outputs) return node.result("linear", {a, b, node.in(2)}, layout);
   }
   const ValueId product = node.emit("linear", {a, b}, layout);
+  const ir::Shape* const made = node.good() ? node.shape(product) : nullptr;
+  if (!made || (has_bias && !stretches_to(node, 2, "C", *made))) return;
   if (!has_bias) return node.result("mul", {product, node.scalar(alpha, node.dtype(product))});
   node.result("add", {scaled(node, product, alpha), scaled(node, node.in(2), beta)});
 }

@@ -1,4 +1,5 @@
 /// Translates ONNX normalisation layers.
+#include <algorithm>
 #include <array>
 #include <numeric>
 
@@ -52,6 +53,33 @@ void new_statistics(Node& node) {
   node.result_at(2, mixed(4, node.emit("mean", {node.emit("mul", {centred, centred})}, flat)));
 }
 
+/// PyTorch writes an instance normalisation by running statistics as a batch normalisation of [1, samples * channels,
+/// …], whose other operands are repeated for each sample. Samples apart, it is one of [samples, channels, …]. False: it
+/// is another one.
+bool by_running_statistics(Node& node, std::array<ValueId, 5> operands, const ir::Attributes& attributes) {
+  constexpr ir::Capture kFrom{0}, kTask{1};
+  static const ir::Pattern kView = ir::op("reshape", ir::any(kFrom));
+  static const ir::Pattern kRepeated = ir::op("tile", ir::any(kFrom)).as(kTask);
+  const ValueId x = operands[0];
+  const auto viewed = node.match(x, kView);
+  if (!viewed || !node.type(x).shape || !node.type((*viewed)[kFrom]).shape) return false;
+  const ir::Shape to = *node.type(x).shape, from = *node.type((*viewed)[kFrom]).shape;
+  const bool joined = from.size() > 2 && to.size() == from.size() && to[0] == ir::Dim(1) &&
+                      to[1] == from[0] * from[1] && std::equal(to.begin() + 2, to.end(), from.begin() + 2);
+  if (!joined || from[0] == ir::Dim(1)) return false;
+  operands[0] = (*viewed)[kFrom];
+  for (size_t i = 1; i < operands.size(); ++i) {
+    const auto repeated = node.match(operands[i], kRepeated);
+    const ir::Shape* const repeats = repeated ? repeated->attributes(kTask).list("repeats") : nullptr;
+    if (repeats == nullptr || *repeats != ir::Shape{from[0]}) return false;
+    operands[i] = (*repeated)[kFrom];
+    if (node.type(operands[i]).shape != ir::Shape{from[1]}) return false;
+  }
+  node.remark("instance normalisations go by running statistics, which nothing updates");
+  node.result("reshape", {node.emit("batch_norm", operands, attributes)}, {{"shape", to}});
+  return true;
+}
+
 /// A number for each channel where statistics stand that nobody reads.
 ValueId instead_of(Node& node, ValueId statistics, double number) {
   const ir::Shape* const shape = node.shape(statistics);
@@ -70,6 +98,7 @@ void batch_norm(Node& node) {
   const double epsilon = node.number("epsilon", 1e-5f);
   ir::Attributes attributes = {
       {"epsilon", epsilon}, {"momentum", 1.0 - node.number("momentum", 0.9f)}, {"training", training}};
+  if (!training && by_running_statistics(node, operands, attributes)) return;
   const bool computed = is_computed(node, operands[3]) || is_computed(node, operands[4]);
   if (!training && computed) return node.result_at(0, normalised(node, operands, epsilon));
   const bool own = training && (computed || (is_made(node, operands[3]) && is_made(node, operands[4])));
@@ -85,7 +114,7 @@ void batch_norm(Node& node) {
 /// Scale and shift per channel, each stretched over its group's channels where they are per group.
 ValueId per_channel(Node& node, ValueId value, int64_t groups, const ir::Dim& channels) {
   const ir::Shape* const shape = node.shape(value);
-  if (!shape || shape->empty() || shape->front() == channels) return value;
+  if (!shape || shape->size() != 1 || shape->front() == channels || !(shape->front() == ir::Dim(groups))) return value;
   const ir::Dim each = channels.constant() / groups;
   const ValueId column = node.emit("unsqueeze", {value}, {{"axes", ir::Shape{ir::Dim(1)}}});
   const ValueId stretched = node.emit("expand", {column}, {{"shape", ir::Shape{groups, each}}});

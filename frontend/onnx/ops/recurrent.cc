@@ -86,6 +86,55 @@ void read_sizes(Node& node, RecurrentLayer& layer) {
   }
 }
 
+/// Sizes that ONNX fixes for an operand. Samples may be counted by something else of the same size, which operators
+/// judge, and one row of zeros stands for any number of them.
+struct FixedSizes {
+  size_t operand;
+  std::string_view name;
+  ir::Shape sizes;
+  std::optional<size_t> samples = {};  ///< the axis that counts them
+};
+
+bool fits(Node& node, const FixedSizes& fixed, const ir::Shape& found) {
+  if (found.size() != fixed.sizes.size()) return false;
+  for (size_t axis = 0; axis < found.size(); ++axis) {
+    const ir::Dim &own = found[axis], &wanted = fixed.sizes[axis];
+    if (own == wanted) continue;
+    if (axis != fixed.samples || (own.is_constant() && wanted.is_constant())) return false;
+    const bool stretches = own == ir::Dim(1) || wanted == ir::Dim(1);
+    if (stretches && !(own == ir::Dim(1) && node.is_zero(node.optional(fixed.operand)))) return false;
+  }
+  return true;
+}
+
+/// No core operator takes another size, but elementwise tasks, which some layers become, would stretch it.
+void check_sizes(Node& node, const RecurrentLayer& layer) {
+  const ir::Shape* const x = node.shape(layer.x);
+  if (!x) return;
+  const ir::Dim directions = static_cast<int64_t>(layer.directions()), rows = layer.gates * layer.hidden;
+  const ir::Dim samples = (*x)[1];
+  const bool batch_first = node.integer("layout", 0) != 0;
+  const ir::Shape state = batch_first ? ir::Shape{samples, directions, layer.hidden}
+                                      : ir::Shape{directions, samples, layer.hidden};
+  const size_t state_samples = batch_first ? 0 : 1;
+  const FixedSizes all[] = {{1, "W", {directions, rows, (*x)[2]}},
+                            {2, "R", {directions, rows, layer.hidden}},
+                            {3, "B", {directions, ir::Dim(2) * rows}},
+                            {4, "sequence_lens", {samples}, 0},
+                            {5, "initial_h", state, state_samples},
+                            {6, "initial_c", state, state_samples},
+                            {7, "P", {directions, 3 * layer.hidden}}};
+  for (const FixedSizes& fixed : all) {
+    if (!node.has(fixed.operand)) continue;
+    const ir::Shape* const found = node.shape(node.optional(fixed.operand));
+    if (!found) return;
+    if (fits(node, fixed, *found)) continue;
+    return node.fail(fmt::format("{} '{}' of {} has the shape {}; X {} and the hidden size {} need {}", fixed.name,
+                                 node.name(node.optional(fixed.operand)), node.op(), ir::str(*found), ir::str(*x),
+                                 layer.hidden, ir::str(fixed.sizes)));
+  }
+}
+
 ValueId time_first(Node& node, ValueId x) {
   if (!x.valid() || node.integer("layout", 0) == 0) return x;
   return node.emit("permute", {x}, {{"dims", ir::Shape{1, 0, 2}}});
@@ -112,6 +161,7 @@ RecurrentLayer read(Node& node, CellKind kind) {
   layer.bias = node.optional(3);
   read_directions(node, layer);
   read_sizes(node, layer);
+  if (node.good()) check_sizes(node, layer);
   read_activations(node, layer);
   layer.lengths = lengths(node, layer.steps);
   layer.initial_hidden = state(node, 5);

@@ -450,10 +450,10 @@ TEST(OpTypes, MiniBatchesOneAfterAnotherAreCutWhereTheyMeet) {
 
 TEST(OpTypes, GradientsOfCutMiniBatchesLieWhereTheyWere) {
   const Operand gradient = f("batch,3");
-  const auto slice = infer({"slice_grad",
-                            {gradient},
-                            {{"sizes", dims("2*batch,3")}, {"axes", dims("0")}, {"starts", dims("batch")},
-                             {"ends", dims("2*batch")}}});
+  const auto slice = infer(
+      {"slice_grad",
+       {gradient},
+       {{"sizes", dims("2*batch,3")}, {"axes", dims("0")}, {"starts", dims("batch")}, {"ends", dims("2*batch")}}});
   ASSERT_TRUE(slice.ok()) << slice.diagnostic().str();
   EXPECT_EQ((*slice)[0].batch, (BatchLayout{0, 2, 1}));
   const auto padded = infer({"pad", {gradient}, {{"pads", dims("batch,0,0,0")}}});

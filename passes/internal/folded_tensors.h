@@ -1,0 +1,26 @@
+/// Tells of tensors that an exporter computed from parameters.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "passes/internal/parameter_roles.h"
+#include "passes/internal/recomputed_tensors.h"
+#include "passes/pass.h"
+#include "passes/recover_parameters.h"
+
+namespace rannc::passes {
+
+/// A warning with `'div' for 'conv.weight_orig'` of each tensor that is trained though the file has lost what it was
+/// computed from. Kinds must have been decided.
+void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context);
+
+void report_recomputed(const Recomputed& found, PassContext& context);
+
+/// Tensors that follow from parameters of the file in a way that is not known: refused where merged parameters are.
+/// Those of a kind that was asked for, and those that no gradient reaches, are left out.
+Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Recomputed::Open>& open,
+                                   const std::map<ValueId, ir::ValueKind>& asked, const std::vector<Roles>& roles,
+                                   StoredFacts::Merged allowed, PassContext& context);
+
+}  // namespace rannc::passes

@@ -1,0 +1,111 @@
+#include "passes/internal/formula_steps.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace rannc::passes {
+
+namespace {
+
+constexpr KnownStep kSteps[] = {
+    {"abs", Step::kUnary, "abs"},
+    {"neg", Step::kNegate, "neg"},
+    {"exp", Step::kUnary, "exp"},
+    {"log", Step::kUnary, "log"},
+    {"sqrt", Step::kUnary, "sqrt"},
+    {"rsqrt", Step::kUnary, "rsqrt"},
+    {"reciprocal", Step::kUnary, "reciprocal"},
+    {"sigmoid", Step::kUnary, "sigmoid"},
+    {"tanh", Step::kUnary, "tanh"},
+    {"relu", Step::kUnary, "relu"},
+    {"softplus", Step::kUnary, "softplus"},
+    {"sin", Step::kUnary, "sin"},
+    {"cos", Step::kUnary, "cos"},
+    {"erf", Step::kUnary, "erf"},
+    {"silu", Step::kUnary, "silu"},
+    {"gelu", Step::kUnary, "gelu"},
+    {"sign", Step::kUnary, "sign"},
+    {"square", Step::kSquare},
+    {"pow", Step::kPower},
+    {"clamp", Step::kClamp},
+    {"clamp_min", Step::kClamp},
+    {"sum", Step::kReduce, "sum"},
+    {"mean", Step::kReduce, "mean"},
+    {"amax", Step::kReduce, "amax"},
+    {"amin", Step::kReduce, "amin"},
+    {"linalg_vector_norm", Step::kNorm},
+    {"norm", Step::kNorm},
+    {"var", Step::kSpread},
+    {"std", Step::kSpread, "sqrt"},
+    {"softmax", Step::kSoftmax, "softmax"},
+    {"_softmax", Step::kSoftmax, "softmax"},
+    {"log_softmax", Step::kSoftmax, "log_softmax"},
+    {"add", Step::kAdd, "add", true},
+    {"sub", Step::kAdd, "sub"},
+    {"rsub", Step::kAdd, "sub"},
+    {"mul", Step::kMultiply, "mul", true},
+    {"div", Step::kMultiply, "div"},
+    {"maximum", Step::kExtreme, "maximum", true},
+    {"minimum", Step::kExtreme, "minimum", true},
+    {"matmul", Step::kProduct, "matmul"},
+    {"mm", Step::kProduct, "matmul"},
+    {"t", Step::kTurn},
+    {"transpose", Step::kTurn},
+    {"permute", Step::kTurn},
+    {"numpy_T", Step::kTurn},
+    {"view", Step::kLayout},
+    {"_unsafe_view", Step::kLayout},
+    {"reshape", Step::kLayout},
+    {"flatten", Step::kLayout},
+    {"unsqueeze", Step::kTurn},
+    {"squeeze", Step::kLayout},
+    {"expand", Step::kLayout},
+    {"broadcast_in_dim", Step::kLayout},
+    {"clone", Step::kLayout},
+    {"contiguous", Step::kLayout},
+    {"alias", Step::kLayout},
+    {"_to_copy", Step::kLayout},
+    {"slice", Step::kPick},
+    {"select", Step::kPick},
+    {"narrow", Step::kPick},
+    {"split", Step::kPick},
+    {"split_with_sizes", Step::kPick},
+    {"chunk", Step::kPick},
+    {"getitem", Step::kPick},
+    {"index", Step::kPick},
+    {"index_select", Step::kPick},
+    {"gather", Step::kPick},
+    {"embedding", Step::kPick},
+    {"diagonal", Step::kPick},
+    {"flip", Step::kPick},
+    {"roll", Step::kPick},
+    {"repeat", Step::kPick},
+    {"tile", Step::kPick},
+    {"repeat_interleave", Step::kPick},
+    {"cat", Step::kJoin},
+    {"stack", Step::kJoin},
+    {"tril", Step::kMask},
+    {"triu", Step::kMask},
+    {"where", Step::kMask},
+    {"masked_fill", Step::kMask},
+    {"arange", Step::kConstant},
+    {"ones", Step::kConstant},
+    {"zeros", Step::kConstant},
+    {"full", Step::kConstant},
+    {"full_like", Step::kConstant},
+    {"ones_like", Step::kConstant},
+    {"zeros_like", Step::kConstant},
+    {"scalar_tensor_default", Step::kConstant},
+    {"lift_fresh_copy", Step::kConstant},
+    {"eye", Step::kConstant},
+};
+
+}  // namespace
+
+const KnownStep* known_step(std::string_view aten) {
+  const auto* const found =
+      std::find_if(std::begin(kSteps), std::end(kSteps), [&](const KnownStep& step) { return step.aten == aten; });
+  return found == std::end(kSteps) ? nullptr : found;
+}
+
+}  // namespace rannc::passes
