@@ -16,7 +16,7 @@ namespace {
 /// By what the exporter records.
 FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known) {
   const TensorOrigins origins(graph, known.file, known.made_of);
-  FoldedTensors folded{stand_ins(graph, known.file), copies_in(graph, known.file)};
+  FoldedTensors folded;
   for (const auto& [name, from] : known.made_of) {
     const ValueId value = graph.find(name);
     if (value.valid() && !graph.producer(value).valid()) {
