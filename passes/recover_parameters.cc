@@ -104,6 +104,17 @@ std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& know
   return trained;
 }
 
+/// By value, whether the exporter records that it computed it from parameters.
+std::vector<bool> computed_from_parameters(const ir::Graph& graph, const StoredFacts& known) {
+  const TensorOrigins origins(graph, known.file, known.made_of);
+  std::vector<bool> computed(graph.value_count());
+  for (const ValueId value : graph.values()) {
+    computed[value.index()] =
+        is_stored(graph.kind(value)) && !graph.producer(value).valid() && origins.of(value) == Origin::kParameters;
+  }
+  return computed;
+}
+
 std::set<std::string> names_of(const std::map<std::string, ValueKind>& kinds) {
   std::set<std::string> names;
   for (const auto& [name, kind] : kinds) names.insert(name);
@@ -374,7 +385,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
   const ComputedCopies copies = put_back_copies(graph, file, kept);
-  TakenApart apart = take_apart(graph, {file, trained_by_use(graph, known_), known_.untied});
+  TakenApart apart = take_apart(
+      graph, {file, trained_by_use(graph, known_), computed_from_parameters(graph, known_), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
@@ -401,6 +413,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_stand_ins(graph, known_, context);
   report_computed(graph, known_, context);
   report_made(graph, file, copies, context);
+  const std::vector<bool> computed = computed_from_parameters(graph, known_);
+  std::erase_if(parameters, [&](ValueId value) { return computed[value.index()]; });
   RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));
   return outcome;
 }

@@ -222,6 +222,7 @@ class Apart {
     const bool told = !known_.file.listed.empty() && !group.empty();
     if (!one || !known_.trained[value.index()] || (told && !untied)) return;
     if (!untied) {
+      if (known_.computed[value.index()]) return;
       const auto shared = shared_by_modules(graph_, {value}, known_.file.readings);
       if (shared.empty() || !shared[0].merged) return;
     }

@@ -14,6 +14,7 @@ namespace rannc::passes {
 struct SharedTensors {
   const ir::StoredNotes& file;
   std::vector<bool> trained;             ///< by value, what uses and file make a parameter
+  std::vector<bool> computed;            ///< by value, what the exporter computed from parameters: one tensor, by record
   std::vector<std::string> untied = {};  ///< patterns: each module gets its own
 };
 

@@ -142,10 +142,24 @@ class RoleFinder {
     const bool wide = extents(graph_, value) > 1;
     if (is(task, kProduct)) return leads_to_waves(task) ? Role::kConstant : Role::kParameter;
     if (is(task, kJoin) || is(task, kPick)) return Role::kLikely;
+    if (is(task, kShift) && is_bias_of_one_output(task, value)) return Role::kParameter;
     if (is(task, kShift)) return wide && leads_to_softmax(task) ? Role::kConstant : Role::kLikely;
     if (is(task, kRecurrent)) return Role::kState;
     if (is(task, kScale)) return wide ? Role::kConstant : Role::kLikely;
     return Role::kConstant;
+  }
+
+  /// A row of one element behind a product with a weight that has one output. Numbers of the code have no axis.
+  bool is_bias_of_one_output(TaskId task, ValueId value) const {
+    static const ir::Pattern kProduct = ir::op("matmul");
+    const auto& shape = graph_.type(value).shape;
+    if (!shape || shape->size() != 1 || !((*shape)[0] == ir::Dim(1))) return false;
+    const auto operands = graph_.inputs(task);
+    const ValueId other = operands[0] == value ? operands[1] : operands[0];
+    const TaskId product = graph_.producer(other);
+    if (!product.valid() || !is(product, kProduct) || varying_[graph_.inputs(product)[1].index()]) return false;
+    const auto& made = graph_.type(other).shape;
+    return made && !made->empty() && made->back() == ir::Dim(1);
   }
 
   /// Attention scores: the sum meets a softmax before any other product.

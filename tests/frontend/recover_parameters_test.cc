@@ -157,6 +157,14 @@ TEST(RecoverParameters, OneNumberWithTheNameOfAParameterCounts) {
   expect_kinds(model, {{"block.0.gain", "parameter"}, {"logit_scale", "parameter"}, {"bare", "constant"}});
 }
 
+/// Whatever its name: a layer with one output has a bias of one element.
+TEST(RecoverParameters, TheBiasOfOneOutputIsAWeight) {
+  const Recovered model = recover(
+      "agraph (float[batch, 2] x) => (float[batch, 1] y) <float[2, 1] w = {1, 2}, float[1] row = {0.5}, "
+      "float number = {0.5}> { a = MatMul (x, w)\n b = Add (row, a)\n y = Add (b, number) }");
+  expect_kinds(model, {{"w", "parameter"}, {"row", "parameter"}, {"number", "constant"}});
+}
+
 TEST(RecoverParameters, SlopesAreWeights) {
   const Recovered model = recover(
       "agraph (float[batch, 2, 3] x) => (float[batch, 2, 3] y) <float[1] slope = {0.25}, float[1, 1, 1] other = {0.5}> "
@@ -165,7 +173,6 @@ TEST(RecoverParameters, SlopesAreWeights) {
   expect_kinds(model, {{"slope", "parameter"}, {"other", "parameter"}});
 }
 
-/// What the program lists is believed: single numbers, tables that are multiplied, buffers in a weight's place.
 /// What the exporter computed a tensor from counts, wherever it stands: in a weight's place, added to scores, one
 /// number.
 TEST(RecoverParameters, WhatATensorWasComputedFromIsBelieved) {
@@ -186,6 +193,17 @@ TEST(RecoverParameters, WhatATensorWasComputedFromIsBelieved) {
   EXPECT_THAT(model.context.warnings,
               ElementsAre(Field(&Note::message, AllOf(HasSubstr("'exp' for 'scale'"), HasSubstr("'scores' for 'table'"),
                                                       HasSubstr("optimize=False")))));
+}
+
+/// The exporter computed one tensor, which layers alike read: it is no merge of theirs.
+TEST(RecoverParameters, WhatWasComputedOnceIsOneTensor) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2] exp = {1, 2}> {\n"
+      "  [\"/layers/layers.0/Add\"] a = Add (x, exp)\n  [\"/layers/layers.1/Add\"] y = Add (a, exp)\n}";
+  const Recovered model = recover_made_of(text, "p_scale: PARAMETER target='scale'\n", {{"exp", {"scale"}}});
+  EXPECT_EQ(trained(model.graph), 1U);
+  EXPECT_THAT(model.context.parted, IsEmpty());
+  EXPECT_THAT(model.context.warnings, ElementsAre(Field(&Note::message, HasSubstr("'exp' for 'scale'"))));
 }
 
 /// Without an evaluator nothing is computed again.
