@@ -305,7 +305,7 @@ TEST(Rejection, SamplesOnAnAxisOfAnotherSize) {
   expect_message(import_graph("agraph (float[N, 5] x, int64[3, 1] i) => (float[3, 1] y) {"
                               " [n] y = GatherElements <axis = 1> (x, i) }",
                               13),
-                 "n", "a result of shape [3,1] has samples on axis 0, which would have N elements");
+                 "n", "indices has no samples on the axis where x has them");
 }
 
 TEST(Rejection, AxesOfScalars) {
