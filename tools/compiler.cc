@@ -426,6 +426,7 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
   for (const Note& warning : context.warnings) model.warnings.push_back(warning.message);
   RANNC_ASSIGN(const std::vector<std::string> untrained, check_trained(model.graph, integers, options.model));
   model.warnings.insert(model.warnings.end(), untrained.begin(), untrained.end());
+  if (auto assumed = assumed_samples(model.graph)) model.warnings.push_back(*std::move(assumed));
   return model;
 }
 

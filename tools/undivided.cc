@@ -51,6 +51,18 @@ bool gives_a_number(const ir::Graph& graph) {
   });
 }
 
+std::optional<std::string> assumed_samples(const ir::Graph& graph) {
+  const auto samples = ir::fixed_samples(graph);
+  const bool divides = std::any_of(graph.losses().begin(), graph.losses().end(), [](const ir::LossTerm& term) {
+    return term.denominator == ir::LossTerm::Denominator::kSamples;
+  });
+  if (!samples || !divides) return std::nullopt;
+  return fmt::format(
+      "reduction=samples divides the loss by {}: no symbol of the file counts its samples, so that they are assumed on "
+      "axis 0 of the first input; reduction=sum does not divide",
+      *samples);
+}
+
 std::string why_whole(const PreparedModel& model, const Diagnostic& why) {
   const std::string extent = model.extent_of_data.empty()
                                  ? fmt::format("a mini-batch of {} samples", ir::fixed_samples(model.graph).value_or(1))

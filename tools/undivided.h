@@ -1,6 +1,7 @@
 /// What is planned and said of a model whose mini-batches stay whole because it mixes their samples.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "ir/graph.h"
@@ -16,6 +17,9 @@ bool has_mini_batches(const ir::Graph& graph, const std::string& symbol);
 
 /// Whether an output is one float, as losses are.
 bool gives_a_number(const ir::Graph& graph);
+
+/// Where a loss is divided by the number of samples and no symbol counts them: which extent is taken for it.
+std::optional<std::string> assumed_samples(const ir::Graph& graph);
 
 /// Why the mini-batches of `model` stay whole, and what would make them divisible.
 std::string why_whole(const PreparedModel& model, const Diagnostic& why);

@@ -170,9 +170,6 @@ std::vector<Case> near_misses() {
       {"SquareOfTheNumber", kX + numbers + "t = mul(r, r)\nf = cast(t) {dtype=!f64}\n" + read},
       {"RowOfATableByNumber",
        kX + numbers + "constant table [5,1] 1 2 3 4 5\nf = gather(table, r) {axis=0}\ny = mul(x, f)\noutputs y\n"},
-      {"ElementsAtTheirOwnPlace",
-       kX + "constant table [5,3] 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15\nconstant p i64 [1,3] 2 0 1\ne = expand(p) "
-            "{shape=[batch,3]}\nf = gather_elements(table, e) {axis=1}\ny = mul(x, f)\noutputs y\n"},
       {"NumberBesideTheOwn", kX + numbers +
                                  "constant p i64 [1,5] 1 2 3 4 5\ne = expand(p) {shape=[batch,5]}\nj = unsqueeze(r) "
                                  "{axes=[1]}\ni = concat(j, "

@@ -64,6 +64,17 @@ class Undivided(programs.ProgramTest):
         return self.succeed("rannc-compile", path, "-o", bundle, "--costs", "analytic", "--optimizer", "sgd",
                             "--loss", "in_graph(output=loss)", *flags)
 
+    def test_samples_that_nothing_counts(self):
+        path = onnx.write(self.scratch / "pairs.onnx", [onnx.node("MatMul", ["x", "table"], ["h"], "embed"),
+                                                        onnx.node("Transpose", ["h"], ["t"], "turn", onnx.numbers_attribute("perm", [1, 0])),
+                                                        onnx.node("MatMul", ["h", "t"], ["pairs"], "similarity")],
+                          [onnx.tensor("table", [FEATURES, FEATURES], TABLE)], [onnx.value("x", onnx.FLOAT, [SAMPLES, FEATURES])],
+                          [onnx.value("pairs", onnx.FLOAT, [SAMPLES, SAMPLES])])
+        for reduction, warned in (("samples", True), ("sum", False)):
+            done = self.succeed("rannc-compile", path, "--emit=plan", "--costs", "analytic", "--loss",
+                                f"mse(output=pairs,labels=y,reduction={reduction})")
+            self.assertEqual("warning: reduction=samples divides the loss by 4" in done.stderr, warned, done.stderr)
+
     def test_each_step_takes_a_whole_mini_batch(self):
         data, log = self.scratch / "data.safetensors", self.scratch / "log"
         rows = 2 * SAMPLES
