@@ -43,6 +43,8 @@ Result<Model> read(const fs::path& path) {
   options.left_out = {"snap-constants"};  // the file's own numbers
   RANNC_ASSIGN(tools::PreparedModel prepared, tools::prepare_model(options));
   model.folder.parted = prepared.parted;
+  model.folder.stand_ins = prepared.folded.stand_ins;
+  model.folder.recomputed = !prepared.folded.recomputed.empty();
   model.plan.graph = std::move(prepared.graph);
   model.plan.mini_batch = model.folder.samples;
   model.plan.training = true;

@@ -217,7 +217,7 @@ PreparedModel prepared(const std::string& statements, const std::string& loss) {
 TEST(WholeAndParts, TheCompilerSaysWhatWasNotTried) {
   const auto open = [](const std::string& constant, const std::string& loss) {
     std::string text;
-    const std::string statements = "input %x: f32[3,1]\nconstant %w: f32[1,1]" + constant +
+    const std::string statements = "input %x: f32[3,1]\nparameter %w: f32[1,1]" + constant +
                                    "\n#0 %y: f32[3,1] = core.mul(%x, %w)\ninputs [%x]\noutputs [%y]\n";
     const PreparedModel model = prepared(statements, loss);
     for (const Note& note : model.open) text += note.message + "\n";
