@@ -118,6 +118,8 @@ class Counting {
     if (node.input_size() < 1) return std::nullopt;
     if (op == "Identity" || op == "Squeeze" || op == "Unsqueeze" || op == "Reshape" || (op == "Cast" && keeps(node)))
       return sum(node.input(0), depth);
+    // To the type of another count, which is an integer.
+    if (op == "CastLike" && node.input_size() == 2 && sum(node.input(1), depth)) return sum(node.input(0), depth);
     if (node.input_size() != 2 || (op != "Add" && op != "Sub" && op != "Mul")) return std::nullopt;
     const auto a = sum(node.input(0), depth), b = sum(node.input(1), depth);
     if (!a || !b) return std::nullopt;

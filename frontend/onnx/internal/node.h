@@ -26,6 +26,7 @@ class Growth;
 struct List {
   std::vector<ValueId> elements;
   bool absent = false;
+  bool joined = false;  ///< its elements, which may be as many as there are samples, lie in the one on axis 0
 };
 
 /// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.

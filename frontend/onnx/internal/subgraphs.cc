@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "frontend/onnx/internal/bag_loop.h"
 #include "frontend/onnx/internal/counted_trips.h"
 #include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translation.h"
@@ -225,6 +226,8 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
   count_trips(scope, node, cycle);
   const bool unlimited = cycle.trips && cycle.trips->is_constant() && cycle.trips->constant() >= kNoLimit;
   if (unlimited && cycle.condition_value.valid()) cycle.trips.reset();
+  RANNC_ASSIGN(std::optional<Items> bags, as_bags(scope, node, opset, cycle));
+  if (bags) return define_outputs(scope, node, *std::move(bags));
   RANNC_ASSIGN(Items results, add_cycle(scope, node, opset, cycle));
   return define_outputs(scope, node, std::move(results));
 }
@@ -352,6 +355,68 @@ Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& nod
   }
   if (view.failure()) return Diagnostic(*view.failure());
   return define_outputs(scope, node, std::move(results));
+}
+
+namespace {
+
+/// The reduction of all bags at once: of a maximum the first of the largest takes the gradient, as an embedding bag has
+/// it.
+ValueId reduced(Node& view, const ReducedBags& found) {
+  ir::Shape shape = {found.bags.count, found.bags.size};
+  ValueId rows;
+  if (found.rows.valid()) {
+    const ir::Shape* const flat = view.shape(found.rows);
+    if (flat == nullptr) return {};
+    shape.insert(shape.end(), flat->begin() + 1, flat->end());
+    rows = view.emit("reshape", {found.rows}, {{"shape", shape}});
+  } else {
+    rows = view.emit("gather", {found.table, by_bag(view, found.indices, found.bags)}, {{"axis", ir::Dim(0)}});
+  }
+  if (found.weights.valid()) {
+    const ValueId weights = by_bag(view, found.weights, found.bags);
+    rows = view.emit("mul", {rows, view.emit("unsqueeze", {weights}, {{"axes", ir::Shape{2}}})});
+  }
+  const ir::Attributes over = {{"axes", ir::Shape{1}}, {"keepdim", false}};
+  if (found.reduction != "ReduceMax") return view.emit(found.reduction == "ReduceSum" ? "sum" : "mean", {rows}, over);
+  const auto made = view.emit_all("topk", {rows}, {{"k", ir::Dim(1)}, {"axis", ir::Dim(1)}, {"largest", true}}, 2);
+  return view.good() ? view.emit("squeeze", {made[0]}, {{"axes", ir::Shape{1}}}) : ValueId();
+}
+
+bool is_empty_sequence(const std::optional<List>& list) { return list && !list->absent && list->elements.empty(); }
+
+}  // namespace
+
+Result<std::optional<Translation::Items>> Translation::as_bags(Scope& scope, const NodeProto& node, int opset,
+                                                               const Cycle& cycle) {
+  const Place where = at(scope, node);
+  const bool stacks = cycle.states.empty();
+  const int sequence = stacks || !cycle.states[0].list ? static_cast<int>(!stacks) : 0;
+  const bool counts = cycle.states.size() == 2 && is_empty_sequence(cycle.states[static_cast<size_t>(sequence)].list) &&
+                      cycle.states[static_cast<size_t>(1 - sequence)].value.valid() &&
+                      known(scope.region.graph, cycle.states[static_cast<size_t>(1 - sequence)].value) == 0;
+  const bool starts = !cycle.condition_value.valid() || cycle.condition == 1;
+  if (!cycle.trips || !starts || (!stacks && !counts)) return std::optional<Items>();
+  RANNC_ASSIGN(Node::Wiring wiring, wire(scope, node));
+  Node view(scope.region.graph, node, opset, where, std::move(wiring), source_);
+  const auto around = [&](const std::string& name) {
+    const auto found = item(scope, name, where);
+    return found.ok() && !found->list ? found->value : ValueId();
+  };
+  const auto stored = [&](const TensorProto& proto) {
+    const auto tensor = read_tensor(proto, file_, external_, where);
+    return tensor.ok() ? tensor->type.contents : std::nullopt;
+  };
+  const auto found = reduced_bags(
+      {*cycle.body, *cycle.trips, cycle.condition_value.valid(), stacks ? -1 : sequence, view, around, stored});
+  if (!found) return std::optional<Items>();
+  const ValueId rows = reduced(view, *found);
+  if (view.failure()) return Diagnostic(*view.failure());
+  if (!found->in_sequence) return std::optional(Items{{rows, {}}});
+  const ValueId count =
+      view.emit("full", {}, {{"shape", ir::Shape{}}, {"value", *cycle.trips}, {"dtype", ir::DType::kI64}});
+  Items made = {{count, {}}, {count, {}}};
+  made[static_cast<size_t>(sequence)] = {{}, List{.elements = {rows}, .joined = true}};
+  return std::optional(std::move(made));
 }
 
 Result<Translation::Items> Translation::add_cycle(Scope& scope, const NodeProto& node, int opset, const Cycle& cycle) {

@@ -110,6 +110,9 @@ class Translation {
   Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
   Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
                                         const Cycle& cycle, int64_t most);
+  /// A loop over bags of equal length, all of them at once; nothing: it is another.
+  Result<std::optional<Items>> as_bags(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
+                                       const Cycle& cycle);
   Result<Items> as_task(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
   /// One of several runs of subgraphs of a node, as it stands in names.
   struct Run {

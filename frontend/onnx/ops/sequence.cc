@@ -16,7 +16,10 @@ constexpr int64_t kMostParts = 1 << 13;
 const List* sequence(Node& node, size_t index) {
   const List* const found = node.list(index);
   if (found == nullptr || found->absent) node.fail(node.op() + " needs a sequence as operand " + std::to_string(index));
-  return found == nullptr || found->absent ? nullptr : found;
+  const bool joined = found != nullptr && found->joined;
+  if (joined)
+    node.fail(node.op() + " of bags of rows, one for each sample: only ConcatFromSequence on axis 0 is supported");
+  return found == nullptr || found->absent || joined ? nullptr : found;
 }
 
 /// A place in a sequence of `size` elements, counted from the end where negative; an error outside.
@@ -115,6 +118,9 @@ void split_to_sequence(Node& node) {
 }
 
 void concat_from_sequence(Node& node) {
+  const List* const given = node.list(0);
+  const bool joins = node.integer("axis", 0) == 0 && node.integer("new_axis", 0) == 0;
+  if (given != nullptr && given->joined && joins) return node.pass(0, given->elements[0]);
   const List* const list = sequence(node, 0);
   if (list == nullptr) return;
   if (list->elements.empty()) return node.fail("ConcatFromSequence of an empty sequence");

@@ -2,8 +2,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "frontend/internal/bags.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
+#include "ir/dim_bounds.h"
 
 namespace rannc::frontend {
 
@@ -79,6 +81,21 @@ void tile(Node& node) {
   node.result("tile", operands, std::move(attributes));
 }
 
+/// A range with the number that would follow its last: offsets with their end, as an embedding bag has them. Whether it
+/// was, and the node is done.
+bool longer_range(Node& node, const std::vector<ValueId>& operands) {
+  if (operands.size() != 2) return false;
+  const auto front = progression(node, operands[0]);
+  const auto next = node.contents(operands[1]);
+  const ir::Shape* const shape = node.shape(operands[1]);
+  if (!front || !front->step || !next || next->size() != 1 || !shape || shape->size() != 1) return false;
+  if (ir::certainly_equal(front->first + front->count * *front->step, next->front()) != true) return false;
+  const ir::Dim limit = next->front() + *front->step;
+  node.result("range", {},
+              {{"start", front->first}, {"limit", limit}, {"delta", *front->step}, {"dtype", node.dtype(operands[0])}});
+  return true;
+}
+
 void concat(Node& node) {
   std::vector<ValueId> operands;
   for (size_t i = 0; i < node.input_count(); ++i) operands.push_back(node.in(i));
@@ -89,6 +106,7 @@ void concat(Node& node) {
     return ir::is_integer(node.dtype(value)) && node.type(value).batch.axis == 0;
   };
   if (first->size() == 1 && std::any_of(operands.begin(), operands.end(), counts_samples)) {
+    if (longer_range(node, operands)) return;
     return node.fail(
         "Concat of a number for each sample with others would mix the samples of a micro-batch; where they are "
         "offsets, as EmbeddingBag is exported, look all rows up by an Embedding and reduce them over their axis "

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
+#include "frontend/internal/bags.h"
 #include "frontend/torchscript/internal/translators.h"
 #include "ir/dim_bounds.h"
 
@@ -31,6 +33,83 @@ void embedding(Call& call) {
   const int64_t padding = call.has("padding_idx") ? call.integer("padding_idx") : -1;
   if (padding >= 0) attributes.set("padding_index", Dim(padding));
   call.result("gather", {table, index}, std::move(attributes));
+}
+
+/// The bags that the call reduces; an error where their lengths do not follow from sizes.
+std::optional<EqualBags> bags_of(Call& call, ValueId indices) {
+  const ValueId offsets = call.tensor("offsets");
+  const Shape* const shape = call.shape(indices);
+  if (!shape) return std::nullopt;
+  const bool ends = call.has("include_last_offset") && call.flag("include_last_offset");
+  auto starts = progression(call, offsets);
+  if (starts && ends) starts->count = starts->count - Dim(1);
+  const auto bags = starts && shape->size() == 1 ? equal_bags(*starts, shape->front()) : std::nullopt;
+  if (!bags) {
+    call.fail(fmt::format(
+        "{}: '{}', the offsets of its bags, must say from constants and sizes that bags of one length make up all of "
+        "the {} indices; bags whose lengths are data mix the samples of a micro-batch: pad them to one length, with "
+        "padding_idx, and hand the indices over as [samples, length]",
+        call.schema(), call.name(offsets), ir::str(*shape)));
+  }
+  return bags;
+}
+
+/// The row that a bag leaves out; -1: none. Only the underscored operators have -1 for none.
+int64_t left_out(Call& call, ValueId table) {
+  if (!call.has("padding_idx")) return -1;
+  const int64_t given = call.integer("padding_idx");
+  const Shape* const shape = call.shape(table);
+  if (given >= 0 || call.op().front() == '_' || !shape || !shape->front().is_constant()) return given;
+  return given + shape->front().constant();
+}
+
+/// The first of the largest elements of each bag, which takes the gradient; 0 where all are left out.
+ValueId largest(Call& call, ValueId rows, ValueId kept) {
+  const DType dtype = call.dtype(rows);
+  constexpr double kLeast = -std::numeric_limits<double>::infinity();
+  if (kept.valid()) rows = call.emit("where", {kept, rows, call.scalar(kLeast, dtype)});
+  const auto made = call.emit_all("topk", {rows}, {{"k", Dim(1)}, {"axis", Dim(1)}, {"largest", true}}, 2);
+  if (!call.good()) return {};
+  const ValueId found = call.emit("squeeze", {made[0]}, {{"axes", Shape{1}}});
+  if (!kept.valid()) return found;
+  const ValueId some =
+      call.emit("sum", {call.emit("cast", {kept}, {{"dtype", DType::kI64}})}, {{"axes", Shape{1}}, {"keepdim", false}});
+  const ValueId empty = call.emit("eq", {some, call.scalar(0, DType::kI64)});
+  return call.emit("where", {empty, call.scalar(0, dtype), found});
+}
+
+/// Rows of bags of one length, looked up at once and reduced over the axis of the bag.
+void embedding_bag(Call& call) {
+  constexpr int64_t kMean = 1, kMax = 2;
+  const ValueId table = call.tensor("weight"), flat = as_index(call, call.tensor("indices"));
+  const int64_t mode = call.integer("mode"), padding = left_out(call, table);
+  if (call.flag("sparse")) call.remark("embeddings ask for sparse gradients: they are dense");
+  if (call.flag("scale_grad_by_freq")) return call.fail("embedding_bag with scale_grad_by_freq is not supported");
+  const auto bags = call.good() ? bags_of(call, flat) : std::nullopt;
+  if (!bags) return;
+  const ValueId indices = by_bag(call, flat, *bags);
+  ValueId rows = call.emit("gather", {table, indices}, {{"axis", Dim(0)}}), kept;
+  const auto for_each = [&](ValueId number) { return call.emit("unsqueeze", {number}, {{"axes", Shape{2}}}); };
+  if (call.has("per_sample_weights"))
+    rows = call.emit("mul", {rows, for_each(by_bag(call, call.tensor("per_sample_weights"), *bags))});
+  if (padding >= 0 && call.good()) {
+    const auto row = static_cast<double>(padding);
+    kept = for_each(call.emit("ne", {indices, call.scalar(row, call.dtype(indices))}));
+  }
+  const ir::Attributes over = {{"axes", Shape{1}}, {"keepdim", false}};
+  if (!call.good()) return;
+  const DType dtype = call.dtype(rows);
+  if (mode == kMax) {
+    call.give(largest(call, rows, kept));
+  } else if (!kept.valid()) {
+    call.result(mode == kMean ? "mean" : "sum", {rows}, over);
+  } else {
+    const ValueId sum = call.emit("sum", {call.emit("where", {kept, rows, call.scalar(0, dtype)})}, over);
+    const ValueId count = call.emit("sum", {call.emit("cast", {kept}, {{"dtype", dtype}})}, over);
+    call.give(mode == kMean ? call.emit("div", {sum, call.emit("maximum", {count, call.scalar(1, dtype)})}) : sum);
+  }
+  for (size_t i = 1; i < 4 && call.good(); ++i)
+    call.give(Item(Undecided{fmt::format("what {} gives besides its result", call.schema())}));
 }
 
 void index_select(Call& call) {
@@ -216,6 +295,9 @@ constexpr char kNone[] = "none", kAdd[] = "add";
 
 constexpr Translator kTable[] = {
     {"embedding", embedding},
+    {"embedding_bag", embedding_bag},
+    {"_embedding_bag", embedding_bag},
+    {"_embedding_bag_forward_only", embedding_bag},
     {"index_select", index_select},
     {"gather", gather},
     {"index", index},

@@ -4,6 +4,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/frontend/torchscript/program.h"
@@ -26,6 +27,16 @@ class Expressions : public testing::TestWithParam<Expression> {};
 TEST_P(Expressions, EqualLibTorchs) {
   SavedModule module(std::string("def forward(self, x, y, z):\n  return ") + GetParam().text + "\n");
   EXPECT_EQ(difference(module, inputs()), "");
+}
+
+TEST(Bags, OfLengthsThatAreDataAreRefused) {
+  const std::string table = "torch.arange(12, dtype=7).view(4, 3), z.reshape(-1), ";
+  for (const char* const offsets :
+       {"z[:, 0]", "torch.arange(0, z.numel() - 4, 4)", "torch.arange(1, z.numel(), 4)", "torch.arange(z.size(0))"}) {
+    SavedModule module("def forward(self, x, y, z):\n  return torch.embedding_bag(" + table + offsets + ")[0]\n");
+    EXPECT_THAT(difference(module, inputs()), testing::HasSubstr("bags of one length make up all of the [4*batch]"))
+        << offsets;
+  }
 }
 
 /// What joins all samples, which are numbers of the file then.
@@ -254,6 +265,32 @@ constexpr Expression kIndices[] = {{"torch.gather(x, 1, z.unsqueeze(2))"},
                                    {"x.scatter(1, z[:, :2].unsqueeze(2), 0.5)"},
                                    {"x.scatter_add(2, z.unsqueeze(2), y[:, :, :1])"},
                                    {"x[torch.arange(x.size(0)).view(-1, 1), z]"}};
+/// Bags of one length each: the reduction is each sample's own.
+constexpr Expression kBags[] = {
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)))[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 1)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 2)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(z.size(0)) * "
+     "4, False, 1)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, 4 * "
+     "z.size(0) + 4, 4), False, 1, False, None, True)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 0, False, y[:, :, 0].reshape(-1))[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 0, False, y[:, :, 0].reshape(-1), False, 2)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 1, False, None, False, -1)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), (z * 0 + 1).reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 1, False, None, False, 1)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin() - 2, z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 2, False, None, False, 0)[0]"},
+    {"torch.embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin() - 2, (z * 0 + 1).reshape(-1), "
+     "torch.arange(0, z.numel(), z.size(1)), False, 2, False, None, False, 1)[0]"},
+    {"torch._embedding_bag((torch.arange(12, dtype=7).view(4, 3) * 0.7).sin(), z.reshape(-1), torch.arange(0, "
+     "z.numel(), z.size(1)), False, 1)[0]"}};
 constexpr Expression kOfAllAxes[] = {{"x.sum()"},
                                      {"z.sum()"},
                                      {"x.sum([])"},
@@ -419,6 +456,7 @@ INSTANTIATE_TEST_SUITE_P(Elementwise, Expressions, testing::ValuesIn(kElementwis
 INSTANTIATE_TEST_SUITE_P(Functions, Expressions, testing::ValuesIn(kFunctions));
 INSTANTIATE_TEST_SUITE_P(Shapes, Expressions, testing::ValuesIn(kShapes));
 INSTANTIATE_TEST_SUITE_P(Indices, Expressions, testing::ValuesIn(kIndices));
+INSTANTIATE_TEST_SUITE_P(Bags, Expressions, testing::ValuesIn(kBags));
 INSTANTIATE_TEST_SUITE_P(Reductions, Expressions, testing::ValuesIn(kReductions));
 INSTANTIATE_TEST_SUITE_P(OfAllAxes, WholeBatches, testing::ValuesIn(kOfAllAxes));
 INSTANTIATE_TEST_SUITE_P(Reductions, WholeBatches, testing::ValuesIn(kReductions));
