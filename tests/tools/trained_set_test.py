@@ -41,6 +41,8 @@ def export(form, module, x, path):
         torch.onnx.export(module, (x,), str(path), dynamo=False, opset_version=17, dynamic_axes={"x": {0: "batch"}, "y": {0: "batch"}}, **names)
     elif form == "pt":
         torch.jit.trace(module, (x,)).save(str(path))
+    elif form == "script":
+        torch.jit.script(module).save(str(path))
     elif form == "pt2":
         torch.export.save(torch.export.export(module, (x,), dynamic_shapes=({0: torch.export.Dim("batch")},)), str(path))
 
@@ -128,6 +130,18 @@ class TrainedSet(programs.ProgramTest):
 
     def test_dynamo(self):
         self.judge_form("dynamo")
+
+    def test_legacy(self):
+        self.judge_form("legacy")
+
+    def test_pt(self):
+        self.judge_form("pt")
+
+    def test_pt2(self):
+        self.judge_form("pt2")
+
+    def test_script(self):
+        self.judge_form("script")
 
 
 if __name__ == "__main__":
