@@ -48,7 +48,7 @@ def export(form, module, x, path):
 
 
 SUFFIXES = {"dynamo": ".onnx", "legacy": ".onnx", "pt": ".pt", "pt2": ".pt2"}
-FLAGS = {"pt": ["--input", f"x=float32[batch,{WIDTH}]", "--output-name", "y"], "pt2": ["--output-name", "y"]}
+FLAGS = {"pt": ["--input", f"x=f32[batch,{WIDTH}]", "--output-name", "y"], "pt2": ["--output-name", "y"]}
 
 
 def chain(names, seed):
