@@ -17,15 +17,19 @@ namespace {
 
 using ir::ValueKind;
 
-bool is_of_layer(std::string_view name) { return name.ends_with(".weight") || name.ends_with(".bias"); }
+/// 0: may be a buffer; 1: has no name of the program; 2: has that of a layer's weight or bias.
+int rank_of(std::string_view name) {
+  if (is_generated(name)) return 1;
+  return name.ends_with("weight") || name.ends_with("bias") ? 2 : 0;
+}
 
-/// `a, b, c and 4 more`: all that might be something else, as far as a line goes.
+/// `a, b, c and 4 more`: all that may be buffers, as far as a line goes.
 std::string listed(const std::set<std::string>& names) {
   constexpr size_t kFewest = 3, kMost = 8;
   std::vector<std::string> all(names.begin(), names.end());
-  const auto sure = std::stable_partition(all.begin(), all.end(), [](const auto& name) { return !is_of_layer(name); });
-  const size_t doubtful = static_cast<size_t>(sure - all.begin());
-  const size_t shown = std::min(all.size(), std::clamp(doubtful, kFewest, kMost));
+  std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
+  const auto sure = std::find_if(all.begin(), all.end(), [](const auto& name) { return rank_of(name) > 0; });
+  const size_t shown = std::min(all.size(), std::clamp(static_cast<size_t>(sure - all.begin()), kFewest, kMost));
   const size_t left = all.size() - shown;
   all.resize(shown);
   return fmt::format("{}{}", fmt::join(all, ", "), left > 0 ? fmt::format(" and {} more", left) : "");
