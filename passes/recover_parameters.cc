@@ -10,6 +10,7 @@
 #include "ir/op.h"
 #include "ir/state.h"
 #include "ir/statistics.h"
+#include "passes/internal/by_use.h"
 #include "passes/internal/computed_copies.h"
 #include "passes/internal/computed_parameters.h"
 #include "passes/internal/dropped_biases.h"
@@ -161,36 +162,6 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
       merged.size()));
   refused.notes = std::move(merged);
   return refused;
-}
-
-/// Weights that an exporter wrote as numbers of the model's code, as Paddle's does, and a frozen TorchScript module's
-/// are; with them what is added as biases are. All by name.
-void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& roles, const StoredFacts& known,
-                            PassContext& context) {
-  std::set<std::string> found;
-  bool weights = false;
-  for (const ValueId value : graph.values()) {
-    const auto& each = graph.value(value);
-    const Role role = roles[value.index()].role;
-    if (role < Role::kLikely || each.kind != ValueKind::kConstant || !has_several_elements(each.type)) continue;
-    const std::string name(each.name);
-    if (!known.file.literals.contains(name) || known.kinds.contains(name)) continue;
-    if (role == Role::kLikely && has_mask_element(each.type, each.data)) continue;
-    weights = weights || role == Role::kParameter;
-    found.insert(name);
-  }
-  if (!weights) return;
-  context.open.push_back(
-      {{},
-       fmt::format("{} numbers of the model's code stand where weights stand and are not trained ({}): --train says "
-                   "otherwise",
-                   found.size(), fmt::join(found, ", "))});
-}
-
-void report_trained_by_use(const std::set<std::string>& names, PassContext& context) {
-  if (names.empty()) return;
-  context.remarks.push_back(
-      {{}, fmt::format("{} tensors are trained because of their use alone ({})", names.size(), listed(names))});
 }
 
 void report_computed(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
@@ -346,7 +317,7 @@ std::map<ValueId, ValueKind> RecoverParameters::asked(const ir::Graph& graph, co
 /// Sets the kind of every stored float tensor; returns the parameters.
 std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vector<Roles>& roles, PassContext& context,
                                                Outcome& outcome) const {
-  std::set<std::string> by_use;
+  ByUse by_use;
   const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
   std::vector<ValueId> parameters;
   const auto asked_for = asked(graph, roles);
@@ -372,11 +343,13 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
       graph.set_kind(value, kind);
       outcome.changed = true;
     }
+    const bool used = !decided && !told_kind(graph, value, votes, evidence);
+    if (used && is_left(graph, value, votes)) by_use.left.insert(name);
     if (kind != ValueKind::kParameter) continue;
     parameters.push_back(value);
-    if (!decided && !told_kind(graph, value, votes, evidence)) by_use.insert(name);
+    if (used) by_use.trained.insert(name);
   }
-  report_trained_by_use(by_use, context);
+  report_by_use(by_use, context);
   return parameters;
 }
 
@@ -385,8 +358,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
   const ComputedCopies copies = put_back_copies(graph, file, kept);
-  TakenApart apart = take_apart(
-      graph, {file, trained_by_use(graph, known_), computed_from_parameters(graph, known_), known_.untied});
+  TakenApart apart =
+      take_apart(graph, {file, trained_by_use(graph, known_), computed_from_parameters(graph, known_), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);

@@ -10,6 +10,7 @@
 #include "ir/constant.h"
 #include "ir/op.h"
 #include "ir/rewriter.h"
+#include "ir/state.h"
 #include "passes/internal/copy_forms.h"
 #include "passes/internal/state_names.h"
 
@@ -56,7 +57,7 @@ class Finder {
     std::map<ValueId, Copy> copies;
     for (const ValueId value : graph_.values()) {
       const std::string name(graph_.value(value).name);
-      if (!is_stored(value) || !is_made_up(name) || kept_.contains(name) || is_of_state(name)) continue;
+      if (!is_stored(value) || !is_made_up(name) || kept_.contains(name)) continue;
       const std::vector<Copy> ways = ways_to(value, copies);
       if (ways.size() != 1) continue;
       copies.emplace(value, ways[0]);
@@ -91,10 +92,12 @@ class Finder {
     return known->second;
   }
 
-  /// From tensors of the program, else from an earlier one of a made-up name.
+  /// From tensors of the program, else from an earlier one of a made-up name. What has a name by its place in a module
+  /// is a view of another tensor of that module, or that tensor of state.
   std::vector<Copy> ways_to(ValueId value, const std::map<ValueId, Copy>& copies) {
     const auto wanted = ir::static_count(graph_.type(value));
-    if (!wanted || *wanted > kMostElements) return {};
+    const bool placed = is_of_state(std::string(graph_.value(value).name));
+    if (!wanted || *wanted > kMostElements || (placed && *wanted == 1)) return {};
     std::vector<Copy> of_program, of_exporter;
     std::set<ValueId> sources;
     for (const std::string& module : modules_of(value))
@@ -102,11 +105,11 @@ class Finder {
     for (const ValueId source : sources) {
       const auto held = ir::static_count(graph_.type(source));
       const bool own = is_made_up(graph_.value(source).name);
-      const bool later = own && (source >= value || copies.contains(source) || *wanted == 1);
+      const bool later = own && (placed || source >= value || copies.contains(source) || *wanted == 1);
       if (later || source == value || !held || *held < *wanted || *held > kMostElements) continue;
       if (!numbers(source) || !numbers(value) || is_repeated(*numbers(value))) continue;
       for (CopyForm& form : forms_of_copy(*numbers(source), *numbers(value))) {
-        if (!own || form.is_view()) (own ? of_exporter : of_program).push_back({source, std::move(form)});
+        if (form.is_view() || (!own && !placed)) (own ? of_exporter : of_program).push_back({source, std::move(form)});
       }
     }
     return of_program.empty() ? of_exporter : of_program;
@@ -177,6 +180,16 @@ class Writer {
   std::optional<Diagnostic> failure_;
 };
 
+/// What is computed again is no tensor of state, whatever its place in a module says.
+void forget_places(Graph& graph, const std::map<ValueId, Copy>& copies) {
+  std::vector<ir::StateTensor> state = graph.state();
+  std::erase_if(state, [&](const ir::StateTensor& tensor) {
+    return std::any_of(tensor.parts.begin(), tensor.parts.end(),
+                       [&](const ir::StatePart& part) { return copies.contains(part.value); });
+  });
+  graph.set_state(std::move(state));
+}
+
 }  // namespace
 
 std::set<std::string> copies_in(const Graph& graph, const ir::StoredNotes& file) {
@@ -196,6 +209,7 @@ ComputedCopies put_back_copies(Graph& graph, const ir::StoredNotes& file, const 
   if (!file.listed.empty()) return report;
   const std::map<ValueId, Copy> copies = Finder(graph, file, kept).find(report);
   if (copies.empty()) return report;
+  forget_places(graph, copies);
   std::vector<bool> keep(graph.value_count(), true);
   for (const auto& [value, copy] : copies) keep[value.index()] = false;
   ir::Rewriter rewriter(graph, keep);

@@ -16,7 +16,8 @@ namespace rannc::passes {
 ///
 /// Before => after: a tensor of a made-up name whose numbers follow from one other tensor that the same module reads
 /// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node;
-/// not where the file says of which parameter it is.
+/// not where the file says of which parameter it is. A name that the tensor has by its place in a module alone
+/// (`fc.weight`) gives way to a view: the module has that tensor under another name.
 struct ComputedCopies {
   bool changed = false;
   std::vector<std::string> found;        ///< what was put back, as `'onnx::Neg_3' is 'gate': it, negated`

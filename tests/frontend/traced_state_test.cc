@@ -183,6 +183,40 @@ TEST(TracedState, ComputedCopiesAreComputedAgain) {
   }
 }
 
+/// `F.linear(x, self.w.t()) + F.linear(x, self.w)`: the place of the turned one is that of a layer's `weight`.
+TEST(TracedState, AViewIsNoWeightOfItsModule) {
+  const Traced model(
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 5}, float[2, 2] copy = {1, 3, 2, "
+      "5}> { [one] a = MatMul (x, w)\n [two] b = MatMul (x, copy)\n [three] y = Sum (a, b) }",
+      {{"copy", "onnx::MatMul_3"}, {"w", "a.w"}, {"one", "/a/MatMul"}, {"two", "/a/MatMul_1"}, {"three", "/a/Sum"}});
+  EXPECT_EQ(model.kinds(), (Kinds{{"a.w", "parameter"}}));
+  EXPECT_EQ(model.tasks("core.permute"), 1);
+  EXPECT_THAT(model.context.open, IsEmpty());
+  EXPECT_TRUE(model.graph.state().empty());
+}
+
+/// A learned row and the mean of the samples are subtracted alike.
+TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2] row = {1, 2}, float[2, 2] w = {1, 2, 3, 5}> {\n"
+      "  a = Sub (row, x)\n y = MatMul (a, w) }";
+  const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}});
+  EXPECT_EQ(named.kinds(), (Kinds{{"a.row", "constant"}, {"b.weight", "parameter"}}));
+  EXPECT_THAT(named.context.open, says("1 tensors with names of the program are not trained because of their use alone "
+                                       "(a.row): --train says otherwise"));
+  EXPECT_THAT(Traced(text).context.open, IsEmpty());
+}
+
+/// What has no layer's name may be a buffer.
+TEST(TracedState, DoubtfulTensorsAreListedFirst) {
+  const Traced model(
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 5}, float[2] b = {1, 2}, float[2, "
+      "2] v = {1, 2, 3, 6}, float[2] row = {3, 4}> {\n  a = Gemm (x, w, b)\n c = MatMul (a, v)\n y = Add (c, row) }",
+      {{"w", "a.weight"}, {"b", "a.bias"}, {"v", "b.weight"}, {"row", "c.row"}});
+  EXPECT_THAT(model.context.remarks,
+              says("4 tensors are trained because of their use alone (c.row, a.bias, a.weight and 1 more)"));
+}
+
 TEST(TracedState, SlicesAndNormsAreComputedAgain) {
   const Traced slices(
       "agraph (float[batch, 1, 2] x) => (float[batch, 1, 2] y) <float[1, 3, 2] p = {1, 2, 3, 4, 5, 6}, float[1, 1, 2] "
