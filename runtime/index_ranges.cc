@@ -264,8 +264,8 @@ class Search {
     text += range.classes ? fmt::format(", but the classes are 0 to {}", range.high)
                           : fmt::format(", but the places to look up are 0 to {}", range.high);
     if (range.low < 0) text += fmt::format(", or {} to -1 from the end", range.low);
-    constexpr int64_t kNobodyWrites = -(int64_t{1} << 31);  // what fusions have for labels that do not count
-    if (range.ignored && *range.ignored != kNobodyWrites) {
+    constexpr int64_t kNobodyWrites = -(int64_t{1} << 31);  // fusions have it, or less, for labels that do not count
+    if (range.ignored && *range.ignored > kNobodyWrites) {
       text += fmt::format(", and {} is ignored", *range.ignored);
     } else if (range.ignored) {
       text += ", or what the model itself counts from the end or ignores";

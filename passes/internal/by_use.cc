@@ -50,9 +50,11 @@ bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles) {
 
 void report_by_use(const ByUse& found, PassContext& context) {
   if (!found.trained.empty()) {
-    context.remarks.push_back({{},
-                               fmt::format("{} tensors are trained because of their use alone ({})",
-                                           found.trained.size(), listed(found.trained))});
+    const bool one = found.trained.size() == 1;
+    context.remarks.push_back(
+        {{},
+         fmt::format("{} {} trained because of {} use alone ({})", found.trained.size(),
+                     one ? "tensor is" : "tensors are", one ? "its" : "their", listed(found.trained))});
   }
   if (!found.left.empty()) {
     context.open.push_back({{},

@@ -57,11 +57,12 @@ class SmallModels(ReportTest):
         report = self.lines(path)
         self.assertEqual(report["read"], ['fixed.onnx: 2 nodes → 2 tasks; 16 parameters in 1 tensor; '
                                           'batch symbol "batch" (made for 8 samples)'])
-        self.assertEqual(report["changed"], ["made for 8 samples, it takes any number of them: 0 tasks and 0 tables changed", "fused 1 linear without bias"])
+        self.assertEqual(report["changed"], ["made for 8 samples, it takes any number of them: 0 tasks and 0 tables changed",
+                                             "1 tensor is trained because of its use alone (onnx::MatMul_7)", "fused 1 linear without bias"])
         self.assertIn("the exporter made up the names of 1 of 1 parameter tensor, as 'onnx::MatMul_7'", report["not done"][0])
         report = self.lines(path, "--skip-pass", "rebatch", "--no-fuse", "all")
         self.assertTrue(report["read"][0].endswith("; no batch symbol"), report)
-        self.assertEqual(report["changed"], [])
+        self.assertEqual(report["changed"], ["1 tensor is trained because of its use alone (onnx::MatMul_7)"])
         self.assertIn("the mini-batch of 8 samples is one micro-batch", report["not done"][0])
 
     def test_a_batch_that_stays(self):

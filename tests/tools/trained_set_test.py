@@ -31,7 +31,7 @@ ALIKE = 2e-4
 RANDOM_CHAINS = 20
 IN_STEAD = re.compile("trained in (their|the) stead")
 # A buffer that the older exporter transposed has a name of its own, by which a message says that it is trained.
-MADE_UP = re.compile("trained because of their use.*onnx::")
+MADE_UP = re.compile("trained because of (its|their) use.*onnx::")
 
 # Both what the older exporter made of a weight and the turned weight have names of its own, as two weights would, and
 # nothing warns that they are trained apart. A part that is mended turns the test red: its name goes.
