@@ -23,9 +23,9 @@ Result<std::vector<std::string>> asked_outputs(const CompileOptions& options,
   }
   if (options.loss_graph.empty()) return names;
   const bool of_torch = is_of_torch(model_format(options.loss_graph));
-  RANNC_ASSIGN(const frontend::Imported loss,
-               of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph));
-  for (const ValueId input : loss.graph.inputs()) names.emplace_back(loss.graph.value(input).name);
+  const auto loss = of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph);
+  if (!loss.ok()) return std::vector<std::string>{};  // whoever joins it to the model says why, or reads it whole
+  for (const ValueId input : loss->graph.inputs()) names.emplace_back(loss->graph.value(input).name);
   RANNC_ASSIGN(const auto renamed, pairs(options.loss_inputs, "--loss-input"));
   for (const auto& [input, output] : renamed) names.push_back(output);
   return names;

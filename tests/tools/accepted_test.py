@@ -164,7 +164,7 @@ class Labels(programs.ProgramTest):
         for label in (-1, -100, -2**31):
             _, done = self.run_with([0, label, 1, 2])
             self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)
-            self.assertIn(f"'y': error: holds {label} in sample 1, but the classes are 0 to 2\n", done.stderr)
+            self.assertIn(f"'y': error: holds {label} in sample 1, but the classes are 0 to 2", done.stderr)
             self.assertEqual(done.stderr.count("error: "), 1, done.stderr)
 
 
