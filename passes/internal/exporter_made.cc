@@ -153,6 +153,36 @@ std::vector<ValueId> unowned_biases(const Graph& graph, const ir::StoredNotes& f
   return found;
 }
 
+/// Sizes other than 1, in order: those of a matrix and of its transpose are alike.
+std::vector<std::string> sizes_of(const Graph& graph, ValueId value) {
+  std::vector<std::string> sizes;
+  for (const ir::Dim& dim : *graph.type(value).shape) {
+    if (!(dim == ir::Dim(1))) sizes.push_back(dim.str());
+  }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
+/// Trained factors of made-up names and like sizes that one module reads: weights of its own, or one parameter as it is
+/// and computed on. Nothing in the file tells which.
+std::vector<std::set<std::string>> doubtful_factors(const Graph& graph, const ir::StoredNotes& file) {
+  std::map<std::pair<std::string, std::vector<std::string>>, std::set<std::string>> groups;
+  for (const ValueId value : graph.values()) {
+    const std::string name(graph.value(value).name);
+    const bool factor = graph.kind(value) == ir::ValueKind::kParameter && is_made_up(name) &&
+                        is_state(graph, value, file) && reader_in(name) == "MatMul" && graph.type(value).shape;
+    if (!factor || extents(graph, value) < 2) continue;
+    for (const std::string& module : modules_reading(file, name)) {
+      groups[{module, sizes_of(graph, value)}].insert(name);
+    }
+  }
+  std::vector<std::set<std::string>> found;
+  for (auto& [key, names] : groups) {
+    if (names.size() > 1) found.push_back(std::move(names));
+  }
+  return found;
+}
+
 constexpr std::string_view kHow = "torch.onnx.export(do_constant_folding=False) keeps what it was computed from";
 
 }  // namespace
@@ -221,6 +251,13 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
          fmt::format("{} tensors that the exporter computed are trained in the stead of what they were computed from, "
                      "which the file does not have ({}): {}",
                      trained.size(), listed(trained), kHow)});
+  }
+  for (const std::set<std::string>& names : doubtful_factors(graph, file)) {
+    context.warnings.push_back(
+        {{},
+         fmt::format("weights of one module ({}) have names that the exporter made up: where they were computed from one "
+                     "parameter they should not be trained apart, as they are; {}",
+                     listed(names), kHow)});
   }
   if (!left.empty()) {
     context.open.push_back({{},

@@ -207,6 +207,19 @@ TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
   EXPECT_THAT(Traced(text).context.open, IsEmpty());
 }
 
+/// They may be two weights, or one that is read as it is and computed on.
+TEST(TracedState, WeightsOfOneModuleThatMayBeOneAreNamed) {
+  const std::string text =
+      "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2, 2] w = {1, 2, 3, 5}, float[2, 2] v = {4, 3, 8, 1}> "
+      "{\n  [first] a = MatMul (x, w)\n  [second] y = MatMul (a, v)\n}";
+  const Names names = {{"w", "onnx::MatMul_3"}, {"v", "onnx::MatMul_4"}, {"first", "/part/MatMul"}};
+  Names one = names, two = names;
+  one["second"] = "/part/MatMul_1";
+  two["second"] = "/other/MatMul";
+  EXPECT_THAT(Traced(text, one).context.warnings, says("weights of one module (onnx::MatMul_3, onnx::MatMul_4)"));
+  EXPECT_THAT(Traced(text, two).context.warnings, IsEmpty());
+}
+
 /// What has no layer's name may be a buffer.
 TEST(TracedState, DoubtfulTensorsAreListedFirst) {
   const Traced model(
