@@ -1,7 +1,6 @@
 #include "passes/recover_parameters.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -32,10 +31,6 @@ using ir::ValueKind;
 
 bool is_stored(ValueKind kind) {
   return kind == ValueKind::kConstant || kind == ValueKind::kParameter || kind == ValueKind::kBuffer;
-}
-
-bool has_several_elements(const ir::ValueType& type) {
-  return type.shape && !(ir::element_count(*type.shape) == ir::Dim(1));
 }
 
 /// Whether a single number has the name of a parameter, where no program lists them.
@@ -92,9 +87,8 @@ ValueKind judge(const ir::Graph& graph, ValueId value, const Roles& roles, const
   return has_mask_element(found.type, found.data) ? ValueKind::kConstant : ValueKind::kParameter;
 }
 
-std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& known) {
+std::vector<bool> trained_by_use(const ir::Graph& graph, const Evidence& evidence) {
   const std::vector<Roles> roles = parameter_roles(graph);
-  const Evidence evidence{known, TensorOrigins(graph, known.file, known.made_of)};
   std::vector<bool> trained(graph.value_count());
   for (const ValueId value : graph.values()) {
     const auto& found = graph.value(value);
@@ -106,8 +100,7 @@ std::vector<bool> trained_by_use(const ir::Graph& graph, const StoredFacts& know
 }
 
 /// By value, whether the exporter records that it computed it from parameters.
-std::vector<bool> computed_from_parameters(const ir::Graph& graph, const StoredFacts& known) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
+std::vector<bool> computed_from_parameters(const ir::Graph& graph, const TensorOrigins& origins) {
   std::vector<bool> computed(graph.value_count());
   for (const ValueId value : graph.values()) {
     computed[value.index()] =
@@ -127,13 +120,9 @@ std::string quoted(const ir::Graph& graph, ValueId value) { return fmt::format("
 /// `a, b, c and 4 more`.
 std::string listed(const std::set<std::string>& names) {
   constexpr size_t kMost = 3;
-  std::string text;
-  size_t shown = 0;
-  for (const std::string& name : names) {
-    if (shown == kMost) break;
-    text += fmt::format("{}{}", shown++ == 0 ? "" : ", ", name.empty() ? "the model itself" : name);
-  }
-  return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
+  std::vector<std::string> all(names.begin(), names.end());
+  if (!all.empty() && all.front().empty()) all.front() = "the model itself";
+  return first_names(all, kMost);
 }
 
 Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& parameters, const ir::StoredNotes& file,
@@ -151,17 +140,13 @@ Result<void> report_shared(const ir::Graph& graph, const std::vector<ValueId>& p
       context.remarks.push_back({{}, what + ": one tied parameter"});
     }
   }
-  if (merged.empty()) return {};
-  if (allowed == StoredFacts::Merged::kAllowed) {
-    context.warnings.insert(context.warnings.end(), merged.begin(), merged.end());
-    return {};
-  }
-  Diagnostic refused = error(fmt::format(
-      "{} parameters of the file stand for several of the model each, and nothing tells which reader has which: "
-      "--allow-merged trains them as one",
-      merged.size()));
-  refused.notes = std::move(merged);
-  return refused;
+  const size_t count = merged.size();
+  return warn_or_refuse(
+      std::move(merged), allowed,
+      fmt::format("{} parameters of the file stand for several of the model each, and nothing tells which reader has "
+                  "which: --allow-merged trains them as one",
+                  count),
+      context);
 }
 
 void report_computed(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
@@ -358,8 +343,9 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
   const ComputedCopies copies = put_back_copies(graph, file, kept);
-  TakenApart apart =
-      take_apart(graph, {file, trained_by_use(graph, known_), computed_from_parameters(graph, known_), known_.untied});
+  const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
+  TakenApart apart = take_apart(graph, {file, trained_by_use(graph, evidence),
+                                        computed_from_parameters(graph, evidence.origins), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
@@ -386,7 +372,8 @@ Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) c
   report_stand_ins(graph, known_, context);
   report_computed(graph, known_, context);
   report_made(graph, file, copies, context);
-  const std::vector<bool> computed = computed_from_parameters(graph, known_);
+  const TensorOrigins origins(graph, known_.file, known_.made_of);
+  const std::vector<bool> computed = computed_from_parameters(graph, origins);
   std::erase_if(parameters, [&](ValueId value) { return computed[value.index()]; });
   RANNC_TRY(report_shared(graph, parameters, file, known_.merged, context));
   return outcome;

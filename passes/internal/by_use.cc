@@ -29,14 +29,7 @@ std::string listed(const std::set<std::string>& names) {
   std::vector<std::string> all(names.begin(), names.end());
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return rank_of(a) < rank_of(b); });
   const auto sure = std::find_if(all.begin(), all.end(), [](const auto& name) { return rank_of(name) > 0; });
-  const size_t shown = std::min(all.size(), std::clamp(static_cast<size_t>(sure - all.begin()), kFewest, kMost));
-  const size_t left = all.size() - shown;
-  all.resize(shown);
-  return fmt::format("{}{}", fmt::join(all, ", "), left > 0 ? fmt::format(" and {} more", left) : "");
-}
-
-bool has_several_elements(const ir::ValueType& type) {
-  return type.shape && !(ir::element_count(*type.shape) == ir::Dim(1));
+  return first_names(all, std::clamp(static_cast<size_t>(sure - all.begin()), kFewest, kMost));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "passes/internal/exporter_made.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
@@ -131,9 +130,7 @@ class Layers {
 
 std::string listed(const std::set<std::string>& names) {
   constexpr size_t kMost = 8;
-  std::vector<std::string> shown(names.begin(), names.size() > kMost ? std::next(names.begin(), kMost) : names.end());
-  const std::string text = fmt::format("{}", fmt::join(shown, ", "));
-  return names.size() > kMost ? fmt::format("{} and {} more", text, names.size() - kMost) : text;
+  return first_names({names.begin(), names.end()}, kMost);
 }
 
 /// Rows of zeros that are added to a model's last result and lie in no leaf module, as `final_logits_bias` of BART

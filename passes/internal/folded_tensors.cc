@@ -14,8 +14,7 @@ namespace rannc::passes {
 namespace {
 
 /// By what the exporter records.
-FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known) {
-  const TensorOrigins origins(graph, known.file, known.made_of);
+FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known, const TensorOrigins& origins) {
   FoldedTensors folded;
   for (const auto& [name, from] : known.made_of) {
     const ValueId value = graph.find(name);
@@ -40,7 +39,7 @@ FoldedTensors recorded(const ir::Graph& graph, const StoredFacts& known) {
 }  // namespace
 
 FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
-  FoldedTensors folded = recorded(graph, known);
+  FoldedTensors folded = recorded(graph, known, TensorOrigins(graph, known.file, known.made_of));
   folded.stand_ins.merge(stand_ins(graph, known.file));
   folded.recomputed.merge(copies_in(graph, known.file));
   return folded;
@@ -49,7 +48,7 @@ FoldedTensors folded_tensors(const ir::Graph& graph, const StoredFacts& known) {
 void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context) {
   const TensorOrigins origins(graph, known.file, known.made_of);
   std::vector<std::string> pairs;
-  for (const std::string& name : recorded(graph, known).stand_ins)
+  for (const std::string& name : recorded(graph, known, origins).stand_ins)
     pairs.push_back(fmt::format("'{}' for '{}'", name, fmt::join(origins.sources(graph.find(name)), "', '")));
   if (pairs.empty()) return;
   context.warnings.push_back(
@@ -57,6 +56,18 @@ void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassCont
        fmt::format("the exporter computed on parameters that the file does not have, and what it made is trained in "
                    "their stead ({}): torch.onnx.export(optimize=False) keeps the parameters",
                    fmt::join(pairs, ", "))});
+}
+
+Result<void> warn_or_refuse(std::vector<Note> found, StoredFacts::Merged allowed, std::string refusal,
+                            PassContext& context) {
+  if (found.empty()) return {};
+  if (allowed == StoredFacts::Merged::kAllowed) {
+    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
+    return {};
+  }
+  Diagnostic refused = error(std::move(refusal));
+  refused.notes = std::move(found);
+  return refused;
 }
 
 void report_recomputed(const Recomputed& found, PassContext& context) {
@@ -80,17 +91,13 @@ Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Rec
                                  "computation; --kind {}=constant leaves the tensor as it is",
                                  each.made, fmt::join(each.sources, "', '"), each.made)});
   }
-  if (found.empty()) return {};
-  if (allowed == StoredFacts::Merged::kAllowed) {
-    context.warnings.insert(context.warnings.end(), found.begin(), found.end());
-    return {};
-  }
-  Diagnostic refused = error(fmt::format(
-      "{} tensors of the file were computed from parameters that are trained as well, in a way that is not known: they "
-      "would not stay in step, and --allow-merged trains them apart",
-      found.size()));
-  refused.notes = std::move(found);
-  return refused;
+  const size_t count = found.size();
+  return warn_or_refuse(
+      std::move(found), allowed,
+      fmt::format("{} tensors of the file were computed from parameters that are trained as well, in a way that is not "
+                  "known: they would not stay in step, and --allow-merged trains them apart",
+                  count),
+      context);
 }
 
 }  // namespace rannc::passes

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "passes/internal/parameter_roles.h"
@@ -14,6 +15,10 @@ namespace rannc::passes {
 /// A warning with `'div' for 'conv.weight_orig'` of each tensor that is trained though the file has lost what it was
 /// computed from. Kinds must have been decided.
 void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassContext& context);
+
+/// Warnings where merged parameters are allowed, else an error with them as notes; nothing where there are none.
+Result<void> warn_or_refuse(std::vector<Note> found, StoredFacts::Merged allowed, std::string refusal,
+                            PassContext& context);
 
 void report_recomputed(const Recomputed& found, PassContext& context);
 

@@ -17,6 +17,11 @@ bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op
 
 }  // namespace
 
+bool has_one_element(const ir::ValueType& type) {
+  return type.shape && ir::element_count(*type.shape) == ir::Dim(1);
+}
+bool has_several_elements(const ir::ValueType& type) { return type.shape && !has_one_element(type); }
+
 std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>& fixed) {
   std::vector<bool> varying(graph.value_count(), false);
   for (const ValueId value : graph.values()) {
@@ -128,10 +133,7 @@ class RoleFinder {
     return all;
   }
 
-  bool is_single(ValueId value) const {
-    const auto& shape = graph_.type(value).shape;
-    return shape && ir::element_count(*shape) == ir::Dim(1);
-  }
+  bool is_single(ValueId value) const { return has_one_element(graph_.type(value)); }
 
   bool is(TaskId task, const ir::Pattern& pattern) const { return ir::match(graph_, task, pattern).has_value(); }
 

@@ -23,6 +23,10 @@ struct Roles {
   bool shaped = false;      ///< an exponential, softplus, sigmoid or tanh is taken of it
 };
 
+bool has_one_element(const ir::ValueType& type);
+/// Not where the shape is not known.
+bool has_several_elements(const ir::ValueType& type);
+
 /// By value, whether it depends on the data of an input or on a draw; sizes do not count. `fixed`: inputs that do not
 /// vary.
 std::vector<bool> varying_values(const ir::Graph& graph, const std::vector<ValueId>& fixed = {});

@@ -1,5 +1,7 @@
 #include "passes/internal/state_names.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <fnmatch.h>
 
 #include <algorithm>
@@ -25,6 +27,13 @@ bool is_generated(std::string_view name) {
   constexpr std::string_view kDigits = "0123456789";
   return is_made_up(name) || name.find('/') != std::string_view::npos ||
          name.find_first_not_of(kDigits) == std::string_view::npos;
+}
+
+std::string first_names(const std::vector<std::string>& names, size_t most) {
+  const size_t shown = std::min(names.size(), most);
+  const auto end = names.begin() + static_cast<ptrdiff_t>(shown);
+  const std::string text = fmt::format("{}", fmt::join(names.begin(), end, ", "));
+  return names.size() > shown ? fmt::format("{} and {} more", text, names.size() - shown) : text;
 }
 
 std::string module_of(const std::string& path) {

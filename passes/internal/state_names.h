@@ -20,6 +20,8 @@ std::string module_of_reading(const ir::Reading& reading);
 std::set<std::string> modules_reading(const ir::StoredNotes& file, std::string_view tensor);
 /// Whether a name is one that an exporter gives to what a node makes, or to what it computed.
 bool is_generated(std::string_view name);
+/// `a, b, c and 4 more`: `most` of the names at most, from the first on.
+std::string first_names(const std::vector<std::string>& names, size_t most);
 /// `encoder.layer.0` of `encoder.layer.0.weight`; empty: the model itself.
 std::string module_of(const std::string& path);
 /// Whether a name is like a pattern, in which `*` and `?` stand for other letters, dots included.

@@ -44,10 +44,7 @@ class Finder {
  private:
   bool is(TaskId task, const ir::Pattern& pattern) const { return ir::match(graph_, task, pattern).has_value(); }
 
-  bool is_single(ValueId value) const {
-    const auto& shape = graph_.type(value).shape;
-    return shape && ir::element_count(*shape) == ir::Dim(1);
-  }
+  bool is_single(ValueId value) const { return has_one_element(graph_.type(value)); }
 
   /// Whether all uses, of which there are some, are `fit`.
   template <class Fit>
