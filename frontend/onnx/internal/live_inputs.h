@@ -9,9 +9,8 @@
 
 namespace rannc::frontend {
 
-/// Names of values, inputs among them, that outputs of the graph depend on where each of `values` is that number: of an If whose condition
-/// follows from these, the other branch reads nothing. Conditions are followed through Identity, Cast, Not and changes
-/// of shape. Linear in the model.
+/// Names of values, inputs among them, that outputs of the graph depend on where each of `values` is that number
+/// (`NodeReads`). Linear in the model.
 Result<std::set<std::string>> live_names(const ModelFile& model, const std::map<std::string, double>& values);
 
 }  // namespace rannc::frontend
