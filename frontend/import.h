@@ -15,6 +15,13 @@
 
 namespace rannc::frontend {
 
+/// How a model that mixes its samples is read: no symbol counts them, and no input has an axis of them.
+struct WholeBatch {
+  /// What the symbol that would count samples becomes, and other names of it. Absent: each stays a symbol, as of any
+  /// size that data bind, and no two are taken for one.
+  std::optional<uint32_t> samples = {};
+};
+
 /// What a user may say about a model file, and how much of it is read at most.
 struct ImportOptions {
   /// The symbol that counts samples. Absent: the only one with `batch` in its name, on whichever axis; else the one on
@@ -23,6 +30,8 @@ struct ImportOptions {
   /// Symbols of the file that are equal though it names them apart: `{"s53", "s70"}` reads s53 as s70. Symbols that
   /// name only axis 0 of inputs of rank 2 and more are taken for the batch without being listed.
   std::map<std::string, std::string> same_symbol;
+  /// Present: the graph is left without a batch symbol.
+  std::optional<WholeBatch> whole = {};
   /// Whether an external file may be absent: its tensors have a type and no data, enough to plan a model with.
   bool missing_weights = false;
   /// Types of inputs of a file that has none, in order: `tokens=i64[batch,128]`. Of TorchScript; a program of

@@ -54,7 +54,7 @@ Result<void> add_loss_graph(const CompileOptions& options, bool whole, ir::Graph
                             passes::PipelineOptions& pipeline, PreparedModel& model) {
   const bool of_torch = is_of_torch(model_format(options.loss_graph));
   frontend::ImportOptions import;
-  if (whole) frontend::read_whole(import, std::nullopt);  // its sizes are those of the model's outputs
+  if (whole) import.whole.emplace();  // its sizes are those of the model's outputs
   RANNC_ASSIGN(frontend::Imported loss, of_torch ? frontend::read_torch(options.loss_graph, import)
                                                  : frontend::read_onnx(options.loss_graph, import));
   passes::LossGraph how{.file = options.loss_graph};
@@ -113,11 +113,6 @@ Result<void> check_signature_flags(const CompileOptions& options) {
       fmt::format("{} is of PyTorch's files, .pt and .pt2; this one says what its inputs and outputs are", flag));
 }
 
-/// A model of which no symbol counts samples: by a number of them, or by whatever its inputs hold.
-struct WholeModel {
-  std::optional<uint32_t> samples;
-};
-
 Result<void> add_same_symbols(const CompileOptions& options, frontend::ImportOptions& import) {
   for (const std::string& text : options.same_symbol) {
     RANNC_ASSIGN(const auto symbols, pairs({text}, "--same-symbol"));
@@ -128,7 +123,7 @@ Result<void> add_same_symbols(const CompileOptions& options, frontend::ImportOpt
 
 // What the file says of stored tensors and of training goes into `pipeline`, what users should know into the model.
 Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOptions& pipeline, PreparedModel& model,
-                             const std::optional<WholeModel>& whole = {}) {
+                             const std::optional<frontend::WholeBatch>& whole = {}) {
   RANNC_TRY(check_signature_flags(options));
   if (model_format(options.model) == ModelFormat::kText) {
     std::ifstream file(options.model);
@@ -142,7 +137,7 @@ Result<ir::Graph> read_model(const CompileOptions& options, passes::PipelineOpti
   import.missing_weights = options.without_weights;
   import.max_trips = options.max_trips;
   RANNC_TRY(add_same_symbols(options, import));
-  if (whole) frontend::read_whole(import, whole->samples);
+  import.whole = whole;
   RANNC_ASSIGN(import.asked, asked_outputs(options, pipeline.losses));
   RANNC_ASSIGN(frontend::Imported imported, import_model(options, import));
   model.read.nodes = imported.notes.nodes;
@@ -386,7 +381,7 @@ Passed run_baked_passes(ir::Graph graph, passes::PipelineOptions pipeline, const
 
 /// How a model is read, and whether a failure is a defect of ours.
 struct Attempt {
-  std::optional<WholeModel> whole;
+  std::optional<frontend::WholeBatch> whole;
   bool internal = false;
 };
 
@@ -433,7 +428,7 @@ Result<PreparedModel> prepare(const CompileOptions& options, const CompileProgre
 // Of a model that cannot be divided: as one mini-batch, of a number of samples where each input has them or is shared
 // by all.
 Result<PreparedModel> prepare_whole(const CompileOptions& options, const CompileProgress& progress) {
-  Attempt of_data{WholeModel{}}, of_samples{WholeModel{options.mini_batch.value_or(kMiniBatch)}};
+  Attempt of_data{frontend::WholeBatch{}}, of_samples{frontend::WholeBatch{options.mini_batch.value_or(kMiniBatch)}};
   auto model = prepare(options, progress, of_data);
   if (model.ok()) {
     frontend::ImportOptions import;

@@ -22,8 +22,6 @@ std::string symbol_name(std::string_view text) {
 
 namespace {
 
-const char* const kSamples = "";  // in `same_symbol`: the symbol that would count samples; no file has a name like it
-
 /// The symbol that one is read as in the end.
 std::string read_as(const std::map<std::string, std::string>& same, std::string symbol) {
   for (size_t steps = 0; steps < same.size(); ++steps) {  // a circle ends too
@@ -128,16 +126,14 @@ void set_layout(ir::ValueType& type, const std::string& batch) {
 Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
                                  const std::string& file) {
   for (const auto& [from, to] : options.same_symbol) {
-    if (from == kSamples) continue;
     const std::string last = symbol_name(read_as(options.same_symbol, to));
     for (ir::ValueType& type : types) substitute(type, symbol_name(from), ir::Dim::symbol(last));
   }
   RANNC_ASSIGN(std::string batch, choose_batch(types, options, file));
   if (batch.empty()) return batch;
-  const auto number = options.same_symbol.find(kSamples);
-  const bool whole = number != options.same_symbol.end();
-  if (whole && number->second.empty()) return std::string();
-  const ir::Dim count = whole ? ir::Dim(std::stoll(number->second)) : ir::Dim::symbol(batch);
+  const bool whole = options.whole.has_value();
+  if (whole && !options.whole->samples) return std::string();
+  const ir::Dim count = whole ? ir::Dim(int64_t{*options.whole->samples}) : ir::Dim::symbol(batch);
   for (const std::string& other : other_batches(types, batch)) {
     for (ir::ValueType& type : types) substitute(type, other, count);
   }
@@ -147,10 +143,6 @@ Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const Import
   }
   for (ir::ValueType& type : types) set_layout(type, batch);
   return batch;
-}
-
-void read_whole(ImportOptions& options, std::optional<uint32_t> samples) {
-  options.same_symbol[kSamples] = samples ? std::to_string(*samples) : std::string();
 }
 
 std::string symbol_of_whole(const ir::Graph& graph, const ImportOptions& options) {
