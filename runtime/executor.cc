@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "runtime/internal/asked_sends.h"
+#include "ir/send_completion.h"
 #include "runtime/internal/pass_sums.h"
 #include "runtime/internal/router.h"
 
@@ -75,7 +75,7 @@ class Executor::Impl {
         dependencies_(pipeline.shape),
         router_(pipeline, dependencies_, device, transport),
         row_(pipeline.schedule.rows[device.index()]),
-        asked_(dependencies_, pipeline.schedule, device) {
+        completion_(dependencies_, pipeline.schedule, device) {
     for (const Action& action : row_) {
       if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
     }
@@ -185,12 +185,12 @@ class Executor::Impl {
       case ActionKind::kForward:
         return forward(at, kept);
       case ActionKind::kRecompute:
-        RANNC_TRY(await_asked_sends());
+        RANNC_TRY(await_completed_sends());
         return program(action.stage).recompute(at, kept.saved);
       case ActionKind::kInputGradient:
         return backward_input(at, kept);
       case ActionKind::kWeightGradient:
-        RANNC_TRY(await_asked_sends());
+        RANNC_TRY(await_completed_sends());
         return backward_weight(at, kept);
       default:
         RANNC_TRY(backward_input(at, kept));
@@ -199,9 +199,9 @@ class Executor::Impl {
   }
 
   /// Lets go of messages that peers are ready for, now that theirs are here. Rows are walked whole in training alone.
-  Result<void> await_asked_sends() {
+  Result<void> await_completed_sends() {
     if (!input_->training) return {};
-    for (const AskedSends::Wait& wait : asked_.before(position_)) {
+    for (const ir::SendCompletion::Wait& wait : completion_.before(position_)) {
       const int64_t start = now_ns();
       const Result<void> taken = transport_.await_sends(wait.peer, wait.left);
       router_.add_wait(now_ns() - start);
@@ -212,7 +212,7 @@ class Executor::Impl {
 
   Result<void> forward(const At& at, Kept& kept) {
     RANNC_ASSIGN(Values inputs, router_.inputs(at.stage, at.micro_batch));
-    RANNC_TRY(await_asked_sends());
+    RANNC_TRY(await_completed_sends());
     RANNC_ASSIGN(const Values outputs, program(at.stage).forward(at, std::move(inputs), kept.saved));
     RANNC_CHECK(outputs.size() == pipeline_.stages[at.stage.index()].outputs.size());
     router_.file_outputs(at.stage, at.micro_batch, outputs);
@@ -222,7 +222,7 @@ class Executor::Impl {
 
   Result<void> backward_input(const At& at, Kept& kept) {
     RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
-    RANNC_TRY(await_asked_sends());
+    RANNC_TRY(await_completed_sends());
     RANNC_ASSIGN(const Values inputs,
                  program(at.stage).backward_input(at, kept.saved, std::move(gradients), kept.pending));
     router_.file_input_gradients(at.stage, at.micro_batch, inputs);
@@ -373,7 +373,7 @@ class Executor::Impl {
   ir::Dependencies dependencies_;
   Router router_;
   const std::vector<Action>& row_;
-  AskedSends asked_;
+  ir::SendCompletion completion_;
   size_t position_ = 0;  ///< of the action that runs
   std::set<Key> recomputed_;
   std::map<StageId, PassSums> pass_sums_;

@@ -11,7 +11,7 @@ import unittest
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
 # What runs in threads, or counts on what another process does.
-THREADS = ["runtime_executor_test", "runtime_asked_sends_test", "runtime_store_test", "partition_schedule_simulate_test",
+THREADS = ["runtime_executor_test", "ir_send_completion_test", "runtime_store_test", "partition_schedule_simulate_test",
            "tools_launcher_test"]
 # What reads a user's files, and what counts bytes by hand.
 MEMORY = ["ir_text_test", "ir_dim_bounds_test", "runtime_safetensors_test", "partition_formats_test", "partition_contiguous_split_test",

@@ -1,10 +1,10 @@
 // Reads the rows of a device's peers.
-#include "runtime/internal/asked_sends.h"
+#include "ir/send_completion.h"
 
 #include <algorithm>
 #include <tuple>
 
-namespace rannc::runtime {
+namespace rannc::ir {
 
 namespace {
 
@@ -18,13 +18,13 @@ struct Posted {
 // What a peer's row says of its exchanges with one device.
 class PeerRow {
  public:
-  PeerRow(const std::vector<ir::Action>& row, DeviceId device) {
+  PeerRow(const std::vector<Action>& row, DeviceId device) {
     uint32_t posted = 0;
     for (size_t i = 0; i < row.size(); ++i) {
       const bool here = row[i].peer == device;
-      posted += ir::is_receive(row[i].kind) && here ? 1 : 0;
-      if (!ir::is_send(row[i].kind) || !here) continue;
-      const bool activation = row[i].kind == ir::ActionKind::kSendActivation;
+      posted += is_receive(row[i].kind) && here ? 1 : 0;
+      if (!is_send(row[i].kind) || !here) continue;
+      const bool activation = row[i].kind == ActionKind::kSendActivation;
       posted_.emplace(MessageName(activation, row[i].route, row[i].micro_batch), behind(row, i, device, posted));
     }
   }
@@ -34,13 +34,13 @@ class PeerRow {
   }
 
  private:
-  static Posted behind(const std::vector<ir::Action>& row, size_t send, DeviceId device, uint32_t before) {
+  static Posted behind(const std::vector<Action>& row, size_t send, DeviceId device, uint32_t before) {
     Posted posted{before, before};
     bool recomputes = false;
     for (size_t i = send + 1; i < row.size(); ++i) {
-      recomputes = recomputes || row[i].kind == ir::ActionKind::kRecompute;
-      if (!ir::is_receive(row[i].kind) && row[i].kind != ir::ActionKind::kRecompute) break;
-      if (!ir::is_receive(row[i].kind) || row[i].peer != device) continue;
+      recomputes = recomputes || row[i].kind == ActionKind::kRecompute;
+      if (!is_receive(row[i].kind) && row[i].kind != ActionKind::kRecompute) break;
+      if (!is_receive(row[i].kind) || row[i].peer != device) continue;
       ++posted.soon;
       if (!recomputes) ++posted.at_once;
     }
@@ -52,19 +52,19 @@ class PeerRow {
 
 }  // namespace
 
-AskedSends::AskedSends(const ir::Dependencies& dependencies, const ir::Schedule& schedule, DeviceId device) {
+SendCompletion::SendCompletion(const Dependencies& dependencies, const Schedule& schedule, DeviceId device) {
   std::map<DeviceId, PeerRow> peers;
   std::map<DeviceId, uint32_t> sent, waited, soon;
   const auto& row = schedule.rows[device.index()];
   waits_.resize(row.size());
   for (size_t at = 0; at < row.size(); ++at) {
-    if (ir::is_send(row[at].kind)) ++sent[row[at].peer];
-    if (!ir::is_compute(row[at].kind)) continue;
+    if (is_send(row[at].kind)) ++sent[row[at].peer];
+    if (!is_compute(row[at].kind)) continue;
     std::map<DeviceId, uint32_t> asked = soon;  // since the computation before this one
-    dependencies.each_producer(device, row[at], [&](const ir::Message& m, const ir::Action& needed) {
+    dependencies.each_producer(device, row[at], [&](const Message& m, const Action& needed) {
       if (m.peer == device) return;
       const auto peer = peers.try_emplace(m.peer, schedule.rows[m.peer.index()], device).first;
-      const bool activation = needed.kind == ir::ActionKind::kForward;
+      const bool activation = needed.kind == ActionKind::kForward;
       const Posted posted = peer->second.with({activation, m.route, row[at].micro_batch});
       asked[m.peer] = std::max(asked[m.peer], posted.at_once);
       soon[m.peer] = std::max(soon[m.peer], posted.soon);
@@ -78,4 +78,4 @@ AskedSends::AskedSends(const ir::Dependencies& dependencies, const ir::Schedule&
   }
 }
 
-}  // namespace rannc::runtime
+}  // namespace rannc::ir
