@@ -1,5 +1,5 @@
 // The bound on the crossing cost against every partition of small graphs.
-#include "partition/blocks/crossing_bound.h"
+#include "tests/partition/blocks/crossing_bound.h"
 
 #include <gtest/gtest.h>
 

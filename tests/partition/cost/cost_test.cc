@@ -6,7 +6,7 @@
 #include "partition/cost/analytic.h"
 #include "partition/cost/exchange_table.h"
 #include "partition/cost/profile_database.h"
-#include "partition/cost/table.h"
+#include "tests/partition/cost/table.h"
 
 namespace rannc::partition {
 namespace {

@@ -1,5 +1,5 @@
 // Bounds the crossing cost from below by values that every cut of a class must part.
-#include "partition/blocks/crossing_bound.h"
+#include "tests/partition/blocks/crossing_bound.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "partition/cost/table.h"
+#include "tests/partition/cost/table.h"
 
 #include <fmt/format.h>
 
