@@ -75,7 +75,7 @@ class JointReader {
     RANNC_TRY(graph_.check_end(file_));
     joint_.graph = std::move(graph_).take();
     const size_t tasks = joint_.graph.task_count();
-    if (joint_.origins.size() > tasks) return error({}, "there are more gradient tasks than tasks", "D2");
+    if (joint_.origins.size() > tasks) return error({}, "there are more gradient tasks than tasks", "J2");
     std::vector<Joint::Origin> all;
     for (uint32_t i = 0; i < tasks - joint_.origins.size(); ++i) all.push_back({TaskId(i), Phase::kForward});
     all.insert(all.end(), joint_.origins.begin(), joint_.origins.end());
@@ -83,7 +83,7 @@ class JointReader {
     joint_.seeds.resize(joint_.graph.losses().size());
     for (const auto& [term, value] : seeds_) {
       if (term >= joint_.seeds.size())
-        return error({}, fmt::format("a seed of term {}, which is not there", term), "D3");
+        return error({}, fmt::format("a seed of term {}, which is not there", term), "J3");
       joint_.seeds[term] = value;
     }
     RANNC_TRY(as_result(verify(joint_.graph)));
@@ -107,7 +107,7 @@ class JointReader {
     const size_t begin = line.column();
     RANNC_ASSIGN(const TaskId gradient, task(line));
     const bool next = first_ == 0 || gradient.index() == first_ + joint_.origins.size();
-    if (!next) return line.fault(begin, "gradient tasks stand in order", "D2");
+    if (!next) return line.fault(begin, "gradient tasks stand in order", "J2");
     if (first_ == 0) first_ = gradient.index();
     RANNC_TRY(line.expect("of"));
     RANNC_ASSIGN(const TaskId of, task(line));

@@ -53,7 +53,7 @@ std::string print(const Joint& joint);
 Result<Joint> parse_joint(std::string_view text, const std::string& file);
 bool equal(const Joint& a, const Joint& b);
 
-/// Everything wrong with a joint graph of `planning`, each with a rule label D1…; empty: it holds. Rules G of its graph
+/// Everything wrong with a joint graph of `planning`, each with a rule label J1…; empty: it holds. Rules G of its graph
 /// are included. The rules head verify_joint.cc.
 std::vector<Diagnostic> verify(const Joint& joint, const Graph& planning);
 

@@ -1,10 +1,10 @@
 // Rules of a joint graph:
-//   D1  its first tasks are those of the planning graph: operators, attributes, operands, results; further results are
+//   J1  its first tasks are those of the planning graph: operators, attributes, operands, results; further results are
 //       auxiliary
-//   D2  every other task is of a task of the planning graph, and has a phase, I or W
-//   D3  a seed is a scalar input of a loss term's type; each term under which parts lie has one
-//   D4  parts are of parameters, in tasks that read them, of the parameter's type, at most one of each
-//   D5  what the phase W makes is read by W alone
+//   J2  every other task is of a task of the planning graph, and has a phase, I or W
+//   J3  a seed is a scalar input of a loss term's type; each term under which parts lie has one
+//   J4  parts are of parameters, in tasks that read them, of the parameter's type, at most one of each
+//   J5  what the phase W makes is read by W alone
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -40,14 +40,14 @@ class JointVerifier {
 
   bool forward_tasks() {
     if (joint_.origins.size() != graph_.task_count() || forward_ != planning_.task_count()) {
-      add({}, fmt::format("{} forward tasks stand for {}", forward_, planning_.task_count()), "D1");
+      add({}, fmt::format("{} forward tasks stand for {}", forward_, planning_.task_count()), "J1");
       return false;
     }
     const std::vector<ValueId> copies = joint_.copies_of(planning_);
     for (const TaskId task : planning_.tasks()) {
       if (!is_copy(task, copies)) {
         add(planning_.location(task), fmt::format("task #{} is not {}'s copy", task.index(), planning_.op(task).name),
-            "D1");
+            "J1");
       }
     }
     return found_.empty();
@@ -72,14 +72,14 @@ class JointVerifier {
   void gradient_task(TaskId task) {
     const Joint::Origin& origin = joint_.origins[task.index()];
     if (!origin.task.valid() || origin.task.index() >= forward_ || origin.phase == Phase::kForward) {
-      add(graph_.location(task), fmt::format("task #{} is of no forward task", task.index()), "D2");
+      add(graph_.location(task), fmt::format("task #{} is of no forward task", task.index()), "J2");
     }
     if (origin.phase != Phase::kInput) return;
     for (const ValueId input : graph_.inputs(task)) {
       const TaskId maker = input.valid() ? graph_.producer(input) : TaskId();
       if (!maker.valid() || joint_.origins[maker.index()].phase != Phase::kWeight) continue;
       add(graph_.location(task), fmt::format("task #{} of phase I reads %{}, which W makes", task.index(), name(input)),
-          "D5");
+          "J5");
     }
   }
 
@@ -90,10 +90,10 @@ class JointVerifier {
       if (!seed.valid()) continue;
       const ValueType &type = graph_.type(seed), &of = graph_.type(losses[term].numerator);
       if (graph_.kind(seed) == ValueKind::kInput && type.dtype == of.dtype && type.shape == of.shape) continue;
-      add({}, fmt::format("%{} is no seed of loss term {}", name(seed), term), "D3");
+      add({}, fmt::format("%{} is no seed of loss term {}", name(seed), term), "J3");
     }
     const bool any = std::any_of(joint_.seeds.begin(), joint_.seeds.end(), [](ValueId seed) { return seed.valid(); });
-    if (!any && !joint_.gradients.empty()) add({}, "gradients without a seed", "D3");
+    if (!any && !joint_.gradients.empty()) add({}, "gradients without a seed", "J3");
   }
 
   void parts() {
@@ -103,7 +103,7 @@ class JointVerifier {
         add({},
             fmt::format("%{}, a part of %{}'s gradient in #{}: {}", name(part.gradient), name(part.parameter),
                         part.reader.index(), what),
-            "D4");
+            "J4");
       };
       if (!seen.emplace(part.parameter.index(), part.reader.index()).second) fault("there are two");
       if (graph_.kind(part.parameter) != ValueKind::kParameter) fault("it is no parameter");

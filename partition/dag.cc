@@ -1,11 +1,11 @@
 // Indexes, orders and validates the weighted task graph.
 //
 // Rules of `validate`:
-//   D1  every per-task array has one entry per task, every per-value array one per value
-//   D2  every id names a task or value of the graph
-//   D3  times and costs are finite and >= 0, and so is their sum; the sum of all bytes fits 64 bits
-//   D4  a value's readers are distinct and ascending
-//   D5  the graph is acyclic (a value read by its own producer is the smallest cycle)
+//   A1  every per-task array has one entry per task, every per-value array one per value
+//   A2  every id names a task or value of the graph
+//   A3  times and costs are finite and >= 0, and so is their sum; the sum of all bytes fits 64 bits
+//   A4  a value's readers are distinct and ascending
+//   A5  the graph is acyclic (a value read by its own producer is the smallest cycle)
 #include "partition/dag.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ Result<void> check_sizes(const Dag& dag) {
   auto wrong = [](const char* field, size_t found, size_t wanted) {
     std::ostringstream out;
     out << field << " has " << found << " entries where " << wanted << " are needed";
-    return broken("D1", out.str());
+    return broken("A1", out.str());
   };
   if (dag.backward.size() != n) return wrong("backward", dag.backward.size(), n);
   if (dag.resident_bytes.size() != n) return wrong("resident_bytes", dag.resident_bytes.size(), n);
@@ -49,7 +49,7 @@ Result<void> check_sizes(const Dag& dag) {
 Diagnostic unpriced(double cost, const char* what, const std::string& who) {
   std::ostringstream out;
   out << what << " of " << who << " is " << cost << "; a finite number >= 0 is allowed";
-  return broken("D3", out.str());
+  return broken("A3", out.str());
 }
 
 Result<void> check_costs(const Dag& dag) {
@@ -64,11 +64,11 @@ Result<void> check_costs(const Dag& dag) {
     if (!priced(dag.value_cost[v])) return unpriced(dag.value_cost[v], "transfer cost", "value " + std::to_string(v));
     total += dag.value_cost[v] * (1.0 + dag.value_readers.row(v).size());
   }
-  if (!std::isfinite(total)) return broken("D3", "the sum of all times and costs is not finite");
+  if (!std::isfinite(total)) return broken("A3", "the sum of all times and costs is not finite");
   uint64_t bytes = 0;
   for (const auto* column : {&dag.resident_bytes, &dag.stashed_bytes, &dag.value_bytes}) {
     for (uint64_t amount : *column) {
-      if (__builtin_add_overflow(bytes, amount, &bytes)) return broken("D3", "the sum of all bytes exceeds 64 bits");
+      if (__builtin_add_overflow(bytes, amount, &bytes)) return broken("A3", "the sum of all bytes exceeds 64 bits");
     }
   }
   return {};
@@ -77,17 +77,17 @@ Result<void> check_costs(const Dag& dag) {
 Result<void> check_values(const Dag& dag) {
   for (uint32_t v = 0; v < dag.values(); ++v) {
     if (dag.value_producer[v] >= dag.tasks()) {
-      return broken("D2", "value " + std::to_string(v) + " is produced by task #" +
+      return broken("A2", "value " + std::to_string(v) + " is produced by task #" +
                               std::to_string(dag.value_producer[v]) + " of " + std::to_string(dag.tasks()));
     }
     auto readers = dag.value_readers.row(v);
     for (size_t i = 0; i < readers.size(); ++i) {
       if (readers[i] >= dag.tasks()) {
-        return broken("D2", "value " + std::to_string(v) + " is read by task #" + std::to_string(readers[i]) + " of " +
+        return broken("A2", "value " + std::to_string(v) + " is read by task #" + std::to_string(readers[i]) + " of " +
                                 std::to_string(dag.tasks()));
       }
       if (i > 0 && readers[i] <= readers[i - 1]) {
-        return broken("D4", "readers of value " + std::to_string(v) + " are not ascending and distinct: task " +
+        return broken("A4", "readers of value " + std::to_string(v) + " are not ascending and distinct: task " +
                                 task_label(dag, readers[i - 1]) + " precedes task " + task_label(dag, readers[i]));
       }
     }
@@ -117,7 +117,7 @@ Diagnostic describe_cycle(const Dag& dag, const std::vector<uint32_t>& missing) 
   constexpr size_t kShown = 8;
   for (size_t i = 0; i < std::min(cycle.size(), kShown); ++i) out << task_label(dag, cycle[i]) << " -> ";
   out << (cycle.size() > kShown ? "... -> " : "") << task_label(dag, cycle.front());
-  return broken("D5", out.str());
+  return broken("A5", out.str());
 }
 
 }  // namespace

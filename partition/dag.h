@@ -46,7 +46,7 @@ void index_tasks(Dag& dag);
 /// A deterministic topological order (depth first, smallest id first), or a diagnostic that names a cycle.
 Result<std::vector<uint32_t>> topological_order(const Dag& dag);
 
-/// Rejects what no planner can price: cycles, NaN, infinite or negative costs, ids out of range. [D1 … rules in dag.cc]
+/// Rejects what no planner can price: cycles, NaN, infinite or negative costs, ids out of range. [A1 … rules in dag.cc]
 Result<void> validate(const Dag& dag);
 
 /// `validate`, then `topological_order`, for the price of one.

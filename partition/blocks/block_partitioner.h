@@ -56,7 +56,7 @@ class BlockPartitioner {
  public:
   virtual ~BlockPartitioner() = default;
   /// Validates the graph, settles what needs no search (k = 0, k > tasks, a task larger than a device), searches,
-  /// and verifies the answer: rules Q1 … Q4 of `check_partition`. Errors: rules D1 … D5, or k = 0.
+  /// and verifies the answer: rules Q1 … Q4 of `check_partition`. Errors: rules A1 … A5, or k = 0.
   Result<BlockOutcome> partition(const Dag& dag, const BlockOptions& options) const;
   virtual std::string_view name() const = 0;
 

@@ -15,7 +15,7 @@ Diagnostic contradiction(const Pin& a, const Pin& b, const Name& name, const std
   return error({},
                fmt::format("'{}' is pinned to stage {} and '{}' to stage {}, {}", name(a.atom), a.stage, name(b.atom),
                            b.stage, why),
-               "T5");
+               "C5");
 }
 
 // One pin for each block, blocks ascending.

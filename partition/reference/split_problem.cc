@@ -198,7 +198,7 @@ Result<SplitProblem> make_split_problem(const SplitSource& source) {
       return error({},
                    "the time of node " + std::to_string(i) + " is " + std::to_string(source.work[i]) +
                        "; a finite number >= 0 is allowed",
-                   "D3");
+                   "X1");
     }
     total += source.work[i];
   }
@@ -207,11 +207,11 @@ Result<SplitProblem> make_split_problem(const SplitSource& source) {
       return error({},
                    "the cost of the output of node " + std::to_string(value.producer) + " is " +
                        std::to_string(value.cost) + "; a finite number >= 0 is allowed",
-                   "D3");
+                   "X1");
     }
     total += value.cost * (static_cast<double>(value.readers.size()) + 1);
   }
-  if (!std::isfinite(total)) return error({}, "the sum of all times and costs is not finite", "D3");
+  if (!std::isfinite(total)) return error({}, "the sum of all times and costs is not finite", "X1");
   Union join(source.work.size());
   std::map<uint32_t, uint32_t> first_of;
   for (uint32_t i = 0; i < source.group.size(); ++i)

@@ -43,7 +43,7 @@ struct SplitSource {
 };
 
 /// Contracts groups, fuses those that `order` makes strongly connected, drops free values and those inside one unit,
-/// merges values with equal pins, numbers units topologically. Errors: D3 for what cannot be priced.
+/// merges values with equal pins, numbers units topologically. Errors: X1 for what cannot be priced.
 Result<SplitProblem> make_split_problem(const SplitSource& source);
 
 /// One unit per task; every value orders its readers after its producer.

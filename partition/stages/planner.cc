@@ -17,23 +17,23 @@ Result<void> covers_blocks(const StageProblem& problem, const StagePlan& plan) {
   uint32_t at = 0;
   for (const PlannedStage& stage : plan.stages) {
     if (stage.first != at || stage.end <= stage.first) {
-      return broken("P1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
+      return broken("V1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
     }
     at = stage.end;
   }
-  if (at != problem.blocks) return broken("P1", fmt::format("blocks from {} on are in no stage", at));
+  if (at != problem.blocks) return broken("V1", fmt::format("blocks from {} on are in no stage", at));
   return {};
 }
 
 Result<void> devices_are_distinct(const StageProblem& problem, const StagePlan& plan) {
   std::vector<char> used(problem.cluster.size(), 0);
   for (const PlannedStage& stage : plan.stages) {
-    if (stage.devices.empty()) return broken("P2", fmt::format("stage [{}, {}) has no device", stage.first, stage.end));
+    if (stage.devices.empty()) return broken("V2", fmt::format("stage [{}, {}) has no device", stage.first, stage.end));
     for (const DeviceId device : stage.devices) {
       if (device.index() >= used.size()) {
-        return broken("P2", fmt::format("device {} of a cluster of {}", device.index(), used.size()));
+        return broken("V2", fmt::format("device {} of a cluster of {}", device.index(), used.size()));
       }
-      if (used[device.index()]++) return broken("P2", fmt::format("device {} serves twice", device.index()));
+      if (used[device.index()]++) return broken("V2", fmt::format("device {} serves twice", device.index()));
     }
   }
   return {};
@@ -43,24 +43,24 @@ Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan
   const StageConstraints& given = problem.constraints;
   const size_t count = plan.stages.size();
   if (given.stages && count != *given.stages) {
-    return broken("P4", fmt::format("{} stages were asked for, the plan has {}", *given.stages, count));
+    return broken("V4", fmt::format("{} stages were asked for, the plan has {}", *given.stages, count));
   }
   if (given.max_stages && count > *given.max_stages) {
-    return broken("P4", fmt::format("at most {} stages were asked for, the plan has {}", *given.max_stages, count));
+    return broken("V4", fmt::format("at most {} stages were asked for, the plan has {}", *given.max_stages, count));
   }
   for (size_t s = 0; s < count; ++s) {
     if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first)) {
-      return broken("P4", fmt::format("cut {} is forbidden", plan.stages[s].first));
+      return broken("V4", fmt::format("cut {} is forbidden", plan.stages[s].first));
     }
     if (!given.replicas.empty() && plan.stages[s].devices.size() != given.replicas[s]) {
-      return broken("P4", fmt::format("stage {} has {} replicas, {} were asked for", s, plan.stages[s].devices.size(),
+      return broken("V4", fmt::format("stage {} has {} replicas, {} were asked for", s, plan.stages[s].devices.size(),
                                       given.replicas[s]));
     }
   }
   for (const StagePin& pin : given.pins) {
     const PlannedStage& stage = plan.stages[pin.stage];
     if (pin.block < stage.first || pin.block >= stage.end) {
-      return broken("P4", fmt::format("block {} is pinned to stage {}, which holds blocks {} to {}", pin.block, pin.stage,
+      return broken("V4", fmt::format("block {} is pinned to stage {}, which holds blocks {} to {}", pin.block, pin.stage,
                                       stage.first, stage.end - 1));
     }
   }
@@ -71,7 +71,7 @@ Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan)
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const DeviceId device : plan.stages[s].devices) {
       if (plan.stages[s].peak_bytes > memory_of(problem, device) * (1 + 1e-9)) {
-        return broken("P5", fmt::format("stage {} holds {:.0f} bytes, device {} offers {:.0f}", s,
+        return broken("V5", fmt::format("stage {} holds {:.0f} bytes, device {} offers {:.0f}", s,
                                         plan.stages[s].peak_bytes, device.index(), memory_of(problem, device)));
       }
     }
@@ -99,12 +99,12 @@ Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan) {
   RANNC_TRY(covers_blocks(problem, plan));
   RANNC_TRY(devices_are_distinct(problem, plan));
   if (plan.micro_batches == 0 || plan.micro_batches > problem.mini_batch) {
-    return broken("P3", fmt::format("{} micro-batches of {} samples", plan.micro_batches, problem.mini_batch));
+    return broken("V3", fmt::format("{} micro-batches of {} samples", plan.micro_batches, problem.mini_batch));
   }
   const uint64_t largest = (problem.mini_batch + plan.micro_batches - 1) / plan.micro_batches;
   for (const PlannedStage& stage : plan.stages) {
     if (stage.devices.size() > largest) {
-      return broken("P3", fmt::format("{} replicas share a micro-batch of {} samples", stage.devices.size(), largest));
+      return broken("V3", fmt::format("{} replicas share a micro-batch of {} samples", stage.devices.size(), largest));
     }
   }
   RANNC_TRY(constraints_hold(problem, plan));

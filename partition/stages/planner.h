@@ -30,8 +30,8 @@ class StagePlanner {
   virtual StageOutcome search(const StageProblem& problem, std::stop_token stop) const = 0;
 };
 
-/// Checks a finished plan: P1 stages cover all blocks once, in order; P2 devices exist and serve one stage each;
-/// P3 a replica has samples; P4 constraints hold; P5 every stage fits memory under the problem's discipline.
+/// Checks a finished plan: V1 stages cover all blocks once, in order; V2 devices exist and serve one stage each;
+/// V3 a replica has samples; V4 constraints hold; V5 every stage fits memory under the problem's discipline.
 Result<void> verify_plan(const StageProblem& problem, const StagePlan& plan);
 
 /// Algorithms 1 and 2 of RaNNC (III.C), corrected: only V[0,0,0] = 0, exact for max t_f + max t_b, all stage counts,

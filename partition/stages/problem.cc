@@ -1,7 +1,7 @@
 // Checks and small derived facts of a stage problem.
 //
-// Rules: T1 sizes match; T2 costs lie between 0 and 1e60; T3 values run forward; T4 the cluster has devices;
-// T5 constraints are in range; T6 sizes of a time table ascend; T7 the mini-batch has samples.
+// Rules: C1 sizes match; C2 costs lie between 0 and 1e60; C3 values run forward; C4 the cluster has devices;
+// C5 constraints are in range; C6 sizes of a time table ascend; C7 the mini-batch has samples.
 #include "partition/stages/problem.h"
 
 #include <fmt/format.h>
@@ -21,11 +21,11 @@ Diagnostic broken(const char* rule, std::string message) { return error({}, std:
 Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, const char* what, bool may_be_empty) {
   if (may_be_empty && costs.empty()) return {};
   if (costs.size() != blocks) {
-    return broken("T1", fmt::format("{} has {} entries, the problem has {} blocks", what, costs.size(), blocks));
+    return broken("C1", fmt::format("{} has {} entries, the problem has {} blocks", what, costs.size(), blocks));
   }
   for (size_t b = 0; b < costs.size(); ++b) {
     if (!sane(costs[b])) {
-      return broken("T2", fmt::format("{} of block {} is {}, allowed is a number from 0 to 1e60", what, b, costs[b]));
+      return broken("C2", fmt::format("{} of block {} is {}, allowed is a number from 0 to 1e60", what, b, costs[b]));
     }
   }
   return {};
@@ -33,17 +33,17 @@ Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, c
 
 Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
   if (!table.weight_gradient.empty() && table.weight_gradient.size() != table.sizes.size()) {
-    return broken("T1", fmt::format("a time table has {} sizes and {} rows of weight gradients", table.sizes.size(),
+    return broken("C1", fmt::format("a time table has {} sizes and {} rows of weight gradients", table.sizes.size(),
                                     table.weight_gradient.size()));
   }
   if (table.sizes.empty() || table.forward.size() != table.sizes.size() ||
       table.backward.size() != table.sizes.size()) {
-    return broken("T1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
+    return broken("C1", fmt::format("a time table has {} sizes, {} forward rows and {} backward rows",
                                     table.sizes.size(), table.forward.size(), table.backward.size()));
   }
   for (size_t i = 0; i < table.sizes.size(); ++i) {
     if (table.sizes[i] < 1 || (i > 0 && table.sizes[i] <= table.sizes[i - 1])) {
-      return broken("T6", fmt::format("size {} of a time table is {}: sizes ascend from 1", i, table.sizes[i]));
+      return broken("C6", fmt::format("size {} of a time table is {}: sizes ascend from 1", i, table.sizes[i]));
     }
     RANNC_TRY(costs_are_sane(table.forward[i], blocks, "the forward time", false));
     RANNC_TRY(costs_are_sane(table.backward[i], blocks, "the backward time", false));
@@ -51,7 +51,7 @@ Result<void> table_is_sane(const TimeTable& table, uint32_t blocks) {
     RANNC_TRY(costs_are_sane(table.weight_gradient[i], blocks, "the weight gradient's time", false));
     for (uint32_t b = 0; b < blocks; ++b) {
       if (table.weight_gradient[i][b] <= table.backward[i][b]) continue;
-      return broken("T2", fmt::format("the weight gradient of block {} takes {} ns of a backward pass of {} ns", b,
+      return broken("C2", fmt::format("the weight gradient of block {} takes {} ns of a backward pass of {} ns", b,
                                       table.weight_gradient[i][b], table.backward[i][b]));
     }
   }
@@ -64,7 +64,7 @@ Result<void> values_are_sane(const StageProblem& problem) {
     uint32_t before = value.producer;
     for (const uint32_t reader : value.readers) {
       if (reader <= before || reader >= problem.blocks) {
-        return broken("T3", fmt::format("value {} of block {} is read by block {}: readers ascend, above the producer "
+        return broken("C3", fmt::format("value {} of block {} is read by block {}: readers ascend, above the producer "
                                         "and below {}",
                                         v, value.producer, reader, problem.blocks));
       }
@@ -72,7 +72,7 @@ Result<void> values_are_sane(const StageProblem& problem) {
     }
     for (const double bytes : {value.bytes, value.bytes_per_sample}) {
       if (!sane(bytes)) {
-        return broken("T2", fmt::format("value {} has {} bytes, allowed is a number from 0 to 1e60", v, bytes));
+        return broken("C2", fmt::format("value {} has {} bytes, allowed is a number from 0 to 1e60", v, bytes));
       }
     }
   }
@@ -84,13 +84,13 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
     const SharedHolding& holding = problem.shared[h];
     for (size_t i = 0; i < holding.blocks.size(); ++i) {
       if (holding.blocks[i] < problem.blocks && (i == 0 || holding.blocks[i - 1] < holding.blocks[i])) continue;
-      return broken("T3", fmt::format("shared holding {} is needed by block {}: blocks ascend, below {}", h,
+      return broken("C3", fmt::format("shared holding {} is needed by block {}: blocks ascend, below {}", h,
                                       holding.blocks[i], problem.blocks));
     }
-    if (holding.blocks.empty()) return broken("T3", fmt::format("shared holding {} is needed by no block", h));
+    if (holding.blocks.empty()) return broken("C3", fmt::format("shared holding {} is needed by no block", h));
     for (const double bytes : {holding.bytes, holding.bytes_per_sample, holding.gradient_bytes()}) {
       if (!sane(bytes)) {
-        return broken("T2",
+        return broken("C2",
                       fmt::format("shared holding {} has {} bytes, allowed is a number from 0 to 1e60", h, bytes));
       }
     }
@@ -100,36 +100,36 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
 
 Result<void> constraints_are_sane(const StageProblem& problem) {
   const StageConstraints& given = problem.constraints;
-  if (given.stages && *given.stages == 0) return broken("T5", "0 stages are asked for, at least one is needed");
-  if (given.max_stages && *given.max_stages == 0) return broken("T5", "at most 0 stages are asked for");
+  if (given.stages && *given.stages == 0) return broken("C5", "0 stages are asked for, at least one is needed");
+  if (given.max_stages && *given.max_stages == 0) return broken("C5", "at most 0 stages are asked for");
   for (const uint32_t cut : given.forbidden_cuts) {
     if (cut == 0 || cut >= problem.blocks) {
-      return broken("T5", fmt::format("cut {} is forbidden; cuts lie between 1 and {}", cut, problem.blocks - 1));
+      return broken("C5", fmt::format("cut {} is forbidden; cuts lie between 1 and {}", cut, problem.blocks - 1));
     }
   }
   if (!std::is_sorted(given.forbidden_cuts.begin(), given.forbidden_cuts.end())) {
-    return broken("T5", "forbidden cuts must ascend");
+    return broken("C5", "forbidden cuts must ascend");
   }
   if (!given.replicas.empty() && (!given.stages || *given.stages != given.replicas.size())) {
-    return broken("T5", fmt::format("{} replica counts are fixed; the number of stages must be fixed to the same",
+    return broken("C5", fmt::format("{} replica counts are fixed; the number of stages must be fixed to the same",
                                     given.replicas.size()));
   }
   for (const uint32_t count : given.replicas) {
-    if (count == 0) return broken("T5", "a stage is given 0 replicas");
+    if (count == 0) return broken("C5", "a stage is given 0 replicas");
   }
   if (!given.pins.empty() && !given.stages)
-    return broken("T5", "a block is pinned to a stage; the number of stages must be fixed");
+    return broken("C5", "a block is pinned to a stage; the number of stages must be fixed");
   for (size_t i = 0; i < given.pins.size(); ++i) {
     const auto& [block, stage] = given.pins[i];
     if (block >= problem.blocks || stage >= *given.stages) {
-      return broken("T5", fmt::format("block {} is pinned to stage {} of {} blocks and {} stages", block, stage,
+      return broken("C5", fmt::format("block {} is pinned to stage {} of {} blocks and {} stages", block, stage,
                                       problem.blocks, *given.stages));
     }
     if (i == 0) continue;
     const auto& [before, earlier] = given.pins[i - 1];
     if (before >= block || earlier > stage) {
       return broken(
-          "T5", fmt::format("block {} is pinned to stage {} and block {} to stage {}: stages follow the blocks", before,
+          "C5", fmt::format("block {} is pinned to stage {} and block {} to stage {}: stages follow the blocks", before,
                             earlier, block, stage));
     }
   }
@@ -172,11 +172,11 @@ uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batche
 }
 
 Result<void> validate(const StageProblem& problem) {
-  if (problem.blocks == 0) return broken("T1", "the problem has no blocks");
-  if (problem.cluster.size() == 0) return broken("T4", "the cluster has no devices");
-  if (problem.mini_batch == 0) return broken("T7", "the mini-batch has no samples");
+  if (problem.blocks == 0) return broken("C1", "the problem has no blocks");
+  if (problem.cluster.size() == 0) return broken("C4", "the cluster has no devices");
+  if (problem.mini_batch == 0) return broken("C7", "the mini-batch has no samples");
   if (problem.times.size() != problem.cluster.kinds.size()) {
-    return broken("T1", fmt::format("times are given for {} kinds of device, the cluster has {}", problem.times.size(),
+    return broken("C1", fmt::format("times are given for {} kinds of device, the cluster has {}", problem.times.size(),
                                     problem.cluster.kinds.size()));
   }
   for (const TimeTable& table : problem.times) RANNC_TRY(table_is_sane(table, problem.blocks));
@@ -188,10 +188,10 @@ Result<void> validate(const StageProblem& problem) {
   RANNC_TRY(costs_are_sane(problem.temporary_bytes, problem.blocks, "the fixed temporary size", true));
   RANNC_TRY(costs_are_sane(problem.pending_bytes_per_sample, problem.blocks, "the pending size", true));
   if (!sane(problem.optimizer_factor)) {
-    return broken("T2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
+    return broken("C2", fmt::format("the optimizer factor is {}", problem.optimizer_factor));
   }
   if (problem.time_limit_ns && !(*problem.time_limit_ns > 0)) {
-    return broken("T2", fmt::format("the time limit of a step is {} ns", *problem.time_limit_ns));
+    return broken("C2", fmt::format("the time limit of a step is {} ns", *problem.time_limit_ns));
   }
   RANNC_TRY(values_are_sane(problem));
   RANNC_TRY(holdings_are_sane(problem));

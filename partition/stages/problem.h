@@ -135,7 +135,7 @@ inline double trained_bytes(const StageProblem& problem, uint32_t block) {
 }
 
 /// Rejects what no planner can price: sizes that do not match, NaN, infinite or negative costs, unordered readers,
-/// an empty cluster, constraints out of range. [T1 … rules in problem.cc]
+/// an empty cluster, constraints out of range. [C1 … rules in problem.cc]
 Result<void> validate(const StageProblem& problem);
 
 /// The candidate micro-batch counts: those given, or powers of two, none above `mini_batch`.

@@ -57,7 +57,7 @@ Result<std::vector<uint32_t>> order_of_all(const PipedreamProfile& profile) {
     }
   }
   if (order.size() == profile.nodes.size()) return order;
-  return error({}, "the profile has a cycle: " + cycle_among(profile, missing), "D5");
+  return error({}, "the profile has a cycle: " + cycle_among(profile, missing), "E1");
 }
 
 Result<void> node_is_priced(const ProfileNode& node) {
@@ -70,7 +70,7 @@ Result<void> node_is_priced(const ProfileNode& node) {
     return error({},
                  fmt::format("node '{}' ({}): {} is {:g}, allowed is 0 to {:g}", node.name, node.description, field,
                              cost, kMostCost),
-                 "T2");
+                 "E2");
   }
   return {};
 }

@@ -163,28 +163,28 @@ void expect_broken(std::string_view rule, Break&& spoil) {
   EXPECT_EQ(found[0].rule, rule) << found[0].str();
 }
 
-TEST(VerifyJoint, D1_AnotherAttribute) {
+TEST(VerifyJoint, J1_AnotherAttribute) {
   const Graph graph = parsed(kModel);
   const Joint joint =
       joint_of(parsed(std::string(kModel).replace(std::string(kModel).find("core.relu"), 9, "core.tanh")));
   const auto found = ir::verify(joint, graph);
   ASSERT_FALSE(found.empty());
-  EXPECT_EQ(found[0].rule, "D1");
+  EXPECT_EQ(found[0].rule, "J1");
 }
-TEST(VerifyJoint, D2_OfNoForwardTask) {
-  expect_broken("D2", [](Joint& joint) { joint.origins.back().task = TaskId(1000); });
+TEST(VerifyJoint, J2_OfNoForwardTask) {
+  expect_broken("J2", [](Joint& joint) { joint.origins.back().task = TaskId(1000); });
 }
-TEST(VerifyJoint, D3_NoSeed) {
-  expect_broken("D3", [](Joint& joint) { joint.seeds[0] = {}; });
-  expect_broken("D3", [](Joint& joint) { joint.seeds[0] = joint.graph.find("x"); });
+TEST(VerifyJoint, J3_NoSeed) {
+  expect_broken("J3", [](Joint& joint) { joint.seeds[0] = {}; });
+  expect_broken("J3", [](Joint& joint) { joint.seeds[0] = joint.graph.find("x"); });
 }
-TEST(VerifyJoint, D4_APartOfAnotherParameter) {
-  expect_broken("D4", [](Joint& joint) { joint.gradients[0].parameter = joint.gradients[1].parameter; });
-  expect_broken("D4", [](Joint& joint) { joint.gradients.push_back(joint.gradients[0]); });
-  expect_broken("D4", [](Joint& joint) { joint.gradients[0].gradient = joint.gradients[1].gradient; });
+TEST(VerifyJoint, J4_APartOfAnotherParameter) {
+  expect_broken("J4", [](Joint& joint) { joint.gradients[0].parameter = joint.gradients[1].parameter; });
+  expect_broken("J4", [](Joint& joint) { joint.gradients.push_back(joint.gradients[0]); });
+  expect_broken("J4", [](Joint& joint) { joint.gradients[0].gradient = joint.gradients[1].gradient; });
 }
-TEST(VerifyJoint, D5_InputGradientsReadWhatWMakes) {
-  expect_broken("D5", [](Joint& joint) {
+TEST(VerifyJoint, J5_InputGradientsReadWhatWMakes) {
+  expect_broken("J5", [](Joint& joint) {
     for (Joint::Origin& origin : joint.origins) {
       if (origin.phase != Phase::kInput) continue;
       origin.phase = Phase::kWeight;

@@ -24,7 +24,7 @@ devices = [{ kind = "v100", count = 1 }]
 
 # What the profile says of its third layer, and what the error must name.
 COSTS = [
-    ({"forward": "nan"}, ["node4", "forward_compute_time", "nan", "T2"]),
+    ({"forward": "nan"}, ["node4", "forward_compute_time", "nan", "E2"]),
     ({"forward": "inf"}, ["node4", "forward_compute_time", "inf"]),
     ({"forward": -1}, ["node4", "forward_compute_time is -1"]),
     ({"backward": -0.5}, ["node4", "backward_compute_time is -0.5"]),
@@ -45,7 +45,7 @@ PROFILES = [
     ("", ["no blocks"]),
     ("hello\n", ["profile.txt:1"]),
     (profiles.node(1, "Input", 0, 0, 1, 0), ["no blocks"]),
-    (profiles.chain(3) + "\tnode4 -- node2\n", ["a cycle", "node4 -> node2 -> node3 -> node4", "D5"]),
+    (profiles.chain(3) + "\tnode4 -- node2\n", ["a cycle", "node4 -> node2 -> node3 -> node4", "E1"]),
     (profiles.chain(3) + "\tnode3 -- node3\n", ["a cycle", "node3 -> node3"]),
     (profiles.chain(3) + "\tnode3 -- node9\n", ["profile.txt:8", "node9"]),
     (profiles.chain(3) + profiles.node(3), ["profile.txt:8", "'node3' is defined twice"]),
@@ -57,7 +57,7 @@ DEMANDS = [
     (["--pin", "nothing*=0", "--stages", 2], DIAGNOSTICS, ["nothing*"]),
     (["--pin", "node3=2", "--stages", 2], DIAGNOSTICS, ["--pin node3=2", "stage 2 of 2"]),
     (["--pin", "node3=0", "--pin", "node3=1", "--stages", 2], DIAGNOSTICS, ["--pin node3=1", "pinned to stage 0 already"]),
-    (["--pin", "node3=1", "--pin", "node8=0", "--stages", 2], DIAGNOSTICS, ["node3", "stage 1", "node8", "stage 0", "T5"]),
+    (["--pin", "node3=1", "--pin", "node8=0", "--stages", 2], DIAGNOSTICS, ["node3", "stage 1", "node8", "stage 0", "C5"]),
     (["--pin", "node3=0"], USAGE, ["--pin", "--stages"]),
     (["--pin", "node3", "--stages", 2], USAGE, ["--pin node3", "TASK=STAGE"]),
     (["--pin", "node3=-1", "--stages", 2], USAGE, ["--pin node3=-1"]),
@@ -139,13 +139,13 @@ CLUSTERS = [
 
 # Changes of a good placement graph.
 PLACEMENTS = [
-    ({"nodes": [{"id": 0, "fpgaLatency": -1, "size": 1}], "edges": []}, ["D3"]),
+    ({"nodes": [{"id": 0, "fpgaLatency": -1, "size": 1}], "edges": []}, ["X1"]),
     ({"nodes": [{"id": 0, "fpgaLatency": "1ms", "size": 1}], "edges": []}, ["fpgaLatency"]),
     ({"nodes": [{"id": 0, "fpgaLatency": 1, "size": -1}], "edges": []}, ["'0'", "size"]),
     ({"nodes": [{"id": 0, "fpgaLatency": 1, "size": 1}, {"id": 0, "fpgaLatency": 1, "size": 1}], "edges": []}, ["twice"]),
-    ({"nodes": [{"id": 0, "fpgaLatency": 1e308, "size": 1}, {"id": 1, "fpgaLatency": 1e308, "size": 1}], "edges": []}, ["D3"]),
+    ({"nodes": [{"id": 0, "fpgaLatency": 1e308, "size": 1}, {"id": 1, "fpgaLatency": 1e308, "size": 1}], "edges": []}, ["X1"]),
     ({"edges": [{"sourceId": 0, "destId": 9, "cost": 1}]}, ["'9'", "names no node"]),
-    ({"edges": [{"sourceId": 0, "destId": 1, "cost": -1}]}, ["D3"]),
+    ({"edges": [{"sourceId": 0, "destId": 1, "cost": -1}]}, ["X1"]),
     ({"edges": [{"sourceId": 0, "destId": 1, "cost": 1}, {"sourceId": 0, "destId": 2, "cost": 2}]}, ["differs"]),
     ({"maxFPGAs": 0}, ["maxFPGAs"]),
     ({"maxFPGAs": 1e9}, ["maxFPGAs"]),

@@ -235,19 +235,19 @@ TEST_P(EveryPartitioner, RefusesWhatNoPlannerCanPrice) {
   };
   Dag bad = good;
   bad.forward[3] = std::nan("");
-  EXPECT_EQ(rule(bad), "D3");
+  EXPECT_EQ(rule(bad), "A3");
   bad = good;
   bad.backward[3] = -1;
-  EXPECT_EQ(rule(bad), "D3");
+  EXPECT_EQ(rule(bad), "A3");
   bad = good;
   bad.value_cost[0] = std::numeric_limits<double>::infinity();
-  EXPECT_EQ(rule(bad), "D3");
+  EXPECT_EQ(rule(bad), "A3");
   bad = good;
   bad.names.resize(1);
-  EXPECT_EQ(rule(bad), "D1");
+  EXPECT_EQ(rule(bad), "A1");
   bad = good;
   bad.value_producer[0] = 1000;
-  EXPECT_EQ(rule(bad), "D2");
+  EXPECT_EQ(rule(bad), "A2");
 }
 
 }  // namespace

@@ -35,24 +35,24 @@ TEST(Dag, NamesACycle) {
   index_tasks(dag);
   const auto order = topological_order(dag);
   ASSERT_FALSE(order.ok());
-  EXPECT_EQ(order.diagnostic().rule, "D5");
+  EXPECT_EQ(order.diagnostic().rule, "A5");
   EXPECT_EQ(order.diagnostic().message, "the graph has a cycle of 2 tasks: #1 (attend) -> #3 (loss) -> #1 (attend)");
-  EXPECT_EQ(validate(dag).diagnostic().rule, "D5");
+  EXPECT_EQ(validate(dag).diagnostic().rule, "A5");
 }
 
 TEST(Dag, RefusesReadersThatAreNotAscending) {
   Dag dag = small();
   std::swap(dag.value_readers.items[0], dag.value_readers.items[1]);
-  EXPECT_EQ(validate(dag).diagnostic().rule, "D4");
+  EXPECT_EQ(validate(dag).diagnostic().rule, "A4");
 }
 
 TEST(Dag, RefusesTimesWhoseSumOverflows) {
   Dag dag = small();
   dag.forward[0] = dag.forward[1] = 1e308;
-  EXPECT_EQ(validate(dag).diagnostic().rule, "D3");
+  EXPECT_EQ(validate(dag).diagnostic().rule, "A3");
   dag = small();
   dag.resident_bytes[0] = dag.resident_bytes[1] = UINT64_MAX;
-  EXPECT_EQ(validate(dag).diagnostic().rule, "D3");
+  EXPECT_EQ(validate(dag).diagnostic().rule, "A3");
 }
 
 TEST(Dag, AcceptsTheEmptyGraph) {

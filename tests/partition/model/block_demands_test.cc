@@ -42,7 +42,7 @@ TEST(BlockDemands, TogetherForbidsEveryCutBetween) {
 TEST(BlockDemands, ContradictionsNameBothTasks) {
   const auto one_block = constraints_of({{{0, 0}, {1, 1}}, {}});
   ASSERT_FALSE(one_block.ok());
-  EXPECT_EQ(one_block.diagnostic().rule, "T5");
+  EXPECT_EQ(one_block.diagnostic().rule, "C5");
   EXPECT_THAT(one_block.diagnostic().message, HasSubstr("'task0' is pinned to stage 0 and 'task1' to stage 1"));
   EXPECT_THAT(one_block.diagnostic().message, HasSubstr("both lie in block 0"));
   const auto backwards = constraints_of({{{2, 0}, {3, 1}}, {}});

@@ -35,57 +35,57 @@ struct Breakage {
 TEST(StageProblem, EachRuleNamesWhatItFound) {
   const double infinite = std::numeric_limits<double>::infinity();
   const Breakage breakages[] = {
-      {"T1", "no blocks", [](StageProblem& p) { p.blocks = 0; }},
-      {"T1", "parameter size", [](StageProblem& p) { p.parameter_bytes.pop_back(); }},
-      {"T1", "weight gradients",
+      {"C1", "no blocks", [](StageProblem& p) { p.blocks = 0; }},
+      {"C1", "parameter size", [](StageProblem& p) { p.parameter_bytes.pop_back(); }},
+      {"C1", "weight gradients",
        [](StageProblem& p) {
          p.times[0].weight_gradient = {{1, 1, 1}};
        }},
-      {"T1", "kinds of device", [](StageProblem& p) { p.times.clear(); }},
-      {"T2", "stash of block 1 is -1", [](StageProblem& p) { p.stashed_bytes_per_sample[1] = -1; }},
-      {"T2", "forward time of block 2", [&](StageProblem& p) { p.times[0].forward[0][2] = infinite; }},
-      {"T2", "backward time of block 0", [](StageProblem& p) { p.times[0].backward[1][0] = 1e61; }},
-      {"T2", "parameter size of block 0", [](StageProblem& p) { p.parameter_bytes[0] = std::nan(""); }},
-      {"T2", "weight gradient of block 1",
+      {"C1", "kinds of device", [](StageProblem& p) { p.times.clear(); }},
+      {"C2", "stash of block 1 is -1", [](StageProblem& p) { p.stashed_bytes_per_sample[1] = -1; }},
+      {"C2", "forward time of block 2", [&](StageProblem& p) { p.times[0].forward[0][2] = infinite; }},
+      {"C2", "backward time of block 0", [](StageProblem& p) { p.times[0].backward[1][0] = 1e61; }},
+      {"C2", "parameter size of block 0", [](StageProblem& p) { p.parameter_bytes[0] = std::nan(""); }},
+      {"C2", "weight gradient of block 1",
        [](StageProblem& p) {
          p.times[0].weight_gradient = {{1, 5, 1}, {1, 1, 1}};
        }},
-      {"T2", "value 1", [](StageProblem& p) { p.values[1].bytes = -4; }},
-      {"T2", "time limit", [](StageProblem& p) { p.time_limit_ns = 0; }},
-      {"T3", "readers ascend",
+      {"C2", "value 1", [](StageProblem& p) { p.values[1].bytes = -4; }},
+      {"C2", "time limit", [](StageProblem& p) { p.time_limit_ns = 0; }},
+      {"C3", "readers ascend",
        [](StageProblem& p) {
          p.values[0].readers = {2, 1};
        }},
-      {"T3", "read by block 7", [](StageProblem& p) { p.values[0].readers = {7}; }},
-      {"T3", "shared holding 0 is needed by block 3",
+      {"C3", "read by block 7", [](StageProblem& p) { p.values[0].readers = {7}; }},
+      {"C3", "shared holding 0 is needed by block 3",
        [](StageProblem& p) {
          p.shared = {{SharedHolding::Kind::kParameter, {0, 3}, 0, 8}};
        }},
-      {"T3", "needed by no block",
+      {"C3", "needed by no block",
        [](StageProblem& p) {
          p.shared = {{SharedHolding::Kind::kBuffer, {}, 0, 8}};
        }},
-      {"T2", "shared holding 0 has -8",
+      {"C2", "shared holding 0 has -8",
        [](StageProblem& p) {
          p.shared = {{SharedHolding::Kind::kInput, {1}, -8, 0}};
        }},
-      {"T4", "no devices", [](StageProblem& p) { p.cluster.devices.clear(); }},
-      {"T5", "cut 3", [](StageProblem& p) { p.constraints.forbidden_cuts = {3}; }},
-      {"T5", "0 stages", [](StageProblem& p) { p.constraints.stages = 0; }},
-      {"T5", "0 replicas",
+      {"C4", "no devices", [](StageProblem& p) { p.cluster.devices.clear(); }},
+      {"C5", "cut 3", [](StageProblem& p) { p.constraints.forbidden_cuts = {3}; }},
+      {"C5", "0 stages", [](StageProblem& p) { p.constraints.stages = 0; }},
+      {"C5", "0 replicas",
        [](StageProblem& p) {
          p.constraints.stages = 2;
          p.constraints.replicas = {1, 0};
        }},
-      {"T5", "number of stages must be fixed",
+      {"C5", "number of stages must be fixed",
        [](StageProblem& p) {
          p.constraints.pins = {{0, 0}};
        }},
-      {"T6", "sizes ascend",
+      {"C6", "sizes ascend",
        [](StageProblem& p) {
          p.times[0].sizes = {4, 1};
        }},
-      {"T7", "no samples", [](StageProblem& p) { p.mini_batch = 0; }},
+      {"C7", "no samples", [](StageProblem& p) { p.mini_batch = 0; }},
   };
   for (const Breakage& breakage : breakages) {
     SCOPED_TRACE(breakage.named);

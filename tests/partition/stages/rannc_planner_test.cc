@@ -94,7 +94,7 @@ TEST(RanncPlanner, PinnedBlocksLieInTheirStages) {
   problem.constraints.pins = {{0, 1}};
   EXPECT_NE(std::get<Infeasible>(*rannc_planner()->plan(problem)).reason.find("constraints"), std::string::npos);
   problem.constraints.pins = {{2, 1}, {3, 0}};
-  EXPECT_EQ(rannc_planner()->plan(problem).diagnostic().rule, "T5");
+  EXPECT_EQ(rannc_planner()->plan(problem).diagnostic().rule, "C5");
 }
 
 TEST(RanncPlanner, InfeasibleSaysHowManyBytesAreMissing) {

@@ -3,14 +3,14 @@ import unittest
 
 from planted import PlantedTest
 
-RULES = "# Rules\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
+RULES = "# Rules\n| G | graphs | `ir/verify_graph.cc` |\n| P | plans | `ir/verify_plan.cc` |\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
 REQUIREMENTS = "| id | what |\n|---|---|\n| R1 | reads models |\n| N8 | text |\n| P3 | later |\n## Still to come\nP3\n"
 
 
 class CheckLabels(PlantedTest):
     CHECK = "check-labels"
     CLEAN = {
-        "ir/README.md": RULES,
+        "ir/rules.md": RULES,
         "ir/verify_graph.cc": 'report("G1", "two producers");\n',
         "ir/verify_plan.cc": 'report("P3", "not carried");\n',
         "tests/ir/verify_test.cc": "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST_F(VerifyPlan,\n       RejectsP3) {}\n",
@@ -25,10 +25,10 @@ class CheckLabels(PlantedTest):
         self.expect_red({"ir/verify_plan.cc": "// P3 is checked elsewhere\n"}, "K1", "P3")
 
     def test_K1_no_table(self):
-        self.expect_red({"ir/README.md": "# Rules\n"}, "K1")
+        self.expect_red({"ir/rules.md": "# Rules\n"}, "K1")
 
     def test_K2_unlisted_label(self):
-        self.expect_red({"ir/verify_schedule.cc": '\nreport("S7", "deadlock");\n'}, "K2", "verify_schedule.cc:2", "S7")
+        self.expect_red({"ir/verify_graph.cc": 'report("G1", "two");\nreport("G7", "deadlock");\n'}, "K2", "verify_graph.cc:2", "G7")
 
     def test_K3_rule_without_a_test(self):
         spoiled = "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST(VerifyPlan, P31_Other) {}\nTEST(VerifyPlan, MP3) {}\n"
@@ -37,6 +37,20 @@ class CheckLabels(PlantedTest):
     def test_K3_a_file_under_invalid_counts(self):
         only_graph = "TEST(VerifyGraph, G1_TwoProducers) {}\n"
         self.expect_green({"tests/ir/verify_test.cc": only_graph, "tests/ir/invalid/P3_not_carried.rir": ""})
+
+    def test_K3_a_label_that_a_test_expects_counts(self):
+        expects = 'TEST(VerifyGraph, G1_TwoProducers) {}\nTEST(VerifyPlan, EachRule) { expect_broken("P3"); }\n'
+        self.expect_green({"tests/ir/verify_test.cc": expects})
+
+    def test_K6_a_file_that_the_checker_does_not_name(self):
+        self.expect_red({"partition/planner.cc": 'report("P3", "other");\n'}, "K6", "partition/planner.cc:1", "P3")
+
+    def test_K6_a_file_that_reports_nothing(self):
+        rules = RULES.replace("`ir/verify_plan.cc`", "`ir/verify_plan.cc`, `ir/plan.cc`")
+        self.expect_red({"ir/rules.md": rules}, "K6", "ir/plan.cc")
+
+    def test_K6_one_prefix_for_two_checkers(self):
+        self.expect_red({"partition/rules.md": "| P | stage plans | `partition/planner.cc` |\n"}, "K6", "prefix P")
 
     def test_K4_unknown_requirement(self):
         planted = "\nrannc_test(a SOURCES R9.cc LABELS R1 N8\n  R77 TIER full)\n"
