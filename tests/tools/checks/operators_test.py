@@ -8,7 +8,7 @@ from pathlib import Path
 from planted import TOOLS
 
 RANNC_OPT = sys.argv.pop()
-README = TOOLS.parent / "ir" / "README.md"
+PAGE = TOOLS.parent / "ir" / "operators.md"
 BEGIN, END = "<!-- rannc-opt --list-operators -->\n", "<!-- end -->\n"
 
 
@@ -17,8 +17,8 @@ def listed():
 
 
 def parts():
-    """The README before, in and after its table."""
-    before, rest = README.read_text().split(BEGIN)
+    """The page before, in and after its table."""
+    before, rest = PAGE.read_text().split(BEGIN)
     table, after = rest.split(END)
     return before, table, after
 
@@ -61,6 +61,6 @@ class OperatorsTest(unittest.TestCase):
 if __name__ == "__main__":
     if "--regenerate" in sys.argv:
         before, _, after = parts()
-        README.write_text(before + BEGIN + listed() + END + after)
+        PAGE.write_text(before + BEGIN + listed() + END + after)
     else:
         unittest.main()
