@@ -5,9 +5,9 @@
 
 #include <set>
 
-#include "codegen/torch_types.h"
 #include "ir/op.h"
 #include "ir/views.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {
 
@@ -26,7 +26,7 @@ bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Often>& oft
 }
 
 /// What a sum begins with; tensors may be doubles whatever the graph says.
-at::Tensor first_term(const at::Tensor& part) { return part.to(sum_type(part.scalar_type())); }
+at::Tensor first_term(const at::Tensor& part) { return part.to(runtime::sum_type(part.scalar_type())); }
 
 /// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
 std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& often) {
@@ -49,7 +49,7 @@ std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& 
 
 }  // namespace
 
-JointRun::JointRun(const ir::Joint& joint, GraphValues leaves)
+JointRun::JointRun(const ir::Joint& joint, runtime::GraphValues leaves)
     : joint_(&joint),
       often_(ir::how_often(joint.graph)),
       when_(moments(joint, often_)),
@@ -64,7 +64,7 @@ JointRun::JointRun(const ir::Joint& joint, GraphValues leaves)
   }
 }
 
-Result<JointRun> JointRun::load(const ir::Joint& joint, GraphValues leaves) {
+Result<JointRun> JointRun::load(const ir::Joint& joint, runtime::GraphValues leaves) {
   JointRun made(joint, std::move(leaves));
   RANNC_TRY(made.run(When::kLoad, {}, made.loaded_));
   return made;
@@ -88,17 +88,17 @@ std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std:
   return found;
 }
 
-Result<void> JointRun::run(When when, const GraphRun& with, GraphValues& values) {
+Result<void> JointRun::run(When when, const runtime::GraphRun& with, runtime::GraphValues& values) {
   const at::NoGradGuard no_tape;
   for (const TaskId task : joint_->graph.tasks()) {
     if (when_[task.index()] != when) continue;
-    RANNC_TRY(run_task(joint_->graph, task, with, values));
+    RANNC_TRY(runtime::run_task(joint_->graph, task, with, values));
     ++calls_[task.index()];
   }
   return {};
 }
 
-int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
+int64_t JointRun::drop_all_but_kept(runtime::GraphValues& values) const {
   int64_t bytes = 0;
   std::set<const void*> counted;
   for (const ValueId value : joint_->graph.values()) {
@@ -113,7 +113,7 @@ int64_t JointRun::drop_all_but_kept(GraphValues& values) const {
   return bytes;
 }
 
-void JointRun::add_up(const GraphValues& values, Step& step) {
+void JointRun::add_up(const runtime::GraphValues& values, Step& step) {
   const ir::Graph& graph = joint_->graph;
   for (const ValueId value : graph.values()) {
     if (!is_total_[value.index()]) continue;
@@ -131,11 +131,11 @@ void JointRun::add_up(const GraphValues& values, Step& step) {
 
 Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vector<double>& seeds, Step& step) {
   const ir::Graph& graph = joint_->graph;
-  GraphValues values = of_step_;
+  runtime::GraphValues values = of_step_;
   for (size_t i = 0; i < micro_batch.inputs.size(); ++i) {
     if (micro_batch.inputs[i]) values[i] = micro_batch.inputs[i];
   }
-  const GraphRun with{.sizes = micro_batch.sizes};
+  const runtime::GraphRun with{.sizes = micro_batch.sizes};
   RANNC_TRY(run(When::kForward, with, values));
   std::vector<at::Tensor> numerators;
   for (const ir::LossTerm& term : graph.losses()) numerators.push_back(*values[term.numerator.index()]);
@@ -161,14 +161,14 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
   step.gradients.resize(joint_->gradients.size());
   of_step_ = loaded_;
   sums_.assign(joint_->graph.value_count(), std::nullopt);
-  const GraphRun with{.sizes = micro_batches.empty() ? ir::Bindings() : micro_batches[0].sizes};
+  const runtime::GraphRun with{.sizes = micro_batches.empty() ? ir::Bindings() : micro_batches[0].sizes};
   RANNC_TRY(run(When::kStepBegin, with, of_step_));
   for (const MicroBatch& each : micro_batches) RANNC_TRY(micro_batch(each, seeds, step));
-  GraphValues values = of_step_;
+  runtime::GraphValues values = of_step_;
   for (size_t i = 0; i < sums_.size(); ++i) {
     if (!sums_[i]) continue;
-    const c10::ScalarType type = scalar_type(joint_->graph.type(ValueId::from(i)).dtype);
-    values[i] = sums_[i]->scalar_type() == sum_type(type) ? sums_[i]->to(type) : sums_[i];
+    const c10::ScalarType type = runtime::scalar_type(joint_->graph.type(ValueId::from(i)).dtype);
+    values[i] = sums_[i]->scalar_type() == runtime::sum_type(type) ? sums_[i]->to(type) : sums_[i];
   }
   RANNC_TRY(run(When::kStepEnd, with, values));
   for (size_t i = 0; i < joint_->gradients.size(); ++i) {

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "codegen/graph_run.h"
 #include "ir/how_often.h"
 #include "ir/joint.h"
+#include "runtime/aten/graph_run.h"
 
 namespace rannc::codegen {
 
@@ -16,7 +16,7 @@ class JointRun {
  public:
   /// Inputs and draws by value of the joint graph; of one micro-batch. Draws count as drawn again, never as kept.
   struct MicroBatch {
-    GraphValues inputs;
+    runtime::GraphValues inputs;
     ir::Bindings sizes;  ///< of all symbols, the batch among them
   };
   /// What a step gives: tensors by loss term (a sum over the mini-batch) and by part of a parameter's gradient.
@@ -27,7 +27,7 @@ class JointRun {
   };
 
   /// `leaves`: parameters, buffers and constants by value of the joint graph. Runs what runs once a load.
-  static Result<JointRun> load(const ir::Joint& joint, GraphValues leaves);
+  static Result<JointRun> load(const ir::Joint& joint, runtime::GraphValues leaves);
 
   /// `seeds` by loss term: weight / denominator.
   Result<Step> step(std::span<const MicroBatch> micro_batches, const std::vector<double>& seeds);
@@ -36,23 +36,23 @@ class JointRun {
   const std::vector<uint64_t>& calls() const { return calls_; }
 
  private:
-  explicit JointRun(const ir::Joint& joint, GraphValues leaves);
+  explicit JointRun(const ir::Joint& joint, runtime::GraphValues leaves);
   /// In the order in which they run.
   enum class When : uint8_t { kLoad, kStepBegin, kForward, kGradient, kStepEnd };
 
   static std::vector<When> moments(const ir::Joint& joint, const std::vector<ir::Often>& often);
-  Result<void> run(When when, const GraphRun& with, GraphValues& values);
+  Result<void> run(When when, const runtime::GraphRun& with, runtime::GraphValues& values);
   Result<void> micro_batch(const MicroBatch& micro_batch, const std::vector<double>& seeds, Step& step);
-  int64_t drop_all_but_kept(GraphValues& values) const;
-  void add_up(const GraphValues& values, Step& step);
+  int64_t drop_all_but_kept(runtime::GraphValues& values) const;
+  void add_up(const runtime::GraphValues& values, Step& step);
 
   const ir::Joint* joint_;
   std::vector<ir::Often> often_;
-  std::vector<When> when_;        // by task
-  std::vector<bool> kept_;        // by value: made or given per micro-batch, read by gradient tasks
-  std::vector<bool> is_total_;    // by value: read by a task that makes it whole
-  GraphValues loaded_, of_step_;  // leaves and what runs once a load; these and what runs once a step
-  GraphValues sums_;              // by value: partial sums that are added up over micro-batches
+  std::vector<When> when_;                 // by task
+  std::vector<bool> kept_;                 // by value: made or given per micro-batch, read by gradient tasks
+  std::vector<bool> is_total_;             // by value: read by a task that makes it whole
+  runtime::GraphValues loaded_, of_step_;  // leaves and what runs once a load; these and what runs once a step
+  runtime::GraphValues sums_;              // by value: partial sums that are added up over micro-batches
   std::vector<uint64_t> calls_;
 };
 

@@ -11,10 +11,10 @@
 #include <ctime>
 
 #include "codegen/internal/task_run.h"
-#include "codegen/torch_types.h"
 #include "ir/memory_format.h"
 #include "ir/plan.h"
 #include "runtime/allocation_meter.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {
 
@@ -109,7 +109,7 @@ void weigh(TaskRun& run, Tensors& sums, RunTimes& times) {
 RunTimes run_all(TaskRun& run, bool apart, const RunOptions& options) {
   Tensors sums;
   for (const at::Tensor& leaf : run.leaves())
-    sums.push_back(at::zeros_like(leaf.detach(), sum_type(leaf.scalar_type())));
+    sums.push_back(at::zeros_like(leaf.detach(), runtime::sum_type(leaf.scalar_type())));
   std::vector<double> forward, input_gradient, weight_gradient, together;
   double total = 0;
   for (uint32_t i = 0; i < std::max(kMostRuns, kWarmUps + options.repeat); ++i) {

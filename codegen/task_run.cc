@@ -14,9 +14,9 @@
 #include "codegen/aten_source.h"
 #include "codegen/internal/define.h"
 #include "codegen/internal/indented.h"
-#include "codegen/torch_types.h"
 #include "ir/memory_format.h"
 #include "ir/op.h"
+#include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {
 
@@ -134,7 +134,7 @@ class TaskRunBuilder {
   Result<at::Tensor> make(ValueId id, const Location& place) {
     const ir::Graph::Value& value = graph_.value(id);
     RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(value.type, place));
-    const auto options = at::TensorOptions().dtype(scalar_type(value.type.dtype));
+    const auto options = at::TensorOptions().dtype(runtime::scalar_type(value.type.dtype));
     if (value.kind == ir::ValueKind::kDraw) return at::ones(extents, options);
     if (value.kind != ir::ValueKind::kParameter && value.data.present()) {
       at::Tensor stored = at::empty(extents, options);

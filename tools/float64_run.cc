@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "passes/set_precision.h"
 
@@ -33,7 +33,7 @@ double bytes_of(const ir::Graph& graph, ValueId value, const ir::Bindings& sizes
 Result<at::Tensor> WideTensors::of(const ir::ValueType& type, const ir::TensorData& data) {
   const std::string place = type.shape ? place_of(type, data) : "";
   if (const auto found = known_.find(place); found != known_.end()) return found->second;
-  RANNC_ASSIGN(at::Tensor tensor, codegen::to_tensor({type, data}));
+  RANNC_ASSIGN(at::Tensor tensor, runtime::to_tensor({type, data}));
   if (ir::is_float(type.dtype)) tensor = tensor.to(at::kDouble);
   return known_.emplace(place, tensor).first->second;
 }
@@ -98,16 +98,16 @@ double Float64Run::flops(const ir::Bindings& sizes) const {
   return sum;
 }
 
-Result<codegen::GraphValues> Float64Run::run(const codegen::GraphValues& given, const ir::Bindings& sizes) const {
+Result<runtime::GraphValues> Float64Run::run(const runtime::GraphValues& given, const ir::Bindings& sizes) const {
   const c10::NoGradGuard no_grad;
-  const codegen::GraphRun how{.sizes = sizes, .training = false};
-  codegen::GraphValues values = stored_;
+  const runtime::GraphRun how{.sizes = sizes, .training = false};
+  runtime::GraphValues values = stored_;
   for (size_t i = 0; i < std::min(given.size(), values.size()); ++i) {
     if (given[i]) values[i] = given[i];
   }
   try {
     for (const TaskId task : graph_.tasks()) {
-      RANNC_TRY(codegen::run_task(graph_, task, how, values));
+      RANNC_TRY(runtime::run_task(graph_, task, how, values));
       for (const ValueId output : graph_.outputs(task)) {
         if (!last_[output.index()].valid() && !kept_[output.index()]) values[output.index()].reset();
       }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "codegen/graph_run.h"
+#include "runtime/aten/graph_run.h"
 #include "ir/graph.h"
 
 namespace rannc::tools {
@@ -37,7 +37,7 @@ class Float64Run {
   double flops(const ir::Bindings& sizes) const;
   /// Inputs and draws by value; returns the outputs and the numerators of losses, by value. A diagnostic names the task
   /// that fails.
-  Result<codegen::GraphValues> run(const codegen::GraphValues& given, const ir::Bindings& sizes) const;
+  Result<runtime::GraphValues> run(const runtime::GraphValues& given, const ir::Bindings& sizes) const;
 
  private:
   explicit Float64Run(ir::Graph graph);
@@ -46,7 +46,7 @@ class Float64Run {
   ir::Graph graph_;
   std::vector<TaskId> last_;  // by value: who reads it last; invalid: nobody, or it is kept
   std::vector<bool> kept_;    // by value: outputs and numerators
-  codegen::GraphValues stored_;
+  runtime::GraphValues stored_;
 };
 
 }  // namespace rannc::tools

@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "codegen/aten_call.h"
+#include "runtime/aten/aten_call.h"
 #include "ir/foreign.h"
 #include "ir/match.h"
 #include "ir/plan.h"
@@ -20,7 +20,7 @@ namespace {
 Result<void> check(const ir::Graph& graph, TaskId task) {
   const auto inputs = ir::type_list(graph, graph.inputs(task)), outputs = ir::type_list(graph, graph.outputs(task));
   RANNC_ASSIGN(const auto lowering, ir::lowering({graph.op(task), inputs, outputs, graph.attributes(task)}));
-  return codegen::check_call(lowering.calls.front());
+  return runtime::check_call(lowering.calls.front());
 }
 
 /// Values to which a gradient flows.

@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-#include "codegen/torch_types.h"
+#include "runtime/aten/torch_types.h"
 #include "ir/match.h"
 #include "ir/op.h"
 #include "ir/split_mix.h"
@@ -95,8 +95,8 @@ ir::Bindings MadeUpSamples::sizes(int64_t samples) const {
   return sizes;
 }
 
-Result<codegen::GraphValues> MadeUpSamples::of(int64_t first, int64_t count) const {
-  codegen::GraphValues values(graph_.value_count());
+Result<runtime::GraphValues> MadeUpSamples::of(int64_t first, int64_t count) const {
+  runtime::GraphValues values(graph_.value_count());
   for (const ValueId value : graph_.values()) {
     const ir::ValueKind kind = graph_.kind(value);
     if (kind != ir::ValueKind::kInput && kind != ir::ValueKind::kDraw) continue;
@@ -132,7 +132,7 @@ Result<at::Tensor> MadeUpSamples::tensor(ValueId id, int64_t first, int64_t coun
     const auto limit = value.type.dtype == ir::DType::kBool ? std::nullopt : index_limit(graph_, id, sizes);
     at::Tensor whole = limit ? at::floor(numbers * static_cast<double>(*limit)) : at::lt(numbers, kShareOfOnes);
     if (!limit && elements > 0) whole.narrow(1, 0, plain ? elements : 1).fill_(1);
-    numbers = whole.to(codegen::scalar_type(value.type.dtype));
+    numbers = whole.to(runtime::scalar_type(value.type.dtype));
   }
   if (!layout.has_batch()) return numbers.reshape(shape);
   const Split split(shape, layout, sizes);

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "codegen/graph_run.h"
+#include "runtime/aten/graph_run.h"
 #include "ir/graph.h"
 
 namespace rannc::tools {
@@ -26,7 +26,7 @@ class MadeUpSamples {
   ir::Bindings sizes(int64_t samples) const;
   /// Inputs and draws of samples first … first + count - 1, by value; floats as doubles. An error names a value whose
   /// sizes are not known.
-  Result<codegen::GraphValues> of(int64_t first, int64_t count) const;
+  Result<runtime::GraphValues> of(int64_t first, int64_t count) const;
 
  private:
   Result<at::Tensor> tensor(ValueId value, int64_t first, int64_t count) const;

@@ -1,14 +1,14 @@
 // Hands operands of a pass to codegen.
 #include "tools/torch_evaluator.h"
 
-#include "codegen/evaluate.h"
+#include "runtime/aten/evaluate.h"
 
 namespace rannc::tools {
 
 Result<std::vector<ir::StoredTensor>> TorchEvaluator::evaluate(const ir::OpInfo& op,
                                                                std::span<const ir::StoredTensor* const> operands,
                                                                const ir::Attributes& attributes) const {
-  return codegen::evaluate(op, operands, attributes);
+  return runtime::evaluate(op, operands, attributes);
 }
 
 }  // namespace rannc::tools

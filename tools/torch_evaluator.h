@@ -5,7 +5,7 @@
 
 namespace rannc::tools {
 
-/// Runs operators by `codegen::evaluate`.
+/// Runs operators by `runtime::evaluate`.
 class TorchEvaluator final : public passes::Evaluator {
  public:
   Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,

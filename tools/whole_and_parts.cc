@@ -58,7 +58,7 @@ std::string words(const Samples& samples, const Samples& whole) {
 /// Results of a run over some samples.
 struct Run {
   Samples samples;
-  codegen::GraphValues values;
+  runtime::GraphValues values;
 };
 
 double largest(const at::Tensor& tensor) {
@@ -80,8 +80,8 @@ class Comparison {
       : graph_(graph), run_(run), made_up_(std::move(made_up)) {}
 
   Result<Run> at(const Samples& samples) const {
-    RANNC_ASSIGN(const codegen::GraphValues given, made_up_.of(samples.first, samples.count));
-    RANNC_ASSIGN(codegen::GraphValues values, run_.run(given, made_up_.sizes(samples.count)));
+    RANNC_ASSIGN(const runtime::GraphValues given, made_up_.of(samples.first, samples.count));
+    RANNC_ASSIGN(runtime::GraphValues values, run_.run(given, made_up_.sizes(samples.count)));
     return Run{samples, std::move(values)};
   }
 
@@ -109,7 +109,7 @@ class Comparison {
   }
 
   /// All outputs against those of another graph, of the same samples.
-  Result<void> compare(const Run& own, const Graph& file, const codegen::GraphValues& others) const {
+  Result<void> compare(const Run& own, const Graph& file, const runtime::GraphValues& others) const {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const ValueId output = graph_.outputs()[i];
       const at::Tensor &a = *own.values[output.index()], &b = *others[file.outputs()[i].index()];
@@ -228,13 +228,13 @@ bool is_used(const Graph& graph, ValueId value) {
 }
 
 /// Inputs and draws of the graph of the file, as those of the other graph are for its number of samples.
-Result<codegen::GraphValues> for_file(const Graph& file, const Graph& made, const codegen::GraphValues& given) {
+Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, const runtime::GraphValues& given) {
   std::map<uint64_t, std::set<uint32_t>> draws;  // values of `made` by key
   for (const ValueId value : made.values()) {
     if (const ir::Draw* const draw = made.draw(value); draw && is_used(made, value))
       draws[draw->key].insert(value.index());
   }
-  codegen::GraphValues values(file.value_count());
+  runtime::GraphValues values(file.value_count());
   for (const ValueId value : file.values()) {
     const std::string_view name = file.value(value).name;
     if (file.kind(value) == ir::ValueKind::kInput) {
@@ -277,14 +277,14 @@ class Check {
     return {};
   }
 
-  Result<codegen::GraphValues> run_file(const Graph& file, const Float64Run& run, int64_t samples) const {
-    RANNC_ASSIGN(const codegen::GraphValues given, made_up_.of(0, samples));
-    RANNC_ASSIGN(const codegen::GraphValues values, for_file(file, graph_, given));
+  Result<runtime::GraphValues> run_file(const Graph& file, const Float64Run& run, int64_t samples) const {
+    RANNC_ASSIGN(const runtime::GraphValues given, made_up_.of(0, samples));
+    RANNC_ASSIGN(const runtime::GraphValues values, for_file(file, graph_, given));
     ir::Bindings sizes = made_up_.sizes(samples);
     sizes.erase(graph_.batch_symbol());
     return run.run(values, sizes);
   }
-  Result<void> compare_file(const Graph& file, const codegen::GraphValues& values, int64_t samples) const {
+  Result<void> compare_file(const Graph& file, const runtime::GraphValues& values, int64_t samples) const {
     return comparison_.compare(samples == runs_.whole ? whole_ : singles_.at(0), file, values);
   }
   bool tells_apart() const { return comparison_.tells_apart(whole_); }
@@ -324,7 +324,7 @@ struct OfFile {
 /// there.
 Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFile>& file, bool plain,
                                          std::string& why) {
-  codegen::GraphValues of_file;
+  runtime::GraphValues of_file;
   if (file) {
     auto ran = check.run_file(file->graph, file->run, file->samples);
     if (!ran.ok()) {
@@ -376,7 +376,7 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
 }
 
 /// The loss of a mini-batch as the runtime puts it together: each term over what it counts.
-Result<double> loss_of(const Graph& graph, const codegen::GraphValues& given, const codegen::GraphValues& values,
+Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, const runtime::GraphValues& values,
                        int64_t samples) {
   ir::Plan plan;
   plan.graph = graph.clone();

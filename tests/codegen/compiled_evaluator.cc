@@ -6,7 +6,7 @@
 #include <torch/jit.h>
 
 #include "codegen/aten_source.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 
 namespace rannc::test {
@@ -25,7 +25,7 @@ Result<std::vector<ir::StoredTensor>> CompiledEvaluator::evaluate(const ir::OpIn
     names.push_back(operands[i] ? fmt::format("i{}", i) : "");
     if (!operands[i]) continue;
     arguments += ", " + names.back() + ": Tensor";
-    RANNC_ASSIGN(at::Tensor tensor, codegen::to_tensor(*operands[i]));
+    RANNC_ASSIGN(at::Tensor tensor, runtime::to_tensor(*operands[i]));
     stack.emplace_back(std::move(tensor));
   }
   RANNC_ASSIGN(std::vector<ir::ValueType> types, ir::types_of({op, inputs, attributes, {}}));
@@ -46,7 +46,7 @@ Result<std::vector<ir::StoredTensor>> CompiledEvaluator::evaluate(const ir::OpIn
   const auto made = module.get_method("forward")(std::move(stack)).toTupleRef().elements();
   std::vector<ir::StoredTensor> stored;
   for (size_t i = 0; i < types.size(); ++i) {
-    RANNC_ASSIGN(ir::StoredTensor each, codegen::to_stored(made[i].toTensor(), std::move(types[i])));
+    RANNC_ASSIGN(ir::StoredTensor each, runtime::to_stored(made[i].toTensor(), std::move(types[i])));
     stored.push_back(std::move(each));
   }
   return stored;

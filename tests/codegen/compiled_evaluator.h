@@ -5,7 +5,7 @@
 
 namespace rannc::test {
 
-/// From the text of the calls that `codegen::evaluate` makes.
+/// From the text of the calls that `runtime::evaluate` makes.
 class CompiledEvaluator final : public passes::Evaluator {
  public:
   Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,

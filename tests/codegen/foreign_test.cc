@@ -7,7 +7,6 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "codegen/aten_source.h"
-#include "codegen/graph_run.h"
 #include "codegen/internal/define.h"
 #include "codegen/joint_run.h"
 #include "codegen/measure.h"
@@ -17,6 +16,7 @@
 #include "passes/differentiate.h"
 #include "passes/infer_shapes.h"
 #include "passes/set_precision.h"
+#include "runtime/aten/graph_run.h"
 
 namespace rannc::codegen {
 namespace {
@@ -45,11 +45,11 @@ struct Given {
   at::Tensor x = at::randn({2, 4, 3}), c = at::randn({5, 3});
 };
 
-Result<GraphValues> run(const ir::Graph& graph, const Given& given) {
-  GraphValues values(graph.value_count());
+Result<runtime::GraphValues> run(const ir::Graph& graph, const Given& given) {
+  runtime::GraphValues values(graph.value_count());
   values[graph.find("x").index()] = given.x;
   values[graph.find("c").index()] = given.c;
-  RANNC_TRY(run_graph(graph, {.sizes = {{"batch", 2}}}, values));
+  RANNC_TRY(runtime::run_graph(graph, {.sizes = {{"batch", 2}}}, values));
   return values;
 }
 
@@ -163,7 +163,7 @@ TEST(Foreign, GradientIsThatOfTheTape) {
   const ir::Graph graph = parsed(kCdist + kLoss);
   const auto joint = passes::differentiate(graph);
   ASSERT_TRUE(joint.ok()) << joint.diagnostic().str();
-  GraphValues leaves(joint->graph.value_count()), inputs(joint->graph.value_count());
+  runtime::GraphValues leaves(joint->graph.value_count()), inputs(joint->graph.value_count());
   leaves[joint->graph.find("c").index()] = given.c;
   inputs[joint->graph.find("x").index()] = given.x;
   auto program = JointRun::load(*joint, leaves);

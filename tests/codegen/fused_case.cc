@@ -8,9 +8,9 @@
 #include <cmath>
 #include <limits>
 
-#include "codegen/graph_run.h"
-#include "codegen/stored_tensor.h"
-#include "codegen/torch_types.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
+#include "runtime/aten/torch_types.h"
 #include "ir/verify.h"
 #include "passes/fuse.h"
 #include "passes/pipeline.h"
@@ -18,7 +18,7 @@
 
 namespace rannc::test {
 
-using codegen::GraphValues;
+using runtime::GraphValues;
 using ir::Graph;
 using ir::ValueKind;
 
@@ -37,8 +37,8 @@ at::Tensor drawn(const ir::ValueType& type, std::string_view name, int64_t sampl
 Result<at::Tensor> leaf(const Graph& graph, ValueId value, int64_t samples) {
   const Graph::Value& found = graph.value(value);
   const bool is_number = ir::is_float(found.type.dtype);
-  if (found.data.present()) return codegen::to_tensor({found.type, found.data});
-  const at::Tensor tensor = drawn(found.type, found.name, samples).to(codegen::scalar_type(found.type.dtype));
+  if (found.data.present()) return runtime::to_tensor({found.type, found.data});
+  const at::Tensor tensor = drawn(found.type, found.name, samples).to(runtime::scalar_type(found.type.dtype));
   return is_number ? tensor.set_requires_grad(true) : tensor;
 }
 
@@ -59,7 +59,7 @@ Result<Numbers> numbers_of(const Graph& graph, int64_t samples) {
     values[value.index()] = tensor;
     if (tensor.requires_grad()) leaves.emplace_back(graph.value(value).name, tensor);
   }
-  RANNC_TRY(codegen::run_graph(graph, {.sizes = {{"batch", samples}}}, values));
+  RANNC_TRY(runtime::run_graph(graph, {.sizes = {{"batch", samples}}}, values));
   Numbers numbers;
   at::Tensor sum = at::zeros({}, at::kDouble);
   for (const ValueId output : graph.outputs()) {

@@ -7,8 +7,8 @@
 #include <numeric>
 #include <set>
 
-#include "codegen/aten_call.h"
-#include "codegen/graph_run.h"
+#include "runtime/aten/aten_call.h"
+#include "runtime/aten/graph_run.h"
 #include "ir/gradient.h"
 #include "tests/codegen/joint_case.h"
 
@@ -97,7 +97,7 @@ Operands operands_of(const OpCase& c, const Prepared& made) {
 /// The elements of the results that have seeds, times these, added up.
 double sum_of(const Prepared& made, const Operands& operands, const std::vector<at::Tensor>& seeds) {
   const Bindings sizes = {{"batch", kBatch}};
-  const auto results = codegen::run_lowering(made.lowering, {.operands = operands, .sizes = sizes}).value();
+  const auto results = runtime::run_lowering(made.lowering, {.operands = operands, .sizes = sizes}).value();
   double sum = 0;
   for (size_t i = 0; i < seeds.size(); ++i) {
     if (seeds[i].defined()) sum += results[i].mul(seeds[i]).sum().item<double>();
@@ -124,7 +124,7 @@ void compare(const OpCase& c, const Prepared& made) {
   const Joint joint = join(c, made);
   ASSERT_TRUE(joint.has_rule);
   const Operands operands = operands_of(c, made);
-  codegen::GraphValues values(joint.graph.value_count());
+  runtime::GraphValues values(joint.graph.value_count());
   for (size_t k = 0; k < operands.size(); ++k) {
     if (operands[k]) values[joint.graph.inputs(joint.task)[k].index()] = operands[k];
   }
@@ -136,7 +136,7 @@ void compare(const OpCase& c, const Prepared& made) {
     seeds.back() = at::randn(testing::sizes_of(*made.types[i].shape, kBatch), at::kDouble);
     values[joint.seeds[i].index()] = seeds.back();
   }
-  const auto ran = codegen::run_graph(joint.graph, {.sizes = {{"batch", kBatch}}}, values);
+  const auto ran = runtime::run_graph(joint.graph, {.sizes = {{"batch", kBatch}}}, values);
   ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
   for (size_t k = 0; k < operands.size(); ++k) {
     if (!joint.given[k].valid()) continue;

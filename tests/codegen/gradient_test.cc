@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "codegen/graph_run.h"
+#include "runtime/aten/graph_run.h"
 #include "tests/codegen/joint_case.h"
 
 namespace rannc::ir {
@@ -50,7 +50,7 @@ at::Tensor scattered(const at::Tensor& dense) {
 void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) {
   const Joint joint = join(c, made, asked);
   ASSERT_TRUE(joint.has_rule) << made.op->name << " has no gradient rule for this call";
-  codegen::GraphValues values(joint.graph.value_count());
+  runtime::GraphValues values(joint.graph.value_count());
   std::vector<at::Tensor> leaves, results, seeds;
   std::vector<size_t> numbers;
   std::vector<at::Tensor> drawn = testing::drawn(made, batch);
@@ -76,7 +76,7 @@ void compare(const OpCase& c, const Prepared& made, Asked asked, int64_t batch) 
   const auto expected = results.empty()
                             ? torch::autograd::variable_list(leaves.size())
                             : torch::autograd::grad(results, leaves, seeds, false, false, /*allow_unused=*/true);
-  const auto ran = codegen::run_graph(joint.graph, {.sizes = {{"batch", batch}}}, values);
+  const auto ran = runtime::run_graph(joint.graph, {.sizes = {{"batch", batch}}}, values);
   ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
   for (size_t i = 0; i < leaves.size(); ++i) {
     const ValueId value = joint.given[numbers[i]];
@@ -155,9 +155,9 @@ TEST(Gradients, OfSizesTakenForEqualAreNotSummed) {
   const std::vector<bool> wanted = {false, true};
   GradientCall call(graph, task, seeds, wanted);
   ASSERT_TRUE(core("add").gradient(call));
-  codegen::GraphValues values(graph.value_count());
+  runtime::GraphValues values(graph.value_count());
   for (const ValueId value : {operands[0], operands[1], seeds[0]}) values[value.index()] = at::randn({9}, at::kDouble);
-  ASSERT_TRUE(codegen::run_graph(graph, {.sizes = {{"s", 9}}}, values).ok());
+  ASSERT_TRUE(runtime::run_graph(graph, {.sizes = {{"s", 9}}}, values).ok());
   EXPECT_TRUE(at::equal(*values[call.given(1).index()], *values[seeds[0].index()]));
 }
 

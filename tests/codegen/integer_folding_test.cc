@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "codegen/evaluate.h"
+#include "runtime/aten/evaluate.h"
 #include "ir/fold.h"
 #include "tests/codegen/drawn_calls.h"
 #include "tests/ir/ops/op_cases.h"
@@ -60,7 +60,7 @@ struct Prepared {
   }
   Result<Numbers> computed() const {
     if (!call.parts.empty()) return computed_in_parts();
-    RANNC_ASSIGN(const std::vector<ir::StoredTensor> results, codegen::evaluate(op, operands, call.attributes));
+    RANNC_ASSIGN(const std::vector<ir::StoredTensor> results, runtime::evaluate(op, operands, call.attributes));
     return elements(results);
   }
   Result<Numbers> computed_in_parts() const {

@@ -25,8 +25,8 @@ using ir::ValueKind;
 constexpr double kTolerance = 1e-10;  // of doubles, relative to the largest element of all gradients
 
 /// Tensors of a planning graph's leaves; integers are words of a table of six, or classes of four.
-GraphValues draw(const Graph& graph, int64_t batch) {
-  GraphValues values(graph.value_count());
+runtime::GraphValues draw(const Graph& graph, int64_t batch) {
+  runtime::GraphValues values(graph.value_count());
   for (const ValueId value : graph.values()) {
     if (graph.producer(value).valid()) continue;
     std::vector<int64_t> sizes;
@@ -42,7 +42,7 @@ struct Taped {
   std::map<std::string, at::Tensor> gradients;  // by parameter; of those under a loss
 };
 
-Taped by_tape(const Graph& graph, GraphValues values, const std::vector<double>& seeds, int64_t batch) {
+Taped by_tape(const Graph& graph, runtime::GraphValues values, const std::vector<double>& seeds, int64_t batch) {
   std::vector<at::Tensor> parameters;
   std::vector<std::string> names;
   for (const ValueId value : graph.values()) {
@@ -51,7 +51,7 @@ Taped by_tape(const Graph& graph, GraphValues values, const std::vector<double>&
     parameters.push_back(*values[value.index()]);
     names.emplace_back(graph.value(value).name);
   }
-  EXPECT_TRUE(run_graph(graph, {.sizes = {{"batch", batch}}}, values).ok());
+  EXPECT_TRUE(runtime::run_graph(graph, {.sizes = {{"batch", batch}}}, values).ok());
   Taped taped;
   at::Tensor loss = at::zeros({}, at::kDouble);
   for (size_t i = 0; i < seeds.size(); ++i) {
@@ -67,8 +67,9 @@ Taped by_tape(const Graph& graph, GraphValues values, const std::vector<double>&
 }
 
 /// Samples begin…end of each input and of each draw.
-JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const GraphValues& all, int64_t begin, int64_t end) {
-  JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), {{"batch", end - begin}}};
+JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const runtime::GraphValues& all, int64_t begin,
+                          int64_t end) {
+  JointRun::MicroBatch made{runtime::GraphValues(joint.graph.value_count()), {{"batch", end - begin}}};
   for (const ValueId value : graph.values()) {
     if (graph.kind(value) != ValueKind::kInput && graph.kind(value) != ValueKind::kDraw) continue;
     const ValueId copy = joint.graph.find(graph.value(value).name);
@@ -77,8 +78,8 @@ JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const GraphVal
   return made;
 }
 
-GraphValues leaves(const Graph& graph, const Joint& joint, const GraphValues& all) {
-  GraphValues made(joint.graph.value_count());
+runtime::GraphValues leaves(const Graph& graph, const Joint& joint, const runtime::GraphValues& all) {
+  runtime::GraphValues made(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
     if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput) continue;
     if (graph.kind(value) == ValueKind::kDraw) continue;
@@ -92,7 +93,7 @@ struct Ran {
   std::vector<uint64_t> calls;
 };
 
-Ran by_tasks(const Graph& graph, const Joint& joint, const GraphValues& all, const std::vector<double>& seeds,
+Ran by_tasks(const Graph& graph, const Joint& joint, const runtime::GraphValues& all, const std::vector<double>& seeds,
              const std::vector<int64_t>& cuts, int steps = 1) {
   auto run = JointRun::load(joint, leaves(graph, joint, all));
   EXPECT_TRUE(run.ok()) << run.diagnostic().str();
@@ -140,7 +141,7 @@ TEST_P(RandomPrograms, HaveTheGradientsOfTheTape) {
     ASSERT_TRUE(joint.ok()) << joint.diagnostic().str();
     const auto wrong = ir::verify(*joint, graph);
     ASSERT_TRUE(wrong.empty()) << wrong[0].str();
-    const GraphValues all = draw(graph, 6);
+    const runtime::GraphValues all = draw(graph, 6);
     const std::vector<double> seeds = {0.5, 2.0, 1.25};
     const std::vector<double> used(seeds.begin(), seeds.begin() + static_cast<std::ptrdiff_t>(graph.losses().size()));
     const Taped taped = by_tape(graph, all, used, 6);
@@ -158,7 +159,7 @@ INSTANTIATE_TEST_SUITE_P(All, RandomPrograms, ::testing::Range(0, 8));
 TEST(JointRuns, EachTaskRunsAsOftenAsItMust) {
   const Graph graph = ir::testing::random_program(11, 40);
   const Joint joint = passes::differentiate(graph).value();
-  const GraphValues all = draw(graph, 6);
+  const runtime::GraphValues all = draw(graph, 6);
   const std::vector<double> seeds(graph.losses().size(), 1.0);
   const Ran ran = by_tasks(graph, joint, all, seeds, {0, 3, 5, 6}, 2);
   const std::vector<Often> often = ir::how_often(joint.graph);
@@ -193,7 +194,7 @@ loss %sum weight 0x1p+0 per one ignore -100
                           .value();
   const Joint joint = passes::differentiate(graph).value();
   at::manual_seed(3);
-  GraphValues all = draw(graph, 1);
+  runtime::GraphValues all = draw(graph, 1);
   constexpr int64_t kCount = 24;
   for (const ValueId value : graph.values()) {
     if (!all[value.index()]) continue;
@@ -216,7 +217,7 @@ TEST(JointRuns, KeepWhatTheirTypesSay) {
     SCOPED_TRACE(seed);
     const Graph graph = ir::testing::random_program(seed, 30);
     const Joint joint = passes::differentiate(graph).value();
-    const GraphValues all = draw(graph, 64);
+    const runtime::GraphValues all = draw(graph, 64);
     const Ran ran = by_tasks(graph, joint, all, std::vector<double>(graph.losses().size(), 1.0), {0, 64});
     const auto expected = kept_bytes(joint, {{"batch", 64}});
     ASSERT_TRUE(expected.ok());

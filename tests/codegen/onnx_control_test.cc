@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "codegen/graph_run.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "tests/frontend/support/onnx_text.h"
 
@@ -15,7 +15,7 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 /// Outputs, then gradients of the sum of their cosines by the inputs that are floats.
 std::vector<at::Tensor> run(const ir::Graph& graph, const Tensors& inputs, const ir::Bindings& sizes) {
-  codegen::GraphValues values(graph.value_count());
+  runtime::GraphValues values(graph.value_count());
   std::vector<at::Tensor> leaves;
   for (const auto& [name, tensor] : inputs) {
     const ValueId value = graph.find(name);
@@ -27,9 +27,9 @@ std::vector<at::Tensor> run(const ir::Graph& graph, const Tensors& inputs, const
   }
   for (const ValueId value : graph.values()) {
     if (!graph.value(value).data.present()) continue;
-    values[value.index()] = codegen::to_tensor({graph.type(value), graph.value(value).data}).value();
+    values[value.index()] = runtime::to_tensor({graph.type(value), graph.value(value).data}).value();
   }
-  const auto ran = codegen::run_graph(graph, {.sizes = sizes}, values);
+  const auto ran = runtime::run_graph(graph, {.sizes = sizes}, values);
   EXPECT_TRUE(ran.ok()) << ran.diagnostic().str();
   if (!ran.ok()) return {};
   std::vector<at::Tensor> found;
@@ -168,14 +168,14 @@ TEST(ControlNumbers, ALoopEndsAsItsConditionSays) {
 
   const auto few = test::import_graph(whole, 21, {.max_trips = 2});
   ASSERT_TRUE(few.ok());
-  codegen::GraphValues values(few->value_count());
+  runtime::GraphValues values(few->value_count());
   for (const ValueId value : few->values()) {
     if (few->value(value).data.present())
-      values[value.index()] = codegen::to_tensor({few->type(value), few->value(value).data}).value();
+      values[value.index()] = runtime::to_tensor({few->type(value), few->value(value).data}).value();
   }
   values[few->find("x").index()] = x;
   values[few->find("by").index()] = by;
-  const auto ran = codegen::run_graph(*few, {.sizes = {}}, values);
+  const auto ran = runtime::run_graph(*few, {.sizes = {}}, values);
   ASSERT_FALSE(ran.ok());
   EXPECT_NE(ran.diagnostic().message.find("a loop makes more than 2 trips"), std::string::npos);
 }

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "codegen/graph_run.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::codegen {
@@ -32,13 +32,13 @@ std::vector<at::Tensor> run(const Inputs& inputs, const std::string& nodes, int 
   const auto graph = test::import_graph(text, opset);
   if (!graph.ok()) ADD_FAILURE() << graph.diagnostic().str() << "\n" << text;
   if (!graph.ok()) return {};
-  GraphValues values(graph->value_count());
+  runtime::GraphValues values(graph->value_count());
   for (const auto& [name, tensor] : inputs) values[graph->find(name).index()] = tensor;
   for (const ValueId value : graph->values()) {
     if (!graph->value(value).data.present()) continue;
-    values[value.index()] = to_tensor({graph->type(value), graph->value(value).data}).value();
+    values[value.index()] = runtime::to_tensor({graph->type(value), graph->value(value).data}).value();
   }
-  const auto ran = run_graph(*graph, {}, values);
+  const auto ran = runtime::run_graph(*graph, {}, values);
   if (!ran.ok()) ADD_FAILURE() << ran.diagnostic().str();
   if (!ran.ok()) return {};
   std::vector<at::Tensor> found;

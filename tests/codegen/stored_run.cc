@@ -6,9 +6,9 @@
 
 #include <algorithm>
 
-#include "codegen/evaluate.h"
+#include "runtime/aten/evaluate.h"
 #include "codegen/joint_run.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "ir/split_mix.h"
 #include "ir/vjp.h"
@@ -19,7 +19,7 @@
 
 namespace rannc::test {
 
-using codegen::GraphValues;
+using runtime::GraphValues;
 using ir::Graph;
 using ir::ValueKind;
 
@@ -32,7 +32,7 @@ class Evaluator final : public passes::Evaluator {
   Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
                                                  std::span<const ir::StoredTensor* const> operands,
                                                  const ir::Attributes& attributes) const override {
-    return codegen::evaluate(op, operands, attributes);
+    return runtime::evaluate(op, operands, attributes);
   }
 };
 
@@ -69,7 +69,7 @@ std::optional<at::Tensor> one_halves(const ir::ValueType& type) {
   const auto count = ir::static_count(type);
   if (!count) return std::nullopt;
   const std::vector<double> numbers(static_cast<size_t>(*count), 0.5);
-  const auto tensor = codegen::to_tensor({type, ir::encode_numbers(type.dtype, numbers)});
+  const auto tensor = runtime::to_tensor({type, ir::encode_numbers(type.dtype, numbers)});
   return tensor.ok() ? std::optional(*tensor) : std::nullopt;
 }
 
@@ -83,7 +83,7 @@ Result<GraphValues> leaves(const Graph& graph, const StoredInputs& inputs, bool 
     if (graph.kind(value) == ValueKind::kDraw) values[value.index()] = one_halves(graph.type(value));
     if (given == inputs.end() && !data.present()) continue;
     RANNC_ASSIGN(at::Tensor tensor,
-                 codegen::to_tensor(data.present() ? ir::StoredTensor{graph.type(value), data} : given->second));
+                 runtime::to_tensor(data.present() ? ir::StoredTensor{graph.type(value), data} : given->second));
     const bool widen = as_doubles && ir::is_float(graph.type(value).dtype);
     values[value.index()] = widen ? tensor.to(at::kDouble) : tensor;
   }
@@ -191,7 +191,7 @@ Result<Gradients> by_tape(const Graph& graph, const ir::Bindings& sizes, GraphVa
     parameters.push_back(*values[value.index()]);
     names.emplace_back(graph.value(value).name);
   }
-  RANNC_TRY(codegen::run_graph(graph, {.sizes = sizes}, values));
+  RANNC_TRY(runtime::run_graph(graph, {.sizes = sizes}, values));
   Gradients gradients;
   for (const ir::LossTerm& term : graph.losses()) {
     if (values[term.numerator.index()]->requires_grad()) losses.push_back(*values[term.numerator.index()]);
@@ -280,12 +280,12 @@ Result<Graph> planned(Graph graph) {
 Result<std::vector<ir::StoredTensor>> run_stored(const Graph& graph, const StoredInputs& inputs) {
   RANNC_ASSIGN(const ir::Bindings sizes, sizes_of(graph, inputs));
   RANNC_ASSIGN(GraphValues values, leaves(graph, inputs, false));
-  RANNC_TRY(codegen::run_graph(graph, {.sizes = sizes}, values));
+  RANNC_TRY(runtime::run_graph(graph, {.sizes = sizes}, values));
   std::vector<ir::StoredTensor> outputs;
   for (const ValueId output : graph.outputs()) {
     const auto& value = values[output.index()];
     if (!value) return error(std::string(graph.value(output).name) + " has no value");
-    RANNC_ASSIGN(ir::StoredTensor stored, codegen::to_stored(*value, graph.type(output)));
+    RANNC_ASSIGN(ir::StoredTensor stored, runtime::to_stored(*value, graph.type(output)));
     const auto& said = graph.type(output).shape;
     for (size_t i = 0; said && i < said->size(); ++i) {
       const auto size = (*said)[i].evaluate(sizes);

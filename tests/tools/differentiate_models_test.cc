@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "codegen/joint_run.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "ir/vjp.h"
 #include "passes/differentiate.h"
@@ -21,7 +21,7 @@ namespace rannc::test {
 namespace {
 
 namespace fs = std::filesystem;
-using codegen::GraphValues;
+using runtime::GraphValues;
 using codegen::JointRun;
 
 /// A folder's model in float64, with its mini-batch.
@@ -59,7 +59,7 @@ Result<GraphValues> leaves(const ir::Joint& joint) {
   for (const ValueId value : joint.graph.values()) {
     const ir::Graph::Value& leaf = joint.graph.value(value);
     if (leaf.producer.valid() || leaf.kind == ir::ValueKind::kInput || !leaf.data.present()) continue;
-    RANNC_ASSIGN(values[value.index()], codegen::to_tensor({leaf.type, leaf.data}));
+    RANNC_ASSIGN(values[value.index()], runtime::to_tensor({leaf.type, leaf.data}));
   }
   return values;
 }
@@ -93,7 +93,7 @@ Result<tools::OwnNumbers> run(const Model& model, const ir::Joint& joint) {
   for (const ValueId value : joint.graph.values()) {
     if (joint.graph.kind(value) == ir::ValueKind::kParameter)
       sums[std::string(joint.graph.value(value).name)] =
-          at::zeros_like(codegen::to_tensor({joint.graph.type(value), joint.graph.value(value).data}).value());
+          at::zeros_like(runtime::to_tensor({joint.graph.type(value), joint.graph.value(value).data}).value());
   }
   for (size_t i = 0; i < joint.gradients.size(); ++i)
     sums[std::string(joint.graph.value(joint.gradients[i].parameter).name)] += step.gradients[i];

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "codegen/graph_run.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
 #include "frontend/onnx/import.h"
 #include "ir/op.h"
 #include "tests/frontend/support/node_cases.h"
@@ -96,7 +96,7 @@ Ran run(const Form& form, const ir::Bindings& symbols = {}) {
     ADD_FAILURE() << graph.diagnostic().str();
     return {};
   }
-  codegen::GraphValues values(graph->value_count());
+  runtime::GraphValues values(graph->value_count());
   const auto operands = operands_of(form);
   for (size_t i = 0; i < operands.size(); ++i) {
     const ValueId input = graph->find(operands[i].name);
@@ -109,7 +109,7 @@ Ran run(const Form& form, const ir::Bindings& symbols = {}) {
     if (form.dtype == "float" && tensor.is_floating_point()) tensor = tensor.to(at::kFloat);
     values[input.index()] = tensor;
   }
-  const auto ran = codegen::run_graph(*graph, {.sizes = symbols}, values);
+  const auto ran = runtime::run_graph(*graph, {.sizes = symbols}, values);
   if (!ran.ok()) ADD_FAILURE() << ran.diagnostic().str();
   Ran found;
   for (const TaskId task : graph->tasks()) found.layers += graph->op(task).family == "recurrent";
@@ -229,19 +229,19 @@ TEST(RecurrentLayers, OfNodeTests) {
     const NodeCase found = read_node_case(folder);
     const auto graph = frontend::import_onnx_bytes(found.model, folder / "model.onnx");
     ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
-    codegen::GraphValues values(graph->value_count());
+    runtime::GraphValues values(graph->value_count());
     for (const NamedTensor& input : read_case_data(found, "input")) {
       if (graph->find(input.name).valid())
-        values[graph->find(input.name).index()] = codegen::to_tensor({input.type, input.data}).value();
+        values[graph->find(input.name).index()] = runtime::to_tensor({input.type, input.data}).value();
     }
     for (const ValueId value : graph->values()) {
       const auto& stored = graph->value(value);
-      if (stored.data.present()) values[value.index()] = codegen::to_tensor({stored.type, stored.data}).value();
+      if (stored.data.present()) values[value.index()] = runtime::to_tensor({stored.type, stored.data}).value();
     }
-    const auto ran = codegen::run_graph(*graph, {}, values);
+    const auto ran = runtime::run_graph(*graph, {}, values);
     ASSERT_TRUE(ran.ok()) << ran.diagnostic().str();
     for (const NamedTensor& output : read_case_data(found, "output"))
-      expect_near(*values[graph->find(output.name).index()], codegen::to_tensor({output.type, output.data}).value(),
+      expect_near(*values[graph->find(output.name).index()], runtime::to_tensor({output.type, output.data}).value(),
                   1e-5);
     ++computed;
   }

@@ -7,9 +7,9 @@
 #include <functional>
 #include <iostream>
 
-#include "codegen/graph_run.h"
-#include "codegen/stored_tensor.h"
-#include "codegen/torch_types.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
+#include "runtime/aten/torch_types.h"
 #include "frontend/onnx/import.h"
 #include "ir/op.h"
 #include "passes/differentiate.h"
@@ -23,7 +23,7 @@ namespace rannc::test {
 namespace {
 
 namespace fs = std::filesystem;
-using codegen::GraphValues;
+using runtime::GraphValues;
 
 /// Samples of a run, and what is taken off every other symbol's size in the folder's mini-batch.
 struct Sizes {
@@ -72,10 +72,10 @@ Result<GraphValues> leaves(const ir::Graph& graph, const runtime::Batch& batch, 
     const ir::Graph::Value& leaf = graph.value(value);
     if (leaf.producer.valid()) continue;
     const auto given = batch.find(std::string(leaf.name));
-    const at::TensorOptions options(codegen::scalar_type(leaf.type.dtype));
+    const at::TensorOptions options(runtime::scalar_type(leaf.type.dtype));
     RANNC_ASSIGN(const std::vector<int64_t> shape, shape_at(graph, value, sizes));
     if (leaf.data.present()) {
-      RANNC_ASSIGN(values[value.index()], codegen::to_tensor({leaf.type, leaf.data}));
+      RANNC_ASSIGN(values[value.index()], runtime::to_tensor({leaf.type, leaf.data}));
     } else if (given != batch.end()) {
       values[value.index()] = resized(runtime::to_tensor(given->second), shape).to(options.dtype());
     } else {
@@ -106,7 +106,7 @@ struct Made {
 };
 
 std::string fault_of_shape(const Made& made, const std::vector<int64_t>& expected) {
-  if (made.tensor.scalar_type() != codegen::scalar_type(made.dtype)) return "another element type";
+  if (made.tensor.scalar_type() != runtime::scalar_type(made.dtype)) return "another element type";
   if (made.tensor.sizes().vec() == expected) return "";
   return "the run made " + ir::str(ir::Shape(made.tensor.sizes().begin(), made.tensor.sizes().end())) +
          ", the type is " + ir::str(*made.type.shape);
@@ -144,7 +144,7 @@ struct Tally {
 Result<std::vector<std::string>> faults_of_types(const ir::Graph& graph, const runtime::Batch& batch,
                                                  const ir::Bindings& sizes, Tally& tally) {
   RANNC_ASSIGN(GraphValues values, leaves(graph, batch, sizes));
-  RANNC_TRY(codegen::run_graph(graph, {.sizes = sizes}, values));
+  RANNC_TRY(runtime::run_graph(graph, {.sizes = sizes}, values));
   const auto samples = sizes.find(graph.batch_symbol());
   std::vector<std::string> faults;
   for (const ValueId value : graph.values()) {

@@ -7,7 +7,7 @@
 #include "ir/constant.h"
 #include "ir/op.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 /// The outputs of one execution, types as `op.infer` gives them; a null operand is absent. Deterministic: same
 /// operands, same bytes. Errors: an operator without type rule or lowering, or whose number of outputs varies; what
@@ -15,4 +15,4 @@ namespace rannc::codegen {
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes);
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,13 +1,13 @@
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/stored_tensor.h"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <cstring>
 
-#include "codegen/torch_types.h"
+#include "runtime/aten/torch_types.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 Result<at::Tensor> to_tensor(const ir::StoredTensor& stored) {
   std::vector<int64_t> sizes;
@@ -39,4 +39,4 @@ Result<ir::StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type)
   return ir::StoredTensor{std::move(type), ir::TensorData::in_memory(std::move(bytes))};
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

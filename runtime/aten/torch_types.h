@@ -5,7 +5,7 @@
 
 #include "ir/type.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 inline c10::ScalarType scalar_type(ir::DType dtype) { return static_cast<c10::ScalarType>(ir::torch_number(dtype)); }
 
@@ -15,4 +15,4 @@ inline c10::ScalarType sum_type(c10::ScalarType type) {
   return dtype ? scalar_type(ir::sum_dtype(*dtype)) : type;
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

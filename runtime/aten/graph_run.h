@@ -8,7 +8,7 @@
 
 #include "ir/graph.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 /// Tensors of a graph's values, by id; nothing where a value is not computed yet.
 using GraphValues = std::vector<std::optional<at::Tensor>>;
@@ -26,4 +26,4 @@ Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, 
 /// Runs all tasks in order.
 Result<void> run_graph(const ir::Graph& graph, const GraphRun& run, GraphValues& values);
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-#include "codegen/aten_call.h"
+#include "runtime/aten/aten_call.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/full.h>
@@ -8,9 +8,9 @@
 #include <map>
 #include <mutex>
 
-#include "codegen/torch_types.h"
+#include "runtime/aten/torch_types.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
@@ -240,4 +240,4 @@ Result<void> check_call(const ir::aten::Call& call) {
   return {};
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,5 +1,5 @@
 // Operators computed on stored bytes.
-#include "codegen/evaluate.h"
+#include "runtime/aten/evaluate.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 namespace {
 
 using ir::StoredTensor;
@@ -72,4 +72,4 @@ TEST(Evaluate, SaysWhatItCannotCompute) {
 }
 
 }  // namespace
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

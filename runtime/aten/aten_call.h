@@ -10,7 +10,7 @@
 #include "ir/aten.h"
 #include "ir/diagnostic.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 struct AtenRun {
   std::span<const std::optional<at::Tensor>> operands;  ///< of the task; nothing: absent
@@ -26,4 +26,4 @@ Result<std::vector<at::Tensor>> run_lowering(const ir::aten::Lowering& lowering,
 /// An error that names the call where `schema` is not registered or an argument does not fit it.
 Result<void> check_call(const ir::aten::Call& call);
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

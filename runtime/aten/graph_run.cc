@@ -1,15 +1,15 @@
-#include "codegen/graph_run.h"
+#include "runtime/aten/graph_run.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "codegen/aten_call.h"
 #include "ir/op.h"
 #include "ir/vjp.h"
+#include "runtime/aten/aten_call.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 
 namespace {
 
@@ -87,4 +87,4 @@ Result<void> run_graph(const ir::Graph& graph, const GraphRun& run, GraphValues&
   return {};
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,13 +1,13 @@
-#include "codegen/evaluate.h"
+#include "runtime/aten/evaluate.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
-#include "codegen/aten_call.h"
-#include "codegen/stored_tensor.h"
+#include "runtime/aten/aten_call.h"
+#include "runtime/aten/stored_tensor.h"
 
-namespace rannc::codegen {
+namespace rannc::runtime {
 namespace {
 
 /// Operands and results without symbols: everything is known ahead of a run.
@@ -51,4 +51,4 @@ Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<c
   }
 }
 
-}  // namespace rannc::codegen
+}  // namespace rannc::runtime

@@ -1,6 +1,6 @@
 // Every call of every operator's lowering: a registered operator whose arguments fit, printed as text that means the
 // same operator, and run to the same numbers by the dispatcher.
-#include "codegen/aten_call.h"
+#include "runtime/aten/aten_call.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/function_impl.h>
@@ -60,7 +60,7 @@ TEST(AtenCalls, AreRegisteredAndFit) {
   for (const OpCase& c : testing::op_cases()) {
     const Prepared made = testing::prepare(c, DType::kF64);
     for (const aten::Call& call : made.lowering.calls) {
-      const Result<void> fits = codegen::check_call(call);
+      const Result<void> fits = runtime::check_call(call);
       EXPECT_TRUE(fits.ok()) << describe(c) << fits.diagnostic().str();
       schemas.insert(call.schema);
     }
@@ -104,7 +104,7 @@ TEST(AtenCalls, RunByTheDispatcherAsByTheInterpreter) {
         if (!made.operands[k].absent) operands.back() = inputs[at++];
       }
       const Bindings sizes = {{"batch", batch}};
-      const auto found = codegen::run_lowering(made.lowering, {.operands = operands, .sizes = sizes});
+      const auto found = runtime::run_lowering(made.lowering, {.operands = operands, .sizes = sizes});
       ASSERT_TRUE(found.ok()) << found.diagnostic().str();
       const std::vector<at::Tensor> expected = testing::execute(made, inputs, batch);
       ASSERT_EQ(found->size(), expected.size());
