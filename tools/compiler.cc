@@ -23,6 +23,7 @@
 #include "partition/cost/analytic.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/fixed_batch.h"
+#include "partition/schedule/family.h"
 #include "passes/choose_kernels.h"
 #include "passes/join_loss.h"
 #include "runtime/bundle.h"
@@ -559,7 +560,7 @@ Result<partition::PlanOptions> planned_with(const CompileOptions& options, const
   plan.planner = options.planner;
   plan.search = demanded_search(options);
   if (options.schedules.size() == 1) plan.schedule = options.schedules.front();
-  if (plan.schedule == "table") {
+  if (partition::schedule_needs(plan.schedule, partition::ScheduleFamily::Needs::kTable)) {
     RANNC_ASSIGN(plan.schedule_table, schedule_table(options));
     plan.schedule_file = options.schedule_file;
   }

@@ -11,7 +11,7 @@
 #include <set>
 #include <sstream>
 
-#include "partition/schedule/make_schedule.h"
+#include "partition/schedule/family.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 #include "tools/machine.h"
@@ -94,24 +94,25 @@ bool is_pin(const std::string& pin) {
 }
 
 Result<void> check_schedules(const PlanDemands& demands) {
-  const auto known = partition::schedule_names();
+  using Needs = partition::ScheduleFamily::Needs;
+  bool table = false;
   for (const std::string& schedule : demands.schedules) {
-    if (std::find(known.begin(), known.end(), schedule) == known.end()) {
-      return error(fmt::format("--schedule: '{}' is no schedule; there are {}", schedule, fmt::join(known, ", ")));
+    if (partition::find_schedule(schedule) == nullptr) {
+      return error(fmt::format("--schedule: '{}' is no schedule; there are {}", schedule,
+                               fmt::join(partition::schedule_names(), ", ")));
     }
+    table = table || partition::schedule_needs(schedule, Needs::kTable);
   }
-  const bool table = std::find(demands.schedules.begin(), demands.schedules.end(), "table") != demands.schedules.end();
   if (table && demands.schedules.size() > 1) return error("--schedule table stands alone: it is a schedule by hand");
   if (table && demands.schedule_file.empty()) return error("--schedule table needs --schedule-file FILE");
   if (!table && !demands.schedule_file.empty()) return error("--schedule-file needs --schedule table");
-  const auto& judged = partition::judged_schedules();
   for (const std::string& schedule : demands.schedules) {
-    if (table || demands.planner != "auto" || std::find(judged.begin(), judged.end(), schedule) != judged.end())
-      continue;
-    return error(
-        fmt::format("--schedule {}: planner auto lays out stages for {} alone", schedule, fmt::join(judged, ", ")));
+    if (table || demands.planner != "auto" || partition::find_schedule(schedule)->chosen_by_auto) continue;
+    return error(fmt::format("--schedule {}: planner auto lays out stages for {} alone", schedule,
+                             fmt::join(partition::schedules_of_auto(), ", ")));
   }
-  if (demands.planner == "auto" && demands.schedules == std::vector<std::string>{"warmup"}) {
+  if (demands.planner == "auto" && demands.schedules.size() == 1 &&
+      partition::schedule_needs(demands.schedules.front(), Needs::kWarmUp)) {
     return error(
         "--schedule warmup: planner auto deepens the warm-up of another schedule; name that too, as 1f1b,warmup");
   }
@@ -283,7 +284,9 @@ partition::StageConstraints demanded_constraints(const PlanDemands& demands) {
 
 partition::AutoOptions demanded_search(const PlanDemands& demands) {
   partition::AutoOptions options;
-  if (!demands.schedules.empty() && demands.schedules.front() != "table") options.schedules = demands.schedules;
+  const bool by_hand = !demands.schedules.empty() &&
+                       partition::schedule_needs(demands.schedules.front(), partition::ScheduleFamily::Needs::kTable);
+  if (!demands.schedules.empty() && !by_hand) options.schedules = demands.schedules;
   if (demands.search_budget) options.simulated_actions = *demands.search_budget;
   return options;
 }

@@ -7,7 +7,7 @@
 
 #include "ir/diagnostic.h"
 #include "partition/cluster.h"
-#include "partition/schedule/make_schedule.h"
+#include "partition/schedule/family.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::tools {
@@ -24,24 +24,6 @@ const Descriptions kClusters{
     {"dapple-c", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 10 Gbit/s"},
     {"rannc-1x8", "RaNNC IV.A: one node of 8 V100-32GB"},
     {"rannc-4x8", "RaNNC IV.A: 4 nodes of 8 V100-32GB, 100 Gbit/s between"},
-};
-
-const Descriptions kSchedules{
-    {"gpipe", "all forward passes, then all backward passes"},
-    {"1f1b", "early backward passes, as deep a warm-up as there are stages behind: DAPPLE's P_A"},
-    {"dapple-b", "DAPPLE's P_B: twice as deep, which hides messages"},
-    {"warmup", "another schedule's warm-up deepened while memory allows"},
-    {"latency", "warm-up depths by the latency of what lies behind, within memory"},
-    {"interleaved", "several stages a device, in turn"},
-    {"zb-h1", "zero bubble with 1f1b's memory: weight gradients fill gaps"},
-    {"zb-h2", "zero bubble with twice that memory"},
-    {"zb-v", "zero bubble, two stages a device laid out as a V"},
-    {"v-half", "the V with half of 1f1b's memory"},
-    {"v-min", "the V with a third of 1f1b's memory"},
-    {"1f1b-star", "1F1B*: least memory for a period"},
-    {"k-periodic", "the same with every (k+1)-th batch dropped"},
-    {"periodic", "any allocation, repeated with a period"},
-    {"table", "by hand, from --schedule-file"},
 };
 
 const Descriptions kPlanners{
@@ -97,10 +79,14 @@ std::string listing(const std::string& kind) {
   if (kind == "cluster") return lines(partition::preset_cluster_names(), kClusters);
   if (kind == "schedule") {
     const auto names = partition::schedule_names();
-    return lines({names.begin(), names.end()}, kSchedules);
+    return lines({names.begin(), names.end()}, summaries);
   }
   if (kind == "planner") return lines(partition::stage_planner_names(), kPlanners);
   if (kind == "loss") return lines(names_of(kLosses), kLosses);
+    Descriptions summaries;
+    for (const partition::ScheduleFamily& family : partition::schedule_families()) {
+      summaries.emplace(family.name, family.summary);
+    }
   RANNC_CHECK(kind == "optimizer") << kind << " is not listed";
   return lines(names_of(kOptimizers), kOptimizers);
 }

@@ -11,6 +11,7 @@
 
 #include "ir/replacement.h"
 #include "partition/formats/stage_plan_json.h"
+#include "partition/schedule/family.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/judge.h"
@@ -95,9 +96,9 @@ Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, c
   if (!command.output.empty()) {
     const bool graph = fs::path(command.output).extension() == ".txt";
     RANNC_TRY(write_output(command.output,
-                         graph ? partition::write_pipedream(with_stages(task, plan))
-                               : partition::write_stage_plan(plan, task.block_names),
-                         command.replace));
+                           graph ? partition::write_pipedream(with_stages(task, plan))
+                                 : partition::write_stage_plan(plan, task.block_names),
+                           command.replace));
   }
   if (command.emit == "blocks") fmt::print("{}", print_blocks(task, plan));
   if (command.emit == "plan") fmt::print("{}", partition::write_stage_plan(plan, task.block_names));
@@ -194,10 +195,11 @@ Result<void> check_profile_command(const ProfileCommand& command) {
                              placement ? "a plan alone" : "blocks, plan and schedule, but no model and no bundle"));
   }
   if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
-  const auto& judged = partition::judged_schedules();
   for (const std::string& schedule : command.request.demands.schedules) {
-    if (std::find(judged.begin(), judged.end(), schedule) != judged.end()) continue;
-    return error(fmt::format("--schedule {}: profiles are planned under {}", schedule, fmt::join(judged, ", ")));
+    const partition::ScheduleFamily* family = partition::find_schedule(schedule);
+    if (family != nullptr && family->chosen_by_auto) continue;
+    return error(fmt::format("--schedule {}: profiles are planned under {}", schedule,
+                             fmt::join(partition::schedules_of_auto(), ", ")));
   }
   return {};
 }

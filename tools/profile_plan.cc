@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "partition/schedule/family.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/profile_problem.h"
 #include "partition/stages/registry.h"
@@ -47,9 +48,8 @@ std::vector<std::string> parts_of(const PipedreamProfile& profile) {
 }
 
 partition::InFlight discipline_of(const PlanDemands& demands) {
-  if (demands.schedules.size() != 1) return partition::InFlight::kOneFOneB;
-  if (demands.schedules.front() == "gpipe") return partition::InFlight::kAll;
-  return demands.schedules.front() == "dapple-b" ? partition::InFlight::kTwice : partition::InFlight::kOneFOneB;
+  const auto* family = demands.schedules.size() == 1 ? partition::find_schedule(demands.schedules.front()) : nullptr;
+  return family == nullptr ? partition::InFlight::kOneFOneB : family->assumed;
 }
 
 Result<void> add_demands_to(ProfileTask& task, const PlanDemands& demands) {

@@ -12,6 +12,7 @@
 #include "partition/model/fixed_batch.h"
 #include "partition/model/joint_batch.h"
 #include "partition/model/value_bytes.h"
+#include "partition/schedule/family.h"
 #include "partition/stages/judge.h"
 #include "partition/stages/registry.h"
 
@@ -32,12 +33,6 @@ class Lap {
  private:
   std::clock_t last_ = std::clock();
 };
-
-// What the schedule holds in flight, as the planners model it.
-InFlight in_flight_of(const std::string& schedule) {
-  if (schedule == "gpipe") return InFlight::kAll;
-  return schedule == "dapple-b" ? InFlight::kTwice : InFlight::kOneFOneB;
-}
 
 PlanFacts plan_facts(const PlanOptions& options, const ModelFacts& model) {
   PlanFacts facts;
@@ -151,7 +146,8 @@ Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& fa
   for (size_t kind = 0; kind < memory.size(); ++kind) problem.cluster.kinds[kind].memory_bytes = memory[kind];
   problem.mini_batch = options.mini_batch;
   problem.micro_batches = options.micro_batches;
-  problem.in_flight = in_flight_of(options.schedule);
+  const ScheduleFamily* family = find_schedule(options.schedule);
+  problem.in_flight = family == nullptr ? InFlight::kOneFOneB : family->assumed;
   problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
   problem.constraints = options.constraints;
   problem.objective = options.objective;
@@ -163,7 +159,8 @@ Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& fa
 
 AutoOptions search_of(const PlanOptions& options) {
   AutoOptions searched = options.search;
-  if (!options.schedule.empty() && options.schedule != "table") searched.schedules = {options.schedule};
+  const bool by_hand = schedule_needs(options.schedule, ScheduleFamily::Needs::kTable);
+  if (!options.schedule.empty() && !by_hand) searched.schedules = {options.schedule};
   return searched;
 }
 

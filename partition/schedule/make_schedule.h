@@ -1,31 +1,14 @@
-/// Schedules by name, for the stages and devices of a plan.
+/// Rows of a schedule for the stages and devices of a plan.
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "ir/diagnostic.h"
 #include "ir/schedule.h"
-#include "partition/schedule/generators.h"
-#include "partition/schedule/periodic.h"
+#include "partition/schedule/family.h"
 
 namespace rannc::partition {
-
-/// Which schedule, with what only some of them ask for.
-struct ScheduleSpec {
-  std::string name;              ///< one of `schedule_names()`
-  std::vector<uint32_t> warmup;  ///< `warmup`: depth by stage
-  ChainTimes times;              ///< `latency`, `1f1b-star`, `k-periodic`, `periodic`
-  std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
-  double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
-  uint32_t k = 1;                ///< `k-periodic`: batches per pattern
-  std::string table;             ///< `table`: text of `ir::parse_schedule`
-  std::string table_file;        ///< `table`: its name in messages
-};
-
-/// All names (`asynchronous.h` has those that are never run), in the order in which they are documented.
-std::vector<std::string_view> schedule_names();
 
 /// Compute-only rows with recompute actions where stages recompute; `ir::lower_schedule` makes them runnable.
 /// Not training: the forward actions alone.

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <random>
 #include <set>
 
+#include "partition/schedule/family.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/every_plan.h"
 #include "partition/stages/internal/finalists.h"
@@ -29,6 +31,14 @@ constexpr double kSlack = 1.02;         ///< times the best: what an estimate ma
 constexpr double kProven = 1e-8;        ///< a gap up to this is rounding
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr const char* kOwn = "own search";
+
+/// Whether the schedule is another one with deeper warm-ups.
+bool deepens(const std::string& schedule) { return schedule_needs(schedule, ScheduleFamily::Needs::kWarmUp); }
+
+bool splits_backward(const std::string& schedule) {
+  const ScheduleFamily* family = find_schedule(schedule);
+  return family != nullptr && family->splits_backward;
+}
 
 class AutoSearch {
  public:
@@ -68,7 +78,7 @@ class AutoSearch {
   /// Judges the plan under every schedule; keeps the best.
   void consider(StagePlan plan, const std::string& from) {
     for (const std::string& schedule : options_.schedules) {
-      if (schedule == "warmup") continue;  // depths follow from times: tried once a plan is good
+      if (deepens(schedule)) continue;  // depths follow from times: tried once a plan is good
       plan.schedule = schedule;
       plan.warm_up.clear();
       try_one(plan, from);
@@ -257,12 +267,11 @@ class AutoSearch {
   /// Climbs again from places a few moves beside the best plan.
   void shake() {
     std::mt19937_64 random(1);
-    const auto first = std::find_if(options_.schedules.begin(), options_.schedules.end(),
-                                    [](const std::string& name) { return name != "warmup"; });
+    const auto first = std::find_if(options_.schedules.begin(), options_.schedules.end(), std::not_fn(deepens));
     if (first == options_.schedules.end()) return;
     for (uint32_t round = 0; round < kShakes && !interrupted(); ++round) {
       StagePlan current = best_->plan;
-      if (current.schedule == "warmup") current.schedule = *first;
+      if (deepens(current.schedule)) current.schedule = *first;
       current.warm_up.clear();
       for (uint32_t step = 0; step < 2 + round % 3; ++step) step_aside(current, random);
       stopped_here_ = false;
@@ -295,7 +304,7 @@ class AutoSearch {
     bool improved = false;
     StagePlan winner = current;
     for (const std::string& schedule : options_.schedules) {
-      if (schedule == "warmup") continue;
+      if (deepens(schedule)) continue;
       next.schedule = schedule;
       next.warm_up.clear();
       if (!can_afford()) return false;
@@ -331,15 +340,14 @@ class AutoSearch {
 
   /// Tries warm-up depths by latency and memory, and uniformly deeper ones.
   void warm(StagePlan& plan) {
-    if (plan.stages.size() < 2 ||
-        std::find(options_.schedules.begin(), options_.schedules.end(), "warmup") == options_.schedules.end())
-      return;
+    const auto deepened = std::find_if(options_.schedules.begin(), options_.schedules.end(), deepens);
+    if (plan.stages.size() < 2 || deepened == options_.schedules.end()) return;
     const ChainTimes times = chain_times(problem_, judge_.ranges(), plan);
     if (*std::max_element(times.forward.begin(), times.forward.end()) <= 0) return;
     const uint32_t most = static_cast<uint32_t>(plan.micro_batches);
     for (uint32_t extra = 0; extra < 3; ++extra) {
       StagePlan next = plan;
-      next.schedule = "warmup";
+      next.schedule = *deepened;
       next.warm_up = warmup_by_latency(times);
       for (uint32_t& depth : next.warm_up) depth = std::min<uint32_t>(depth + extra, most);
       if (!can_afford()) return;
@@ -380,7 +388,7 @@ class AutoSearch {
     plan.lower_bound =
         std::min(judge_.lower_bound(&plan.bound_name, {.enough = plan.objective, .stop = stop_}), plan.objective);
     const bool as_it_runs = exact_ || problem_.objective != Objective::kStepTime;
-    if (everything_ && as_it_runs && !stopped_ && problem_.cluster.uniform() && plan.schedule != "warmup") {
+    if (everything_ && as_it_runs && !stopped_ && problem_.cluster.uniform() && !deepens(plan.schedule)) {
       plan.lower_bound = plan.objective;
       plan.bound_name = "exhaustive search over the named schedules";
     }
@@ -427,9 +435,8 @@ class AutoPlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token stop) const override {
-    const bool puts_off = std::any_of(options_.schedules.begin(), options_.schedules.end(),
-                                      [](const std::string& name) { return name.starts_with("zb-"); });
-    if (puts_off) return AutoSearch(problem, options_, std::move(stop)).run();
+    if (std::any_of(options_.schedules.begin(), options_.schedules.end(), splits_backward))
+      return AutoSearch(problem, options_, std::move(stop)).run();
     // No schedule parts a backward pass: the bound need not allow for one that does.
     StageProblem whole = problem;
     for (TimeTable& table : whole.times) table.weight_gradient.clear();
@@ -439,6 +446,12 @@ class AutoPlanner final : public StagePlanner {
 };
 
 }  // namespace
+
+std::vector<std::string> default_schedules() {
+  std::vector<std::string> names = schedules_of_auto();
+  std::erase_if(names, splits_backward);
+  return names;
+}
 
 std::unique_ptr<StagePlanner> auto_planner(AutoOptions options) {
   return std::make_unique<AutoPlanner>(std::move(options));

@@ -1,9 +1,10 @@
 #include "partition/stages/exact.h"
 
-#include <limits>
-
 #include <fmt/format.h>
 
+#include <limits>
+
+#include "partition/schedule/family.h"
 #include "partition/stages/auto.h"
 #include "partition/stages/internal/every_plan.h"
 
@@ -24,10 +25,11 @@ class ExactPlanner final : public StagePlanner {
     }
     AutoOptions options;
     options.rivals = AutoOptions::Rivals::kExcluded;
-    options.schedules = {"1f1b", "dapple-b", "gpipe"};
-    if (!problem.times.front().weight_gradient.empty()) {
-      options.schedules.push_back("zb-h1");
-      options.schedules.push_back("zb-h2");
+    const bool parts = !problem.times.front().weight_gradient.empty();
+    options.schedules.clear();
+    for (const ScheduleFamily& family : schedule_families()) {
+      if (!family.chosen_by_auto || family.needs != ScheduleFamily::Needs::kNothing) continue;
+      if (parts || !family.splits_backward) options.schedules.emplace_back(family.name);
     }
     options.exhaustive_plans = most_plans_;
     options.simulated_actions = std::numeric_limits<uint64_t>::max();

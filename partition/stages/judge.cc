@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "partition/schedule/family.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "partition/stages/bounds.h"
@@ -32,9 +33,12 @@ std::vector<double> blended(const std::vector<std::vector<double>>& rows, const 
 
 double peak_bytes(const StagePlan& plan, size_t stage, const StageBytes& bytes) {
   const uint64_t all = plan.micro_batches, held = held_micro_batches(plan, stage);
-  if (!plan.schedule.starts_with("zb-")) return bytes.peak(static_cast<double>(held), static_cast<double>(all));
-  const uint64_t from_end = plan.stages.size() - stage;
-  const uint64_t flying = std::min(held, plan.schedule == "zb-h1" ? from_end : 2 * from_end - 1);
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (family == nullptr || !family->splits_backward) {
+    return bytes.peak(static_cast<double>(held), static_cast<double>(all));
+  }
+  const auto from_end = static_cast<uint32_t>(plan.stages.size() - stage);
+  const uint64_t flying = std::min(held, in_flight(family->held, from_end, all));
   return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
 }
 
@@ -58,19 +62,15 @@ PlanJudge::PlanJudge(const StageProblem& problem) : problem_(problem), ranges_(s
 
 PlanJudge::~PlanJudge() = default;
 
-const std::vector<std::string>& judged_schedules() {
-  static const std::vector<std::string> names{"1f1b", "dapple-b", "gpipe", "warmup", "zb-h1", "zb-h2"};
-  return names;
-}
-
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage) {
-  const uint64_t all = plan.micro_batches, stages = plan.stages.size(), from_end = stages - stage;
-  if (plan.schedule == "1f1b") return std::min(all, from_end);
-  if (plan.schedule == "dapple-b") return std::min(all, 2 * from_end - 1);
-  if (plan.schedule == "zb-h1") return std::min(all, stages);
-  if (plan.schedule == "zb-h2") return std::min(all, 2 * stages - 1);
-  if (plan.schedule == "warmup" && stage < plan.warm_up.size()) return std::min<uint64_t>(all, plan.warm_up[stage]);
-  return all;
+  const ScheduleFamily* family = find_schedule(plan.schedule);
+  if (family == nullptr) return plan.micro_batches;
+  if (family->needs == ScheduleFamily::Needs::kWarmUp && stage < plan.warm_up.size()) {
+    return std::min<uint64_t>(plan.micro_batches, plan.warm_up[stage]);
+  }
+  const auto stages = static_cast<uint32_t>(plan.stages.size());
+  const uint32_t from_end = family->splits_backward ? stages : stages - static_cast<uint32_t>(stage);
+  return in_flight(family->held, from_end, plan.micro_batches);
 }
 
 std::string_view objective_name(Objective objective) {

@@ -30,11 +30,11 @@ class PlanJudge {
   explicit PlanJudge(const StageProblem& problem);
   ~PlanJudge();
 
-  /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (`judged_schedules`; `warmup`
-  /// with `warm_up`), `step_ns` and the problem's objective, and returns the objective. Nothing: some stage does not
-  /// fit its devices, a replica would have no sample, or the step exceeds the time limit; then `why` says so where it
-  /// is given. Where the objective is the step time, nothing also means that the stages alone show that the step takes
-  /// `beat` or longer; such a plan is not simulated.
+  /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (one of `schedules_of_auto`;
+  /// `warmup` with `warm_up`), `step_ns` and the problem's objective, and returns the objective. Nothing: some stage
+  /// does not fit its devices, a replica would have no sample, or the step exceeds the time limit; then `why` says so
+  /// where it is given. Where the objective is the step time, nothing also means that the stages alone show that the
+  /// step takes `beat` or longer; such a plan is not simulated.
   std::optional<double> judge(StagePlan& plan, std::string* why = nullptr,
                               double beat = std::numeric_limits<double>::infinity());
 
@@ -84,9 +84,6 @@ class PlanJudge {
   std::map<uint64_t, Sums> sums_;
   uint64_t spent_ = 0;
 };
-
-/// Schedules that plans are judged under; the zero-bubble ones gain where weight gradients are priced apart.
-const std::vector<std::string>& judged_schedules();
 
 /// The plan's own schedule, with its warm-up depths.
 ScheduleSpec schedule_of(const StagePlan& plan);

@@ -157,20 +157,6 @@ TimeTable::Blend TimeTable::blend(uint64_t samples) const {
   return {high - 1, high, 1 - share, share};
 }
 
-uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batches) {
-  switch (discipline) {
-    case InFlight::kAll:
-      return micro_batches;
-    case InFlight::kOneFOneB:
-      return std::min<uint64_t>(from_end, micro_batches);
-    case InFlight::kTwice:
-      return std::min<uint64_t>(2ull * from_end - 1, micro_batches);
-    case InFlight::kOne:
-      return 1;
-  }
-  return micro_batches;
-}
-
 Result<void> validate(const StageProblem& problem) {
   if (problem.blocks == 0) return broken("C1", "the problem has no blocks");
   if (problem.cluster.size() == 0) return broken("C4", "the cluster has no devices");

@@ -8,6 +8,7 @@
 
 #include "ir/diagnostic.h"
 #include "partition/cluster.h"
+#include "partition/schedule/in_flight.h"
 
 namespace rannc::partition {
 
@@ -63,17 +64,6 @@ struct SharedHolding {
 
   double gradient_bytes() const { return sum_bytes.value_or(bytes); }
 };
-
-/// Which activations live at once: how many micro-batches a stage holds, counted from the last stage.
-enum class InFlight : uint8_t {
-  kAll,       ///< fill and drain (GPipe): every micro-batch
-  kOneFOneB,  ///< 1F1B, DAPPLE's P_A: as many as stages from here to the end
-  kTwice,     ///< DAPPLE's P_B: twice that minus one
-  kOne,       ///< one: less is impossible, so what does not fit then fits under no schedule
-};
-
-/// Micro-batches that the stage `from_end` (1 = the last) holds.
-uint64_t in_flight(InFlight discipline, uint32_t from_end, uint64_t micro_batches);
 
 enum class RecomputeRule : uint8_t { kNever, kAlways, kChoose };
 

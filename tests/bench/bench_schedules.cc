@@ -86,7 +86,7 @@ class Printer {
 };
 
 /// Simulates a named schedule whose ranks do one F, I, W per micro-batch.
-Line bubble(const std::string& name, Layout layout, uint32_t p, uint32_t m, ComputeTimes whole, double published,
+Line bubble(const std::string& name, StageLayout layout, uint32_t p, uint32_t m, ComputeTimes whole, double published,
             double latency = 0) {
   const double start = cpu_seconds();
   const auto shape = laid_out(layout, p, m);
@@ -116,9 +116,9 @@ void print_bubbles(Printer& printer) {
   }
   for (const auto& row : published::latencies()) {
     const ComputeTimes times{1, 1, 1, 0};
-    printer.print(bubble("gpipe", Layout::kLine, 4, 16, times, row.gpipe, row.latency));
-    printer.print(bubble("1f1b", Layout::kLine, 4, 16, times, row.policy_a, row.latency));
-    printer.print(bubble("dapple-b", Layout::kLine, 4, 16, times, row.policy_b, row.latency));
+    printer.print(bubble("gpipe", StageLayout::kOnePerRank, 4, 16, times, row.gpipe, row.latency));
+    printer.print(bubble("1f1b", StageLayout::kOnePerRank, 4, 16, times, row.policy_a, row.latency));
+    printer.print(bubble("dapple-b", StageLayout::kOnePerRank, 4, 16, times, row.policy_b, row.latency));
   }
 }
 

@@ -12,9 +12,10 @@ namespace {
 
 using ir::PipelineShape;
 
-Layout layout_of(std::string_view name) {
-  if (name == "zb-v" || name == "v-half" || name == "v-min") return Layout::kV;
-  return name == "interleaved" ? Layout::kLoop2 : Layout::kLine;
+/// Of any allocation, one stage per rank.
+StageLayout layout_of(std::string_view name) {
+  const StageLayout layout = find_schedule(name)->layout;
+  return layout == StageLayout::kAny ? StageLayout::kOnePerRank : layout;
 }
 
 /// What makes pipelines hard beside their length.
@@ -187,9 +188,9 @@ struct Misuse {
 };
 
 TEST(MakeSchedule, SaysWhyItCannotServe) {
-  const PipelineShape line = ir::chain_shape(4, 4), v = laid_out(Layout::kV, 2, 4);
+  const PipelineShape line = ir::chain_shape(4, 4), v = laid_out(StageLayout::kV, 2, 4);
   const Misuse kCases[] = {
-      {{.name = "1f2b"}, line, "`1f2b` is no schedule; there are gpipe, 1f1b"},
+      {{.name = "1f2b"}, line, "`1f2b` is no schedule; there are 1f1b, dapple-b, gpipe"},
       {{.name = "gpipe"}, v, "schedule gpipe needs one stage per device: device 1 has stages 1 and 2"},
       {{.name = "zb-v"}, line, "stages 0 and 3 are not on the same devices"},
       {{.name = "zb-v"}, ir::chain_shape(3, 4), "there are 3 stages"},

@@ -13,7 +13,7 @@ namespace rannc::partition::published {
 /// Makespans at zero latency under a global barrier, F/I/W of a whole rank; 0: not given.
 struct Bubble {
   const char* name;
-  Layout layout;
+  StageLayout layout;
   double p4_m8_equal;    ///< p=4, m=8, 1/1/1
   double p8_m24_equal;   ///< p=8, m=24, 1/1/1
   double p8_m24_skewed;  ///< p=8, m=24, 1/1.2/0.8
@@ -21,14 +21,14 @@ struct Bubble {
 };
 
 inline const std::vector<Bubble>& bubbles() {
-  static const std::vector<Bubble> kRows = {{"gpipe", Layout::kLine, 33, 93, 93, 24},
-                                            {"1f1b", Layout::kLine, 33, 93, 93, 8},
-                                            {"interleaved", Layout::kLoop2, 28.5, 82.5, 82.5, 11.5},
-                                            {"zb-h1", Layout::kLine, 27, 79, 81.8, 8},
-                                            {"zb-h2", Layout::kLine, 27, 79, 79, 15},
-                                            {"zb-v", Layout::kV, 25.5, 75.5, 76.2, 8},
-                                            {"v-half", Layout::kV, 0, 80.5, 83.5, 5},
-                                            {"v-min", Layout::kV, 0, 85.5, 100.5, 4}};
+  static const std::vector<Bubble> kRows = {{"gpipe", StageLayout::kOnePerRank, 33, 93, 93, 24},
+                                            {"1f1b", StageLayout::kOnePerRank, 33, 93, 93, 8},
+                                            {"interleaved", StageLayout::kLoop, 28.5, 82.5, 82.5, 11.5},
+                                            {"zb-h1", StageLayout::kOnePerRank, 27, 79, 81.8, 8},
+                                            {"zb-h2", StageLayout::kOnePerRank, 27, 79, 79, 15},
+                                            {"zb-v", StageLayout::kV, 25.5, 75.5, 76.2, 8},
+                                            {"v-half", StageLayout::kV, 0, 80.5, 83.5, 5},
+                                            {"v-min", StageLayout::kV, 0, 85.5, 100.5, 4}};
   return kRows;
 }
 

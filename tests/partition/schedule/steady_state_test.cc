@@ -27,16 +27,16 @@ double random_time(std::mt19937_64& random, bool whole) {
   return std::exp(static_cast<double>(pick(random, 0, 400)) / 100) * 1.7;
 }
 
-Layout layout_of(const std::string& name) {
-  if (name == "interleaved") return Layout::kLoop2;
-  return name == "zb-v" || name == "v-half" || name == "v-min" ? Layout::kV : Layout::kLine;
+StageLayout layout_of(const std::string& name) {
+  if (name == "interleaved") return StageLayout::kLoop;
+  return name == "zb-v" || name == "v-half" || name == "v-min" ? StageLayout::kV : StageLayout::kOnePerRank;
 }
 
 Instance random_instance(std::mt19937_64& random, const std::string& name, uint32_t most_micro_batches) {
   Instance one;
   const auto ranks = static_cast<uint32_t>(pick(random, 1, 6));
   const auto count = static_cast<uint32_t>(pick(random, 1, most_micro_batches));
-  const Layout layout = layout_of(name);
+  const StageLayout layout = layout_of(name);
   one.shape = laid_out(layout, ranks, count);
   const auto stages = static_cast<uint32_t>(one.shape.stages.size());
   const bool whole = pick(random, 0, 1) == 0;
@@ -47,7 +47,7 @@ Instance random_instance(std::mt19937_64& random, const std::string& name, uint3
   }
   for (auto& route : one.shape.routes) route.bytes_per_sample = static_cast<int64_t>(pick(random, 0, 8));
   for (uint32_t s = 0; s < stages; ++s) {
-    one.shape.stages[s].recompute = layout == Layout::kLine && pick(random, 0, 3) == 0;
+    one.shape.stages[s].recompute = layout == StageLayout::kOnePerRank && pick(random, 0, 3) == 0;
     one.costs.compute.push_back({{random_time(random, whole), random_time(random, whole), random_time(random, whole),
                                   random_time(random, whole)}});
   }

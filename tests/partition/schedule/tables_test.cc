@@ -23,7 +23,7 @@ struct Outcome {
 };
 
 /// Simulates a schedule on `ranks` devices whose work is one F, I, W per micro-batch, spread over `chunks` stages each.
-Outcome outcome(const std::string& name, Layout layout, uint32_t ranks, uint32_t m, ComputeTimes whole) {
+Outcome outcome(const std::string& name, StageLayout layout, uint32_t ranks, uint32_t m, ComputeTimes whole) {
   const PipelineShape shape = laid_out(layout, ranks, m);
   const double chunks = static_cast<double>(shape.stages.size()) / ranks;
   const auto schedule = make_schedule(shape, {.name = name}).value();
@@ -60,25 +60,25 @@ INSTANTIATE_TEST_SUITE_P(Table, PublishedBubble, testing::ValuesIn(published::bu
 });
 
 TEST(PublishedBubbles, PeaksOfEveryDevice) {
-  const auto peaks = [](const char* name, Layout layout) { return outcome(name, layout, 8, 24, kEqual).peaks; };
-  EXPECT_THAT(peaks("gpipe", Layout::kLine), testing::Each(24));
-  EXPECT_THAT(peaks("1f1b", Layout::kLine), testing::ElementsAre(8, 7, 6, 5, 4, 3, 2, 1));
-  EXPECT_THAT(peaks("interleaved", Layout::kLoop2), testing::ElementsAre(11.5, 10.5, 9.5, 8.5, 7.5, 6.5, 5.5, 4.5));
-  EXPECT_THAT(peaks("zb-h1", Layout::kLine), testing::Each(8));
-  EXPECT_THAT(peaks("zb-h2", Layout::kLine), testing::Each(15));
-  EXPECT_THAT(peaks("zb-v", Layout::kV), testing::Each(8));
-  EXPECT_THAT(peaks("v-half", Layout::kV), testing::Each(5));
+  const auto peaks = [](const char* name, StageLayout layout) { return outcome(name, layout, 8, 24, kEqual).peaks; };
+  EXPECT_THAT(peaks("gpipe", StageLayout::kOnePerRank), testing::Each(24));
+  EXPECT_THAT(peaks("1f1b", StageLayout::kOnePerRank), testing::ElementsAre(8, 7, 6, 5, 4, 3, 2, 1));
+  EXPECT_THAT(peaks("interleaved", StageLayout::kLoop), testing::ElementsAre(11.5, 10.5, 9.5, 8.5, 7.5, 6.5, 5.5, 4.5));
+  EXPECT_THAT(peaks("zb-h1", StageLayout::kOnePerRank), testing::Each(8));
+  EXPECT_THAT(peaks("zb-h2", StageLayout::kOnePerRank), testing::Each(15));
+  EXPECT_THAT(peaks("zb-v", StageLayout::kV), testing::Each(8));
+  EXPECT_THAT(peaks("v-half", StageLayout::kV), testing::Each(5));
 }
 
 TEST(PublishedBubbles, IdleInsideEachRow) {
-  EXPECT_NEAR(outcome("zb-h1", Layout::kLine, 8, 24, kEqual).inner_idle, 7.0, 1e-9);
-  EXPECT_NEAR(outcome("zb-h2", Layout::kLine, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
-  EXPECT_NEAR(outcome("zb-v", Layout::kV, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
-  EXPECT_NEAR(outcome("zb-h2", Layout::kLine, 8, 24, kSkewed).inner_idle, 4.2, 1e-9);
-  EXPECT_NEAR(outcome("zb-v", Layout::kV, 8, 24, kSkewed).inner_idle, 2.8, 1e-9);
+  EXPECT_NEAR(outcome("zb-h1", StageLayout::kOnePerRank, 8, 24, kEqual).inner_idle, 7.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-h2", StageLayout::kOnePerRank, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-v", StageLayout::kV, 8, 24, kEqual).inner_idle, 0.0, 1e-9);
+  EXPECT_NEAR(outcome("zb-h2", StageLayout::kOnePerRank, 8, 24, kSkewed).inner_idle, 4.2, 1e-9);
+  EXPECT_NEAR(outcome("zb-v", StageLayout::kV, 8, 24, kSkewed).inner_idle, 2.8, 1e-9);
   // V-Min drifts where F, I and W differ: idle 28.5 at 24 micro-batches, 52.5 at 64.
-  EXPECT_NEAR(outcome("v-min", Layout::kV, 8, 24, kSkewed).makespan - 72, 28.5, 1e-9);
-  EXPECT_NEAR(outcome("v-min", Layout::kV, 8, 64, kSkewed).makespan - 192, 52.5, 1e-9);
+  EXPECT_NEAR(outcome("v-min", StageLayout::kV, 8, 24, kSkewed).makespan - 72, 28.5, 1e-9);
+  EXPECT_NEAR(outcome("v-min", StageLayout::kV, 8, 64, kSkewed).makespan - 192, 52.5, 1e-9);
 }
 
 TEST(PublishedBubbles, ClosedForms) {
@@ -86,33 +86,33 @@ TEST(PublishedBubbles, ClosedForms) {
     const uint32_t m = 3 * p;
     const ComputeTimes t{1, 1.25, 0.75, 0};  // F + I >= 2W, as the zero-bubble forms need
     const double work = 3.0 * m, whole = 3;
-    EXPECT_NEAR(outcome("gpipe", Layout::kLine, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
-    EXPECT_NEAR(outcome("1f1b", Layout::kLine, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
-    EXPECT_NEAR(outcome("interleaved", Layout::kLoop2, p, m, t).makespan - work, (p - 1) * whole / 2, 1e-9);
-    EXPECT_NEAR(outcome("zb-h1", Layout::kLine, p, m, kEqual).makespan - work, p - 1.0, 1e-9);
+    EXPECT_NEAR(outcome("gpipe", StageLayout::kOnePerRank, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
+    EXPECT_NEAR(outcome("1f1b", StageLayout::kOnePerRank, p, m, t).makespan - work, (p - 1) * whole, 1e-9);
+    EXPECT_NEAR(outcome("interleaved", StageLayout::kLoop, p, m, t).makespan - work, (p - 1) * whole / 2, 1e-9);
+    EXPECT_NEAR(outcome("zb-h1", StageLayout::kOnePerRank, p, m, kEqual).makespan - work, p - 1.0, 1e-9);
     for (uint32_t s = 0; s < p; ++s) {
-      EXPECT_EQ(outcome("gpipe", Layout::kLine, p, m, t).peaks[s], m);
-      EXPECT_EQ(outcome("1f1b", Layout::kLine, p, m, t).peaks[s], p - s);
-      EXPECT_EQ(outcome("dapple-b", Layout::kLine, p, m, t).peaks[s], 2 * (p - s) - 1);
-      EXPECT_EQ(outcome("zb-h1", Layout::kLine, p, m, t).peaks[s], p);
-      EXPECT_EQ(outcome("zb-h2", Layout::kLine, p, m, t).peaks[s], 2 * p - 1);
-      EXPECT_EQ(outcome("zb-v", Layout::kV, p, m, t).peaks[s], p);
+      EXPECT_EQ(outcome("gpipe", StageLayout::kOnePerRank, p, m, t).peaks[s], m);
+      EXPECT_EQ(outcome("1f1b", StageLayout::kOnePerRank, p, m, t).peaks[s], p - s);
+      EXPECT_EQ(outcome("dapple-b", StageLayout::kOnePerRank, p, m, t).peaks[s], 2 * (p - s) - 1);
+      EXPECT_EQ(outcome("zb-h1", StageLayout::kOnePerRank, p, m, t).peaks[s], p);
+      EXPECT_EQ(outcome("zb-h2", StageLayout::kOnePerRank, p, m, t).peaks[s], 2 * p - 1);
+      EXPECT_EQ(outcome("zb-v", StageLayout::kV, p, m, t).peaks[s], p);
     }
-    EXPECT_EQ(outcome("interleaved", Layout::kLoop2, p, m, t).peaks[0], p * (1 + (p - 1.0) / (2 * p)));
-    const auto half = outcome("v-half", Layout::kV, p, m, t).peaks, least = outcome("v-min", Layout::kV, p, m, t).peaks;
+    EXPECT_EQ(outcome("interleaved", StageLayout::kLoop, p, m, t).peaks[0], p * (1 + (p - 1.0) / (2 * p)));
+    const auto half = outcome("v-half", StageLayout::kV, p, m, t).peaks, least = outcome("v-min", StageLayout::kV, p, m, t).peaks;
     EXPECT_EQ(*std::max_element(half.begin(), half.end()), (p + 2) / 2) << p;
     EXPECT_EQ(*std::max_element(least.begin(), least.end()), (p + 4) / 3) << p;
   }
 }
 
-std::string table(const std::string& name, Layout layout, uint32_t ranks, uint32_t m) {
+std::string table(const std::string& name, StageLayout layout, uint32_t ranks, uint32_t m) {
   return ir::print_compute_rows(make_schedule(laid_out(layout, ranks, m), {.name = name}).value());
 }
 
-TEST(Tables, GPipe) { EXPECT_EQ(table("gpipe", Layout::kLine, 2, 3), "0: F0 F1 F2 B2 B1 B0\n1: F0 F1 F2 B2 B1 B0\n"); }
+TEST(Tables, GPipe) { EXPECT_EQ(table("gpipe", StageLayout::kOnePerRank, 2, 3), "0: F0 F1 F2 B2 B1 B0\n1: F0 F1 F2 B2 B1 B0\n"); }
 
 TEST(Tables, PolicyA) {
-  EXPECT_EQ(table("1f1b", Layout::kLine, 4, 8),
+  EXPECT_EQ(table("1f1b", StageLayout::kOnePerRank, 4, 8),
             "0: F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7\n"
             "1: F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 F6 B4 F7 B5 B6 B7\n"
             "2: F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 F6 B5 F7 B6 B7\n"
@@ -120,14 +120,14 @@ TEST(Tables, PolicyA) {
 }
 
 TEST(Tables, PolicyB) {
-  EXPECT_EQ(table("dapple-b", Layout::kLine, 3, 6),
+  EXPECT_EQ(table("dapple-b", StageLayout::kOnePerRank, 3, 6),
             "0: F0 F1 F2 F3 F4 B0 F5 B1 B2 B3 B4 B5\n"
             "1: F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5\n"
             "2: F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5\n");
 }
 
 TEST(Tables, ZbH1) {
-  EXPECT_EQ(table("zb-h1", Layout::kLine, 4, 8),
+  EXPECT_EQ(table("zb-h1", StageLayout::kOnePerRank, 4, 8),
             "0: F0 F1 F2 F3 I0 W0 F4 I1 W1 F5 I2 W2 F6 I3 W3 F7 I4 W4 I5 W5 I6 W6 I7 W7\n"
             "1: F0 F1 F2 I0 F3 I1 W0 F4 I2 W1 F5 I3 W2 F6 I4 W3 F7 I5 W4 I6 W5 I7 W6 W7\n"
             "2: F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 F5 I4 W2 F6 I5 W3 F7 I6 W4 I7 W5 W6 W7\n"
@@ -135,7 +135,7 @@ TEST(Tables, ZbH1) {
 }
 
 TEST(Tables, ZbH2) {
-  EXPECT_EQ(table("zb-h2", Layout::kLine, 4, 8),
+  EXPECT_EQ(table("zb-h2", StageLayout::kOnePerRank, 4, 8),
             "0: F0 F1 F2 F3 F4 F5 F6 I0 W0 F7 I1 W1 I2 W2 I3 W3 I4 W4 I5 W5 I6 W6 I7 W7\n"
             "1: F0 F1 F2 F3 F4 I0 F5 I1 F6 I2 W0 F7 I3 W1 I4 W2 I5 W3 I6 W4 I7 W5 W6 W7\n"
             "2: F0 F1 F2 I0 F3 I1 F4 I2 F5 I3 F6 I4 W0 F7 I5 W1 I6 W2 I7 W3 W4 W5 W6 W7\n"
@@ -143,15 +143,15 @@ TEST(Tables, ZbH2) {
 }
 
 TEST(Tables, InterleavedLastRank) {
-  const std::string rows = table("interleaved", Layout::kLoop2, 4, 8);
+  const std::string rows = table("interleaved", StageLayout::kLoop, 4, 8);
   EXPECT_THAT(rows, testing::HasSubstr("3: F3.0 F3.1 F3.2 F3.3 F7.0 B7.0 F7.1 B7.1 F7.2 B7.2 F7.3 B7.3 F3.4 B3.0 F3.5 "
                                        "B3.1 F3.6 B3.2 F3.7 B3.3 F7.4 B7.4 "));
-  const auto peaks = outcome("interleaved", Layout::kLoop2, 4, 8, kEqual).peaks;
+  const auto peaks = outcome("interleaved", StageLayout::kLoop, 4, 8, kEqual).peaks;
   EXPECT_THAT(peaks, testing::ElementsAre(5.5, 4.5, 3.5, 2.5));
 }
 
 TEST(Tables, ZbV) {
-  EXPECT_EQ(table("zb-v", Layout::kV, 2, 3),
+  EXPECT_EQ(table("zb-v", StageLayout::kV, 2, 3),
             "0: F0.0 F0.1 F0.2 F3.0 I3.0 W3.0 F3.1 I3.1 W3.1 I0.0 W0.0 F3.2 I3.2 W3.2 I0.1 W0.1 I0.2 W0.2\n"
             "1: F1.0 F2.0 F1.1 F2.1 I2.0 W2.0 F1.2 I1.0 W1.0 F2.2 I2.1 W2.1 I1.1 I2.2 I1.2 W1.1 W2.2 W1.2\n");
 }

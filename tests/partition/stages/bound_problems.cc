@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "partition/schedule/family.h"
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/range_costs.h"
 #include "partition/stages/judge.h"
@@ -29,7 +30,7 @@ std::optional<double> least_of_all_plans(const StageProblem& problem, std::mt199
     if (time && (!least || *time < *least)) least = time;
   };
   for_each_roomy_plan(problem, [&](StagePlan plan) {
-    for (const std::string& schedule : judged_schedules()) {
+    for (const std::string& schedule : schedules_of_auto()) {
       plan.schedule = schedule;
       plan.warm_up.clear();
       if (schedule == "warmup") plan.warm_up = random_depths(random, plan.stages.size(), plan.micro_batches);

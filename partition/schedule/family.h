@@ -1,0 +1,83 @@
+/// The table of schedules: one row for each name.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/diagnostic.h"
+#include "ir/schedule.h"
+#include "partition/schedule/generators.h"
+#include "partition/schedule/in_flight.h"
+#include "partition/schedule/periodic.h"
+
+namespace rannc::partition {
+
+/// A schedule by name, with the parameters that some families require.
+struct ScheduleSpec {
+  std::string name;              ///< of a row of `schedule_families()`
+  std::vector<uint32_t> warmup;  ///< `Needs::kWarmUp`: depth by stage
+  ChainTimes times;              ///< `Needs::kTimes`
+  std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
+  double period = 0;             ///< `1f1b-star`, `periodic`: T; 0: the smallest possible
+  uint32_t k = 1;                ///< `k-periodic`: batches per pattern
+  std::string table;             ///< `Needs::kTable`: text of `ir::parse_schedule`
+  std::string table_file;        ///< `Needs::kTable`: its name in messages
+};
+
+/// How a family lays stages out on p ranks.
+enum class StageLayout : uint8_t {
+  kOnePerRank,  ///< stage r on rank r
+  kV,           ///< stages r and 2p-1-r on rank r
+  kLoop,        ///< stages r, r+p, r+2p ... on rank r; as many as the first device holds
+  kAny,         ///< any allocation of stages to devices
+};
+
+/// What a generator reads.
+struct GeneratorInput {
+  const ir::PipelineShape& shape;
+  const ScheduleSpec& spec;
+  uint32_t ranks = 1, chunks = 1;  ///< stages = ranks * chunks
+  uint32_t micro_batches = 0;
+};
+
+/// One schedule as the rest of the compiler sees it. To add one, add a row, its generator, and the literal table of the
+/// generator's test.
+struct ScheduleFamily {
+  enum class Needs : uint8_t { kNothing, kWarmUp, kTimes, kTable };
+
+  std::string_view name;
+  std::string_view summary;  ///< one phrase, for `--list schedule`
+  StageLayout layout = StageLayout::kOnePerRank;
+  Needs needs = Needs::kNothing;
+  bool chosen_by_auto = false;   ///< planner `auto` may choose it
+  bool splits_backward = false;  ///< B is an I and a later W
+  /// What planners that choose no schedule assume (`StageProblem::in_flight`).
+  InFlight assumed = InFlight::kOneFOneB;
+  /// Micro-batches in flight; where the backward pass is split, up to the last I, and up to the last W what the first
+  /// stage holds. `Needs::kWarmUp`: the depths instead.
+  InFlight held = InFlight::kAll;
+  /// Rows by rank; null: `by_device` generates them.
+  Result<Rows> (*by_rank)(const GeneratorInput&) = nullptr;
+  /// Rows by device.
+  Result<ir::Schedule> (*by_device)(const GeneratorInput&) = nullptr;
+};
+
+/// Every row, in the order of documentation. Among equal plans, `auto` prefers the schedule that stands first.
+std::span<const ScheduleFamily> schedule_families();
+
+/// The row of that name; null: there is none.
+const ScheduleFamily* find_schedule(std::string_view name);
+
+/// Whether there is a row of that name with that need.
+bool schedule_needs(std::string_view name, ScheduleFamily::Needs needs);
+
+/// Names of all rows.
+std::vector<std::string_view> schedule_names();
+
+/// Names of the rows that `auto` may choose.
+const std::vector<std::string>& schedules_of_auto();
+
+}  // namespace rannc::partition
