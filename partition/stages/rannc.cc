@@ -81,8 +81,8 @@ class RanncPlanner final : public StagePlanner {
     const auto answer = minimise_fill_drain(finders, count, {.stop = std::move(stop)});
     if (!answer) return explain_infeasible(problem, finders, count);
     const Shape& shape = shapes[answer->finder];
-    StagePlan plan = finish_plan(problem, ranges, answer->cover, finders[answer->finder]->micro_batches(),
-                                 shape.devices, shape.copies);
+    StagePlan plan = plan_of_cover(problem, ranges, answer->cover, finders[answer->finder]->micro_batches(),
+                                   shape.devices, shape.copies);
     plan.objective_name = "(micro-batches + stages - 1) * (largest forward + largest backward), ns";
     plan.objective = answer->objective;
     plan.lower_bound = answer->lower_bound;

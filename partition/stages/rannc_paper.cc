@@ -224,7 +224,7 @@ class RanncPaperPlanner final : public StagePlanner {
       device += replicas;
     }
     StagePlan plan =
-        finish_plan(problem, ranges, cover, best.arguments.micro_batches, best.arguments.devices, copies);
+        plan_of_cover(problem, ranges, cover, best.arguments.micro_batches, best.arguments.devices, copies);
     for (const PlannedStage& stage : plan.stages) {
       double offered = memory_of(problem, stage.devices.front());
       for (const DeviceId device : stage.devices) offered = std::min(offered, memory_of(problem, device));

@@ -70,8 +70,8 @@ double optimizer_ns(const StageProblem& problem, double parameter_bytes, double 
   return optimizer_pass_ns(parameter_bytes, gradient_bytes, problem.optimizer_factor, rate);
 }
 
-StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover, uint64_t micro_batches,
-                      uint32_t devices, uint32_t copies) {
+StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover,
+                        uint64_t micro_batches, uint32_t devices, uint32_t copies) {
   const StagePrices prices(problem, ranges, micro_batches, devices, copies);
   StagePlan plan;
   plan.micro_batches = micro_batches;

@@ -12,8 +12,8 @@ namespace rannc::partition {
 StageCount stage_count(const StageProblem& problem);
 
 /// The plan of `cover`, which lies on `devices` devices and is repeated `copies` times; objective and bound stay unset.
-StagePlan finish_plan(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover, uint64_t micro_batches,
-                      uint32_t devices, uint32_t copies);
+StagePlan plan_of_cover(const StageProblem& problem, const RangeCosts& ranges, const Cover& cover,
+                        uint64_t micro_batches, uint32_t devices, uint32_t copies);
 
 /// Why none of the finders has a cover: the memory that would suffice, or that no memory would.
 Infeasible explain_infeasible(const StageProblem& problem, const std::vector<CoverFinder*>& finders, StageCount count);
