@@ -9,12 +9,12 @@
 #include <mutex>
 #include <optional>
 
-#include "runtime/engine_autograd.h"
+#include "runtime/engine.h"
 #include "runtime/executor.h"
 #include "runtime/internal/device_thread.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/optimizer.h"
-#include "runtime/transport_local.h"
+#include "runtime/transports.h"
 
 namespace rannc::runtime {
 
@@ -22,9 +22,9 @@ namespace {
 
 constexpr int kLeastSteps = 3;
 constexpr int kMostSteps = 15;
-constexpr double kEnoughNs = 1.5e9;  // of steps that count, unless they are fewer than kLeastSteps
-constexpr double kTooMuchNs = 3e10;  // no further step is begun
-constexpr double kLossSeed = 1e-3;   // about what a mean over a mini-batch gives
+constexpr double kEnoughNs = 1.5e9;            // of steps that count, unless they are fewer than kLeastSteps
+constexpr double kTooMuchNs = 3e10;            // no further step is begun
+constexpr double kLossSeed = 1e-3;             // about what a mean over a mini-batch gives
 constexpr std::chrono::minutes kPatience{30};  // a step of a large model takes minutes
 
 /// Samples of every input, made once for each number of samples.
@@ -81,7 +81,8 @@ struct Worker {
 
 OptimizerOptions optimizer_of(const ir::Plan& plan) {
   OptimizerOptions options;
-  options.kind = parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
+  options.kind =
+      parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
   options.momentum = plan.optimizer.momentum;
   options.learning_rate = 0;  // made-up samples must not lead the weights astray
   return options;
@@ -103,8 +104,9 @@ class Bench {
   }
 
   Result<void> load(const Bundle& bundle) {
+    RANNC_ASSIGN(const Engine* const engine, find_engine({}));
     const auto devices = static_cast<uint32_t>(plan_.devices.size());
-    for (auto& transport : make_local_transports(devices, kPatience)) {
+    for (auto& transport : default_transport(false).open(devices, kPatience)) {
       auto worker = std::make_unique<Worker>();
       worker->transport = std::move(transport);
       worker->programs.resize(plan_.stages.size());
@@ -113,7 +115,7 @@ class Bench {
       for (size_t s = 0; s < plan_.stages.size(); ++s) {
         const auto& homes = plan_.stages[s].devices;
         if (std::find(homes.begin(), homes.end(), worker->transport->device()) == homes.end()) continue;
-        RANNC_ASSIGN(worker->programs[s], load_autograd_program(bundle, StageId::from(s)));
+        RANNC_ASSIGN(worker->programs[s], engine->load(bundle, StageId::from(s), Origins::kForgotten));
         programs[s] = worker->programs[s].get();
         if (plan_.training) worker->optimizers[s] = std::make_unique<StageOptimizer>(optimizer_of(plan_), *programs[s]);
       }
@@ -261,7 +263,9 @@ Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& 
   RANNC_TRY(bench.load(bundle));
   std::vector<std::vector<ActionRecord>> steps;
   double counted = 0, all = 0;
-  for (int step = 0; step < kMostSteps && (all < kTooMuchNs || steps.empty()) && (step <= kLeastSteps || counted < kEnoughNs); ++step) {
+  for (int step = 0;
+       step < kMostSteps && (all < kTooMuchNs || steps.empty()) && (step <= kLeastSteps || counted < kEnoughNs);
+       ++step) {
     if (progress) progress(fmt::format("step {}", step + 1));
     RANNC_ASSIGN(std::vector<ActionRecord> records, bench.step(static_cast<uint64_t>(step)));
     const double length = length_ns(records);

@@ -9,13 +9,13 @@
 #include "ir/gradient_reach.h"
 #include "ir/verify.h"
 #include "runtime/checkpoint.h"
-#include "runtime/engine_autograd.h"
+#include "runtime/engine.h"
 #include "runtime/internal/device_thread.h"
 #include "runtime/internal/gather_outputs.h"
 #include "runtime/internal/replace_weights.h"
 #include "runtime/internal/router.h"
 #include "runtime/internal/torch_value.h"
-#include "runtime/transport_local.h"
+#include "runtime/transports.h"
 
 namespace rannc::runtime {
 
@@ -148,6 +148,7 @@ class Trainer::Impl {
 };
 
 Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
+  RANNC_ASSIGN(const Engine* const engine, find_engine(options_.engine));
   auto device = std::make_unique<Device>();
   device->id = transport->device();
   device->transport = std::move(transport);
@@ -156,7 +157,7 @@ Result<void> Trainer::Impl::add_device(std::shared_ptr<Transport> transport) {
   for (size_t s = 0; s < plan().stages.size(); ++s) {
     const auto& homes = plan().stages[s].devices;
     if (std::find(homes.begin(), homes.end(), device->id) == homes.end()) continue;
-    RANNC_ASSIGN(device->programs[s], load_autograd_program(bundle_, StageId::from(s), options_.origins));
+    RANNC_ASSIGN(device->programs[s], engine->load(bundle_, StageId::from(s), options_.origins));
     if (plan().training) device->optimizers[s] = make_optimizer(*device->programs[s]);
   }
   device->executor = make_executor(pipeline_, *device);
@@ -526,8 +527,12 @@ Trainer::~Trainer() = default;
 Result<std::unique_ptr<Trainer>> Trainer::open(const std::string& bundle, const TrainerOptions& options) {
   RANNC_ASSIGN(Bundle opened, open_bundle(bundle));
   auto impl = std::make_unique<Impl>(std::move(opened), options);
-  auto transports = make_local_transports(static_cast<uint32_t>(impl->plan().devices.size()), options.timeout);
-  for (auto& transport : transports) RANNC_TRY(impl->add_device(std::move(transport)));
+  const auto devices = static_cast<uint32_t>(impl->plan().devices.size());
+  const TransportKind* kind = options.transport.empty() ? &default_transport(false) : find_transport(options.transport);
+  if (kind == nullptr || kind->between_processes()) {
+    return error(fmt::format("'{}' is no transport between threads", options.transport));
+  }
+  for (auto& transport : kind->open(devices, options.timeout)) RANNC_TRY(impl->add_device(std::move(transport)));
   impl->finish_devices();
   return std::unique_ptr<Trainer>(new Trainer(std::move(impl)));
 }

@@ -22,6 +22,8 @@ struct TrainerOptions {
   std::chrono::milliseconds timeout{60000};  ///< of a wait for another device
   Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
   Origins origins = Origins::kForgotten;     ///< kept: `running_task` knows tasks
+  std::string engine;                        ///< a name of `engines()`; empty: the default
+  std::string transport;                     ///< of `open`: one of `transports()` between threads; empty: the default
 };
 
 /// A loss term of a mini-batch: its value is numerator / denominator. Where the denominator is 0, as of ignored labels

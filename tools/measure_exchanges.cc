@@ -4,8 +4,7 @@
 #include <set>
 
 #include "runtime/measure_links.h"
-#include "runtime/transport_gloo.h"
-#include "runtime/transport_local.h"
+#include "runtime/transports.h"
 #include "tools/launcher.h"
 #include "tools/measure.h"
 
@@ -18,13 +17,16 @@ using runtime::ExchangeKind;
 constexpr std::chrono::seconds kTimeout{60};
 const std::vector<uint64_t> kBytes = {1 << 10, 1 << 13, 1 << 16, 1 << 19, 1 << 22, 1 << 24};
 
-Result<std::map<uint64_t, double>> between_threads(const runtime::ExchangePlan& plan) {
-  auto ends = runtime::make_local_transports(plan.devices, kTimeout);
+using Times = Result<std::map<uint64_t, double>>;
+
+Times between_threads(const runtime::TransportKind& transport, const runtime::ExchangePlan& plan) {
+  auto ends = transport.open(plan.devices, kTimeout);
   return runtime::measure_exchange(
       plan, [&](uint32_t device) -> Result<std::unique_ptr<runtime::Transport>> { return std::move(ends[device]); });
 }
 
-Result<std::map<uint64_t, double>> over_gloo(const runtime::ExchangePlan& plan) {
+// Each end is joined by a thread of its own, as if by a process.
+Times between_processes(const runtime::TransportKind& transport, const runtime::ExchangePlan& plan) {
   runtime::Rendezvous where;
   RANNC_ASSIGN(Listener meeting, Listener::open());
   where.port = meeting.port();
@@ -34,7 +36,7 @@ Result<std::map<uint64_t, double>> over_gloo(const runtime::ExchangePlan& plan) 
     runtime::Rendezvous own = where;
     own.rank = device;
     if (device == 0) own.listening_socket = meeting.release();
-    return runtime::join_gloo(own);
+    return transport.join(own);
   });
 }
 
@@ -47,9 +49,9 @@ Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const Measu
   if (choice.messages) kinds.push_back(ExchangeKind::kMessage);
   if (choice.collectives) kinds.insert(kinds.end(), {ExchangeKind::kAllReduce, ExchangeKind::kAllGather});
   MeasureCount count;
-  for (const char* transport : {"local", "gloo"}) {
+  for (const runtime::TransportKind& transport : runtime::transports()) {
     for (const ExchangeKind kind : kinds) {
-      const std::string name = fmt::format("{}.{}", transport, runtime::str(kind));
+      const std::string name = fmt::format("{}.{}", transport.name, runtime::str(kind));
       if (database.find_exchange(environment, name) != nullptr) {
         ++count.reused;
         continue;
@@ -58,7 +60,8 @@ Result<MeasureCount> measure_exchanges(const ExchangeChoice& choice, const Measu
       partition::ExchangeTable table;
       for (const uint32_t devices : kind == ExchangeKind::kMessage ? std::set<uint32_t>{2} : std::set<uint32_t>{2, 4}) {
         const runtime::ExchangePlan plan{kind, devices, kBytes, options.repeat};
-        RANNC_ASSIGN(table[devices], transport == std::string_view("local") ? between_threads(plan) : over_gloo(plan));
+        RANNC_ASSIGN(table[devices], transport.between_processes() ? between_processes(transport, plan)
+                                                                   : between_threads(transport, plan));
       }
       database.add_exchange(environment, name, std::move(table));
       ++count.measured;

@@ -25,7 +25,7 @@
 #include "runtime/process.h"
 #include "runtime/sample_file.h"
 #include "runtime/trainer.h"
-#include "runtime/transport_gloo.h"
+#include "runtime/transports.h"
 #include "tools/check_report.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
@@ -64,7 +64,7 @@ struct Flags {
   std::vector<std::string> recompute{"never"};
   std::vector<std::string> transports{"local"};
   tools::CompileOptions compile;  ///< what the flags that rannc-compile has too say of the model
-  bool snapped = false;  ///< numbers that the file rounds to float32 are what operators mean by them
+  bool snapped = false;           ///< numbers that the file rounds to float32 are what operators mean by them
   std::string dtype = "float64";
   bool fp64() const { return dtype == "float64"; }
   /// Whether the file's own numbers are the reference.
@@ -78,7 +78,7 @@ struct Flags {
 /// A folder, and what its model's file says.
 struct Case {
   tools::CheckFolder folder;
-  bool fixed_batch = false;  ///< no symbol counts its samples
+  bool fixed_batch = false;                     ///< no symbol counts its samples
   std::vector<std::string> warnings, not_done;  ///< as rannc-compile says them
 };
 
@@ -285,8 +285,8 @@ class FolderRun {
   static void leave_out_unread(const rannc::ir::Graph& graph, runtime::Batch& batch) {
     std::set<std::string> read;
     for (const rannc::ValueId input : graph.inputs()) read.emplace(graph.value(input).name);
-    std::erase_if(batch,
-                  [&](const auto& entry) { return !entry.first.starts_with("labels/") && !read.contains(entry.first); });
+    std::erase_if(
+        batch, [&](const auto& entry) { return !entry.first.starts_with("labels/") && !read.contains(entry.first); });
   }
 
   // Replicas have parts of a tensor, and the reference may keep but some of its entries: worker 0 compares the outputs.
@@ -355,14 +355,17 @@ fs::path part_file(const std::string& scratch, uint32_t rank) {
   return fs::path(scratch) / fmt::format("part-{}.json", rank);
 }
 
+// The only one that a worker is given.
+const runtime::TransportKind& transport_of(const Flags& flags) { return *runtime::find_transport(flags.transports[0]); }
+
 // A worker's whole life: every folder, every variant, then its results as a file.
 Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tools::WorkerEnvironment& worker) {
   RANNC_ASSIGN(std::shared_ptr<runtime::Transport> transport,
-               runtime::join_gloo({.host = worker.master_address,
-                                   .port = worker.master_port,
-                                   .rank = worker.rank,
-                                   .workers = worker.workers,
-                                   .listening_socket = worker.listening_socket}));
+               transport_of(flags).join({.host = worker.master_address,
+                                         .port = worker.master_port,
+                                         .rank = worker.rank,
+                                         .workers = worker.workers,
+                                         .listening_socket = worker.listening_socket}));
   json all = json::array();
   for (size_t i = 0; i < cases.size(); ++i) {
     read_findings(findings_file(flags.workers, i), cases[i]);
@@ -377,13 +380,13 @@ Result<void> run_worker(const Flags& flags, std::vector<Case>& cases, const tool
 }
 
 // Names that no worker had are found when their numbers are put together.
-Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::vector<Case>& cases,
-                                                      const std::string& scratch) {
+Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const std::string& transport,
+                                                      const std::vector<Case>& cases, const std::string& scratch) {
   uint32_t workers = 0;
   for (const Cut& cut : flags.cuts) workers = std::max(workers, devices_of(cut));
   std::vector<std::string> arguments;  // folders first: a flag with a list would take them for its own
   for (const Case& checked : cases) arguments.push_back(checked.folder.path);
-  arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype});
+  arguments.insert(arguments.end(), {"--workers", scratch, "--dtype", flags.dtype, "--transport", transport});
   if (!flags.model.empty()) arguments.insert(arguments.end(), {"--model", flags.model});
   if (flags.snapped) arguments.emplace_back("--snap-constants");
   const auto add = [&arguments](const char* flag, const auto& values) {
@@ -430,7 +433,7 @@ Result<std::vector<tools::CheckResult>> run_processes(const Flags& flags, const 
 // The results of one transport, in the order in which they are printed.
 Result<std::vector<tools::CheckResult>> run_all(const Flags& flags, const std::string& transport,
                                                 const std::vector<Case>& cases, const std::string& scratch) {
-  if (transport != "local") return run_processes(flags, cases, scratch);
+  if (runtime::find_transport(transport)->between_processes()) return run_processes(flags, transport, cases, scratch);
   std::vector<tools::CheckResult> results;
   for (size_t i = 0; i < cases.size(); ++i) {
     RANNC_ASSIGN(const auto of_folder, FolderRun(flags, cases[i], scratch, i).run(nullptr));
@@ -531,9 +534,9 @@ int rannc::tools::check_main(int argc, char** argv) {
       ->delimiter(',')
       ->check(CLI::IsMember({"never", "always"}))
       ->capture_default_str();
-  app.add_option("--transport", flags.transports, "local: threads; gloo: a process per stage")
+  app.add_option("--transport", flags.transports, runtime::transport_summaries())
       ->delimiter(',')
-      ->check(CLI::IsMember({"local", "gloo"}))
+      ->check(CLI::IsMember(runtime::transport_names()))
       ->capture_default_str();
   app.add_option("--dtype", flags.dtype, "float64 or float32")
       ->check(CLI::IsMember({"float64", "float32"}))

@@ -10,10 +10,11 @@
 #include "ir/replacement.h"
 #include "ir/stopwatch.h"
 #include "runtime/checkpoint.h"
+#include "runtime/engine.h"
 #include "runtime/process.h"
 #include "runtime/trace.h"
 #include "runtime/trainer.h"
-#include "runtime/transport_gloo.h"
+#include "runtime/transports.h"
 #include "tools/driver.h"
 #include "tools/evaluate_run.h"
 #include "tools/how_to_train.h"
@@ -48,6 +49,7 @@ struct Flags {
   std::string data;
   uint64_t steps = 100;
   std::string transport;  // empty: as the environment says
+  std::string engine;     // empty: the default
   uint32_t threads = 1;
   tools::SettingFlags settings;
   uint64_t checkpoint_every = 0;
@@ -136,8 +138,9 @@ Result<Start> prepare(const Flags& flags, const std::optional<tools::WorkerEnvir
 /// One process's part of a run.
 class Run {
  public:
-  Run(const Flags& flags, std::optional<tools::WorkerEnvironment> worker, std::string command)
-      : flags_(flags), worker_(std::move(worker)), command_(std::move(command)) {}
+  Run(const Flags& flags, const runtime::TransportKind& transport, std::optional<tools::WorkerEnvironment> worker,
+      std::string command)
+      : flags_(flags), transport_(transport), worker_(std::move(worker)), command_(std::move(command)) {}
 
   Result<void> run() {
     const bool leads = !worker_ || worker_->rank == 0;
@@ -182,6 +185,7 @@ class Run {
     runtime::TrainerOptions options{
         .optimizer = settings.optimizer, .clip_norm = settings.clip_norm, .seed = settings.seed};
     options.observer = &recorder_;
+    options.engine = flags_.engine;
     if (flags_.profile) {
       profile_ = std::make_unique<tools::StepProfile>(start_.bundle->plan, recorder_);
       options.observer = profile_.get();
@@ -189,16 +193,17 @@ class Run {
     }
     options.timeout = std::chrono::seconds(flags_.timeout_seconds);
     if (worker_) {
-      RANNC_ASSIGN(auto transport, runtime::join_gloo({.host = worker_->master_address,
-                                                       .port = worker_->master_port,
-                                                       .rank = worker_->rank,
-                                                       .workers = worker_->workers,
-                                                       .listening_socket = worker_->listening_socket,
-                                                       .torch_store = worker_->torch_store,
-                                                       .torch_round = worker_->torch_round,
-                                                       .timeout = options.timeout}));
+      RANNC_ASSIGN(auto transport, transport_.join({.host = worker_->master_address,
+                                                    .port = worker_->master_port,
+                                                    .rank = worker_->rank,
+                                                    .workers = worker_->workers,
+                                                    .listening_socket = worker_->listening_socket,
+                                                    .torch_store = worker_->torch_store,
+                                                    .torch_round = worker_->torch_round,
+                                                    .timeout = options.timeout}));
       RANNC_ASSIGN(trainer_, runtime::Trainer::open_worker(flags_.bundle, options, std::move(transport)));
     } else {
+      options.transport = transport_.name;
       RANNC_ASSIGN(trainer_, runtime::Trainer::open(flags_.bundle, options));
     }
     folder_ = output_folder(flags_);
@@ -288,7 +293,7 @@ class Run {
     facts.first_step = logs_.front().first();
     facts.steps = losses_.size();
     facts.seconds = seconds_;
-    facts.transport = worker_ ? "gloo" : "local";
+    facts.transport = transport_.name;
     RANNC_ASSIGN(facts.held, collect_held(held));
     if (profile_) facts.profile = collect_profile();
     const double steps = static_cast<double>(losses_.size());
@@ -358,6 +363,7 @@ class Run {
   }
 
   const Flags& flags_;
+  const runtime::TransportKind& transport_;
   std::optional<tools::WorkerEnvironment> worker_;
   std::string command_;
   Start start_;
@@ -396,14 +402,16 @@ Result<void> train(const Flags& flags, const std::vector<std::string>& arguments
   if (!exports_alone && flags.text.empty() == flags.data.empty()) return rannc::error("give either --text or --data");
   RANNC_ASSIGN(const auto worker, tools::read_worker_environment());
   if (exports_alone) return worker && worker->rank != 0 ? Result<void>() : export_alone(flags);
-  const bool processes = flags.transport.empty() ? worker.has_value() : flags.transport == "gloo";
+  const runtime::TransportKind& transport = flags.transport.empty() ? runtime::default_transport(worker.has_value())
+                                                                    : *runtime::find_transport(flags.transport);
+  const bool processes = transport.between_processes();
   if (processes && !worker) return launch(flags, arguments);
   runtime::keep_freed_memory();
   runtime::set_threads(static_cast<int>(flags.threads));
   tools::MemoryGauge::install();
   const std::string command = "rannc-run " + tools::shell_words(arguments);
-  if (!processes) return Run(flags, std::nullopt, command).run();
-  tools::run_as_worker(*worker, [&] { return Run(flags, worker, command).run(); });
+  if (!processes) return Run(flags, transport, std::nullopt, command).run();
+  tools::run_as_worker(*worker, [&] { return Run(flags, transport, worker, command).run(); });
   return {};
 }
 
@@ -415,9 +423,11 @@ void add_flags(CLI::App& app, Flags& flags) {
   app.add_option("--data", flags.data, ".safetensors file with tensors x/<input> and labels/<name>");
   app.add_option("--steps", flags.steps, "steps in all, those before a resume included")->capture_default_str();
   app.add_option("--transport", flags.transport,
-                 "local: threads of this process; gloo: a process per device (default: gloo where torchrun, mpirun or "
-                 "srun has started several processes, else local)")
-      ->check(CLI::IsMember({"local", "gloo"}));
+                 fmt::format("{} (default: {} where torchrun, mpirun or srun has started several processes, else {})",
+                             runtime::transport_summaries(), runtime::default_transport(true).name,
+                             runtime::default_transport(false).name))
+      ->check(CLI::IsMember(runtime::transport_names()));
+  app.add_option("--engine", flags.engine, runtime::engine_summaries())->check(CLI::IsMember(runtime::engine_names()));
   app.add_option("--threads", flags.threads, "threads per worker")->check(CLI::Range(1, 1024))->capture_default_str();
   tools::add_setting_flags(app, flags.settings);
   app.add_option("--checkpoint-every", flags.checkpoint_every, "steps between checkpoints; 0: only at the end")

@@ -1,0 +1,40 @@
+#include "runtime/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/engine_autograd.h"
+
+namespace rannc::runtime {
+namespace {
+
+const Engine kEngines[] = {
+    {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
+};
+
+}  // namespace
+
+std::span<const Engine> engines() { return kEngines; }
+
+std::vector<std::string> engine_names() {
+  std::vector<std::string> names;
+  for (const Engine& engine : kEngines) names.emplace_back(engine.name);
+  return names;
+}
+
+std::string engine_summaries() {
+  std::string text;
+  for (const Engine& engine : kEngines) {
+    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", engine.name, engine.summary);
+  }
+  return text;
+}
+
+Result<const Engine*> find_engine(std::string_view name) {
+  for (const Engine& engine : kEngines) {
+    if (name.empty() || engine.name == name) return &engine;
+  }
+  return error(fmt::format("there is no engine '{}'; there are: {}", name, fmt::join(engine_names(), ", ")));
+}
+
+}  // namespace rannc::runtime
