@@ -315,6 +315,13 @@ class AutogradProgram final : public Program {
     return stack;
   }
 
+  /// LibTorch computes a reduced `mse_loss` in memory of the size of its operands and returns a scalar that keeps all
+  /// of it. A loss lives until the step ends.
+  static at::Tensor compact(at::Tensor output) {
+    if (output.dim() > 0 || output.storage().nbytes() <= output.nbytes()) return output;
+    return output.clone();
+  }
+
   Result<Tensors> call(const At& at, const Tensors& inputs) {
     RANNC_ASSIGN(torch::jit::Stack stack, arguments(at, inputs));
     try {
@@ -324,7 +331,8 @@ class AutogradProgram final : public Program {
       throw;
     }
     Tensors outputs;
-    for (const c10::IValue& output : stack.back().toTupleRef().elements()) outputs.push_back(output.toTensor());
+    for (const c10::IValue& output : stack.back().toTupleRef().elements())
+      outputs.push_back(compact(output.toTensor()));
     return outputs;
   }
 
