@@ -2,21 +2,28 @@
 #include "ir/schedule_memory.h"
 
 #include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "ir/send_completion.h"
 
 namespace rannc::ir {
 namespace {
 
 class Follower {
  public:
-  Follower(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered)
+  Follower(const Dependencies& dependencies, const Schedule& schedule, DeviceId device)
       : dependencies_(dependencies),
         shape_(dependencies.shape()),
         device_(device),
-        lowered_(lowered),
+        lowered_(schedule.lowered),
         stages_(dependencies.stages_on(device)),
         held_(stages_.size() * shape_.micro_batch_count(), 0),
         summed_(stages_.size(), false),
         recomputed_(held_.size(), false) {
+    const std::vector<Action>& row = schedule.rows[device.index()];
+    if (lowered_ && shape_.training) completion_.emplace(dependencies, schedule, device);
     for (StageId stage : stages_) live_ += shape_.stages[stage.index()].fixed_bytes;
     if (shape_.training && std::any_of(stages_.begin(), stages_.end(), [&](StageId s) { return stage(s).recompute; })) {
       for (const Action& action : row) {
@@ -27,7 +34,13 @@ class Follower {
 
   int64_t live() const { return live_; }
 
-  /// Bytes alive while the action runs; afterwards `live()` is what it leaves.
+  /// Bytes alive while `action`, at position `at` of the row, runs; afterwards `live()` is what it leaves.
+  int64_t run(const Action& action, size_t at) {
+    if (completion_) release_sent(completion_->before(at));
+    return run(action);
+  }
+
+ private:
   int64_t run(const Action& action) {
     if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
     const size_t at = cell(action);
@@ -43,7 +56,6 @@ class Follower {
     return std::max(needed > 0 ? before + needed : made, live_);
   }
 
- private:
   const StageShape& stage(StageId id) const { return shape_.stages[id.index()]; }
 
   /// Index into `held_`; too large for a stage of another device.
@@ -165,7 +177,9 @@ class Follower {
     if (action.kind == ActionKind::kSendActivation) {
       Action made = action;
       made.stage = route.producer;
-      if (const size_t at = cell(made); at < held_.size() && results_are_saved(stage(route.producer), at)) return live_;
+      if (const size_t at = cell(made); at < held_.size() && results_are_saved(stage(route.producer), at)) {
+        return send(action.peer, 0);
+      }
     }
     int64_t bytes = 0;
     const bool at_producer = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
@@ -177,9 +191,26 @@ class Follower {
     } else {
       dependencies_.each_incoming(action.route, action.micro_batch, device_, add);
     }
-    const int64_t before = live_;
-    live_ += is_receive(action.kind) ? bytes : -bytes;
-    return std::max(live_, before);
+    if (is_receive(action.kind)) return live_ += bytes;
+    return send(action.peer, bytes);
+  }
+
+  /// A training step holds what it sends until the send has certainly completed; an inference step does not wait.
+  int64_t send(DeviceId peer, int64_t bytes) {
+    const int64_t during = live_;
+    if (completion_) {
+      sent_[peer].push_back(bytes);
+    } else {
+      live_ -= bytes;
+    }
+    return during;
+  }
+
+  void release_sent(std::span<const SendCompletion::Wait> waits) {
+    for (const SendCompletion::Wait& wait : waits) {
+      for (std::deque<int64_t>& sent = sent_[wait.peer]; sent.size() > wait.left; sent.pop_front())
+        live_ -= sent.front();
+    }
   }
 
   const Dependencies& dependencies_;
@@ -190,18 +221,21 @@ class Follower {
   std::vector<int64_t> held_;  ///< by stage of the device and micro-batch
   std::vector<bool> summed_;   ///< by stage of the device: a gradient of its parameters is there
   std::vector<bool> recomputed_;
+  std::optional<SendCompletion> completion_;
+  std::map<DeviceId, std::deque<int64_t>> sent_;  ///< bytes of each message that may not have left, oldest first
   int64_t live_ = 0;
 };
 
 }  // namespace
 
-RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered) {
-  Follower follower(dependencies, device, row, lowered);
+RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device) {
+  const std::vector<Action>& row = schedule.rows[device.index()];
+  Follower follower(dependencies, schedule, device);
   RowMemory memory;
   memory.peak = follower.live();
   memory.during.reserve(row.size());
   for (size_t i = 0; i < row.size(); ++i) {
-    memory.during.push_back(follower.run(row[i]));
+    memory.during.push_back(follower.run(row[i], i));
     if (memory.during[i] <= memory.peak) continue;
     memory.peak = memory.during[i];
     memory.peak_at = i;
@@ -209,10 +243,11 @@ RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::spa
   return memory;
 }
 
-int64_t row_peak(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered) {
-  Follower follower(dependencies, device, row, lowered);
+int64_t row_peak(const Dependencies& dependencies, const Schedule& schedule, DeviceId device) {
+  const std::vector<Action>& row = schedule.rows[device.index()];
+  Follower follower(dependencies, schedule, device);
   int64_t peak = follower.live();
-  for (const Action& action : row) peak = std::max(peak, follower.run(action));
+  for (size_t i = 0; i < row.size(); ++i) peak = std::max(peak, follower.run(row[i], i));
   return peak;
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "ir/dependencies.h"
@@ -20,13 +19,14 @@ struct RowMemory {
 ///   fixed bytes of the device's stages, always; F keeps `saved`, or `kept` where an R of the micro-batch follows, and
 ///   turns received activations into saved ones; R turns `kept` into `saved`; I adds `pending`; B or W free what is
 ///   left of the micro-batch, and the first of a stage leaves its `gradient`. Where a stage says what its passes need,
-///   an action needs that beyond what was there before it. In lowered rows a message is alive at its sender from the
-///   computation to the send, at its receiver from the receive to the computation. Sizes scale with the samples that
-///   the replica owns.
+///   an action needs that beyond what was there before it. In lowered rows a message is alive at its receiver
+///   from the receive to the computation, and at its sender from the computation until the send has certainly completed
+///   (`SendCompletion`; in inference until the send). A peer that posts its receive earlier frees it earlier, so the
+///   peak is an upper bound. Sizes scale with the samples that the replica owns.
 /// Meaningful for any row: what was never kept frees nothing.
-RowMemory row_memory(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered);
+RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
 /// Peak alone, without the memory of `during`.
-int64_t row_peak(const Dependencies& dependencies, DeviceId device, std::span<const Action> row, bool lowered);
+int64_t row_peak(const Dependencies& dependencies, const Schedule& schedule, DeviceId device);
 
 }  // namespace rannc::ir

@@ -103,7 +103,7 @@ class RowRules : ScheduleRules {
   void check_memory() {
     for (uint32_t d = 0; d < shape_.memory_bytes.size(); ++d) {
       if (shape_.memory_bytes[d] == 0) continue;
-      const RowMemory memory = row_memory(dependencies_, DeviceId(d), schedule_.rows[d], true);
+      const RowMemory memory = row_memory(dependencies_, schedule_, DeviceId(d));
       if (memory.peak <= shape_.memory_bytes[d]) continue;
       const auto& row = schedule_.rows[d];
       report("S11", fmt::format("device {} has {} bytes but needs {}{}", d, shape_.memory_bytes[d], memory.peak,

@@ -336,7 +336,7 @@ class Engine {
       busy += device.busy;
       used += !schedule_.rows[d].empty();
       timeline_.simulated += schedule_.rows[d].size();
-      if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, DeviceId(d), schedule_.rows[d], lowered_);
+      if (options_.memory) device.peak_bytes = ir::row_peak(dependencies_, schedule_, DeviceId(d));
       if (options_.spans && lowered_) finish_spans(d);
     }
     for (const auto* group : {&all_reduces_, &shared_}) {

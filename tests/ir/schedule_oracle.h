@@ -1,6 +1,7 @@
 /// What a schedule does, found by running it in every order: an oracle for the verifier's rules.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -15,8 +16,8 @@ namespace rannc::ir::oracle {
 /// One device: its memory after a prefix of its row. Shares no code with the verifier: samples are tracked one by one.
 class Machine {
  public:
-  Machine(const PipelineShape& shape, uint32_t device, const std::vector<Action>& row)
-      : shape_(shape), device_(device), row_(row) {
+  Machine(const PipelineShape& shape, uint32_t device, const std::vector<std::vector<Action>>& rows)
+      : shape_(shape), device_(device), rows_(rows), row_(rows[device]) {
     for (uint32_t s = 0; s < shape.stages.size(); ++s) {
       if (replica(s, device) >= 0) live_ += shape.stages[s].fixed_bytes;
     }
@@ -25,8 +26,8 @@ class Machine {
   /// The first thing that goes wrong on this row, whatever the others do; empty: nothing.
   std::string run() {
     if (over(live_)) return "memory";
-    for (const Action& action : row_) {
-      if (std::string fault = step(action); !fault.empty()) return to_string(action) + ": " + fault;
+    for (at_ = 0; at_ < row_.size(); ++at_) {
+      if (std::string fault = step(row_[at_]); !fault.empty()) return to_string(row_[at_]) + ": " + fault;
     }
     return leftovers();
   }
@@ -127,6 +128,7 @@ class Machine {
     const auto own = samples(s, device_, mb);
     const auto size = static_cast<int64_t>(own.size());
     State& state = states_[{s, mb}];
+    drop_taken();
     computed_[s] += std::string(letters(kind)) + std::to_string(mb) + " ";
     if (kind != ActionKind::kForward && !shape_.training) return "no backward pass in inference";
     int64_t freed = 0;
@@ -244,6 +246,49 @@ class Machine {
     return stepped_.insert(s).second ? "" : "stepped twice";
   }
 
+  /// Frees what peers have certainly taken when the messages for the computation at `at_` are here.
+  void drop_taken() {
+    if (!shape_.training) return;
+    for (uint32_t peer = 0; peer < shape_.devices; ++peer) {
+      const size_t posted = peer == device_ ? 0 : posted_by(peer);
+      auto& sent = on_their_way_[peer];
+      for (; taken_[peer] < std::min(posted, sent.size()); ++taken_[peer]) live_ -= sent[taken_[peer]];
+    }
+  }
+
+  /// Receives from this device that a peer has posted: those before, and directly behind, the latest of its messages
+  /// that a computation up to now needed. A recomputation between them has had time to end if the message came earlier.
+  size_t posted_by(uint32_t peer) const {
+    size_t most = 0;
+    const std::vector<Action>& theirs = rows_[peer];
+    for (size_t i = 0; i <= at_; ++i) {
+      const Action& mine = row_[i];
+      const bool forward = mine.kind == ActionKind::kForward;
+      if (!forward && mine.kind != ActionKind::kBackward && mine.kind != ActionKind::kInputGradient) continue;
+      for (uint32_t r = 0; r < shape_.routes.size(); ++r) {
+        const RouteShape& route = shape_.routes[r];
+        if ((forward ? route.consumer : route.producer) != mine.stage || (!forward && !route.gradient)) continue;
+        const auto message =
+            forward ? common(r, mine.micro_batch, peer, device_) : common(r, mine.micro_batch, device_, peer);
+        if (message.empty()) continue;
+        const ActionKind send = forward ? ActionKind::kSendActivation : ActionKind::kSendGradient;
+        const auto found = std::find_if(theirs.begin(), theirs.end(), [&](const Action& a) {
+          return a.kind == send && a.route == r && a.micro_batch == mine.micro_batch && a.peer.index() == device_;
+        });
+        if (found == theirs.end()) continue;
+        const auto from_here = [&](const Action& a) { return is_receive(a.kind) && a.peer.index() == device_; };
+        auto posted = static_cast<size_t>(std::count_if(theirs.begin(), found, from_here));
+        for (auto next = found + 1; next != theirs.end(); ++next) {
+          if (next->kind == ActionKind::kRecompute && i < at_) continue;
+          if (!is_receive(next->kind)) break;
+          posted += from_here(*next) ? 1 : 0;
+        }
+        most = std::max(most, posted);
+      }
+    }
+    return most;
+  }
+
   std::string transfer(const Action& a) {
     const RouteShape& route = shape_.routes[a.route];
     const bool gradient = a.kind == ActionKind::kSendGradient || a.kind == ActionKind::kReceiveGradient;
@@ -259,7 +304,11 @@ class Machine {
     if (is_send(a.kind)) {
       if (gradient ? !gradients_.count(own) : states_[own] == State::kNone) return "nothing to send";
       if (!sent_.insert({a.route, a.micro_batch, peer, gradient}).second) return "sent twice";
-      live_ -= bytes;
+      if (shape_.training) {
+        on_their_way_[peer].push_back(bytes);
+      } else {
+        live_ -= bytes;
+      }
       return {};
     }
     if (gradient ? gradients_.count(own) > 0 : states_[own] != State::kNone) return "nobody reads it any more";
@@ -286,7 +335,11 @@ class Machine {
 
   const PipelineShape& shape_;
   const uint32_t device_;
+  const std::vector<std::vector<Action>>& rows_;
   const std::vector<Action>& row_;
+  size_t at_ = 0;
+  std::map<uint32_t, std::vector<int64_t>> on_their_way_;  // bytes of what was sent, by peer
+  std::map<uint32_t, size_t> taken_;                       // how many of them peers have certainly taken
   std::map<Key, State> states_;
   std::map<Key, int64_t> held_;
   std::map<Key, std::set<int64_t>> activations_, output_gradients_;  // by route
@@ -371,7 +424,7 @@ inline std::string fault(const PipelineShape& shape, const Schedule& schedule) {
   if (schedule.rows.size() != shape.devices) return "rows";
   std::map<uint32_t, std::set<std::string>> computed;
   for (uint32_t d = 0; d < shape.devices; ++d) {
-    Machine machine(shape, d, schedule.rows[d]);
+    Machine machine(shape, d, schedule.rows);
     if (std::string fault = machine.run(); !fault.empty()) return "d" + std::to_string(d) + " " + fault;
     for (const auto& [stage, order] : machine.computed()) computed[stage].insert(order);
   }

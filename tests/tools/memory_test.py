@@ -129,6 +129,11 @@ class MemoryTest(memory_runs.MemoryRuns):
         self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "gpipe", "--recompute", "always")
         self.expect_convolutions(2, "--replicas", 2, "--micro-batches", 2, transports=("gloo", "local"))
 
+    def test_gradients_that_wait_for_a_peer(self):
+        """A peer that computes on takes a gradient late; how late depends on times, and the plan counts the latest."""
+        self.expect_convolutions(2, "--stages", 2, "--micro-batches", 4, "--schedule", "dapple-b", slack=0.25)
+        self.expect_convolutions(3, "--stages", 3, "--micro-batches", 8, "--schedule", "dapple-b", slack=0.25)
+
     def test_convolutions_with_chosen_kernels(self):
         """Which lie channels last where that is faster: the large filters are then copied four times."""
         self.expect_convolutions(1, "--micro-batches", 1, costs="measured")
