@@ -8,7 +8,7 @@
 
 namespace rannc::ir {
 
-/// Every breach of the rules S1…S12 (listed at the head of the source and in `ir/README.md`), most specific first, at
+/// Every breach of the rules S1…S12 (listed at the head of the source and in `ir/rules.md`), most specific first, at
 /// most `limit`; empty means: for every timing and under blocking sends, receives and collectives, each device reaches
 /// the end of its row, every value is there when it is read, each gradient is counted once and memory suffices.
 /// The shape must come from a verified plan. O(n log n) in the number of actions.

@@ -180,4 +180,6 @@ Result<std::vector<LossSpec>> parse_losses(std::string_view text) {
   }
 }
 
+std::span<const std::string_view> loss_names() { return kKinds; }
+
 }  // namespace rannc::passes

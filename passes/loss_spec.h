@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -41,6 +42,9 @@ struct LossSpec {
   double delta = 1;                ///< of kHuber; beta of kSmoothL1
   bool operator==(const LossSpec&) const = default;
 };
+
+/// Names of all kinds, in the order of `LossSpec::Kind`.
+std::span<const std::string_view> loss_names();
 
 /// `cross_entropy`, `soft_cross_entropy`, `bce_with_logits`, `mse`, `l1`, `huber`, `smooth_l1` or `in_graph`, then
 /// options that differ from the defaults in parentheses: `cross_entropy(output=logits,axis=1,class_weights=1/0.5/2)`.

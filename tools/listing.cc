@@ -43,7 +43,12 @@ const Descriptions kPlanners{
 
 const Descriptions kLosses{
     {"cross_entropy", "softmax cross entropy: cross_entropy(output=logits,labels=y,axis=-1,ignore_index=-100)"},
+    {"soft_cross_entropy", "the same with probabilities as labels: soft_cross_entropy(output=logits,labels=p)"},
+    {"bce_with_logits", "binary cross entropy: bce_with_logits(output=logits,labels=y,pos_weight=3)"},
     {"mse", "mean squared error: mse(output=y,labels=target,weight=0.5)"},
+    {"l1", "mean absolute error: l1(output=y,labels=target)"},
+    {"huber", "squared below delta, linear above: huber(output=y,labels=target,delta=1)"},
+    {"smooth_l1", "huber divided by its threshold: smooth_l1(output=y,labels=target,beta=1)"},
     {"in_graph", "the output is the loss: in_graph(output=loss)"},
 };
 
@@ -78,15 +83,15 @@ std::vector<std::string> listed_kinds() { return {"cluster", "schedule", "planne
 std::string listing(const std::string& kind) {
   if (kind == "cluster") return lines(partition::preset_cluster_names(), kClusters);
   if (kind == "schedule") {
+    Descriptions summaries;
+    for (const partition::ScheduleFamily& family : partition::schedule_families()) {
+      summaries.emplace(family.name, family.summary);
+    }
     const auto names = partition::schedule_names();
     return lines({names.begin(), names.end()}, summaries);
   }
   if (kind == "planner") return lines(partition::stage_planner_names(), kPlanners);
   if (kind == "loss") return lines(names_of(kLosses), kLosses);
-    Descriptions summaries;
-    for (const partition::ScheduleFamily& family : partition::schedule_families()) {
-      summaries.emplace(family.name, family.summary);
-    }
   RANNC_CHECK(kind == "optimizer") << kind << " is not listed";
   return lines(names_of(kOptimizers), kOptimizers);
 }

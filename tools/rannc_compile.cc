@@ -46,43 +46,10 @@ struct Flags {
   std::vector<std::string> libraries;
 };
 
-// Flags that speak of a model's graph, costs or blocks, which a published profile does not have.
-constexpr const char* kModelFlags[] = {"--load-library",
-                                       "--loss",
-                                       "--loss-graph",
-                                       "--loss-input",
-                                       "--loss-weight",
-                                       "--padding-index",
-                                       "--stop-gradient",
-                                       "--strict-bounds",
-                                       "--dtype",
-                                       "--batch-symbol",
-                                       "--same-symbol",
-                                       "--input-value",
-                                       "--input",
-                                       "--output-name",
-                                       "--assume",
-                                       "--kind",
-                                       "--max-trips",
-                                       "--weights",
-                                       "--partial-weights",
-                                       "--without-weights",
-                                       "--print-after",
-                                       "--costs",
-                                       "--print-changed",
-                                       "--time-passes",
-                                       "--blocks",
-                                       "--seed",
-                                       "--refine",
-                                       "--block-partitioner",
-                                       "--verbose",
-                                       "--sync-batch-norm",
-                                       "--freeze",
-                                       "--train",
-                                       "--buffer",
-                                       "--tie",
-                                       "--untie",
-                                       "--allow-merged"};
+// Flags that apply to a published profile, besides what is required of its plan (`add_demand_flags`). All others are of
+// models.
+constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",        "--emit",  "--summary", "--explain",
+                                            "--replace", "--profile-batch", "--exact", "--help",    "--list"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
 // All that a placement graph heeds; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
@@ -113,7 +80,16 @@ void check(const CLI::App& app, Flags& flags) {
     throw CLI::ValidationError(fmt::format("{}: {} is {}", flag, flags.compile.model, what));
   };
   if (profile) {
-    for (const char* flag : kModelFlags) refuse(flag, "a profile, no model");
+    CLI::App demands;
+    tools::PlanDemands unused;
+    tools::add_demand_flags(demands, unused);
+    for (const CLI::Option* option : app.get_options()) {
+      const bool applies = std::any_of(std::begin(kFlagsOfProfiles), std::end(kFlagsOfProfiles),
+                                       [&](const char* flag) { return option->check_name(flag); });
+      if (!applies && demands.get_option_no_throw(option->get_name()) == nullptr) {
+        refuse(option->get_name(), "a profile, no model");
+      }
+    }
     if (app.get_option("--emit")->count() > 0 && flags.emit == "bundle")
       refuse("--emit", "a profile: it has no bundle");
   } else {

@@ -7,6 +7,7 @@
 #include "partition/cluster.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/registry.h"
+#include "passes/loss_spec.h"
 
 namespace rannc::tools {
 namespace {
@@ -14,10 +15,13 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Listing, EveryNameHasALine) {
-  for (const std::string& name : partition::stage_planner_names()) EXPECT_THAT(listing("planner"), HasSubstr(name + " "));
+  for (const std::string& name : partition::stage_planner_names())
+    EXPECT_THAT(listing("planner"), HasSubstr(name + " "));
   for (const std::string_view name : partition::schedule_names())
     EXPECT_THAT(listing("schedule"), HasSubstr(std::string(name) + " "));
-  for (const std::string kind : {"loss", "optimizer"}) EXPECT_THAT(listing(kind), HasSubstr("  ")) << kind;
+  for (const std::string_view name : passes::loss_names())
+    EXPECT_THAT(listing("loss"), HasSubstr(std::string(name) + " "));
+  EXPECT_THAT(listing("optimizer"), HasSubstr("  "));
 }
 
 TEST(Listing, EveryClusterThatIsListedExists) {
