@@ -10,6 +10,7 @@
 #include "ir/constant.h"
 #include "ir/match.h"
 #include "ir/op.h"
+#include "passes/internal/joined_copies.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 #include "passes/internal/untrained_factors.h"
@@ -252,9 +253,18 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
   for (const std::set<std::string>& names : doubtful_factors(graph, file)) {
     context.warnings.push_back(
         {{},
-         fmt::format("weights of one module ({}) have names that the exporter made up: where they were computed from one "
-                     "parameter they should not be trained apart, as they are; {}",
-                     listed(names), kHow)});
+         fmt::format(
+             "weights of one module ({}) have names that the exporter made up: where they were computed from one "
+             "parameter they should not be trained apart, as they are; {}",
+             listed(names), kHow)});
+  }
+  for (const JoinedCopy& copy : joined_copies(graph)) {
+    context.warnings.push_back(
+        {{},
+         fmt::format(
+             "'{}' holds the numbers of '{}'{} beside others, as if the exporter had joined parameters: both are "
+             "trained, apart; {}",
+             copy.whole, copy.part, copy.transposed ? ", transposed," : "", kHow)});
   }
   if (!left.empty()) {
     context.open.push_back({{},

@@ -1,4 +1,5 @@
 // Which stored tensors are trained of files that torch.onnx.export writes with dynamo=False.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +17,7 @@ using testing::Contains;
 using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 using Names = std::map<std::string, std::string>;
 using Kinds = std::map<std::string, std::string>;
@@ -218,6 +220,26 @@ TEST(TracedState, WeightsOfOneModuleThatMayBeOneAreNamed) {
   two["second"] = "/other/MatMul";
   EXPECT_THAT(Traced(text, one).context.warnings, says("weights of one module (onnx::MatMul_3, onnx::MatMul_4)"));
   EXPECT_THAT(Traced(text, two).context.warnings, IsEmpty());
+}
+
+/// `table(x) @ cat([table.weight.t(), rest])`, carried out by the exporter.
+TEST(TracedState, APartOfAJoinedTensorIsNamed) {
+  const auto text = [](const char* joined) {
+    return fmt::format(
+        "agraph (int64[batch, 3] x) => (float[batch, 3, 4] y) <float[4, 2] t = {{1, 2, 3, 5, 8, 6, 7, 9}}, float[3, 4] "
+        "j = "
+        "{{{}}}> {{\n  [look] a = Gather (t, x)\n  [turn] b = MatMul (a, u)\n  [head] y = MatMul (b, j)\n}}",
+        joined);
+  };
+  const Names names = {{"t", "table.weight"}, {"j", "onnx::MatMul_7"}, {"look", "/table/Gather"}, {"head", "/MatMul"}};
+  const auto warnings = [&](const char* joined) {
+    std::string model = text(joined);
+    model.insert(model.find(", float[3, 4] j"), ", float[2, 3] u = {1, 4, 2, 6, 5, 9}");
+    return Traced(model, names).context.warnings;
+  };
+  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 9, 4, 4, 1, 2"),
+              says("'onnx::MatMul_7' holds the numbers of 'table.weight', transposed, beside others"));
+  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 8, 4, 4, 1, 2"), Not(says("holds the numbers")));
 }
 
 /// What has no layer's name may be a buffer.
