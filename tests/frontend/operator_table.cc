@@ -72,14 +72,22 @@ class Table {
   void print() {
     std::cout << kHead;
     for (const VersionsOfOperator& each : operator_versions()) print_row(each);
-    if (!unseen_.empty()) std::cout << fmt::format("\nNo model shows: {}.\n", fmt::join(unseen_, ", "));
+    if (!unseen_.empty()) std::cout << fmt::format("\nNot covered by any test model: {}.\n", fmt::join(unseen_, ", "));
   }
 
  private:
-  static constexpr std::string_view kHead = R"(# Operators of ONNX
-Of the default domain, by the operator sets from 7 to 27 in which they changed. A version *imports* where a model of one
-node is translated, *runs* where it computes, and has a *gradient* where that is LibTorch's; `·` where LibTorch has none
-either. Made by `tests/frontend/operator-table`, never edited.
+  static constexpr std::string_view kHead = R"(# ONNX operators
+Support of the operators in ONNX's default domain, for operator sets 7 to 27. `tests/frontend/operator-table` generates this page.
+Do not edit it. [Operator notes](operator-notes.md) describes semantics and limits.
+
+| column | meaning |
+|---|---|
+| versions | operator sets in which the operator changed |
+| imports | versions for which a model of one node is translated |
+| runs | versions for which that model computes its results |
+| gradient | versions whose gradient is LibTorch's; `·` if LibTorch has none |
+
+`all` means every listed version, `–` none.
 
 | operator | versions | imports | runs | gradient |
 |---|---|---|---|---|
