@@ -25,8 +25,8 @@ constexpr double kTiedTolerance = 0.02;
 constexpr double kStageTolerance = 0.2;
 // Of memory the judge adds up blocks: the largest temporary of one, where the finished plan follows the gradients that
 // pass from block to block, which residual and skip connections hold for long, and the copies that a convolution
-// computes on together with what is kept by then.
-constexpr double kMemoryTolerance = 0.1;
+// computes on together with what is kept by then. It is 3 % below the finished plan of a ResNet in one stage.
+constexpr double kMemoryAbove = 0.1, kMemoryBelow = 0.04;
 
 using partition::RecomputeRule;
 
@@ -74,7 +74,9 @@ void expect_agreement(const Prepared& model, const Setting& setting, double tole
   for (const auto& stage : judged.stages) peak = std::max(peak, stage.peak_bytes);
   // How much waits for weight gradients is followed by the finished plan alone, action by action.
   if (std::string(setting.schedule).starts_with("zb-")) return;
-  EXPECT_NEAR(peak / static_cast<double>(fullest(plan.plan)), 1, kMemoryTolerance);
+  const double ratio = peak / static_cast<double>(fullest(plan.plan));
+  EXPECT_LT(ratio, 1 + kMemoryAbove);
+  EXPECT_GT(ratio, 1 - kMemoryBelow);
 }
 
 void expect_agreement(const Prepared& model, double tolerance = kTimeTolerance) {
