@@ -32,11 +32,22 @@ std::string listed(const std::set<std::string>& names) {
   return first_names(all, std::clamp(static_cast<size_t>(sure - all.begin()), kFewest, kMost));
 }
 
+/// Whether PyTorch's tracing exporter named a node that reads the value: by the path of its module, `/head/Add`. All
+/// that this exporter stores is state of the program, also what has no module's name before its own: it belongs to the
+/// root.
+bool is_read_by_traced_node(const ir::Graph& graph, ValueId value) {
+  bool traced = false;
+  graph.for_each_use(value,
+                     [&](ir::Graph::Use use) { traced = traced || graph.location(use.task).node.starts_with('/'); });
+  return traced;
+}
+
 }  // namespace
 
 bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles) {
   const auto& found = graph.value(value);
-  const bool named = !is_generated(found.name) && found.name.find('.') != std::string_view::npos;
+  const bool named = !is_generated(found.name) &&
+                     (found.name.find('.') != std::string_view::npos || is_read_by_traced_node(graph, value));
   return found.kind == ValueKind::kConstant && roles.role == Role::kConstant && !roles.statistics && named &&
          has_several_elements(found.type) && !has_mask_element(found.type, found.data);
 }

@@ -201,12 +201,14 @@ TEST(TracedState, AViewIsNoWeightOfItsModule) {
 TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
   const std::string text =
       "agraph (float[batch, 2] x) => (float[batch, 2] y) <float[2] row = {1, 2}, float[2, 2] w = {1, 2, 3, 5}> {\n"
-      "  a = Sub (row, x)\n y = MatMul (a, w) }";
-  const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}});
+      "  [sub] a = Sub (row, x)\n y = MatMul (a, w) }";
+  const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}, {"sub", "/a/Sub"}});
   EXPECT_EQ(named.kinds(), (Kinds{{"a.row", "constant"}, {"b.weight", "parameter"}}));
   EXPECT_THAT(named.context.open, says("1 tensors with names of the program are not trained because of their use alone "
                                        "(a.row): --train says otherwise"));
-  EXPECT_THAT(Traced(text).context.open, IsEmpty());
+  // A parameter of the root module has no module's name before its own; nodes of other exporters have no paths.
+  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.open, says("(row): --train says otherwise"));
+  EXPECT_THAT(Traced(text, {{"sub", "Sub__12"}}, "tf2onnx").context.open, IsEmpty());
 }
 
 /// They may be two weights, or one that is read as it is and computed on.
