@@ -83,7 +83,7 @@ function(rannc_kind_of target folder result)
   set(${result} ${kind} PARENT_SCOPE)
 endfunction()
 
-# Applies all of this to every target below a folder of the source tree.
+# Applies all of this to every target below a folder of the source tree, `.` for all.
 function(rannc_shorten_compilation folder)
   get_property(targets DIRECTORY ${CMAKE_SOURCE_DIR}/${folder} PROPERTY BUILDSYSTEM_TARGETS)
   set(hot FALSE)
