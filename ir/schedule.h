@@ -21,7 +21,7 @@ struct PassBytes {
 struct StageShape {
   std::vector<DeviceId> devices;  ///< replica r runs on devices[r]; distinct
   bool recompute = false;         ///< a forward pass may drop `saved` and redo it in an `R`
-  int64_t fixed_bytes = 0;        ///< parameters, optimizer state, buffers: always there
+  int64_t fixed_bytes = 0;        ///< parameters, optimizer state, buffers, samples of the mini-batch: always there
   int64_t saved_bytes = 0;        ///< per sample: kept from F (or R) until B or W; includes received inputs
   int64_t kept_bytes = 0;         ///< per sample: kept from an F whose work an R repeats, until B or W
   int64_t pending_bytes = 0;      ///< per sample: change from I to W (what W needs less what I frees); may be negative

@@ -34,8 +34,8 @@ struct StoredNotes {
   std::set<std::string> transient;
   /// By node, the bias that its call reads and the exporter left out, for it was all zeros.
   std::map<std::string, std::string> dropped_biases;
-  /// Stored tensors in places that operators define as a weight's though no core operator has the place: slopes of
-  /// PRelu.
+  /// Stored tensors that are weights though their readers do not show it: slopes of PRelu, recurrent weights, and named
+  /// single numbers of a file of the legacy exporter.
   std::set<std::string> weights;
 };
 
