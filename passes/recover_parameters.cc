@@ -338,18 +338,27 @@ std::vector<ValueId> RecoverParameters::decide(ir::Graph& graph, const std::vect
   return parameters;
 }
 
+/// What the exporter computed stays a tensor of its own also where a user unties it.
+std::set<std::string> RecoverParameters::stay_computed(std::set<std::string> kept) const {
+  for (const auto& [name, unused] : known_.made_of) {
+    const auto unties = [&](const std::string& pattern) { return fits_any({name}, pattern); };
+    if (std::any_of(known_.untied.begin(), known_.untied.end(), unties)) kept.insert(name);
+  }
+  return kept;
+}
+
 Result<Outcome> RecoverParameters::run(ir::Graph& graph, PassContext& context) const {
   Outcome outcome;
   ir::StoredNotes file = known_.file;
   const std::set<std::string> kept = names_of(known_.kinds);
   const ComputedCopies copies = put_back_copies(graph, file, kept);
   const Evidence evidence{known_, TensorOrigins(graph, known_.file, known_.made_of)};
-  TakenApart apart = take_apart(graph, {file, trained_by_use(graph, evidence),
-                                        computed_from_parameters(graph, evidence.origins), known_.untied});
+  TakenApart apart = take_apart(
+      graph, {file, trained_by_use(graph, evidence), computed_from_parameters(graph, evidence.origins), known_.untied});
   for (auto& [name, readings] : apart.readings) file.readings[name] = std::move(readings);
   const size_t restored = restore_biases(graph, file);
   report_apart(apart.parted.size(), restored, context);
-  const Recomputed recomputed = recompute(graph, file, known_.made_of, kept, context.evaluator);
+  const Recomputed recomputed = recompute(graph, file, known_.made_of, stay_computed(kept), context.evaluator);
   report_recomputed(recomputed, context);
   context.parted = std::move(apart.parted);
   RANNC_TRY(check_kinds(graph));

@@ -89,6 +89,8 @@ class RecoverParameters : public Pass {
 
  private:
   Result<void> check_kinds(const ir::Graph& graph) const;
+  /// `kept`, and the computed tensors that a pattern of `untied` names.
+  std::set<std::string> stay_computed(std::set<std::string> kept) const;
   /// `gone`: names that were in the file, and are of no tensor any more.
   Result<void> check_patterns(const ir::Graph& graph, const std::set<std::string>& gone) const;
   std::map<ValueId, ir::ValueKind> asked(const ir::Graph& graph, const std::vector<Roles>& roles) const;

@@ -1,0 +1,75 @@
+// What an exporter computed of a parameter that the file has as well is computed again, unless a user unties it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/constant.h"
+#include "ir/op.h"
+#include "ir/rewriter.h"
+#include "ir/verify.h"
+#include "passes/recover_parameters.h"
+#include "tools/torch_evaluator.h"
+
+namespace rannc::passes {
+namespace {
+
+ir::ValueType matrix(ir::Dim rows, ir::Dim columns) {
+  ir::ValueType type;
+  type.dtype = ir::DType::kF32;
+  type.shape = ir::Shape{std::move(rows), std::move(columns)};
+  return type;
+}
+
+/// `x @ weight.t() @ weight`, whose transpose the exporter stored as `permute_2`.
+struct Model {
+  explicit Model(std::vector<std::string> untied) {
+    const std::vector<double> numbers = {1, 2, 3, 5, 8, 4}, turned = {1, 5, 2, 8, 3, 4};
+    const auto add = [&](const char* name, int64_t rows, int64_t columns, const std::vector<double>& elements) {
+      return graph.add_value(ir::ValueKind::kConstant, name, matrix(ir::Dim(rows), ir::Dim(columns)),
+                             ir::encode_numbers(ir::DType::kF32, elements));
+    };
+    const ValueId weight = add("weight", 2, 3, numbers), permuted = add("permute_2", 3, 2, turned);
+    const ValueId x =
+        graph.add_value(ir::ValueKind::kInput, "x", matrix(ir::Dim::symbol("batch"), ir::Dim(int64_t{3})));
+    graph.add_input(x);
+    const ValueId a = graph.add(ir::core("matmul"), {x, permuted}, {}, "a");
+    const ValueId y = graph.add(ir::core("matmul"), {a, weight}, {}, "y");
+    graph.set_outputs({y});
+    for (const TaskId task : graph.tasks()) EXPECT_TRUE(ir::infer_types(graph, task).ok());
+    StoredFacts known;
+    known.file.listed = {{"weight", ir::ValueKind::kParameter}};
+    known.file.readings = {{"weight", {{"/y", 1, "", {}}}}, {"permute_2", {{"/a", 1, "", {}}}}};
+    known.made_of = {{"permute_2", {"weight"}}};
+    known.untied = std::move(untied);
+    context.evaluator = &evaluator;
+    outcome = RecoverParameters(known).run(graph, context);
+  }
+
+  bool stored(const char* name) const {
+    const ValueId value = graph.find(name);
+    return value.valid() && !graph.producer(value).valid();
+  }
+
+  tools::TorchEvaluator evaluator;
+  ir::Graph graph;
+  PassContext context;
+  Result<Outcome> outcome = Outcome();
+};
+
+TEST(Recompute, ACopyOfAParameterOfTheFileIsComputedAgain) {
+  const Model model({});
+  ASSERT_TRUE(model.outcome.ok()) << model.outcome.diagnostic().str();
+  EXPECT_TRUE(model.stored("weight"));
+  EXPECT_FALSE(model.stored("permute_2"));
+}
+
+TEST(Recompute, ACopyThatIsUntiedStays) {
+  const Model model({"permute*"});
+  ASSERT_TRUE(model.outcome.ok()) << model.outcome.diagnostic().str();
+  ASSERT_TRUE(model.stored("permute_2"));
+  EXPECT_EQ(model.graph.kind(model.graph.find("permute_2")), ir::ValueKind::kParameter);
+  EXPECT_EQ(model.graph.kind(model.graph.find("weight")), ir::ValueKind::kParameter);
+  EXPECT_FALSE(Model({"other"}).outcome.ok()) << "no tensor has that name";
+}
+
+}  // namespace
+}  // namespace rannc::passes
