@@ -11,6 +11,7 @@
 #include "ir/match.h"
 #include "ir/op.h"
 #include "passes/internal/joined_copies.h"
+#include "passes/internal/padding_rows.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 #include "passes/internal/untrained_factors.h"
@@ -257,6 +258,14 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
              "weights of one module ({}) have names that the exporter made up: where they were computed from one "
              "parameter they should not be trained apart, as they are; {}",
              listed(names), kHow)});
+  }
+  for (const PaddingRow& padding : padding_rows(graph)) {
+    context.open.push_back(
+        {{},
+         fmt::format(
+             "row {1} of '{0}' alone is all zeros, and it is trained: if it is the embedding's padding_idx, which "
+             "this exporter does not record, --padding-index {0}={1} keeps it as it is",
+             padding.table, padding.row)});
   }
   for (const JoinedCopy& copy : joined_copies(graph)) {
     context.warnings.push_back(

@@ -224,6 +224,21 @@ TEST(TracedState, WeightsOfOneModuleThatMayBeOneAreNamed) {
   EXPECT_THAT(Traced(text, two).context.warnings, IsEmpty());
 }
 
+/// PyTorch gives the row no gradient; the file does not say which row it is.
+TEST(TracedState, ARowOfZerosOfATableMayBePadding) {
+  const auto open = [](const char* table) {
+    return Traced(fmt::format(
+                      "agraph (int64[batch, 3] x) => (float[batch, 3, 2] y) <float[3, 2] t = {{{}}}> {{ y = Gather (t, "
+                      "x) }}",
+                      table),
+                  {{"t", "words.weight"}})
+        .context.open;
+  };
+  EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), says("row 1 of 'words.weight' alone is all zeros"));
+  EXPECT_THAT(open("1, 2, 0, 5, 3, 4"), Not(says("all zeros")));
+  EXPECT_THAT(open("0, 0, 0, 0, 3, 4"), Not(says("all zeros"))) << "two such rows";
+}
+
 /// `table(x) @ cat([table.weight.t(), rest])`, carried out by the exporter.
 TEST(TracedState, APartOfAJoinedTensorIsNamed) {
   const auto text = [](const char* joined) {

@@ -1,0 +1,21 @@
+/// Finds rows of look-up tables that look like padding.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/graph.h"
+
+namespace rannc::passes {
+
+struct PaddingRow {
+  std::string table;
+  int64_t row = 0;
+  bool operator==(const PaddingRow&) const = default;
+};
+
+/// Trained tables that are looked up along axis 0 without a `padding_index`, and in which one row alone is all zeros, as
+/// `nn.Embedding(padding_idx=…)` begins. Reads the bytes of looked-up tables.
+std::vector<PaddingRow> padding_rows(const ir::Graph& graph);
+
+}  // namespace rannc::passes
