@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include "runtime/engine_autograd.h"
+#include "runtime/internal/named_rows.h"
 
 namespace rannc::runtime {
 namespace {
@@ -16,19 +17,9 @@ const Engine kEngines[] = {
 
 std::span<const Engine> engines() { return kEngines; }
 
-std::vector<std::string> engine_names() {
-  std::vector<std::string> names;
-  for (const Engine& engine : kEngines) names.emplace_back(engine.name);
-  return names;
-}
+std::vector<std::string> engine_names() { return names_of(engines()); }
 
-std::string engine_summaries() {
-  std::string text;
-  for (const Engine& engine : kEngines) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", engine.name, engine.summary);
-  }
-  return text;
-}
+std::string engine_summaries() { return summaries_of(engines()); }
 
 Result<const Engine*> find_engine(std::string_view name) {
   for (const Engine& engine : kEngines) {

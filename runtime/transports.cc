@@ -1,9 +1,8 @@
 #include "runtime/transports.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
+#include "runtime/internal/named_rows.h"
 #include "runtime/transport_gloo.h"
 #include "runtime/transport_local.h"
 
@@ -19,19 +18,9 @@ const TransportKind kTransports[] = {
 
 std::span<const TransportKind> transports() { return kTransports; }
 
-std::vector<std::string> transport_names() {
-  std::vector<std::string> names;
-  for (const TransportKind& kind : kTransports) names.emplace_back(kind.name);
-  return names;
-}
+std::vector<std::string> transport_names() { return names_of(transports()); }
 
-std::string transport_summaries() {
-  std::string text;
-  for (const TransportKind& kind : kTransports) {
-    text += fmt::format("{}{}: {}", text.empty() ? "" : "; ", kind.name, kind.summary);
-  }
-  return text;
-}
+std::string transport_summaries() { return summaries_of(transports()); }
 
 const TransportKind* find_transport(std::string_view name) {
   const auto found = std::find_if(std::begin(kTransports), std::end(kTransports),

@@ -92,12 +92,6 @@ bool lies_at(const Stored& whole, const Stored& part, size_t axis, size_t first)
   return true;
 }
 
-/// A parameter as it is, or with its axes swapped.
-struct Part {
-  ValueId value;
-  bool transposed = false;
-};
-
 class Finder {
  public:
   explicit Finder(const Graph& graph) : graph_(graph) {
@@ -130,13 +124,12 @@ class Finder {
     const Keys& keys = keys_of(kind, axis, swapped);
     const Shape shape = swapped ? Shape{kind.second[1], kind.second[0]} : kind.second;
     for (const ValueId value : wholes) {
-      const std::optional<Stored> whole = read(value);
+      const std::optional<Stored> whole = read(value, false);
       if (!whole) continue;
       each_place(whole->shape, shape, axis, [&](size_t first) {
         const auto [begin, end] = keys.equal_range(std::string(whole->elements(first, key_size(shape, axis))));
         for (auto found = begin; found != end; ++found) {
-          std::optional<Stored> part = read(found->second);
-          if (part && swapped) part = transposed(*part);
+          const std::optional<Stored> part = read(found->second, swapped);
           if (!part || !has_enough_numbers(*part) || !lies_at(*whole, *part, axis, first)) continue;
           found_.push_back(
               {std::string(graph_.value(value).name), std::string(graph_.value(found->second).name), swapped});
@@ -154,19 +147,20 @@ class Finder {
     const auto [known, fresh] = keys_.try_emplace({kind, axis, swapped});
     if (!fresh) return known->second;
     for (const ValueId value : parts_.at(kind)) {
-      std::optional<Stored> part = read(value);
-      if (part && swapped) part = transposed(*part);
+      const std::optional<Stored> part = read(value, swapped);
       if (part) known->second.emplace(part->elements(0, key_size(part->shape, axis)), value);
     }
     return known->second;
   }
 
-  std::optional<Stored> read(ValueId value) const {
+  /// `swapped`: with the two axes exchanged.
+  std::optional<Stored> read(ValueId value, bool swapped) const {
     auto bytes = graph_.value(value).data.read();
     Shape shape = *shape_of(graph_, value);
     const size_t count = product(shape.begin(), shape.end());
     if (!bytes.ok() || count == 0) return std::nullopt;
-    return Stored{std::move(shape), bytes->size() / count, *std::move(bytes)};
+    Stored stored{std::move(shape), bytes->size() / count, *std::move(bytes)};
+    return swapped ? transposed(stored) : std::move(stored);
   }
 
   const Graph& graph_;
