@@ -120,26 +120,25 @@ struct Voidify {
 }  // namespace rannc
 
 /// Our own promise, on in release too: `RANNC_CHECK(cond) << "detail";`
-#define RANNC_CHECK(condition)               \
-  (condition) ? static_cast<void>(0)         \
-              : ::rannc::detail::Voidify() & \
-                    ::rannc::detail::CheckFailure(#condition, __FILE__, __LINE__).stream()
+#define RANNC_CHECK(condition)       \
+  (condition) ? static_cast<void>(0) \
+              : ::rannc::detail::Voidify() & ::rannc::detail::CheckFailure(#condition, __FILE__, __LINE__).stream()
 
 #define RANNC_CONCAT_INNER(a, b) a##b
 #define RANNC_CONCAT(a, b) RANNC_CONCAT_INNER(a, b)
 
 /// Returns the diagnostic of a failed `Result<…>` to the caller.
-#define RANNC_TRY(expression)                                          \
-  do {                                                                 \
-    if (auto rannc_result = (expression); !rannc_result.ok()) {        \
-      return ::rannc::Diagnostic(rannc_result.diagnostic());           \
-    }                                                                  \
+#define RANNC_TRY(expression)                                   \
+  do {                                                          \
+    if (auto rannc_result = (expression); !rannc_result.ok()) { \
+      return ::rannc::Diagnostic(rannc_result.diagnostic());    \
+    }                                                           \
   } while (false)
 
 /// `RANNC_ASSIGN(auto x, f());` binds the value or returns the diagnostic.
 #define RANNC_ASSIGN(declaration, expression) \
   RANNC_ASSIGN_INNER(declaration, expression, RANNC_CONCAT(rannc_assign_, __LINE__))
-#define RANNC_ASSIGN_INNER(declaration, expression, name)                 \
-  auto name = (expression);                                               \
-  if (!name.ok()) return ::rannc::Diagnostic(name.diagnostic());          \
+#define RANNC_ASSIGN_INNER(declaration, expression, name)        \
+  auto name = (expression);                                      \
+  if (!name.ok()) return ::rannc::Diagnostic(name.diagnostic()); \
   declaration = *std::move(name)

@@ -7,7 +7,8 @@
 
 namespace rannc::ir {
 
-/// `Dim::parse`: recursive descent over + - * // / % and the functions floor, mod, max, min (any case), nesting bounded.
+/// `Dim::parse`: recursive descent over + - * // / % and the functions floor, mod, max, min (any case), nesting
+/// bounded.
 Result<Dim> parse_dim(std::string_view text);
 
 }  // namespace rannc::ir

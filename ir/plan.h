@@ -105,9 +105,9 @@ struct PlanBody {
   std::vector<Prediction> predictions;  ///< per device
   std::vector<StageTime> stage_times;
   std::vector<FinishTime> finish_times;  ///< of every stage, in order; none for inference
-  int64_t step_ns = 0;         ///< simulated time of a mini-batch
-  int64_t lower_bound_ns = 0;  ///< no plan for this graph, cluster and costs can be faster
-  std::string planner;         ///< which planner made it
+  int64_t step_ns = 0;                   ///< simulated time of a mini-batch
+  int64_t lower_bound_ns = 0;            ///< no plan for this graph, cluster and costs can be faster
+  std::string planner;                   ///< which planner made it
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).
   std::string model_digest, cluster_digest, profile_digest;

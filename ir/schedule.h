@@ -36,7 +36,7 @@ struct StageShape {
   /// A step's first B, the sums of parameters' gradients included, which do not grow with samples: by share, larger
   /// ones first. Empty: as the others.
   std::vector<PassBytes> first_backward;
-  int64_t step_bytes = 0;      ///< while gradients are summed over replicas, and the optimizer steps
+  int64_t step_bytes = 0;  ///< while gradients are summed over replicas, and the optimizer steps
   bool operator==(const StageShape&) const = default;
 };
 

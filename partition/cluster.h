@@ -15,11 +15,11 @@ namespace rannc::partition {
 
 /// What one sort of device can do. Rates are *achieved* rates, not the vendor's peak.
 struct DeviceKind {
-  std::string name;                   ///< `v100`, `cpu` …
-  uint64_t memory_bytes = 0;          ///< usable for training
-  double flops_per_second = 0;        ///< > 0
-  double bytes_per_second = 0;        ///< device memory, > 0
-  double launch_ns = 0;               ///< constant cost of starting one task, >= 0
+  std::string name;             ///< `v100`, `cpu` …
+  uint64_t memory_bytes = 0;    ///< usable for training
+  double flops_per_second = 0;  ///< > 0
+  double bytes_per_second = 0;  ///< device memory, > 0
+  double launch_ns = 0;         ///< constant cost of starting one task, >= 0
   bool operator==(const DeviceKind&) const = default;
 };
 
@@ -41,8 +41,8 @@ struct ClusterDevice {
 
 struct ClusterNode {
   std::string name;
-  Link inside;                     ///< between two devices of the node
-  std::vector<DeviceId> devices;   ///< ascending, at least one
+  Link inside;                    ///< between two devices of the node
+  std::vector<DeviceId> devices;  ///< ascending, at least one
   bool operator==(const ClusterNode&) const = default;
 };
 
@@ -52,9 +52,9 @@ struct Cluster {
   std::vector<DeviceKind> kinds;
   std::vector<ClusterDevice> devices;
   std::vector<ClusterNode> nodes;
-  Link between;                                                    ///< between two nodes unless said otherwise
-  std::map<std::pair<uint32_t, uint32_t>, Link> node_links;        ///< unequal links, smaller node first
-  std::map<std::pair<uint32_t, uint32_t>, Link> device_links;      ///< unequal links, smaller device first; these win
+  Link between;                                                ///< between two nodes unless said otherwise
+  std::map<std::pair<uint32_t, uint32_t>, Link> node_links;    ///< unequal links, smaller node first
+  std::map<std::pair<uint32_t, uint32_t>, Link> device_links;  ///< unequal links, smaller device first; these win
 
   uint32_t size() const { return static_cast<uint32_t>(devices.size()); }
   const DeviceKind& kind_of(DeviceId device) const { return kinds[devices[device.index()].kind]; }

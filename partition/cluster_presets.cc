@@ -11,9 +11,7 @@ constexpr double kGigabyte = 1e9;
 constexpr double kGigabitPerSecond = 1e9 / 8;
 
 /// V100: 15.7 Tflop/s single precision and 900 GB/s by its data sheet; two thirds and four fifths are achieved.
-DeviceKind v100(uint64_t memory_gib) {
-  return {"v100", memory_gib << 30, 10.5e12, 720 * kGigabyte, 6000};
-}
+DeviceKind v100(uint64_t memory_gib) { return {"v100", memory_gib << 30, 10.5e12, 720 * kGigabyte, 6000}; }
 
 /// One worker of a desktop processor; `rannc-profile` replaces these numbers by measured ones.
 DeviceKind cpu() { return {"cpu", 4ull << 30, 5e10, 10 * kGigabyte, 2000}; }

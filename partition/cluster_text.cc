@@ -230,8 +230,8 @@ class Reader {
 std::string quoted(const std::string& text) {
   std::ostringstream stream;
   const toml::value<std::string> value(text);
-  stream << toml::toml_formatter(value, toml::toml_formatter::default_flags &
-                                            ~toml::format_flags::allow_multi_line_strings);
+  stream << toml::toml_formatter(value,
+                                 toml::toml_formatter::default_flags & ~toml::format_flags::allow_multi_line_strings);
   return stream.str();
 }
 
@@ -259,9 +259,9 @@ Result<Cluster> read_cluster(const std::string& path) {
 std::string print_cluster(const Cluster& cluster) {
   std::string out = fmt::format("name = {}\n", quoted(cluster.name));
   for (const DeviceKind& kind : cluster.kinds) {
-    out += fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n",
-                       quoted(kind.name), kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second,
-                       kind.launch_ns);
+    out +=
+        fmt::format("\n[kind.{}]\nmemory_bytes = {}\nflops = {}\nbandwidth = {}\nlaunch_ns = {}\n", quoted(kind.name),
+                    kind.memory_bytes, kind.flops_per_second, kind.bytes_per_second, kind.launch_ns);
   }
   if (cluster.between.bytes_per_second > 0) {
     out += fmt::format("\n[between]\nbandwidth = {}\nlatency_ns = {}\n", cluster.between.bytes_per_second,
@@ -275,15 +275,16 @@ std::string print_cluster(const Cluster& cluster) {
       const uint32_t kind = cluster.devices[node.devices[i].index()].kind;
       size_t end = i;
       while (end < node.devices.size() && cluster.devices[node.devices[end].index()].kind == kind) ++end;
-      out += fmt::format("{}{{ kind = {}, count = {} }}", i == 0 ? "" : ", ", quoted(cluster.kinds[kind].name), end - i);
+      out +=
+          fmt::format("{}{{ kind = {}, count = {} }}", i == 0 ? "" : ", ", quoted(cluster.kinds[kind].name), end - i);
       i = end;
     }
     out += "]\n";
   }
   const auto links = [&](const char* key, const auto& map) {
     for (const auto& [ends, link] : map) {
-      out += fmt::format("\n[[link]]\n{} = [{}, {}]\nbandwidth = {}\nlatency_ns = {}\n", key, ends.first,
-                         ends.second, link.bytes_per_second, link.latency_ns);
+      out += fmt::format("\n[[link]]\n{} = [{}, {}]\nbandwidth = {}\nlatency_ns = {}\n", key, ends.first, ends.second,
+                         link.bytes_per_second, link.latency_ns);
     }
   };
   links("nodes", cluster.node_links);

@@ -25,8 +25,8 @@ std::string pass_name(const Fusion& fusion);
 /// In the order in which they run: what an earlier one makes, a later one may be about.
 std::span<const Fusion> fusions();
 
-/// Names of the passes that write a model in fewer operators: `cse`, `hoist-uniform`, `join-pieces`, `merge-slices` and all fusions.
-/// Left out where operators are counted.
+/// Names of the passes that write a model in fewer operators: `cse`, `hoist-uniform`, `join-pieces`, `merge-slices` and
+/// all fusions. Left out where operators are counted.
 std::set<std::string> shortening_passes();
 
 /// Replaces what the rules of one fusion recognise.

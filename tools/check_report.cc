@@ -62,8 +62,8 @@ void CheckPrinter::line(const std::string& folder, const std::vector<std::string
 void CheckPrinter::text_line(const std::string& folder, const CheckVariant& variant, const std::string& transport,
                              const CheckResult& result) const {
   fmt::print("{} {} {} {}: output {:.1e}, loss {:.1e}, {} gradients {:.1e}", result.failures.empty() ? "ok  " : "FAIL",
-             folder, variant.str(), transport, result.outputs.relative, result.loss.relative,
-             result.compared_gradients, result.gradients.relative);
+             folder, variant.str(), transport, result.outputs.relative, result.loss.relative, result.compared_gradients,
+             result.gradients.relative);
   fmt::print("{}\n", result.gradients.at.empty() ? "" : " (worst: " + result.gradients.at + ")");
   const size_t shown = std::min(result.failures.size(), kMostFailures);
   for (size_t i = 0; i < shown; ++i) fmt::print("     {}\n", result.failures[i]);

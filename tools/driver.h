@@ -17,8 +17,9 @@ enum ExitCode : int {
   kInternal = 70,    ///< a defect of rannc
 };
 
-/// Parses the command line, to which it adds `--version`, and runs `body`. Prints help to standard output, a diagnostic or a usage error to standard
-/// error, and returns the exit code. Exceptions that leave `body` are our defects: code 70, with a request to report.
+/// Parses the command line, to which it adds `--version`, and runs `body`. Prints help to standard output, a diagnostic
+/// or a usage error to standard error, and returns the exit code. Exceptions that leave `body` are our defects: code
+/// 70, with a request to report.
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body);
 
 /// Arguments as a shell would have to be given them.

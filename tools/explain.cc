@@ -39,15 +39,19 @@ int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
 std::string comparison(const PlannedModel& planned, const SearchReport& report) {
   const partition::StagePlan& plan = planned.stages;
   std::string name = plan.objective_name.substr(0, plan.objective_name.find(", ns"));
-  std::string text = fmt::format("at {}: {} {}", report.prices, name, partition::quantity(plan.objective_name, plan.objective));
-  text += plan.lower_bound > 0
-              ? fmt::format("; no plan of these blocks that meets the demands is below {} ({}): gap {:.2f} %\n",
-                            partition::quantity(plan.objective_name, plan.lower_bound), plan.bound_name, plan.gap() * 100)
-              : std::string("; this planner gives no bound\n");
+  std::string text =
+      fmt::format("at {}: {} {}", report.prices, name, partition::quantity(plan.objective_name, plan.objective));
+  text +=
+      plan.lower_bound > 0
+          ? fmt::format("; no plan of these blocks that meets the demands is below {} ({}): gap {:.2f} %\n",
+                        partition::quantity(plan.objective_name, plan.lower_bound), plan.bound_name, plan.gap() * 100)
+          : std::string("; this planner gives no bound\n");
   for (const partition::Alternative& other : planned.alternatives) {
     text += fmt::format("  demands aside, {}: {}\n", other.what,
-                        other.step_ns > 0 ? fmt::format("time of a step {} ({})", partition::quantity("", static_cast<double>(other.step_ns)), other.remark)
-                                          : "no plan: " + other.remark);
+                        other.step_ns > 0
+                            ? fmt::format("time of a step {} ({})",
+                                          partition::quantity("", static_cast<double>(other.step_ns)), other.remark)
+                            : "no plan: " + other.remark);
   }
   return text;
 }

@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "passes/set_precision.h"
+#include "runtime/aten/stored_tensor.h"
 
 namespace rannc::tools {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "runtime/aten/graph_run.h"
 #include "ir/graph.h"
+#include "runtime/aten/graph_run.h"
 
 namespace rannc::tools {
 

@@ -8,10 +8,10 @@
 #include <optional>
 #include <set>
 
-#include "runtime/aten/aten_call.h"
 #include "ir/foreign.h"
 #include "ir/match.h"
 #include "ir/plan.h"
+#include "runtime/aten/aten_call.h"
 
 namespace rannc::tools {
 

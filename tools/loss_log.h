@@ -10,8 +10,8 @@
 
 namespace rannc::tools {
 
-/// A file with a line per step: number and loss as a hexadecimal float. Written through line by line, so that a run that
-/// is killed leaves what it has done.
+/// A file with a line per step: number and loss as a hexadecimal float. Written through line by line, so that a run
+/// that is killed leaves what it has done.
 class LossLog {
  public:
   /// Goes on before step `first_step`: what the file says of earlier steps stays, what it says of later ones goes. 0: a

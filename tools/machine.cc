@@ -40,8 +40,8 @@ uint64_t available() {
 
 uint64_t machine_memory_bytes() {
   const long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGE_SIZE);
-  const uint64_t whole = pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size)
-                                               : uint64_t{4} << 30;
+  const uint64_t whole =
+      pages > 0 && size > 0 ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(size) : uint64_t{4} << 30;
   return std::min(whole, group_limit());
 }
 

@@ -9,10 +9,10 @@
 #include <set>
 #include <vector>
 
-#include "runtime/aten/torch_types.h"
 #include "ir/match.h"
 #include "ir/op.h"
 #include "ir/split_mix.h"
+#include "runtime/aten/torch_types.h"
 #include "runtime/random.h"
 
 namespace rannc::tools {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <optional>
 
-#include "runtime/aten/graph_run.h"
 #include "ir/graph.h"
+#include "runtime/aten/graph_run.h"
 
 namespace rannc::tools {
 

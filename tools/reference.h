@@ -43,10 +43,10 @@ struct ParameterLayout {
 /// A folder in the format that tools/make-check-folder writes.
 struct CheckFolder {
   std::string path;
-  std::string model;                                   ///< model.onnx, model.pt or model.pt2
-  std::string batch;                                   ///< batch.safetensors
+  std::string model;     ///< model.onnx, model.pt or model.pt2
+  std::string batch;     ///< batch.safetensors
   uint32_t samples = 0;  ///< extent of axis 0 of the first input; the model may count others (`runtime::count_samples`)
-  std::string loss;                                    ///< spelling of `passes::parse_losses`; empty: outputs only
+  std::string loss;      ///< spelling of `passes::parse_losses`; empty: outputs only
   std::string loss_graph;                              ///< loss.onnx where it is there, added to the loss
   std::vector<std::string> loss_inputs, loss_weights;  ///< of it, as `--loss-input` and `--loss-weight` have them
   bool has_loss() const { return !loss.empty() || !loss_graph.empty(); }
@@ -58,7 +58,7 @@ struct CheckFolder {
   /// Parameters that the card lists without an initializer of their own and of which no reference has a gradient: as
   /// many trained tensors under names that nobody knows may hold them.
   size_t unreferenced = 0;
-  double file_off = 0;                 ///< how far the file's own gradients and loss are from those of `f64`
+  double file_off = 0;  ///< how far the file's own gradients and loss are from those of `f64`
   /// Stored tensors that the compiler took out of an initializer, by name: `file64` knows the initializer alone.
   std::map<std::string, std::string> parted;
   /// Stored tensors that the compiler trains in the stead of parameters that the file has lost: compared with nothing.

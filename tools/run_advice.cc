@@ -99,9 +99,10 @@ std::string bottleneck(const ir::Plan& plan, const Measured& measured, double st
   }
   double mean = 0;
   for (const double busy : measured.busy_ns) mean += busy / static_cast<double>(measured.busy_ns.size());
-  return fmt::format("Device {} ({}, stage {}) works for {} of a step of {} ({:.0f} %), {:.2f} times the devices' mean.",
-                     device.index(), plan.devices[device.index()].name, stages, duration(*worst), duration(step_ns),
-                     step_ns > 0 ? 100 * *worst / step_ns : 0, mean > 0 ? *worst / mean : 0);
+  return fmt::format(
+      "Device {} ({}, stage {}) works for {} of a step of {} ({:.0f} %), {:.2f} times the devices' mean.",
+      device.index(), plan.devices[device.index()].name, stages, duration(*worst), duration(step_ns),
+      step_ns > 0 ? 100 * *worst / step_ns : 0, mean > 0 ? *worst / mean : 0);
 }
 
 }  // namespace
@@ -109,7 +110,8 @@ std::string bottleneck(const ir::Plan& plan, const Measured& measured, double st
 Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
   const Measured measured = measure(plan, records);
   RunAdvice advice;
-  if (std::all_of(measured.busy_ns.begin(), measured.busy_ns.end(), [](double busy) { return busy <= 0; })) return advice;
+  if (std::all_of(measured.busy_ns.begin(), measured.busy_ns.end(), [](double busy) { return busy <= 0; }))
+    return advice;
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
   const auto simulated = [&](const ScheduleCosts& costs) -> Result<double> {
     RANNC_ASSIGN(const partition::Timeline timeline,
@@ -125,8 +127,8 @@ Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecor
     advice.remedies.push_back({"stages of equal work, besides", level});
     double work = 0;
     for (const double busy : measured.busy_ns) work += busy;
-    advice.remedies.push_back(
-        {"no bubble at all, besides (more, smaller micro-batches; another schedule)", work / static_cast<double>(plan.devices.size())});
+    advice.remedies.push_back({"no bubble at all, besides (more, smaller micro-batches; another schedule)",
+                               work / static_cast<double>(plan.devices.size())});
   }
   ScheduleCosts stepless = costs;
   std::fill(stepless.step.begin(), stepless.step.end(), 0);

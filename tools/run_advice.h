@@ -16,8 +16,8 @@ struct Remedy {
 };
 
 struct RunAdvice {
-  std::string bottleneck;        ///< a sentence
-  double step_ns = 0;            ///< of the plan's schedule with the measured times of its actions, messages for nothing
+  std::string bottleneck;  ///< a sentence
+  double step_ns = 0;      ///< of the plan's schedule with the measured times of its actions, messages for nothing
   std::vector<Remedy> remedies;  ///< the best first
 };
 

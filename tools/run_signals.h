@@ -9,8 +9,8 @@ namespace rannc::tools {
 constexpr int exit_of(int signal_number) { return 128 + signal_number; }
 
 /// While it lives, the first SIGINT or SIGTERM is remembered. One at a time in a process; the former treatment comes
-/// back at the end, unless a signal has come: then the process is about to end, and what comes twice, from a terminal and
-/// a launcher, does not cut that off. Signals that were blocked before it came arrive now.
+/// back at the end, unless a signal has come: then the process is about to end, and what comes twice, from a terminal
+/// and a launcher, does not cut that off. Signals that were blocked before it came arrive now.
 class RunSignals {
  public:
   struct Options {

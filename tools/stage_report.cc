@@ -59,15 +59,23 @@ Json stage_plan_json(const StageProblem& problem, const StagePlan& plan, const S
                       {"objective", other.objective > 0 ? Json(other.objective) : Json(nullptr)},
                       {"why", other.why}});
   }
-  return {{"planner", plan.planner},          {"objective_name", plan.objective_name},
-          {"objective", plan.objective},      {"lower_bound", plan.lower_bound},
-          {"bound", plan.bound_name},         {"gap", plan.lower_bound > 0 ? Json(plan.gap()) : Json(nullptr)},
-          {"exact", is_exact(plan)},          {"prices", report.prices},
+  return {{"planner", plan.planner},
+          {"objective_name", plan.objective_name},
+          {"objective", plan.objective},
+          {"lower_bound", plan.lower_bound},
+          {"bound", plan.bound_name},
+          {"gap", plan.lower_bound > 0 ? Json(plan.gap()) : Json(nullptr)},
+          {"exact", is_exact(plan)},
+          {"prices", report.prices},
           {"seconds", report.seconds},
-          {"mini_batch", problem.mini_batch}, {"micro_batches", plan.micro_batches},
-          {"schedule", plan.schedule},        {"warm_up", plan.warm_up},
-          {"step_ns", plan.step_ns},          {"bottleneck", plan.bottleneck},
-          {"stages", std::move(stages)},      {"runners_up", std::move(others)},
+          {"mini_batch", problem.mini_batch},
+          {"micro_batches", plan.micro_batches},
+          {"schedule", plan.schedule},
+          {"warm_up", plan.warm_up},
+          {"step_ns", plan.step_ns},
+          {"bottleneck", plan.bottleneck},
+          {"stages", std::move(stages)},
+          {"runners_up", std::move(others)},
           {"warnings", report.warnings}};
 }
 

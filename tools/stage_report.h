@@ -12,9 +12,9 @@ namespace rannc::tools {
 
 /// How a search went, beside what it found.
 struct SearchReport {
-  double seconds = 0;                 ///< wall clock
-  std::vector<std::string> warnings;  ///< where exactness or determinism was given up
-  bool stopped = false;               ///< by a limit or a signal: nothing else is planned after it
+  double seconds = 0;                           ///< wall clock
+  std::vector<std::string> warnings;            ///< where exactness or determinism was given up
+  bool stopped = false;                         ///< by a limit or a signal: nothing else is planned after it
   std::string prices = "times of the profile";  ///< what objective, bound and gap hold for
   bool measured = false;  ///< the predicted step is of stages measured as they run, not at these prices
 };

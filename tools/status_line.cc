@@ -47,8 +47,7 @@ std::optional<std::string> StatusPace::due(double now) {
   return now - began_ < 1 ? text_ : fmt::format("{} ({:.0f} s)", text_, now - began_);
 }
 
-StatusLine::StatusLine()
-    : terminal_(isatty(STDERR_FILENO) != 0), pace_(terminal_), thread_([this] { run(); }) {}
+StatusLine::StatusLine() : terminal_(isatty(STDERR_FILENO) != 0), pace_(terminal_), thread_([this] { run(); }) {}
 
 StatusLine::~StatusLine() {
   clear();

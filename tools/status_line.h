@@ -13,9 +13,10 @@ namespace rannc::tools {
 /// then every `period` seconds. Knows no clock and no stream.
 class StatusPace {
  public:
-  StatusPace(bool terminal, double first = 3, double period = 10) : terminal_(terminal), first_(first), period_(period) {}
-  /// What is being done from now on; a text that differs from the last only behind its colon, or in its numbers, goes on
-  /// with the same work. Empty: nothing.
+  StatusPace(bool terminal, double first = 3, double period = 10)
+      : terminal_(terminal), first_(first), period_(period) {}
+  /// What is being done from now on; a text that differs from the last only behind its colon, or in its numbers, goes
+  /// on with the same work. Empty: nothing.
   void show(std::string text, double now);
   /// The text to be shown at `now`, with the seconds since the work began; nothing: too early to say something again.
   std::optional<std::string> due(double now);

@@ -1,13 +1,12 @@
 #include "frontend/internal/batch.h"
 
-#include "frontend/symbols.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 #include <set>
 
+#include "frontend/symbols.h"
 #include "frontend/whole_batch.h"
 
 namespace rannc::frontend {

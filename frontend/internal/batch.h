@@ -14,9 +14,9 @@ namespace rannc::frontend {
 /// `text` with everything a symbol cannot hold replaced.
 std::string symbol_name(std::string_view text);
 
-/// The batch symbol of inputs of these types, as `ImportOptions::batch_symbol` says; empty: none of them has one, or the
-/// model is read whole. Other names of it are replaced, and inputs that have it on an axis get their layout. An error
-/// where a batch symbol is asked for that no input has.
+/// The batch symbol of inputs of these types, as `ImportOptions::batch_symbol` says; empty: none of them has one, or
+/// the model is read whole. Other names of it are replaced, and inputs that have it on an axis get their layout. An
+/// error where a batch symbol is asked for that no input has.
 Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
                                  const std::string& file);
 

@@ -23,8 +23,8 @@ Work work_of_body(const Body& body);
 struct BodyTape {
   std::vector<bool> inputs;   ///< by input of the body: whether its memory is kept
   std::vector<bool> outputs;  ///< by output: whether the memory is kept that it has, or is an input's
-  Dim own_bytes = 0;         ///< what is made inside and kept
-  Dim workspace_bytes = 0;   ///< of the task that needs most
+  Dim own_bytes = 0;          ///< what is made inside and kept
+  Dim workspace_bytes = 0;    ///< of the task that needs most
 };
 /// `wanted`: inputs that want a gradient.
 BodyTape tape_of_body(const Body& body, const std::vector<bool>& wanted);

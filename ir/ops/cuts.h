@@ -30,11 +30,13 @@ struct SliceLists {
 /// asked before.
 Result<std::vector<Cut>> cuts_of(const OpCall* call, const Shape& from, const SliceLists& lists);
 
-/// The layout of what a cut takes of a value with samples along the cut's axis: whole mini-batches of those that lie one
-/// after another (halves of a concatenation), or each sample's places `step` apart. Nothing where it would take some
-/// samples and leave others.
-std::optional<BatchLayout> cut_samples(const OpCall& call, const BatchLayout& layout, const Cut& cut, const Dim& extent);
-/// How many mini-batches `extent` places hold along the samples' axis of a layout; nothing where they hold parts of one.
+/// The layout of what a cut takes of a value with samples along the cut's axis: whole mini-batches of those that lie
+/// one after another (halves of a concatenation), or each sample's places `step` apart. Nothing where it would take
+/// some samples and leave others.
+std::optional<BatchLayout> cut_samples(const OpCall& call, const BatchLayout& layout, const Cut& cut,
+                                       const Dim& extent);
+/// How many mini-batches `extent` places hold along the samples' axis of a layout; nothing where they hold parts of
+/// one.
 std::optional<Dim> mini_batches(const OpCall& call, const BatchLayout& layout, const Dim& extent);
 
 /// `pads` (begin… end…) of the axes from `first` on as ATen lists them: pairs, from the last axis on.

@@ -21,17 +21,18 @@ struct PlacementTraffic {
 /// Devices of each stage, in replica order; replica r of n works on the samples [r/n, (r+1)/n) of each micro-batch.
 using StageDevices = std::vector<std::vector<DeviceId>>;
 
-/// Time that links spend on one step, summed: every message over the link of its two replicas, and for each stage a ring
-/// all-reduce paced by the slowest link among its replicas. Neither overlap nor contention: a measure for placement only.
+/// Time that links spend on one step, summed: every message over the link of its two replicas, and for each stage a
+/// ring all-reduce paced by the slowest link among its replicas. Neither overlap nor contention: a measure for
+/// placement only.
 double placement_cost(const Cluster& cluster, const PlacementTraffic& traffic, const StageDevices& devices);
 
 /// Bytes that cross between nodes in one step, counted alike.
 double bytes_between_nodes(const Cluster& cluster, const PlacementTraffic& traffic, const StageDevices& devices);
 
-/// Stages of the given replica counts on devices of one kind of `cluster`: the cheaper of stages one after the other and
-/// whole pipelines one after the other (by the greatest common divisor of the counts), then exchanges of two devices
-/// while that lowers the cost. Deterministic; greedy, not optimal. The counts sum to at most the cluster's size; devices
-/// of another kind than the current one are not exchanged. O(rounds * devices^2 * edges).
+/// Stages of the given replica counts on devices of one kind of `cluster`: the cheaper of stages one after the other
+/// and whole pipelines one after the other (by the greatest common divisor of the counts), then exchanges of two
+/// devices while that lowers the cost. Deterministic; greedy, not optimal. The counts sum to at most the cluster's
+/// size; devices of another kind than the current one are not exchanged. O(rounds * devices^2 * edges).
 StageDevices place(const Cluster& cluster, const PlacementTraffic& traffic, const std::vector<uint32_t>& replicas);
 
 /// Only the exchanges, from a given placement; free devices take part.

@@ -63,8 +63,7 @@ class DownSetPool {
 /// What ends a search early: a token, a moment, or both.
 class Interrupt {
  public:
-  explicit Interrupt(std::stop_token stop = {}, double seconds = 0)
-      : stop_(std::move(stop)), seconds_(seconds) {}
+  explicit Interrupt(std::stop_token stop = {}, double seconds = 0) : stop_(std::move(stop)), seconds_(seconds) {}
   bool requested() const { return stop_.stop_requested() || (seconds_ > 0 && watch_.seconds() > seconds_); }
 
  private:

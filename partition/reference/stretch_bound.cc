@@ -16,8 +16,8 @@
 #include <limits>
 #include <vector>
 
-#include "partition/reference/closure.h"
 #include "partition/blocks/min_cut.h"
+#include "partition/reference/closure.h"
 
 namespace rannc::partition {
 namespace {

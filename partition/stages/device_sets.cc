@@ -15,8 +15,10 @@ std::vector<Machine> machines_of(const Cluster& cluster, const std::vector<char>
   std::vector<Machine> machines(cluster.nodes.size());
   for (size_t n = 0; n < machines.size(); ++n) {
     for (const DeviceId device : cluster.nodes[n].devices) {
-      if (used[device.index()]) machines[n].fresh = false;
-      else machines[n].free.push_back(device);
+      if (used[device.index()])
+        machines[n].fresh = false;
+      else
+        machines[n].free.push_back(device);
     }
   }
   return machines;

@@ -6,10 +6,10 @@
 // machines (its synchronisation is not divided by `inner`) and pays both transfers, 2 bytes / (bandwidth m').
 #include "partition/stages/pipedream.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
-
-#include <fmt/format.h>
 
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
@@ -29,8 +29,13 @@ struct Choice {
 class Level {
  public:
   Level(const CutStates& states, PipedreamLevel level, uint32_t inner, const PipedreamOptions& options)
-      : states_(states), level_(level), inner_(inner), options_(options), n_(states.size()),
-        best_(n_ + 1), choice_(n_ + 1) {}
+      : states_(states),
+        level_(level),
+        inner_(inner),
+        options_(options),
+        n_(states.size()),
+        best_(n_ + 1),
+        choice_(n_ + 1) {}
 
   /// Fills A[i]; `time(i, j)` is the compute time of the states after i up to j on one machine.
   template <class Time>

@@ -17,7 +17,7 @@ struct CutStates {
   std::vector<double> compute_s, parameter_bytes;
   std::vector<double> output_bytes;  ///< what crosses the cut, one way
   std::vector<std::vector<uint32_t>> before;
-  bool complete = true;              ///< false: prefixes of one order only, there were more states than allowed
+  bool complete = true;  ///< false: prefixes of one order only, there were more states than allowed
   uint32_t size() const { return static_cast<uint32_t>(compute_s.size()); }
 };
 
@@ -37,8 +37,8 @@ struct PipedreamLevel {
 };
 
 struct PipedreamOptions {
-  bool straight = false;   ///< one machine per stage
-  bool transfers = true;   ///< the released program prices them only when a compression ratio is given
+  bool straight = false;  ///< one machine per stage
+  bool transfers = true;  ///< the released program prices them only when a compression ratio is given
 };
 
 /// A stage holds the states after `from` up to `to` (from = 0: from the start) as half-open state numbers [from, to).
@@ -58,8 +58,8 @@ struct PipedreamPlan {
 PipedreamPlan pipedream_dp(const CutStates& states, const std::vector<PipedreamLevel>& levels,
                            const PipedreamOptions& options = {});
 
-/// The DP over the block chain, on the levels of the cluster (devices of a node, then nodes) or flat where nodes differ;
-/// each micro-batch candidate is planned and the least simulated time taken.
+/// The DP over the block chain, on the levels of the cluster (devices of a node, then nodes) or flat where nodes
+/// differ; each micro-batch candidate is planned and the least simulated time taken.
 std::unique_ptr<StagePlanner> pipedream_planner();
 
 }  // namespace rannc::partition

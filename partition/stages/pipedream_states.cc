@@ -1,9 +1,8 @@
 // Antichain states of a profile, found as down-sets.
 #include <algorithm>
+#include <boost/dynamic_bitset.hpp>
 #include <deque>
 #include <map>
-
-#include <boost/dynamic_bitset.hpp>
 
 #include "partition/stages/internal/range_costs.h"
 #include "partition/stages/pipedream.h"
@@ -159,7 +158,9 @@ CutStates chain_states(const StageProblem& problem, uint64_t samples) {
   CutStates states;
   double compute = 0;
   for (uint32_t b = 0; b < problem.blocks; ++b) {
-    const auto at = [&](const auto& rows) { return blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b]; };
+    const auto at = [&](const auto& rows) {
+      return blend.low_weight * rows[blend.low][b] + blend.high_weight * rows[blend.high][b];
+    };
     compute += (at(table.forward) + at(table.backward)) * 1e-9;
     states.compute_s.push_back(compute);
     states.parameter_bytes.push_back(ranges.parameters(0, b + 1));

@@ -1,9 +1,9 @@
 // What holds for every planner: problems are checked before, plans after.
 #include "partition/stages/planner.h"
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "partition/stages/bounds.h"
 #include "partition/stages/internal/prices.h"
@@ -17,7 +17,8 @@ Result<void> covers_blocks(const StageProblem& problem, const StagePlan& plan) {
   uint32_t at = 0;
   for (const PlannedStage& stage : plan.stages) {
     if (stage.first != at || stage.end <= stage.first) {
-      return broken("V1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
+      return broken(
+          "V1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
     }
     at = stage.end;
   }
@@ -60,8 +61,8 @@ Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan
   for (const StagePin& pin : given.pins) {
     const PlannedStage& stage = plan.stages[pin.stage];
     if (pin.block < stage.first || pin.block >= stage.end) {
-      return broken("V4", fmt::format("block {} is pinned to stage {}, which holds blocks {} to {}", pin.block, pin.stage,
-                                      stage.first, stage.end - 1));
+      return broken("V4", fmt::format("block {} is pinned to stage {}, which holds blocks {} to {}", pin.block,
+                                      pin.stage, stage.first, stage.end - 1));
     }
   }
   return {};
@@ -83,8 +84,8 @@ Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan)
 std::optional<Infeasible> too_many_stages(const StageProblem& problem) {
   const uint32_t most = std::min(problem.blocks, problem.cluster.size());
   if (!problem.constraints.stages || *problem.constraints.stages <= most) return std::nullopt;
-  return Infeasible{fmt::format("{} stages are asked for; {} blocks on {} devices allow at most {}", *problem.constraints.stages,
-                                problem.blocks, problem.cluster.size(), most),
+  return Infeasible{fmt::format("{} stages are asked for; {} blocks on {} devices allow at most {}",
+                                *problem.constraints.stages, problem.blocks, problem.cluster.size(), most),
                     0, "ask for fewer stages, or give more devices or more blocks"};
 }
 
@@ -135,8 +136,9 @@ Result<StageOutcome> StagePlanner::verified(const StageProblem& monotone, std::s
   if (auto* found = std::get_if<StagePlan>(&outcome)) {
     found->planner = name();
     if (const Result<void> kept = constraints_hold(monotone, *found); !kept.ok()) {
-      return StageOutcome(Infeasible{"planner " + name() + " has no plan that keeps the constraints: " + kept.diagnostic().message,
-                                     0, "planner rannc or auto"});
+      return StageOutcome(
+          Infeasible{"planner " + name() + " has no plan that keeps the constraints: " + kept.diagnostic().message, 0,
+                     "planner rannc or auto"});
     }
     const Result<void> checked = verify_plan(monotone, *found);
     RANNC_CHECK(checked.ok()) << name() << ": " << checked.diagnostic().str();

@@ -1,20 +1,21 @@
 // RaNNC III.C, Algorithms 1 and 2 exactly as printed, for comparison with `rannc`.
 //
-// Known defects, kept on purpose: V[0,b,d] = 0 for all b, d lets the first stage start anywhere (1); d_min is never reset
-// between stage counts (2); one (tf, tb) per state is not optimal for max tf + max tb (3); shares are rounded down, so
-// that a replica may get no sample and cost nothing (4). Algorithm 2 stops at the first S that has a solution.
+// Known defects, kept on purpose: V[0,b,d] = 0 for all b, d lets the first stage start anywhere (1); d_min is never
+// reset between stage counts (2); one (tf, tb) per state is not optimal for max tf + max tb (3); shares are rounded
+// down, so that a replica may get no sample and cost nothing (4). Algorithm 2 stops at the first S that has a solution.
 // O(S k^2 D^2) per (S, MB, n).
+#include "partition/stages/rannc_paper.h"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
 
-#include <fmt/format.h>
-
 #include "partition/stages/internal/finish.h"
 #include "partition/stages/internal/plan_moves.h"
 #include "partition/stages/planner.h"
-#include "partition/stages/rannc_paper.h"
 
 namespace rannc::partition {
 namespace {
@@ -27,8 +28,10 @@ class Profile {
  public:
   Profile(const StageProblem& problem, const RangeCosts& ranges) : problem_(problem), ranges_(ranges) {
     const ClusterNode& node = problem.cluster.nodes.front();
-    if (node.devices.size() > 1) link_ = node.inside;
-    else if (problem.cluster.size() > 1) link_ = problem.cluster.link(DeviceId(0), DeviceId(1));
+    if (node.devices.size() > 1)
+      link_ = node.inside;
+    else if (problem.cluster.size() > 1)
+      link_ = problem.cluster.link(DeviceId(0), DeviceId(1));
   }
 
   StageNeed need(uint32_t a, uint32_t b, uint64_t samples, bool recompute) {
@@ -82,31 +85,34 @@ struct Cell {
 class FormStageDp {
  public:
   FormStageDp(const StageProblem& problem, Profile& profile, const PaperArguments& arguments, PaperReading reading)
-      : problem_(problem), profile_(profile), in_(arguments), reading_(reading),
+      : problem_(problem),
+        profile_(profile),
+        in_(arguments),
+        reading_(reading),
         cells_(static_cast<size_t>(in_.stages + 1) * (problem.blocks + 1) * (in_.devices + 1)) {}
 
   std::optional<PaperSolution> run() {
     const uint32_t k = problem_.blocks, S = in_.stages, D = in_.devices;
     if (S > k || S > D) return std::nullopt;
-    for (uint32_t b = 0; b <= k; ++b) {                                            // 6, 7
+    for (uint32_t b = 0; b <= k; ++b) {  // 6, 7
       for (uint32_t d = 0; d <= D; ++d) {
         if (reading_ == PaperReading::kPrinted || (b == 0 && d == 0)) cell(0, b, d).v = 0;
       }
     }
-    uint32_t least = 1;                                                            // 6
-    for (uint32_t s = 1; s <= S; ++s) {                                            // 8
-      for (uint32_t b = s; b <= k - S + s; ++b) {                                  // 9
-        for (uint32_t d = D - (S - s); d >= std::max(least, s); --d) {             // 10
-          relax(s, b, d);                                                          // 11 - 29
-          if (cell(s, b, d).v == kInfinity) {                                      // 30
-            if (reading_ == PaperReading::kPrinted) least = d + 1;                 // 31
-            break;                                                                 // 32
+    uint32_t least = 1;                                                 // 6
+    for (uint32_t s = 1; s <= S; ++s) {                                 // 8
+      for (uint32_t b = s; b <= k - S + s; ++b) {                       // 9
+        for (uint32_t d = D - (S - s); d >= std::max(least, s); --d) {  // 10
+          relax(s, b, d);                                               // 11 - 29
+          if (cell(s, b, d).v == kInfinity) {                           // 30
+            if (reading_ == PaperReading::kPrinted) least = d + 1;      // 31
+            break;                                                      // 32
           }
         }
       }
     }
-    if (cell(S, k, D).v == kInfinity) return std::nullopt;                         // 37
-    return trace();                                                                // 40
+    if (cell(S, k, D).v == kInfinity) return std::nullopt;  // 37
+    return trace();                                         // 40
   }
 
  private:
@@ -121,12 +127,12 @@ class FormStageDp {
       for (uint32_t d0 = s - 1; d0 < d; ++d0) {
         const Cell& before = cell(s - 1, b0, d0);
         if (before.v == kInfinity) continue;
-        const uint64_t samples = in_.batch / in_.copies / in_.micro_batches / (d - d0);   // 17
+        const uint64_t samples = in_.batch / in_.copies / in_.micro_batches / (d - d0);  // 17
         if (samples == 0 && reading_ == PaperReading::kAnchored) continue;
         if (profile_.memory(b0, b, samples, in_.micro_batches, in_.recompute) > memory) continue;  // 18
         const StageNeed need = profile_.need(b0, b, samples, in_.recompute);
-        const double forward = std::max(before.forward, need.forward_ns);                 // 21
-        const double backward = std::max(before.backward, need.backward_ns);              // 22
+        const double forward = std::max(before.forward, need.forward_ns);                         // 21
+        const double backward = std::max(before.backward, need.backward_ns);                      // 22
         if (forward + backward < here.v) here = {forward + backward, forward, backward, b0, d0};  // 23 - 27
       }
     }
@@ -202,9 +208,10 @@ class RanncPaperPlanner final : public StagePlanner {
 
   StageOutcome finish(const StageProblem& problem, const RangeCosts& ranges, Profile& profile, const Best& best) const {
     if (best.solution.first_block > 0) {
-      return Infeasible{fmt::format("Algorithm 1 as printed leaves blocks 0 to {} to no stage: V[0,b,d] = 0 for all b, d",
-                                    best.solution.first_block - 1),
-                        0, "planner rannc, where only V[0,0,0] is 0"};
+      return Infeasible{
+          fmt::format("Algorithm 1 as printed leaves blocks 0 to {} to no stage: V[0,b,d] = 0 for all b, d",
+                      best.solution.first_block - 1),
+          0, "planner rannc, where only V[0,0,0] is 0"};
     }
     const uint32_t copies = best.arguments.copies;
     const uint64_t samples = (problem.mini_batch + best.arguments.micro_batches - 1) / best.arguments.micro_batches;
@@ -213,9 +220,10 @@ class RanncPaperPlanner final : public StagePlanner {
     for (size_t s = 0; s < best.solution.ends.size(); ++s) {
       const uint32_t end = best.solution.ends[s], replicas = best.solution.replicas[s];
       if (static_cast<uint64_t>(replicas) * copies > samples) {
-        return Infeasible{fmt::format("Algorithm 1 as printed gives {} replicas to stage {}, a micro-batch has {} samples",
-                                      replicas * copies, s, samples),
-                          0, "planner rannc, which prices the largest share"};
+        return Infeasible{
+            fmt::format("Algorithm 1 as printed gives {} replicas to stage {}, a micro-batch has {} samples",
+                        replicas * copies, s, samples),
+            0, "planner rannc, which prices the largest share"};
       }
       const uint64_t share = best.arguments.batch / copies / best.arguments.micro_batches / replicas;
       cover.stages.push_back({block, end, device, device + replicas, best.arguments.recompute,
@@ -229,9 +237,11 @@ class RanncPaperPlanner final : public StagePlanner {
       double offered = memory_of(problem, stage.devices.front());
       for (const DeviceId device : stage.devices) offered = std::min(offered, memory_of(problem, device));
       if (stage.peak_bytes > offered) {
-        return Infeasible{fmt::format("the printed plan needs {:.0f} bytes on a device of {:.0f}: its memory leaves out "
-                                      "communication buffers and uneven shares", stage.peak_bytes, offered),
-                          stage.peak_bytes - offered, "planner rannc"};
+        return Infeasible{
+            fmt::format("the printed plan needs {:.0f} bytes on a device of {:.0f}: its memory leaves out "
+                        "communication buffers and uneven shares",
+                        stage.peak_bytes, offered),
+            stage.peak_bytes - offered, "planner rannc"};
       }
     }
     if (!keeps_constraints(problem, plan)) {

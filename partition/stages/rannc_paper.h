@@ -16,11 +16,11 @@ enum class PaperReading : uint8_t {
 
 /// The arguments of `form_stage_dp(B, S, D, BS, R, MB)`.
 struct PaperArguments {
-  uint32_t stages = 1;          ///< S
-  uint32_t devices = 1;         ///< D, of one pipeline
-  uint64_t batch = 1;           ///< BS
-  uint32_t copies = 1;          ///< R
-  uint64_t micro_batches = 1;   ///< MB
+  uint32_t stages = 1;         ///< S
+  uint32_t devices = 1;        ///< D, of one pipeline
+  uint64_t batch = 1;          ///< BS
+  uint32_t copies = 1;         ///< R
+  uint64_t micro_batches = 1;  ///< MB
   bool recompute = false;
 };
 

@@ -17,8 +17,8 @@ namespace rannc::passes {
 std::set<ValueId> untrained_state(const ir::Graph& graph, const ir::StoredNotes& file,
                                   const std::map<ValueId, ir::ValueKind>& asked, PassContext& context);
 
-/// Tensors that are trained though the exporter computed them from what the file does not have, where it lists no state.
-/// Weights of plain layers, which it turns and joins, are not among them. Kinds must have been decided.
+/// Tensors that are trained though the exporter computed them from what the file does not have, where it lists no
+/// state. Weights of plain layers, which it turns and joins, are not among them. Kinds must have been decided.
 std::set<std::string> stand_ins(const ir::Graph& graph, const ir::StoredNotes& file);
 
 /// Says which tensors the tracing exporter computed, and what became of them. Weights of plain layers, which it turns

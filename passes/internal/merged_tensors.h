@@ -13,8 +13,8 @@ namespace rannc::passes {
 /// What is known of tensors that several readers have.
 struct SharedTensors {
   const ir::StoredNotes& file;
-  std::vector<bool> trained;             ///< by value, what uses and file make a parameter
-  std::vector<bool> computed;            ///< by value, what the exporter computed from parameters: one tensor, by record
+  std::vector<bool> trained;   ///< by value, what uses and file make a parameter
+  std::vector<bool> computed;  ///< by value, what the exporter computed from parameters: one tensor, by record
   std::vector<std::string> untied = {};  ///< patterns: each module gets its own
 };
 

@@ -17,9 +17,7 @@ bool reads_sizes_alone(const ir::OpInfo& op) { return !op.operands.empty() && op
 
 }  // namespace
 
-bool has_one_element(const ir::ValueType& type) {
-  return type.shape && ir::element_count(*type.shape) == ir::Dim(1);
-}
+bool has_one_element(const ir::ValueType& type) { return type.shape && ir::element_count(*type.shape) == ir::Dim(1); }
 bool has_several_elements(const ir::ValueType& type) { return type.shape && !has_one_element(type); }
 
 std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>& fixed) {

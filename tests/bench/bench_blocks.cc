@@ -22,9 +22,9 @@
 #include <sstream>
 
 #include "partition/blocks/block_partitioner.h"
-#include "tests/partition/blocks/crossing_bound.h"
 #include "partition/blocks/interval_cut.h"
 #include "partition/formats/pipedream_text.h"
+#include "tests/partition/blocks/crossing_bound.h"
 #include "tests/partition/blocks/random_graphs.h"
 
 namespace {

@@ -1,15 +1,15 @@
 // Benchmark g: PipeDream's profiles under its own hierarchical DP, wide graphs included.
 //
 // One line per file and device count: bottleneck in seconds, a lower bound, the gap, seconds.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include <CLI/CLI.hpp>
-#include <fmt/format.h>
 
 #include "partition/stages/pipedream.h"
 
@@ -75,9 +75,10 @@ int main(int argc, char** argv) {
       const double seconds = since(start), bound = bound_of(*states, plan, count);
       const std::string file = path.filename().string();
       if (json) {
-        fmt::print("{{\"file\": \"{}\", \"devices\": {}, \"objective\": {}, \"lower_bound\": {}, \"seconds\": {:.3f}, "
-                   "\"states\": {}, \"all_states\": {}}}\n", file, count, plan.bottleneck_s, bound, seconds,
-                   states->size(), states->complete);
+        fmt::print(
+            "{{\"file\": \"{}\", \"devices\": {}, \"objective\": {}, \"lower_bound\": {}, \"seconds\": {:.3f}, "
+            "\"states\": {}, \"all_states\": {}}}\n",
+            file, count, plan.bottleneck_s, bound, seconds, states->size(), states->complete);
       } else {
         fmt::print("{:<20} {:>4}  {:.6f} s  bound {:.6f} s  gap {:>7.2f} %  {:.3f} s  {} states{}  {}\n", file, count,
                    plan.bottleneck_s, bound, 100 * (plan.bottleneck_s / bound - 1), seconds, states->size(),

@@ -6,8 +6,8 @@
 #include <torch/jit.h>
 
 #include "codegen/aten_source.h"
-#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
+#include "runtime/aten/stored_tensor.h"
 
 namespace rannc::test {
 

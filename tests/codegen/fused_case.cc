@@ -8,19 +8,19 @@
 #include <cmath>
 #include <limits>
 
-#include "runtime/aten/graph_run.h"
-#include "runtime/aten/stored_tensor.h"
-#include "runtime/aten/torch_types.h"
 #include "ir/verify.h"
 #include "passes/fuse.h"
 #include "passes/pipeline.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
+#include "runtime/aten/torch_types.h"
 #include "tests/codegen/compiled_evaluator.h"
 
 namespace rannc::test {
 
-using runtime::GraphValues;
 using ir::Graph;
 using ir::ValueKind;
+using runtime::GraphValues;
 
 namespace {
 

@@ -24,7 +24,8 @@ double difference(const Numbers& a, const Numbers& b, std::string_view only = ""
 
 /// Runs the passes of such names, and checks that what they leave verifies. Empty, or what went wrong.
 std::string run_passes(ir::Graph& graph, const std::vector<std::string>& passes);
-/// `cse`, `hoist-uniform`, `snap-constants`, all fusions, `cse`, `merge-slices`, `remove-dead`: as the standard pipeline has them.
+/// `cse`, `hoist-uniform`, `snap-constants`, all fusions, `cse`, `merge-slices`, `remove-dead`: as the standard
+/// pipeline has them.
 std::vector<std::string> standard_order();
 
 }  // namespace rannc::test

@@ -7,9 +7,9 @@
 #include <numeric>
 #include <set>
 
+#include "ir/gradient.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/aten/graph_run.h"
-#include "ir/gradient.h"
 #include "tests/codegen/joint_case.h"
 
 namespace rannc::ir {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <set>
 
-#include "runtime/aten/evaluate.h"
 #include "ir/fold.h"
+#include "runtime/aten/evaluate.h"
 #include "tests/codegen/drawn_calls.h"
 #include "tests/ir/ops/op_cases.h"
 

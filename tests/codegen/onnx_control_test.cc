@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "ir/op.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"
-#include "ir/op.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {

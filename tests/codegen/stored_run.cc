@@ -6,22 +6,22 @@
 
 #include <algorithm>
 
-#include "runtime/aten/evaluate.h"
 #include "codegen/joint_run.h"
-#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "ir/split_mix.h"
 #include "ir/vjp.h"
 #include "passes/differentiate.h"
 #include "passes/evaluator.h"
 #include "passes/pipeline.h"
+#include "runtime/aten/evaluate.h"
+#include "runtime/aten/stored_tensor.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::test {
 
-using runtime::GraphValues;
 using ir::Graph;
 using ir::ValueKind;
+using runtime::GraphValues;
 
 namespace {
 

@@ -18,7 +18,8 @@ using StoredInputs = std::map<std::string, ir::StoredTensor>;
 Result<ir::Graph> planned(ir::Graph graph);
 
 /// The outputs of a planned graph in training, in the graph's order. Symbols have the sizes that inputs have, on which
-/// they must agree; random numbers are one half throughout. A diagnostic where a task cannot run, or makes a tensor of another type than its rule says.
+/// they must agree; random numbers are one half throughout. A diagnostic where a task cannot run, or makes a tensor of
+/// another type than its rule says.
 Result<std::vector<ir::StoredTensor>> run_stored(const ir::Graph& graph, const StoredInputs& inputs);
 
 /// What became of a comparison with the tape.

@@ -309,10 +309,12 @@ TEST(SoftmaxOfHiddenRows, PassesNoNanBack) {
 
 /// A query that a mask lets see no key takes nothing of their values, and passes zeros back.
 TEST(SoftmaxOfHiddenRows, OfTheAttentionOperatorAreZero) {
-  for (const std::string mask : {"bool[2, 3] m = {1, 1, 0, 0, 0, 0}", "float[2, 3] m = {0, 0, -inf, -inf, -inf, -inf}"}) {
+  for (const std::string mask :
+       {"bool[2, 3] m = {1, 1, 0, 0, 0, 0}", "float[2, 3] m = {0, 0, -inf, -inf, -inf, -inf}"}) {
     const auto run = run_onnx(
         "agraph (float[batch, 2, 2, 4] x, float[4, 4] w, float[batch, 2, 3, 4] k, float[batch, 2, 3, 4] v) => "
-        "(float[batch, 2, 2, 4] y) <" + mask + "> { q = MatMul (x, w)\n y = Attention (q, k, v, m) }",
+        "(float[batch, 2, 2, 4] y) <" +
+            mask + "> { q = MatMul (x, w)\n y = Attention (q, k, v, m) }",
         23, {{"x", spread(16)}, {"w", spread(16, 2)}, {"k", spread(24, 3)}, {"v", spread(24, 4)}});
     ASSERT_TRUE(run.ok()) << run.diagnostic().str();
     for (size_t i = 0; i < 16; ++i) {

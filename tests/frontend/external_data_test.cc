@@ -191,7 +191,8 @@ TEST_F(ExternalData, LargerThanMemoryIsAnErrorOfTheRead) {
   ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
   const auto bytes = graph->value(graph->find("w")).data.read();
   ASSERT_FALSE(bytes.ok());
-  EXPECT_THAT(bytes.diagnostic().str(), testing::AllOf(testing::HasSubstr("weights.bin"), testing::HasSubstr("memory")));
+  EXPECT_THAT(bytes.diagnostic().str(),
+              testing::AllOf(testing::HasSubstr("weights.bin"), testing::HasSubstr("memory")));
 }
 
 // What has been published about ONNX's own reading of external data; a name is the id of an advisory.

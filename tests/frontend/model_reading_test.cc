@@ -171,9 +171,9 @@ TEST(FixedSizes, AreNotStretched) {
     ASSERT_FALSE(graph.ok()) << each.text;
     EXPECT_THAT(graph.diagnostic().str(), HasSubstr(std::string(each.says)));
   }
-  EXPECT_TRUE(test::import_graph("agraph (float[b, 2, 3] x, float[2, 1] s) => (float[b, 2, 3] y) { y = PRelu (x, s) }",
-                                 18)
-                  .ok());
+  EXPECT_TRUE(
+      test::import_graph("agraph (float[b, 2, 3] x, float[2, 1] s) => (float[b, 2, 3] y) { y = PRelu (x, s) }", 18)
+          .ok());
 }
 
 TEST(InstanceNorm, ByRunningStatisticsKeepsSamplesApart) {
@@ -189,7 +189,7 @@ TEST(InstanceNorm, ByRunningStatisticsKeepsSamplesApart) {
     normal = BatchNormalization (flat, w1, b1, m1, v1)
     y = Reshape (normal, apart)
   })",
-                                      18);
+                                     18);
   ASSERT_TRUE(read.ok()) << read.diagnostic().str();
   EXPECT_THAT(ir::verify(read->graph), ::testing::IsEmpty());
   const ir::Graph& graph = read->graph;
@@ -206,7 +206,8 @@ std::string old_model(int opset, std::string_view graph) {
 }
 
 TEST(OldOperatorSets, AreBroughtToTheOldestByTheConverterOfOnnx) {
-  const auto six = test::import_text(old_model(6, R"(agraph (float[batch, 3, 4, 4] x, float[3] b, float[5, 48] w, float[5] c)
+  const auto six =
+      test::import_text(old_model(6, R"(agraph (float[batch, 3, 4, 4] x, float[3] b, float[5, 48] w, float[5] c)
       => (float[batch, 5] y) {
     biased = Add <broadcast = 1, axis = 1> (x, b)
     flat = Flatten (biased)
@@ -231,19 +232,22 @@ TEST(OldOperatorSets, AreBroughtToTheOldestByTheConverterOfOnnx) {
 }
 
 TEST(OldOperatorSets, KnowOperatorsThatTheConverterDoesNot) {
-  const auto cast = test::import_text(old_model(5, R"(agraph (float[batch, 6] x, float[batch, 6] z) => (float[batch, 6] y) {
+  const auto cast =
+      test::import_text(old_model(5, R"(agraph (float[batch, 6] x, float[batch, 6] z) => (float[batch, 6] y) {
     less = Less (x, z)
     y = Cast <to = "FLOAT"> (less)
   })"));
   ASSERT_TRUE(cast.ok()) << cast.diagnostic().str();
   EXPECT_THAT(operators(*cast), ElementsAre("lt", "cast"));
-  const auto lstm = test::import_text(old_model(6, R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r)
+  const auto lstm =
+      test::import_text(old_model(6, R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r)
       => (float[4, 1, batch, 3] y) { y = LSTM <hidden_size = 3, output_sequence = 1> (x, w, r) })"));
   ASSERT_TRUE(lstm.ok()) << lstm.diagnostic().str();
 }
 
 TEST(OldOperatorSets, SayWhatTheConverterCannotDo) {
-  const auto tile = test::import_text(old_model(5, R"(agraph (float[batch, 6] x, float[1] n, float[1] a) => (float[k, 6] y) {
+  const auto tile =
+      test::import_text(old_model(5, R"(agraph (float[batch, 6] x, float[1] n, float[1] a) => (float[k, 6] y) {
     y = Tile (x, n, a)
   })"));
   ASSERT_FALSE(tile.ok());

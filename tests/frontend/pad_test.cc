@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/frontend/support/numbers_of.h"
 #include "tests/frontend/support/imported_graph.h"
+#include "tests/frontend/support/numbers_of.h"
 
 namespace rannc::frontend {
 namespace {

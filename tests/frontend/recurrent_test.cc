@@ -266,9 +266,10 @@ TEST(Recurrent, OperandsHaveTheSizesThatOnnxFixes) {
 }
 
 TEST(Recurrent, AStateOfZerosHasTheHiddenSize) {
-  EXPECT_THAT(refusal(R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r) => (float[4, 1, batch, 3] y)
+  EXPECT_THAT(
+      refusal(R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r) => (float[4, 1, batch, 3] y)
     <float[1, 1, 2] h = {0, 0}> { y = LSTM <hidden_size = 3> (x, w, r, "", "", h) })"),
-              HasSubstr("initial_h 'h'"));
+      HasSubstr("initial_h 'h'"));
   EXPECT_EQ(refusal(R"(agraph (float[4, batch, 2] x, float[1, 12, 2] w, float[1, 12, 3] r) => (float[4, 1, batch, 3] y)
     <float[1, 1, 3] h = {0, 0, 0}> { y = LSTM <hidden_size = 3> (x, w, r, "", "", h) })"),
             "imported");

@@ -129,7 +129,8 @@ TEST(StoredInBodies, AWeightInsideAndOutsideIsOne) {
 }
 
 TEST(StoredInBodies, SingleNumbersAreThoseOfTheCode) {
-  EXPECT_THAT(trained(R"(agraph (float[batch, 2] x) => (float[batch, 2] y) <int64 n = {3}, float[2, 2] w = {1, 2, 3, 4}> {
+  EXPECT_THAT(
+      trained(R"(agraph (float[batch, 2] x) => (float[batch, 2] y) <int64 n = {3}, float[2, 2] w = {1, 2, 3, 4}> {
     y = Loop (n, "", x) <body = body (int64 i, bool go, float[batch, 2] s) => (bool more, float[batch, 2] t)
         <float "layer.scale" = {0.5}> {
       m = MatMul (s, w)
@@ -137,7 +138,7 @@ TEST(StoredInBodies, SingleNumbersAreThoseOfTheCode) {
       more = Identity (go)
     }>
   })"),
-              ElementsAre("w"));
+      ElementsAre("w"));
 }
 
 TEST(StoredInBodies, OfAFunctionAreOneForAllItsCalls) {

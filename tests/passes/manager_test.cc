@@ -167,11 +167,12 @@ TEST(Pipeline, LeavesOutWhatIsAskedForAndMayBe) {
     EXPECT_THAT(names({pass}), ::testing::Not(::testing::Contains(pass)));
     EXPECT_EQ(names({pass}).size(), all.size() - static_cast<size_t>(std::count(all.begin(), all.end(), pass)));
   }
-  EXPECT_THAT(optional_passes(),
-              ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "join-pieces", "snap-constants",
-                          "fuse-views", "fuse-selects", "fuse-linear", "fuse-conv-bias", "fuse-layer-norm",
-                          "fuse-rms-norm", "fuse-softmax", "fuse-cross-entropy", "fuse-gelu", "fuse-silu",
-                          "fuse-attention", "fuse-permutes", "fuse-powers", "merge-slices", "remove-dead", "mark-constants"));
+  EXPECT_THAT(
+      optional_passes(),
+      ElementsAre("rebatch", "fold-constants", "cse", "hoist-uniform", "join-pieces", "snap-constants", "fuse-views",
+                  "fuse-selects", "fuse-linear", "fuse-conv-bias", "fuse-layer-norm", "fuse-rms-norm", "fuse-softmax",
+                  "fuse-cross-entropy", "fuse-gelu", "fuse-silu", "fuse-attention", "fuse-permutes", "fuse-powers",
+                  "merge-slices", "remove-dead", "mark-constants"));
 }
 
 TEST(Pipeline, ListsAreSplitOutsideBraces) {

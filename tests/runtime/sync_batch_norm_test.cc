@@ -1,6 +1,5 @@
 // Replicas that normalise together give the numbers of one process that has the samples of all.
 #include "runtime/internal/sync_batch_norm.h"
-#include "runtime/tensor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <numeric>
 
 #include "ir/verify.h"
+#include "runtime/tensor.h"
 #include "runtime/transport_local.h"
 #include "tests/runtime/gloo_ends.h"
 #include "tests/runtime/local_run.h"

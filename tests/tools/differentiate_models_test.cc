@@ -5,10 +5,10 @@
 #include <filesystem>
 
 #include "codegen/joint_run.h"
-#include "runtime/aten/stored_tensor.h"
 #include "ir/op.h"
 #include "ir/vjp.h"
 #include "passes/differentiate.h"
+#include "runtime/aten/stored_tensor.h"
 #include "runtime/batch.h"
 #include "runtime/dataset.h"
 #include "runtime/numbers.h"
@@ -21,8 +21,8 @@ namespace rannc::test {
 namespace {
 
 namespace fs = std::filesystem;
-using runtime::GraphValues;
 using codegen::JointRun;
+using runtime::GraphValues;
 
 /// A folder's model in float64, with its mini-batch.
 struct Model {

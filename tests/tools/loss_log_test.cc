@@ -66,9 +66,7 @@ TEST_F(LossLogTest, AFileOfSomethingElseIsLeftAlone) {
   }
 }
 
-TEST_F(LossLogTest, AFolderThatIsNotThere) {
-  EXPECT_FALSE(LossLog::open(scratch.path() + "/no/losses.txt", 0).ok());
-}
+TEST_F(LossLogTest, AFolderThatIsNotThere) { EXPECT_FALSE(LossLog::open(scratch.path() + "/no/losses.txt", 0).ok()); }
 
 }  // namespace
 }  // namespace rannc::tools

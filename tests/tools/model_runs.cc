@@ -47,7 +47,8 @@ at::Tensor drawn(const std::string& name, ir::DType dtype, const std::vector<int
 }  // namespace
 
 std::string RunCut::str() const {
-  return fmt::format("replicas {}, {} micro-batches, {}", fmt::join(replicas, ","), micro_batches, gloo ? "gloo" : "local");
+  return fmt::format("replicas {}, {} micro-batches, {}", fmt::join(replicas, ","), micro_batches,
+                     gloo ? "gloo" : "local");
 }
 
 ModelRuns::ModelRuns(RunModel model) : model_(std::move(model)) {
@@ -72,7 +73,8 @@ std::string ModelRuns::compile(const RunCut& cut) const {
   // Even stages, so that every one has something to get wrong; GPipe has no replicas.
   options.planner = devices == options.stages ? "gpipe" : "auto";
   const auto plan = tools::plan_options(options, prepared_).value();
-  const std::string path = fmt::format("{}/{}-{}.rannc", scratch_.path(), fmt::join(cut.replicas, "-"), cut.micro_batches);
+  const std::string path =
+      fmt::format("{}/{}-{}.rannc", scratch_.path(), fmt::join(cut.replicas, "-"), cut.micro_batches);
   codegen::write_bundle(tools::plan_prepared(prepared_, plan).value().plan, {.replace = true}, path).value();
   return path;
 }
@@ -94,7 +96,8 @@ runtime::Batch ModelRuns::batch_of(const ir::Plan& plan) const {
   return batch;
 }
 
-RunNumbers ModelRuns::work(const std::string& bundle, std::shared_ptr<runtime::Transport> transport, uint32_t steps) const {
+RunNumbers ModelRuns::work(const std::string& bundle, std::shared_ptr<runtime::Transport> transport,
+                           uint32_t steps) const {
   runtime::TrainerOptions options;
   options.optimizer.learning_rate = model_.learning_rate;
   const auto trainer = (transport ? runtime::Trainer::open_worker(bundle, options, std::move(transport))

@@ -15,10 +15,10 @@ namespace rannc::test {
 /// A model, and what is fed to it.
 struct RunModel {
   std::string name;
-  std::string file;         ///< .onnx
-  std::string loss;         ///< of `passes::parse_losses`; empty: it is evaluated
-  std::string batch;        ///< .safetensors; empty: numbers are drawn
-  uint32_t samples = 4;     ///< of the mini-batch
+  std::string file;      ///< .onnx
+  std::string loss;      ///< of `passes::parse_losses`; empty: it is evaluated
+  std::string batch;     ///< .safetensors; empty: numbers are drawn
+  uint32_t samples = 4;  ///< of the mini-batch
   double learning_rate = 1e-3;
 };
 

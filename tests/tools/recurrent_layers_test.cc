@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "runtime/aten/graph_run.h"
-#include "runtime/aten/stored_tensor.h"
 #include "frontend/onnx/import.h"
 #include "ir/op.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
 #include "tests/frontend/support/node_cases.h"
 #include "tests/frontend/support/onnx_text.h"
 #include "tests/frontend/support/recurrent_cases.h"

@@ -19,10 +19,8 @@ using Main = int (*)(int, char**);
 using nlohmann::json;
 
 const std::map<std::string, Main> kPrograms = {
-    {"rannc-check", rannc::tools::check_main},
-    {"rannc-compile", rannc::tools::compile_main},
-    {"rannc-opt", rannc::tools::opt_main},
-    {"rannc-run", rannc::tools::run_main},
+    {"rannc-check", rannc::tools::check_main}, {"rannc-compile", rannc::tools::compile_main},
+    {"rannc-opt", rannc::tools::opt_main},     {"rannc-run", rannc::tools::run_main},
     {"rannc-zoo", rannc::tools::zoo_main},
 };
 

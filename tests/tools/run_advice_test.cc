@@ -36,7 +36,8 @@ std::vector<runtime::ActionRecord> records_of(const ir::Plan& plan, const std::v
 }
 
 ir::Plan two_stages() {
-  return rannc::testing::build_plan(rannc::testing::skip_and_tie(ir::DType::kF32), {.cuts = {4}, .micro_batches = {2, 2, 2, 2}});
+  return rannc::testing::build_plan(rannc::testing::skip_and_tie(ir::DType::kF32),
+                                    {.cuts = {4}, .micro_batches = {2, 2, 2, 2}});
 }
 
 double step_with(const RunAdvice& advice, const std::string& part) {

@@ -7,12 +7,12 @@
 #include <functional>
 #include <iostream>
 
-#include "runtime/aten/graph_run.h"
-#include "runtime/aten/stored_tensor.h"
-#include "runtime/aten/torch_types.h"
 #include "frontend/onnx/import.h"
 #include "ir/op.h"
 #include "passes/differentiate.h"
+#include "runtime/aten/graph_run.h"
+#include "runtime/aten/stored_tensor.h"
+#include "runtime/aten/torch_types.h"
 #include "runtime/dataset.h"
 #include "runtime/tensor.h"
 #include "tests/frontend/support/shared_models.h"

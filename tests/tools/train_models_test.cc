@@ -43,7 +43,8 @@ void expect_equal(const RunNumbers& found, const RunNumbers& one, const std::str
   ASSERT_EQ(found.losses.size(), one.losses.size()) << what;
   for (size_t step = 0; step < one.losses.size(); ++step) {
     ASSERT_TRUE(std::isfinite(one.losses[step])) << what;
-    EXPECT_NEAR(found.losses[step], one.losses[step], kRelative * std::abs(one.losses[step])) << what << ", step " << step;
+    EXPECT_NEAR(found.losses[step], one.losses[step], kRelative * std::abs(one.losses[step]))
+        << what << ", step " << step;
   }
   ASSERT_EQ(found.outputs.size(), one.outputs.size()) << what;
   for (const auto& [name, values] : one.outputs) {
@@ -58,8 +59,8 @@ void expect_equal(const RunNumbers& found, const RunNumbers& one, const std::str
   }
 }
 
-// One process passes the same slices: normalisation over a slice sees the same samples. Replica r of two owns every other
-// slice of four.
+// One process passes the same slices: normalisation over a slice sees the same samples. Replica r of two owns every
+// other slice of four.
 void train_with_batch(const ModelRuns& runs, bool trains) {
   std::map<uint32_t, RunNumbers> one;
   for (const uint32_t slices : {2U, 4U}) one[slices] = runs.run({{1}, slices, false}, kSteps);
@@ -157,7 +158,8 @@ TEST_F(TrainModels, WithoutALossEvaluatedAlike) {
 // Convolutions, GELU, recurrent layers, normalisation over samples, shared parameters, dropout, baked batches.
 TEST_F(TrainModels, PublishedExports) {
   const auto models = shared_models();
-  if (!models) GTEST_SKIP() << "no folder of published models; RANNC_SHARED_DIR names it, else ../shared beside the clone";
+  if (!models)
+    GTEST_SKIP() << "no folder of published models; RANNC_SHARED_DIR names it, else ../shared beside the clone";
   for (const char* name : {"vit_dynamo_dyn", "bert_dropout_dynamo", "resnet_train_legacy", "lstm_legacy_dyn",
                            "unet_train_legacy", "gpt2_dynamo_dyn", "t5_dynamo_dyn", "gpt2_dynamo_b8"})
     train_folder(*models / name);
@@ -179,7 +181,8 @@ TEST_F(TrainModels, EveryPublishedExport) {
     }
     const auto read = tools::read_model_folder(folder.string());
     ASSERT_TRUE(read.ok()) << read.diagnostic().str();
-    EXPECT_THROW(ModelRuns({folder.filename().string(), read->model, read->loss, read->batch, read->samples}), Error) << folder;
+    EXPECT_THROW(ModelRuns({folder.filename().string(), read->model, read->loss, read->batch, read->samples}), Error)
+        << folder;
   }
 }
 

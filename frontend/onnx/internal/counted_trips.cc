@@ -37,7 +37,8 @@ bool is_factor(const Sum& sum) { return is_number(sum) && std::abs(sum.start.con
 
 bool is_small(const Sum& sum) {
   const auto within = [](int64_t number) { return std::abs(number) <= kLargest; };
-  const bool counts = std::all_of(sum.states.begin(), sum.states.end(), [&](const auto& s) { return within(s.second); });
+  const bool counts =
+      std::all_of(sum.states.begin(), sum.states.end(), [&](const auto& s) { return within(s.second); });
   return counts && within(sum.trips) && (!sum.start.is_constant() || within(sum.start.constant()));
 }
 
@@ -125,7 +126,7 @@ class Counting {
     if (!a || !b) return std::nullopt;
     if (op == "Mul" && (!(is_factor(*a) ? b : a)->start.is_constant() || (!is_factor(*a) && !is_factor(*b))))
       return std::nullopt;
-    const Sum made = op != "Mul"      ? added(*a, *b, op == "Add" ? 1 : -1)
+    const Sum made = op != "Mul"     ? added(*a, *b, op == "Add" ? 1 : -1)
                      : is_factor(*a) ? added({}, *b, a->start.constant())
                                      : added({}, *a, b->start.constant());
     return is_small(made) ? std::optional(made) : std::nullopt;

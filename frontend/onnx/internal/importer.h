@@ -13,9 +13,9 @@ struct FileOnDisk {
   uint64_t bytes = 0;
 };
 
-/// The graph of a model of `ModelFile`, some of whose inputs have always the same of `values`. Where an elementwise task
-/// can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must have
-/// meant.
+/// The graph of a model of `ModelFile`, some of whose inputs have always the same of `values`. Where an elementwise
+/// task can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must
+/// have meant.
 Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
                               const InputValues& values);
 

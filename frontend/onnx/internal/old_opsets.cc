@@ -74,8 +74,7 @@ Result<ModelProto> without_weights(const ModelFile& model) {
   for (const auto& input : whole.graph().input()) inputs.insert(input.name());
   RANNC_TRY(model.each_initializer([&](const TensorProto& tensor) -> Result<void> {
     if (inputs.insert(tensor.name()).second) add_as_input(tensor, whole);
-    const bool sizes =
-        tensor.data_type() == TensorProto::INT64 && tensor.data_location() != TensorProto::EXTERNAL;
+    const bool sizes = tensor.data_type() == TensorProto::INT64 && tensor.data_location() != TensorProto::EXTERNAL;
     if (sizes && tensor.doc_string().empty()) *whole.mutable_graph()->add_initializer() = tensor;
     return {};
   }));
@@ -135,7 +134,7 @@ bool renew_alone(NodeProto& node) {
 }
 
 bool is_of_two(std::string_view op) {
-  constexpr std::array<std::string_view, 11> kOps = {"Add", "And", "Div",  "Equal", "Greater", "Less",
+  constexpr std::array<std::string_view, 11> kOps = {"Add", "And", "Div", "Equal", "Greater", "Less",
                                                      "Mul", "Or",  "Pow", "Sub",   "Xor"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
 }
@@ -144,7 +143,8 @@ std::map<std::string, int> ranks_of(const ModelProto& model) {
   std::map<std::string, int> ranks;
   for (const auto* const list : {&model.graph().input(), &model.graph().value_info(), &model.graph().output()}) {
     for (const auto& value : *list) {
-      if (value.type().tensor_type().has_shape()) ranks.emplace(value.name(), value.type().tensor_type().shape().dim_size());
+      if (value.type().tensor_type().has_shape())
+        ranks.emplace(value.name(), value.type().tensor_type().shape().dim_size());
     }
   }
   return ranks;

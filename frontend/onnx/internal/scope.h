@@ -46,8 +46,8 @@ struct Scope {
   const Opsets& opsets;
   Region& region;
   const ONNX_NAMESPACE::checker::CheckerContext checker;
-  std::string prefix;                                         ///< of nodes and values inside
-  std::string module;                                         ///< that all nodes inside belong to; empty: ask each
+  std::string prefix;  ///< of nodes and values inside
+  std::string module;  ///< that all nodes inside belong to; empty: ask each
   FilePlace place;
   std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
   Names values;

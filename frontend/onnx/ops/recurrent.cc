@@ -114,15 +114,12 @@ void check_sizes(Node& node, const RecurrentLayer& layer) {
   const ir::Dim directions = static_cast<int64_t>(layer.directions()), rows = layer.gates * layer.hidden;
   const ir::Dim samples = (*x)[1];
   const bool batch_first = node.integer("layout", 0) != 0;
-  const ir::Shape state = batch_first ? ir::Shape{samples, directions, layer.hidden}
-                                      : ir::Shape{directions, samples, layer.hidden};
+  const ir::Shape state =
+      batch_first ? ir::Shape{samples, directions, layer.hidden} : ir::Shape{directions, samples, layer.hidden};
   const size_t state_samples = batch_first ? 0 : 1;
-  const FixedSizes all[] = {{1, "W", {directions, rows, (*x)[2]}},
-                            {2, "R", {directions, rows, layer.hidden}},
-                            {3, "B", {directions, ir::Dim(2) * rows}},
-                            {4, "sequence_lens", {samples}, 0},
-                            {5, "initial_h", state, state_samples},
-                            {6, "initial_c", state, state_samples},
+  const FixedSizes all[] = {{1, "W", {directions, rows, (*x)[2]}},     {2, "R", {directions, rows, layer.hidden}},
+                            {3, "B", {directions, ir::Dim(2) * rows}}, {4, "sequence_lens", {samples}, 0},
+                            {5, "initial_h", state, state_samples},    {6, "initial_c", state, state_samples},
                             {7, "P", {directions, 3 * layer.hidden}}};
   for (const FixedSizes& fixed : all) {
     if (!node.has(fixed.operand)) continue;

@@ -4,9 +4,9 @@
 #include <optional>
 #include <utility>
 
+#include "frontend/internal/sizes.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/resampling.h"
-#include "frontend/internal/sizes.h"
 #include "frontend/onnx/internal/translators.h"
 
 namespace rannc::frontend {

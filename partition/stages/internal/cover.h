@@ -67,8 +67,8 @@ class CoverFinder {
 std::unique_ptr<CoverFinder> uniform_cover(const StageProblem& problem, const RangeCosts& ranges,
                                            uint64_t micro_batches);
 
-/// For unequal devices or links, on the first `devices` devices, copied `copies` times: reachable device positions per (stages, first block).
-/// O(blocks^2 * devices^2 * (1 + stages / 64)) a query.
+/// For unequal devices or links, on the first `devices` devices, copied `copies` times: reachable device positions per
+/// (stages, first block). O(blocks^2 * devices^2 * (1 + stages / 64)) a query.
 std::unique_ptr<CoverFinder> positional_cover(const StageProblem& problem, const RangeCosts& ranges,
                                               uint64_t micro_batches, uint32_t devices, uint32_t copies);
 

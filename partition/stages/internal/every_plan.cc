@@ -11,7 +11,10 @@ namespace {
 class Enumeration {
  public:
   Enumeration(const StageProblem& problem, const std::function<void(const StagePlan&)>& visit)
-      : problem_(problem), count_(stage_count(problem)), visit_(visit), choices_(recompute_choices(problem.recompute)) {}
+      : problem_(problem),
+        count_(stage_count(problem)),
+        visit_(visit),
+        choices_(recompute_choices(problem.recompute)) {}
 
   void run() {
     for (const uint64_t micro_batches : micro_batch_candidates(problem_)) {

@@ -20,7 +20,8 @@ class Moves {
     for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
       for (uint32_t step = 1; step < problem_.blocks; step *= 2) {
         if (plan_.stages[s].end - plan_.stages[s].first > step && move_cut(s, plan_.stages[s].end - step)) return true;
-        if (plan_.stages[s + 1].end - plan_.stages[s + 1].first > step && move_cut(s, plan_.stages[s].end + step)) return true;
+        if (plan_.stages[s + 1].end - plan_.stages[s + 1].first > step && move_cut(s, plan_.stages[s].end + step))
+          return true;
       }
     }
     return false;
@@ -134,7 +135,8 @@ bool keeps_constraints(const StageProblem& problem, const StagePlan& plan) {
   const size_t count = plan.stages.size();
   if ((given.stages && count != *given.stages) || (given.max_stages && count > *given.max_stages)) return false;
   for (size_t s = 0; s < count; ++s) {
-    if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first)) return false;
+    if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first))
+      return false;
     if (!given.replicas.empty() && given.replicas[s] != plan.stages[s].devices.size()) return false;
   }
   return std::all_of(given.pins.begin(), given.pins.end(), [&](const StagePin& pin) {

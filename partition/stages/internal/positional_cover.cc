@@ -1,8 +1,8 @@
 // Device positions from which a suffix of the blocks can be covered (stage DP for unequal devices and links).
 //
-// reach[s][a] = set of positions p such that blocks a..k fit in s stages on consecutive devices p, p + 1, …, idle devices
-// only behind the last stage. Positions are bits; a stage on [p, q) is priced by its class: share, kinds, least memory and
-// the link between p - 1 and p.
+// reach[s][a] = set of positions p such that blocks a..k fit in s stages on consecutive devices p, p + 1, …, idle
+// devices only behind the last stage. Positions are bits; a stage on [p, q) is priced by its class: share, kinds, least
+// memory and the link between p - 1 and p.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -78,8 +78,8 @@ class PositionalCover final : public CoverFinder {
         group.memory = std::min(group.memory, memory_of(problem, DeviceId(q - 1)));
         group.share = prices_.share_of(q - p);
         if (group.share == prices_.shares().size()) break;
-        const auto key = std::make_tuple(group.share, group.kinds, group.memory, group.link.bytes_per_second,
-                                         group.link.latency_ns);
+        const auto key =
+            std::make_tuple(group.share, group.kinds, group.memory, group.link.bytes_per_second, group.link.latency_ns);
         const auto [entry, fresh] = known.emplace(key, static_cast<uint32_t>(classes_.size()));
         if (fresh) classes_.push_back(group);
         class_of_[static_cast<size_t>(p) * (devices_ + 1) + q] = entry->second;
@@ -110,7 +110,8 @@ class PositionalCover final : public CoverFinder {
     for (const bool recompute : choices_) {
       const StageNeed need = need_of(a, b, group, recompute);
       if (!limits_.allow(need)) continue;
-      const uint32_t farthest = prices_.farthest_from_end(a, b, group.share, recompute, forced_memory_.value_or(group.memory));
+      const uint32_t farthest =
+          prices_.farthest_from_end(a, b, group.share, recompute, forced_memory_.value_or(group.memory));
       if (farthest > best.farthest) best = {farthest, recompute, need};
     }
     return best;

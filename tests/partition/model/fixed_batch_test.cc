@@ -25,8 +25,8 @@ ir::Graph layers(const std::string& batch, bool symbol) {
   text += fmt::format("input %h0: {}\n", type);
   for (int i = 0; i < kLayers; ++i) text += fmt::format("parameter %w{}: f32[64,64]\n", i);
   for (int i = 0; i < kLayers; ++i) {
-    text += fmt::format("#{} %p{}: {} = core.linear(%h{}, %w{}) at \"fixed.onnx\" node \"layer{}\"\n", 2 * i, i, type, i,
-                        i, i);
+    text += fmt::format("#{} %p{}: {} = core.linear(%h{}, %w{}) at \"fixed.onnx\" node \"layer{}\"\n", 2 * i, i, type,
+                        i, i, i);
     text += fmt::format("#{} %h{}: {} = core.relu(%p{})\n", 2 * i + 1, i + 1, type, i);
   }
   return ir::parse_graph(text + fmt::format("inputs [%h0]\noutputs [%h{}]\n", kLayers), "t.rir").value();

@@ -44,11 +44,12 @@ class Moves final : public partition::BlockRecorder {
 partition::Dag task_graph(const Prepared& model) {
   const partition::Cluster cluster = partition::preset_cluster("rannc-1x8").value();
   const ir::Bindings assume;
-  const auto costs = partition::price_model(model.graph, cluster, *partition::analytic_costs(),
-                                            partition::sample_sizes(8), assume)
-                         .value();
+  const auto costs =
+      partition::price_model(model.graph, cluster, *partition::analytic_costs(), partition::sample_sizes(8), assume)
+          .value();
   const auto tape = partition::Tape::of(model.graph, assume).value();
-  const partition::ModelFacts facts{.graph = model.graph, .atoms = model.atoms, .costs = costs, .tape = tape, .assume = assume};
+  const partition::ModelFacts facts{
+      .graph = model.graph, .atoms = model.atoms, .costs = costs, .tape = tape, .assume = assume};
   return partition::atom_dag(facts, cluster, {.reference = 8, .smallest_share = 1}).value();
 }
 

@@ -99,7 +99,8 @@ TEST(PublishedBubbles, ClosedForms) {
       EXPECT_EQ(outcome("zb-v", StageLayout::kV, p, m, t).peaks[s], p);
     }
     EXPECT_EQ(outcome("interleaved", StageLayout::kLoop, p, m, t).peaks[0], p * (1 + (p - 1.0) / (2 * p)));
-    const auto half = outcome("v-half", StageLayout::kV, p, m, t).peaks, least = outcome("v-min", StageLayout::kV, p, m, t).peaks;
+    const auto half = outcome("v-half", StageLayout::kV, p, m, t).peaks,
+               least = outcome("v-min", StageLayout::kV, p, m, t).peaks;
     EXPECT_EQ(*std::max_element(half.begin(), half.end()), (p + 2) / 2) << p;
     EXPECT_EQ(*std::max_element(least.begin(), least.end()), (p + 4) / 3) << p;
   }
@@ -109,7 +110,9 @@ std::string table(const std::string& name, StageLayout layout, uint32_t ranks, u
   return ir::print_compute_rows(make_schedule(laid_out(layout, ranks, m), {.name = name}).value());
 }
 
-TEST(Tables, GPipe) { EXPECT_EQ(table("gpipe", StageLayout::kOnePerRank, 2, 3), "0: F0 F1 F2 B2 B1 B0\n1: F0 F1 F2 B2 B1 B0\n"); }
+TEST(Tables, GPipe) {
+  EXPECT_EQ(table("gpipe", StageLayout::kOnePerRank, 2, 3), "0: F0 F1 F2 B2 B1 B0\n1: F0 F1 F2 B2 B1 B0\n");
+}
 
 TEST(Tables, PolicyA) {
   EXPECT_EQ(table("1f1b", StageLayout::kOnePerRank, 4, 8),

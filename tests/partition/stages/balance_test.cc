@@ -14,8 +14,9 @@ namespace rannc::partition {
 namespace {
 
 double best_by_force(const std::vector<double>& costs, size_t from, uint32_t parts) {
-  if (parts == 1) return largest_block(costs, {static_cast<uint32_t>(costs.size())}) -
-                         (from > 0 ? largest_block(costs, {static_cast<uint32_t>(from)}) : 0);
+  if (parts == 1)
+    return largest_block(costs, {static_cast<uint32_t>(costs.size())}) -
+           (from > 0 ? largest_block(costs, {static_cast<uint32_t>(from)}) : 0);
   double best = 1e300, sum = 0;
   for (size_t end = from + 1; end + parts - 1 <= costs.size(); ++end) {
     sum += costs[end - 1];

@@ -11,9 +11,9 @@ namespace rannc::partition::testing {
 struct RandomOptions {
   uint32_t most_blocks = 6;
   uint32_t most_devices = 6;
-  bool unequal = false;   ///< several nodes, kinds and links
-  bool tight = false;     ///< memory that often does not suffice
-  bool skips = false;     ///< values that jump over blocks and have several readers (a DAG, not a chain)
+  bool unequal = false;  ///< several nodes, kinds and links
+  bool tight = false;    ///< memory that often does not suffice
+  bool skips = false;    ///< values that jump over blocks and have several readers (a DAG, not a chain)
 };
 
 StageProblem random_problem(std::mt19937_64& random, const RandomOptions& options);
