@@ -7,8 +7,8 @@
 #include <map>
 
 #include "codegen/internal/indented.h"
-#include "ir/foreign.h"
-#include "ir/op.h"
+#include "ir/op/foreign.h"
+#include "ir/op/op.h"
 
 namespace rannc::codegen {
 

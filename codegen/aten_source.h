@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "ir/aten.h"
+#include "ir/op/aten.h"
 
 namespace rannc::codegen {
 

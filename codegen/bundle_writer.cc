@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "codegen/stage_writer.h"
-#include "ir/replacement.h"
-#include "ir/text.h"
+#include "ir/base/replacement.h"
+#include "ir/text/text.h"
 #include "runtime/bundle.h"
 
 namespace rannc::codegen {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "runtime/bundle.h"
 
 namespace rannc::codegen {

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "ir/op.h"
-#include "ir/views.h"
+#include "ir/graph/views.h"
+#include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/how_often.h"
-#include "ir/joint.h"
+#include "ir/gradient/joint.h"
+#include "ir/graph/execution_frequency.h"
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::codegen {

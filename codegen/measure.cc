@@ -11,8 +11,8 @@
 #include <ctime>
 
 #include "codegen/internal/task_run.h"
-#include "ir/memory_format.h"
-#include "ir/plan.h"
+#include "ir/graph/memory_format.h"
+#include "ir/plan/plan.h"
 #include "runtime/allocation_meter.h"
 #include "runtime/aten/torch_types.h"
 

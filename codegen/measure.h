@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::codegen {
 

@@ -14,8 +14,8 @@
 #include "codegen/aten_source.h"
 #include "codegen/internal/define.h"
 #include "codegen/internal/indented.h"
-#include "ir/memory_format.h"
-#include "ir/op.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
 
 namespace rannc::codegen {

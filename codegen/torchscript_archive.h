@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::codegen {
 

@@ -9,7 +9,7 @@
 
 #include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "runtime/bundle.h"
 
 namespace rannc::codegen {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 
 namespace rannc::codegen {
 

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
-#include "ir/training_notes.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
+#include "ir/state/training_notes.h"
 
 namespace rannc::frontend {
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 
 namespace rannc::ir {
 

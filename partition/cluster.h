@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/ids.h"
+#include "ir/base/diagnostic.h"
+#include "ir/base/ids.h"
 
 namespace rannc::partition {
 

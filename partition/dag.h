@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::partition {
 

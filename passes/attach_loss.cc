@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

@@ -8,11 +8,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "ir/memory_format.h"
-#include "ir/op.h"
-#include "ir/plan.h"
-#include "ir/rewriter.h"
-#include "ir/structure.h"
+#include "ir/graph/memory_format.h"
+#include "ir/graph/rewriter.h"
+#include "ir/graph/structure.h"
+#include "ir/op/op.h"
+#include "ir/plan/plan.h"
 #include "passes/internal/least_cut.h"
 
 namespace rannc::passes {

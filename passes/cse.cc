@@ -7,9 +7,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "ir/op.h"
-#include "ir/results.h"
-#include "ir/rewriter.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

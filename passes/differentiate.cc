@@ -2,13 +2,13 @@
 
 #include <algorithm>
 
-#include "ir/gradient.h"
-#include "ir/how_often.h"
-#include "ir/op.h"
-#include "ir/plan.h"
-#include "ir/rewriter.h"
+#include "ir/gradient/gradient.h"
+#include "ir/gradient/vjp.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/plan/plan.h"
 #include "ir/verify.h"
-#include "ir/vjp.h"
 
 namespace rannc::passes {
 

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/results.h"
-#include "ir/rewriter.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 #include "passes/internal/compute.h"
 
 namespace rannc::passes {

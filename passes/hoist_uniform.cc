@@ -6,9 +6,9 @@
 #include <map>
 #include <utility>
 
-#include "ir/match.h"
-#include "ir/results.h"
-#include "ir/rewriter.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
 #include "passes/internal/compute.h"
 #include "passes/internal/uniformity.h"
 

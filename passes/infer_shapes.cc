@@ -2,9 +2,9 @@
 
 #include <map>
 
-#include "ir/assumptions.h"
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/assumptions.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 #include "passes/sample_rules.h"
 
 namespace rannc::passes {

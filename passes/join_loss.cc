@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

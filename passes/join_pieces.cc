@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/results.h"
-#include "ir/rewriter.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/internal/slices.h"
 
 namespace rannc::passes {

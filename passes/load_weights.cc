@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "ir/state_bytes.h"
+#include "ir/state/state_bytes.h"
 
 namespace rannc::passes {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {

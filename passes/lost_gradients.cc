@@ -4,9 +4,9 @@
 
 #include <charconv>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

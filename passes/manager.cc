@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "ir/stopwatch.h"
-#include "ir/text.h"
+#include "ir/base/stopwatch.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 namespace rannc::passes {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "ir/atoms.h"
-#include "ir/statistics.h"
+#include "ir/plan/atoms.h"
+#include "ir/state/statistics.h"
 
 namespace rannc::passes {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <unordered_map>
 
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 #include "passes/internal/slices.h"
 
 namespace rannc::passes {

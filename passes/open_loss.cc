@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/attach_loss.h"
 #include "passes/internal/partial_sums.h"
 

@@ -8,10 +8,10 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/atoms.h"
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
-#include "ir/joint.h"
+#include "ir/base/diagnostic.h"
+#include "ir/gradient/joint.h"
+#include "ir/graph/graph.h"
+#include "ir/plan/atoms.h"
 
 namespace rannc::passes {
 

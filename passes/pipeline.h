@@ -5,7 +5,7 @@
 #include <optional>
 #include <set>
 
-#include "ir/type.h"
+#include "ir/graph/type.h"
 #include "passes/load_weights.h"
 #include "passes/loss_spec.h"
 #include "passes/lost_gradients.h"

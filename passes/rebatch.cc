@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/internal/form_choices.h"
 #include "passes/internal/made_samples.h"
 #include "passes/internal/sample_places.h"

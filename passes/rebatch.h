@@ -4,7 +4,7 @@
 #include <functional>
 #include <optional>
 
-#include "ir/stored_notes.h"
+#include "ir/state/stored_notes.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/state.h"
-#include "ir/statistics.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
+#include "ir/state/statistics.h"
 #include "passes/internal/by_use.h"
 #include "passes/internal/computed_copies.h"
 #include "passes/internal/computed_parameters.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/stored_notes.h"
+#include "ir/state/stored_notes.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
 
 namespace rannc::passes {
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "ir/dim_bounds.h"
-#include "ir/interval.h"
-#include "ir/match.h"
+#include "ir/dim/dim_bounds.h"
+#include "ir/match/match.h"
+#include "ir/op/interval.h"
 
 namespace rannc::passes {
 

@@ -1,15 +1,15 @@
 /// Whether a task computes each sample from that sample alone, where its type rule cannot tell.
 #pragma once
 
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::passes {
 
 /// For a task that gathers along the axis where its data has its samples (a padding mask fetched by
 /// `gather_nd(mask, [range(batch), positions])`, or flattened and fetched at sample * length + position): success where
-/// the indices are shown to pick each sample's own elements, by their interval (`ir/interval.h`). An error at the task
-/// otherwise: run on a part of the mini-batch it would pick other samples. Success for every other task.
+/// the indices are shown to pick each sample's own elements, by their interval (`ir/op/interval.h`). An error at the
+/// task otherwise: run on a part of the mini-batch it would pick other samples. Success for every other task.
 Result<void> check_sample_index(const ir::Graph& graph, TaskId task);
 
 /// An error where a task mixes the samples of a micro-batch: of a part of the mini-batch its result is another one. So

@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::passes {
 

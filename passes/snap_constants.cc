@@ -6,9 +6,9 @@
 #include <cmath>
 #include <map>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "ir/op.h"
-#include "ir/statistics.h"
+#include "ir/op/op.h"
+#include "ir/state/statistics.h"
 
 namespace rannc::passes {
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-#include "ir/training_notes.h"
+#include "ir/state/training_notes.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {

@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/assumptions.h"
+#include "ir/graph/assumptions.h"
 #include "runtime/index_ranges.h"
 #include "runtime/internal/torch_value.h"
 

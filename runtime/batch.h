@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "runtime/executor.h"
 
 namespace rannc::runtime {

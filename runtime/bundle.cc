@@ -13,7 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "ir/state_bytes.h"
+#include "ir/state/state_bytes.h"
 #include "runtime/internal/bundle_files.h"
 
 namespace rannc::runtime {

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
 #include "runtime/state_dict.h"

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/diagnostic.h"
-#include "ir/plan.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/constant.h"
+#include "ir/plan/plan.h"
 #include "runtime/optimizer.h"
 #include "runtime/value.h"
 

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
 #include "runtime/internal/torch_value.h"
 #include "runtime/safetensors.h"
 #include "runtime/sample_file.h"

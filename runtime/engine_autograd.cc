@@ -7,7 +7,7 @@
 #include <torch/csrc/jit/runtime/interpreter.h>
 #include <torch/csrc/jit/serialization/import.h>
 
-#include "ir/row_gradients.h"
+#include "ir/gradient/row_gradients.h"
 #include "runtime/allocation_meter.h"
 #include "runtime/internal/running_statistics.h"
 #include "runtime/internal/sync_batch_norm.h"

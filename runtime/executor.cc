@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "ir/send_completion.h"
+#include "ir/schedule/send_completion.h"
 #include "runtime/internal/pass_sums.h"
 #include "runtime/internal/router.h"
 

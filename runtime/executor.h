@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "ir/dependencies.h"
+#include "ir/schedule/dependencies.h"
 #include "runtime/pipeline.h"
 #include "runtime/program.h"
 #include "runtime/transport.h"

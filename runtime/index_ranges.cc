@@ -7,9 +7,9 @@
 #include <map>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/fold.h"
-#include "ir/match.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
+#include "ir/op/fold.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {

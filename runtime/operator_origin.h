@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ir/ids.h"
+#include "ir/base/ids.h"
 
 namespace rannc::runtime {
 

@@ -1,9 +1,9 @@
 // Turns a plan into what executors need of it.
 #include "runtime/pipeline.h"
 
-#include "ir/diagnostic.h"
-#include "ir/lower_schedule.h"
-#include "ir/verify_schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 
 namespace rannc::runtime {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "ir/plan.h"
-#include "ir/schedule.h"
+#include "ir/plan/plan.h"
+#include "ir/schedule/schedule.h"
 #include "runtime/signature.h"
 
 namespace rannc::runtime {

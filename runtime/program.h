@@ -5,8 +5,8 @@
 #include <memory>
 #include <span>
 
-#include "ir/diagnostic.h"
-#include "ir/dim.h"
+#include "ir/base/diagnostic.h"
+#include "ir/dim/dim.h"
 #include "runtime/signature.h"
 #include "runtime/value.h"
 

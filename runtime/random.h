@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::runtime {
 

@@ -16,7 +16,7 @@
 #include <optional>
 #include <set>
 
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::runtime {
 namespace {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 #include "runtime/value.h"
 
 namespace rannc::runtime {

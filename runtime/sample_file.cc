@@ -7,7 +7,7 @@
 #include <optional>
 #include <set>
 
-#include "ir/fixed_samples.h"
+#include "ir/plan/fixed_samples.h"
 #include "runtime/dataset.h"
 #include "runtime/index_ranges.h"
 

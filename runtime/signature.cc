@@ -5,9 +5,9 @@
 #include <map>
 #include <set>
 
-#include "ir/memory_format.h"
-#include "ir/op.h"
-#include "ir/statistics.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/op.h"
+#include "ir/state/statistics.h"
 
 namespace rannc::runtime {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.h"
-#include "ir/state_bytes.h"
+#include "ir/plan/plan.h"
+#include "ir/state/state_bytes.h"
 #include "runtime/safetensors.h"
 
 namespace rannc::runtime {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "ir/gradient_reach.h"
+#include "ir/gradient/gradient_reach.h"
 #include "ir/verify.h"
 #include "runtime/checkpoint.h"
 #include "runtime/engine.h"

@@ -5,8 +5,8 @@
 #include <optional>
 #include <span>
 
-#include "ir/diagnostic.h"
-#include "ir/ids.h"
+#include "ir/base/diagnostic.h"
+#include "ir/base/ids.h"
 #include "runtime/value.h"
 
 namespace rannc::runtime {

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/schedule.h"
-#include "ir/type.h"
+#include "ir/graph/type.h"
+#include "ir/schedule/schedule.h"
 
 namespace rannc::runtime {
 

@@ -19,7 +19,7 @@
 #include <optional>
 #include <set>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "runtime/bundle.h"
 #include "runtime/internal/bundle_files.h"

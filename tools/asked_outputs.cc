@@ -8,7 +8,7 @@
 
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
-#include "ir/fixed_samples.h"
+#include "ir/plan/fixed_samples.h"
 #include "passes/attach_loss.h"
 #include "tools/model_format.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "passes/loss_spec.h"
 #include "passes/manager.h"
 #include "tools/compiler.h"

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/model/model_costs.h"
 
 namespace rannc::tools {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/atoms.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
+#include "ir/plan/atoms.h"
 
 namespace rannc::tools {
 

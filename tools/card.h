@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
 

@@ -1,7 +1,7 @@
 /// What the card of a check folder says.
 #pragma once
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "tools/reference.h"
 
 namespace rannc::tools {

@@ -9,7 +9,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/model/plan_model.h"
 #include "passes/manager.h"
 #include "passes/pipeline.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/model/block_demands.h"
 #include "partition/stages/auto.h"
 #include "partition/stages/problem.h"

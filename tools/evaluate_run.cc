@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/stopwatch.h"
+#include "ir/base/stopwatch.h"
 #include "runtime/sample_file.h"
 #include "tools/how_to_train.h"
 #include "tools/output_parts.h"

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ir/held_samples.h"
+#include "ir/plan/held_samples.h"
 #include "partition/stages/explain.h"
 #include "partition/stages/registry.h"
 #include "tools/units.h"

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/set_precision.h"
 #include "runtime/aten/stored_tensor.h"
 

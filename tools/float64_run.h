@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::tools {

@@ -8,9 +8,9 @@
 #include <optional>
 #include <set>
 
-#include "ir/foreign.h"
-#include "ir/match.h"
-#include "ir/plan.h"
+#include "ir/match/match.h"
+#include "ir/op/foreign.h"
+#include "ir/plan/plan.h"
 #include "runtime/aten/aten_call.h"
 
 namespace rannc::tools {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "ir/held_samples.h"
+#include "ir/plan/held_samples.h"
 #include "tools/units.h"
 
 namespace rannc::tools {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/cluster.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/registry.h"

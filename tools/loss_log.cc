@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::tools {
 

@@ -9,9 +9,9 @@
 #include <set>
 #include <vector>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
 #include "runtime/random.h"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::tools {

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "codegen/measure.h"
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/cost/analytic.h"
 #include "passes/choose_kernels.h"
 #include "tools/block_runs.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/atoms.h"
+#include "ir/plan/atoms.h"
 #include "partition/cost/cost_model.h"
 #include "partition/cost/profile_database.h"
 #include "partition/model/plan_model.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/model/model_costs.h"
 
 namespace rannc::tools {

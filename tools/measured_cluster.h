@@ -1,7 +1,7 @@
 /// This machine as a cluster, from what was measured of it.
 #pragma once
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "partition/cluster.h"
 #include "partition/cost/profile_database.h"
 #include "tools/measure.h"

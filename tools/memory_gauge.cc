@@ -8,8 +8,8 @@
 #include <cstring>
 #include <optional>
 
-#include "ir/diagnostic.h"
-#include "ir/stopwatch.h"
+#include "ir/base/diagnostic.h"
+#include "ir/base/stopwatch.h"
 
 namespace rannc::tools {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <unordered_map>
 
-#include "ir/constant.h"
-#include "ir/fixed_samples.h"
-#include "ir/statistics.h"
+#include "ir/graph/constant.h"
+#include "ir/plan/fixed_samples.h"
+#include "ir/state/statistics.h"
 #include "tools/units.h"
 
 namespace rannc::tools {

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "ir/type.h"
+#include "ir/graph/type.h"
 #include "tools/card.h"
 
 namespace rannc::tools {

@@ -1,7 +1,7 @@
 /// References by initializers of an ONNX file, read as those of the module that it was exported from.
 #pragma once
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "tools/reference.h"
 
 namespace rannc::tools {

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/stopwatch.h"
+#include "ir/base/stopwatch.h"
 #include "tools/units.h"
 
 namespace rannc::tools {

@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 #include "partition/formats/stage_plan_json.h"
 #include "partition/schedule/family.h"
 #include "partition/schedule/make_schedule.h"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "ir/stopwatch.h"
+#include "ir/base/stopwatch.h"
 
 namespace rannc::tools {
 

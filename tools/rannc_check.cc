@@ -16,8 +16,8 @@
 #include <sstream>
 
 #include "codegen/bundle_writer.h"
-#include "ir/fixed_samples.h"
-#include "ir/state_bytes.h"
+#include "ir/plan/fixed_samples.h"
+#include "ir/state/state_bytes.h"
 #include "partition/model/finish_plan.h"
 #include "runtime/dataset.h"
 #include "runtime/numbers.h"

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "codegen/bundle_writer.h"
-#include "ir/replacement.h"
-#include "ir/text.h"
+#include "ir/base/replacement.h"
+#include "ir/text/text.h"
 #include "passes/differentiate.h"
 #include "runtime/process.h"
 #include "tools/compile_flags.h"

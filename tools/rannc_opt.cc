@@ -6,9 +6,9 @@
 #include <iostream>
 #include <iterator>
 
-#include "ir/op_table.h"
-#include "ir/replacement.h"
-#include "ir/text.h"
+#include "ir/base/replacement.h"
+#include "ir/op/op_table.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/pipeline.h"
 #include "tools/driver.h"

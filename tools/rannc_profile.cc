@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "ir/replacement.h"
-#include "ir/stopwatch.h"
+#include "ir/base/replacement.h"
+#include "ir/base/stopwatch.h"
 #include "runtime/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"

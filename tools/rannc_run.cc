@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "ir/replacement.h"
-#include "ir/stopwatch.h"
+#include "ir/base/replacement.h"
+#include "ir/base/stopwatch.h"
 #include "runtime/checkpoint.h"
 #include "runtime/engine.h"
 #include "runtime/process.h"

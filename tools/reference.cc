@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "ir/match.h"
+#include "ir/match/match.h"
 #include "runtime/safetensors.h"
 #include "tools/check_card.h"
 #include "tools/model_format.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
 #include "runtime/value.h"
 
 namespace rannc::tools {

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
 

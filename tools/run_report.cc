@@ -9,7 +9,7 @@
 #include <cmath>
 #include <map>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "partition/model/finish_plan.h"
 #include "tools/profile_report.h"
 #include "tools/run_advice.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "runtime/trace.h"
 #include "tools/held_memory.h"
 

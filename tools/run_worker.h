@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "tools/worker_environment.h"
 
 namespace rannc::tools {

@@ -9,7 +9,7 @@
 #include <string>
 #include <system_error>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
 

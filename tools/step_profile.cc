@@ -18,8 +18,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/op.h"
-#include "ir/stopwatch.h"
+#include "ir/base/stopwatch.h"
+#include "ir/op/op.h"
 #include "runtime/operator_origin.h"
 #include "tools/memory_gauge.h"
 #include "tools/product_work.h"

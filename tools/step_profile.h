@@ -4,7 +4,7 @@
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "runtime/executor.h"
 
 namespace rannc::tools {

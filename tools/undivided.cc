@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/fixed_samples.h"
+#include "ir/plan/fixed_samples.h"
 
 namespace rannc::tools {
 

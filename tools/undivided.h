@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "partition/model/plan_model.h"
 #include "tools/compiler.h"
 

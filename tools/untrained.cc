@@ -7,8 +7,8 @@
 #include <set>
 #include <string_view>
 
-#include "ir/gradient_reach.h"
-#include "ir/match.h"
+#include "ir/gradient/gradient_reach.h"
+#include "ir/match/match.h"
 
 namespace rannc::tools {
 

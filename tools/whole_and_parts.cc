@@ -9,8 +9,8 @@
 #include <set>
 #include <vector>
 
-#include "ir/assumptions.h"
-#include "ir/match.h"
+#include "ir/graph/assumptions.h"
+#include "ir/match/match.h"
 #include "runtime/batch.h"
 #include "runtime/tensor.h"
 #include "tools/float64_run.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::tools {
 

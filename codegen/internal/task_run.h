@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "codegen/measure.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::codegen {
 

@@ -1,7 +1,7 @@
 // Offsets are read from what made them: no number of a sample is.
 #include "frontend/internal/bags.h"
 
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {
 

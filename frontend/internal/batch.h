@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "frontend/import.h"
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 
 namespace rannc::frontend {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
 
 namespace rannc::frontend {
 

@@ -8,8 +8,8 @@
 
 #include "frontend/import.h"
 #include "frontend/internal/growth.h"
-#include "ir/attributes.h"
-#include "ir/graph.h"
+#include "ir/graph/attributes.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 

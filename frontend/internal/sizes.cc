@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
-#include "ir/dim_bounds.h"
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/dim/dim_bounds.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

@@ -1,6 +1,6 @@
 #include "frontend/internal/statistics.h"
 
-#include "ir/match.h"
+#include "ir/match/match.h"
 
 namespace rannc::frontend {
 

@@ -9,8 +9,8 @@
 #include <numeric>
 
 #include "frontend/internal/sizes.h"
-#include "ir/constant.h"
-#include "ir/fold.h"
+#include "ir/graph/constant.h"
+#include "ir/op/fold.h"
 
 namespace rannc::frontend {
 

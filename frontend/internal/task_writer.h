@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "ir/graph.h"
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/graph/graph.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

@@ -5,7 +5,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/copied_model.h"
 #include "frontend/onnx/internal/mapped_file.h"
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::frontend {
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/graph.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 

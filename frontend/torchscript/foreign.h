@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <numbers>
 
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
 
 namespace rannc::frontend::zoo {
 

@@ -8,7 +8,7 @@
 #include <map>
 
 #include "frontend/zoo/normal_numbers.h"
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::frontend::zoo {
 

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::frontend::zoo {
 

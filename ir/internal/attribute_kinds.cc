@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 namespace rannc::ir {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "ir/attributes.h"
-#include "ir/op.h"
+#include "ir/graph/attributes.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir {
 

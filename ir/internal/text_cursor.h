@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/attributes.h"
-#include "ir/diagnostic.h"
-#include "ir/dim.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/dim/dim.h"
+#include "ir/graph/attributes.h"
+#include "ir/graph/type.h"
 
 namespace rannc::ir {
 

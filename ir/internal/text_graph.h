@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "ir/internal/text_cursor.h"
 
 namespace rannc::ir {

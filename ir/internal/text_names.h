@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::ir {
 

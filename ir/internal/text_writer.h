@@ -5,9 +5,9 @@
 #include <string>
 #include <string_view>
 
-#include "ir/attributes.h"
-#include "ir/graph.h"
-#include "ir/type.h"
+#include "ir/graph/attributes.h"
+#include "ir/graph/graph.h"
+#include "ir/graph/type.h"
 
 namespace rannc::ir {
 

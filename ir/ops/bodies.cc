@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <map>
 
-#include "ir/views.h"
+#include "ir/graph/views.h"
 
 namespace rannc::ir::ops {
 namespace {

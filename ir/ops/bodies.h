@@ -1,5 +1,5 @@
-/// What operators that run bodies (`ir/attributes.h`, Body) share: types of what goes in, lowering, work and tape of
-/// the tasks inside.
+/// What operators that run bodies (`ir/graph/attributes.h`, Body) share: types of what goes in, lowering, work and tape
+/// of the tasks inside.
 #pragma once
 
 #include <span>

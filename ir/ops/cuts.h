@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir::ops {
 

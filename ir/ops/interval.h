@@ -1,9 +1,9 @@
 /// The interval rules of the operators' entries, one function per operator and of its name. Private to ir/ops.
 ///
-/// Contract of all: `ir/interval.h`. Operators whose result mixes elements of different factors have nothing.
+/// Contract of all: `ir/op/interval.h`. Operators whose result mixes elements of different factors have nothing.
 #pragma once
 
-#include "ir/interval.h"
+#include "ir/op/interval.h"
 
 namespace rannc::ir::ops::interval {
 

@@ -1,11 +1,11 @@
 // Which kernel a convolution gets, from its sizes.
-#include "ir/kernel_scratch.h"
+#include "ir/op/kernel_scratch.h"
 
 #include <algorithm>
 #include <optional>
 
-#include "ir/match.h"
-#include "ir/memory_format.h"
+#include "ir/graph/memory_format.h"
+#include "ir/match/match.h"
 #include "ir/ops/convolution_scratch.h"
 #include "ir/ops/windows.h"
 

@@ -1,7 +1,7 @@
 // The order of elements in memory, and what changes it.
 #include "ir/ops/memory.h"
 
-#include "ir/gradient.h"
+#include "ir/gradient/gradient.h"
 
 namespace rannc::ir::ops {
 

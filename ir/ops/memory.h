@@ -1,7 +1,7 @@
-/// Operators that compute channels last, too (`ir/memory_format.h`). Private to ir/ops.
+/// Operators that compute channels last, too (`ir/graph/memory_format.h`). Private to ir/ops.
 #pragma once
 
-#include "ir/memory_format.h"
+#include "ir/graph/memory_format.h"
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/dim_bounds.h"
-#include "ir/op.h"
+#include "ir/dim/dim_bounds.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir::ops {
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
 
 namespace rannc::partition {
 namespace {

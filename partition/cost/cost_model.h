@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/cluster.h"
 
 namespace rannc::partition {

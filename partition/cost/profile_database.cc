@@ -9,7 +9,7 @@
 #include <set>
 #include <sstream>
 
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::partition {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::partition {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/stages/plan.h"
 
 namespace rannc::partition {

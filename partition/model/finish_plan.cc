@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "ir/fixed_samples.h"
-#include "ir/lower_schedule.h"
+#include "ir/plan/fixed_samples.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/model/stage_memory.h"
 #include "partition/stages/problem.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "partition/model/model_costs.h"
 #include "partition/model/tape.h"
 #include "partition/schedule/make_schedule.h"

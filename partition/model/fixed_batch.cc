@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "ir/fixed_samples.h"
+#include "ir/plan/fixed_samples.h"
 
 namespace rannc::partition {
 

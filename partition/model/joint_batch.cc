@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/statistics.h"
+#include "ir/state/statistics.h"
 #include "partition/stages/problem.h"
 
 namespace rannc::partition {

@@ -5,10 +5,10 @@
 #include <set>
 #include <unordered_map>
 
-#include "ir/op.h"
-#include "ir/plan.h"
-#include "ir/statistics.h"
-#include "ir/structure.h"
+#include "ir/graph/structure.h"
+#include "ir/op/op.h"
+#include "ir/plan/plan.h"
+#include "ir/state/statistics.h"
 
 namespace rannc::partition {
 

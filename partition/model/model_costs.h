@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/atoms.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
+#include "ir/plan/atoms.h"
 #include "partition/cost/cost_model.h"
 
 namespace rannc::partition {

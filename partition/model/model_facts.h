@@ -1,8 +1,8 @@
 /// What cost models, blocks and stages are told of one model.
 #pragma once
 
-#include "ir/atoms.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
+#include "ir/plan/atoms.h"
 #include "partition/model/model_costs.h"
 #include "partition/model/tape.h"
 

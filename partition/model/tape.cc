@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/plan.h"
-#include "ir/row_gradients.h"
-#include "ir/views.h"
+#include "ir/gradient/row_gradients.h"
+#include "ir/graph/views.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
+#include "ir/plan/plan.h"
 
 namespace rannc::partition {
 

@@ -4,8 +4,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/graph.h"
-#include "ir/kernel_scratch.h"
+#include "ir/graph/graph.h"
+#include "ir/op/kernel_scratch.h"
 #include "partition/model/value_bytes.h"
 
 namespace rannc::partition {

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <set>
 
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
 
 namespace rannc::partition {
 namespace {

@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/stopwatch.h"
+#include "ir/base/stopwatch.h"
 #include "partition/reference/split_problem.h"
 
 namespace rannc::partition {

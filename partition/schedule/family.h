@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/schedule.h"
 #include "partition/schedule/generators.h"
 #include "partition/schedule/in_flight.h"
 #include "partition/schedule/periodic.h"

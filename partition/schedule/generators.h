@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 
 namespace rannc::partition {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/schedule.h"
 #include "partition/schedule/family.h"
 
 namespace rannc::partition {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "ir/dependencies.h"
+#include "ir/schedule/dependencies.h"
 #include "partition/schedule/simulate.h"
 #include "partition/schedule/steady_state.h"
 

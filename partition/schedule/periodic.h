@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/schedule.h"
 #include "partition/schedule/generators.h"
 
 namespace rannc::partition {

@@ -7,8 +7,8 @@
 #include <map>
 #include <utility>
 
-#include "ir/dependencies.h"
-#include "ir/schedule_memory.h"
+#include "ir/schedule/dependencies.h"
+#include "ir/schedule/schedule_memory.h"
 #include "partition/schedule/messages.h"
 #include "partition/schedule/simulator_state.h"
 #include "partition/schedule/steady_state.h"

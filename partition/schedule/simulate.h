@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/schedule.h"
 
 namespace rannc::partition {
 

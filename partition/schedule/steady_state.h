@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "partition/schedule/simulate.h"
 #include "partition/schedule/simulator_state.h"
 

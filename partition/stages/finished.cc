@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/cluster_links.h"
 #include "partition/stages/internal/judge_run.h"

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-#include "ir/ids.h"
+#include "ir/base/ids.h"
 
 namespace rannc::partition {
 

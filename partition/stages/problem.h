@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/cluster.h"
 #include "partition/schedule/in_flight.h"
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <set>
 
-#include "ir/constant.h"
-#include "ir/memory_format.h"
-#include "ir/op.h"
-#include "ir/views.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/memory_format.h"
+#include "ir/graph/views.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

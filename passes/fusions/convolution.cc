@@ -1,7 +1,7 @@
 // Convolutions whose result has a number for each channel added: the bias.
 #include <algorithm>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

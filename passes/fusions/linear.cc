@@ -1,5 +1,5 @@
 // Products with stored matrices, turned or with a bias added: linear.
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

@@ -1,5 +1,5 @@
 // Normalisations over the last axes: layer_norm, rms_norm.
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

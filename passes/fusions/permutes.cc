@@ -1,7 +1,7 @@
 // Permutations that cancel once elementwise tasks between them are done in the order from before.
 #include <algorithm>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

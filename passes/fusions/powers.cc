@@ -1,5 +1,5 @@
 // Powers of a few numbers, which LibTorch computes one by one where the exponent is a tensor: products and roots.
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

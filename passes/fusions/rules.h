@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/rewrite_patterns.h"
+#include "ir/match/rewrite_patterns.h"
 
 namespace rannc::passes::fusion {
 

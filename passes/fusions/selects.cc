@@ -1,7 +1,7 @@
 // Elements picked along an axis by a constant: parts, which share memory with what they are of.
 #include <cmath>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

@@ -1,5 +1,5 @@
 // Exponentials over their sum along one axis: softmax, log_softmax.
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

@@ -1,7 +1,7 @@
 // Views that change nothing, and views of views.
 #include <algorithm>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/fusions/rules.h"
 
 namespace rannc::passes::fusion {

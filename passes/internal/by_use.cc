@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "passes/internal/parameter_roles.h"
 #include "passes/pass.h"
 #include "passes/recover_parameters.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/fold.h"
+#include "ir/op/fold.h"
 
 namespace rannc::passes {
 

@@ -4,14 +4,14 @@
 #include <span>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 #include "passes/evaluator.h"
 
 namespace rannc::passes {
 
-/// The results of `op`, of the types that its rule gave: of integers and truth values by the rules of `ir/fold.h`, else
-/// by an evaluator, which may be null. A null operand is absent. Empty where nobody can compute them.
+/// The results of `op`, of the types that its rule gave: of integers and truth values by the rules of `ir/op/fold.h`,
+/// else by an evaluator, which may be null. A null operand is absent. Empty where nobody can compute them.
 std::vector<ir::StoredTensor> compute(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                       const ir::Attributes& attributes, std::span<const ir::ValueType> types,
                                       const Evaluator* evaluator);

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/state.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
 #include "passes/internal/copy_forms.h"
 #include "passes/internal/state_names.h"
 

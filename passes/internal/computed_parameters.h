@@ -4,8 +4,8 @@
 #include <set>
 #include <string>
 
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
 #include "passes/internal/tensor_origins.h"
 
 namespace rannc::passes {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/type.h"
+#include "ir/graph/type.h"
 
 namespace rannc::passes {
 

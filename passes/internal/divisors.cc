@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "ir/constant.h"
-#include "ir/match.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
 
 namespace rannc::passes {
 

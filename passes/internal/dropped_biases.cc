@@ -4,10 +4,10 @@
 #include <optional>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

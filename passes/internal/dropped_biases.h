@@ -1,8 +1,8 @@
 /// Gives linear tasks and convolutions the biases back that an exporter left out.
 #pragma once
 
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
 
 namespace rannc::passes {
 

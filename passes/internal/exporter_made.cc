@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/internal/joined_copies.h"
 #include "passes/internal/padding_rows.h"
 #include "passes/internal/state_names.h"

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
 #include "passes/internal/computed_copies.h"
 #include "passes/pass.h"
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 #include "passes/evaluator.h"
 
 namespace rannc::passes {

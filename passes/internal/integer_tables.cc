@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ir/fold.h"
+#include "ir/op/fold.h"
 
 namespace rannc::passes {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <optional>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 #include "passes/evaluator.h"
 
 namespace rannc::passes {
@@ -13,7 +13,7 @@ namespace rannc::passes {
 /// Floats are left alone: what holds of a weight now need not hold once it is trained.
 class IntegerTables {
  public:
-  /// Both have to outlive it; without an evaluator only what `ir/fold.h` computes is known.
+  /// Both have to outlive it; without an evaluator only what `ir/op/fold.h` computes is known.
   IntegerTables(const ir::Graph& graph, const Evaluator* evaluator) : graph_(graph), evaluator_(evaluator) {}
   /// The elements of an integer or boolean value; nothing where an input reaches it, or a float, or there are too many.
   std::optional<ir::StoredTensor> of(ValueId value);

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <utility>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 #include "passes/internal/state_names.h"
 
 namespace rannc::passes {

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "ir/constant.h"
-#include "ir/fold.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/fold.h"
+#include "ir/op/op.h"
 #include "passes/internal/task_forms.h"
 
 namespace rannc::passes {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
 #include "passes/internal/integer_tables.h"
 #include "passes/internal/sample_places.h"
 

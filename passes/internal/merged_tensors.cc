@@ -8,11 +8,11 @@
 #include <set>
 #include <utility>
 
-#include "ir/constant.h"
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/state.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
 #include "passes/internal/shared_by_modules.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"

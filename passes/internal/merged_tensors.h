@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
 
 namespace rannc::passes {
 

@@ -7,8 +7,8 @@
 #include <set>
 #include <unordered_map>
 
-#include "ir/op.h"
-#include "ir/results.h"
+#include "ir/graph/results.h"
+#include "ir/op/op.h"
 #include "passes/internal/state_names.h"
 
 namespace rannc::passes {

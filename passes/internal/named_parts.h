@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
-#include "ir/training_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/training_notes.h"
 
 namespace rannc::passes {
 

@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <string>
 
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/internal/divisors.h"
 
 namespace rannc::passes {

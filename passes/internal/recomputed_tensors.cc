@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/state.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
 #include "passes/internal/formula_search.h"
 #include "passes/internal/tensor_origins.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 

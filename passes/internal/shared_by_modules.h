@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/stored_notes.h"
+#include "ir/state/stored_notes.h"
 
 namespace rannc::passes {
 

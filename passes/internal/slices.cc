@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/match.h"
+#include "ir/match/match.h"
 
 namespace rannc::passes {
 

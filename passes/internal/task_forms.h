@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/internal/sample_places.h"
 
 namespace rannc::passes {

@@ -8,10 +8,10 @@
 #include <set>
 #include <utility>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/state.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
 #include "passes/internal/state_names.h"
 #include "passes/internal/tied_values.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/graph.h"
-#include "ir/stored_notes.h"
+#include "ir/graph/graph.h"
+#include "ir/state/stored_notes.h"
 #include "passes/pass.h"
 
 namespace rannc::passes {

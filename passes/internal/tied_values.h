@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::passes {
 

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "ir/match.h"
-#include "ir/op.h"
-#include "ir/results.h"
-#include "ir/rewriter.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

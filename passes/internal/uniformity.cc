@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "ir/match.h"
+#include "ir/match/match.h"
 #include "passes/sample_rules.h"
 
 namespace rannc::passes {

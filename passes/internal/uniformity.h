@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "ir/interval.h"
-#include "ir/op.h"
+#include "ir/op/interval.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 

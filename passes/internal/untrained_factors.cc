@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "ir/constant.h"
-#include "ir/match.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
 #include "passes/internal/parameter_roles.h"
 
 namespace rannc::passes {

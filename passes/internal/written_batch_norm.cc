@@ -3,8 +3,8 @@
 #include <array>
 #include <optional>
 
-#include "ir/per_channel.h"
-#include "ir/rewrite_patterns.h"
+#include "ir/graph/per_channel.h"
+#include "ir/match/rewrite_patterns.h"
 
 namespace rannc::passes {
 

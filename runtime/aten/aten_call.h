@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "ir/aten.h"
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
+#include "ir/op/aten.h"
 
 namespace rannc::runtime {
 

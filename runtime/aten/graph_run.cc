@@ -5,8 +5,8 @@
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ir/op.h"
-#include "ir/vjp.h"
+#include "ir/gradient/vjp.h"
+#include "ir/op/op.h"
 #include "runtime/aten/aten_call.h"
 
 namespace rannc::runtime {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::runtime {
 

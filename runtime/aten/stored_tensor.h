@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::runtime {
 

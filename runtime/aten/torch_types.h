@@ -3,7 +3,7 @@
 
 #include <c10/core/ScalarType.h>
 
-#include "ir/type.h"
+#include "ir/graph/type.h"
 
 namespace rannc::runtime {
 

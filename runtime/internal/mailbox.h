@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "runtime/transport.h"
 
 namespace rannc::runtime {

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "runtime/state_dict.h"
 #include "runtime/value.h"
 

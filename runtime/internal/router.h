@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "ir/dependencies.h"
+#include "ir/schedule/dependencies.h"
 #include "runtime/executor.h"
 #include "runtime/internal/mailbox.h"
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::runtime {
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "runtime/running_clock.h"
 
 namespace rannc::runtime {

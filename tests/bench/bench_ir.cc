@@ -6,9 +6,9 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
-#include "ir/op.h"
-#include "ir/rewrite_patterns.h"
-#include "ir/text.h"
+#include "ir/match/rewrite_patterns.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
 

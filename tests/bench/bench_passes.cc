@@ -7,7 +7,7 @@
 #include <chrono>
 
 #include "frontend/onnx/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/differentiate.h"
 #include "passes/fold_constants.h"
 #include "passes/pipeline.h"

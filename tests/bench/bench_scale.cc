@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "frontend/onnx/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
 #include "passes/join_loss.h"

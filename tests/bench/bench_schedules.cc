@@ -8,8 +8,8 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "ir/lower_schedule.h"
-#include "ir/verify_schedule.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 #include "partition/reference/contiguous_split.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"

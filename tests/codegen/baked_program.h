@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::ir::testing {
 

@@ -6,7 +6,7 @@
 #include <torch/jit.h>
 
 #include "codegen/aten_source.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "runtime/aten/stored_tensor.h"
 
 namespace rannc::test {

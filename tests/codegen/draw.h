@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/attributes.h"
+#include "ir/graph/attributes.h"
 
 namespace rannc::test {
 

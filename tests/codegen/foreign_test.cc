@@ -1,5 +1,5 @@
 // Calls of the dispatcher that have no core operator: run, printed, differentiated, measured.
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -11,7 +11,7 @@
 #include "codegen/joint_run.h"
 #include "codegen/measure.h"
 #include "frontend/torchscript/foreign.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
 #include "passes/infer_shapes.h"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "tests/support/short_graph.h"
 
 namespace rannc::test {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "ir/gradient.h"
+#include "ir/gradient/gradient.h"
 #include "runtime/aten/aten_call.h"
 #include "runtime/aten/graph_run.h"
 #include "tests/codegen/joint_case.h"

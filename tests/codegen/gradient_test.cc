@@ -1,5 +1,5 @@
 // Every gradient rule: its tasks give what LibTorch's tape gives for the operator's lowering, with the types they say.
-#include "ir/gradient.h"
+#include "ir/gradient/gradient.h"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "tests/codegen/fused_case.h"
 
 namespace rannc::test {

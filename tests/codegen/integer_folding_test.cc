@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <set>
 
-#include "ir/fold.h"
+#include "ir/op/fold.h"
 #include "runtime/aten/evaluate.h"
 #include "tests/codegen/drawn_calls.h"
 #include "tests/ir/ops/op_cases.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "ir/gradient.h"
-#include "ir/vjp.h"
+#include "ir/gradient/gradient.h"
+#include "ir/gradient/vjp.h"
 
 namespace rannc::ir::testing {
 

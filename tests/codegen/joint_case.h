@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "tests/codegen/prepared_case.h"
 
 namespace rannc::ir::testing {

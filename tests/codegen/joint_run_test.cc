@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/differentiate.h"
 #include "tests/codegen/random_program.h"

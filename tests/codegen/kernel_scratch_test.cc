@@ -1,5 +1,5 @@
 // What the planner says that convolution kernels allocate for themselves, against what they allocate.
-#include "ir/kernel_scratch.h"
+#include "ir/op/kernel_scratch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -10,8 +10,8 @@
 
 #include <algorithm>
 
-#include "ir/memory_format.h"
-#include "ir/op.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/op.h"
 #include "runtime/allocation_meter.h"
 
 namespace rannc::ir {

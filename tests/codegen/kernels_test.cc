@@ -3,8 +3,8 @@
 
 #include <random>
 
-#include "ir/memory_format.h"
-#include "ir/op.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/choose_kernels.h"
 #include "tests/codegen/fused_case.h"

@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 #include "tests/runtime/toy_graphs.h"
 
 namespace rannc::codegen {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"
 #include "tests/frontend/support/onnx_text.h"

@@ -7,8 +7,8 @@
 
 #include <set>
 
-#include "ir/constant.h"
-#include "ir/fold.h"
+#include "ir/graph/constant.h"
+#include "ir/op/fold.h"
 #include "tests/codegen/prepared_case.h"
 
 namespace rannc::ir {

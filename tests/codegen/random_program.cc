@@ -3,7 +3,7 @@
 #include <functional>
 #include <random>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir::testing {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::ir::testing {
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "codegen/torchscript_source.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "tests/runtime/plan_builder.h"
 #include "tests/runtime/toy_graphs.h"
 

@@ -7,9 +7,9 @@
 #include <algorithm>
 
 #include "codegen/joint_run.h"
-#include "ir/op.h"
-#include "ir/split_mix.h"
-#include "ir/vjp.h"
+#include "ir/base/split_mix.h"
+#include "ir/gradient/vjp.h"
+#include "ir/op/op.h"
 #include "passes/differentiate.h"
 #include "passes/evaluator.h"
 #include "passes/pipeline.h"

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/constant.h"
-#include "ir/graph.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::test {
 

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "tests/frontend/support/samples_apart.h"
 
 namespace rannc::test {

@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/frontend/support/onnx_text.h"
 

@@ -8,9 +8,9 @@
 #include <fstream>
 
 #include "frontend/onnx/import.h"
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 #include "onnx/onnx_pb.h"
 #include "tests/frontend/support/onnx_text.h"
 #include "tests/frontend/support/shared_models.h"

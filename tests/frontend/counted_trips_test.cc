@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/frontend/support/onnx_text.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "onnx/onnx_pb.h"
 #include "tests/frontend/support/samples_apart.h"

@@ -9,7 +9,7 @@
 
 #include "frontend/torchscript/internal/size_fit.h"
 #include "frontend/torchscript/internal/symbolic_size.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 namespace rannc::frontend::torchscript {

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/infer_shapes.h"
 #include "passes/join_loss.h"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "frontend/onnx/internal/traced_call.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "frontend/symbols.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/frontend/support/onnx_text.h"
 

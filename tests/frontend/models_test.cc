@@ -9,8 +9,8 @@
 #include <set>
 
 #include "frontend/onnx/import.h"
-#include "ir/assumptions.h"
-#include "ir/state_bytes.h"
+#include "ir/graph/assumptions.h"
+#include "ir/state/state_bytes.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tests/frontend/support/shared_models.h"

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "frontend/onnx/folded_values.h"
-#include "ir/op.h"
-#include "ir/state_bytes.h"
+#include "ir/op/op.h"
+#include "ir/state/state_bytes.h"
 #include "ir/verify.h"
 #include "onnx/onnx_pb.h"
 #include "tests/frontend/support/onnx_text.h"

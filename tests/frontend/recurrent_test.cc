@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "frontend/onnx/import.h"
-#include "ir/how_often.h"
-#include "ir/op.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"

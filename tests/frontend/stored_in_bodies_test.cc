@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "onnx/onnx_pb.h"
 #include "passes/recover_parameters.h"

@@ -6,7 +6,7 @@
 
 #include "frontend/onnx/internal/scan.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/frontend/support/onnx_text.h"
 

@@ -1,7 +1,7 @@
 /// A cluster file never crashes the reader; what it accepts prints to text that reads back equal.
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/cluster.h"
 #include "tests/fuzz/target.h"
 

@@ -3,9 +3,9 @@
 #include <string>
 #include <string_view>
 
-#include "ir/diagnostic.h"
-#include "ir/foreign.h"
-#include "ir/text.h"
+#include "ir/base/diagnostic.h"
+#include "ir/op/foreign.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/fuzz/target.h"
 

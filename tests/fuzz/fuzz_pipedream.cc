@@ -1,7 +1,7 @@
 /// A published profile never crashes the reader; what it accepts is written to text that reads back equal.
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/formats/pipedream_text.h"
 #include "tests/fuzz/target.h"
 

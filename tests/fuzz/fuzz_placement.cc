@@ -1,7 +1,7 @@
 /// A placement file never crashes the reader; what it accepts is a problem, or is refused with a diagnostic.
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/formats/placement_json.h"
 #include "tests/fuzz/target.h"
 

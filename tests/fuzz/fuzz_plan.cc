@@ -2,8 +2,8 @@
 #include <string>
 #include <string_view>
 
-#include "ir/diagnostic.h"
-#include "ir/text.h"
+#include "ir/base/diagnostic.h"
+#include "ir/text/text.h"
 #include "tests/fuzz/target.h"
 
 bool rannc::fuzz::feed(std::string_view text) {

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/cost/profile_database.h"
 #include "tests/fuzz/target.h"
 

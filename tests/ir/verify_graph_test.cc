@@ -3,10 +3,10 @@
 
 #include <cmath>
 
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/statistics.h"
-#include "ir/text.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/state/statistics.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/support/random_graph.h"
 

@@ -3,9 +3,9 @@
 
 #include <functional>
 
-#include "ir/lower_schedule.h"
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/op/op.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/support/random_graph.h"
 #include "tests/support/small_plan.h"

@@ -7,8 +7,8 @@
 #include <functional>
 #include <random>
 
-#include "ir/memory_format.h"
-#include "ir/op.h"
+#include "ir/graph/memory_format.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/internal/least_cut.h"
 #include "tests/support/short_graph.h"

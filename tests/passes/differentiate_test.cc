@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/how_often.h"
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 
 namespace rannc::passes {

@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/fold.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/fold.h"
+#include "ir/op/op.h"
 #include "passes/evaluator.h"
 #include "passes/infer_shapes.h"
 

@@ -3,10 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/how_often.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/text.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "passes/mark_constants.h"
 #include "tests/support/random_graph.h"
 

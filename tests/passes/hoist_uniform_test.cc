@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 #include "ir/verify.h"
 #include "tests/support/short_graph.h"
 

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 namespace {

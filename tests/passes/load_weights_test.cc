@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "ir/state.h"
-#include "ir/text.h"
+#include "ir/state/state.h"
+#include "ir/text/text.h"
 #include "passes/pipeline.h"
 
 namespace rannc::passes {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/attach_loss.h"
 

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/form_atoms.h"
 #include "passes/mark_constants.h"

@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/infer_shapes.h"
 

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::passes {
 namespace {

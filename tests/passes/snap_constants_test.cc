@@ -6,8 +6,8 @@
 
 #include <cmath>
 
-#include "ir/constant.h"
-#include "ir/match.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
 #include "ir/verify.h"
 #include "tests/support/short_graph.h"
 

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/statistics.h"
-#include "ir/text.h"
+#include "ir/state/statistics.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/pipeline.h"
 

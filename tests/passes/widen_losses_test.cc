@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
-#include "ir/rewriter.h"
-#include "ir/text.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "passes/attach_loss.h"
 #include "passes/infer_shapes.h"

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "runtime/internal/torch_value.h"
 
 namespace rannc::runtime {

@@ -9,8 +9,8 @@
 
 #include "codegen/bundle_writer.h"
 #include "codegen/stage_writer.h"
-#include "ir/constant.h"
-#include "ir/state.h"
+#include "ir/graph/constant.h"
+#include "ir/state/state.h"
 #include "runtime/engine_autograd.h"
 #include "tests/runtime/plan_builder.h"
 #include "tests/runtime/toy_graphs.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "tests/runtime/local_run.h"
 #include "tests/runtime/plan_builder.h"

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "runtime/transport_local.h"
 #include "tests/runtime/fake_program.h"
 #include "tests/runtime/plan_builder.h"

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 
 namespace rannc::testing {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 
 namespace rannc::testing {
 

@@ -8,7 +8,7 @@
 
 #include <filesystem>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "runtime/dataset.h"
 #include "runtime/index_ranges.h"
 #include "runtime/internal/torch_value.h"

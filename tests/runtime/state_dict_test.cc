@@ -10,8 +10,8 @@
 #include <fstream>
 
 #include "codegen/bundle_writer.h"
-#include "ir/constant.h"
-#include "ir/state.h"
+#include "ir/graph/constant.h"
+#include "ir/state/state.h"
 #include "runtime/checkpoint.h"
 #include "runtime/export_weights.h"
 #include "runtime/internal/torch_value.h"

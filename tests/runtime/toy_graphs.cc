@@ -5,9 +5,9 @@
 #include <array>
 #include <cmath>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/row_gradients.h"
+#include "ir/gradient/row_gradients.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::testing {
 namespace {

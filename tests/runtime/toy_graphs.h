@@ -1,7 +1,7 @@
 /// Small graphs that hold what makes pipelines hard: skips, tied parameters, integer boundaries.
 #pragma once
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::testing {
 

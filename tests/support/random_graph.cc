@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::testing {
 

@@ -4,9 +4,9 @@
 
 #include <sstream>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/text.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
 
 namespace rannc::test {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 
 namespace rannc::testing {
 

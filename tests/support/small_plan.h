@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ir/plan.h"
+#include "ir/plan/plan.h"
 
 namespace rannc::testing {
 

@@ -5,8 +5,8 @@
 #include <filesystem>
 
 #include "codegen/joint_run.h"
-#include "ir/op.h"
-#include "ir/vjp.h"
+#include "ir/gradient/vjp.h"
+#include "ir/op/op.h"
 #include "passes/differentiate.h"
 #include "runtime/aten/stored_tensor.h"
 #include "runtime/batch.h"

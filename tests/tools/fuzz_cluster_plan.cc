@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "partition/stages/profile_problem.h"
 #include "tests/fuzz/target.h"
 #include "tools/profile_plan.h"

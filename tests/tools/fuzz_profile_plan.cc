@@ -2,7 +2,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "tests/fuzz/target.h"
 #include "tools/profile_plan.h"
 #include "tools/stage_report.h"

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <thread>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::tools {
 namespace {

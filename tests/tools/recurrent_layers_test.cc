@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "frontend/onnx/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"
 #include "tests/frontend/support/node_cases.h"

@@ -8,7 +8,7 @@
 #include <iostream>
 
 #include "frontend/onnx/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "passes/differentiate.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "passes/infer_shapes.h"
 #include "passes/rebatch.h"
 #include "tests/frontend/support/shared_models.h"

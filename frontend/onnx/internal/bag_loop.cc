@@ -3,7 +3,7 @@
 #include <map>
 #include <string_view>
 
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "frontend/internal/bags.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -10,7 +10,7 @@
 
 #include "frontend/onnx/internal/scan.h"
 #include "frontend/onnx/internal/wire.h"
-#include "ir/replacement.h"
+#include "ir/base/replacement.h"
 
 namespace rannc::frontend {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

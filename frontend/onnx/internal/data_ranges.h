@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "frontend/onnx/internal/wire.h"
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::frontend {
 

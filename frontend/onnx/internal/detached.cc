@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

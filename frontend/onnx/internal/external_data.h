@@ -6,8 +6,8 @@
 #include <map>
 #include <string>
 
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

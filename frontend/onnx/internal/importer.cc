@@ -15,8 +15,8 @@
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
 #include "frontend/symbols.h"
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/training_notes.h"
+#include "ir/state/training_notes.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "ir/ids.h"
-#include "ir/tables.h"
+#include "ir/base/ids.h"
+#include "ir/graph/tables.h"
 
 namespace rannc::frontend {
 

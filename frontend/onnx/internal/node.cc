@@ -6,7 +6,7 @@
 #include <array>
 
 #include "frontend/internal/growth.h"
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend {
 

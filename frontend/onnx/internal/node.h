@@ -13,8 +13,8 @@
 #include "frontend/internal/task_writer.h"
 #include "frontend/onnx/internal/tensor.h"
 #include "frontend/onnx/internal/traced_call.h"
-#include "ir/graph.h"
-#include "ir/op.h"
+#include "ir/graph/graph.h"
+#include "ir/op/op.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

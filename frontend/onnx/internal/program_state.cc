@@ -7,9 +7,9 @@
 #include "frontend/onnx/internal/module_paths.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/recurrent_state.h"
-#include "ir/constant.h"
-#include "ir/match.h"
-#include "ir/state.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
+#include "ir/state/state.h"
 
 namespace rannc::frontend {
 

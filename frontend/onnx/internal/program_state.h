@@ -12,7 +12,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/internal/listed_state.h"
 #include "frontend/onnx/internal/traced_call.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -8,7 +8,7 @@
 
 #include "frontend/onnx/internal/model_file.h"
 #include "frontend/onnx/internal/needed.h"
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

@@ -7,9 +7,9 @@
 
 #include "frontend/onnx/internal/stored_places.h"
 #include "frontend/onnx/internal/stored_views.h"
-#include "ir/match.h"
-#include "ir/state.h"
-#include "ir/state_bytes.h"
+#include "ir/match/match.h"
+#include "ir/state/state.h"
+#include "ir/state/state_bytes.h"
 
 namespace rannc::frontend {
 

@@ -1,7 +1,7 @@
 // Stored tensors of subgraphs are values of the model's graph, one each, however often their subgraphs are translated.
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend {
 

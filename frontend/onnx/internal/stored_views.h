@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 

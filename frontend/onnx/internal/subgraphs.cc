@@ -10,8 +10,8 @@
 #include "frontend/onnx/internal/rows.h"
 #include "frontend/onnx/internal/translation.h"
 #include "frontend/onnx/internal/written_out.h"
-#include "ir/constant.h"
-#include "ir/op.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "frontend/onnx/internal/data_ranges.h"
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend {
 

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "frontend/onnx/internal/external_data.h"
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 #include "onnx/onnx_pb.h"
 
 namespace rannc::frontend {

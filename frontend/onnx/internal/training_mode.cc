@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "frontend/onnx/internal/module_paths.h"
-#include "ir/match.h"
+#include "ir/match/match.h"
 
 namespace rannc::frontend {
 

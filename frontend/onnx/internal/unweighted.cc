@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend {
 

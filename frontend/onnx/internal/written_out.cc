@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/per_channel.h"
-#include "ir/rewrite_patterns.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/per_channel.h"
+#include "ir/match/rewrite_patterns.h"
+#include "ir/op/op.h"
 
 namespace rannc::frontend {
 

@@ -1,7 +1,7 @@
 /// Recognises what exporters write out by several nodes where there is one operator for it.
 #pragma once
 
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 

@@ -1,5 +1,5 @@
 /// Translates ONNX operators that make constants.
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"

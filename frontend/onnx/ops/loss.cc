@@ -1,7 +1,7 @@
 /// Translates ONNX losses.
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/match.h"
+#include "ir/match/match.h"
 
 namespace rannc::frontend {
 

@@ -5,7 +5,7 @@
 #include "frontend/internal/bags.h"
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {
 

@@ -5,7 +5,7 @@
 
 #include "frontend/onnx/internal/node.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend {
 

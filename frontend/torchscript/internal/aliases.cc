@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 

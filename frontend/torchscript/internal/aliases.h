@@ -16,7 +16,7 @@
 
 #include "frontend/internal/task_writer.h"
 #include "frontend/torchscript/internal/item.h"
-#include "ir/attributes.h"
+#include "ir/graph/attributes.h"
 
 namespace rannc::frontend::torchscript {
 

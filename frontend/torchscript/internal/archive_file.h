@@ -9,8 +9,8 @@
 #include <memory>
 #include <string>
 
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 
 namespace rannc::frontend::torchscript {
 

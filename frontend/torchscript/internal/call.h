@@ -13,7 +13,7 @@
 #include "frontend/internal/task_writer.h"
 #include "frontend/torchscript/internal/aliases.h"
 #include "frontend/torchscript/internal/item.h"
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "frontend/torchscript/foreign.h"
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "ir/diagnostic.h"
-#include "ir/dim.h"
+#include "ir/base/diagnostic.h"
+#include "ir/dim/dim.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "ir/foreign.h"
+#include "ir/op/foreign.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "frontend/torchscript/internal/ratio.h"
-#include "ir/dim.h"
-#include "ir/graph.h"
+#include "ir/dim/dim.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::frontend::torchscript {
 

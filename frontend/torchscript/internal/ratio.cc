@@ -5,7 +5,7 @@
 #include <string>
 
 #include "frontend/internal/sizes.h"
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "ir/dim.h"
+#include "ir/dim/dim.h"
 
 namespace rannc::frontend::torchscript {
 

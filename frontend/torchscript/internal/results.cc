@@ -7,7 +7,7 @@
 
 #include "frontend/torchscript/internal/call.h"
 #include "frontend/torchscript/internal/calls.h"
-#include "ir/rewriter.h"
+#include "ir/graph/rewriter.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/type.h"
+#include "ir/base/diagnostic.h"
+#include "ir/graph/type.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "frontend/torchscript/internal/translators.h"
-#include "ir/constant.h"
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -7,7 +7,7 @@
 
 #include "frontend/internal/bags.h"
 #include "frontend/torchscript/internal/translators.h"
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 

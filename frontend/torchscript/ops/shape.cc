@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "frontend/torchscript/internal/translators.h"
-#include "ir/dim_bounds.h"
+#include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend::torchscript {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {

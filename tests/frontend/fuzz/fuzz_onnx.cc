@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "frontend/onnx/import.h"
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 #include "ir/verify.h"
 #include "tests/fuzz/allocations.h"
 #include "tests/fuzz/target.h"

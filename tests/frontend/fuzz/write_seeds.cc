@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "frontend/onnx/import.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "onnx/defs/parser.h"
 #include "onnx/onnx_pb.h"
 

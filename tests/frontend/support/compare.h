@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 namespace rannc::test {
 

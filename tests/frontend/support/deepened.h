@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::test {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/frontend/support/onnx_text.h"
 

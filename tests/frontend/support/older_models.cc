@@ -6,7 +6,7 @@
 
 #include "frontend/onnx/internal/tensor.h"
 #include "frontend/onnx/internal/translators.h"
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 #include "onnx/defs/schema.h"
 #include "tests/frontend/support/shared_models.h"
 

@@ -1,6 +1,6 @@
 #include "tests/frontend/support/samples_apart.h"
 
-#include "ir/split_mix.h"
+#include "ir/base/split_mix.h"
 #include "tests/frontend/support/compare.h"
 
 namespace rannc::test {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "frontend/onnx/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "tests/codegen/stored_run.h"
 #include "tests/frontend/support/compare.h"

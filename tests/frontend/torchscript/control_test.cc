@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "frontend/torchscript/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "tests/frontend/torchscript/program.h"
 
 namespace rannc::test {

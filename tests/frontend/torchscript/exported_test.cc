@@ -13,7 +13,7 @@
 
 #include "frontend/torchscript/import.h"
 #include "frontend/torchscript/internal/exported_sizes.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 
 // GCC 12 sees an uninitialized variable in nlohmann's iterators.

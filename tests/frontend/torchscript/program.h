@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "frontend/import.h"
-#include "ir/diagnostic.h"
+#include "ir/base/diagnostic.h"
 
 namespace rannc::test {
 

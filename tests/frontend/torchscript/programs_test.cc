@@ -11,7 +11,7 @@
 #include <fstream>
 
 #include "frontend/torchscript/import.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "tests/frontend/torchscript/program.h"
 
 namespace rannc::test {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "frontend/zoo/onnx_writer.h"
-#include "ir/graph.h"
+#include "ir/graph/graph.h"
 
 namespace rannc::test {
 

@@ -1,4 +1,4 @@
-#include "ir/constant.h"
+#include "ir/graph/constant.h"
 
 #include <gtest/gtest.h>
 

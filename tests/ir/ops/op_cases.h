@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::ir::testing {
 

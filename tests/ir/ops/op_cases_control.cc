@@ -1,5 +1,5 @@
 // Calls of operators that run bodies.
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "tests/ir/ops/op_cases.h"
 
 namespace rannc::ir::testing {

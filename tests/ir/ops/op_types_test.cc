@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "ir/assumptions.h"
+#include "ir/graph/assumptions.h"
 #include "ir/internal/attribute_kinds.h"
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "tests/ir/ops/op_cases.h"
 

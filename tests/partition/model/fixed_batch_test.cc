@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/plan_model.h"

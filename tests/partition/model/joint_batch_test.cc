@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/text.h"
+#include "ir/text/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/model_costs.h"

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "ir/op.h"
+#include "ir/op/op.h"
 
 namespace rannc::partition {
 namespace {

@@ -3,7 +3,7 @@
 #include "frontend/zoo/bert.h"
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
-#include "ir/op.h"
+#include "ir/op/op.h"
 #include "tests/partition/model/planned_models.h"
 
 namespace rannc::test {

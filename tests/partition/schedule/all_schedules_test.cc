@@ -1,8 +1,8 @@
 /// What every schedule promises: it runs, it is exact, it costs what its computations cost.
 #include <gtest/gtest.h>
 
-#include "ir/lower_schedule.h"
-#include "ir/verify_schedule.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "tests/partition/schedule/shapes.h"

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ir/diagnostic.h"
-#include "ir/schedule.h"
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/schedule.h"
 
 namespace rannc::partition {
 

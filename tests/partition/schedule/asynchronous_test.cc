@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/verify_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 

@@ -8,8 +8,8 @@
 #include <numeric>
 #include <random>
 
-#include "ir/lower_schedule.h"
-#include "ir/verify_schedule.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "tests/partition/schedule/published.h"

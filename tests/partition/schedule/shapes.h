@@ -1,7 +1,7 @@
 /// Shapes of pipelines that the tests of schedules share.
 #pragma once
 
-#include "ir/schedule.h"
+#include "ir/schedule/schedule.h"
 #include "partition/schedule/family.h"
 
 namespace rannc::partition {

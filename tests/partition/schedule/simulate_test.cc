@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
 
 namespace rannc::partition {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-#include "ir/lower_schedule.h"
+#include "ir/schedule/lower_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "tests/partition/schedule/shapes.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "ir/lower_schedule.h"
-#include "ir/plan.h"
-#include "ir/verify_schedule.h"
+#include "ir/plan/plan.h"
+#include "ir/schedule/lower_schedule.h"
+#include "ir/schedule/verify_schedule.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
 #include "tests/partition/schedule/published.h"

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ir/constant.h"
-#include "ir/op.h"
-#include "ir/rewriter.h"
+#include "ir/graph/constant.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/recover_parameters.h"
 #include "tools/torch_evaluator.h"

@@ -3,7 +3,7 @@ import unittest
 
 from planted import PlantedTest
 
-RULES = "# Rules\n| G | graphs | `ir/verify_graph.cc` |\n| P | plans | `ir/verify_plan.cc` |\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
+RULES = "# Rules\n| G | graphs | `ir/graph/verify_graph.cc` |\n| P | plans | `ir/plan/verify_plan.cc` |\n| rule | what |\n|---|---|\n| G1 | a value has one producer |\n| P3 | an edge carries it |\n"
 REQUIREMENTS = "| id | what |\n|---|---|\n| R1 | reads models |\n| N8 | text |\n| P3 | later |\n## Still to come\nP3\n"
 
 
@@ -11,8 +11,8 @@ class CheckLabels(PlantedTest):
     CHECK = "check-labels"
     CLEAN = {
         "ir/rules.md": RULES,
-        "ir/verify_graph.cc": 'report("G1", "two producers");\n',
-        "ir/verify_plan.cc": 'report("P3", "not carried");\n',
+        "ir/graph/verify_graph.cc": 'report("G1", "two producers");\n',
+        "ir/plan/verify_plan.cc": 'report("P3", "not carried");\n',
         "tests/ir/verify_test.cc": "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST_F(VerifyPlan,\n       RejectsP3) {}\n",
         "tests/requirements.md": REQUIREMENTS,
         "tests/ir/CMakeLists.txt": "rannc_test(a SOURCES a.cc LABELS R1 N8 TIER full)\n",
@@ -22,13 +22,13 @@ class CheckLabels(PlantedTest):
         self.expect_green({})
 
     def test_K1_rule_that_nothing_reports(self):
-        self.expect_red({"ir/verify_plan.cc": "// P3 is checked elsewhere\n"}, "K1", "P3")
+        self.expect_red({"ir/plan/verify_plan.cc": "// P3 is checked elsewhere\n"}, "K1", "P3")
 
     def test_K1_no_table(self):
         self.expect_red({"ir/rules.md": "# Rules\n"}, "K1")
 
     def test_K2_unlisted_label(self):
-        self.expect_red({"ir/verify_graph.cc": 'report("G1", "two");\nreport("G7", "deadlock");\n'}, "K2", "verify_graph.cc:2", "G7")
+        self.expect_red({"ir/graph/verify_graph.cc": 'report("G1", "two");\nreport("G7", "deadlock");\n'}, "K2", "verify_graph.cc:2", "G7")
 
     def test_K3_rule_without_a_test(self):
         spoiled = "TEST(VerifyGraph, G1_TwoProducers) {}\nTEST(VerifyPlan, P31_Other) {}\nTEST(VerifyPlan, MP3) {}\n"
@@ -46,8 +46,8 @@ class CheckLabels(PlantedTest):
         self.expect_red({"partition/planner.cc": 'report("P3", "other");\n'}, "K6", "partition/planner.cc:1", "P3")
 
     def test_K6_a_file_that_reports_nothing(self):
-        rules = RULES.replace("`ir/verify_plan.cc`", "`ir/verify_plan.cc`, `ir/plan.cc`")
-        self.expect_red({"ir/rules.md": rules}, "K6", "ir/plan.cc")
+        rules = RULES.replace("`ir/plan/verify_plan.cc`", "`ir/plan/verify_plan.cc`, `ir/plan/plan.cc`")
+        self.expect_red({"ir/rules.md": rules}, "K6", "ir/plan/plan.cc")
 
     def test_K6_one_prefix_for_two_checkers(self):
         self.expect_red({"partition/rules.md": "| P | stage plans | `partition/planner.cc` |\n"}, "K6", "prefix P")

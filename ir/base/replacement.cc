@@ -1,0 +1,58 @@
+#include "ir/base/replacement.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+namespace rannc {
+
+namespace fs = std::filesystem;
+
+Replacement::Replacement(std::string path)
+    : path_(std::move(path)), temporary_(fmt::format("{}.partial-{}", path_, ::getpid())) {}
+
+Replacement::~Replacement() {
+  std::error_code ignored;
+  if (!done_) fs::remove_all(temporary_, ignored);
+}
+
+Result<void> Replacement::commit() {
+  RANNC_TRY(move_into_place(temporary_, path_));
+  done_ = true;
+  return {};
+}
+
+Result<void> move_into_place(const std::string& temporary, const std::string& path) {
+  const auto failed = [&](const std::error_code& code) {
+    return error({path, 0, 0, {}}, "cannot be written: " + code.message());
+  };
+  std::error_code code, ignored;
+  const std::string old = temporary + ".old";
+  // A rename replaces a file, but no folder that holds something.
+  const bool folder = fs::is_directory(fs::symlink_status(path, ignored));
+  if (folder) fs::rename(path, old, code);
+  if (code) return failed(code);
+  fs::rename(temporary, path, code);
+  if (code) {
+    if (folder) fs::rename(old, path, ignored);
+    return failed(code);
+  }
+  fs::remove_all(old, ignored);
+  return {};
+}
+
+Result<void> write_file(const std::string& path, std::string_view content) {
+  Replacement file(path);
+  {
+    std::ofstream stream(file.temporary(), std::ios::binary | std::ios::trunc);
+    stream.write(content.data(), static_cast<std::streamsize>(content.size()));
+    if (!stream.flush()) return error({path, 0, 0, {}}, fmt::format("cannot be written: {}", std::strerror(errno)));
+  }
+  return file.commit();
+}
+
+}  // namespace rannc

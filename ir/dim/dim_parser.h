@@ -1,0 +1,14 @@
+/// Reads symbolic integer expressions.
+#pragma once
+
+#include <string_view>
+
+#include "ir/dim/dim.h"
+
+namespace rannc::ir {
+
+/// `Dim::parse`: recursive descent over + - * // / % and the functions floor, mod, max, min (any case), nesting
+/// bounded.
+Result<Dim> parse_dim(std::string_view text);
+
+}  // namespace rannc::ir

@@ -1,0 +1,131 @@
+// Rules of a joint graph:
+//   J1  its first tasks are those of the planning graph: operators, attributes, operands, results; further results are
+//       auxiliary
+//   J2  every other task is of a task of the planning graph, and has a phase, I or W
+//   J3  a seed is a scalar input of a loss term's type; each term under which parts lie has one
+//   J4  parts are of parameters, in tasks that read them, of the parameter's type, at most one of each
+//   J5  what the phase W makes is read by W alone
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "ir/gradient/joint.h"
+#include "ir/op/op.h"
+#include "ir/verify.h"
+
+namespace rannc::ir {
+
+namespace {
+
+class JointVerifier {
+ public:
+  JointVerifier(const Joint& joint, const Graph& planning)
+      : joint_(joint), graph_(joint.graph), planning_(planning), forward_(joint.forward_count()) {}
+
+  std::vector<Diagnostic> verify() {
+    found_ = ir::verify(graph_);
+    if (!found_.empty() || !forward_tasks()) return std::move(found_);
+    for (uint32_t i = forward_; i < graph_.task_count(); ++i) gradient_task(TaskId(i));
+    seeds();
+    parts();
+    return std::move(found_);
+  }
+
+ private:
+  void add(Location where, std::string message, const char* rule) {
+    found_.push_back(error(std::move(where), std::move(message), rule));
+  }
+  std::string_view name(ValueId value) const { return graph_.value(value).name; }
+
+  bool forward_tasks() {
+    if (joint_.origins.size() != graph_.task_count() || forward_ != planning_.task_count()) {
+      add({}, fmt::format("{} forward tasks stand for {}", forward_, planning_.task_count()), "J1");
+      return false;
+    }
+    const std::vector<ValueId> copies = joint_.copies_of(planning_);
+    for (const TaskId task : planning_.tasks()) {
+      if (!is_copy(task, copies)) {
+        add(planning_.location(task), fmt::format("task #{} is not {}'s copy", task.index(), planning_.op(task).name),
+            "J1");
+      }
+    }
+    return found_.empty();
+  }
+
+  bool is_copy(TaskId task, const std::vector<ValueId>& copies) const {
+    const bool same_op = graph_.op(task).name == planning_.op(task).name;
+    if (!same_op || !(graph_.attributes(task) == planning_.attributes(task))) return false;
+    const auto from = planning_.inputs(task), to = graph_.inputs(task);
+    if (from.size() != to.size() || planning_.outputs(task).size() > graph_.outputs(task).size()) return false;
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (from[i].valid() != to[i].valid() || (from[i].valid() && copies[from[i].index()] != to[i])) return false;
+    }
+    for (size_t i = 0; i < planning_.outputs(task).size(); ++i) {
+      const ValueId made = planning_.outputs(task)[i], copy = graph_.outputs(task)[i];
+      if (graph_.value(copy).name != planning_.value(made).name || !(graph_.type(copy) == planning_.type(made)))
+        return false;
+    }
+    return true;
+  }
+
+  void gradient_task(TaskId task) {
+    const Joint::Origin& origin = joint_.origins[task.index()];
+    if (!origin.task.valid() || origin.task.index() >= forward_ || origin.phase == Phase::kForward) {
+      add(graph_.location(task), fmt::format("task #{} is of no forward task", task.index()), "J2");
+    }
+    if (origin.phase != Phase::kInput) return;
+    for (const ValueId input : graph_.inputs(task)) {
+      const TaskId maker = input.valid() ? graph_.producer(input) : TaskId();
+      if (!maker.valid() || joint_.origins[maker.index()].phase != Phase::kWeight) continue;
+      add(graph_.location(task), fmt::format("task #{} of phase I reads %{}, which W makes", task.index(), name(input)),
+          "J5");
+    }
+  }
+
+  void seeds() {
+    const std::vector<LossTerm>& losses = graph_.losses();
+    for (size_t term = 0; term < losses.size(); ++term) {
+      const ValueId seed = term < joint_.seeds.size() ? joint_.seeds[term] : ValueId();
+      if (!seed.valid()) continue;
+      const ValueType &type = graph_.type(seed), &of = graph_.type(losses[term].numerator);
+      if (graph_.kind(seed) == ValueKind::kInput && type.dtype == of.dtype && type.shape == of.shape) continue;
+      add({}, fmt::format("%{} is no seed of loss term {}", name(seed), term), "J3");
+    }
+    const bool any = std::any_of(joint_.seeds.begin(), joint_.seeds.end(), [](ValueId seed) { return seed.valid(); });
+    if (!any && !joint_.gradients.empty()) add({}, "gradients without a seed", "J3");
+  }
+
+  void parts() {
+    std::set<std::pair<uint32_t, uint32_t>> seen;
+    for (const Joint::ParameterGradient& part : joint_.gradients) {
+      const auto fault = [&](std::string_view what) {
+        add({},
+            fmt::format("%{}, a part of %{}'s gradient in #{}: {}", name(part.gradient), name(part.parameter),
+                        part.reader.index(), what),
+            "J4");
+      };
+      if (!seen.emplace(part.parameter.index(), part.reader.index()).second) fault("there are two");
+      if (graph_.kind(part.parameter) != ValueKind::kParameter) fault("it is no parameter");
+      const auto reads = graph_.inputs(part.reader);
+      if (part.reader.index() >= forward_ || std::find(reads.begin(), reads.end(), part.parameter) == reads.end())
+        fault("that task does not read it");
+      const ValueType &type = graph_.type(part.gradient), &of = graph_.type(part.parameter);
+      if (type.dtype != of.dtype || type.shape != of.shape) fault("it has another type");
+    }
+  }
+
+  const Joint& joint_;
+  const Graph& graph_;
+  const Graph& planning_;
+  const uint32_t forward_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Joint& joint, const Graph& planning) {
+  return JointVerifier(joint, planning).verify();
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,110 @@
+/// What a value is: element type, shape, place of the samples, known contents, stored bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ir/base/diagnostic.h"
+#include "ir/dim/dim.h"
+
+namespace rannc::ir {
+
+enum class DType : uint8_t { kF16, kBF16, kF32, kF64, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };
+
+/// `f32`, `i64`, `bool` …: the spelling of text IR.
+std::string_view str(DType dtype);
+std::optional<DType> parse_dtype(std::string_view text);
+uint32_t byte_size(DType dtype);
+/// LibTorch's number of the element type (`c10::ScalarType`), which TorchScript text spells too; and the way back.
+int torch_number(DType dtype);
+std::optional<DType> dtype_of_torch(int number);
+bool is_float(DType dtype);
+/// The type in which gradients are summed over readers, micro-batches and replicas, and losses over samples: terms of
+/// 16 bits in float32, since a sum of a thousand of them has no bit left for the next; all others in their own.
+DType sum_dtype(DType dtype);
+bool is_integer(DType dtype);  ///< bool is not an integer
+
+/// How a value without an axis of samples depends on those of its micro-batch.
+enum class Mix : uint8_t {
+  kNone,
+  kPartial,  ///< a sum over samples: those of all micro-batches and replicas add up to that of the mini-batch
+  kCounted,  ///< made from the number of samples, which varies within a step
+  kMixed,    ///< otherwise: it means something of one micro-batch alone
+};
+/// `partial`, `counted`, `mixed`: the spelling of text IR; empty for none.
+std::string_view str(Mix mix);
+std::optional<Mix> parse_mix(std::string_view text);
+
+/// Where the samples of a value are: along `axis`, whose extent is outer * batch * inner with the samples varying
+/// in the middle ([T, B*heads, D] has axis 1, outer 1, inner heads). No axis: the value has no samples, and `mix` says
+/// what became of them.
+struct BatchLayout {
+  int32_t axis = -1;
+  Dim outer = 1;
+  Dim inner = 1;
+  Mix mix = Mix::kNone;
+  bool has_batch() const { return axis >= 0; }
+  bool is_partial() const { return mix == Mix::kPartial; }
+  bool operator==(const BatchLayout&) const = default;
+};
+
+/// Element values of an integer or boolean value of rank 0 or 1 whose contents follow from sizes and constants alone.
+/// Booleans are 0 and 1.
+using Contents = std::vector<Dim>;
+
+/// Bytes of a parameter, buffer or constant: in memory, or a range of a file that is read only when needed.
+/// Row-major, little-endian. Copies share the bytes.
+class TensorData {
+ public:
+  TensorData() = default;  ///< no bytes: a model without weights
+  static TensorData in_memory(std::vector<std::byte> bytes);
+  /// `path` as opened by the reader; the range must have been checked against the file's size.
+  static TensorData in_file(std::string path, uint64_t offset, uint64_t length);
+
+  bool present() const { return memory_ != nullptr || !path_.empty(); }
+  bool in_file() const { return !path_.empty(); }
+  uint64_t size() const { return memory_ ? memory_->size() : length_; }
+  const std::string& path() const { return path_; }
+  uint64_t offset() const { return offset_; }
+  /// Only where the bytes are in memory.
+  const std::vector<std::byte>& bytes() const { return *memory_; }
+  /// The bytes, read from the file where they are there; an error names the file and the range.
+  Result<std::vector<std::byte>> read() const;
+  bool operator==(const TensorData& other) const;
+
+ private:
+  std::shared_ptr<const std::vector<std::byte>> memory_;
+  std::string path_;
+  uint64_t offset_ = 0;
+  uint64_t length_ = 0;
+};
+
+/// `seed` and `hash` as one hash.
+inline size_t combine(size_t seed, size_t hash) { return (seed ^ hash) * 0xff51afd7ed558ccdULL + (seed >> 29); }
+/// Of the numbers in order, for keys of unordered containers.
+struct HashOfNumbers {
+  size_t operator()(const std::vector<uint32_t>& numbers) const {
+    size_t hash = numbers.size();
+    for (const uint32_t number : numbers) hash = combine(hash, number);
+    return hash;
+  }
+};
+/// Of the dimensions in order.
+size_t hash_of(const std::vector<Dim>& dims);
+
+/// What a shape rule says of one value. `shape` is absent where the rank is unknown.
+struct ValueType {
+  DType dtype = DType::kF32;
+  std::optional<Shape> shape;
+  BatchLayout batch;
+  std::optional<Contents> contents;
+  bool operator==(const ValueType&) const = default;
+  size_t hash() const;  ///< of all of it
+};
+
+}  // namespace rannc::ir

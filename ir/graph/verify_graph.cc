@@ -1,0 +1,473 @@
+// Rules of a graph:
+//   G1   names of values are unique, none is empty: `Graph` sees to it, and the parser says where a text breaks it
+//   G2   every operand exists and is defined before the task that reads it
+//   G3   a task has the operands and outputs that its operator asks for
+//   G4   attributes are the operator's, each of its type
+//   G5   a value is an activation exactly where a task makes it; only parameters, buffers and constants hold data
+//   G6   a parameter is of a float type
+//   G7   the signature lists each input once; inputs, outputs and losses name values of the graph
+//   G8   types agree with the operator's type rule where both are known
+//   G9   data has as many bytes as the type says, and a shape without symbols
+//   G10  the samples' axis lies in the shape, which is outer * batch * inner there
+//   G11  symbols are names that text can spell
+//   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them;
+//        there are class weights exactly where it sums them
+//   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
+//   G14  an assumption is an equality that may hold or not, of sizes that inputs have and the samples are not; it
+//        stands once
+//   G15  a type rule needs no equality that is neither certain nor an assumption
+//   G16  where there are losses no value mixes the samples of a micro-batch
+//   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
+//   G18  running statistics are buffers, of two results of one task that nobody else reads; what trains with buffers
+//        says so
+//   G19  the body of a task is a graph for which these rules hold, of the same batch symbol; it reads nothing but its
+//        inputs, and has no losses, running statistics or state
+//   G20  a tensor of state has a name of its own, and is made of boxes within stored values of one type: their elements
+//        are as many rows as its shape has
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <map>
+#include <set>
+#include <unordered_set>
+
+#include "ir/graph/assumptions.h"
+#include "ir/internal/attribute_kinds.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
+#include "ir/state/statistics.h"
+#include "ir/verify.h"
+
+namespace rannc::ir {
+
+namespace {
+
+bool is_symbol_name(std::string_view name) {
+  const auto letter = [](char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; };
+  const auto inner = [&](char c) { return letter(c) || std::isdigit(static_cast<unsigned char>(c)) || c == '.'; };
+  return !name.empty() && letter(name.front()) && std::all_of(name.begin(), name.end(), inner);
+}
+
+class GraphVerifier {
+ public:
+  /// `around`: the graph that takes assumptions, of which `graph` is a body; null: it is none.
+  explicit GraphVerifier(const Graph& graph, const Graph* around = nullptr)
+      : graph_(graph), assuming_(around != nullptr ? *around : graph), type_holds_(graph.type_count()) {
+    if (!graph.batch_symbol().empty()) batch_ = Dim::symbol(graph.batch_symbol());
+  }
+
+  std::vector<Diagnostic> verify() {
+    if (!graph_.batch_symbol().empty() && !is_symbol_name(graph_.batch_symbol())) {
+      add({}, fmt::format("batch symbol \"{}\" is not a name", graph_.batch_symbol()), "G11");
+    }
+    for (Diagnostic& fault : faults_of_assumptions(graph_)) found_.push_back(std::move(fault));
+    for (const ValueId id : graph_.values()) value(id);
+    for (const TaskId id : graph_.tasks()) task(id);
+    signature();
+    for (const LossTerm& term : graph_.losses()) loss(term);
+    for (Diagnostic& fault : faults_of_statistics(graph_, buffers_)) found_.push_back(std::move(fault));
+    for (Diagnostic& fault : faults_of_state(graph_)) found_.push_back(std::move(fault));
+    symbols();
+    if (!graph_.losses().empty()) mixes();
+    return std::move(found_);
+  }
+
+ private:
+  void add(Location where, std::string message, const char* rule) {
+    found_.push_back(error(std::move(where), std::move(message), rule));
+  }
+  Location where(ValueId id) const {
+    const TaskId producer = graph_.value(id).producer;
+    return producer.valid() && producer.index() < graph_.task_count() ? graph_.location(producer) : Location{};
+  }
+  bool exists(ValueId id) const { return id.valid() && id.index() < graph_.value_count(); }
+  std::string_view name(ValueId id) const { return graph_.value(id).name; }
+
+  // --- values
+
+  void value(ValueId id) {
+    kind(id);
+    if (graph_.value(id).data.present()) data(id);
+    if (graph_.kind(id) == ValueKind::kDraw) draw(id);
+    if (graph_.kind(id) == ValueKind::kBuffer) buffers_.push_back(id);
+    facts_of_type(id);
+  }
+
+  // Values of one type obey alike.
+  void facts_of_type(ValueId id) {
+    uint8_t& holds = type_holds_[graph_.type_number(id)];
+    if (holds != 0) return;
+    const size_t before = found_.size();
+    layout(id);
+    if (graph_.type(id).contents) contents(id);
+    collect_symbols(id);
+    holds = found_.size() == before ? 1 : 0;
+  }
+
+  void kind(ValueId id) {
+    const Graph::Value& value = graph_.value(id);
+    const bool made = value.producer.valid();
+    if (made != (value.kind == ValueKind::kActivation)) {
+      add(where(id),
+          made ? fmt::format("%{} is made by task #{}, but is of kind {}", name(id), value.producer.index(),
+                             str(value.kind))
+               : fmt::format("activation %{} is made by no task", name(id)),
+          "G5");
+    }
+    const bool holds =
+        value.kind == ValueKind::kParameter || value.kind == ValueKind::kBuffer || value.kind == ValueKind::kConstant;
+    if (value.data.present() && !holds) {
+      add(where(id), fmt::format("%{} holds data, but is of kind {}", name(id), str(value.kind)), "G5");
+    }
+    if (value.kind == ValueKind::kParameter && !is_float(value.type.dtype)) {
+      add(where(id), fmt::format("parameter %{} is {}; parameters are floats", name(id), str(value.type.dtype)), "G6");
+    }
+  }
+
+  void draw(ValueId id) {
+    const auto fault = [&](std::string what) { add({}, fmt::format("draw %{} {}", name(id), what), "G17"); };
+    const Draw* draw = graph_.draw(id);
+    if (draw == nullptr) return fault("does not say what it draws");
+    if (!is_float(graph_.type(id).dtype)) fault(fmt::format("is {}; draws are floats", str(graph_.type(id).dtype)));
+    if (!(draw->drop >= 0 && draw->drop < 1)) fault(fmt::format("drops {}, outside of [0, 1)", draw->drop));
+  }
+
+  void data(ValueId id) {
+    const Graph::Value& value = graph_.value(id);
+    const Dim count = value.type.shape ? element_count(*value.type.shape) : Dim(-1);
+    if (!count.is_constant() || count.constant() < 0) {
+      const std::string shape = value.type.shape ? str(*value.type.shape) : "[*]";
+      return add(where(id), fmt::format("%{} holds data, but its shape {} is not made of sizes", name(id), shape),
+                 "G9");
+    }
+    const auto elements = static_cast<uint64_t>(count.constant());
+    const uint32_t size = byte_size(value.type.dtype);
+    if (value.data.size() % size != 0 || value.data.size() / size != elements) {
+      add(where(id),
+          fmt::format("%{} holds {} bytes; {}{} has {} elements of {} bytes", name(id), value.data.size(),
+                      str(value.type.dtype), str(*value.type.shape), elements, size),
+          "G9");
+    }
+  }
+
+  void layout(ValueId id) {
+    const ValueType& type = graph_.type(id);
+    const BatchLayout& batch = type.batch;
+    if (batch == BatchLayout{}) return;
+    const auto fault = [&](std::string what) {
+      add(where(id), fmt::format("samples of %{}: {}", name(id), what), "G10");
+    };
+    if (!batch.has_batch() && batch == BatchLayout{.mix = batch.mix}) return;
+    if (!batch.has_batch()) return fault("a layout without an axis");
+    if (batch.mix != Mix::kNone) return fault("samples on an axis, and " + std::string(str(batch.mix)));
+    if (!batch_) return fault("the graph has no batch symbol");
+    if (!type.shape) return fault("the shape is not known");
+    if (batch.axis >= static_cast<int32_t>(type.shape->size())) {
+      return fault(fmt::format("axis {} of a shape of rank {}", batch.axis, type.shape->size()));
+    }
+    const Dim& extent = (*type.shape)[static_cast<size_t>(batch.axis)];
+    if (batch.outer == Dim(1) && batch.inner == Dim(1) && extent == *batch_) return;
+    const Dim expected = batch.outer * *batch_ * batch.inner;
+    if (!(extent == expected)) fault(fmt::format("axis {} is {}, not {}", batch.axis, extent.str(), expected.str()));
+  }
+
+  void contents(ValueId id) {
+    const ValueType& type = graph_.type(id);
+    const bool fits = !is_float(type.dtype) && type.shape && type.shape->size() <= 1 &&
+                      element_count(*type.shape) == Dim(static_cast<int64_t>(type.contents->size()));
+    if (fits) return;
+    add(where(id),
+        fmt::format("%{}: {} entries of contents on {}{}", name(id), type.contents->size(), str(type.dtype),
+                    type.shape ? str(*type.shape) : "[*]"),
+        "G13");
+  }
+
+  void collect_symbols(ValueId id) {
+    const auto collect = [&](const Dim& dim) {
+      if (dim.is_constant() || (batch_ && dim == *batch_)) return;
+      std::set<std::string> names;
+      dim.collect_symbols(names);
+      for (const std::string& symbol : names) symbols_.emplace(symbol, id);
+    };
+    const ValueType& type = graph_.type(id);
+    if (type.shape) std::for_each(type.shape->begin(), type.shape->end(), collect);
+    if (type.contents) std::for_each(type.contents->begin(), type.contents->end(), collect);
+    collect(type.batch.outer);
+    collect(type.batch.inner);
+  }
+
+  void symbols() {
+    for (const auto& [symbol, id] : symbols_) {
+      if (!is_symbol_name(symbol)) {
+        add(where(id), fmt::format("symbol \"{}\" in the type of %{} is not a name", symbol, name(id)), "G11");
+      }
+    }
+  }
+
+  // --- tasks
+
+  void task(TaskId id) {
+    if (!operands(id)) return;
+    ask(id);
+    if (tasks_that_hold_.contains(question_)) return;
+    const size_t before = found_.size();
+    bodies(id);
+    const bool fits = arity(id) && attributes(id);
+    if (fits && graph_.op(id).known()) types(id);
+    if (found_.size() == before) tasks_that_hold_.insert(question_);
+  }
+
+  // All that the rules of a task see once its operands exist: tasks that ask alike obey alike.
+  void ask(TaskId id) {
+    const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph_.op(id))};
+    const auto outputs = graph_.outputs(id);
+    question_.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(op >> 32), graph_.attributes_number(id),
+                      static_cast<uint32_t>(outputs.size())});
+    for (const ValueId output : outputs) question_.push_back(graph_.type_number(output));
+    for (const ValueId input : graph_.inputs(id)) {
+      question_.push_back(input.valid() ? graph_.type_number(input) : UINT32_MAX);
+    }
+  }
+
+  bool operands(TaskId id) {
+    bool holds = true;
+    for (const ValueId input : graph_.inputs(id)) {
+      if (!input.valid()) continue;
+      const bool before = exists(input) && (!graph_.value(input).producer.valid() || graph_.value(input).producer < id);
+      if (before) continue;
+      holds = false;
+      add(graph_.location(id),
+          fmt::format("task #{} reads value {}, which is not defined before it", id.index(),
+                      exists(input) ? std::string(name(input)) : std::to_string(input.index())),
+          "G2");
+    }
+    return holds;
+  }
+
+  bool arity(TaskId id) {
+    operand_types_ = type_list(graph_, graph_.inputs(id));
+    const std::string fault = arity_fault(graph_.op(id), operand_types_, graph_.outputs(id).size());
+    if (!fault.empty()) add(graph_.location(id), fmt::format("task #{}: {}", id.index(), fault), "G3");
+    return fault.empty();
+  }
+
+  bool attributes(TaskId id) {
+    if (!graph_.op(id).known()) return true;
+    bool holds = true;
+    if (const AttributeInfo* missing = graph_.op(id).missing(graph_.attributes(id))) {
+      holds = false;
+      add(graph_.location(id),
+          fmt::format("task #{}: {} needs attribute {}", id.index(), graph_.op(id).name, missing->name), "G4");
+    }
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      const std::string fault = attribute_fault(graph_.op(id), name, value);
+      if (fault.empty()) continue;
+      holds = false;
+      add(graph_.location(id), fmt::format("task #{}: {}", id.index(), fault), "G4");
+    }
+    return holds;
+  }
+
+  void bodies(TaskId id) {
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      const auto* body = std::get_if<Body>(&value);
+      if (body == nullptr) continue;
+      const Graph& inside = body->graph();
+      const std::string what = fmt::format("task #{}: body `{}`", id.index(), name);
+      const auto fault = [&](const std::string& found) { add(graph_.location(id), what + found, "G19"); };
+      if (inside.batch_symbol() != graph_.batch_symbol())
+        fault(fmt::format(" has the batch symbol \"{}\", not \"{}\"", inside.batch_symbol(), graph_.batch_symbol()));
+      if (!inside.losses().empty() || !inside.statistics().empty() || !inside.state().empty())
+        fault(" has losses, running statistics or state");
+      for (const ValueId leaf : inside.values()) {
+        const auto& inputs = inside.inputs();
+        const bool handed = std::find(inputs.begin(), inputs.end(), leaf) != inputs.end();
+        if (inside.producer(leaf).valid() || handed) continue;
+        fault(fmt::format(" has %{}, which nothing hands to it", inside.value(leaf).name));
+      }
+      for (Diagnostic& found : GraphVerifier(inside, &assuming_).verify()) {
+        found.message = what + ": " + found.message;
+        if (found.where == Location{}) found.where = graph_.location(id);
+        found_.push_back(std::move(found));
+      }
+    }
+  }
+
+  // The rule is asked where all operands and at least one output have a shape.
+  void types(TaskId id) {
+    const auto outputs = graph_.outputs(id);
+    const auto known = [&](ValueId value) { return graph_.type(value).shape.has_value(); };
+    if (std::none_of(outputs.begin(), outputs.end(), known)) return;
+    const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
+    if (std::any_of(operand_types_.begin(), operand_types_.end(), unknown)) return;
+    const OpInfo& op = graph_.op(id);
+    const OpCall call{
+        op,       operand_types_, graph_.attributes(id), graph_.batch_symbol(), static_cast<uint32_t>(outputs.size()),
+        &assumed_};
+    assumed_.clear();
+    const auto inferred = types_of(call);
+    if (!inferred.ok()) {
+      add(graph_.location(id), fmt::format("task #{} {}: {}", id.index(), op.name, inferred.diagnostic().message),
+          "G8");
+      return;
+    }
+    RANNC_CHECK(inferred->size() == outputs.size()) << op.name << " gave " << inferred->size() << " types";
+    for (size_t i = 0; i < outputs.size(); ++i) compare(id, outputs[i], (*inferred)[i]);
+    for (const Equality& needed : assumed_) {
+      if (is_assumed(assuming_, needed)) continue;
+      add(graph_.location(id),
+          fmt::format("task #{} {} needs {} to equal {}, which the graph does not assume", id.index(), op.name,
+                      needed.first.str(), needed.second.str()),
+          "G15");
+    }
+  }
+
+  void compare(TaskId id, ValueId output, const ValueType& inferred) {
+    const ValueType& stored = graph_.type(output);
+    if (!stored.shape || !inferred.shape) return;
+    const bool contents = !stored.contents || !inferred.contents || stored.contents == inferred.contents;
+    if (stored.dtype == inferred.dtype && stored.shape == inferred.shape && stored.batch == inferred.batch && contents)
+      return;
+    add(graph_.location(id),
+        fmt::format("task #{}: %{} is {}, but {} gives {}", id.index(), name(output), describe(stored),
+                    graph_.op(id).name, describe(inferred)),
+        "G8");
+  }
+
+  static std::string describe(const ValueType& type) {
+    std::string text = fmt::format("{}{}", str(type.dtype), str(*type.shape));
+    if (type.batch.has_batch()) {
+      text += fmt::format(" with samples on axis {} ({}*batch*{})", type.batch.axis, type.batch.outer.str(),
+                          type.batch.inner.str());
+    }
+    if (type.batch.mix != Mix::kNone) text += fmt::format(" {}", str(type.batch.mix));
+    if (type.contents) text += " contents " + str(*type.contents);
+    return text;
+  }
+
+  void mixes() {
+    for (const ValueId id : graph_.values()) {
+      if (graph_.type(id).batch.mix != Mix::kMixed) continue;
+      const TaskId maker = graph_.producer(id);
+      const std::string by =
+          maker.valid() ? fmt::format("task #{} {} makes", maker.index(), graph_.op(maker).name) : "there is";
+      add(where(id), fmt::format("{} %{}, which mixes the samples of a micro-batch", by, name(id)), "G16");
+    }
+  }
+
+  // --- signature and losses
+
+  void signature() {
+    std::vector<uint32_t> listed(graph_.value_count());
+    for (const ValueId id : graph_.inputs()) {
+      if (!exists(id)) {
+        add({}, "an input is not a value of the graph", "G7");
+      } else if (graph_.value(id).kind != ValueKind::kInput) {
+        add({}, fmt::format("input %{} is of kind {}", name(id), str(graph_.value(id).kind)), "G7");
+      } else if (listed[id.index()]++ == 1) {
+        add({}, fmt::format("input %{} is listed twice", name(id)), "G7");
+      }
+    }
+    for (const ValueId id : graph_.values()) {
+      if (graph_.value(id).kind == ValueKind::kInput && listed[id.index()] == 0) {
+        add({}, fmt::format("%{} is of kind input, but not among the inputs", name(id)), "G7");
+      }
+    }
+    for (const ValueId id : graph_.outputs()) {
+      if (!exists(id)) {
+        add({}, "an output is not a value of the graph", "G7");
+      } else if (graph_.kind(id) == ValueKind::kDraw) {
+        add({}, fmt::format("draw %{} is an output; only tasks read draws", name(id)), "G17");
+      }
+    }
+  }
+
+  void loss(const LossTerm& term) {
+    const bool counts = term.counts_labels();
+    if (!exists(term.numerator) || (term.labels.valid() && !exists(term.labels))) {
+      return add({}, "a loss names a value that is not of the graph", "G7");
+    }
+    const ValueType& type = graph_.type(term.numerator);
+    const Location at = where(term.numerator);
+    const bool scalar = !type.shape || (type.shape->empty() && is_float(type.dtype));
+    if (!graph_.value(term.numerator).producer.valid() || !scalar) {
+      add(at,
+          fmt::format("loss %{} is {} {}; it must be a float scalar that a task makes", name(term.numerator),
+                      str(type.dtype), type.shape ? str(*type.shape) : "[*]"),
+          "G12");
+    }
+    if (counts != term.labels.valid()) {
+      add(at,
+          fmt::format("loss %{} {}", name(term.numerator),
+                      counts ? "counts labels, but names none" : "names labels, but does not count them"),
+          "G12");
+    } else if (counts && graph_.value(term.labels).kind != ValueKind::kInput) {
+      add(at, fmt::format("labels %{} of loss %{} are no input", name(term.labels), name(term.numerator)), "G12");
+    }
+    if (!std::isfinite(term.weight)) {
+      add(at, fmt::format("the weight of loss %{} is {}", name(term.numerator), term.weight), "G12");
+    }
+    class_weights(term, at);
+    trims(term, at);
+    const bool bounded = term.added != 0 || term.least != -HUGE_VAL;
+    if (!std::isfinite(term.added) || std::isnan(term.least) || term.least == HUGE_VAL) {
+      add(at,
+          fmt::format("the denominator of loss %{} has {} added and is at least {}", name(term.numerator), term.added,
+                      term.least),
+          "G12");
+    } else if (bounded && term.denominator == LossTerm::Denominator::kOne) {
+      add(at, fmt::format("loss %{} has a bound of its denominator, but no denominator", name(term.numerator)), "G12");
+    }
+  }
+
+  void trims(const LossTerm& term, const Location& at) {
+    if (term.trims.empty()) return;
+    if (!term.labels.valid()) {
+      return add(at, fmt::format("loss %{} trims labels, but names none", name(term.numerator)), "G12");
+    }
+    const ValueType& labels = graph_.type(term.labels);
+    std::set<int64_t> axes;
+    for (const Trim& trim : term.trims) {
+      const bool outside = trim.axis < 0 || (labels.shape && trim.axis >= static_cast<int64_t>(labels.shape->size()));
+      const bool samples = labels.batch.has_batch() && trim.axis == labels.batch.axis;
+      if (outside || samples || !axes.insert(trim.axis).second || trim.front < 0 || trim.back < 0) {
+        add(at,
+            fmt::format("loss %{} trims its labels by {} and {} along axis {}; it must be an axis once, not that of "
+                        "samples, and no less than nothing",
+                        name(term.numerator), trim.front, trim.back, trim.axis),
+            "G12");
+      }
+    }
+  }
+
+  void class_weights(const LossTerm& term, const Location& at) {
+    if ((term.denominator == LossTerm::Denominator::kClassWeights) == term.class_weights.empty()) {
+      add(at, fmt::format("loss %{} has {} class weights", name(term.numerator), term.class_weights.size()), "G12");
+    }
+    for (const double weight : term.class_weights) {
+      if (!std::isfinite(weight)) {
+        add(at, fmt::format("a class weight of loss %{} is {}", name(term.numerator), weight), "G12");
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const Graph& assuming_;
+  std::optional<Dim> batch_;
+  std::map<std::string, ValueId> symbols_;       // each with the first value that uses it
+  std::vector<const ValueType*> operand_types_;  // of the task that is looked at
+  std::vector<Equality> assumed_;
+  std::vector<ValueId> buffers_;
+  std::vector<uint8_t> type_holds_;  // per type, whether it was found to
+  std::vector<uint32_t> question_;
+  std::unordered_set<std::vector<uint32_t>, HashOfNumbers> tasks_that_hold_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify(const Graph& graph) { return GraphVerifier(graph).verify(); }
+
+}  // namespace rannc::ir

@@ -1,0 +1,150 @@
+#include "ir/graph/views.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/op/op.h"
+
+namespace rannc::ir {
+
+namespace {
+
+using Strides = std::optional<Shape>;
+
+Shape in_one_piece(const Shape& shape) {
+  Shape strides(shape.size(), Dim(1));
+  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  return strides;
+}
+
+bool lies_in_one_piece(const Shape& shape, const Shape& strides) {
+  Dim expected = 1;
+  for (size_t i = shape.size(); i-- > 0;) {
+    if (shape[i] == Dim(1)) continue;
+    if (!(strides[i] == expected)) return false;
+    expected = expected * shape[i];
+  }
+  return true;
+}
+
+// Axes that lie one after another make a chunk; each chunk of `from` has to be cut into axes of `to`, as LibTorch asks.
+Strides reshaped(const Shape& from, const Shape& strides, const Shape& to) {
+  Shape found(to.size(), Dim(1));
+  size_t axis = to.size();
+  Dim chunk = 1, made = 1, distance = strides.empty() ? Dim(1) : strides.back();
+  for (size_t i = from.size(); i-- > 0;) {
+    chunk = chunk * from[i];
+    const bool ends = i == 0 || (!(from[i - 1] == Dim(1)) && !(strides[i - 1] == chunk * distance));
+    if (!ends) continue;
+    while (axis > 0 && (!(made == chunk) || to[axis - 1] == Dim(1))) {
+      found[axis - 1] = made * distance;
+      made = made * to[axis - 1];
+      --axis;
+    }
+    if (!(made == chunk)) return std::nullopt;
+    if (i == 0) break;
+    distance = strides[i - 1];
+    chunk = made = 1;
+  }
+  return axis == 0 ? Strides(found) : std::nullopt;
+}
+
+// Parts keep distances, but for those taken by steps; stretched axes have none.
+Strides of_part(const Shape& from, const Shape& strides, const Shape& to, const Attributes& attributes) {
+  const Shape* steps = attributes.list("steps");
+  const bool stepped =
+      steps && std::any_of(steps->begin(), steps->end(), [](const Dim& by) { return !(by == Dim(1)); });
+  if (to.size() < from.size() || stepped) return std::nullopt;
+  const size_t more = to.size() - from.size();
+  Shape found(to.size(), Dim(0));
+  for (size_t i = 0; i < from.size(); ++i) {
+    const bool stretched = from[i] == Dim(1) && !(to[i + more] == Dim(1));
+    found[i + more] = stretched ? Dim(0) : strides[i];
+  }
+  return found;
+}
+
+Strides permuted(const Shape& strides, const std::vector<int64_t>& axes) {
+  if (axes.size() != strides.size()) return std::nullopt;
+  Shape found;
+  for (const int64_t axis : axes) {
+    found.push_back(strides[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(axes.size()) : axis)]);
+  }
+  return found;
+}
+
+bool is_operand(View view) { return view == View::kSame || view == View::kWhereSameType; }
+bool keeps_order(View view) { return is_operand(view) || view == View::kWhole || view == View::kWhereContiguous; }
+
+}  // namespace
+
+Views::Views(const Graph& graph) : scattered_(graph.value_count(), false) {
+  base_.reserve(graph.value_count());
+  for (const ValueId value : graph.values()) base_.push_back(value);
+  for (const TaskId task : graph.tasks()) follow(graph, task);
+}
+
+Views::Strides Views::strides_of(const Graph& graph, ValueId value) const {
+  if (const auto found = strides_.find(value.index()); found != strides_.end()) return found->second;
+  if (!graph.type(value).shape) return std::nullopt;
+  return in_one_piece(*graph.type(value).shape);
+}
+
+std::optional<std::vector<int64_t>> Views::axes_in_memory(const Graph& graph, ValueId value) const {
+  const Strides strides = strides_of(graph, value);
+  if (!strides) return std::nullopt;
+  std::vector<int64_t> left(strides->size()), axes;
+  std::iota(left.begin(), left.end(), 0);
+  while (!left.empty()) {
+    const auto farthest = std::find_if(left.begin(), left.end(), [&](int64_t axis) {
+      return std::all_of(left.begin(), left.end(), [&](int64_t other) {
+        const auto i = static_cast<size_t>(axis), j = static_cast<size_t>(other);
+        return exact_div((*strides)[i], (*strides)[j]).has_value();
+      });
+    });
+    if (farthest == left.end()) return std::nullopt;
+    axes.push_back(*farthest);
+    left.erase(farthest);
+  }
+  return axes;
+}
+
+void Views::scatter(ValueId value, Strides strides) {
+  scattered_[value.index()] = true;
+  strides_.emplace(value.index(), std::move(strides));
+}
+
+void Views::follow(const Graph& graph, TaskId task) {
+  const View view = graph.op(task).view;
+  const auto inputs = graph.inputs(task);
+  if (view == View::kNone || inputs.empty() || !inputs[0].valid()) return;
+  const ValueId first = graph.outputs(task)[0];
+  if (view == View::kWhereSameType && graph.type(inputs[0]).dtype != graph.type(first).dtype) return;
+  for (const ValueId to : graph.outputs(task)) {
+    if (keeps_order(view) && !is_scattered(inputs[0])) {
+      base_[to.index()] = base(inputs[0]);
+    } else {
+      follow(graph, task, inputs[0], to);
+    }
+  }
+}
+
+void Views::follow(const Graph& graph, TaskId task, ValueId from, ValueId to) {
+  const View view = graph.op(task).view;
+  const Strides strides = graph.type(to).shape ? strides_of(graph, from) : std::nullopt;
+  Strides found;
+  if (strides && view == View::kPart) {
+    found = of_part(*graph.type(from).shape, *strides, *graph.type(to).shape, graph.attributes(task));
+  } else if (strides && view == View::kPermuted) {
+    found = permuted(*strides, graph.attributes(task).integers("dims"));
+  } else if (strides && is_operand(view)) {
+    found = strides;
+  } else if (strides) {
+    found = reshaped(*graph.type(from).shape, *strides, *graph.type(to).shape);
+  }
+  if (view == View::kWhereContiguous && !found) return;  // a copy
+  base_[to.index()] = base(from);
+  if (!found || !lies_in_one_piece(*graph.type(to).shape, *found)) scatter(to, std::move(found));
+}
+
+}  // namespace rannc::ir

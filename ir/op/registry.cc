@@ -1,0 +1,272 @@
+// The operator registry: all families in one sorted table, and what is asked of a task through it.
+#include <algorithm>
+
+#include "ir/graph/assumptions.h"
+#include "ir/internal/attribute_kinds.h"
+#include "ir/op/op.h"
+#include "ir/ops/rules.h"
+
+namespace rannc::ir {
+
+namespace {
+
+struct Family {
+  std::string_view name;
+  std::vector<OpInfo> (*declared)();
+};
+
+constexpr Family kFamilies[] = {
+    {"elementwise", ops::elementwise_ops},
+    {"functions", ops::function_ops},
+    {"bits", ops::bit_ops},
+    {"shape", ops::shape_ops},
+    {"slice", ops::slice_ops},
+    {"index", ops::index_ops},
+    {"scatter", ops::scatter_ops},
+    {"order", ops::order_ops},
+    {"quantize", ops::quantize_ops},
+    {"create", ops::create_ops},
+    {"reduce", ops::reduce_ops},
+    {"linear", ops::linear_ops},
+    {"attention", ops::attention_ops},
+    {"memory", ops::memory_ops},
+    {"determinant", ops::determinant_ops},
+    {"normalize", ops::normalize_ops},
+    {"group_norm", ops::group_norm_ops},
+    {"convolution", ops::convolution_ops},
+    {"control", ops::control_ops},
+    {"spread", ops::spread_ops},
+    {"resample", ops::resample_ops},
+    {"loss", ops::loss_ops},
+    {"recurrent", ops::recurrent_ops},
+    {"grad_elementwise", ops::grad_elementwise_ops},
+    {"grad_slice", ops::grad_slice_ops},
+    {"grad_dense", ops::grad_dense_ops},
+    {"grad_group_norm", ops::grad_group_norm_ops},
+    {"grad_windows", ops::grad_windows_ops},
+    {"grad_resample", ops::grad_resample_ops},
+    {"grad_scatter", ops::grad_scatter_ops},
+    {"grad_determinant", ops::grad_determinant_ops},
+};
+
+std::vector<OpInfo> build_table() {
+  std::vector<OpInfo> table;
+  for (const Family& family : kFamilies) {
+    for (OpInfo& op : family.declared()) {
+      op.family = family.name;
+      table.push_back(std::move(op));
+    }
+  }
+  std::sort(table.begin(), table.end(), [](const OpInfo& a, const OpInfo& b) { return a.name < b.name; });
+  for (size_t i = 1; i < table.size(); ++i) {
+    RANNC_CHECK(table[i - 1].name != table[i].name) << table[i].name << " is declared twice";
+  }
+  return table;
+}
+
+const std::vector<OpInfo>& table() {
+  static const std::vector<OpInfo> kTable = build_table();
+  return kTable;
+}
+
+// All that a type rule sees, but for the batch symbol.
+void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
+  const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
+  key.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(uint64_t{op} >> 32), graph.attributes_number(task),
+              static_cast<uint32_t>(graph.outputs(task).size())});
+  for (const ValueId input : graph.inputs(task)) {
+    key.push_back(input.valid() ? graph.type_number(input) : UINT32_MAX);
+  }
+}
+
+Diagnostic located(Diagnostic diagnostic, const Graph& graph, TaskId task) {
+  diagnostic.where = graph.location(task);
+  const std::string& name = graph.op(task).name;
+  if (!diagnostic.message.starts_with(name)) diagnostic.message = name + ": " + diagnostic.message;
+  return diagnostic;
+}
+
+}  // namespace
+
+uint32_t OpInfo::min_inputs() const {
+  uint32_t least = 0;
+  for (const OperandInfo& operand : operands) least += operand.presence == Presence::kRequired ? 1 : 0;
+  return least;
+}
+
+uint32_t OpInfo::max_inputs() const {
+  const bool variadic = !operands.empty() && operands.back().presence == Presence::kVariadic;
+  return variadic ? UINT32_MAX : static_cast<uint32_t>(operands.size());
+}
+
+uint32_t OpInfo::min_results() const {
+  return static_cast<uint32_t>(std::count_if(
+      results.begin(), results.end(), [](const ResultInfo& result) { return result.presence == Presence::kRequired; }));
+}
+
+bool OpInfo::may_have_results(size_t count) const {
+  if (results.empty() || results.back().presence == Presence::kVariadic) return true;
+  return count >= min_results() && count <= results.size();
+}
+
+const OperandInfo& OpInfo::operand(size_t index) const { return operands[std::min(index, operands.size() - 1)]; }
+
+const AttributeInfo* OpInfo::attribute(std::string_view name) const {
+  const auto at =
+      std::find_if(attributes.begin(), attributes.end(), [&](const AttributeInfo& a) { return a.name == name; });
+  return at == attributes.end() ? nullptr : &*at;
+}
+
+bool OpInfo::asks_training(const Attributes& given) const {
+  return std::any_of(attributes.begin(), attributes.end(), [&](const AttributeInfo& info) {
+    if (!info.asks_training) return false;
+    const Attribute* value = OpAttributes(*this, given).find(info.name);
+    const bool* set = value != nullptr ? std::get_if<bool>(value) : nullptr;  // G4 says where it is something else
+    return set != nullptr && *set;
+  });
+}
+
+const AttributeInfo* OpInfo::missing(const Attributes& given) const {
+  const auto at = std::find_if(attributes.begin(), attributes.end(),
+                               [&](const AttributeInfo& a) { return a.required && !given.has(a.name); });
+  return at == attributes.end() ? nullptr : &*at;
+}
+
+const Attribute* OpAttributes::find(std::string_view name) const {
+  if (const Attribute* given = given_->find(name)) return given;
+  const AttributeInfo* declared = op_->attribute(name);
+  return declared && declared->otherwise ? &*declared->otherwise : nullptr;
+}
+int64_t OpAttributes::integer(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  const bool has = declared && declared->otherwise;
+  return given_->integer(name, has ? std::get<Dim>(*declared->otherwise).constant() : 0);
+}
+double OpAttributes::number(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->number(name, declared && declared->otherwise ? std::get<double>(*declared->otherwise) : 0);
+}
+bool OpAttributes::flag(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->flag(name, declared && declared->otherwise && std::get<bool>(*declared->otherwise));
+}
+std::string OpAttributes::text(std::string_view name) const {
+  const AttributeInfo* declared = op_->attribute(name);
+  return given_->text(name, declared && declared->otherwise ? std::get<std::string>(*declared->otherwise) : "");
+}
+
+std::span<const OpInfo> core_ops() { return table(); }
+
+const OpInfo* find_op(std::string_view name) {
+  const auto at = std::lower_bound(table().begin(), table().end(), name,
+                                   [](const OpInfo& op, std::string_view key) { return op.name < key; });
+  return at != table().end() && at->name == name ? &*at : nullptr;
+}
+
+const OpInfo& core(std::string_view short_name) {
+  const OpInfo* found = find_op("core." + std::string(short_name));
+  RANNC_CHECK(found != nullptr) << "no operator core." << short_name;
+  return *found;
+}
+
+std::vector<const ValueType*> type_list(const Graph& graph, std::span<const ValueId> values) {
+  std::vector<const ValueType*> types;
+  types.reserve(values.size());
+  for (const ValueId value : values) types.push_back(value.valid() ? &graph.type(value) : nullptr);
+  return types;
+}
+
+std::string arity_fault(const OpInfo& op, std::span<const ValueType* const> operands, size_t results) {
+  const uint32_t least = op.min_inputs(), most = op.max_inputs();
+  if (operands.size() < least || operands.size() > most) {
+    return op.name + " takes " + std::to_string(least) + " to " + (most == UINT32_MAX ? "more" : std::to_string(most)) +
+           " operands, found " + std::to_string(operands.size());
+  }
+  for (uint32_t i = 0; i < least; ++i) {
+    if (operands[i] == nullptr) return op.name + " needs operand " + std::to_string(i) + ", which is absent";
+  }
+  if (op.may_have_results(results)) return {};
+  return op.name + " has " + std::to_string(op.results.size()) + " outputs, found " + std::to_string(results);
+}
+
+Work work_of(const Graph& graph, TaskId task) {
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+  std::vector<ValueType> outputs;
+  for (const ValueId output : graph.outputs(task)) outputs.push_back(graph.type(output));
+  const OpInfo& op = graph.op(task);
+  const OpCall call{op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size())};
+  return op.work ? op.work(call, outputs) : Work{0, ops::traffic(call, outputs)};
+}
+
+TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
+  const OpInfo& op = graph.op(task);
+  RANNC_CHECK(op.tape.has_value()) << "it is not known what the tape keeps of " << op.name;
+  TapeUse use;
+  if (op.tape->rule != nullptr) {
+    const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+    const std::vector<const ValueType*> outputs = type_list(graph, graph.outputs(task));
+    const auto unknown = [](const ValueType* type) { return type != nullptr && !type->shape; };
+    if (std::none_of(inputs.begin(), inputs.end(), unknown) && std::none_of(outputs.begin(), outputs.end(), unknown)) {
+      use = op.tape->rule({op, inputs, outputs, graph.attributes(task), wanted});
+    }
+  }
+  use.keeps.insert(use.keeps.begin(), op.tape->keeps.begin(), op.tape->keeps.end());
+  return use;
+}
+
+namespace {
+
+// Bodies take what the operands are now.
+Result<void> fit_bodies(Graph& graph, TaskId task, std::vector<Equality>& assumed) {
+  const OpInfo& op = graph.op(task);
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+  const auto results = static_cast<uint32_t>(graph.outputs(task).size());
+  if (op.missing(graph.attributes(task)) != nullptr || !arity_fault(op, inputs, results).empty()) return {};
+  RANNC_ASSIGN(Attributes fit, op.fit({op, inputs, graph.attributes(task), graph.batch_symbol(), results, &assumed}));
+  if (!(fit == graph.attributes(task))) graph.set_attributes(task, std::move(fit));
+  return {};
+}
+
+}  // namespace
+
+Result<void> infer_types(Graph& graph, TaskId task) {
+  const OpInfo& op = graph.op(task);
+  if (!op.known()) return {};
+  std::vector<Equality> assumed;
+  if (op.fit != nullptr) {
+    const auto fit = fit_bodies(graph, task, assumed);
+    if (!fit.ok()) return located(fit.diagnostic(), graph, task);
+  }
+  const std::span<const ValueId> outputs = graph.outputs(task);
+  Graph::RuleAnswers& answers = graph.answers_;
+  ask(graph, task, answers.key);
+  const auto known = answers.known.find(answers.key);
+  if (known != answers.known.end() && assumed.empty()) {
+    for (size_t i = 0; i < outputs.size(); ++i) graph.values_[outputs[i].index()].type = known->second[i];
+    return {};
+  }
+  const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));
+  const OpCall call{
+      op, inputs, graph.attributes(task), graph.batch_symbol(), static_cast<uint32_t>(outputs.size()), &assumed};
+  std::string fault = arity_fault(op, inputs, outputs.size());
+  for (const auto& [name, value] : graph.attributes(task)) {
+    if (fault.empty()) fault = attribute_fault(op, name, value);
+  }
+  if (!fault.empty()) return located(error(fault), graph, task);
+  auto types = types_of(call);
+  if (!types) return located(types.diagnostic(), graph, task);
+  RANNC_CHECK(types->size() == outputs.size()) << op.name << " gave " << types->size() << " types";
+  for (Equality& needed : assumed) {
+    if (is_assumed(graph, needed)) continue;
+    graph.assumptions_.push_back({std::move(needed.first), std::move(needed.second), graph.location(task)});
+  }
+  std::vector<uint32_t>& answer = answers.known[answers.key];
+  answer.clear();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    graph.set_type(outputs[i], std::move((*types)[i]));
+    answer.push_back(graph.type_number(outputs[i]));
+  }
+  return {};
+}
+
+}  // namespace rannc::ir

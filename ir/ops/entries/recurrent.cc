@@ -1,0 +1,329 @@
+// Recurrent layers over whole sequences: one task per layer and call.
+#include <array>
+
+#include "ir/gradient/vjp.h"
+#include "ir/ops/rules.h"
+
+namespace rannc::ir::ops {
+namespace {
+
+// Operands: x [T, B, I], weight [D, G * H, I], recurrence [D, G * H, H], two biases [D, G * H], states [D, B, H].
+constexpr uint32_t kX = 0, kWeight = 1, kRecurrence = 2, kBias = 3, kRecurrentBias = 4, kHidden = 5, kCell = 6,
+                   kOperands = 7;
+
+struct Sizes {
+  Dim steps, samples, features, rows, hidden;
+  int64_t directions = 0;
+};
+
+Sizes sizes_of(std::span<const ValueType* const> operands) {
+  const Shape &x = shape_of(*operands[kX]), &recurrence = shape_of(*operands[kRecurrence]);
+  return {x[0], x[1], x[2], recurrence[1], recurrence[2], recurrence[0].constant()};
+}
+
+bool has(std::span<const ValueType* const> operands, size_t index) {
+  return index < operands.size() && operands[index] != nullptr;
+}
+
+// --- type rule
+
+Result<void> ranks_fit(const OpCall& call, int64_t gates) {
+  for (const size_t operand : {kX, kWeight, kRecurrence}) {
+    RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
+    if (shape.size() != 3)
+      return error("operand " + std::to_string(operand) + " is " + str(shape) + "; it needs rank 3");
+  }
+  const Shape& recurrence = *call.in(kRecurrence).shape;
+  if (!(recurrence[0] == Dim(1)) && !(recurrence[0] == Dim(2)))
+    return error("recurrence " + str(recurrence) + " is of " + recurrence[0].str() +
+                 " directions; 1 or 2 are possible");
+  if (!(recurrence[1] == Dim(gates) * recurrence[2])) {
+    return error("recurrence " + str(recurrence) + " has " + recurrence[1].str() + " rows; " + std::to_string(gates) +
+                 " gates of " + recurrence[2].str() + " need " + (Dim(gates) * recurrence[2]).str());
+  }
+  return {};
+}
+
+Result<void> weights_fit(const OpCall& call, const Sizes& sizes) {
+  if (call.has(kBias) != call.has(kRecurrentBias))
+    return error("one of two biases is given; both or none are possible");
+  const Shape bias = {sizes.directions, sizes.rows}, weight = {sizes.directions, sizes.rows, sizes.features};
+  for (const size_t operand : {kWeight, kRecurrence, kBias, kRecurrentBias}) {
+    if (!call.has(operand)) continue;
+    RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
+    const bool fits = operand == kRecurrence || shape == (operand == kWeight ? weight : bias);
+    if (!fits) {
+      return error("operand " + std::to_string(operand) + " of shape " + str(shape) + " does not fit: x is " +
+                   str(*call.in(kX).shape) + " and the recurrence " + str(*call.in(kRecurrence).shape) +
+                   ", which needs " + str(operand == kWeight ? weight : bias));
+    }
+    if (call.in(operand).batch.has_batch())
+      return error("operand " + std::to_string(operand) + " has samples: the weights of a layer are the same for all");
+  }
+  return {};
+}
+
+Result<void> states_fit(const OpCall& call, const Sizes& sizes) {
+  const Shape state = {sizes.directions, sizes.samples, sizes.hidden};
+  for (const size_t operand : {kHidden, kCell}) {
+    if (!call.has(operand)) continue;
+    RANNC_ASSIGN(const Shape shape, shape_of(call, operand));
+    const bool fits =
+        shape.size() == 3 && shape[0] == state[0] && taken_for_equal(call, shape[1], state[1]) && shape[2] == state[2];
+    if (!fits)
+      return error("state " + str(shape) + " does not fit x " + str(*call.in(kX).shape) + ": it needs " + str(state));
+  }
+  for (const size_t operand : {kX, kHidden, kCell}) {
+    for (const int64_t axis : {0, 2}) {
+      if (call.has(operand)) RANNC_TRY(keep_samples_apart(call, operand, axis));
+    }
+  }
+  return {};
+}
+
+// y [T, B, D * H], then the states after the last step of each direction.
+template <int64_t gates>
+Result<Types> infer_recurrent(const OpCall& call) {
+  RANNC_ASSIGN(const DType dtype,
+               common_dtype(call, {kX, kWeight, kRecurrence, kBias, kRecurrentBias, kHidden, kCell}));
+  if (!is_float(dtype)) return error("operand 0 is " + std::string(str(dtype)) + "; it must be a float type");
+  RANNC_TRY(ranks_fit(call, gates));
+  const Sizes sizes = sizes_of(call.inputs);
+  RANNC_TRY(weights_fit(call, sizes));
+  RANNC_TRY(states_fit(call, sizes));
+  RANNC_ASSIGN(const BatchLayout layout, broadcast_layout(call, 3, std::array<size_t, 3>{kX, kHidden, kCell}));
+  Types types = {make_type(dtype, {sizes.steps, sizes.samples, Dim(sizes.directions) * sizes.hidden}, layout)};
+  types.resize(call.output_count, make_type(dtype, {sizes.directions, sizes.samples, sizes.hidden}, layout));
+  return types;
+}
+
+// Products, then some ten operations for each row of the gates.
+Work recurrent_work(const OpCall& call, std::span<const ValueType> outputs) {
+  if (!call.in(kX).shape || !call.in(kRecurrence).shape) return {};
+  const Sizes sizes = sizes_of(call.inputs);
+  const Dim rows = sizes.steps * sizes.samples * Dim(sizes.directions) * sizes.rows;
+  return work(rows * (Dim(2) * (sizes.features + sizes.hidden) + Dim(10)), call, outputs);
+}
+
+// --- lowering
+
+// Takes down the one call of ATen, whose weights are a list: of each direction weight, recurrence, and their biases.
+class RecurrentLowering {
+ public:
+  explicit RecurrentLowering(const LowerCall& call) : call_(call), sizes_(sizes_of(call.inputs)) {}
+
+  // `states`: as ATen takes them, a list of two for an LSTM. Derivatives need what ATen keeps when it trains; where
+  // none is taken that goes at once, so whether the run trains is not asked.
+  aten::Lowering by(const std::string& schema, aten::Argument states, uint32_t results) && {
+    const bool biases = has(call_.inputs, kBias);
+    const aten::Made y = calls_(schema,
+                                {aten::Operand{kX}, std::move(states), weights(), biases, 1, 0.0, /*train=*/true,
+                                 /*bidirectional=*/sizes_.directions == 2, /*batch_first=*/false},
+                                results);
+    std::vector<aten::Value> made;
+    for (uint32_t i = 0; i < results; ++i) made.emplace_back(aten::Made{y.call, i});
+    return std::move(calls_).with(std::move(made));
+  }
+  aten::Value state(size_t operand) {
+    if (has(call_.inputs, operand)) return aten::Operand{static_cast<uint32_t>(operand)};
+    if (!zeros_) zeros_ = calls_("aten::new_zeros", {aten::Operand{kX}, zeros_shape()});
+    return *zeros_;
+  }
+
+ private:
+  Shape zeros_shape() const { return {sizes_.directions, sizes_.samples, sizes_.hidden}; }
+  std::vector<aten::Value> weights() {
+    std::vector<aten::Value> weights;
+    for (int64_t direction = 0; direction < sizes_.directions; ++direction) {
+      for (const uint32_t operand : {kWeight, kRecurrence, kBias, kRecurrentBias}) {
+        if (!has(call_.inputs, operand)) continue;
+        const aten::Operand stacked{operand};
+        weights.emplace_back(sizes_.directions == 1 ? calls_("aten::squeeze.dim", {stacked, 0})
+                                                    : calls_("aten::select.int", {stacked, 0, direction}));
+      }
+    }
+    return weights;
+  }
+
+  const LowerCall& call_;
+  const Sizes sizes_;
+  Calls calls_;
+  std::optional<aten::Made> zeros_;
+};
+
+Result<aten::Lowering> lower_lstm(const LowerCall& call) {
+  RecurrentLowering lowering(call);
+  const std::vector<aten::Value> states = {lowering.state(kHidden), lowering.state(kCell)};
+  return std::move(lowering).by("aten::lstm.input", states, 3);
+}
+
+Result<aten::Lowering> lower_gru(const LowerCall& call) {
+  RecurrentLowering lowering(call);
+  const aten::Value state = lowering.state(kHidden);
+  return std::move(lowering).by("aten::gru.input", state, 2);
+}
+
+Result<aten::Lowering> lower_rnn(const LowerCall& call) {
+  RecurrentLowering lowering(call);
+  const aten::Value state = lowering.state(kHidden);
+  return std::move(lowering).by("aten::rnn_" + call.attributes.text("activation") + ".input", state, 2);
+}
+
+// --- tape: as LibTorch's processor kernels keep it; those of a GPU keep less
+
+Dim state_bytes(const TapeCall& call) {
+  const Sizes sizes = sizes_of(call.inputs);
+  return Dim(sizes.directions) * sizes.samples * sizes.hidden * Dim(byte_size(call.inputs[kX]->dtype));
+}
+
+Kept whole_x(uint32_t where_wanted) {
+  return {.of = Kept::Of::kOperand, .index = kX, .where_wanted = where_wanted, .in_one_piece = true};
+}
+
+// Step by step: `each` values of a state's size a step. The state before a step is read for the recurrence's gradient,
+// and is one of these values where `state_is_kept`; before the first step it is an operand or zeros.
+TapeUse stepwise_tape(const TapeCall& call, int64_t each, bool state_is_kept) {
+  const Dim steps = sizes_of(call.inputs).steps, state = state_bytes(call);
+  TapeUse use{.keeps = {whole_x(kWeight), operand_where(kWeight, kX)}};
+  if (!(steps == Dim(1)) || call.wants(kHidden)) use.keeps.push_back(kept_operand(kRecurrence));
+  use.own_bytes = steps * Dim(each) * state;
+  if (!call.wants(kRecurrence)) return use;
+  if (has(call.inputs, kHidden)) use.keeps.push_back(kept_operand(kHidden));
+  if (!has(call.inputs, kHidden)) use.own_bytes = use.own_bytes + state;
+  if (!state_is_kept) use.own_bytes = use.own_bytes + (steps - Dim(1)) * state;
+  return use;
+}
+
+// Four gates, the new cell and its tangent; the last step's cell is read by nobody.
+TapeUse stepwise_lstm_tape(const TapeCall& call) {
+  TapeUse use = stepwise_tape(call, 6, false);
+  use.own_bytes = use.own_bytes - state_bytes(call);
+  const bool gates_want = (call.wanted & ~(uint64_t{1} << kCell)) != 0;
+  if (has(call.inputs, kCell)) {
+    if (gates_want) use.keeps.push_back(kept_operand(kCell));
+    return use;
+  }
+  const bool zeros_counted = call.wants(kRecurrence) && !has(call.inputs, kHidden);
+  if (!zeros_counted) use.own_bytes = use.own_bytes + state_bytes(call);
+  return use;
+}
+
+// oneDNN lays rows out in whole cache lines, and never a multiple of 256 numbers apart.
+Dim one_dnn_row(const Dim& width) {
+  if (!width.is_constant()) return width;
+  const int64_t lines = (width.constant() + 15) / 16 * 16;
+  return lines % 256 == 0 ? lines + 16 : lines;
+}
+
+// A part of a workspace, which begins a page: of symbolic size half a page more, as in the mean.
+Dim whole_pages(const Dim& bytes) {
+  constexpr int64_t kPage = 4096;
+  return bytes.is_constant() ? Dim((bytes.constant() + kPage - 1) / kPage * kPage) : bytes + Dim(kPage / 2);
+}
+
+// What one direction keeps for itself: gates and hidden states by step; then, for two layers and one step more, states
+// with their gradients, which are as wide as x or they, and cells with theirs.
+Dim one_dnn_workspace(const Sizes& sizes) {
+  const Dim number = Dim(4) * sizes.samples, states = Dim(2) * (sizes.steps + Dim(1)) * number;
+  const Dim state = whole_pages(states * one_dnn_row(max(sizes.features, sizes.hidden)));
+  return whole_pages(sizes.steps * number * one_dnn_row(sizes.rows)) +
+         whole_pages(sizes.steps * number * one_dnn_row(sizes.hidden)) + Dim(3) * state +
+         Dim(2) * whole_pages(states * sizes.hidden);
+}
+
+// For a while, one direction after the other: the weights in oneDNN's order, once more where their rows are too narrow
+// for it, the gradients of the gates, and some states. Its kernels' own buffers are as measured.
+Dim one_dnn_scratch(const Sizes& sizes) {
+  Dim rows = sizes.features + sizes.hidden + sizes.steps * sizes.samples;
+  for (const Dim& width : {sizes.features, sizes.hidden}) {
+    if (!(one_dnn_row(width) == width)) rows = rows + one_dnn_row(width);
+  }
+  return Dim(4) * (rows * sizes.rows + Dim(7) * sizes.samples * sizes.hidden) + Dim(152) * sizes.hidden + Dim(9000);
+}
+
+// All operands and results of each direction, and the workspace.
+TapeUse one_dnn_lstm_tape(const TapeCall& call) {
+  const Sizes sizes = sizes_of(call.inputs);
+  TapeUse use{.keeps = {whole_x(Kept::kAlways)}};
+  for (uint32_t operand = kWeight; operand < call.inputs.size(); ++operand)
+    if (has(call.inputs, operand)) use.keeps.push_back(kept_operand(operand));
+  const Dim directions = sizes.directions;
+  use.own_bytes = directions * one_dnn_workspace(sizes) + Dim(2) * state_bytes(call);
+  if (sizes.directions == 1) {
+    use.keeps.push_back(kept_result());
+  } else {
+    use.own_bytes = use.own_bytes + sizes.steps * state_bytes(call);
+  }
+  if (!has(call.inputs, kHidden) || !has(call.inputs, kCell)) use.own_bytes = use.own_bytes + state_bytes(call);
+  const Dim weights = directions * sizes.rows * (sizes.features + sizes.hidden) * Dim(4);
+  if (!has(call.inputs, kBias)) use.own_bytes = use.own_bytes + weights;  // zeros in their stead
+  use.workspace_bytes = one_dnn_scratch(sizes);
+  return use;
+}
+
+TapeUse lstm_tape(const TapeCall& call) {
+  return call.inputs[kX]->dtype == DType::kF32 ? one_dnn_lstm_tape(call) : stepwise_lstm_tape(call);
+}
+// Three gates, a copy of the last one's recurrent part, the new state, and its distance from the old one.
+TapeUse gru_tape(const TapeCall& call) { return stepwise_tape(call, 6, false); }
+TapeUse rnn_tape(const TapeCall& call) { return stepwise_tape(call, 1, true); }
+
+std::vector<OperandInfo> operands(size_t count) {
+  const OperandInfo all[kOperands] = {{"x"},
+                                      {"weight", Role::kWeight},
+                                      {"recurrence", Role::kWeight},
+                                      {"bias", Role::kWeight, Presence::kOptional},
+                                      {"recurrent_bias", Role::kWeight, Presence::kOptional},
+                                      {"hidden", Role::kData, Presence::kOptional},
+                                      {"cell", Role::kData, Presence::kOptional}};
+  return {all, all + count};
+}
+
+}  // namespace
+
+// Of the gradient: LibTorch derives it step by step, by oneDNN or by cuDNN, each from what it kept for itself.
+std::vector<OpInfo> recurrent_ops() {
+  return {
+      {.name = "core.lstm",
+       .says =
+           "long short-term memory over x [steps, samples, features], in one direction or both, which stand side by "
+           "side in the result; weights are [directions, 4 * hidden, …], gates in the order input, forget, cell, "
+           "output; then the states after the last step. A state left out is zero",
+       .onnx = {"LSTM"},
+       .aten = {"aten::lstm"},
+       .operands = operands(kOperands),
+       .results = {{"result"}, {"hidden"}, {"cell"}},
+       .infer = infer_recurrent<4>,
+       .work = recurrent_work,
+       .lower = lower_lstm,
+       .gradient = gradient_by_vjp,
+       .tape = TapeInfo{.rule = lstm_tape}},
+      {.name = "core.gru",
+       .says =
+           "gated recurrent units likewise; gates in the order reset, update, new, of which the last takes the reset "
+           "gate after the recurrence",
+       .onnx = {"GRU"},
+       .aten = {"aten::gru"},
+       .operands = operands(kCell),
+       .results = {{"result"}, {"hidden"}},
+       .infer = infer_recurrent<3>,
+       .work = recurrent_work,
+       .lower = lower_gru,
+       .gradient = gradient_by_vjp,
+       .tape = TapeInfo{.rule = gru_tape}},
+      {.name = "core.rnn",
+       .says = "a plain recurrent layer likewise, of one gate",
+       .onnx = {"RNN"},
+       .aten = {"aten::rnn_tanh", "aten::rnn_relu"},
+       .operands = operands(kCell),
+       .attributes = {{"activation", AttributeKind::kText, "tanh", false, {"tanh", "relu"}}},
+       .results = {{"result"}, {"hidden"}},
+       .infer = infer_recurrent<1>,
+       .work = recurrent_work,
+       .lower = lower_rnn,
+       .gradient = gradient_by_vjp,
+       .tape = TapeInfo{.rule = rnn_tape}},
+  };
+}
+
+}  // namespace rannc::ir::ops

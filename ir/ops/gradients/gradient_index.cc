@@ -1,0 +1,37 @@
+// Gradients of what reads or places elements by position.
+#include "ir/ops/gradients/gradients_dense.h"
+
+namespace rannc::ir::ops::gradient {
+namespace {
+
+// The operand's elements are picked: what reaches one of them is summed. Of the operand the shape alone is read.
+bool scattered(GradientCall& call, std::string_view op) {
+  const ValueId x = call.operand(0);
+  Attributes attributes = call.attributes().given();
+  attributes.set("sizes", call.shape(x));
+  const BatchLayout& layout = call.type(x).batch;
+  if (layout.has_batch() && !(layout.outer == Dim(1))) attributes.set("outer", Shape{layout.outer});
+  call.give(0, call.add(op, {call.gradient(), call.operand(1)}, std::move(attributes)));
+  return true;
+}
+
+}  // namespace
+
+bool gather(GradientCall& call) { return scattered(call, "gather_grad_input"); }
+bool gather_nd(GradientCall& call) { return scattered(call, "gather_nd_grad_input"); }
+bool gather_elements(GradientCall& call) { return scattered(call, "gather_elements_grad_input"); }
+
+// What stands before an element adds to it: to each goes the sum of what comes after.
+bool cumsum(GradientCall& call) {
+  Attributes attributes = call.attributes().given();
+  attributes.set("reverse", !call.attributes().flag("reverse"));
+  call.give(0, call.add("cumsum", {call.gradient()}, std::move(attributes)));
+  return true;
+}
+
+bool trilu(GradientCall& call) {
+  call.give(0, call.add("trilu", {call.gradient()}, call.attributes().given()));
+  return true;
+}
+
+}  // namespace rannc::ir::ops::gradient

@@ -1,0 +1,100 @@
+// Gradients of convolutions and pooling.
+#include "ir/graph/memory_format.h"
+#include "ir/ops/gradients/gradients_dense.h"
+
+namespace rannc::ir::ops::gradient {
+namespace {
+
+Shape spatial(const Shape& shape) { return Shape(shape.begin() + 2, shape.end()); }
+
+// The forward task's attributes, but for what they say of its kernel, and one more.
+Attributes with(const GradientCall& call, std::string_view name, Shape value) {
+  Attributes attributes = call.attributes().given();
+  attributes.erase(kChannelsLast);
+  attributes.erase(kAlgorithm);
+  attributes.set(name, std::move(value));
+  return attributes;
+}
+
+bool pool(GradientCall& call, std::string_view op, const std::vector<ValueId>& operands) {
+  call.give(0, call.add(op, operands, with(call, "sizes", spatial(call.shape(call.operand(0))))));
+  return true;
+}
+
+}  // namespace
+
+void give_channel_sums(GradientCall& call, size_t operand) {
+  Shape axes = {Dim(0)};
+  for (size_t i = 2; i < call.shape(call.gradient()).size(); ++i) axes.emplace_back(static_cast<int64_t>(i));
+  call.give(operand, call.add("sum", {call.gradient()}, {{"axes", axes}}));
+}
+
+bool conv(GradientCall& call) {
+  const ValueId gy = call.gradient(), x = call.operand(0), weight = call.operand(1);
+  if (call.wants(0)) {
+    call.give(0, call.add("conv_grad_input", {gy, weight}, with(call, "sizes", spatial(call.shape(x)))));
+  }
+  if (call.wants(1)) {
+    call.give(1, call.add("conv_grad_weight", {gy, x}, with(call, "kernel", spatial(call.shape(weight)))));
+  }
+  if (call.wants(2)) give_channel_sums(call, 2);
+  return true;
+}
+
+namespace {
+
+// Elements that output_padding adds beyond a stride are no windows of the gradient's: without them the rest is as
+// many as x has elements.
+ValueId without_late_windows(GradientCall& call, ValueId gy) {
+  const OpAttributes attributes = call.attributes();
+  const std::vector<int64_t> added = attributes.integers("output_padding");
+  std::vector<int64_t> strides = attributes.integers("strides");
+  strides.resize(added.size(), 1);
+  Shape axes, starts, ends;
+  for (size_t i = 0; i < added.size(); ++i) {
+    if (added[i] < strides[i]) continue;
+    axes.emplace_back(static_cast<int64_t>(i) + 2);
+    starts.emplace_back(0);
+    ends.push_back(call.shape(gy)[i + 2] - Dim(added[i]));
+  }
+  if (axes.empty()) return gy;
+  return call.add("slice", {gy}, {{"axes", axes}, {"starts", starts}, {"ends", ends}});
+}
+
+}  // namespace
+
+// The transposed convolution's derivatives are those of the convolution that it transposes, x and gy in turned roles.
+bool conv_transpose(GradientCall& call) {
+  const ValueId x = call.operand(0), weight = call.operand(1);
+  if (call.wants(2)) give_channel_sums(call, 2);
+  if (!call.wants(0) && !call.wants(1)) return true;
+  const ValueId gy = without_late_windows(call, call.gradient());
+  Attributes window = call.attributes().given();
+  window.erase("output_padding");
+  if (call.wants(0)) call.give(0, call.add("conv", {gy, weight}, window));
+  window.set("kernel", spatial(call.shape(weight)));
+  if (call.wants(1)) call.give(1, call.add("conv_grad_weight", {x, gy}, std::move(window)));
+  return true;
+}
+
+bool max_unpool(GradientCall& call) {
+  const auto flat = [&](ValueId value) {
+    const Shape& shape = call.shape(value);
+    return call.add("reshape", {value}, {{"shape", Shape{shape[0], shape[1], element_count(spatial(shape))}}});
+  };
+  const ValueId found = call.add("gather_elements", {flat(call.gradient()), flat(call.operand(1))}, {{"axis", Dim(2)}});
+  call.give(0, call.add("reshape", {found}, {{"shape", call.shape(call.operand(0))}}));
+  return true;
+}
+
+bool max_pool(GradientCall& call) { return pool(call, "max_pool_grad_input", {call.gradient(), call.result(1)}); }
+
+bool avg_pool(GradientCall& call) { return pool(call, "avg_pool_grad_input", {call.gradient()}); }
+
+bool adaptive_avg_pool(GradientCall& call) {
+  call.give(0, call.add("adaptive_avg_pool_grad_input", {call.gradient()},
+                        {{"sizes", spatial(call.shape(call.operand(0)))}}));
+  return true;
+}
+
+}  // namespace rannc::ir::ops::gradient

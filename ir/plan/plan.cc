@@ -1,0 +1,299 @@
+#include "ir/plan/plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "ir/op/op.h"
+#include "ir/plan/held_samples.h"
+
+namespace rannc::ir {
+
+std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count) {
+  count = std::min(count, mini_batch);
+  std::vector<uint32_t> sizes(count);
+  for (uint32_t i = 0; i < count; ++i) sizes[i] = mini_batch / count + (i < mini_batch % count ? 1 : 0);
+  return sizes;
+}
+
+std::vector<StageId> stage_of_tasks(const Plan& plan) {
+  std::vector<StageId> stage_of(plan.graph.task_count());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const TaskId task : plan.stages[s].tasks) {
+      if (task.index() < plan.atoms.constant.size() && !plan.atoms.constant[task.index()]) {
+        stage_of[task.index()] = StageId::from(s);
+      }
+    }
+  }
+  return stage_of;
+}
+
+std::vector<bool> needs_gradient(const Graph& graph) {
+  std::vector<bool> needed(graph.value_count());
+  for (const ValueId id : graph.values()) needed[id.index()] = graph.kind(id) == ValueKind::kParameter;
+  for (const TaskId task : graph.tasks()) {
+    bool upstream = false;
+    for (const ValueId input : graph.inputs(task)) upstream = upstream || (input.valid() && needed[input.index()]);
+    for (const ValueId output : graph.outputs(task)) {
+      needed[output.index()] = upstream && is_float(graph.type(output).dtype);
+    }
+  }
+  return needed;
+}
+
+namespace {
+
+Dim byte_count(const ValueType& type) {
+  return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
+}
+
+// Of a parameter of so many bytes the sum of its gradients.
+int64_t sum_bytes(int64_t bytes, DType dtype) { return bytes / byte_size(dtype) * byte_size(sum_dtype(dtype)); }
+
+// Largest integer number of bytes per sample that covers every micro-batch of the plan.
+int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
+  int64_t most = 0;
+  uint32_t before = 0;
+  for (const uint32_t samples : plan.micro_batches) {
+    if (samples == before || samples == 0) continue;
+    before = samples;
+    const auto value = bytes.evaluate({{plan.graph.batch_symbol(), samples}});
+    if (value) most = std::max(most, *value / samples + (*value % samples != 0 ? 1 : 0));
+  }
+  return most;
+}
+
+// A parameter of a stage; each task that reads it has a gradient of its own.
+struct HeldParameter {
+  ValueId value;
+  int64_t bytes = 0, sum_bytes = 0;  // its own, a sum of its gradients
+  int64_t readings = 0;
+};
+
+// Bytes of what a stage reads that no task makes. A draw is none of it: it is there while tasks need it.
+struct Weights {
+  std::vector<HeldParameter> parameters;  // ascending
+  int64_t others = 0;                     // buffers and constants
+  int64_t samples = 0;                    // inputs of the graph, per sample
+
+  int64_t parameter_bytes() const {
+    int64_t total = 0;
+    for (const HeldParameter& held : parameters) total += held.bytes;
+    return total;
+  }
+  int64_t gradient_bytes() const {
+    int64_t total = 0;
+    for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
+    return total;
+  }
+  /// What sums over replicas need at most beside the gradients, one parameter after the other: its readings become one
+  /// term, beside which lie the sum and the part of it that this replica adds up.
+  int64_t sum_bytes(int64_t replicas) const {
+    int64_t most = 0, joined = 0;
+    for (const HeldParameter& held : parameters) {
+      joined += held.sum_bytes * (held.readings - 1);
+      most = std::max(most, held.sum_bytes + held.sum_bytes / replicas - joined);
+    }
+    return most;
+  }
+};
+
+// Of each stage; a value counts once, however many tasks read it.
+std::vector<Weights> weights_of_stages(const Plan& plan) {
+  const Graph& graph = plan.graph;
+  std::vector<std::optional<int64_t>> of_type(graph.type_count());
+  std::vector<StageId> counted(graph.value_count());  // the last stage in which a value was counted
+  std::vector<int64_t> readings(graph.value_count());
+  std::vector<Weights> weights(plan.stages.size());
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    for (const TaskId task : plan.stages[s].tasks) {
+      for (const ValueId input : graph.inputs(task)) {
+        if (!input.valid() || graph.producer(input).valid() || graph.kind(input) == ValueKind::kDraw) continue;
+        const bool again = std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s);
+        readings[input.index()] = again ? readings[input.index()] + 1 : 1;
+        if (again) continue;
+        if (graph.kind(input) == ValueKind::kInput) {
+          weights[s].samples += bytes_per_sample(plan, byte_count(graph.type(input)));
+          continue;
+        }
+        std::optional<int64_t>& known = of_type[graph.type_number(input)];
+        if (!known) known = byte_count(graph.type(input)).evaluate({}).value_or(0);
+        if (graph.kind(input) == ValueKind::kParameter) {
+          weights[s].parameters.push_back({input, *known, sum_bytes(*known, graph.type(input).dtype), 0});
+        } else {
+          weights[s].others += *known;
+        }
+      }
+    }
+    std::sort(weights[s].parameters.begin(), weights[s].parameters.end(),
+              [](const HeldParameter& a, const HeldParameter& b) { return a.value < b.value; });
+    for (HeldParameter& held : weights[s].parameters) held.readings = readings[held.value.index()];
+  }
+  return weights;
+}
+
+// Bytes per sample that `time` says of a whole share, rounded up.
+int64_t per_sample(const StageTime& time, uint64_t bytes) {
+  return static_cast<int64_t>((bytes + time.samples - 1) / time.samples);
+}
+
+void take_passes(const StageTime& time, StageShape& shape) {
+  const auto raise = [&](int64_t& to, uint64_t bytes) { to = std::max(to, per_sample(time, bytes)); };
+  raise(shape.saved_bytes, time.stashed_bytes);
+  raise(shape.passing_bytes, time.passing_bytes);
+  raise(shape.forward_bytes, time.forward_bytes);
+  raise(shape.backward_bytes, time.backward_bytes);
+  raise(shape.pending_bytes, time.pending_bytes);
+  if (time.first_backward_bytes == 0) return;
+  shape.first_backward.push_back({time.samples, static_cast<int64_t>(time.first_backward_bytes)});
+}
+
+int64_t largest_share(uint32_t mini_batch, size_t devices) {
+  const auto replicas = static_cast<int64_t>(std::max<size_t>(devices, 1));
+  return (int64_t{mini_batch} + replicas - 1) / replicas;
+}
+
+// A device holds its samples of the whole mini-batch during all of a step, however few are in flight: they are no part
+// of what a micro-batch keeps or its passes need.
+void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
+  shape.fixed_bytes += bytes * largest_share(mini_batch, shape.devices.size());
+  for (int64_t* part : {&shape.saved_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
+    *part = std::max<int64_t>(0, *part - bytes);
+  }
+}
+
+// Finds the stages that read a value.
+class Readers {
+ public:
+  Readers(const Plan& plan, const std::vector<StageId>& stage_of) : graph_(plan.graph), stage_of_(stage_of) {
+    for (size_t s = 0; s < plan.stages.size(); ++s) {
+      for (const TaskId task : plan.stages[s].tasks) {
+        if (!stage_of[task.index()].valid()) clones_[task].push_back(StageId::from(s));
+      }
+    }
+  }
+
+  // Ascending; valid until the next call.
+  const std::vector<StageId>& of(ValueId value) {
+    found_.clear();
+    graph_.for_each_use(value, [&](Graph::Use use) {
+      const StageId stage = stage_of_[use.task.index()];
+      if (stage.valid()) return add(stage);
+      const auto clones = clones_.find(use.task);
+      if (clones != clones_.end())
+        std::for_each(clones->second.begin(), clones->second.end(), [&](StageId s) { add(s); });
+    });
+    std::sort(found_.begin(), found_.end());
+    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
+    return found_;
+  }
+
+ private:
+  void add(StageId stage) {
+    if (found_.empty() || found_.back() != stage) found_.push_back(stage);
+  }
+
+  const Graph& graph_;
+  const std::vector<StageId>& stage_of_;
+  std::unordered_map<TaskId, std::vector<StageId>> clones_;  // stages of the constant tasks
+  std::vector<StageId> found_;
+};
+
+}  // namespace
+
+Crossings crossings(const Plan& plan) {
+  Crossings found;
+  const Graph& graph = plan.graph;
+  const std::vector<StageId> stage_of = stage_of_tasks(plan);
+  const std::vector<bool> gradient = needs_gradient(graph);
+  Readers readers(plan, stage_of);
+  for (const ValueId value : graph.values()) {
+    if (graph.kind(value) == ValueKind::kParameter) {
+      const std::vector<StageId>& stages = readers.of(value);
+      if (stages.size() > 1) found.shared.push_back({value, stages.front(), {stages.begin() + 1, stages.end()}});
+      continue;
+    }
+    const TaskId producer = graph.producer(value);
+    if (!producer.valid()) continue;
+    const StageId from = stage_of[producer.index()];
+    if (!from.valid()) continue;  // made by a constant task, which every reading stage holds itself
+    for (const StageId to : readers.of(value)) {
+      if (to == from) continue;
+      const bool returns = plan.training && gradient[value.index()];
+      found.routes.push_back({value, from, to, byte_count(graph.type(value)), returns});
+    }
+  }
+  return found;
+}
+
+void derive_routes(Plan& plan) {
+  Crossings found = crossings(plan);
+  plan.routes = std::move(found.routes);
+  plan.shared = std::move(found.shared);
+}
+
+int64_t held_sample_bytes(const Plan& plan, StageId stage) {
+  return weights_of_stages(plan)[stage.index()].samples *
+         largest_share(plan.mini_batch, plan.stages[stage.index()].devices.size());
+}
+
+PipelineShape pipeline_shape(const Plan& plan) {
+  PipelineShape shape;
+  shape.micro_batches = plan.micro_batches;
+  shape.devices = static_cast<uint32_t>(plan.devices.size());
+  shape.training = plan.training;
+  for (const PlanDevice& device : plan.devices) shape.memory_bytes.push_back(static_cast<int64_t>(device.memory_bytes));
+  const std::vector<Weights> weights = weights_of_stages(plan);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const Stage& stage = plan.stages[s];
+    StageShape entry;
+    entry.devices = stage.devices;
+    entry.recompute = stage.recompute;
+    const int64_t parameters = weights[s].parameter_bytes(), replicas = static_cast<int64_t>(stage.devices.size());
+    entry.fixed_bytes = parameters + weights[s].others;
+    if (plan.training) {
+      entry.fixed_bytes += parameters * plan.optimizer_states;
+      entry.gradient_bytes = weights[s].gradient_bytes();
+      if (replicas > 1) entry.step_bytes = weights[s].sum_bytes(replicas);
+    }
+    shape.stages.push_back(std::move(entry));
+  }
+  for (const StageTime& time : plan.stage_times) {
+    if (time.stage.index() >= shape.stages.size() || time.samples == 0) continue;
+    take_passes(time, shape.stages[time.stage.index()]);
+  }
+  for (size_t s = 0; s < shape.stages.size(); ++s) {
+    StageShape& entry = shape.stages[s];
+    entry.keeps_results = entry.saved_bytes > 0;
+    if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from all that is kept to its change
+    hold_samples(weights[s].samples, plan.mini_batch, entry);
+  }
+  for (const Route& route : plan.routes) {
+    const int64_t bytes = bytes_per_sample(plan, route.bytes);
+    shape.routes.push_back({route.from, route.to, bytes, route.gradient});
+    if (route.to.index() < shape.stages.size()) shape.stages[route.to.index()].kept_bytes += bytes;
+  }
+  for (const SharedParameter& shared : plan.shared) {
+    SharedShape entry;
+    entry.stages.push_back(shared.owner);
+    entry.stages.insert(entry.stages.end(), shared.others.begin(), shared.others.end());
+    const ValueType& type = plan.graph.type(shared.parameter);
+    entry.bytes = sum_bytes(byte_count(type).evaluate({}).value_or(0), type.dtype);
+    shape.shared.push_back(std::move(entry));
+  }
+  return shape;
+}
+
+Plan Plan::clone() const {
+  Plan copy;
+  static_cast<PlanBody&>(copy) = *this;
+  copy.graph = graph.clone();
+  return copy;
+}
+
+bool equal(const Plan& a, const Plan& b) {
+  return equal(a.graph, b.graph) && static_cast<const PlanBody&>(a) == static_cast<const PlanBody&>(b);
+}
+
+}  // namespace rannc::ir

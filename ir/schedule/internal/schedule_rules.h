@@ -1,0 +1,129 @@
+/// What the rules of schedules look things up with, and where they report.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ir/base/diagnostic.h"
+#include "ir/schedule/dependencies.h"
+#include "ir/schedule/internal/schedule_index.h"
+
+namespace rannc::ir {
+
+/// Made once per verification; keeps references to shape and schedule.
+struct ScheduleFacts {
+  ScheduleFacts(const PipelineShape& the_shape, const Schedule& the_schedule, size_t the_limit)
+      : shape(the_shape), schedule(the_schedule), limit(the_limit), dependencies(the_shape), index(the_schedule) {
+    for (uint32_t s = 0; s < shape.stages.size(); ++s) {
+      members.push_back(dependencies.members(stage_action(ActionKind::kAllReduce, StageId(s))));
+    }
+    for (uint32_t g = 0; g < shape.shared.size(); ++g) {
+      Action any = stage_action(ActionKind::kReduceShared, {});
+      any.route = g;
+      members.push_back(dependencies.members(any));
+    }
+  }
+
+  /// Dense number of the collective that an AR or RS is part of; equal on all members.
+  size_t collective(const Action& action) const {
+    return action.kind == ActionKind::kReduceShared ? shape.stages.size() + action.route : action.stage.index();
+  }
+
+  const PipelineShape& shape;
+  const Schedule& schedule;
+  const size_t limit;  ///< breaches to report
+  const Dependencies dependencies;
+  const ScheduleIndex index;
+  std::vector<std::vector<DeviceId>> members;  ///< by collective
+  std::vector<Diagnostic> found;
+};
+
+/// Sends and receives pair up (S4) and keep their order (S5). Every action must name something of the plan.
+void check_messages(ScheduleFacts& facts);
+/// Rows run to their end where everything blocks (S6), computations of the stages of `joint` until all replicas are
+/// there. S3, S4, S9 and S12 must hold.
+void check_progress(ScheduleFacts& facts, const std::vector<bool>& joint);
+/// Gradients are reduced (S9, S12) and applied (S10) once, when they are complete.
+void check_reductions(ScheduleFacts& facts);
+
+/// Base of the classes that check some rules: what they share.
+class ScheduleRules {
+ protected:
+  explicit ScheduleRules(ScheduleFacts& facts)
+      : facts_(facts),
+        shape_(facts.shape),
+        schedule_(facts.schedule),
+        dependencies_(facts.dependencies),
+        index_(facts.index) {}
+
+  static constexpr uint32_t kAbsent = ScheduleIndex::kAbsent;
+
+  void report(const char* rule, std::string message, std::vector<Note> notes = {}) {
+    if (facts_.found.size() >= facts_.limit) return;
+    facts_.found.push_back(error({}, std::move(message), rule));
+    facts_.found.back().notes = std::move(notes);
+  }
+
+  static std::string at(DeviceId device, uint32_t position) {
+    return fmt::format("device {}, action {}", device.index(), position);
+  }
+
+  template <class Visit>
+  void each_action(Visit&& visit) const {
+    for (uint32_t d = 0; d < schedule_.rows.size(); ++d) {
+      for (uint32_t i = 0; i < schedule_.rows[d].size(); ++i) visit(DeviceId(d), i, schedule_.rows[d][i]);
+    }
+  }
+
+  /// Calls `visit(stage, device)` for every replica of every stage.
+  template <class Visit>
+  void each_replica(Visit&& visit) const {
+    for (uint32_t s = 0; s < shape_.stages.size(); ++s) {
+      for (DeviceId device : shape_.stages[s].devices) visit(StageId(s), device);
+    }
+  }
+
+  size_t count(DeviceId device, ActionKind kind, StageId stage, uint32_t mb) const {
+    return index_.count(device, compute_action(kind, stage, mb));
+  }
+  uint32_t place(DeviceId device, ActionKind kind, StageId stage, uint32_t mb) const {
+    return index_.first(device, compute_action(kind, stage, mb));
+  }
+  /// Where the input gradient is made: by a B or an I.
+  uint32_t gradient_place(DeviceId device, StageId stage, uint32_t mb) const {
+    return std::min(place(device, ActionKind::kBackward, stage, mb),
+                    place(device, ActionKind::kInputGradient, stage, mb));
+  }
+  /// Where the weight gradient is added: by a B or a W.
+  uint32_t weight_place(DeviceId device, StageId stage, uint32_t mb) const {
+    return std::min(place(device, ActionKind::kBackward, stage, mb),
+                    place(device, ActionKind::kWeightGradient, stage, mb));
+  }
+  uint32_t last_weight(DeviceId device, StageId stage) const {
+    uint32_t last = 0;
+    for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) {
+      const uint32_t here = weight_place(device, stage, mb);
+      if (here != kAbsent) last = std::max(last, here);
+    }
+    return last;
+  }
+
+  /// First place on the device where a dependency is met; a B meets what an I or a W would.
+  uint32_t met(const DeviceAction& needed) const {
+    const Action& a = needed.action;
+    if (a.kind == ActionKind::kInputGradient) return gradient_place(needed.device, a.stage, a.micro_batch);
+    if (a.kind == ActionKind::kWeightGradient) return weight_place(needed.device, a.stage, a.micro_batch);
+    return index_.first(needed.device, a);
+  }
+
+  ScheduleFacts& facts_;
+  const PipelineShape& shape_;
+  const Schedule& schedule_;
+  const Dependencies& dependencies_;
+  const ScheduleIndex& index_;
+};
+
+}  // namespace rannc::ir

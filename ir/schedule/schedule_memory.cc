@@ -1,0 +1,254 @@
+/// Follows live bytes along a row.
+#include "ir/schedule/schedule_memory.h"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <optional>
+
+#include "ir/schedule/send_completion.h"
+
+namespace rannc::ir {
+namespace {
+
+class Follower {
+ public:
+  Follower(const Dependencies& dependencies, const Schedule& schedule, DeviceId device)
+      : dependencies_(dependencies),
+        shape_(dependencies.shape()),
+        device_(device),
+        lowered_(schedule.lowered),
+        stages_(dependencies.stages_on(device)),
+        held_(stages_.size() * shape_.micro_batch_count(), 0),
+        summed_(stages_.size(), false),
+        recomputed_(held_.size(), false) {
+    const std::vector<Action>& row = schedule.rows[device.index()];
+    if (lowered_ && shape_.training) completion_.emplace(dependencies, schedule, device);
+    for (StageId stage : stages_) live_ += shape_.stages[stage.index()].fixed_bytes;
+    if (shape_.training && std::any_of(stages_.begin(), stages_.end(), [&](StageId s) { return stage(s).recompute; })) {
+      for (const Action& action : row) {
+        if (action.kind == ActionKind::kRecompute && cell(action) < held_.size()) recomputed_[cell(action)] = true;
+      }
+    }
+  }
+
+  int64_t live() const { return live_; }
+
+  /// Bytes alive while `action`, at position `at` of the row, runs; afterwards `live()` is what it leaves.
+  int64_t run(const Action& action, size_t at) {
+    if (completion_) release_sent(completion_->before(at));
+    return run(action);
+  }
+
+ private:
+  int64_t run(const Action& action) {
+    if (is_send(action.kind) || is_receive(action.kind)) return transfer(action);
+    const size_t at = cell(action);
+    if (action.kind == ActionKind::kStep && at < held_.size()) return live_ + stage(action.stage).step_bytes;
+    if (!is_compute(action.kind) || at >= held_.size()) return live_;
+    const StageShape& shape = stage(action.stage);
+    const int64_t samples = own_samples(action), before = live_;
+    const int64_t made = allocate(action, shape, samples, at) + shape.temporary_bytes * samples;
+    release(action, at);
+    const int64_t needed = needs_first(action, shape, at) ? first_backward(shape, samples)
+                                                          : needed_per_sample(action, shape, at) * samples;
+    if (gives_gradients(action)) summed_[slot(at)] = true;
+    return std::max(needed > 0 ? before + needed : made, live_);
+  }
+
+  const StageShape& stage(StageId id) const { return shape_.stages[id.index()]; }
+
+  /// Index into `held_`; too large for a stage of another device.
+  size_t cell(const Action& action) const {
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      if (stages_[i] == action.stage) return i * shape_.micro_batch_count() + action.micro_batch;
+    }
+    return held_.size();
+  }
+
+  int64_t own_samples(const Action& action) const {
+    const auto replica = static_cast<size_t>(dependencies_.replica(action.stage, device_));
+    return replica_samples(shape_.micro_batches[action.micro_batch], replica, stage(action.stage).devices.size())
+        .size();
+  }
+
+  /// Whether what an F sends is part of what it keeps.
+  bool results_are_saved(const StageShape& shape, size_t at) const {
+    return shape_.training && shape.keeps_results && !recomputed_[at];
+  }
+
+  int64_t needed_per_sample(const Action& action, const StageShape& shape, size_t at) const {
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return recomputed_[at] || !shape_.training ? shape.passing_bytes : shape.forward_bytes;
+      case ActionKind::kRecompute:
+        return shape.forward_bytes;
+      case ActionKind::kBackward:
+      case ActionKind::kInputGradient:
+        return shape.backward_bytes;
+      default:
+        return 0;
+    }
+  }
+
+  size_t slot(size_t at) const { return at / shape_.micro_batch_count(); }
+
+  static bool gives_gradients(const Action& action) {
+    return action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
+  }
+
+  /// Whether sums of parameters' gradients begin here.
+  bool needs_first(const Action& action, const StageShape& shape, size_t at) const {
+    return action.kind == ActionKind::kBackward && !summed_[slot(at)] && !shape.first_backward.empty();
+  }
+
+  /// That of the next larger share that is known; of the largest where this one is larger.
+  static int64_t first_backward(const StageShape& shape, int64_t samples) {
+    int64_t bytes = shape.first_backward.front().bytes;
+    for (const PassBytes& known : shape.first_backward) {
+      if (known.samples >= samples) bytes = known.bytes;
+    }
+    return bytes;
+  }
+
+  void keep(size_t at, int64_t bytes) {
+    held_[at] += bytes;
+    live_ += bytes;
+  }
+
+  int64_t allocate(const Action& action, const StageShape& shape, int64_t samples, size_t at) {
+    const int64_t received = live_;
+    switch (action.kind) {
+      case ActionKind::kForward:
+        if (shape_.training) keep(at, samples * (recomputed_[at] ? shape.kept_bytes : shape.saved_bytes));
+        if (!results_are_saved(shape, at)) live_ += messages(action, Side::kOutgoing);
+        break;
+      case ActionKind::kRecompute:
+        keep(at, samples * (shape.saved_bytes - shape.kept_bytes));
+        break;
+      case ActionKind::kBackward:
+        live_ += messages(action, Side::kOutgoing);
+        break;
+      case ActionKind::kInputGradient:
+        keep(at, samples * shape.pending_bytes);
+        live_ += messages(action, Side::kOutgoing);
+        break;
+      default:
+        break;
+    }
+    return std::max(live_, received);
+  }
+
+  void release(const Action& action, size_t at) {
+    live_ -= messages(action, Side::kIncoming);
+    if (!gives_gradients(action)) return;
+    live_ -= held_[at];
+    held_[at] = 0;
+    if (!summed_[slot(at)]) live_ += stage(action.stage).gradient_bytes;
+  }
+
+  enum class Side { kIncoming, kOutgoing };
+
+  /// Bytes that other devices sent to, or will receive from, this computation.
+  int64_t messages(const Action& action, Side side) const {
+    if (!lowered_) return 0;
+    int64_t bytes = 0;
+    const bool forward = action.kind == ActionKind::kForward;
+    if (!forward && action.kind != ActionKind::kBackward && action.kind != ActionKind::kInputGradient) return 0;
+    const bool from_producers = forward == (side == Side::kIncoming);
+    for (uint32_t route :
+         from_producers ? dependencies_.routes_into(action.stage) : dependencies_.routes_from(action.stage)) {
+      const RouteShape& r = shape_.routes[route];
+      if (!forward && !r.gradient) continue;
+      const auto add = [&](const Message& m) {
+        if (m.peer != device_) bytes += m.samples.size() * r.bytes_per_sample;
+      };
+      if (from_producers) {
+        dependencies_.each_incoming(route, action.micro_batch, device_, add);
+      } else {
+        dependencies_.each_outgoing(route, action.micro_batch, device_, add);
+      }
+    }
+    return bytes;
+  }
+
+  int64_t transfer(const Action& action) {
+    const RouteShape& route = shape_.routes[action.route];
+    if (action.kind == ActionKind::kSendActivation) {
+      Action made = action;
+      made.stage = route.producer;
+      if (const size_t at = cell(made); at < held_.size() && results_are_saved(stage(route.producer), at)) {
+        return send(action.peer, 0);
+      }
+    }
+    int64_t bytes = 0;
+    const bool at_producer = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveGradient;
+    const auto add = [&](const Message& m) {
+      if (m.peer == action.peer) bytes += m.samples.size() * route.bytes_per_sample;
+    };
+    if (at_producer) {
+      dependencies_.each_outgoing(action.route, action.micro_batch, device_, add);
+    } else {
+      dependencies_.each_incoming(action.route, action.micro_batch, device_, add);
+    }
+    if (is_receive(action.kind)) return live_ += bytes;
+    return send(action.peer, bytes);
+  }
+
+  /// A training step holds what it sends until the send has certainly completed; an inference step does not wait.
+  int64_t send(DeviceId peer, int64_t bytes) {
+    const int64_t during = live_;
+    if (completion_) {
+      sent_[peer].push_back(bytes);
+    } else {
+      live_ -= bytes;
+    }
+    return during;
+  }
+
+  void release_sent(std::span<const SendCompletion::Wait> waits) {
+    for (const SendCompletion::Wait& wait : waits) {
+      for (std::deque<int64_t>& sent = sent_[wait.peer]; sent.size() > wait.left; sent.pop_front())
+        live_ -= sent.front();
+    }
+  }
+
+  const Dependencies& dependencies_;
+  const PipelineShape& shape_;
+  const DeviceId device_;
+  const bool lowered_;
+  const std::span<const StageId> stages_;
+  std::vector<int64_t> held_;  ///< by stage of the device and micro-batch
+  std::vector<bool> summed_;   ///< by stage of the device: a gradient of its parameters is there
+  std::vector<bool> recomputed_;
+  std::optional<SendCompletion> completion_;
+  std::map<DeviceId, std::deque<int64_t>> sent_;  ///< bytes of each message that may not have left, oldest first
+  int64_t live_ = 0;
+};
+
+}  // namespace
+
+RowMemory row_memory(const Dependencies& dependencies, const Schedule& schedule, DeviceId device) {
+  const std::vector<Action>& row = schedule.rows[device.index()];
+  Follower follower(dependencies, schedule, device);
+  RowMemory memory;
+  memory.peak = follower.live();
+  memory.during.reserve(row.size());
+  for (size_t i = 0; i < row.size(); ++i) {
+    memory.during.push_back(follower.run(row[i], i));
+    if (memory.during[i] <= memory.peak) continue;
+    memory.peak = memory.during[i];
+    memory.peak_at = i;
+  }
+  return memory;
+}
+
+int64_t row_peak(const Dependencies& dependencies, const Schedule& schedule, DeviceId device) {
+  const std::vector<Action>& row = schedule.rows[device.index()];
+  Follower follower(dependencies, schedule, device);
+  int64_t peak = follower.live();
+  for (size_t i = 0; i < row.size(); ++i) peak = std::max(peak, follower.run(row[i], i));
+  return peak;
+}
+
+}  // namespace rannc::ir

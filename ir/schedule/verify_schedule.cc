@@ -1,0 +1,212 @@
+/// Checks the rules of schedules.
+///
+///   S1  each (stage, micro-batch) has exactly one F on each replica, and either one B or one I and one W; F alone when
+///       not training
+///   S2  on a row F precedes B or I, I precedes W; R, if any, lies between F and B or I, once, and only where the plan
+///       recomputes
+///   S3  a stage lives on its planned devices only; all replicas of a stage have the same computations in the same
+///   order S4  every send has exactly one receive with the same route and micro-batch on the named peer, and vice
+///   versa; both
+///       carry samples that the two replicas share
+///   S5  per ordered pair of devices, sends and receives appear in the same order
+///   S6  rows, messages, collectives and computations that replicas share never wait for each other in a circle, where
+///       sends, receives and collectives all block; then any looser transport is safe too
+///   S7  every value read by an action was produced or received before, on the same row
+///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
+///   S9  one all-reduce per replicated stage, after the stage's last B or W; collectives of the same members in the
+///   same
+///       order on every member
+///   S10 one optimizer step per stage and device, after its weight gradients and reductions; weights never change
+///       between the micro-batches of a step
+///   S11 live bytes never exceed the device's memory
+///   S12 the gradient of a shared parameter is reduced once on each device that holds it, after the last weight
+///   gradient
+///       of all its stages there
+#include "ir/schedule/verify_schedule.h"
+
+#include "ir/schedule/internal/schedule_rules.h"
+#include "ir/schedule/schedule_memory.h"
+
+namespace rannc::ir {
+namespace {
+
+/// The rules that look at one row, or at the rows of replicas side by side.
+class RowRules : ScheduleRules {
+ public:
+  explicit RowRules(ScheduleFacts& facts) : ScheduleRules(facts) {}
+
+  // S3 (first half): what an action names exists, and is on its device.
+  void check_places() {
+    if (schedule_.rows.size() != shape_.devices) {
+      report("S3", fmt::format("{} rows for {} devices", schedule_.rows.size(), shape_.devices));
+      return;
+    }
+    each_action([&](DeviceId device, uint32_t i, const Action& action) {
+      if (!names_something(device, action)) {
+        report("S3", fmt::format("{}: {} names nothing of the plan", at(device, i), to_string(action)));
+      } else if (dependencies_.replica(action.stage, device) < 0) {
+        report("S3", fmt::format("{}: {}, but stage {} does not live there", at(device, i), to_string(action),
+                                 action.stage.index()));
+      }
+    });
+  }
+
+  // S1
+  void check_counts() {
+    each_replica([&](StageId stage, DeviceId device) {
+      for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) {
+        const size_t f = count(device, ActionKind::kForward, stage, mb);
+        const size_t b = count(device, ActionKind::kBackward, stage, mb);
+        const size_t i = count(device, ActionKind::kInputGradient, stage, mb);
+        const size_t w = count(device, ActionKind::kWeightGradient, stage, mb);
+        const bool backward_ok =
+            shape_.training ? (b == 1 && i + w == 0) || (b == 0 && i == 1 && w == 1) : b + i + w == 0;
+        if (f == 1 && backward_ok) continue;
+        report("S1", fmt::format("stage {}, micro-batch {} on device {}: {} F, {} B, {} I, {} W; expected one F{}",
+                                 stage.index(), mb, device.index(), f, b, i, w,
+                                 shape_.training ? " and either one B or one I and one W" : " alone"));
+      }
+    });
+  }
+
+  // S2
+  void check_order() {
+    each_replica([&](StageId stage, DeviceId device) {
+      for (uint32_t mb = 0; mb < shape_.micro_batch_count(); ++mb) check_order(stage, device, mb);
+    });
+  }
+
+  // S3 (second half)
+  void check_replicas() {
+    for (uint32_t s = 0; s < shape_.stages.size(); ++s) {
+      const auto& devices = shape_.stages[s].devices;
+      for (size_t r = 1; r < devices.size(); ++r) compare_replicas(StageId(s), devices[0], devices[r]);
+    }
+  }
+
+  // S7, S8
+  void check_inputs() {
+    each_action([&](DeviceId device, uint32_t i, const Action& action) {
+      if (is_receive(action.kind) || is_collective(action.kind) || action.kind == ActionKind::kStep) return;
+      const bool backward = action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient;
+      dependencies_.each(device, action, [&](const DeviceAction& needed) {
+        const uint32_t there = met(needed);
+        if (there < i) return;
+        const char* rule = backward && needed.action.kind != ActionKind::kForward ? "S8" : "S7";
+        report(rule, fmt::format("{}: {} needs {}", at(device, i), to_string(action), to_string(needed.action)),
+               {{{}, there == kAbsent ? "which is nowhere on the row" : "which comes later, at " + at(device, there)}});
+      });
+    });
+  }
+
+  // S11
+  void check_memory() {
+    for (uint32_t d = 0; d < shape_.memory_bytes.size(); ++d) {
+      if (shape_.memory_bytes[d] == 0) continue;
+      const RowMemory memory = row_memory(dependencies_, schedule_, DeviceId(d));
+      if (memory.peak <= shape_.memory_bytes[d]) continue;
+      const auto& row = schedule_.rows[d];
+      report("S11", fmt::format("device {} has {} bytes but needs {}{}", d, shape_.memory_bytes[d], memory.peak,
+                                row.empty() ? ""
+                                            : fmt::format(", {} of them during action {}, {}", memory.peak,
+                                                          memory.peak_at, to_string(row[memory.peak_at]))));
+    }
+  }
+
+ private:
+  /// Whether the action's fields say one thing of the plan, and nothing beside it.
+  bool names_something(DeviceId device, const Action& action) const {
+    if (!action.stage.valid() || action.stage.index() >= shape_.stages.size()) return false;
+    if (is_compute(action.kind)) {
+      return action.micro_batch < shape_.micro_batch_count() &&
+             action == compute_action(action.kind, action.stage, action.micro_batch);
+    }
+    if (action.kind == ActionKind::kReduceShared) {
+      return action.route < shape_.shared.size() && action == reduce_shared_action(shape_, action.route, device);
+    }
+    if (action.kind == ActionKind::kAllReduce || action.kind == ActionKind::kStep) {
+      return action == stage_action(action.kind, action.stage);
+    }
+    return action.route < shape_.routes.size() && action.micro_batch < shape_.micro_batch_count() &&
+           action.peer.valid() && action.peer.index() < shape_.devices &&
+           action == transfer_action(shape_, action.kind, action.route, action.micro_batch, action.peer);
+  }
+
+  void check_order(StageId stage, DeviceId device, uint32_t mb) {
+    const uint32_t forward = place(device, ActionKind::kForward, stage, mb);
+    const uint32_t gradient = gradient_place(device, stage, mb);
+    const uint32_t weight = place(device, ActionKind::kWeightGradient, stage, mb);
+    const auto named = [&](ActionKind kind) { return to_string(compute_action(kind, stage, mb)); };
+    if (forward != kAbsent && gradient != kAbsent && gradient < forward) {
+      report("S2",
+             fmt::format("{}: the backward pass of stage {}, micro-batch {} before {}", at(device, gradient),
+                         stage.index(), mb, named(ActionKind::kForward)),
+             {{{}, "the forward pass is at " + at(device, forward)}});
+    }
+    if (weight != kAbsent && gradient != kAbsent && weight < gradient) {
+      report("S2",
+             fmt::format("{}: {} before {}", at(device, weight), named(ActionKind::kWeightGradient),
+                         named(ActionKind::kInputGradient)),
+             {{{}, "the input gradient is at " + at(device, gradient)}});
+    }
+    const auto recomputes = index_.all(device, compute_action(ActionKind::kRecompute, stage, mb));
+    if (recomputes.empty()) return;
+    const std::string where = at(device, recomputes.back()) + ": " + named(ActionKind::kRecompute);
+    if (!shape_.stages[stage.index()].recompute || !shape_.training) {
+      report("S2", where + ", but the plan does not recompute the stage");
+    } else if (recomputes.size() > 1) {
+      report("S2", where + " repeats " + at(device, recomputes.front()));
+    } else if (recomputes[0] < forward || recomputes[0] > gradient) {
+      report("S2", where + " is not between the forward and the backward pass of its micro-batch");
+    }
+  }
+
+  void compare_replicas(StageId stage, DeviceId a, DeviceId b) {
+    const auto next = [&](DeviceId device, uint32_t i) {
+      const auto& row = schedule_.rows[device.index()];
+      while (i < row.size() && (!is_compute(row[i].kind) || row[i].stage != stage)) ++i;
+      return i;
+    };
+    const auto &row_a = schedule_.rows[a.index()], &row_b = schedule_.rows[b.index()];
+    uint32_t i = next(a, 0), j = next(b, 0);
+    while (i < row_a.size() && j < row_b.size() && row_a[i] == row_b[j]) i = next(a, i + 1), j = next(b, j + 1);
+    if (i == row_a.size() && j == row_b.size()) return;
+    const auto shown = [&](DeviceId device, const std::vector<Action>& row, uint32_t k) {
+      return k == row.size() ? fmt::format("device {} has no more of the stage", device.index())
+                             : fmt::format("{}: {}", at(device, k), to_string(row[k]));
+    };
+    report("S3", fmt::format("replicas of stage {} differ: {}", stage.index(), shown(a, row_a, i)),
+           {{{}, "against " + shown(b, row_b, j)}});
+  }
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify_schedule(const PipelineShape& shape, const Schedule& schedule, size_t limit) {
+  return verify_schedule(shape, schedule, std::vector<bool>(shape.stages.size()), limit);
+}
+
+std::vector<Diagnostic> verify_schedule(const PipelineShape& shape, const Schedule& schedule,
+                                        const std::vector<bool>& joint, size_t limit) {
+  ScheduleFacts facts(shape, schedule, std::max<size_t>(limit, 1));
+  RowRules rows(facts);
+  rows.check_places();
+  if (!facts.found.empty()) return std::move(facts.found);  // the other rules index by stage and route
+  rows.check_counts();
+  rows.check_order();
+  rows.check_replicas();
+  check_messages(facts);
+  rows.check_inputs();
+  check_reductions(facts);
+  rows.check_memory();
+  if (facts.found.empty()) check_progress(facts, joint);
+  return std::move(facts.found);
+}
+
+Result<void> check_schedule(const PipelineShape& shape, const Schedule& schedule) {
+  auto found = verify_schedule(shape, schedule, 1);
+  if (found.empty()) return {};
+  return std::move(found.front());
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,119 @@
+/// Checks that every gradient is reduced and applied once, when it is complete (S9, S10, S12).
+#include <map>
+
+#include "ir/schedule/internal/schedule_rules.h"
+
+namespace rannc::ir {
+namespace {
+
+class ReductionRules : ScheduleRules {
+ public:
+  explicit ReductionRules(ScheduleFacts& facts) : ScheduleRules(facts) {}
+
+  // S9
+  void check_all_reduces() {
+    each_replica([&](StageId stage, DeviceId device) {
+      const Action reduce = stage_action(ActionKind::kAllReduce, stage);
+      const size_t expected = shape_.training && shape_.stages[stage.index()].devices.size() > 1;
+      const size_t found = index_.count(device, reduce);
+      if (found != expected) {
+        report("S9", fmt::format("device {}: {} appears {} times; expected {}", device.index(), to_string(reduce),
+                                 found, expected));
+      } else if (found == 1 && index_.first(device, reduce) < last_weight(device, stage)) {
+        report("S9",
+               fmt::format("{}: {} before the stage's last weight gradient", at(device, index_.first(device, reduce)),
+                           to_string(reduce)),
+               {{{}, "which is at " + at(device, last_weight(device, stage))}});
+      }
+    });
+    check_collective_order();
+  }
+
+  // S12
+  void check_shared() {
+    for (uint32_t g = 0; g < shape_.shared.size(); ++g) {
+      for (DeviceId device : facts_.members[shape_.stages.size() + g]) check_shared(g, device);
+    }
+  }
+
+  // S10
+  void check_steps() {
+    if (schedule_.changes_numbers) {
+      report("S10", fmt::format("schedule {} changes weights between micro-batches; it is for comparison only",
+                                schedule_.name));
+    }
+    each_replica([&](StageId stage, DeviceId device) {
+      const Action step = stage_action(ActionKind::kStep, stage);
+      const size_t found = index_.count(device, step), expected = shape_.training;
+      if (found != expected) {
+        report("S10", fmt::format("device {}: {} appears {} times; expected {}", device.index(), to_string(step), found,
+                                  expected));
+        return;
+      }
+      if (found == 0) return;
+      const uint32_t place = index_.first(device, step);
+      dependencies_.each(device, step, [&](const DeviceAction& needed) {
+        const uint32_t there = met(needed);
+        if (there == kAbsent || there < place) return;
+        report("S10", fmt::format("{}: {} before {}", at(device, place), to_string(step), to_string(needed.action)),
+               {{{}, "which is at " + at(device, there)}});
+      });
+    });
+  }
+
+ private:
+  void check_collective_order() {
+    std::map<std::vector<DeviceId>, size_t> groups;  // members -> number
+    std::vector<size_t> group_of;                    // by collective
+    for (std::vector<DeviceId> members : facts_.members) {
+      std::sort(members.begin(), members.end());
+      group_of.push_back(groups.try_emplace(std::move(members), groups.size()).first->second);
+    }
+    std::vector<std::map<uint32_t, std::vector<size_t>>> orders(groups.size());  // group -> device -> collectives
+    each_action([&](DeviceId device, uint32_t, const Action& action) {
+      if (!is_collective(action.kind)) return;
+      const size_t collective = facts_.collective(action);
+      orders[group_of[collective]][device.index()].push_back(collective);
+    });
+    for (const auto& [members, group] : groups) {
+      const auto& by_device = orders[group];
+      if (by_device.empty()) continue;
+      const auto& [first_device, first] = *by_device.begin();
+      for (const auto& [device, order] : by_device) {
+        if (order == first || order.size() != first.size()) continue;  // unequal counts are reported by S9 or S12
+        report("S9", fmt::format("devices {} and {} join the collectives of their group in different order",
+                                 first_device, device));
+      }
+    }
+  }
+
+  void check_shared(uint32_t group, DeviceId device) {
+    const Action action = reduce_shared_action(shape_, group, device);
+    const size_t found = index_.count(device, action);
+    const uint32_t first = index_.first(device, action);
+    uint32_t last_gradient = 0;
+    for (StageId stage : shape_.shared[group].stages) {
+      if (dependencies_.replica(stage, device) >= 0)
+        last_gradient = std::max(last_gradient, last_weight(device, stage));
+    }
+    const size_t expected = shape_.training;
+    if (found != expected) {
+      report("S12",
+             fmt::format("device {}: RS{} appears {} times; expected {}", device.index(), group, found, expected));
+    } else if (found == 1 && first < last_gradient) {
+      report("S12", fmt::format("{}: RS{} before the last weight gradient of the group", at(device, first), group),
+             {{{}, "which is at " + at(device, last_gradient)}});
+    }
+  }
+};
+
+}  // namespace
+
+void check_reductions(ScheduleFacts& facts) {
+  ReductionRules rules(facts);
+  rules.check_all_reduces();
+  rules.check_shared();
+  rules.check_steps();
+}
+
+}  // namespace rannc::ir

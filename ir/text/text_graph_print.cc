@@ -1,0 +1,207 @@
+// Prints the statements of a graph. Values that no task makes stand where their id puts them, so that reading the text
+// hands out the same ids.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "ir/internal/text_graph.h"
+#include "ir/internal/text_names.h"
+#include "ir/internal/text_writer.h"
+#include "ir/op/op.h"
+#include "ir/state/state.h"
+
+namespace rannc::ir {
+
+namespace {
+
+class GraphPrinter {
+ public:
+  GraphPrinter(std::string& to, const Graph& graph) : to_(to), graph_(graph) {}
+
+  void print() {
+    if (!graph_.name().empty()) to_ += "graph " + quote(graph_.name()) + "\n";
+    if (!graph_.batch_symbol().empty()) {
+      to_ += "batch ";
+      append_word(to_, graph_.batch_symbol());
+      to_ += '\n';
+    }
+    for (const Assumption& assumption : graph_.assumptions()) assume(assumption);
+    for (const ValueId id : graph_.values()) {
+      const TaskId producer = graph_.value(id).producer;
+      if (!producer.valid()) {
+        leaf(id);
+      } else {
+        while (next_task_ <= producer.index()) task(TaskId(next_task_++));
+      }
+    }
+    while (next_task_ < graph_.task_count()) task(TaskId(next_task_++));
+    list("inputs", graph_.inputs());
+    list("outputs", graph_.outputs());
+    for (const LossTerm& term : graph_.losses()) loss(term);
+    for (const Statistics& each : graph_.statistics()) statistics(each);
+    for (const StateTensor& tensor : graph_.state()) state(tensor);
+  }
+
+ private:
+  void name(ValueId id) {
+    if (id.valid()) {
+      append_name(to_, '%', graph_.value(id).name);
+    } else {
+      to_ += '_';
+    }
+  }
+
+  void typed(ValueId id) {
+    name(id);
+    to_ += ": ";
+    append_type(to_, graph_.type(id));
+  }
+
+  void leaf(ValueId id) {
+    to_ += str(graph_.value(id).kind);
+    to_ += ' ';
+    typed(id);
+    append_data(to_, graph_.value(id), comment_);
+    if (const Draw* drawn = graph_.draw(id)) draw(*drawn);
+    end_line(to_, comment_);
+  }
+
+  void draw(const Draw& draw) {
+    to_ += " = ";
+    to_ += kDistributions[static_cast<size_t>(draw.of)];
+    if (draw.of == Draw::Of::kBernoulli) {
+      to_ += " drop " + hexadecimal(draw.drop);
+      fmt::format_to(std::back_inserter(comment_), "drop = {}", draw.drop);
+    }
+    fmt::format_to(std::back_inserter(to_), " key {}", draw.key);
+  }
+
+  /// The statements of a body stand before the task that has it, further in.
+  void body(const Body& body) {
+    std::string text;
+    GraphPrinter(text, body.graph()).print();
+    fmt::format_to(std::back_inserter(to_), "body @b{}\n", bodies_);
+    for (size_t at = 0; at < text.size();) {
+      const size_t end = text.find('\n', at) + 1;
+      to_.append("  ").append(text, at, end - at);
+      at = end;
+    }
+    fmt::format_to(std::back_inserter(to_), "end @b{}\n", bodies_++);
+  }
+
+  void task(TaskId id) {
+    const uint32_t first_body = bodies_;
+    for (const auto& [name, value] : graph_.attributes(id)) {
+      if (const auto* given = std::get_if<Body>(&value)) body(*given);
+    }
+    fmt::format_to(std::back_inserter(to_), "#{}", id.index());
+    const char* before = " ";
+    for (const ValueId output : graph_.outputs(id)) {
+      to_ += before;
+      before = ", ";
+      typed(output);
+    }
+    to_ += " = ";
+    append_word(to_, graph_.op(id).name);
+    to_ += '(';
+    before = "";
+    for (const ValueId input : graph_.inputs(id)) {
+      to_ += before;
+      before = ", ";
+      name(input);
+    }
+    to_ += ')';
+    append_attributes(to_, graph_.attributes(id), comment_, first_body);
+    append_location(to_, graph_.location(id));
+    end_line(to_, comment_);
+  }
+
+  void assume(const Assumption& assumption) {
+    to_ += "assume equal [" + assumption.left.str() + "," + assumption.right.str() + "]";
+    append_location(to_, assumption.where);
+    to_ += '\n';
+  }
+
+  void list(std::string_view word, const std::vector<ValueId>& ids) {
+    if (ids.empty()) return;
+    to_ += word;
+    const char* before = " [";
+    for (const ValueId id : ids) {
+      to_ += before;
+      before = ", ";
+      name(id);
+    }
+    to_ += "]\n";
+  }
+
+  void loss(const LossTerm& term) {
+    to_ += "loss ";
+    name(term.numerator);
+    to_ += " weight " + hexadecimal(term.weight) + " per ";
+    to_ += denominator_word(term.denominator);
+    if (term.labels.valid()) {
+      to_ += ' ';
+      name(term.labels);
+    }
+    if (term.denominator == LossTerm::Denominator::kClassWeights) {
+      to_ += ' ';
+      append_numbers(to_, term.class_weights);
+    }
+    fmt::format_to(std::back_inserter(to_), " ignore {}", term.ignore_index);
+    for (const Trim& trim : term.trims) {
+      fmt::format_to(std::back_inserter(to_), " trim {} {} {}", trim.axis, trim.front, trim.back);
+    }
+    if (term.added != 0) to_ += " added " + hexadecimal(term.added);
+    if (term.least != -HUGE_VAL) to_ += " least " + hexadecimal(term.least);
+    fmt::format_to(std::back_inserter(comment_), "weight = {}", term.weight);
+    end_line(to_, comment_);
+  }
+
+  void statistics(const Statistics& each) {
+    to_ += "statistics ";
+    name(each.running_mean);
+    to_ += ", ";
+    name(each.running_variance);
+    to_ += " = ";
+    name(each.mean);
+    to_ += ", ";
+    name(each.variance);
+    to_ += '\n';
+  }
+
+  void numbers(std::string_view word, const std::vector<int64_t>& list) {
+    fmt::format_to(std::back_inserter(to_), "{}[{}]", word, fmt::join(list, ","));
+  }
+
+  void state(const StateTensor& tensor) {
+    to_ += "state " + quote(tensor.name);
+    numbers(" ", tensor.shape);
+    const char* before = " = ";
+    for (const StatePart& part : tensor.parts) {
+      to_ += std::exchange(before, " + ");
+      name(part.value);
+      if (is_whole(graph_, part)) continue;
+      numbers(" from ", part.begin);
+      numbers(" extent ", part.extent);
+      numbers(" axes ", part.axes);
+    }
+    to_ += '\n';
+  }
+
+  std::string& to_;
+  const Graph& graph_;
+  std::string comment_;
+  uint32_t next_task_ = 0;
+  uint32_t bodies_ = 0;
+};
+
+}  // namespace
+
+void append_graph(std::string& to, const Graph& graph) { GraphPrinter(to, graph).print(); }
+
+std::string_view denominator_word(LossTerm::Denominator denominator) {
+  return kDenominators[static_cast<size_t>(denominator)];
+}
+
+}  // namespace rannc::ir

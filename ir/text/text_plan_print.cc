@@ -1,0 +1,157 @@
+// Prints a plan: its graph, then devices, atoms, blocks, stages, routes, schedule, predictions.
+#include <fmt/format.h>
+
+#include "ir/internal/text_graph.h"
+#include "ir/internal/text_writer.h"
+#include "ir/text/text.h"
+
+namespace rannc::ir {
+
+namespace {
+
+template <class IdType>
+std::vector<uint32_t> numbers(const std::vector<IdType>& ids) {
+  std::vector<uint32_t> found;
+  found.reserve(ids.size());
+  for (const IdType id : ids) found.push_back(id.index());
+  return found;
+}
+
+class PlanPrinter {
+ public:
+  PlanPrinter(std::string& to, const Plan& plan) : to_(to), plan_(plan) {}
+
+  void print() {
+    append_graph(to_, plan_.graph);
+    header();
+    for (size_t d = 0; d < plan_.devices.size(); ++d) device(d);
+    constant_tasks();
+    blocks();
+    for (size_t s = 0; s < plan_.stages.size(); ++s) stage(s);
+    for (size_t r = 0; r < plan_.routes.size(); ++r) route(r);
+    for (const SharedParameter& shared : plan_.shared) share(shared);
+    for (const StageTime& time : plan_.stage_times) stage_time(time);
+    for (const FinishTime& time : plan_.finish_times) finish_time(time);
+    for (size_t d = 0; d < plan_.predictions.size(); ++d) prediction(d);
+    to_ += print_schedule(plan_.schedule);
+  }
+
+ private:
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(to_), format, std::forward<Args>(args)...);
+  }
+
+  void header() {
+    add("plan {} seed {}\n", quote(plan_.planner), plan_.seed);
+    add("digests model {} cluster {} profile {}\n", quote(plan_.model_digest), quote(plan_.cluster_digest),
+        quote(plan_.profile_digest));
+    add("{} mini_batch {} micro_batches [{}] optimizer_states {}\n", plan_.training ? "training" : "inference",
+        plan_.mini_batch, fmt::join(plan_.micro_batches, ","), plan_.optimizer_states);
+    optimizer();
+    add("step_ns {} lower_bound_ns {}\n", plan_.step_ns, plan_.lower_bound_ns);
+  }
+
+  void optimizer() {
+    const PlanOptimizer& optimizer = plan_.optimizer;
+    if (optimizer.name.empty()) return;
+    to_ += "optimizer ";
+    append_word(to_, optimizer.name);
+    if (optimizer.momentum != 0) add(" momentum {}  // {}", hexadecimal(optimizer.momentum), optimizer.momentum);
+    to_ += '\n';
+  }
+
+  void device(size_t d) {
+    const PlanDevice& device = plan_.devices[d];
+    add("device d{} {} kind {} memory_bytes {}\n", d, quote(device.name), quote(device.kind), device.memory_bytes);
+  }
+
+  void constant_tasks() {
+    std::vector<uint32_t> tasks;
+    for (size_t t = 0; t < plan_.atoms.constant.size(); ++t) {
+      if (plan_.atoms.constant[t]) tasks.push_back(static_cast<uint32_t>(t));
+    }
+    to_ += "constant_tasks ";
+    append_indices(to_, "#", tasks);
+    to_ += '\n';
+  }
+
+  void blocks() {
+    std::vector<std::vector<uint32_t>> tasks;
+    for (size_t a = 0; a < plan_.block_of.size() && a < plan_.atoms.tasks.size(); ++a) {
+      const BlockId block = plan_.block_of[a];
+      if (!block.valid() || block.index() >= plan_.block_of.size()) continue;
+      if (tasks.size() <= block.index()) tasks.resize(block.index() + 1);
+      tasks[block.index()].push_back(plan_.atoms.tasks[a].index());
+    }
+    for (size_t b = 0; b < tasks.size(); ++b) {
+      add("block b{} tasks ", b);
+      append_indices(to_, "#", tasks[b]);
+      to_ += '\n';
+    }
+  }
+
+  void stage(size_t s) {
+    const Stage& stage = plan_.stages[s];
+    add("stage @s{} tasks ", s);
+    append_indices(to_, "#", numbers(stage.tasks));
+    to_ += " devices ";
+    append_indices(to_, "d", numbers(stage.devices));
+    to_ += stage.recompute ? " recompute\n" : "\n";
+  }
+
+  void value(ValueId id) { append_name(to_, '%', plan_.graph.value(id).name); }
+
+  void route(size_t r) {
+    const Route& route = plan_.routes[r];
+    add("route {} ", r);
+    value(route.value);
+    add(" @s{} -> @s{} bytes [{}]{}\n", route.from.index(), route.to.index(), route.bytes.str(),
+        route.gradient ? " gradient" : "");
+  }
+
+  void share(const SharedParameter& shared) {
+    to_ += "share ";
+    value(shared.parameter);
+    add(" owner @s{} also ", shared.owner.index());
+    append_indices(to_, "@s", numbers(shared.others));
+    if (shared.sum_ns != 0) add(" sum_ns {}", shared.sum_ns);
+    to_ += '\n';
+  }
+
+  void stage_time(const StageTime& time) {
+    add("time @s{} samples {} forward_ns {} backward_ns {} stashed_bytes {}", time.stage.index(), time.samples,
+        time.forward_ns, time.backward_ns, time.stashed_bytes);
+    const auto more = [&](const char* name, auto amount) {
+      if (amount != 0) add(" {} {}", name, amount);
+    };
+    more("weight_ns", time.weight_ns);
+    more("pending_bytes", time.pending_bytes);
+    more("passing_bytes", time.passing_bytes);
+    more("forward_bytes", time.forward_bytes);
+    more("backward_bytes", time.backward_bytes);
+    more("first_backward_bytes", time.first_backward_bytes);
+    to_ += '\n';
+  }
+
+  void finish_time(const FinishTime& time) {
+    add("finish @s{} all_reduce_ns {} optimizer_ns {}\n", time.stage.index(), time.all_reduce_ns, time.optimizer_ns);
+  }
+
+  void prediction(size_t d) {
+    add("predict d{} busy_ns {} peak_bytes {}\n", d, plan_.predictions[d].busy_ns, plan_.predictions[d].peak_bytes);
+  }
+
+  std::string& to_;
+  const Plan& plan_;
+};
+
+}  // namespace
+
+std::string print(const Plan& plan) {
+  std::string text = "rannc.plan 1\n";
+  PlanPrinter(text, plan).print();
+  return text;
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,327 @@
+// Reads a plan. Numbers of tasks, stages and devices are checked as they are read, so that the verifier may rely on
+// them.
+#include <fmt/format.h>
+
+#include "ir/internal/text_graph.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
+#include "ir/verify.h"
+
+namespace rannc::ir {
+
+namespace {
+
+class PlanReader {
+ public:
+  explicit PlanReader(const std::string& file) : file_(file), graph_(file) {}
+
+  Result<void> read(TextCursor& line) {
+    if (in_schedule_) return schedule_line(line);
+    RANNC_ASSIGN(const bool known, graph_.read(line));
+    if (known) return closed_ ? Result<void>(line.fault(0, "the graph stands before the plan")) : Result<void>();
+    closed_ = true;
+    for (const auto& [word, read] : kStatements) {
+      if (!line.accept_word(word)) continue;
+      RANNC_TRY((this->*read)(line));
+      return line.expect_end();
+    }
+    if (line.peek_word() == "schedule") return schedule_line(line);
+    return line.expected(
+        "a statement of a graph, or one of plan digests training inference optimizer step_ns device constant_tasks "
+        "block stage "
+        "route "
+        "share time predict schedule");
+  }
+
+  Result<Plan> finish() && {
+    RANNC_TRY(graph_.check_end(file_));
+    plan_.graph = std::move(graph_).take();
+    fill_mixes(plan_.graph);
+    finish_atoms();
+    const PipelineShape shape = pipeline_shape(plan_);
+    auto schedule = parse_schedule(schedule_text_, shape, file_);
+    if (!schedule.ok()) {
+      // Rows that refer to what the plan lacks say less than the rule that the plan breaks.
+      auto broken = verify(plan_);
+      if (!broken.empty() && broken.front().rule != "P13") return as_result(std::move(broken)).diagnostic();
+      Diagnostic fault = schedule.diagnostic();
+      fault.where.line = fault.where.line != 0 && fault.where.line <= schedule_lines_.size()
+                             ? schedule_lines_[fault.where.line - 1]
+                             : 0;
+      return fault;
+    }
+    plan_.schedule = *std::move(schedule);
+    plan_.schedule.lowered = true;  // older texts do not say so; the rules ask for all that lowering adds
+    RANNC_TRY(as_result(verify(plan_)));
+    return std::move(plan_);
+  }
+
+ private:
+  using Statement = Result<void> (PlanReader::*)(TextCursor&);
+  static const std::pair<std::string_view, Statement> kStatements[15];
+
+  const Graph& graph() const { return graph_.graph(); }
+
+  template <class IdType>
+  Result<std::vector<IdType>> ids(TextCursor& line, std::string_view sigil, uint64_t limit, std::string_view what) {
+    RANNC_ASSIGN(const std::vector<uint32_t> found, line.indices(sigil, limit, what));
+    std::vector<IdType> list;
+    list.reserve(found.size());
+    for (const uint32_t index : found) list.emplace_back(index);
+    return list;
+  }
+  Result<StageId> stage_id(TextCursor& line) {
+    RANNC_ASSIGN(const uint32_t index, line.index("@s", plan_.stages.size(), "a stage"));
+    return StageId(index);
+  }
+  Result<ValueId> value_id(TextCursor& line) {
+    const size_t begin = line.column();
+    RANNC_ASSIGN(const std::string name, line.name('%', "a value"));
+    const ValueId found = graph().find(name);
+    if (found.valid()) return found;
+    return line.fault(begin, fmt::format("the graph has no value %{}", name));
+  }
+  // `word N`
+  Result<uint64_t> field(TextCursor& line, std::string_view word, uint64_t limit = INT64_MAX) {
+    RANNC_TRY(line.expect(word));
+    return line.unsigned_integer("a number", limit);
+  }
+  Result<std::string> text_field(TextCursor& line, std::string_view word) {
+    RANNC_TRY(line.expect(word));
+    return line.quoted("a text");
+  }
+  // A number that must be the next of its kind.
+  Result<void> next(TextCursor& line, std::string_view sigil, size_t count, std::string_view what) {
+    const size_t begin = line.column();
+    RANNC_ASSIGN(const uint32_t found, line.index(sigil, UINT32_MAX, what));
+    if (found == count) return {};
+    return line.fault(begin, fmt::format("expected {} {}{}, found {}{}", what, sigil, count, sigil, found));
+  }
+
+  Result<void> plan_line(TextCursor& line) {
+    RANNC_ASSIGN(plan_.planner, line.quoted("the name of a planner"));
+    RANNC_ASSIGN(plan_.seed, field(line, "seed", UINT64_MAX));
+    return {};
+  }
+
+  Result<void> digests(TextCursor& line) {
+    RANNC_ASSIGN(plan_.model_digest, text_field(line, "model"));
+    RANNC_ASSIGN(plan_.cluster_digest, text_field(line, "cluster"));
+    RANNC_ASSIGN(plan_.profile_digest, text_field(line, "profile"));
+    return {};
+  }
+
+  Result<void> training(TextCursor& line) { return batches(line, true); }
+  Result<void> inference(TextCursor& line) { return batches(line, false); }
+  Result<void> batches(TextCursor& line, bool training) {
+    plan_.training = training;
+    RANNC_ASSIGN(const uint64_t mini_batch, field(line, "mini_batch", UINT32_MAX));
+    plan_.mini_batch = static_cast<uint32_t>(mini_batch);
+    RANNC_TRY(line.expect("micro_batches"));
+    RANNC_TRY(line.expect("["));
+    while (!line.accept("]")) {
+      if (!plan_.micro_batches.empty()) RANNC_TRY(line.expect(","));
+      RANNC_ASSIGN(const uint64_t samples, line.unsigned_integer("a number of samples", UINT32_MAX));
+      plan_.micro_batches.push_back(static_cast<uint32_t>(samples));
+    }
+    RANNC_ASSIGN(const uint64_t states, field(line, "optimizer_states", 64));
+    plan_.optimizer_states = static_cast<uint32_t>(states);
+    return {};
+  }
+
+  Result<void> optimizer(TextCursor& line) {
+    RANNC_ASSIGN(plan_.optimizer.name, line.word("the name of an optimizer"));
+    if (line.accept_word("momentum")) {
+      RANNC_ASSIGN(plan_.optimizer.momentum, line.number("a momentum"));
+    }
+    return {};
+  }
+
+  Result<void> step(TextCursor& line) {
+    RANNC_ASSIGN(const uint64_t step_ns, line.unsigned_integer("a time", INT64_MAX));
+    RANNC_ASSIGN(const uint64_t bound, field(line, "lower_bound_ns"));
+    plan_.step_ns = static_cast<int64_t>(step_ns);
+    plan_.lower_bound_ns = static_cast<int64_t>(bound);
+    return {};
+  }
+
+  Result<void> device(TextCursor& line) {
+    RANNC_TRY(next(line, "d", plan_.devices.size(), "device"));
+    PlanDevice device;
+    RANNC_ASSIGN(device.name, line.quoted("the name of a device"));
+    RANNC_ASSIGN(device.kind, text_field(line, "kind"));
+    RANNC_ASSIGN(device.memory_bytes, field(line, "memory_bytes"));
+    plan_.devices.push_back(std::move(device));
+    return {};
+  }
+
+  Result<void> constant_tasks(TextCursor& line) {
+    const size_t begin = line.column();
+    if (!plan_.atoms.constant.empty()) return line.fault(begin, "a second list of constant tasks");
+    plan_.atoms.constant.resize(graph().task_count());
+    RANNC_ASSIGN(const auto tasks, line.indices("#", graph().task_count(), "a task"));
+    for (const uint32_t task : tasks) plan_.atoms.constant[task] = true;
+    finish_atoms();
+    return {};
+  }
+
+  void finish_atoms() {
+    Atoms& atoms = plan_.atoms;
+    const size_t count = plan_.graph.task_count() != 0 ? plan_.graph.task_count() : graph().task_count();
+    if (!atoms.atom_of.empty() || count == 0) return;
+    atoms.constant.resize(count);
+    atoms.atom_of.resize(count);
+    for (size_t t = 0; t < count; ++t) {
+      if (atoms.constant[t]) continue;
+      atoms.atom_of[t] = AtomId::from(atoms.tasks.size());
+      atoms.tasks.push_back(TaskId::from(t));
+    }
+  }
+
+  Result<void> block(TextCursor& line) {
+    finish_atoms();
+    RANNC_TRY(next(line, "b", blocks_, "block"));
+    RANNC_TRY(line.expect("tasks"));
+    const size_t begin = line.column();
+    RANNC_ASSIGN(const auto tasks, line.indices("#", graph().task_count(), "a task"));
+    plan_.block_of.resize(plan_.atoms.tasks.size());
+    for (const uint32_t task : tasks) {
+      const AtomId atom = plan_.atoms.atom_of[task];
+      if (!atom.valid())
+        return line.fault(begin, fmt::format("task #{} is constant: it is in no block of its own", task));
+      BlockId& block = plan_.block_of[atom.index()];
+      if (block.valid()) return line.fault(begin, fmt::format("task #{} is in block b{} already", task, block.index()));
+      block = BlockId(blocks_);
+    }
+    ++blocks_;
+    return {};
+  }
+
+  Result<void> stage(TextCursor& line) {
+    RANNC_TRY(next(line, "@s", plan_.stages.size(), "stage"));
+    Stage stage;
+    RANNC_TRY(line.expect("tasks"));
+    RANNC_ASSIGN(stage.tasks, ids<TaskId>(line, "#", graph().task_count(), "a task"));
+    RANNC_TRY(line.expect("devices"));
+    RANNC_ASSIGN(stage.devices, ids<DeviceId>(line, "d", plan_.devices.size(), "a device"));
+    stage.recompute = line.accept_word("recompute");
+    plan_.stages.push_back(std::move(stage));
+    return {};
+  }
+
+  Result<void> route(TextCursor& line) {
+    RANNC_TRY(next(line, "", plan_.routes.size(), "route"));
+    Route route;
+    RANNC_ASSIGN(route.value, value_id(line));
+    RANNC_ASSIGN(route.from, stage_id(line));
+    RANNC_TRY(line.expect("->"));
+    RANNC_ASSIGN(route.to, stage_id(line));
+    RANNC_TRY(line.expect("bytes"));
+    RANNC_TRY(line.expect("["));
+    RANNC_ASSIGN(route.bytes, line.dim());
+    RANNC_TRY(line.expect("]"));
+    route.gradient = line.accept_word("gradient");
+    plan_.routes.push_back(std::move(route));
+    return {};
+  }
+
+  Result<void> share(TextCursor& line) {
+    SharedParameter shared;
+    RANNC_ASSIGN(shared.parameter, value_id(line));
+    RANNC_TRY(line.expect("owner"));
+    RANNC_ASSIGN(shared.owner, stage_id(line));
+    RANNC_TRY(line.expect("also"));
+    RANNC_ASSIGN(shared.others, ids<StageId>(line, "@s", plan_.stages.size(), "a stage"));
+    if (line.accept_word("sum_ns")) {
+      RANNC_ASSIGN(const uint64_t sum, line.unsigned_integer("a number", INT64_MAX));
+      shared.sum_ns = static_cast<int64_t>(sum);
+    }
+    plan_.shared.push_back(std::move(shared));
+    return {};
+  }
+
+  Result<void> time(TextCursor& line) {
+    StageTime time;
+    RANNC_ASSIGN(time.stage, stage_id(line));
+    RANNC_ASSIGN(const uint64_t samples, field(line, "samples", UINT32_MAX));
+    RANNC_ASSIGN(const uint64_t forward, field(line, "forward_ns"));
+    RANNC_ASSIGN(const uint64_t backward, field(line, "backward_ns"));
+    RANNC_ASSIGN(time.stashed_bytes, field(line, "stashed_bytes"));
+    time.samples = static_cast<uint32_t>(samples);
+    time.forward_ns = static_cast<int64_t>(forward);
+    time.backward_ns = static_cast<int64_t>(backward);
+    uint64_t weight = 0;
+    for (const auto& [name, into] :
+         {std::pair("weight_ns", &weight), std::pair("pending_bytes", &time.pending_bytes),
+          std::pair("passing_bytes", &time.passing_bytes), std::pair("forward_bytes", &time.forward_bytes),
+          std::pair("backward_bytes", &time.backward_bytes),
+          std::pair("first_backward_bytes", &time.first_backward_bytes)}) {
+      if (!line.accept_word(name)) continue;  // absent: 0
+      RANNC_ASSIGN(*into, line.unsigned_integer("a number", INT64_MAX));
+    }
+    time.weight_ns = static_cast<int64_t>(weight);
+    plan_.stage_times.push_back(time);
+    return {};
+  }
+
+  Result<void> finish_time(TextCursor& line) {
+    FinishTime time;
+    RANNC_ASSIGN(time.stage, stage_id(line));
+    RANNC_ASSIGN(const uint64_t all_reduce, field(line, "all_reduce_ns"));
+    RANNC_ASSIGN(const uint64_t optimizer, field(line, "optimizer_ns"));
+    time.all_reduce_ns = static_cast<int64_t>(all_reduce);
+    time.optimizer_ns = static_cast<int64_t>(optimizer);
+    plan_.finish_times.push_back(time);
+    return {};
+  }
+
+  Result<void> predict(TextCursor& line) {
+    RANNC_TRY(next(line, "d", plan_.predictions.size(), "device"));
+    Prediction prediction;
+    RANNC_ASSIGN(const uint64_t busy, field(line, "busy_ns"));
+    RANNC_ASSIGN(prediction.peak_bytes, field(line, "peak_bytes"));
+    prediction.busy_ns = static_cast<int64_t>(busy);
+    plan_.predictions.push_back(prediction);
+    return {};
+  }
+
+  // The rest of the text is the schedule's; it is read once all that it refers to is.
+  Result<void> schedule_line(TextCursor& line) {
+    in_schedule_ = true;
+    schedule_text_ += line.without_comment();
+    schedule_text_ += '\n';
+    schedule_lines_.push_back(line.here().line);
+    return {};
+  }
+
+  const std::string& file_;
+  GraphReader graph_;
+  Plan plan_;
+  uint32_t blocks_ = 0;
+  bool closed_ = false, in_schedule_ = false;
+  std::string schedule_text_;
+  std::vector<uint32_t> schedule_lines_;  ///< line in the whole text of each line of `schedule_text_`
+};
+
+const std::pair<std::string_view, PlanReader::Statement> PlanReader::kStatements[15] = {
+    {"plan", &PlanReader::plan_line},      {"digests", &PlanReader::digests},
+    {"training", &PlanReader::training},   {"inference", &PlanReader::inference},
+    {"optimizer", &PlanReader::optimizer}, {"step_ns", &PlanReader::step},
+    {"device", &PlanReader::device},       {"constant_tasks", &PlanReader::constant_tasks},
+    {"block", &PlanReader::block},         {"stage", &PlanReader::stage},
+    {"route", &PlanReader::route},         {"share", &PlanReader::share},
+    {"time", &PlanReader::time},           {"finish", &PlanReader::finish_time},
+    {"predict", &PlanReader::predict},
+};
+
+}  // namespace
+
+Result<Plan> parse_plan(std::string_view text, const std::string& file) {
+  PlanReader reader(file);
+  RANNC_TRY(each_statement(text, file, "rannc.plan", [&](TextCursor& line) { return reader.read(line); }));
+  auto plan = std::move(reader).finish();
+  if (!plan.ok()) return located(plan.diagnostic(), text, file);
+  return plan;
+}
+
+}  // namespace rannc::ir

@@ -1,0 +1,77 @@
+// Files and folders appear whole or not at all.
+#include "ir/base/replacement.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace rannc {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReplacementTest : public testing::Test {
+ protected:
+  ReplacementTest() : root_(testing::TempDir() + "replacement-XXXXXX") { EXPECT_NE(mkdtemp(root_.data()), nullptr); }
+  ~ReplacementTest() override { fs::remove_all(root_); }
+  std::string at(const std::string& name) const { return root_ + "/" + name; }
+  static std::string read(const std::string& path) {
+    std::ifstream file(path);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  size_t entries() const {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(root_), fs::directory_iterator()));
+  }
+  std::string root_;
+};
+
+TEST_F(ReplacementTest, AFileIsWrittenOverAnother) {
+  ASSERT_TRUE(write_file(at("a"), "first").ok());
+  ASSERT_TRUE(write_file(at("a"), "second").ok());
+  EXPECT_EQ(read(at("a")), "second");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, NothingIsLeftOfWhatWasNotCommitted) {
+  ASSERT_TRUE(write_file(at("a"), "old").ok());
+  {
+    const Replacement half(at("a"));
+    std::ofstream(half.temporary()) << "ha";
+    EXPECT_EQ(entries(), 2U);
+  }
+  EXPECT_EQ(read(at("a")), "old");
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, AFolderTakesTheOldOnesPlace) {
+  for (const char* content : {"first", "second"}) {
+    Replacement folder(at("f"));
+    fs::create_directory(folder.temporary());
+    std::ofstream(folder.temporary() + "/" + content) << content;
+    ASSERT_TRUE(folder.commit().ok());
+  }
+  EXPECT_TRUE(fs::exists(at("f/second")));
+  EXPECT_FALSE(fs::exists(at("f/first")));
+  EXPECT_EQ(entries(), 1U);
+}
+
+TEST_F(ReplacementTest, WhatWasThereStaysWhereTheMoveFails) {
+  fs::create_directory(at("f"));
+  std::ofstream(at("f/kept")) << "kept";
+  Replacement folder(at("f"));  // nothing was made
+  const Result<void> moved = folder.commit();
+  ASSERT_FALSE(moved.ok());
+  EXPECT_EQ(moved.diagnostic().where.file, at("f"));
+  EXPECT_TRUE(fs::exists(at("f/kept")));
+}
+
+TEST_F(ReplacementTest, AFileInAFolderThatIsNotThereIsAnErrorThatNamesIt) {
+  const Result<void> written = write_file(at("none/a"), "x");
+  ASSERT_FALSE(written.ok());
+  EXPECT_EQ(written.diagnostic().where.file, at("none/a"));
+}
+
+}  // namespace
+}  // namespace rannc

@@ -1,0 +1,191 @@
+// Text of plans: round trips, located errors, hostile input.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "tests/support/random_graph.h"
+#include "tests/support/small_plan.h"
+
+namespace rannc::ir {
+namespace {
+
+TEST(TextPlan, RandomPlansRoundTrip) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    const testing::PlanShape shape{1 + static_cast<uint32_t>(seed % 4), 1 + static_cast<uint32_t>(seed / 4 % 3), 7,
+                                   1 + static_cast<uint32_t>(seed % 5), seed % 2 == 0};
+    const Plan plan = testing::small_plan(testing::random_graph({.seed = seed, .tasks = 20}), shape);
+    const auto found = verify(plan);
+    ASSERT_TRUE(found.empty()) << found[0].str();
+    const std::string text = print(plan);
+    const auto again = parse_plan(text, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str() << "\n" << text;
+    EXPECT_TRUE(equal(plan, *again)) << text << "\n" << print(*again);
+    EXPECT_EQ(print(*again), text);
+  }
+}
+
+TEST(TextPlan, OptimizersRoundTrip) {
+  for (const PlanOptimizer& optimizer : {PlanOptimizer{"sgd", 0}, {"sgd", 0.9}, {"adam", 0}, {"adamw", 0}}) {
+    SCOPED_TRACE(optimizer.name);
+    Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+    plan.optimizer = optimizer;
+    plan.optimizer_states = optimizer.states();
+    const std::string text = print(plan);
+    EXPECT_NE(text.find("\noptimizer " + optimizer.name), std::string::npos) << text;
+    const auto again = parse_plan(text, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_EQ(again->optimizer, optimizer);
+    EXPECT_EQ(print(*again), text);
+  }
+}
+
+TEST(TextPlan, ClonesAreEqualAndTheirOwn) {
+  const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  Plan copy = plan.clone();
+  EXPECT_TRUE(equal(plan, copy));
+  EXPECT_EQ(print(plan), print(copy));
+  copy.optimizer.name = "adam";
+  EXPECT_FALSE(equal(plan, copy));
+  copy = plan.clone();
+  copy.schedule.lowered = false;
+  EXPECT_FALSE(equal(plan, copy));
+}
+
+std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return at == std::string::npos ? text : text.replace(at, from.size(), to);
+}
+
+// Texts from before schedules said that they are lowered.
+TEST(TextPlan, OlderSchedulesOfPlansAreLowered) {
+  for (const bool training : {true, false}) {
+    Plan plan = testing::small_plan(testing::random_graph({.seed = 3}), {1});
+    if (!training) {
+      plan.training = false;
+      derive_routes(plan);
+      for (auto& row : plan.schedule.rows) {
+        std::erase_if(row, [](const Action& action) { return action.kind != ActionKind::kForward; });
+      }
+    }
+    const std::string older = replaced(print(plan), "schedule gpipe lowered\n", "schedule gpipe\n");
+    const auto again = parse_plan(older, "t.rir");
+    ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+    EXPECT_TRUE(equal(plan, *again)) << older;
+  }
+}
+
+TEST(TextPlan, CommentsAndBlankLinesAreDropped) {
+  const Plan plan = testing::small_plan(testing::random_graph({.seed = 3}));
+  std::string text;
+  for (const char c : print(plan)) text += c == '\n' ? std::string("  // 1.5 GiB\n\n") : std::string(1, c);
+  const auto again = parse_plan(text, "t.rir");
+  ASSERT_TRUE(again.ok()) << again.diagnostic().str();
+  EXPECT_TRUE(equal(plan, *again));
+}
+
+TEST(TextPlan, ErrorsSayWhere) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
+  const auto line_of = [&](std::string_view start) {
+    return 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(text.find(start)), '\n');
+  };
+  const struct {
+    std::string from, to, message;
+  } faults[] = {
+      {"\nplan \"even cut\"", "\nplan even", "planner"},
+      {"\nstage @s1", "\nstage @s2", "expected stage @s1, found @s2"},
+      {"\ndevice d1", "\ndevice d0", "expected device d1, found d0"},
+      {"\nroute 0 %", "\nroute 0 %no_such_", "no value"},
+      {"\nblock b0 tasks [#", "\nblock b0 tasks [#99999,#", "#99999 does not exist"},
+      {"\npredict d0 busy_ns 5000", "\npredict d0 busy_ns -1", "a number"},
+      {"\nd0: F0.0", "\nd0: Q0.0", "`Q0.0` is no action"},
+      {"\nstep_ns", "\nstep_s", "a statement"},
+  };
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(fault.to);
+    const auto result = parse_plan(replaced(text, fault.from, fault.to), "t.rir");
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.diagnostic().where.line, line_of(fault.from) + 1) << result.diagnostic().str();
+    EXPECT_NE(result.diagnostic().message.find(fault.message), std::string::npos) << result.diagnostic().str();
+  }
+}
+
+TEST(TextPlan, TheParserVerifies) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
+  const auto result = parse_plan(replaced(text, "mini_batch 7", "mini_batch 8"), "t.rir");
+  ASSERT_FALSE(result.ok());
+  EXPECT_EQ(result.diagnostic().rule, "P8") << result.diagnostic().str();
+}
+
+// A verifier's message is placed at the statement of what it names.
+TEST(TextPlan, BrokenRulesAreLocated) {
+  const std::string text = print(testing::small_plan(testing::random_graph({.seed = 3})));
+  const auto line_of = [](const std::string& in, std::string_view start) {
+    return 1 + std::count(in.begin(), in.begin() + static_cast<ptrdiff_t>(in.find(start)) + 1, '\n');
+  };
+  const struct {
+    std::string from, to, line, rule;
+  } faults[] = {
+      {"mini_batch 7", "mini_batch 8", "\ntraining", "P8"},
+      {"lower_bound_ns 6000", "lower_bound_ns 60000", "\nstep_ns", "P11"},
+      {"device d1 \"node0/cpu1\"", "device d1 \"node0/cpu0\"", "\ndevice d1", "P7"},
+      {"devices [d1]", "devices []", "\nstage @s1", "P7"},
+      {"d1 busy_ns 5000 peak_bytes 100000", "d1 busy_ns 5000 peak_bytes 9999999999", "\ndevice d1", "P10"},
+      {" gradient", "", "\nroute 0", "P5"},
+  };
+  for (const auto& fault : faults) {
+    SCOPED_TRACE(fault.to);
+    const std::string broken = replaced(text, fault.from, fault.to);
+    const auto result = parse_plan(broken, "t.rir");
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.diagnostic().rule, fault.rule) << result.diagnostic().str();
+    EXPECT_EQ(result.diagnostic().where.file, "t.rir");
+    EXPECT_EQ(result.diagnostic().where.line, line_of(broken, fault.line)) << result.diagnostic().str();
+  }
+}
+
+TEST(TextPlan, MutatedTextNeverCrashes) {
+  std::mt19937_64 random(21);
+  std::vector<std::string> bases;
+  for (uint64_t seed : {3, 4}) {
+    bases.push_back(print(testing::small_plan(testing::random_graph({.seed = seed, .tasks = 10}),
+                                              {2, 1 + static_cast<uint32_t>(seed % 2)})));
+  }
+  const std::string_view pieces[] = {"0", "9",  "#0", "@s1",        "d0",   "[]",      ",",
+                                     "-", "\n", " ",  "4294967295", "F0.0", "RA0.0<d0"};
+  int accepted = 0;
+  for (int i = 0; i < 10000; ++i) {
+    std::string text = bases[i % bases.size()];
+    const size_t start = random() % 4 == 0 ? 0 : text.find("\nplan ");  // most mutations hit the plan, not its graph
+    for (uint64_t edits = 1 + random() % 2; edits > 0; --edits) {
+      const size_t at = start + random() % (text.size() - start);
+      switch (random() % 4) {
+        case 0:
+          text[at] = static_cast<char>('0' + random() % 10);
+          break;
+        case 1:
+          text.erase(at, 1 + random() % 6);
+          break;
+        case 2:
+          text.insert(at, pieces[random() % std::size(pieces)]);
+          break;
+        default:
+          text.insert(at, text.substr(random() % text.size(), random() % 40));
+          break;
+      }
+    }
+    const auto result = parse_plan(text, "t.rir");
+    if (!result.ok()) continue;
+    ++accepted;
+    const auto again = parse_plan(print(*result), "t.rir");
+    ASSERT_TRUE(again.ok()) << "mutation " << i << ": " << again.diagnostic().str();
+    ASSERT_TRUE(equal(*result, *again)) << "mutation " << i;
+  }
+  EXPECT_GT(accepted, 50);
+}
+
+}  // namespace
+}  // namespace rannc::ir
