@@ -6,13 +6,13 @@
 #include <set>
 
 #include "ir/graph/type.h"
-#include "passes/load_weights.h"
-#include "passes/loss_spec.h"
-#include "passes/lost_gradients.h"
+#include "passes/batch/rebatch.h"
+#include "passes/loss/loss_spec.h"
 #include "passes/manager.h"
-#include "passes/rebatch.h"
-#include "passes/recover_parameters.h"
-#include "passes/trainify.h"
+#include "passes/parameters/load_weights.h"
+#include "passes/parameters/recover_parameters.h"
+#include "passes/training/lost_gradients.h"
+#include "passes/training/trainify.h"
 
 namespace rannc::passes {
 

@@ -9,7 +9,7 @@
 #include "frontend/onnx/import.h"
 #include "frontend/torchscript/import.h"
 #include "ir/plan/fixed_samples.h"
-#include "passes/attach_loss.h"
+#include "passes/loss/attach_loss.h"
 #include "tools/model_format.h"
 
 namespace rannc::tools {

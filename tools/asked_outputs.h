@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
-#include "passes/loss_spec.h"
+#include "passes/loss/loss_spec.h"
 #include "passes/manager.h"
 #include "tools/compiler.h"
 

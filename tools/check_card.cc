@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "passes/loss_spec.h"
+#include "passes/loss/loss_spec.h"
 #include "tools/card.h"
 
 namespace rannc::tools {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "passes/fuse.h"
+#include "passes/fusions/fuse.h"
 
 namespace rannc::tools {
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "ir/op/op.h"
-#include "passes/set_precision.h"
+#include "passes/simplify/set_precision.h"
 #include "runtime/aten/stored_tensor.h"
 
 namespace rannc::tools {

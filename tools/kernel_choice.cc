@@ -3,10 +3,10 @@
 #include <algorithm>
 
 #include "partition/model/model_costs.h"
-#include "passes/choose_kernels.h"
-#include "passes/form_atoms.h"
 #include "passes/manager.h"
-#include "passes/mark_constants.h"
+#include "passes/planning/choose_kernels.h"
+#include "passes/planning/form_atoms.h"
+#include "passes/planning/mark_constants.h"
 
 namespace rannc::tools {
 

@@ -10,7 +10,7 @@
 #include "codegen/measure.h"
 #include "ir/plan/plan.h"
 #include "partition/cost/analytic.h"
-#include "passes/choose_kernels.h"
+#include "passes/planning/choose_kernels.h"
 #include "tools/block_runs.h"
 
 namespace rannc::tools {

@@ -8,7 +8,7 @@
 #include "codegen/bundle_writer.h"
 #include "ir/base/replacement.h"
 #include "ir/text/text.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "runtime/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"

@@ -27,9 +27,9 @@ struct CompareLimits {
 /// its file has it, made for `samples`. All outputs must agree, of the file's number of samples all, of others those
 /// that have samples or do not ask for them.
 ///
-/// Proofs by types (passes/rebatch.h) are not doubted; they stand on rules of more than a hundred operators, and this
-/// does not. Within 1e-8 of the largest number of an output: operators add up in another order for other numbers of
-/// samples, which changes 1e-16 of what is added, and some thousand of them in a row are far from 1e-8, while what a
+/// Proofs by types (passes/batch/rebatch.h) are not doubted; they stand on rules of more than a hundred operators, and
+/// this does not. Within 1e-8 of the largest number of an output: operators add up in another order for other numbers
+/// of samples, which changes 1e-16 of what is added, and some thousand of them in a row are far from 1e-8, while what a
 /// sample takes from another one, or lacks, differs in the first digits, as the samples do. Random numbers are those of
 /// each sample (`runtime/random.h`), the same in both graphs.
 ///

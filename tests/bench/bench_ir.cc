@@ -10,7 +10,7 @@
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 
 namespace rannc {
 namespace {

@@ -8,10 +8,10 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/op/op.h"
-#include "passes/differentiate.h"
-#include "passes/fold_constants.h"
 #include "passes/pipeline.h"
-#include "tests/codegen/compiled_evaluator.h"
+#include "passes/simplify/fold_constants.h"
+#include "passes/training/differentiate.h"
+#include "tests/passes/torch/compiled_evaluator.h"
 #include "tools/torch_evaluator.h"
 
 namespace rannc {

@@ -20,7 +20,7 @@
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/plan_model.h"
-#include "passes/fuse.h"
+#include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
 
 namespace {

@@ -13,9 +13,9 @@
 #include "frontend/torchscript/foreign.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
-#include "passes/differentiate.h"
-#include "passes/infer_shapes.h"
-#include "passes/set_precision.h"
+#include "passes/simplify/infer_shapes.h"
+#include "passes/simplify/set_precision.h"
+#include "passes/training/differentiate.h"
 #include "runtime/aten/graph_run.h"
 
 namespace rannc::codegen {

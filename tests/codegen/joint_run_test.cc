@@ -11,7 +11,7 @@
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "tests/codegen/random_program.h"
 
 namespace rannc::codegen {

@@ -6,9 +6,9 @@
 
 #include "ir/op/op.h"
 #include "ir/verify.h"
-#include "passes/infer_shapes.h"
-#include "passes/join_loss.h"
-#include "passes/open_loss.h"
+#include "passes/loss/join_loss.h"
+#include "passes/loss/open_loss.h"
+#include "passes/simplify/infer_shapes.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {

@@ -1,5 +1,5 @@
 // Gradients that ONNX has no word for: what the metadata of an export say of them, and what a user does.
-#include "passes/lost_gradients.h"
+#include "passes/training/lost_gradients.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include "frontend/onnx/internal/traced_call.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
-#include "passes/recover_parameters.h"
+#include "passes/parameters/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {

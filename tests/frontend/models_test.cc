@@ -12,7 +12,7 @@
 #include "ir/graph/assumptions.h"
 #include "ir/state/state_bytes.h"
 #include "ir/verify.h"
-#include "passes/recover_parameters.h"
+#include "passes/parameters/recover_parameters.h"
 #include "tests/frontend/support/shared_models.h"
 
 // GCC 12 sees an uninitialized variable in nlohmann's iterators.

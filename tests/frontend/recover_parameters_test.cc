@@ -1,5 +1,5 @@
 // Which stored tensors of small models are trained, and why.
-#include "passes/recover_parameters.h"
+#include "passes/parameters/recover_parameters.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,7 +9,7 @@
 #include "ir/graph/execution_frequency.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
-#include "passes/recover_parameters.h"
+#include "passes/parameters/recover_parameters.h"
 #include "tests/frontend/support/onnx_text.h"
 
 namespace rannc::frontend {

@@ -13,8 +13,8 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/verify.h"
-#include "passes/differentiate.h"
 #include "passes/pipeline.h"
+#include "passes/training/differentiate.h"
 #include "tests/frontend/support/deepened.h"
 
 namespace rannc::test {

@@ -7,10 +7,10 @@
 #include "ir/op/op.h"
 #include "ir/text/text.h"
 #include "ir/verify.h"
-#include "passes/form_atoms.h"
-#include "passes/mark_constants.h"
 #include "passes/pipeline.h"
-#include "passes/remove_dead.h"
+#include "passes/planning/form_atoms.h"
+#include "passes/planning/mark_constants.h"
+#include "passes/simplify/remove_dead.h"
 #include "tests/support/random_graph.h"
 
 namespace rannc::passes {

@@ -7,7 +7,7 @@
 #include "codegen/joint_run.h"
 #include "ir/gradient/vjp.h"
 #include "ir/op/op.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "runtime/aten/stored_tensor.h"
 #include "runtime/batch.h"
 #include "runtime/dataset.h"

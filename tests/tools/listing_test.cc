@@ -7,7 +7,7 @@
 #include "partition/cluster.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/registry.h"
-#include "passes/loss_spec.h"
+#include "passes/loss/loss_spec.h"
 
 namespace rannc::tools {
 namespace {

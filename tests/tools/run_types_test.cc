@@ -9,7 +9,7 @@
 
 #include "frontend/onnx/import.h"
 #include "ir/op/op.h"
-#include "passes/differentiate.h"
+#include "passes/training/differentiate.h"
 #include "runtime/aten/graph_run.h"
 #include "runtime/aten/stored_tensor.h"
 #include "runtime/aten/torch_types.h"

@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "ir/text/text.h"
-#include "passes/infer_shapes.h"
-#include "passes/rebatch.h"
+#include "passes/batch/rebatch.h"
+#include "passes/simplify/infer_shapes.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/compiler.h"
 #include "tools/made_up_samples.h"

@@ -5,7 +5,7 @@
 #include "frontend/zoo/bert.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
-#include "passes/fuse.h"
+#include "passes/fusions/fuse.h"
 #include "passes/pipeline.h"
 
 namespace rannc::test {

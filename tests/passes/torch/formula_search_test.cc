@@ -1,5 +1,5 @@
 // How a tensor was computed from another is found by names of operators and by numbers.
-#include "passes/internal/formula_search.h"
+#include "passes/parameters/internal/formula_search.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include "ir/graph/rewriter.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
-#include "passes/recover_parameters.h"
+#include "passes/parameters/recover_parameters.h"
 #include "tools/torch_evaluator.h"
 
 namespace rannc::passes {

@@ -1,0 +1,294 @@
+#include "passes/loss/attach_loss.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+
+namespace rannc::passes {
+
+using ir::Graph;
+using ir::LossTerm;
+using ir::ValueKind;
+using ir::ValueType;
+
+Result<ValueId> find_output(const Graph& graph, const LossSpec& term) {
+  const auto& outputs = graph.outputs();
+  if (term.output.empty() && outputs.size() == 1) return outputs.front();
+  std::string names;
+  for (const ValueId id : outputs) {
+    if (!term.output.empty() && graph.value(id).name == term.output) return id;
+    names += " " + std::string(graph.value(id).name);
+  }
+  if (term.output.empty()) return error("the loss names no output, and the model has several:" + names);
+  return error(
+      fmt::format("the loss is on output {}, which the model does not have; its outputs are{}", term.output, names));
+}
+
+namespace {
+
+Result<void> check_output(const Graph& graph, ValueId output) {
+  const Graph::Value& value = graph.value(output);
+  const auto fault = [&](std::string what) {
+    const Location where = value.producer.valid() ? graph.location(value.producer) : Location{};
+    return error(where, fmt::format("a loss on output %{}: {}", value.name, what));
+  };
+  if (!value.type.shape) return fault("its shape is not known");
+  if (!ir::is_float(value.type.dtype)) return fault(fmt::format("it is {}, not a float", str(value.type.dtype)));
+  if (!graph.batch_symbol().empty() && !value.type.batch.has_batch()) {
+    return fault(fmt::format("its shape {} does not tell samples apart, so that it would count once a micro-batch",
+                             ir::str(*value.type.shape)));
+  }
+  return {};
+}
+
+// Class numbers for logits: the shape without the classes.
+Result<ValueType> class_labels(const Graph::Value& logits, int64_t axis) {
+  const ir::Shape& shape = *logits.type.shape;
+  if (axis < 0 || axis >= static_cast<int64_t>(shape.size())) {
+    return error(fmt::format("cross entropy on output %{} of shape {}: there is no axis of classes {}", logits.name,
+                             ir::str(shape), axis));
+  }
+  ValueType type{ir::DType::kI64, shape, logits.type.batch, {}};
+  if (type.batch.axis == axis) {
+    return error(fmt::format("cross entropy on output %{} of shape {}: axis {} holds the samples, not the classes",
+                             logits.name, ir::str(shape), axis));
+  }
+  type.shape->erase(type.shape->begin() + axis);
+  if (type.batch.axis > axis) --type.batch.axis;
+  return type;
+}
+
+// The input that holds the labels: one of the model's own, which may be of the output's type, one that an earlier term
+// made, or a new one of this type.
+Result<ValueId> labels_input(Graph& graph, const LossSpec& term, ValueId output, const ValueType& type) {
+  const auto serves = [&](const ValueType& found) {
+    return (found.dtype == type.dtype || (ir::is_float(type.dtype) && found.dtype == graph.type(output).dtype)) &&
+           found.shape == type.shape;
+  };
+  const std::string wanted = term.labels.empty() ? std::string(graph.value(output).name) : term.labels;
+  for (const std::string& name : {wanted, "labels/" + wanted}) {
+    const ValueId found = graph.find(name);
+    if (!found.valid() || graph.value(found).kind != ValueKind::kInput) continue;
+    if (serves(graph.type(found))) return found;
+    return error(fmt::format("labels %{} of the loss on output %{} are {}{}, but {}{} is needed", name,
+                             graph.value(output).name, str(graph.type(found).dtype),
+                             graph.type(found).shape ? ir::str(*graph.type(found).shape) : "[*]", str(type.dtype),
+                             ir::str(*type.shape)));
+  }
+  const ValueId made = graph.add_value(ValueKind::kInput, "labels/" + wanted, type);
+  graph.add_input(made);
+  return made;
+}
+
+// The input whose sum divides: one of the model's own, or a new one with a number for each sample.
+Result<ValueId> count_input(Graph& graph, const LossSpec& term, ValueId output) {
+  for (const std::string& name : {term.count, "labels/" + term.count}) {
+    const ValueId found = graph.find(name);
+    if (found.valid() && graph.value(found).kind == ValueKind::kInput) return found;
+  }
+  ValueType type{ir::sum_dtype(graph.type(output).dtype), ir::Shape{}, {}, {}};
+  if (!graph.batch_symbol().empty()) {
+    type.shape = ir::Shape{ir::Dim::symbol(graph.batch_symbol())};
+    type.batch.axis = 0;
+  }
+  const ValueId made = graph.add_value(ValueKind::kInput, "labels/" + term.count, type);
+  graph.add_input(made);
+  return made;
+}
+
+/// Builds the sum of one term.
+class TermBuilder {
+ public:
+  TermBuilder(Graph& graph, const LossSpec& term, ValueId output, int64_t axis)
+      : graph_(graph),
+        term_(term),
+        name_("loss/" + std::string(graph.value(output).name)),
+        output_(output),
+        axis_(axis) {}
+
+  Result<ValueId> sum(ValueId labels) {
+    RANNC_ASSIGN(output_, widened(output_));
+    RANNC_ASSIGN(labels, widened(labels));
+    switch (term_.kind) {
+      case LossSpec::Kind::kCrossEntropy:
+        return cross_entropy(labels);
+      case LossSpec::Kind::kSoftCrossEntropy:
+        return soft_cross_entropy(labels);
+      case LossSpec::Kind::kBceWithLogits:
+        return cross_entropy_of_bits(labels);
+      case LossSpec::Kind::kMse:
+        return last("mse_sum", {output_, labels});
+      case LossSpec::Kind::kHuber:
+      case LossSpec::Kind::kSmoothL1:
+        if (term_.delta > 0) return last("huber_sum", {output_, labels}, {{"delta", term_.delta}});
+        break;
+      case LossSpec::Kind::kL1:
+      case LossSpec::Kind::kInGraph:
+        break;
+    }
+    RANNC_ASSIGN(const ValueId difference, add("sub", {output_, labels}));
+    RANNC_ASSIGN(const ValueId size, add("abs", {difference}));
+    return last("sum", {size});
+  }
+
+ private:
+  Result<ValueId> cross_entropy(ValueId labels) {
+    RANNC_ASSIGN(const ValueId weights, class_weights({classes()}));
+    ir::Attributes attributes = {{"axis", ir::Dim(axis_)}, {"ignore_index", ir::Dim(term_.ignore_index)}};
+    if (term_.label_smoothing > 0) attributes.set("label_smoothing", term_.label_smoothing);
+    if (!weights.valid()) return last("cross_entropy_sum", {output_, labels}, std::move(attributes));
+    return last("cross_entropy_sum", {output_, labels, weights}, std::move(attributes));
+  }
+
+  // -sum(weights * ((1 - smoothing) * target + smoothing / classes) * log_softmax(logits)).
+  Result<ValueId> soft_cross_entropy(ValueId target) {
+    ir::Shape along(graph_.type(output_).shape->size() - static_cast<size_t>(axis_), ir::Dim(1));
+    along[0] = classes();
+    RANNC_ASSIGN(const ValueId weights, class_weights(along));
+    RANNC_ASSIGN(ValueId log, add("log_softmax", {output_}, {{"axis", ir::Dim(axis_)}}));
+    if (weights.valid()) {
+      RANNC_ASSIGN(log, add("mul", {log, weights}));
+    }
+    if (const double smoothing = term_.label_smoothing; smoothing > 0) {
+      const double count = static_cast<double>(classes().constant());
+      RANNC_ASSIGN(target, add("mul", {target, number("keep", 1 - smoothing)}));
+      RANNC_ASSIGN(target, add("add", {target, number("share", smoothing / count)}));
+    }
+    RANNC_ASSIGN(const ValueId parts, add("mul", {target, log}));
+    RANNC_ASSIGN(const ValueId total, add("sum", {parts}));
+    return last("neg", {total});
+  }
+
+  Result<ValueId> cross_entropy_of_bits(ValueId target) {
+    const std::vector<double>& weights = term_.pos_weight;
+    if (weights.empty()) return last("bce_with_logits_sum", {output_, target});
+    const ir::Shape& logits = *graph_.type(output_).shape;
+    const bool one = weights.size() == 1;
+    if (!one && (logits.empty() || logits.back() != ir::Dim(static_cast<int64_t>(weights.size())))) {
+      return error(
+          fmt::format("{} numbers of pos_weight on output %{} of shape {}: there is one, or one for each place "
+                      "on the last axis",
+                      weights.size(), graph_.value(output_).name, ir::str(logits)));
+    }
+    const ir::Shape shape = one ? ir::Shape{} : ir::Shape{logits.back()};
+    return last("bce_with_logits_sum", {output_, target, constant("pos_weight", shape, weights)});
+  }
+
+  const ir::Dim& classes() const { return (*graph_.type(output_).shape)[static_cast<size_t>(axis_)]; }
+
+  // Invalid where there are none.
+  Result<ValueId> class_weights(const ir::Shape& shape) {
+    const std::vector<double>& weights = term_.class_weights;
+    const bool whole = term_.kind == LossSpec::Kind::kSoftCrossEntropy;
+    if (!classes().is_constant() && (whole || !weights.empty())) {
+      return error(fmt::format("a loss on output %{} of shape {}: the number of classes on axis {} is not known",
+                               graph_.value(output_).name, ir::str(*graph_.type(output_).shape), axis_));
+    }
+    if (weights.empty()) return ValueId();
+    if (static_cast<int64_t>(weights.size()) != classes().constant()) {
+      return error(fmt::format("{} class weights on output %{} of shape {}, which has {} classes on axis {}",
+                               weights.size(), graph_.value(output_).name, ir::str(*graph_.type(output_).shape),
+                               classes().str(), axis_));
+    }
+    return constant("class_weights", shape, weights);
+  }
+
+  ValueId constant(std::string_view suffix, const ir::Shape& shape, const std::vector<double>& numbers) {
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : shape) sizes.push_back(dim.constant());
+    return ir::add_constant(graph_, fmt::format("{}.{}", name(), suffix), graph_.type(output_).dtype, sizes,
+                            std::span<const double>(numbers));
+  }
+  ValueId number(std::string_view suffix, double value) { return constant(suffix, {}, {value}); }
+
+  const std::string& name() const { return name_; }
+
+  // In the type in which losses are summed.
+  Result<ValueId> widened(ValueId value) {
+    const ir::DType dtype = ir::sum_dtype(graph_.type(value).dtype);
+    if (dtype == graph_.type(value).dtype) return value;
+    return add("cast", {value}, {{"dtype", dtype}});
+  }
+
+  Result<ValueId> add(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    return typed(graph_.add(ir::core(op), operands, std::move(attributes), fmt::format("{}.{}", name(), op)));
+  }
+  Result<ValueId> last(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {}) {
+    return typed(graph_.add(ir::core(op), operands, std::move(attributes), name()));
+  }
+  Result<ValueId> typed(ValueId made) {
+    RANNC_TRY(ir::infer_types(graph_, graph_.producer(made)));
+    return made;
+  }
+
+  Graph& graph_;
+  const LossSpec& term_;
+  std::string name_;
+  ValueId output_;
+  int64_t axis_;
+};
+
+// What divides the sum, and its labels where it counts them; `weight` takes what is a number.
+Result<void> set_denominator(Graph& graph, const LossSpec& spec, ValueId output, ValueId labels, int64_t axis,
+                             LossTerm& term) {
+  using Denominator = LossTerm::Denominator;
+  if (spec.kind == LossSpec::Kind::kSmoothL1 && spec.delta > 0) term.weight /= spec.delta;
+  if (!spec.count.empty()) {
+    term.denominator = Denominator::kSum;
+    RANNC_ASSIGN(term.labels, count_input(graph, spec, output));
+    return {};
+  }
+  if (spec.reduction == LossSpec::Reduction::kSum) return {};
+  if (spec.reduction == LossSpec::Reduction::kSamples) {
+    term.denominator = Denominator::kSamples;
+    return {};
+  }
+  term.labels = labels;
+  term.denominator = Denominator::kElements;
+  if (spec.kind == LossSpec::Kind::kCrossEntropy) {
+    term.denominator = spec.class_weights.empty() ? Denominator::kNotIgnored : Denominator::kClassWeights;
+    term.class_weights = spec.class_weights;
+  } else if (spec.kind == LossSpec::Kind::kSoftCrossEntropy) {
+    // A label is as many elements as there are classes.
+    term.weight *= static_cast<double>((*graph.type(output).shape)[static_cast<size_t>(axis)].constant());
+  }
+  return {};
+}
+
+Result<void> attach(Graph& graph, const LossSpec& spec) {
+  RANNC_ASSIGN(const ValueId output, find_output(graph, spec));
+  RANNC_TRY(check_output(graph, output));
+  const bool classes = spec.kind == LossSpec::Kind::kCrossEntropy;
+  const bool softmax = classes || spec.kind == LossSpec::Kind::kSoftCrossEntropy;
+  const auto rank = static_cast<int64_t>(graph.type(output).shape->size());
+  const int64_t axis = spec.axis < 0 ? spec.axis + rank : spec.axis;
+  ValueType type = graph.type(output);
+  type.dtype = ir::sum_dtype(type.dtype);
+  if (softmax) {
+    RANNC_ASSIGN(ValueType of_classes, class_labels(graph.value(output), axis));
+    if (classes) type = std::move(of_classes);
+  }
+  RANNC_ASSIGN(const ValueId labels, labels_input(graph, spec, output, type));
+  LossTerm made{{}, spec.weight, LossTerm::Denominator::kOne, {}, spec.ignore_index};
+  RANNC_ASSIGN(made.numerator, TermBuilder(graph, spec, output, axis).sum(labels));
+  RANNC_TRY(set_denominator(graph, spec, output, labels, axis, made));
+  graph.add_loss(std::move(made));
+  return {};
+}
+
+}  // namespace
+
+Result<Outcome> AttachLoss::run(Graph& graph, PassContext&) const {
+  Outcome outcome;
+  for (const LossSpec& term : terms_) {
+    if (term.kind == LossSpec::Kind::kInGraph) continue;
+    RANNC_TRY(attach(graph, term));
+    outcome.changed = true;
+  }
+  return outcome;
+}
+
+}  // namespace rannc::passes

@@ -1,0 +1,111 @@
+#include "passes/parameters/internal/formula_steps.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace rannc::passes {
+
+namespace {
+
+constexpr KnownStep kSteps[] = {
+    {Step::kUnary, "abs", "abs"},
+    {Step::kNegate, "neg", "neg"},
+    {Step::kUnary, "exp", "exp"},
+    {Step::kUnary, "log", "log"},
+    {Step::kUnary, "sqrt", "sqrt"},
+    {Step::kUnary, "rsqrt", "rsqrt"},
+    {Step::kUnary, "reciprocal", "reciprocal"},
+    {Step::kUnary, "sigmoid", "sigmoid"},
+    {Step::kUnary, "tanh", "tanh"},
+    {Step::kUnary, "relu", "relu"},
+    {Step::kUnary, "softplus", "softplus"},
+    {Step::kUnary, "sin", "sin"},
+    {Step::kUnary, "cos", "cos"},
+    {Step::kUnary, "erf", "erf"},
+    {Step::kUnary, "silu", "silu"},
+    {Step::kUnary, "gelu", "gelu"},
+    {Step::kUnary, "sign", "sign"},
+    {Step::kSquare, "square"},
+    {Step::kPower, "pow"},
+    {Step::kClamp, "clamp"},
+    {Step::kClamp, "clamp_min"},
+    {Step::kReduce, "sum", "sum"},
+    {Step::kReduce, "mean", "mean"},
+    {Step::kReduce, "amax", "amax"},
+    {Step::kReduce, "amin", "amin"},
+    {Step::kNorm, "linalg_vector_norm"},
+    {Step::kNorm, "norm"},
+    {Step::kSpread, "var"},
+    {Step::kSpread, "std", "sqrt"},
+    {Step::kSoftmax, "softmax", "softmax"},
+    {Step::kSoftmax, "_softmax", "softmax"},
+    {Step::kSoftmax, "log_softmax", "log_softmax"},
+    {Step::kAdd, "add", "add", true},
+    {Step::kAdd, "sub", "sub"},
+    {Step::kAdd, "rsub", "sub"},
+    {Step::kMultiply, "mul", "mul", true},
+    {Step::kMultiply, "div", "div"},
+    {Step::kExtreme, "maximum", "maximum", true},
+    {Step::kExtreme, "minimum", "minimum", true},
+    {Step::kProduct, "matmul", "matmul"},
+    {Step::kProduct, "mm", "matmul"},
+    {Step::kTurn, "t"},
+    {Step::kTurn, "transpose"},
+    {Step::kTurn, "permute"},
+    {Step::kTurn, "numpy_T"},
+    {Step::kLayout, "view"},
+    {Step::kLayout, "_unsafe_view"},
+    {Step::kLayout, "reshape"},
+    {Step::kLayout, "flatten"},
+    {Step::kTurn, "unsqueeze"},
+    {Step::kLayout, "squeeze"},
+    {Step::kLayout, "expand"},
+    {Step::kLayout, "broadcast_in_dim"},
+    {Step::kLayout, "clone"},
+    {Step::kLayout, "contiguous"},
+    {Step::kLayout, "alias"},
+    {Step::kLayout, "_to_copy"},
+    {Step::kPick, "slice"},
+    {Step::kPick, "select"},
+    {Step::kPick, "narrow"},
+    {Step::kPick, "split"},
+    {Step::kPick, "split_with_sizes"},
+    {Step::kPick, "chunk"},
+    {Step::kPick, "getitem"},
+    {Step::kPick, "index"},
+    {Step::kPick, "index_select"},
+    {Step::kPick, "gather"},
+    {Step::kPick, "embedding"},
+    {Step::kPick, "diagonal"},
+    {Step::kPick, "flip"},
+    {Step::kPick, "roll"},
+    {Step::kPick, "repeat"},
+    {Step::kPick, "tile"},
+    {Step::kPick, "repeat_interleave"},
+    {Step::kJoin, "cat"},
+    {Step::kJoin, "stack"},
+    {Step::kMask, "tril"},
+    {Step::kMask, "triu"},
+    {Step::kMask, "where"},
+    {Step::kMask, "masked_fill"},
+    {Step::kConstant, "arange"},
+    {Step::kConstant, "ones"},
+    {Step::kConstant, "zeros"},
+    {Step::kConstant, "full"},
+    {Step::kConstant, "full_like"},
+    {Step::kConstant, "ones_like"},
+    {Step::kConstant, "zeros_like"},
+    {Step::kConstant, "scalar_tensor_default"},
+    {Step::kConstant, "lift_fresh_copy"},
+    {Step::kConstant, "eye"},
+};
+
+}  // namespace
+
+const KnownStep* known_step(std::string_view aten) {
+  const auto* const found =
+      std::find_if(std::begin(kSteps), std::end(kSteps), [&](const KnownStep& step) { return step.aten == aten; });
+  return found == std::end(kSteps) ? nullptr : found;
+}
+
+}  // namespace rannc::passes

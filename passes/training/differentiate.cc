@@ -1,0 +1,255 @@
+#include "passes/training/differentiate.h"
+
+#include <algorithm>
+
+#include "ir/gradient/gradient.h"
+#include "ir/gradient/vjp.h"
+#include "ir/graph/execution_frequency.h"
+#include "ir/graph/rewriter.h"
+#include "ir/op/op.h"
+#include "ir/plan/plan.h"
+#include "ir/verify.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using ir::Graph;
+using ir::Joint;
+using ir::Often;
+using ir::Phase;
+
+/// Values that lie above a loss.
+std::vector<bool> under_losses(const Graph& graph) {
+  std::vector<bool> reaches(graph.value_count(), false);
+  for (const ir::LossTerm& term : graph.losses()) reaches[term.numerator.index()] = true;
+  for (uint32_t i = graph.task_count(); i-- > 0;) {
+    const auto outputs = graph.outputs(TaskId(i));
+    const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return reaches[v.index()]; });
+    if (!any) continue;
+    for (const ValueId input : graph.inputs(TaskId(i))) {
+      if (input.valid()) reaches[input.index()] = true;
+    }
+  }
+  return reaches;
+}
+
+class Differentiator {
+ public:
+  explicit Differentiator(const Graph& from)
+      : from_(from),
+        often_(ir::how_often(from)),
+        active_(ir::needs_gradient(from)),
+        copies_(from.value_count()),
+        parts_(from.value_count()) {
+    const std::vector<bool> reaches = under_losses(from);
+    for (const ValueId value : from.values()) {
+      active_[value.index()] = active_[value.index()] && reaches[value.index()];
+    }
+  }
+
+  Result<Joint> run() {
+    copy_forward();
+    seed();
+    for (uint32_t i = from_.task_count(); i-- > 0;) {
+      if (is_active(TaskId(i))) differentiate(TaskId(i));
+    }
+    std::sort(joint_.gradients.begin(), joint_.gradients.end(), [](const auto& a, const auto& b) {
+      return std::pair(a.parameter.index(), a.reader.index()) < std::pair(b.parameter.index(), b.reader.index());
+    });
+    RANNC_TRY(nothing_is_mixed());
+    return std::move(joint_);
+  }
+
+ private:
+  // --- the forward pass
+
+  bool is_active(TaskId task) const {
+    const auto outputs = from_.outputs(task), inputs = from_.inputs(task);
+    const auto active = [&](ValueId value) { return value.valid() && active_[value.index()]; };
+    return std::any_of(outputs.begin(), outputs.end(), active) && std::any_of(inputs.begin(), inputs.end(), active);
+  }
+
+  void copy_forward() {
+    ir::Rewriter rewriter(from_);
+    for (const TaskId task : from_.tasks()) {
+      if (from_.op(task).gradient_takes_auxiliary && is_active(task)) {
+        copy_with_auxiliary(rewriter, task);
+      } else {
+        rewriter.copy(task);
+      }
+      joint_.origins.push_back({task, Phase::kForward});
+    }
+    for (const ValueId value : from_.values()) {
+      if (rewriter.mapped(value)) copies_[value.index()] = rewriter.map(value);
+    }
+    joint_.graph = std::move(rewriter).finish();
+  }
+
+  void copy_with_auxiliary(ir::Rewriter& rewriter, TaskId task) {
+    const ir::OpInfo& op = from_.op(task);
+    const auto outputs = from_.outputs(task);
+    std::vector<ValueId> operands;
+    for (const ValueId input : from_.inputs(task)) operands.push_back(rewriter.map(input));
+    std::vector<std::string> names;
+    for (const ValueId output : outputs) names.emplace_back(from_.value(output).name);
+    for (size_t i = names.size(); i < op.results.size(); ++i)
+      names.push_back(names[0] + "." + std::string(op.results[i].name));
+    Graph& graph = rewriter.graph();
+    const TaskId copy = graph.add_task(op, operands, from_.attributes(task), names, from_.location(task));
+    const auto typed = ir::infer_types(graph, copy);
+    RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      graph.set_type(graph.outputs(copy)[i], from_.type(outputs[i]));
+      rewriter.replace(outputs[i], graph.outputs(copy)[i]);
+    }
+  }
+
+  // --- sums of gradients
+
+  void seed() {
+    for (const ir::LossTerm& term : from_.losses()) {
+      joint_.seeds.emplace_back();
+      if (!active_[term.numerator.index()]) continue;
+      ir::ValueType type = from_.type(term.numerator);
+      type.batch = {};
+      const std::string name = "seed." + std::string(from_.value(term.numerator).name);
+      const ValueId seed = graph().add_value(ir::ValueKind::kInput, name, std::move(type));
+      graph().add_input(seed);
+      joint_.seeds.back() = seed;
+      parts_[term.numerator.index()].push_back(seed);
+    }
+  }
+
+  // Tasks from `first` on belong to the gradient of `task`.
+  void claim(TaskId task, Phase phase) {
+    while (joint_.origins.size() < graph().task_count()) joint_.origins.push_back({task, phase});
+  }
+
+  ValueId add(std::string_view op, std::vector<ValueId> operands, TaskId task) {
+    const TaskId made = graph().add_task(ir::core(op), operands, {}, std::vector<std::string>(1), from_.location(task));
+    const auto typed = ir::infer_types(graph(), made);
+    RANNC_CHECK(typed.ok()) << typed.diagnostic().str();
+    return graph().outputs(made)[0];
+  }
+
+  // Their sum in order; invalid of none.
+  ValueId sum_of(const std::vector<ValueId>& parts, TaskId task) {
+    ValueId sum;
+    for (const ValueId part : parts) sum = sum.valid() ? add("add", {sum, part}, task) : part;
+    return sum;
+  }
+
+  // The gradient of a result of `task`; invalid where none reaches it. Of what is made once a step it is whole: parts
+  // that come once a micro-batch are made so first.
+  ValueId gradient_of(TaskId task, ValueId result) {
+    std::vector<ValueId> parts = std::move(parts_[result.index()]);
+    const auto is_partial = [&](ValueId part) { return graph().type(part).batch.is_partial(); };
+    const auto whole = often_[task.index()] == Often::kMicroBatch
+                           ? parts.begin()
+                           : std::stable_partition(parts.begin(), parts.end(), is_partial);
+    std::vector<ValueId> summed(whole, parts.end());
+    parts.erase(whole, parts.end());
+    if (!parts.empty()) summed.insert(summed.begin(), add("total", {sum_of(parts, task)}, task));
+    const ValueId sum = sum_of(summed, task);
+    claim(task, Phase::kInput);
+    return sum;
+  }
+
+  // --- rules
+
+  void differentiate(TaskId task) {
+    std::vector<ValueId> gradients;
+    for (const ValueId result : from_.outputs(task)) gradients.push_back(gradient_of(task, result));
+    if (std::none_of(gradients.begin(), gradients.end(), [](ValueId v) { return v.valid(); })) return;
+    gradients.resize(graph().outputs(task).size());
+    std::vector<bool> wanted;
+    for (const ValueId input : from_.inputs(task)) wanted.push_back(input.valid() && active_[input.index()]);
+    const uint32_t first = graph().task_count();
+    ir::GradientCall call(graph(), task, gradients, wanted);
+    const ir::OpInfo& op = from_.op(task);
+    if (op.gradient == nullptr || !op.gradient(call)) ir::add_vjp(call);
+    give(task, call, first);
+  }
+
+  void give(TaskId task, const ir::GradientCall& call, uint32_t first) {
+    claim(task, Phase::kWeight);
+    const auto inputs = from_.inputs(task);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!call.wants(i)) continue;
+      RANNC_CHECK(call.given(i).valid()) << call.op().name << " gives no gradient of operand " << i;
+      if (from_.kind(inputs[i]) == ir::ValueKind::kParameter) {
+        add_part(task, inputs[i], call.given(i));
+      } else {
+        parts_[inputs[i].index()].push_back(call.given(i));
+        mark_input(call.given(i), first);
+      }
+    }
+  }
+
+  // Of a task that reads a parameter twice the parts are added.
+  void add_part(TaskId task, ValueId parameter, ValueId gradient) {
+    const ValueId copy = copies_[parameter.index()];
+    if (!joint_.gradients.empty()) {
+      Joint::ParameterGradient& last = joint_.gradients.back();
+      if (last.parameter == copy && last.reader == task) {
+        last.gradient = add("add", {last.gradient, gradient}, task);
+        claim(task, Phase::kWeight);
+        return;
+      }
+    }
+    joint_.gradients.push_back({copy, task, gradient});
+  }
+
+  // What an activation's gradient is made of, among the tasks from `first` on, is of phase I.
+  void mark_input(ValueId gradient, uint32_t first) {
+    std::vector<ValueId> open = {gradient};
+    while (!open.empty()) {
+      const TaskId maker = graph().producer(open.back());
+      open.pop_back();
+      if (!maker.valid() || maker.index() < first || joint_.origins[maker.index()].phase == Phase::kInput) continue;
+      joint_.origins[maker.index()].phase = Phase::kInput;
+      for (const ValueId input : graph().inputs(maker)) {
+        if (input.valid()) open.push_back(input);
+      }
+    }
+  }
+
+  Result<void> nothing_is_mixed() const {
+    for (uint32_t i = 0; i < joint_.graph.task_count(); ++i) {
+      for (const ValueId output : joint_.graph.outputs(TaskId(i))) {
+        if (joint_.graph.type(output).batch.mix != ir::Mix::kMixed) continue;
+        const std::string name(joint_.graph.value(output).name);
+        return error(joint_.graph.location(TaskId(i)),
+                     joint_.graph.op(TaskId(i)).name + " makes %" + name +
+                         ", a gradient that would mix the samples of a micro-batch: its parts cannot be added up");
+      }
+    }
+    return {};
+  }
+
+  Graph& graph() { return joint_.graph; }
+
+  const Graph& from_;
+  const std::vector<Often> often_;
+  std::vector<bool> active_;                 // by value: a parameter above, a loss below
+  std::vector<ValueId> copies_;              // by value
+  std::vector<std::vector<ValueId>> parts_;  // by value: gradients, in the order in which they are added
+  Joint joint_;
+};
+
+}  // namespace
+
+Result<Joint> differentiate(const Graph& graph) {
+  if (graph.losses().empty()) return error("there is no loss to differentiate");
+  return Differentiator(graph).run();
+}
+
+Result<Outcome> Differentiate::run(Graph& graph, PassContext& context) const {
+  RANNC_ASSIGN(Joint joint, differentiate(graph));
+  RANNC_TRY(ir::as_result(ir::verify(joint, graph)));
+  context.joint = std::make_shared<const ir::Joint>(std::move(joint));
+  return Outcome{};
+}
+
+}  // namespace rannc::passes

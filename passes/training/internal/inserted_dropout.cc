@@ -1,0 +1,156 @@
+#include "passes/training/internal/inserted_dropout.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "ir/base/split_mix.h"
+#include "ir/graph/results.h"
+#include "ir/graph/rewriter.h"
+#include "ir/match/match.h"
+#include "ir/op/op.h"
+
+namespace rannc::passes {
+
+namespace {
+
+using ir::Draw;
+
+/// The draw that a dropout multiplies by; invalid: the task is none.
+ValueId factor(const ir::Graph& graph, TaskId task) {
+  static const ir::Ops kProduct{"mul"};
+  if (!task.valid() || !kProduct.contains(graph.op(task))) return {};
+  for (const ValueId operand : graph.inputs(task)) {
+    const Draw* const draw = graph.draw(operand);
+    if (draw != nullptr && draw->of == Draw::Of::kBernoulli) return operand;
+  }
+  return {};
+}
+
+/// Numbers that follow from names, each of them once: beyond those that importers and `join_loss` count.
+class Keys {
+ public:
+  explicit Keys(const ir::Graph& graph) {
+    for (const ValueId value : graph.values()) {
+      if (const Draw* const draw = graph.draw(value)) taken_.insert(draw->key);
+    }
+  }
+  uint64_t of(std::string_view name) {
+    uint64_t hash = 0;
+    for (const char c : name) hash = ir::split_mix(hash ^ static_cast<unsigned char>(c));
+    constexpr uint64_t kBeyond = uint64_t{1} << 61;
+    uint64_t key = hash >> 3 | kBeyond;
+    while (!taken_.insert(key).second) ++key;
+    return key;
+  }
+
+ private:
+  std::set<uint64_t> taken_;
+};
+
+/// The draws that get another share.
+std::map<ValueId, double> changed_draws(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
+  std::map<ValueId, double> changed;
+  for (const auto& [value, share] : shares) {
+    const ValueId drawn = factor(graph, graph.producer(value));
+    if (drawn.valid()) changed.emplace(drawn, share);
+  }
+  return changed;
+}
+
+std::vector<bool> all_but(const ir::Graph& graph, const std::map<ValueId, double>& changed) {
+  std::vector<bool> kept(graph.value_count(), true);
+  for (const auto& [drawn, share] : changed) kept[drawn.index()] = false;
+  return kept;
+}
+
+class Insertion {
+ public:
+  Insertion(const ir::Graph& from, const std::map<ValueId, double>& shares, const std::map<ValueId, double>& changed)
+      : from_(from), shares_(shares), rewriter_(from, all_but(from, changed)), keys_(from) {
+    for (const auto& [drawn, share] : changed) {
+      Draw draw = *from.draw(drawn);
+      draw.drop = share;
+      rewriter_.replace(drawn, rewriter_.graph().add_draw(from.value(drawn).name, from.type(drawn), draw));
+    }
+  }
+
+  Result<ir::Graph> run() {
+    for (const TaskId task : from_.tasks()) {
+      const auto outputs = from_.outputs(task);
+      const bool any = std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return shares_.contains(v); });
+      if (!any || factor(from_, task).valid()) {
+        rewriter_.copy(task);
+      } else {
+        RANNC_TRY(drop(task));
+      }
+    }
+    return std::move(rewriter_).finish();
+  }
+
+ private:
+  Result<void> drop(TaskId task) {
+    ir::Graph& to = rewriter_.graph();
+    const ir::Graph::Task old = from_.task(task);
+    std::vector<ValueId> operands;
+    for (const ValueId input : old.inputs) operands.push_back(rewriter_.map(input));
+    std::vector<std::string> names;
+    for (const ValueId output : old.outputs) {
+      names.emplace_back(from_.value(output).name);
+      if (shares_.contains(output)) names.back() += ".whole";
+    }
+    const ir::OpInfo& op = old.op->known() ? *old.op : to.foreign_op(old.op->name);
+    const TaskId made = to.add_task(op, operands, old.attributes, names, old.location);
+    for (size_t i = 0; i < old.outputs.size(); ++i) {
+      const ValueId whole = to.outputs(made)[i];
+      to.set_type(whole, from_.type(old.outputs[i]));
+      rewriter_.replace(old.outputs[i], whole);
+    }
+    for (const ValueId output : old.outputs) {
+      const auto share = shares_.find(output);
+      if (share != shares_.end()) RANNC_TRY(multiply(output, share->second));
+    }
+    return {};
+  }
+
+  Result<void> multiply(ValueId output, double share) {
+    ir::Graph& to = rewriter_.graph();
+    const std::string name(from_.value(output).name);
+    ir::ValueType type = from_.type(output);
+    type.batch.mix = ir::Mix::kNone;
+    const Draw draw{.of = Draw::Of::kBernoulli, .drop = share, .key = keys_.of(name)};
+    const ValueId drawn = to.add_draw(name + ".draw", std::move(type), draw);
+    const ValueId dropped =
+        to.add(ir::core("mul"), {rewriter_.map(output), drawn}, {}, name, from_.location(from_.producer(output)));
+    RANNC_TRY(ir::infer_types(to, to.producer(dropped)));
+    rewriter_.replace(output, dropped);
+    return {};
+  }
+
+  const ir::Graph& from_;
+  const std::map<ValueId, double>& shares_;
+  ir::Rewriter rewriter_;
+  Keys keys_;
+};
+
+}  // namespace
+
+std::optional<double> dropped_share(const ir::Graph& graph, ValueId value) {
+  const ValueId drawn = factor(graph, graph.producer(value));
+  return drawn.valid() ? std::optional(graph.draw(drawn)->drop) : std::nullopt;
+}
+
+ValueId dropped_value(const ir::Graph& graph, ValueId value) {
+  const std::vector<ir::Graph::Use> uses = graph.uses(value);
+  if (uses.size() != 1 || !factor(graph, uses[0].task).valid()) return value;
+  bool given = false;
+  ir::for_each_result(graph, [&](ValueId result) { given = given || result == value; });
+  return given ? value : graph.outputs(uses[0].task)[0];
+}
+
+Result<ir::Graph> with_dropouts(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
+  return Insertion(graph, shares, changed_draws(graph, shares)).run();
+}
+
+}  // namespace rannc::passes

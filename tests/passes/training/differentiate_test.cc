@@ -1,0 +1,197 @@
+// The backward pass as tasks: which ones there are, in which phase, of what type.
+#include "passes/training/differentiate.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ir/graph/execution_frequency.h"
+#include "ir/op/op.h"
+#include "ir/text/text.h"
+#include "ir/verify.h"
+
+namespace rannc::passes {
+namespace {
+
+using ir::Graph;
+using ir::Joint;
+using ir::Phase;
+using ::testing::HasSubstr;
+
+constexpr char kModel[] = R"(rannc.graph 1
+batch batch
+input %x: f32[batch,20] samples 0
+input %y: f32[batch,10] samples 0
+parameter %w1: f32[20,30]
+parameter %w2: f32[30,10]
+parameter %unused: f32[10]
+#0 %h: f32[batch,30] samples 0 = core.matmul(%x, %w1)
+#1 %a: f32[batch,30] samples 0 = core.relu(%h)
+#2 %z: f32[batch,10] samples 0 = core.matmul(%a, %w2)
+#3 %side: f32[batch,10] samples 0 = core.mul(%z, %unused)
+#4 %l: f32[] partial = core.mse_sum(%z, %y)
+inputs [%x, %y]
+outputs [%side]
+loss %l weight 0x1p+0 per elements %y ignore -100
+)";
+
+Graph parsed(const std::string& text) {
+  auto graph = ir::parse_graph(text, "t.rir");
+  EXPECT_TRUE(graph.ok()) << graph.diagnostic().str();
+  return std::move(graph).value();
+}
+
+Joint joint_of(const Graph& graph) {
+  auto joint = differentiate(graph);
+  EXPECT_TRUE(joint.ok()) << joint.diagnostic().str();
+  const auto found = ir::verify(*joint, graph);
+  EXPECT_TRUE(found.empty()) << found[0].str();
+  return std::move(joint).value();
+}
+
+std::string parts_of(const Joint& joint) {
+  std::string text;
+  for (const Joint::ParameterGradient& part : joint.gradients) {
+    text += std::string(joint.graph.value(part.parameter).name) + "#" + std::to_string(part.reader.index()) + " ";
+  }
+  return text;
+}
+
+TEST(Differentiate, WhatNeedsNoGradientIsNotComputed) {
+  const Joint joint = joint_of(parsed(kModel));
+  EXPECT_EQ(parts_of(joint), "w1#0 w2#2 ");  // nothing for a parameter under no loss
+  for (const Joint::ParameterGradient& part : joint.gradients) {
+    EXPECT_EQ(joint.graph.type(part.gradient).batch.mix, ir::Mix::kPartial);
+  }
+  for (uint32_t i = joint.forward_count(); i < joint.origins.size(); ++i) EXPECT_NE(joint.origins[i].task, TaskId(3));
+}
+
+TEST(Differentiate, PhasesAreWhatIsNeededForWhat) {
+  const Joint joint = joint_of(parsed(kModel));
+  for (const Joint::ParameterGradient& part : joint.gradients) {
+    EXPECT_EQ(joint.origins[joint.graph.producer(part.gradient).index()].phase, Phase::kWeight);
+  }
+  size_t inputs = 0;
+  for (const Joint::Origin& origin : joint.origins) inputs += origin.phase == Phase::kInput;
+  EXPECT_GE(inputs, 3U);  // of the loss, of the second product, of relu
+}
+
+TEST(Differentiate, TheTextIsReadBack) {
+  const Joint joint = joint_of(parsed(kModel));
+  const std::string text = ir::print(joint);
+  const auto read = ir::parse_joint(text, "t.rir");
+  ASSERT_TRUE(read.ok()) << read.diagnostic().str();
+  EXPECT_TRUE(ir::equal(*read, joint));
+  EXPECT_EQ(ir::print(*read), text);
+}
+
+TEST(Differentiate, SumsTakeTheOrderOfOneTape) {
+  const Graph graph = parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+#0 %h: f32[batch,4] samples 0 = core.matmul(%x, %w)
+#1 %a: f32[batch,4] samples 0 = core.neg(%h)
+#2 %b: f32[batch,4] samples 0 = core.identity(%h)
+#3 %c: f32[batch,4] samples 0 = core.add(%a, %b)
+#4 %l: f32[] partial = core.sum(%c)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)");
+  const Joint joint = joint_of(graph);
+  std::vector<TaskId> sums;
+  for (uint32_t i = joint.forward_count(); i < joint.graph.task_count(); ++i) {
+    if (joint.origins[i].task == TaskId(0) && joint.graph.op(TaskId(i)).name == "core.add") sums.emplace_back(i);
+  }
+  ASSERT_EQ(sums.size(), 1U);
+  const auto parts = joint.graph.inputs(sums[0]);
+  const auto of = [&](ValueId value) { return joint.origins[joint.graph.producer(value).index()].task; };
+  EXPECT_GE(of(parts[0]).index(), of(parts[1]).index());  // the last reader first
+}
+
+TEST(Differentiate, WhatIsMadeOnceAStepIsMadeWholeFirst) {
+  const Graph graph = parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[5,4]
+#0 %t: f32[4,5] = core.permute(%w) {dims = [1,0]}
+#1 %h: f32[batch,5] samples 0 = core.matmul(%x, %t)
+#2 %l: f32[] partial = core.sum(%h)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)");
+  const Joint joint = joint_of(graph);
+  EXPECT_EQ(parts_of(joint), "w#0 ");
+  const ValueId gradient = joint.gradients[0].gradient;
+  EXPECT_EQ(joint.graph.type(gradient).batch.mix, ir::Mix::kNone);
+  EXPECT_EQ(ir::how_often(joint.graph)[joint.graph.producer(gradient).index()], ir::Often::kStep);
+}
+
+TEST(Differentiate, AnOperatorOfTheUsersIsOneTask) {
+  const Graph graph = parsed(R"(rannc.graph 1
+batch batch
+input %x: f32[batch,4] samples 0
+parameter %w: f32[4,4]
+#0 %h: f32[batch,4] samples 0 = mine.mix(%x, %w) {call.operands = "x w", call.schema = "mine::mix", call.types = "f32[n,a] samples 0, f32[a,b] -> f32[n,b] samples 0", strength = 0x1p-1}
+#1 %l: f32[] partial = core.sum(%h)
+inputs [%x]
+loss %l weight 0x1p+0 per one ignore -100
+)");
+  const Joint joint = joint_of(graph);
+  EXPECT_EQ(parts_of(joint), "w#0 ");
+  const TaskId maker = joint.graph.producer(joint.gradients[0].gradient);
+  EXPECT_EQ(joint.graph.op(maker).name, "vjp.mine.mix");
+  EXPECT_EQ(joint.graph.attributes(maker).number("strength"), 0.5);
+  EXPECT_EQ(joint.graph.inputs(maker).size(), 3U) << "the gradient of its result, and its operands";
+  EXPECT_TRUE(joint.graph.type(joint.gradients[0].gradient).batch.is_partial());
+}
+
+TEST(Differentiate, NoLossIsAnError) {
+  const auto joint = differentiate(parsed("rannc.graph 1\n"));
+  ASSERT_FALSE(joint.ok());
+  EXPECT_THAT(joint.diagnostic().message, HasSubstr("no loss"));
+}
+
+// --- rules of joint graphs, broken on purpose
+
+template <class Break>
+void expect_broken(std::string_view rule, Break&& spoil) {
+  const Graph graph = parsed(kModel);
+  Joint joint = joint_of(graph);
+  spoil(joint);
+  const auto found = ir::verify(joint, graph);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, rule) << found[0].str();
+}
+
+TEST(VerifyJoint, J1_AnotherAttribute) {
+  const Graph graph = parsed(kModel);
+  const Joint joint =
+      joint_of(parsed(std::string(kModel).replace(std::string(kModel).find("core.relu"), 9, "core.tanh")));
+  const auto found = ir::verify(joint, graph);
+  ASSERT_FALSE(found.empty());
+  EXPECT_EQ(found[0].rule, "J1");
+}
+TEST(VerifyJoint, J2_OfNoForwardTask) {
+  expect_broken("J2", [](Joint& joint) { joint.origins.back().task = TaskId(1000); });
+}
+TEST(VerifyJoint, J3_NoSeed) {
+  expect_broken("J3", [](Joint& joint) { joint.seeds[0] = {}; });
+  expect_broken("J3", [](Joint& joint) { joint.seeds[0] = joint.graph.find("x"); });
+}
+TEST(VerifyJoint, J4_APartOfAnotherParameter) {
+  expect_broken("J4", [](Joint& joint) { joint.gradients[0].parameter = joint.gradients[1].parameter; });
+  expect_broken("J4", [](Joint& joint) { joint.gradients.push_back(joint.gradients[0]); });
+  expect_broken("J4", [](Joint& joint) { joint.gradients[0].gradient = joint.gradients[1].gradient; });
+}
+TEST(VerifyJoint, J5_InputGradientsReadWhatWMakes) {
+  expect_broken("J5", [](Joint& joint) {
+    for (Joint::Origin& origin : joint.origins) {
+      if (origin.phase != Phase::kInput) continue;
+      origin.phase = Phase::kWeight;
+      break;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace rannc::passes
