@@ -8,7 +8,7 @@
 #include "codegen/stage_writer.h"
 #include "ir/base/replacement.h"
 #include "ir/text/text.h"
-#include "runtime/bundle.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 namespace {

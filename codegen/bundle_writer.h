@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/bundle.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 

@@ -13,8 +13,8 @@
 #include "codegen/internal/task_run.h"
 #include "ir/graph/memory_format.h"
 #include "ir/plan/plan.h"
-#include "runtime/allocation_meter.h"
 #include "runtime/aten/torch_types.h"
+#include "runtime/engine/allocation_meter.h"
 
 namespace rannc::codegen {
 

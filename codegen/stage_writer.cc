@@ -5,7 +5,7 @@
 
 #include "codegen/torchscript_archive.h"
 #include "codegen/torchscript_source.h"
-#include "runtime/bundle.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 namespace {

@@ -10,7 +10,7 @@
 #include "codegen/aten_source.h"
 #include "codegen/internal/indented.h"
 #include "ir/op/op.h"
-#include "runtime/bundle.h"
+#include "runtime/bundle/bundle.h"
 
 namespace rannc::codegen {
 namespace {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "ir/base/stopwatch.h"
-#include "runtime/sample_file.h"
+#include "runtime/train/sample_file.h"
 #include "tools/how_to_train.h"
 #include "tools/output_parts.h"
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 
 namespace rannc::tools {
 

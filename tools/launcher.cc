@@ -19,7 +19,7 @@
 #include <thread>
 #include <utility>
 
-#include "runtime/running_clock.h"
+#include "runtime/execute/running_clock.h"
 #include "tools/run_signals.h"
 #include "tools/worker_environment.h"
 

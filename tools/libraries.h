@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/libraries.h"
+#include "runtime/bundle/libraries.h"
 
 namespace rannc::tools {
 

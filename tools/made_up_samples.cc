@@ -13,7 +13,7 @@
 #include "ir/match/match.h"
 #include "ir/op/op.h"
 #include "runtime/aten/torch_types.h"
-#include "runtime/random.h"
+#include "runtime/execute/random.h"
 
 namespace rannc::tools {
 

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "runtime/measure_links.h"
-#include "runtime/transports.h"
+#include "runtime/measure/measure_links.h"
+#include "runtime/transport/transports.h"
 #include "tools/launcher.h"
 #include "tools/measure.h"
 

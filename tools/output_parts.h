@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "runtime/outputs.h"
+#include "runtime/train/outputs.h"
 
 namespace rannc::tools {
 

@@ -9,7 +9,7 @@
 #include "ir/base/replacement.h"
 #include "ir/text/text.h"
 #include "passes/training/differentiate.h"
-#include "runtime/process.h"
+#include "runtime/train/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"

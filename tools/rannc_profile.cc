@@ -7,7 +7,7 @@
 
 #include "ir/base/replacement.h"
 #include "ir/base/stopwatch.h"
-#include "runtime/process.h"
+#include "runtime/train/process.h"
 #include "tools/compile_flags.h"
 #include "tools/compiler.h"
 #include "tools/driver.h"

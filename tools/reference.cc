@@ -9,7 +9,7 @@
 #include <filesystem>
 
 #include "ir/match/match.h"
-#include "runtime/safetensors.h"
+#include "runtime/bundle/safetensors.h"
 #include "tools/check_card.h"
 #include "tools/model_format.h"
 #include "tools/module_reference.h"

@@ -9,7 +9,7 @@
 
 #include "ir/base/diagnostic.h"
 #include "ir/graph/graph.h"
-#include "runtime/value.h"
+#include "runtime/execute/value.h"
 
 namespace rannc::tools {
 

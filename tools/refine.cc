@@ -6,7 +6,7 @@
 
 #include "codegen/bundle_writer.h"
 #include "partition/model/finish_plan.h"
-#include "runtime/measure_stages.h"
+#include "runtime/measure/measure_stages.h"
 #include "tools/machine.h"
 #include "tools/scratch.h"
 #include "tools/units.h"

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/trace.h"
+#include "runtime/execute/trace.h"
 
 namespace rannc::tools {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/dataset.h"
+#include "runtime/train/dataset.h"
 
 namespace rannc::tools {
 

@@ -2,7 +2,7 @@
 
 #include <system_error>
 
-#include "runtime/checkpoint.h"
+#include "runtime/train/checkpoint.h"
 
 namespace rannc::tools {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/trace.h"
+#include "runtime/execute/trace.h"
 #include "tools/held_memory.h"
 
 namespace rannc::tools {

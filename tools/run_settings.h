@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "runtime/checkpoint.h"
+#include "runtime/train/checkpoint.h"
 #include "tools/driver.h"
 
 namespace rannc::tools {

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "runtime/export_weights.h"
+#include "runtime/train/export_weights.h"
 
 namespace rannc::tools {
 

@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/bundle.h"
-#include "runtime/trainer.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/train/trainer.h"
 #include "tools/driver.h"
 
 namespace rannc::tools {

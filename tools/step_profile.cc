@@ -20,7 +20,7 @@
 
 #include "ir/base/stopwatch.h"
 #include "ir/op/op.h"
-#include "runtime/operator_origin.h"
+#include "runtime/engine/operator_origin.h"
 #include "tools/memory_gauge.h"
 #include "tools/product_work.h"
 #include "tools/timed_calls.h"

@@ -5,7 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "ir/plan/plan.h"
-#include "runtime/executor.h"
+#include "runtime/execute/executor.h"
 
 namespace rannc::tools {
 

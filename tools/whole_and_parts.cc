@@ -11,8 +11,8 @@
 
 #include "ir/graph/assumptions.h"
 #include "ir/match/match.h"
-#include "runtime/batch.h"
-#include "runtime/tensor.h"
+#include "runtime/engine/tensor.h"
+#include "runtime/train/batch.h"
 #include "tools/float64_run.h"
 #include "tools/made_up_samples.h"
 #include "tools/units.h"

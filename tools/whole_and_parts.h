@@ -31,7 +31,7 @@ struct CompareLimits {
 /// this does not. Within 1e-8 of the largest number of an output: operators add up in another order for other numbers
 /// of samples, which changes 1e-16 of what is added, and some thousand of them in a row are far from 1e-8, while what a
 /// sample takes from another one, or lacks, differs in the first digits, as the samples do. Random numbers are those of
-/// each sample (`runtime/random.h`), the same in both graphs.
+/// each sample (`runtime/execute/random.h`), the same in both graphs.
 ///
 /// An error at the task that makes an output that differs, with both numbers. Not compared, with the reason: weights
 /// that are absent, a loop that ends when its data say so, a graph that does not run on made-up samples, one that needs

@@ -14,11 +14,11 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "runtime/checkpoint.h"
-#include "runtime/dataset.h"
-#include "runtime/tensor.h"
-#include "runtime/trainer.h"
-#include "runtime/transport_gloo.h"
+#include "runtime/engine/tensor.h"
+#include "runtime/train/checkpoint.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/trainer.h"
+#include "runtime/transport/transport_gloo.h"
 
 namespace runtime = rannc::runtime;
 

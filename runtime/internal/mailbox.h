@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "ir/base/diagnostic.h"
-#include "runtime/transport.h"
+#include "runtime/transport/transport.h"
 
 namespace rannc::runtime {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "ir/schedule/dependencies.h"
-#include "runtime/executor.h"
+#include "runtime/execute/executor.h"
 #include "runtime/internal/mailbox.h"
 
 namespace rannc::runtime {

@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "runtime/tensor.h"
+#include "runtime/engine/tensor.h"
 
 namespace rannc::runtime {
 

@@ -9,9 +9,9 @@
 #include <iostream>
 #include <sstream>
 
-#include "runtime/optimizer.h"
-#include "runtime/process.h"
-#include "tests/runtime/held_tensors.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/train/process.h"
+#include "tests/runtime/engine/held_tensors.h"
 
 namespace rannc {
 namespace {

@@ -14,7 +14,7 @@
 #include "passes/loss/join_loss.h"
 #include "passes/pipeline.h"
 #include "passes/training/differentiate.h"
-#include "runtime/process.h"
+#include "runtime/train/process.h"
 #include "tests/frontend/support/deepened.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tools/reference.h"

@@ -7,10 +7,10 @@
 #include <iostream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/dataset.h"
-#include "runtime/process.h"
-#include "runtime/trainer.h"
-#include "tests/runtime/call_times.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/process.h"
+#include "runtime/train/trainer.h"
+#include "tests/runtime/measure/call_times.h"
 
 namespace rannc {
 namespace {

@@ -24,7 +24,7 @@ import raw_models
 FASTER, LOWER_END = 1.0, 0.98  # of the median of the ratios; of its interval
 # Of the first step, before any update, and of the second; from then on rounding grows: by batch norm over a few places hundredfold a step.
 LOSSES_APART = (1e-5, 1e-3)
-# What rannc-run sets for itself (runtime/process.h).
+# What rannc-run sets for itself (runtime/train/process.h).
 KEEPS_MEMORY = "glibc.malloc.mmap_max=0:glibc.malloc.arena_max=1:glibc.malloc.trim_threshold=1000000000000"
 HERE = pathlib.Path(__file__).resolve().parent
 

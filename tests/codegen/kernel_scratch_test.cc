@@ -12,7 +12,7 @@
 
 #include "ir/graph/memory_format.h"
 #include "ir/op/op.h"
-#include "runtime/allocation_meter.h"
+#include "runtime/engine/allocation_meter.h"
 
 namespace rannc::ir {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/plan/plan.h"
-#include "tests/runtime/toy_graphs.h"
+#include "tests/runtime/support/toy_graphs.h"
 
 namespace rannc::codegen {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "codegen/torchscript_source.h"
 #include "ir/op/op.h"
-#include "tests/runtime/plan_builder.h"
-#include "tests/runtime/toy_graphs.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
 
 namespace rannc::codegen {
 namespace {

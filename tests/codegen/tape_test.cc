@@ -6,7 +6,7 @@
 
 #include <set>
 
-#include "runtime/allocation_meter.h"
+#include "runtime/engine/allocation_meter.h"
 #include "tests/codegen/prepared_case.h"
 
 namespace rannc::ir {

@@ -4,7 +4,7 @@
 
 with torch and safetensors. Per case of CASES, 20 steps over the one mini-batch of the folder: `<case>/loss` and
 `<case>/norm` (of the gradient, before clipping) by step, and `<case>/<parameter>` after the last. The cases stand
-again, as options of ours, in tests/runtime/trajectories_test.cc.
+again, as options of ours, in tests/runtime/train/trajectories_test.cc.
 """
 import pathlib
 import sys

@@ -3,8 +3,8 @@
 
 #include <set>
 
-#include "runtime/engine.h"
-#include "runtime/transports.h"
+#include "runtime/engine/engine.h"
+#include "runtime/transport/transports.h"
 
 namespace rannc::runtime {
 namespace {

@@ -10,10 +10,10 @@
 #include <numeric>
 
 #include "codegen/bundle_writer.h"
-#include "runtime/numbers.h"
-#include "runtime/process.h"
-#include "runtime/tensor.h"
-#include "runtime/trainer.h"
+#include "runtime/engine/tensor.h"
+#include "runtime/train/numbers.h"
+#include "runtime/train/process.h"
+#include "runtime/train/trainer.h"
 #include "tests/frontend/support/onnx_text.h"
 #include "tools/compiler.h"
 #include "tools/scratch.h"

@@ -9,11 +9,11 @@
 #include <thread>
 
 #include "codegen/bundle_writer.h"
-#include "runtime/dataset.h"
-#include "runtime/numbers.h"
-#include "runtime/tensor.h"
-#include "runtime/trainer.h"
-#include "runtime/transport_gloo.h"
+#include "runtime/engine/tensor.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/numbers.h"
+#include "runtime/train/trainer.h"
+#include "runtime/transport/transport_gloo.h"
 #include "tools/launcher.h"
 #include "tools/reference.h"
 

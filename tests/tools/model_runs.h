@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/batch.h"
+#include "runtime/train/batch.h"
 #include "tools/compiler.h"
 #include "tools/scratch.h"
 

@@ -11,7 +11,7 @@
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
 #include "frontend/zoo/vgg.h"
-#include "runtime/process.h"
+#include "runtime/train/process.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tests/tools/model_runs.h"
 #include "tools/memory_gauge.h"

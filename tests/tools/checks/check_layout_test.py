@@ -17,10 +17,10 @@ class CheckLayout(PlantedTest):
         "partition/README.md": "",
         "partition/dag.h": "",
         "codegen/README.md": "",
-        "codegen/emit.cc": '#include "runtime/bundle.h"\n#include <torch/torch.h>\n',
+        "codegen/emit.cc": '#include "runtime/bundle/bundle.h"\n#include <torch/torch.h>\n',
         "runtime/README.md": "",
-        "runtime/bundle.h": "",
-        "runtime/program.h": "",
+        "runtime/bundle/bundle.h": "",
+        "runtime/execute/program.h": "",
         "frontend/README.md": "",
         "frontend/onnx/read.cc": "#include <onnx/checker.h>\n#include <google/protobuf/message.h>\n",
         "tests/README.md": "",
@@ -45,7 +45,7 @@ class CheckLayout(PlantedTest):
         self.expect_red({"partition/bad.cc": '#include "passes/pass.h"\n'}, "L2", "passes/pass.h")
 
     def test_L2_codegen_sees_the_bundle_only(self):
-        self.expect_red({"codegen/bad.cc": '#include "runtime/program.h"\n'}, "L2", "runtime/program.h")
+        self.expect_red({"codegen/bad.cc": '#include "runtime/execute/program.h"\n'}, "L2", "runtime/execute/program.h")
 
     def test_L2_runtime_sees_ir_only(self):
         self.expect_red({"runtime/bad.cc": '#include "codegen/emit.h"\n'}, "L2", "codegen/emit.h")

@@ -1,0 +1,230 @@
+// The rules that a bundle on disk obeys.
+//
+// B1  the folder exists and holds the plan, the manifest, and a program and weights per stage
+// B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads
+// B3  the manifest lists exactly the bundle's files, each with the size and digest it has
+// B4  the plan parses, verifies (rules G, P, S) and has as many stages as the manifest says
+// B5  a stage's weights hold every parameter, buffer and constant that its program takes, under the model's name
+// B6  weights have the element type and shape that the plan says
+// B7  a stage's weights hold nothing that its program does not take
+// B8  a program takes and returns what the plan says (checked by the engine that loads it)
+// B9  `state.safetensors` holds the values that have a part of the state and that no stage takes, as the plan says; it
+// is
+//     there exactly where there are any
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+
+#include "ir/text/text.h"
+#include "ir/verify.h"
+#include "runtime/bundle/bundle.h"
+#include "runtime/bundle/internal/bundle_files.h"
+
+namespace rannc::runtime {
+namespace {
+
+using Json = nlohmann::json;
+
+class BundleVerifier {
+ public:
+  explicit BundleVerifier(const std::string& path) : path_(path) {}
+
+  /// Later rules speak of what earlier ones found, so each step needs the one before.
+  std::vector<Diagnostic> verify(std::optional<Bundle>& bundle) {
+    const bool opened = check_folder() && check_manifest() && check_files() && check_plan() && check_weights();
+    if (opened) bundle = std::move(bundle_);
+    return std::move(found_);
+  }
+
+ private:
+  void fail(const std::string& file, std::string message, const char* rule, std::string node = {}) {
+    found_.push_back(error({.file = file, .node = std::move(node)}, std::move(message), rule));
+  }
+  std::string at(const std::string& name) const { return path_ + "/" + name; }
+
+  bool check_folder() {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(path_, ignored)) {
+      fail(path_, "no such bundle: a bundle is a folder", "B1");
+      return false;
+    }
+    for (const char* name : {kManifestFile, kPlanFile}) {
+      if (!std::filesystem::is_regular_file(at(name), ignored)) fail(at(name), "file is missing", "B1");
+    }
+    return found_.empty();
+  }
+
+  bool check_manifest() {
+    std::ifstream in(at(kManifestFile), std::ios::binary);
+    manifest_ = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+    const std::string file = at(kManifestFile);
+    if (!manifest_.is_object() || manifest_.value("format", Json()) != "rannc.bundle") {
+      fail(file, "not the manifest of a bundle: expected a JSON object with format `rannc.bundle`", "B2");
+    } else if (manifest_.value("version", Json()) != kBundleVersion) {
+      fail(file,
+           fmt::format("version {} of bundles; this build reads version {}", excerpt(manifest_["version"]),
+                       kBundleVersion),
+           "B2");
+    } else if (!manifest_.value("stages", Json()).is_number_unsigned() ||
+               !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
+      fail(file, "`stages` must be a number of stages, and `files` an object", "B2");
+    } else {
+      check_libraries(file);
+    }
+    return found_.empty();
+  }
+
+  // Older bundles have none.
+  void check_libraries(const std::string& file) {
+    for (const Json& each : manifest_.value("libraries", Json::array())) {
+      const bool fits =
+          each.is_object() && each.value("path", Json()).is_string() && each.value("digest", Json()).is_string();
+      if (!fits) return fail(file, "`libraries` must be a list of objects with texts `path` and `digest`", "B2");
+      bundle_.libraries.push_back({each["path"].get<std::string>(), each["digest"].get<std::string>()});
+    }
+  }
+
+  static std::string excerpt(const Json& json) {
+    return json.dump(-1, ' ', false, Json::error_handler_t::replace).substr(0, 40);
+  }
+
+  bool check_files() {
+    std::vector<std::string> names = bundle_files(manifest_["stages"].get<size_t>());
+    if (manifest_["files"].contains(kStateFile)) names.emplace_back(kStateFile);
+    const std::set<std::string> expected(names.begin(), names.end());
+    for (const auto& [name, entry] : manifest_["files"].items()) {
+      if (!expected.contains(name)) fail(at(kManifestFile), "lists a file that is no part of a bundle", "B3", name);
+    }
+    for (const std::string& name : names) check_file(name);
+    return found_.empty();
+  }
+
+  void check_file(const std::string& name) {
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(at(name), failed)) return fail(at(name), "file is missing", "B1");
+    const Json entry = manifest_["files"].value(name, Json());
+    if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("digest")) {
+      return fail(at(kManifestFile), "says no `bytes` and `digest` of this file", "B3", name);
+    }
+    const uint64_t bytes = std::filesystem::file_size(at(name), failed);
+    if (entry["bytes"] != bytes) {
+      return fail(at(name), fmt::format("has {} bytes; the manifest says {}", bytes, excerpt(entry["bytes"])), "B3");
+    }
+    const Result<std::string> digest = file_digest(at(name));
+    if (!digest.ok()) return found_.push_back(digest.diagnostic());
+    if (entry["digest"] != *digest) {
+      fail(at(name), fmt::format("has digest {}; the manifest says {}", *digest, excerpt(entry["digest"])), "B3");
+    }
+  }
+
+  bool check_plan() {
+    std::ifstream in(at(kPlanFile), std::ios::binary);
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    Result<ir::Plan> plan = ir::parse_plan(text, at(kPlanFile));
+    if (!plan.ok()) {
+      Diagnostic problem = plan.diagnostic();
+      if (problem.rule.empty()) problem.rule = "B4";
+      found_.push_back(std::move(problem));
+      return false;
+    }
+    if (plan->stages.size() != manifest_["stages"].get<size_t>()) {
+      fail(at(kPlanFile),
+           fmt::format("has {} stages; the manifest says {}", plan->stages.size(), excerpt(manifest_["stages"])), "B4");
+    }
+    bundle_.path = path_;
+    bundle_.plan = *std::move(plan);
+    return found_.empty();
+  }
+
+  bool check_weights() {
+    for (size_t i = 0; i < bundle_.plan.stages.size(); ++i) {
+      const auto stage = StageId::from(i);
+      bundle_.signatures.push_back(signature(bundle_.plan, stage));
+      Result<SafetensorsFile> file = SafetensorsFile::open(at(weights_file(stage)));
+      if (!file.ok()) {
+        found_.push_back(file.diagnostic());
+        found_.back().rule = "B5";
+        continue;
+      }
+      check_stage(bundle_.signatures.back(), *file);
+      bundle_.weights.push_back(*std::move(file));
+    }
+    check_state();
+    return found_.empty();
+  }
+
+  void check_state() {
+    const std::vector<ValueId> unread = unread_state(bundle_.plan);
+    const bool listed = manifest_["files"].contains(kStateFile);
+    if (unread.empty() && listed) return fail(at(kStateFile), "every value of the state is in a stage's file", "B9");
+    if (unread.empty()) return;
+    const ir::Graph& graph = bundle_.plan.graph;
+    if (!listed)
+      return fail(at(kStateFile), "file is missing: no stage takes this value", "B9",
+                  std::string(graph.value(unread[0]).name));
+    const Result<SafetensorsFile> file = SafetensorsFile::open(at(kStateFile));
+    if (!file.ok()) {
+      found_.push_back(file.diagnostic());
+      found_.back().rule = "B9";
+      return;
+    }
+    std::set<std::string> names;
+    for (const ValueId value : unread) {
+      names.emplace(graph.value(value).name);
+      check_weight({value, std::string(graph.value(value).name), graph.type(value), {}}, *file, "B9", "B9");
+    }
+    for (const auto& entry : file->entries()) {
+      if (!names.contains(entry.name)) fail(file->path(), "is no value of the state without a stage", "B9", entry.name);
+    }
+  }
+
+  void check_stage(const Signature& signature, const SafetensorsFile& file) {
+    std::set<std::string> taken;
+    for (const auto* group : {&signature.parameters, &signature.buffers, &signature.constants}) {
+      for (const Weight& weight : *group) {
+        taken.insert(weight.name);
+        check_weight(weight, file, "B5", "B6");
+      }
+    }
+    for (const auto& entry : file.entries()) {
+      if (!taken.contains(entry.name)) fail(file.path(), "the stage's program takes no such tensor", "B7", entry.name);
+    }
+  }
+
+  void check_weight(const Weight& weight, const SafetensorsFile& file, const char* presence, const char* type) {
+    const auto* entry = file.find(weight.name);
+    if (entry == nullptr) return fail(file.path(), "tensor is missing", presence, weight.name);
+    ir::Shape found;
+    for (int64_t extent : entry->spec.shape) found.emplace_back(extent);
+    if (entry->spec.dtype == weight.type.dtype && weight.type.shape && found == *weight.type.shape) return;
+    fail(file.path(),
+         fmt::format("is {}{}; the plan says {}{}", ir::str(entry->spec.dtype), ir::str(found),
+                     ir::str(weight.type.dtype), weight.type.shape ? ir::str(*weight.type.shape) : "[?]"),
+         type, weight.name);
+  }
+
+  const std::string& path_;
+  Json manifest_;
+  Bundle bundle_;
+  std::vector<Diagnostic> found_;
+};
+
+}  // namespace
+
+std::vector<Diagnostic> verify_bundle(const std::string& path) {
+  std::optional<Bundle> bundle;
+  return BundleVerifier(path).verify(bundle);
+}
+
+Result<Bundle> open_bundle(const std::string& path) {
+  std::optional<Bundle> bundle;
+  RANNC_TRY(ir::as_result(BundleVerifier(path).verify(bundle)));
+  RANNC_CHECK(bundle.has_value()) << "a bundle without faults opens";
+  return *std::move(bundle);
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,31 @@
+#include "runtime/engine/engine.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "runtime/engine/engine_autograd.h"
+#include "runtime/internal/named_rows.h"
+
+namespace rannc::runtime {
+namespace {
+
+const Engine kEngines[] = {
+    {"autograd", "TorchScript under LibTorch's autograd", load_autograd_program},
+};
+
+}  // namespace
+
+std::span<const Engine> engines() { return kEngines; }
+
+std::vector<std::string> engine_names() { return names_of(engines()); }
+
+std::string engine_summaries() { return summaries_of(engines()); }
+
+Result<const Engine*> find_engine(std::string_view name) {
+  for (const Engine& engine : kEngines) {
+    if (name.empty() || engine.name == name) return &engine;
+  }
+  return error(fmt::format("there is no engine '{}'; there are: {}", name, fmt::join(engine_names(), ", ")));
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,42 @@
+// Finds the comment that codegen writes above the statements of a task.
+#include "runtime/engine/operator_origin.h"
+
+#include <torch/csrc/jit/frontend/source_range.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
+
+#include <charconv>
+#include <map>
+#include <string>
+
+namespace rannc::runtime {
+
+namespace {
+
+using torch::jit::SourceRange;
+
+std::optional<TaskId> task_above(const SourceRange& range) {
+  constexpr std::string_view kTask = "\n    # #";
+  if (!range.source()) return std::nullopt;
+  const std::string before = range.source()->text_str().substr(0, range.start()).str();
+  const size_t at = before.rfind(kTask);
+  if (at == std::string::npos) return std::nullopt;
+  uint32_t number = 0;
+  const char* const digits = before.data() + at + kTask.size();
+  if (std::from_chars(digits, before.data() + before.size(), number).ec != std::errc()) return std::nullopt;
+  return TaskId(number);
+}
+
+}  // namespace
+
+std::optional<TaskId> running_task() {
+  const auto stack = torch::jit::currentCallstack();
+  if (stack.empty()) return std::nullopt;
+  const SourceRange& loaded = stack.front().range;
+  // By places in loaded texts; the keys keep these.
+  thread_local std::map<std::pair<std::shared_ptr<torch::jit::Source>, size_t>, std::optional<TaskId>> known;
+  const auto [entry, fresh] = known.try_emplace({loaded.source(), loaded.start()});
+  if (fresh) entry->second = task_above(loaded.findSourceRangeThatGenerated().value_or(loaded));
+  return entry->second;
+}
+
+}  // namespace rannc::runtime

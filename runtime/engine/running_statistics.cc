@@ -1,0 +1,35 @@
+// Sums, and what they say of mean and variance.
+#include "runtime/engine/internal/running_statistics.h"
+
+#include <c10/core/GradMode.h>
+
+namespace rannc::runtime {
+
+void RunningStatistics::add(const at::Tensor& mean, const at::Tensor& variance, int64_t count) {
+  const c10::NoGradGuard no_grad;
+  const auto n = static_cast<double>(count);
+  const at::Tensor m = mean.detach().to(at::kDouble);
+  at::Tensor squares = m * m * n;
+  if (count > 1) squares = squares + variance.detach().to(at::kDouble) * (n - 1);
+  const at::Tensor call = at::cat({at::full({1}, n, m.options()), m * n, squares});
+  sums_ = sums_.defined() ? sums_ + call : call;
+}
+
+at::Tensor RunningStatistics::sums(int64_t channels) const {
+  return sums_.defined() ? sums_ : at::zeros({1 + 2 * channels}, at::kDouble);
+}
+
+void RunningStatistics::commit(at::Tensor mean, at::Tensor variance, double momentum) const {
+  const c10::NoGradGuard no_grad;
+  if (!sums_.defined()) return;
+  const double count = sums_[0].item<double>();
+  if (count < 1) return;
+  const int64_t channels = mean.numel();
+  const at::Tensor m = sums_.narrow(0, 1, channels) / count;
+  mean.mul_(1 - momentum).add_(m.to(mean.scalar_type()), momentum);
+  if (count < 2) return;
+  const at::Tensor v = (sums_.narrow(0, 1 + channels, channels) - m * m * count).clamp_min(0) / (count - 1);
+  variance.mul_(1 - momentum).add_(v.to(variance.scalar_type()), momentum);
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,55 @@
+// Draws sample by sample, then lays the samples out as the type says.
+#include "runtime/engine/internal/torch_draws.h"
+
+#include <fmt/format.h>
+
+#include "runtime/execute/random.h"
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+namespace {
+
+Result<std::vector<int64_t>> sizes_of(const DrawnValue& value, const ir::Bindings& bindings) {
+  const Diagnostic unknown = error(fmt::format("draw %{} has no known shape", value.name));
+  std::vector<int64_t> sizes;
+  if (!value.type.shape) return unknown;
+  for (const ir::Dim& dim : *value.type.shape) {
+    const auto extent = dim.evaluate(bindings);
+    if (!extent) return unknown;
+    sizes.push_back(*extent);
+  }
+  return sizes;
+}
+
+/// The largest number below 1: rounding to fewer bits gives 1 where it rounds up.
+double below_one(ir::DType dtype) {
+  return dtype == ir::DType::kBF16 ? 0x1.fep-1 : dtype == ir::DType::kF16 ? 0x1.ffcp-1 : 0x1.fffffep-1;
+}
+
+}  // namespace
+
+Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings) {
+  const auto options = at::TensorOptions().dtype(to_scalar_type(value.type.dtype));
+  const bool drops = value.draw.of == ir::Draw::Of::kBernoulli;
+  if (drops && (!at.training || value.draw.drop <= 0)) return at::ones({}, options);
+  RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
+  const ir::BatchLayout& layout = value.type.batch;
+  const int64_t samples = layout.has_batch() ? static_cast<int64_t>(at.samples) : 1;
+  const int64_t elements = c10::multiply_integers(sizes) / samples;
+  at::Tensor numbers = at::empty({samples, elements}, at::kFloat);
+  for (int64_t i = 0; i < samples; ++i) {
+    const uint64_t sample = layout.has_batch() ? at.first_sample + static_cast<uint64_t>(i) : 0;
+    fill(value.draw, {at.seed, at.step}, sample,
+         {numbers.data_ptr<float>() + i * elements, static_cast<size_t>(elements)});
+  }
+  numbers = numbers.to(options.dtype());
+  if (value.draw.of == ir::Draw::Of::kUniform) numbers.clamp_max_(below_one(value.type.dtype));
+  if (!layout.has_batch()) return numbers.reshape(sizes);
+  const auto axis = sizes.begin() + layout.axis;
+  const int64_t before = c10::multiply_integers(sizes.begin(), axis);
+  const int64_t outer = layout.outer.evaluate(bindings).value_or(1),
+                inner = layout.inner.evaluate(bindings).value_or(1);
+  return numbers.reshape({samples, before * outer, inner, -1}).permute({1, 0, 2, 3}).reshape(sizes);
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,391 @@
+// Walks a row: calls programs, moves messages, joins collectives, reports the first error.
+#include "runtime/execute/executor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ir/schedule/send_completion.h"
+#include "runtime/execute/internal/pass_sums.h"
+#include "runtime/internal/router.h"
+
+namespace rannc::runtime {
+namespace {
+
+using ir::Action;
+using ir::ActionKind;
+
+std::string_view words(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::kForward:
+      return "forward";
+    case ActionKind::kBackward:
+      return "backward";
+    case ActionKind::kInputGradient:
+      return "input gradient";
+    case ActionKind::kWeightGradient:
+      return "weight gradient";
+    case ActionKind::kRecompute:
+      return "recompute";
+    case ActionKind::kSendActivation:
+      return "send of an activation";
+    case ActionKind::kReceiveActivation:
+      return "receive of an activation";
+    case ActionKind::kSendGradient:
+      return "send of a gradient";
+    case ActionKind::kReceiveGradient:
+      return "receive of a gradient";
+    case ActionKind::kAllReduce:
+      return "all-reduce";
+    case ActionKind::kReduceShared:
+      return "sum of a shared parameter's gradients";
+    case ActionKind::kStep:
+      return "optimizer step";
+  }
+  return "action";
+}
+
+bool has_micro_batch(ActionKind kind) { return ir::is_compute(kind) || ir::is_send(kind) || ir::is_receive(kind); }
+
+/// The row around `at`, with the action there marked.
+std::string marked_row(const std::vector<Action>& row, size_t at) {
+  constexpr size_t kAround = 8;
+  const size_t first = at > kAround ? at - kAround : 0;
+  const size_t last = std::min(row.size(), at + kAround + 1);
+  std::string text = first > 0 ? "…" : "";
+  for (size_t i = first; i < last; ++i) {
+    text += i == at ? " >>" + to_string(row[i]) + "<<" : " " + to_string(row[i]);
+  }
+  return text + (last < row.size() ? " …" : "");
+}
+
+}  // namespace
+
+class Executor::Impl {
+ public:
+  Impl(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
+       Observer* observer)
+      : pipeline_(pipeline),
+        device_(device),
+        programs_(std::move(programs)),
+        transport_(transport),
+        observer_(observer),
+        dependencies_(pipeline.shape),
+        router_(pipeline, dependencies_, device, transport),
+        row_(pipeline.schedule.rows[device.index()]),
+        completion_(dependencies_, pipeline.schedule, device) {
+    for (const Action& action : row_) {
+      if (action.kind == ActionKind::kRecompute) recomputed_.insert({action.stage, action.micro_batch});
+    }
+    for (StageId stage : dependencies_.stages_on(device_)) {
+      const std::vector<DeviceId>& members = pipeline_.shape.stages[stage.index()].devices;
+      if (members.size() < 2 || !pipeline_.stages[stage.index()].sums_within_passes()) continue;
+      pass_sums_.try_emplace(stage, stage, members, transport_, router_);
+    }
+  }
+
+  Result<StepOutcome> run(const StepInput& input) {
+    begin_step(input);
+    for (size_t i = 0; i < row_.size(); ++i) {
+      if (skipped(row_[i])) continue;
+      position_ = i;
+      if (observer_ != nullptr) observer_->started(device_);
+      const int64_t start = now_ns(), waited = router_.waited_ns();
+      if (const Result<void> done = guarded(row_[i]); !done.ok()) return fail(describe(i, done.diagnostic()));
+      if (observer_ != nullptr) report(row_[i], start, router_.waited_ns() - waited);
+    }
+    if (const Result<void> flushed = transport_.flush(); !flushed.ok()) return fail(flushed.diagnostic());
+    sort_outcome();
+    return std::move(outcome_);
+  }
+
+ private:
+  using Key = std::pair<StageId, uint32_t>;
+  struct Kept {
+    Held saved, pending;
+    uint64_t bytes() const { return (saved ? saved->bytes() : 0) + (pending ? pending->bytes() : 0); }
+  };
+
+  void begin_step(const StepInput& input) {
+    input_ = &input;
+    kept_.clear();
+    outcome_ = {};
+    outcome_.numerators.resize(pipeline_.losses.size());
+    router_.begin_step(input);
+    for (auto& [stage, sums] : pass_sums_) sums.begin_step(input.step);
+    for (StageId stage : dependencies_.stages_on(device_)) {
+      program(stage).begin_step(input.carry ? carried(stage) : Carried{});
+    }
+  }
+
+  /// Sums over several holders go on at one of them: the first replica, of a shared parameter that of its first stage.
+  Carried carried(StageId stage) const {
+    const bool first = dependencies_.replica(stage, device_) == 0;
+    Carried kept{std::vector<bool>(pipeline_.stages[stage.index()].parameters.size(), first), first};
+    for (uint32_t group : dependencies_.groups_of(stage)) {
+      if (pipeline_.shape.shared[group].stages.front() != stage) kept.gradients[slot(group, stage)] = false;
+    }
+    return kept;
+  }
+
+  bool skipped(const Action& action) const {
+    if (input_->training) return false;
+    return action.kind != ActionKind::kForward && action.kind != ActionKind::kSendActivation &&
+           action.kind != ActionKind::kReceiveActivation;
+  }
+
+  Result<void> guarded(const Action& action) {
+    if (auto failure = transport_.failure()) return *failure;
+    try {
+      return perform(action);
+    } catch (const InternalError& defect) {
+      transport_.abort(error(defect.what()));
+      throw;
+    } catch (const std::exception& exception) {
+      return error(exception.what());
+    }
+  }
+
+  Result<void> perform(const Action& action) {
+    if (ir::is_compute(action.kind)) {
+      if (router_.own(action.stage, action.micro_batch).empty()) return {};  // a replica without samples
+      return compute(action, at(action));
+    }
+    if (ir::is_send(action.kind)) return router_.send(action);
+    if (ir::is_receive(action.kind)) return router_.receive(action);
+    if (action.kind == ActionKind::kAllReduce) return all_reduce(action);
+    if (action.kind == ActionKind::kReduceShared) return reduce_shared(action);
+    return step(action.stage);
+  }
+
+  At at(const Action& action) {
+    const ir::SampleRange samples = router_.within_mini_batch(action.stage, action.micro_batch);
+    return {.stage = action.stage,
+            .micro_batch = action.micro_batch,
+            .first_sample = input_->samples_before + static_cast<uint64_t>(samples.first),
+            .samples = static_cast<uint64_t>(samples.size()),
+            .step = input_->step,
+            .seed = input_->seed,
+            .training = input_->training,
+            .recomputed = recomputed_.contains({action.stage, action.micro_batch}),
+            .symbols = &input_->symbols,
+            .replicas = replicas(action.stage)};
+  }
+
+  ReplicaSums* replicas(StageId stage) {
+    const auto found = pass_sums_.find(stage);
+    return found == pass_sums_.end() || !input_->training ? nullptr : &found->second;
+  }
+
+  Result<void> compute(const Action& action, const At& at) {
+    Kept& kept = kept_[{action.stage, action.micro_batch}];
+    switch (action.kind) {
+      case ActionKind::kForward:
+        return forward(at, kept);
+      case ActionKind::kRecompute:
+        RANNC_TRY(await_completed_sends());
+        return program(action.stage).recompute(at, kept.saved);
+      case ActionKind::kInputGradient:
+        return backward_input(at, kept);
+      case ActionKind::kWeightGradient:
+        RANNC_TRY(await_completed_sends());
+        return backward_weight(at, kept);
+      default:
+        RANNC_TRY(backward_input(at, kept));
+        return backward_weight(at, kept);
+    }
+  }
+
+  /// Lets go of messages that peers are ready for, now that theirs are here. Rows are walked whole in training alone.
+  Result<void> await_completed_sends() {
+    if (!input_->training) return {};
+    for (const ir::SendCompletion::Wait& wait : completion_.before(position_)) {
+      const int64_t start = now_ns();
+      const Result<void> taken = transport_.await_sends(wait.peer, wait.left);
+      router_.add_wait(now_ns() - start);
+      RANNC_TRY(taken);
+    }
+    return {};
+  }
+
+  Result<void> forward(const At& at, Kept& kept) {
+    RANNC_ASSIGN(Values inputs, router_.inputs(at.stage, at.micro_batch));
+    RANNC_TRY(await_completed_sends());
+    RANNC_ASSIGN(const Values outputs, program(at.stage).forward(at, std::move(inputs), kept.saved));
+    RANNC_CHECK(outputs.size() == pipeline_.stages[at.stage.index()].outputs.size());
+    router_.file_outputs(at.stage, at.micro_batch, outputs);
+    collect(at, outputs);
+    return {};
+  }
+
+  Result<void> backward_input(const At& at, Kept& kept) {
+    RANNC_ASSIGN(Values gradients, router_.output_gradients(at.stage, at.micro_batch));
+    RANNC_TRY(await_completed_sends());
+    RANNC_ASSIGN(const Values inputs,
+                 program(at.stage).backward_input(at, kept.saved, std::move(gradients), kept.pending));
+    router_.file_input_gradients(at.stage, at.micro_batch, inputs);
+    return {};
+  }
+
+  Result<void> backward_weight(const At& at, Kept& kept) {
+    RANNC_TRY(program(at.stage).backward_weight(at, kept.saved, kept.pending));
+    kept_.erase({at.stage, at.micro_batch});
+    return {};
+  }
+
+  void collect(const At& at, const Values& outputs) {
+    const ir::SampleRange samples = router_.within_mini_batch(at.stage, at.micro_batch);
+    const auto part = [&](uint32_t output) {
+      return OutputPart{pipeline_.stages[at.stage.index()].outputs[output].value, at.micro_batch, samples,
+                        outputs[output]};
+    };
+    for (size_t term = 0; term < pipeline_.losses.size(); ++term) {
+      const LossPort& loss = pipeline_.losses[term];
+      if (loss.stage == at.stage) outcome_.numerators[term].push_back(part(loss.output));
+    }
+    if (!input_->keep_outputs) return;
+    for (ValueId value : pipeline_.graph_outputs) {
+      const int output = pipeline_.stages[at.stage.index()].output_of(value);
+      if (output >= 0) outcome_.outputs.push_back(part(static_cast<uint32_t>(output)));
+    }
+  }
+
+  void sort_outcome() {
+    const auto by_sample = [](const OutputPart& a, const OutputPart& b) {
+      return std::tuple(a.value, a.micro_batch, a.samples.first) < std::tuple(b.value, b.micro_batch, b.samples.first);
+    };
+    std::stable_sort(outcome_.outputs.begin(), outcome_.outputs.end(), by_sample);
+    for (auto& parts : outcome_.numerators) std::stable_sort(parts.begin(), parts.end(), by_sample);
+  }
+
+  Result<Values> summed(const CollectiveKey& key, const Action& action, Values values) {
+    const std::vector<DeviceId> members = dependencies_.members(action);
+    if (members.size() < 2) return values;
+    const int64_t start = now_ns();
+    auto result = transport_.all_reduce(key, members, std::move(values));
+    router_.add_wait(now_ns() - start);
+    return result;
+  }
+
+  /// The program gives the gradient up meanwhile: only one of its terms is there twice, as its sum.
+  Result<void> sum_gradient(const CollectiveKey& key, const Action& action, uint32_t parameter) {
+    Values values = program(action.stage).gradients({&parameter, 1});
+    program(action.stage).set_gradients({&parameter, 1}, {nullptr});
+    RANNC_ASSIGN(Values sums, summed(key, action, std::move(values)));
+    program(action.stage).set_gradients({&parameter, 1}, std::move(sums));
+    return {};
+  }
+
+  /// Gradients one by one, and statistics. Shared parameters are left out: their group's own sum runs over all replicas
+  /// of all stages.
+  Result<void> all_reduce(const Action& action) {
+    std::set<uint32_t> shared;
+    for (uint32_t group : dependencies_.groups_of(action.stage)) shared.insert(slot(group, action.stage));
+    CollectiveKey key{input_->step, CollectiveKey::Kind::kAllReduce, action.stage.index()};
+    for (uint32_t i = 0; i < pipeline_.stages[action.stage.index()].parameters.size(); ++i) {
+      if (shared.contains(i)) continue;
+      RANNC_TRY(sum_gradient(key, action, i));
+      ++key.part;
+    }
+    Values statistics = program(action.stage).statistics();
+    if (statistics.empty()) return {};
+    RANNC_ASSIGN(statistics, summed(key, action, std::move(statistics)));
+    program(action.stage).set_statistics(std::move(statistics));
+    return {};
+  }
+
+  /// Index of a group's parameter in one of its stages.
+  uint32_t slot(uint32_t group, StageId stage) const {
+    const auto& stages = pipeline_.shape.shared[group].stages;
+    const auto it = std::find(stages.begin(), stages.end(), stage);
+    return pipeline_.shared[group][static_cast<size_t>(it - stages.begin())];
+  }
+
+  /// The device adds the gradients of its own stages of the group first, then the devices add theirs.
+  Result<void> reduce_shared(const Action& action) {
+    const uint32_t group = action.route;
+    std::vector<StageId> here;
+    for (StageId stage : pipeline_.shape.shared[group].stages) {
+      if (dependencies_.replica(stage, device_) >= 0) here.push_back(stage);
+    }
+    Value total;
+    for (StageId stage : here) {
+      const uint32_t index = slot(group, stage);
+      const Value own = program(stage).gradients({&index, 1}).front();
+      program(stage).set_gradients({&index, 1}, {nullptr});
+      total = total == nullptr ? own : total->plus(*own);
+    }
+    const CollectiveKey key{input_->step, CollectiveKey::Kind::kReduceShared, group};
+    Values terms;
+    terms.push_back(std::move(total));
+    RANNC_ASSIGN(const Values sums, summed(key, action, std::move(terms)));
+    for (StageId stage : here) {
+      const uint32_t index = slot(group, stage);
+      program(stage).set_gradients({&index, 1}, sums);
+    }
+    return {};
+  }
+
+  Result<void> step(StageId stage) {
+    if (!input_->update) return {};
+    RANNC_TRY(program(stage).commit_buffers(input_->step));
+    return input_->update(stage, program(stage));
+  }
+
+  /// Tells everybody; what is returned is the reason that was first.
+  Diagnostic fail(const Diagnostic& reason) {
+    transport_.abort(reason);
+    kept_.clear();
+    const auto first = transport_.failure();
+    return first ? *first : reason;
+  }
+
+  Diagnostic describe(size_t position, const Diagnostic& cause) const {
+    if (transport_.failure()) return cause;  // somebody else's error, described where it happened
+    const Action& action = row_[position];
+    std::string place =
+        fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());
+    if (has_micro_batch(action.kind)) place += fmt::format(", micro-batch {}", action.micro_batch);
+    Diagnostic result = cause;
+    result.message = fmt::format("{} ({}) failed: {}: {}", words(action.kind), to_string(action), place, cause.message);
+    result.notes.push_back({{}, fmt::format("row of device {}: {}", device_.index(), marked_row(row_, position))});
+    return result;
+  }
+
+  void report(const Action& action, int64_t start, int64_t waited) const {
+    uint64_t live = router_.bytes();
+    for (const auto& [key, kept] : kept_) live += kept.bytes();
+    observer_->finished({input_->step, device_, action, start, now_ns(), waited, live});
+  }
+
+  Program& program(StageId stage) const {
+    RANNC_CHECK(programs_[stage.index()] != nullptr) << "a device has a program for each of its stages";
+    return *programs_[stage.index()];
+  }
+
+  const Pipeline& pipeline_;
+  DeviceId device_;
+  std::vector<Program*> programs_;
+  Transport& transport_;
+  Observer* observer_;
+  ir::Dependencies dependencies_;
+  Router router_;
+  const std::vector<Action>& row_;
+  ir::SendCompletion completion_;
+  size_t position_ = 0;  ///< of the action that runs
+  std::set<Key> recomputed_;
+  std::map<StageId, PassSums> pass_sums_;
+  const StepInput* input_ = nullptr;
+  std::map<Key, Kept> kept_;
+  StepOutcome outcome_;
+};
+
+Executor::Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
+                   Observer* observer)
+    : impl_(std::make_unique<Impl>(pipeline, device, std::move(programs), transport, observer)) {}
+Executor::~Executor() = default;
+Result<StepOutcome> Executor::run(const StepInput& input) { return impl_->run(input); }
+
+}  // namespace rannc::runtime

@@ -1,0 +1,283 @@
+#include "runtime/measure/measure_stages.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <mutex>
+#include <optional>
+
+#include "runtime/engine/engine.h"
+#include "runtime/execute/executor.h"
+#include "runtime/internal/device_thread.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/train/optimizer.h"
+#include "runtime/transport/transports.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+constexpr int kLeastSteps = 3;
+constexpr int kMostSteps = 15;
+constexpr double kEnoughNs = 1.5e9;            // of steps that count, unless they are fewer than kLeastSteps
+constexpr double kTooMuchNs = 3e10;            // no further step is begun
+constexpr double kLossSeed = 1e-3;             // about what a mean over a mini-batch gives
+constexpr std::chrono::minutes kPatience{30};  // a step of a large model takes minutes
+
+/// Samples of every input, made once for each number of samples.
+class MadeUpFeed final : public Feed {
+ public:
+  explicit MadeUpFeed(const ir::Plan& plan, ir::Bindings symbols)
+      : batch_(plan.graph.batch_symbol()), symbols_(std::move(symbols)) {}
+
+  Result<Value> input(const Port& port, ir::SampleRange samples) override {
+    const std::lock_guard lock(mutex_);
+    Value& known = made_[{port.name, samples.size()}];
+    if (known != nullptr) return known;
+    if (!batch_.empty()) symbols_[batch_] = samples.size();
+    std::vector<int64_t> sizes;
+    for (const ir::Dim& dim : port.type.shape.value_or(ir::Shape{})) {
+      const auto size = dim.evaluate(symbols_);
+      if (!size) return error(fmt::format("the size {} of '{}' is not known", dim.str(), port.name));
+      sizes.push_back(*size);
+    }
+    const auto options = at::TensorOptions().dtype(to_scalar_type(port.type.dtype));
+    known = to_value(ir::is_float(port.type.dtype) ? at::randn(sizes, options) : at::zeros(sizes, options));
+    return known;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::string batch_;
+  ir::Bindings symbols_;
+  std::map<std::pair<std::string, int64_t>, Value> made_;
+};
+
+/// The actions of one step.
+class StepRecorder final : public Observer {
+ public:
+  void finished(const ActionRecord& record) override {
+    const std::lock_guard lock(mutex_);
+    records_.push_back(record);
+  }
+  std::vector<ActionRecord> take() { return std::exchange(records_, {}); }
+
+ private:
+  std::mutex mutex_;
+  std::vector<ActionRecord> records_;
+};
+
+struct Worker {
+  std::shared_ptr<Transport> transport;
+  std::vector<std::unique_ptr<Program>> programs;           // by stage
+  std::vector<std::unique_ptr<StageOptimizer>> optimizers;  // by stage
+  std::unique_ptr<Executor> executor;
+  DeviceThread thread;
+  Result<void> result;
+};
+
+OptimizerOptions optimizer_of(const ir::Plan& plan) {
+  OptimizerOptions options;
+  options.kind =
+      parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
+  options.momentum = plan.optimizer.momentum;
+  options.learning_rate = 0;  // made-up samples must not lead the weights astray
+  return options;
+}
+
+/// All devices of a plan, a thread each.
+class Bench {
+ public:
+  Bench(const Bundle& bundle, const ir::Bindings& symbols)
+      : plan_(bundle.plan), pipeline_(make_pipeline(bundle.plan)), feed_(bundle.plan, symbols) {
+    input_.training = plan_.training;
+    input_.symbols = symbols;
+    input_.symbols.erase(plan_.graph.batch_symbol());
+    input_.feed = &feed_;
+    for (const ir::LossTerm& term : plan_.graph.losses()) {
+      const auto type = to_scalar_type(plan_.graph.type(term.numerator).dtype);
+      input_.loss_seeds.push_back(to_value(at::scalar_tensor(kLossSeed, at::TensorOptions().dtype(type))));
+    }
+  }
+
+  Result<void> load(const Bundle& bundle) {
+    RANNC_ASSIGN(const Engine* const engine, find_engine({}));
+    const auto devices = static_cast<uint32_t>(plan_.devices.size());
+    for (auto& transport : default_transport(false).open(devices, kPatience)) {
+      auto worker = std::make_unique<Worker>();
+      worker->transport = std::move(transport);
+      worker->programs.resize(plan_.stages.size());
+      worker->optimizers.resize(plan_.stages.size());
+      std::vector<Program*> programs(plan_.stages.size());
+      for (size_t s = 0; s < plan_.stages.size(); ++s) {
+        const auto& homes = plan_.stages[s].devices;
+        if (std::find(homes.begin(), homes.end(), worker->transport->device()) == homes.end()) continue;
+        RANNC_ASSIGN(worker->programs[s], engine->load(bundle, StageId::from(s), Origins::kForgotten));
+        programs[s] = worker->programs[s].get();
+        if (plan_.training) worker->optimizers[s] = std::make_unique<StageOptimizer>(optimizer_of(plan_), *programs[s]);
+      }
+      worker->executor = std::make_unique<Executor>(pipeline_, worker->transport->device(), std::move(programs),
+                                                    *worker->transport, &recorder_);
+      workers_.push_back(std::move(worker));
+    }
+    return {};
+  }
+
+  Result<std::vector<ActionRecord>> step(uint64_t number) {
+    for (const auto& worker : workers_) worker->thread.post([&, number] { worker->result = run(*worker, number); });
+    for (const auto& worker : workers_) worker->thread.wait();
+    for (const auto& worker : workers_) {
+      if (!worker->result.ok()) return worker->transport->failure().value_or(worker->result.diagnostic());
+    }
+    return recorder_.take();
+  }
+
+ private:
+  Result<void> run(Worker& worker, uint64_t number) const {
+    StepInput input = input_;
+    input.step = number;
+    input.update = [&](StageId stage, Program&) { return worker.optimizers[stage.index()]->update(number); };
+    try {
+      RANNC_ASSIGN(const StepOutcome ignored, worker.executor->run(input));
+    } catch (const std::exception& failure) {
+      worker.transport->abort(error(failure.what()));
+      return error(failure.what());
+    }
+    return {};
+  }
+
+  const ir::Plan& plan_;
+  Pipeline pipeline_;
+  MadeUpFeed feed_;
+  StepRecorder recorder_;
+  StepInput input_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+};
+
+double length_ns(const std::vector<ActionRecord>& records) {
+  int64_t first = INT64_MAX, last = 0;
+  for (const ActionRecord& record : records) {
+    first = std::min(first, record.start_ns);
+    last = std::max(last, record.end_ns);
+  }
+  return records.empty() ? 0 : static_cast<double>(last - first);
+}
+
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(const ActionRecord& record) {
+    sum += static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
+    ++count;
+  }
+  /// `otherwise` where nothing was added.
+  int64_t value(int64_t otherwise) const { return count == 0 ? otherwise : static_cast<int64_t>(sum / count); }
+};
+
+/// From when the last member has joined.
+struct Joined {
+  int64_t start = INT64_MIN, end = INT64_MIN;
+  void add(const ActionRecord& record) {
+    start = std::max(start, record.start_ns);
+    end = std::max(end, record.end_ns);
+  }
+  int64_t value() const { return end > start ? end - start : 0; }  // 0 where nobody has
+};
+
+/// What the actions of one step took, those of micro-batches on average.
+class Averages {
+ public:
+  Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records)
+      : plan_(plan), sums_(plan.stages.size()), shared_(plan.shared.size()), steps_(plan.stages.size()) {
+    for (const ActionRecord& record : records) add(record);
+  }
+
+  MeasuredStages result() const {
+    MeasuredStages measured{plan_.stage_times, {}, {}};
+    for (ir::StageTime& time : measured.stage_times) {
+      const auto found = passes_.find({time.stage, time.samples});
+      if (found == passes_.end()) continue;
+      const auto& [forward, input, weight] = found->second;
+      time.forward_ns = forward.value(time.forward_ns);
+      time.weight_ns = weight.value(0);
+      time.backward_ns = input.value(time.backward_ns) + time.weight_ns;
+    }
+    if (!plan_.training) return measured;
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      measured.finish_times.push_back({StageId::from(s), sums_[s].value(), steps_[s].value(0)});
+    }
+    for (const Joined& sum : shared_) measured.shared_ns.push_back(sum.value());
+    return measured;
+  }
+
+ private:
+  struct Passes {
+    Mean forward, input_gradient, weight_gradient;
+  };
+
+  void add(const ActionRecord& record) {
+    const ir::Action& action = record.action;
+    switch (action.kind) {
+      case ir::ActionKind::kStep:
+        return steps_[action.stage.index()].add(record);
+      case ir::ActionKind::kAllReduce:
+        return sums_[action.stage.index()].add(record);
+      case ir::ActionKind::kReduceShared:
+        return shared_[action.route].add(record);
+      case ir::ActionKind::kForward:
+      case ir::ActionKind::kRecompute:
+        return passes(record).forward.add(record);
+      case ir::ActionKind::kWeightGradient:
+        return passes(record).weight_gradient.add(record);
+      case ir::ActionKind::kBackward:
+      case ir::ActionKind::kInputGradient:
+        return passes(record).input_gradient.add(record);
+      default:
+        return;  // messages
+    }
+  }
+
+  Passes& passes(const ActionRecord& record) { return passes_[{record.action.stage, samples(record)}]; }
+
+  uint32_t samples(const ActionRecord& record) const {
+    const auto& homes = plan_.stages[record.action.stage.index()].devices;
+    const auto replica = static_cast<size_t>(std::find(homes.begin(), homes.end(), record.device) - homes.begin());
+    const uint32_t whole = plan_.micro_batches[record.action.micro_batch];
+    return static_cast<uint32_t>(ir::replica_samples(whole, replica, homes.size()).size());
+  }
+
+  const ir::Plan& plan_;
+  std::map<std::pair<StageId, uint32_t>, Passes> passes_;
+  std::vector<Joined> sums_, shared_;
+  std::vector<Mean> steps_;
+};
+
+}  // namespace
+
+Result<MeasuredStages> measure_stages(const Bundle& bundle, const ir::Bindings& symbols,
+                                      const std::function<void(const std::string&)>& progress) {
+  Bench bench(bundle, symbols);
+  RANNC_TRY(bench.load(bundle));
+  std::vector<std::vector<ActionRecord>> steps;
+  double counted = 0, all = 0;
+  for (int step = 0;
+       step < kMostSteps && (all < kTooMuchNs || steps.empty()) && (step <= kLeastSteps || counted < kEnoughNs);
+       ++step) {
+    if (progress) progress(fmt::format("step {}", step + 1));
+    RANNC_ASSIGN(std::vector<ActionRecord> records, bench.step(static_cast<uint64_t>(step)));
+    const double length = length_ns(records);
+    all += length;
+    if (step == 0) continue;  // the first touches memory for the first time
+    counted += length;
+    steps.push_back(std::move(records));
+  }
+  const auto middle = steps.begin() + static_cast<ptrdiff_t>(steps.size() / 2);
+  std::nth_element(steps.begin(), middle, steps.end(),
+                   [](const auto& a, const auto& b) { return length_ns(a) < length_ns(b); });
+  return Averages(bundle.plan, *middle).result();
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,238 @@
+#include "runtime/train/batch.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "ir/graph/assumptions.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/train/index_ranges.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+std::string describe(const TensorSpec& spec) {
+  return fmt::format("{}[{}]", ir::str(spec.dtype), fmt::join(spec.shape, ","));
+}
+
+Diagnostic mismatch(const std::string& name, const TensorSpec& found, const ir::ValueType& type) {
+  return error(fmt::format("batch: input '{}' is {}, but the model expects {}{}", name, describe(found),
+                           ir::str(type.dtype), type.shape ? ir::str(*type.shape) : "[any shape]"));
+}
+
+// Binds what stands alone in a dimension; checks of expressions come when all symbols are known. False where an extent
+// is 0: all that is known of symbols is known of sizes from 1 on.
+bool bind_symbols(const ir::Shape& shape, const TensorSpec& found, ir::Bindings& bindings) {
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!shape[i].is_symbol()) continue;
+    if (found.shape[i] < 1) return false;
+    bindings.emplace(shape[i].symbol_name(), found.shape[i]);
+  }
+  return true;
+}
+
+bool fits(const ir::ValueType& type, const TensorSpec& found, const ir::Bindings& bindings) {
+  if (type.dtype != found.dtype) return false;
+  if (!type.shape) return true;
+  for (size_t i = 0; i < type.shape->size(); ++i) {
+    if ((*type.shape)[i].evaluate(bindings) != found.shape[i]) return false;
+  }
+  return true;
+}
+
+bool is_needed(const std::string& name, const std::vector<std::string>& needed) {
+  return needed.empty() || std::find(needed.begin(), needed.end(), name) != needed.end();
+}
+
+Diagnostic missing(const std::string& name) { return error(fmt::format("batch: input '{}' is missing", name)); }
+
+/// Binds the symbols of a batch's shapes, beside those that are bound, and checks every input that is there.
+Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed,
+                                 ir::Bindings bindings) {
+  const ir::Graph& graph = plan.graph;
+  std::vector<std::pair<std::string, ValueId>> present;
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    const auto found = batch.find(name);
+    if (found == batch.end() || !is_needed(name, needed)) continue;
+    const ir::ValueType& type = graph.type(id);
+    const TensorSpec spec = found->second->spec();
+    if (type.shape && type.shape->size() != spec.shape.size()) return mismatch(name, spec, type);
+    if (type.shape && !bind_symbols(*type.shape, spec, bindings)) {
+      return mismatch(name, spec, type).note("sizes are at least 1");
+    }
+    present.emplace_back(name, id);
+  }
+  for (const auto& [name, id] : present) {
+    const TensorSpec spec = batch.at(name)->spec();
+    if (fits(graph.type(id), spec, bindings)) continue;
+    const auto samples = bindings.find(graph.batch_symbol());
+    return mismatch(name, spec, graph.type(id))
+        .note(fmt::format("the mini-batch has {} samples",
+                          samples == bindings.end() ? plan.mini_batch : samples->second));
+  }
+  RANNC_TRY(ir::check_assumptions(graph, bindings));
+  if (const auto fault = find_index_fault(graph, batch, bindings)) {
+    return error(fmt::format("batch: input '{}' {}", fault->input, fault->message));
+  }
+  return bindings;
+}
+
+Result<void> check_names(const ir::Graph& graph, const Batch& batch) {
+  for (const auto& entry : batch) {
+    const std::string& name = entry.first;
+    const auto is_input = [&](ValueId id) { return graph.value(id).name == name; };
+    if (std::none_of(graph.inputs().begin(), graph.inputs().end(), is_input)) {
+      std::vector<std::string> names;
+      for (const ValueId id : graph.inputs()) names.push_back(fmt::format("'{}'", graph.value(id).name));
+      return error(fmt::format("batch: the model has no input '{}'; its inputs are {}", name, fmt::join(names, ", ")));
+    }
+  }
+  return {};
+}
+
+/// Zeros of an input's type; nothing where a symbol of it is not bound.
+std::optional<Value> zeros_of(const ir::ValueType& type, const ir::Bindings& bindings) {
+  if (!type.shape) return std::nullopt;
+  std::vector<int64_t> sizes;
+  for (const ir::Dim& dim : *type.shape) {
+    const auto extent = dim.evaluate(bindings);
+    if (!extent) return std::nullopt;
+    sizes.push_back(*extent);
+  }
+  return to_value(at::zeros(sizes, at::TensorOptions().dtype(to_scalar_type(type.dtype))));
+}
+
+}  // namespace
+
+Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed) {
+  const ir::Graph& graph = plan.graph;
+  RANNC_TRY(check_names(graph, batch));
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    if (is_needed(name, needed) && !batch.contains(name)) return missing(name);
+  }
+  ir::Bindings bindings;
+  if (!graph.batch_symbol().empty()) bindings.emplace(graph.batch_symbol(), plan.mini_batch);
+  return bind_inputs(plan, batch, needed, std::move(bindings));
+}
+
+std::vector<bool> read_by_outputs(const ir::Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  for (const ValueId output : graph.outputs()) read[output.index()] = true;
+  for (size_t t = graph.task_count(); t-- > 0;) {
+    const auto made = graph.outputs(TaskId::from(t));
+    if (std::none_of(made.begin(), made.end(), [&](ValueId id) { return read[id.index()]; })) continue;
+    for (const ValueId input : graph.inputs(TaskId::from(t))) {
+      if (input.valid()) read[input.index()] = true;
+    }
+  }
+  return read;
+}
+
+std::vector<bool> read_in_training(const ir::Graph& graph) {
+  std::vector<bool> read(graph.value_count());
+  for (const TaskId task : graph.tasks()) {
+    for (const ValueId input : graph.inputs(task)) {
+      if (input.valid() && graph.kind(input) == ir::ValueKind::kInput) read[input.index()] = true;
+    }
+  }
+  for (const ir::LossTerm& term : graph.losses()) {
+    if (term.labels.valid()) read[term.labels.index()] = true;
+  }
+  return read;
+}
+
+Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
+                                        const std::vector<std::string>& needed) {
+  const ir::Graph& graph = plan.graph;
+  RANNC_TRY(check_names(graph, batch));
+  EvaluationBatch bound{.batch = batch, .samples = plan.mini_batch};
+  // Also by inputs that this process does not read: they say how many samples there are.
+  RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, {}, {}));
+  if (!graph.batch_symbol().empty()) {
+    const auto samples = bound.symbols.emplace(graph.batch_symbol(), plan.mini_batch).first->second;
+    if (samples < 1 || samples > plan.mini_batch) {
+      return error(
+          fmt::format("batch: has {} samples, the plan was made for 1 to {} at a time", samples, plan.mini_batch));
+    }
+    bound.samples = static_cast<uint32_t>(samples);
+  }
+  const std::vector<bool> read = read_by_outputs(graph);
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    if (batch.contains(name) || !is_needed(name, needed)) continue;
+    bound.labelled = false;
+    std::optional<Value> zeros;
+    if (!read[id.index()]) zeros = zeros_of(graph.type(id), bound.symbols);
+    if (!zeros) return missing(name);
+    bound.batch.emplace(name, *std::move(zeros));
+  }
+  return bound;
+}
+
+Batch to_model_types(const ir::Plan& plan, const Batch& batch) {
+  Batch converted = batch;
+  for (const ValueId id : plan.graph.inputs()) {
+    const auto found = converted.find(std::string(plan.graph.value(id).name));
+    if (found == converted.end() || !ir::is_float(plan.graph.type(id).dtype)) continue;
+    const at::Tensor& tensor = to_tensor(found->second);
+    if (tensor.is_floating_point()) found->second = to_value(tensor.to(to_scalar_type(plan.graph.type(id).dtype)));
+  }
+  return converted;
+}
+
+namespace {
+
+Result<double> sum_of_class_weights(const ir::LossTerm& term, const std::string& name, const at::Tensor& classes) {
+  if (classes.numel() == 0) return 0.0;
+  const auto count = static_cast<int64_t>(term.class_weights.size());
+  for (const int64_t end : {classes.min().item<int64_t>(), classes.max().item<int64_t>()}) {
+    if (end >= 0 && end < count) continue;
+    return error(
+        fmt::format("batch: labels '{}' hold class {}, but there are weights of {} classes", name, end, count));
+  }
+  const at::Tensor weights = at::tensor(term.class_weights, at::kDouble);
+  return weights.index_select(0, classes.to(weights.device())).sum().item<double>();
+}
+
+at::Tensor trimmed(at::Tensor labels, const std::vector<ir::Trim>& trims) {
+  for (const ir::Trim& trim : trims) {
+    const int64_t extent = labels.size(trim.axis), first = std::min(trim.front, extent);
+    labels = labels.narrow(trim.axis, first, std::max<int64_t>(0, extent - first - trim.back));
+  }
+  return labels;
+}
+
+}  // namespace
+
+Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples) {
+  using Denominator = ir::LossTerm::Denominator;
+  if (term.denominator == Denominator::kOne) return 1.0;
+  if (term.denominator == Denominator::kSamples) return static_cast<double>(samples);
+  const std::string name(plan.graph.value(term.labels).name);
+  const auto found = batch.find(name);
+  if (found == batch.end()) return error(fmt::format("batch: labels '{}' are missing", name));
+  const at::Tensor labels = trimmed(to_tensor(found->second), term.trims);
+  if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
+  if (term.denominator == Denominator::kSum) return labels.to(at::kDouble).sum().item<double>();
+  // Of 32-bit labels none equals a wider number, which would not fit their type.
+  const at::Tensor classes = labels.to(at::kLong).reshape({-1}), counted = classes.ne(term.ignore_index);
+  if (term.denominator == Denominator::kNotIgnored) return static_cast<double>(counted.sum().item<int64_t>());
+  return sum_of_class_weights(term, name, classes.masked_select(counted));
+}
+
+Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {
+  const auto found = batch_.find(port.name);
+  if (found == batch_.end()) return error(fmt::format("batch: input '{}' is missing", port.name));
+  const ir::BatchLayout& layout = port.type.batch;
+  if (!layout.has_batch()) return found->second;
+  const auto outer = layout.outer.evaluate(symbols_), inner = layout.inner.evaluate(symbols_);
+  if (!outer || !inner) return error(fmt::format("batch: the place of the samples in '{}' is not known", port.name));
+  return found->second->samples({layout.axis, *outer, *inner}, samples);
+}
+
+}  // namespace rannc::runtime

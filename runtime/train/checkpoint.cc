@@ -1,0 +1,202 @@
+#include "runtime/train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "ir/base/replacement.h"
+#include "runtime/bundle/safetensors.h"
+#include "runtime/bundle/state_dict.h"
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+constexpr int kVersion = 2;
+constexpr const char* kManifest = "manifest.json";
+
+std::string part_name(uint32_t device) { return fmt::format("device{}.safetensors", device); }
+fs::path partial(const std::string& folder) { return fs::path(folder + ".partial"); }
+
+Diagnostic file_error(const fs::path& path, const std::string& what) { return error({path.string(), 0, 0, {}}, what); }
+
+Result<nlohmann::json> read_manifest(const std::string& folder) {
+  const fs::path path = fs::path(folder) / kManifest;
+  std::ifstream file(path);
+  if (!file) return file_error(path, "cannot be opened: this is no finished checkpoint");
+  nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
+  if (!manifest.is_object()) return file_error(path, "is not a JSON object");
+  if (manifest.value("version", 0) != kVersion) {
+    return file_error(
+        path, fmt::format("has format version {}, this program reads {}", manifest.value("version", 0), kVersion));
+  }
+  return manifest;
+}
+
+nlohmann::json to_json(const TrainingSettings& settings) {
+  const OptimizerOptions& optimizer = settings.optimizer;
+  return {{"optimizer", std::string(str(optimizer.kind))},
+          {"learning_rate", optimizer.learning_rate},
+          {"momentum", optimizer.momentum},
+          {"weight_decay", optimizer.weight_decay},
+          {"beta1", optimizer.beta1},
+          {"beta2", optimizer.beta2},
+          {"epsilon", optimizer.epsilon},
+          {"warmup_steps", optimizer.warmup_steps},
+          {"decay_steps", optimizer.decay_steps},
+          {"decay_to", optimizer.decay_to},
+          {"clip_norm", settings.clip_norm},
+          {"seed", settings.seed}};
+}
+
+// Throws what reading JSON throws.
+Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
+  TrainingSettings settings;
+  OptimizerOptions& optimizer = settings.optimizer;
+  RANNC_ASSIGN(optimizer.kind, parse_optimizer(entry.at("optimizer").get<std::string>()));
+  optimizer.learning_rate = entry.at("learning_rate");
+  optimizer.momentum = entry.at("momentum");
+  optimizer.weight_decay = entry.at("weight_decay");
+  optimizer.beta1 = entry.at("beta1");
+  optimizer.beta2 = entry.at("beta2");
+  optimizer.epsilon = entry.at("epsilon");
+  optimizer.warmup_steps = entry.at("warmup_steps");
+  optimizer.decay_steps = entry.at("decay_steps");
+  optimizer.decay_to = entry.at("decay_to");
+  settings.clip_norm = entry.at("clip_norm");
+  settings.seed = entry.at("seed");
+  return settings;
+}
+
+// The files of a checkpoint, opened, with an index over all their tensors.
+struct Parts {
+  std::vector<SafetensorsFile> files;
+  std::map<std::string, std::pair<size_t, const SafetensorsFile::Entry*>, std::less<>> index;
+};
+
+Result<Parts> open_parts(const std::string& folder) {
+  RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
+  Parts parts;
+  if (!manifest.contains("files") || !manifest["files"].is_array()) {
+    return file_error(fs::path(folder) / kManifest, "lists no files");
+  }
+  for (const auto& name : manifest["files"]) {
+    if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
+      return file_error(fs::path(folder) / kManifest, "lists a file name that leaves the folder");
+    }
+    RANNC_ASSIGN(SafetensorsFile file, SafetensorsFile::open((fs::path(folder) / name.get<std::string>()).string()));
+    parts.files.push_back(std::move(file));
+  }
+  for (size_t i = 0; i < parts.files.size(); ++i) {
+    for (const auto& entry : parts.files[i].entries()) parts.index.emplace(entry.name, std::pair(i, &entry));
+  }
+  return parts;
+}
+
+}  // namespace
+
+Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors) {
+  std::error_code failed;
+  fs::create_directories(partial(folder), failed);
+  if (failed) return file_error(partial(folder), "cannot be created: " + failed.message());
+  std::vector<SafetensorsTensor> list;
+  std::vector<at::Tensor> kept;
+  kept.reserve(tensors.size());
+  for (const auto& [key, value] : tensors) {
+    kept.push_back(to_tensor(value).contiguous());
+    const at::Tensor& tensor = kept.back();
+    list.push_back({key, value->spec(), [&tensor]() -> Result<std::span<const std::byte>> {
+                      return std::span(static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes());
+                    }});
+  }
+  return write_safetensors((partial(folder) / part_name(device)).string(), std::move(list));
+}
+
+Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
+                               const CheckpointState& state) {
+  nlohmann::json manifest{{"version", kVersion},         {"step", state.step},
+                          {"model", state.model_digest}, {"settings", to_json(state.settings)},
+                          {"data", state.data_state},    {"files", nlohmann::json::array()}};
+  for (const uint32_t device : devices) manifest["files"].push_back(part_name(device));
+  const fs::path path = partial(folder) / kManifest;
+  {
+    std::ofstream file(path, std::ios::trunc);
+    file << manifest.dump(1) << '\n';
+    if (!file.flush()) return file_error(path, std::string("cannot be written: ") + std::strerror(errno));
+  }
+  return move_into_place(partial(folder).string(), folder);
+}
+
+void discard_checkpoint(const std::string& folder) {
+  std::error_code ignored;
+  fs::remove_all(partial(folder), ignored);
+}
+
+Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
+  RANNC_ASSIGN(const nlohmann::json manifest, read_manifest(folder));
+  try {
+    RANNC_ASSIGN(const TrainingSettings settings, settings_from(manifest.at("settings")));
+    return CheckpointState{manifest.at("step"), settings, manifest.at("model"), manifest.at("data")};
+  } catch (const nlohmann::json::exception& failure) {
+    return file_error(fs::path(folder) / kManifest, failure.what());
+  }
+}
+
+Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan) {
+  if (state.model_digest == plan.model_digest) return {};
+  return file_error(folder, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
+                                        state.model_digest, plan.model_digest));
+}
+
+Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder) {
+  RANNC_ASSIGN(const Parts parts, open_parts(folder));
+  std::map<std::string, ir::StoredTensor> tensors;
+  for (const SafetensorsFile& file : parts.files) tensors.merge(tensors_by_name(file));
+  return tensors;
+}
+
+Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into) {
+  RANNC_ASSIGN(const Parts parts, open_parts(folder));
+  for (const auto& [key, value] : into) {
+    const auto found = parts.index.find(key);
+    if (found == parts.index.end()) return file_error(folder, "checkpoint has no tensor '" + key + "'");
+    if (!(found->second.second->spec == value->spec())) {
+      return file_error(folder, "checkpoint's tensor '" + key + "' has another type or shape than the model's");
+    }
+  }
+  for (const auto& [key, value] : into) {
+    const auto& [file, entry] = parts.index.find(key)->second;
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, parts.files[file].data(*entry).read());
+    const at::Tensor& tensor = to_tensor(value);
+    RANNC_CHECK(tensor.is_contiguous() && tensor.nbytes() == bytes.size()) << key;
+    std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+  }
+  return {};
+}
+
+std::string latest_checkpoint(const std::string& parent) {
+  std::error_code failed;
+  uint64_t best = 0;
+  std::string found;
+  for (fs::directory_iterator it(parent, failed), end; !failed && it != end; it.increment(failed)) {
+    const std::string name = it->path().filename().string();
+    uint64_t step = 0;
+    if (!name.starts_with("step-")) continue;
+    const auto [stop, status] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
+    if (status != std::errc() || stop != name.data() + name.size() || !fs::exists(it->path() / kManifest)) continue;
+    if (found.empty() || step > best) {
+      best = step;
+      found = it->path().string();
+    }
+  }
+  return found;
+}
+
+}  // namespace rannc::runtime

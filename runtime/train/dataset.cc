@@ -1,0 +1,156 @@
+#include "runtime/train/dataset.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "ir/base/split_mix.h"
+#include "runtime/bundle/safetensors.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/train/sample_file.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uint64_t kLargestTextFile = uint64_t{1} << 26;
+
+// Files under a folder in the order of their names; hidden entries and `build` are somebody's artefacts.
+void collect(const fs::path& folder, std::vector<fs::path>& files) {
+  std::vector<fs::path> entries;
+  std::error_code failed;
+  for (fs::directory_iterator it(folder, failed), end; !failed && it != end; it.increment(failed))
+    entries.push_back(it->path());
+  std::sort(entries.begin(), entries.end());
+  for (const fs::path& entry : entries) {
+    const std::string name = entry.filename().string();
+    if (name.starts_with(".") || name == "build" || fs::is_symlink(entry)) continue;
+    if (fs::is_directory(entry)) {
+      collect(entry, files);
+    } else if (fs::is_regular_file(entry)) {
+      files.push_back(entry);
+    }
+  }
+}
+
+bool is_text(const std::string& bytes) { return bytes.find('\0') == std::string::npos; }
+
+class TextDataset : public Dataset {
+ public:
+  TextDataset(TextOptions options, std::string text, size_t files)
+      : options_(std::move(options)), text_(std::move(text)), files_(files) {}
+
+  Result<Batch> batch(uint64_t step) const override {
+    const auto samples = static_cast<int64_t>(options_.samples), length = static_cast<int64_t>(options_.length);
+    at::Tensor tokens = at::empty({samples, length}, at::kLong), targets = at::empty({samples, length}, at::kLong);
+    auto* token = tokens.mutable_data_ptr<int64_t>();
+    auto* target = targets.mutable_data_ptr<int64_t>();
+    for (uint64_t sample = 0; sample < options_.samples; ++sample) {
+      const uint64_t draw = ir::split_mix(ir::split_mix(options_.seed) ^ (step * options_.samples + sample));
+      const uint64_t start = draw % (text_.size() - options_.length);
+      for (uint64_t i = 0; i < options_.length; ++i) {
+        *token++ = static_cast<unsigned char>(text_[start + i]);
+        *target++ = static_cast<unsigned char>(text_[start + i + 1]);
+      }
+    }
+    if (options_.input_by_place) tokens = tokens.t().contiguous();
+    if (options_.labels_by_place) targets = targets.t().contiguous();
+    return Batch{{options_.input, to_value(tokens)}, {options_.labels, to_value(targets)}};
+  }
+
+  std::string describe() const override {
+    return fmt::format("{:.1f} MB of text from {} files", static_cast<double>(text_.size()) / 1e6, files_);
+  }
+
+ private:
+  TextOptions options_;
+  std::string text_;
+  size_t files_;
+};
+
+class SampleDataset : public Dataset {
+ public:
+  explicit SampleDataset(SampleFile file) : file_(std::move(file)) {}
+
+  Result<Batch> batch(uint64_t step) const override {
+    const uint64_t first = (step % file_.whole_mini_batches()) * file_.mini_batch();
+    return file_.batch(first, first + file_.mini_batch());
+  }
+
+  std::string describe() const override {
+    const uint64_t left = file_.left_over();
+    std::string text = fmt::format("{} samples", file_.samples());
+    if (file_.fixed() && file_.samples() > file_.mini_batch()) {
+      text += fmt::format(" on axis 0 (the model, made for {} at a time, does not say which axis counts them)",
+                          file_.mini_batch());
+    }
+    if (left == 0) return text;
+    return text + fmt::format(", of which the last {} {} dropped: {} no mini-batch of {}", left,
+                              left == 1 ? "is" : "are", left == 1 ? "it fills" : "they fill", file_.mini_batch());
+  }
+
+ private:
+  SampleFile file_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Dataset>> open_text(const TextOptions& options) {
+  std::vector<fs::path> files;
+  for (const std::string& path : options.paths) {
+    std::error_code failed;
+    const auto status = fs::status(path, failed);
+    if (failed || !fs::exists(status))
+      return error({path, 0, 0, {}}, "cannot be read as training text: there is no such file or folder");
+    if (fs::is_directory(status)) {
+      collect(path, files);
+    } else {
+      files.emplace_back(path);
+    }
+  }
+  std::string text;
+  size_t used = 0;
+  for (const fs::path& path : files) {
+    std::error_code failed;
+    const uint64_t size = fs::file_size(path, failed);
+    if (failed || size > kLargestTextFile) continue;
+    std::ifstream file(path, std::ios::binary);
+    if (!file) return error({path.string(), 0, 0, {}}, "cannot be opened");
+    std::ostringstream bytes;
+    bytes << file.rdbuf();
+    if (!is_text(bytes.str())) continue;
+    text += bytes.str();
+    ++used;
+  }
+  if (text.size() < options.length + 1) {
+    return error(fmt::format("the training text has {} bytes, one sample needs {}", text.size(), options.length + 1));
+  }
+  return std::unique_ptr<Dataset>(new TextDataset(options, std::move(text), used));
+}
+
+Result<Batch> read_batch(const std::string& path) {
+  RANNC_ASSIGN(const SafetensorsFile file, SafetensorsFile::open(path));
+  Batch batch;
+  for (const SafetensorsFile::Entry& entry : file.entries()) {
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, file.data(entry).read());
+    at::Tensor tensor = at::empty(entry.spec.shape, at::TensorOptions().dtype(to_scalar_type(entry.spec.dtype)));
+    if (!bytes.empty()) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
+    const bool is_input = entry.name.starts_with("x/");
+    batch.emplace(is_input ? entry.name.substr(2) : entry.name, to_value(std::move(tensor)));
+  }
+  return batch;
+}
+
+Result<std::unique_ptr<Dataset>> open_samples(const std::string& path, const ir::Plan& plan) {
+  RANNC_ASSIGN(SampleFile file, SampleFile::open(path, plan, SampleUse::kTraining));
+  return std::unique_ptr<Dataset>(new SampleDataset(std::move(file)));
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,37 @@
+// Joins the pieces of graph outputs that devices made.
+#include "runtime/train/internal/gather_outputs.h"
+
+#include <algorithm>
+
+namespace rannc::runtime {
+
+void gather_outputs(const ir::Plan& plan, const std::vector<StepOutcome>& outcomes, const ir::Bindings& symbols,
+                    StepResult& result) {
+  for (const ValueId value : plan.graph.outputs()) {
+    std::vector<const OutputPart*> parts;
+    for (const StepOutcome& outcome : outcomes) {
+      for (const OutputPart& part : outcome.outputs) {
+        if (part.value == value) parts.push_back(&part);
+      }
+    }
+    if (parts.empty()) continue;
+    std::stable_sort(parts.begin(), parts.end(),
+                     [](const OutputPart* a, const OutputPart* b) { return a->samples.first < b->samples.first; });
+    const std::string name(plan.graph.value(value).name);
+    const ir::BatchLayout& layout = plan.graph.type(value).batch;
+    Value whole = parts[0]->part;
+    if (layout.has_batch()) {
+      Values pieces;
+      for (const OutputPart* part : parts) {
+        pieces.push_back(part->part);
+        result.output_samples[name].push_back(part->samples);
+      }
+      const SampleAxis axis{layout.axis, layout.outer.evaluate(symbols).value_or(1),
+                            layout.inner.evaluate(symbols).value_or(1)};
+      whole = pieces[0]->joined(pieces, axis);
+    }
+    result.outputs.emplace(name, whole);
+  }
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,293 @@
+#include "runtime/train/optimizer.h"
+
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/linalg_vector_norm.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numbers>
+
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+
+namespace {
+constexpr std::array<std::pair<OptimizerKind, std::string_view>, 3> kNames{
+    {{OptimizerKind::kSgd, "sgd"}, {OptimizerKind::kAdam, "adam"}, {OptimizerKind::kAdamW, "adamw"}}};
+}  // namespace
+
+std::string_view str(OptimizerKind kind) { return kNames[static_cast<size_t>(kind)].second; }
+
+Result<OptimizerKind> parse_optimizer(std::string_view name) {
+  for (const auto& [kind, text] : kNames) {
+    if (text == name) return kind;
+  }
+  return error("optimizer '" + std::string(name) + "' is not one of sgd, adam, adamw");
+}
+
+double OptimizerOptions::learning_rate_at(uint64_t step) const {
+  if (step < warmup_steps) return learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
+  if (decay_steps <= warmup_steps) return learning_rate;
+  const double span = static_cast<double>(decay_steps - warmup_steps);
+  const double done = std::min(1.0, static_cast<double>(step - warmup_steps) / span);
+  return learning_rate * (decay_to + (1 - decay_to) * 0.5 * (1 + std::cos(std::numbers::pi * done)));
+}
+
+uint32_t OptimizerOptions::states() const {
+  if (kind == OptimizerKind::kSgd) return momentum != 0 ? 1 : 0;
+  return 2;
+}
+
+namespace {
+
+// A parameter with what an update reads and writes beside it.
+struct Trained {
+  at::Tensor parameter, gradient;
+  std::vector<at::Tensor> states;
+};
+
+// What one call of LibTorch's fused kernels changes. A kernel treats its tensors one by one, so that the numbers of a
+// parameter do not depend on what else is in the group.
+struct Group {
+  explicit Group(size_t states) : states(states) {}
+  void add(const Trained& trained) {
+    parameters.push_back(trained.parameter);
+    gradients.push_back(trained.gradient);
+    for (size_t s = 0; s < states.size(); ++s) states[s].push_back(trained.states[s]);
+  }
+
+  std::vector<at::Tensor> parameters, gradients;
+  std::vector<std::vector<at::Tensor>> states;  // by state
+};
+
+// What is copied is copied slice by slice, also of several tensors: so many bytes of copies stay near the processor,
+// and a second set of gradients is never there.
+constexpr int64_t kCopiedBytes = int64_t{1} << 20;
+// Slices begin at multiples of any vector's length, so that they give the numbers of the whole.
+constexpr int64_t kAligned = 1024;
+
+struct Slice {
+  size_t of;  // index of the tensor
+  int64_t first, size;
+};
+
+at::Tensor part_of(const at::Tensor& tensor, const Slice& slice) {
+  if (slice.size == tensor.numel()) return tensor;
+  return tensor.as_strided({slice.size}, {1}, tensor.storage_offset() + slice.first);
+}
+
+// Calls `use` on runs of slices, each of at most `most` elements in all, together all of the tensors in their order.
+template <class Use>
+void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use) {
+  std::vector<Slice> chunk;
+  int64_t elements = 0;
+  const auto flush = [&] {
+    if (!chunk.empty()) use(chunk);
+    chunk.clear();
+    elements = 0;
+  };
+  for (size_t of = 0; of < tensors.size(); ++of) {
+    const int64_t all = tensors[of].parameter.numel();
+    for (int64_t first = 0; first < all; first += most) {
+      const int64_t size = std::min(most, all - first);
+      if (elements + size > most) flush();
+      chunk.push_back({of, first, size});
+      elements += size;
+    }
+  }
+  flush();
+}
+
+}  // namespace
+
+class StageOptimizer::Impl {
+ public:
+  Impl(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
+      : options(options), program(program), left_alone(std::move(left_alone)) {
+    if (options.kind != OptimizerKind::kSgd) {
+      names = {"exp_avg", "exp_avg_sq"};
+    } else if (options.momentum != 0) {
+      names = {"momentum"};
+    }
+    for (size_t i = 0; i < names.size(); ++i) {
+      Values zeros;
+      for (const Value& parameter : program.parameters())
+        zeros.push_back(to_value(at::zeros_like(to_tensor(parameter))));
+      states.push_back(std::move(zeros));
+    }
+  }
+
+  void update(uint64_t step, double gradient_scale) {
+    Group whole(states.size());
+    std::map<std::pair<at::ScalarType, at::ScalarType>, std::vector<Trained>> copied;  // by types
+    for (const Trained& each : everything()) {
+      const std::pair types(each.gradient.scalar_type(), each.parameter.scalar_type());
+      if (gradient_scale == 1 && types.first == types.second) {
+        whole.add(each);
+      } else {
+        copied[types].push_back(each);
+      }
+    }
+    if (!whole.parameters.empty()) apply(whole, step);
+    for (const auto& [types, tensors] : copied) update_copies(tensors, step, gradient_scale);
+  }
+
+  OptimizerOptions options;
+  Program& program;
+  std::vector<bool> left_alone;  // by parameter
+  std::vector<std::string> names;
+  std::vector<Values> states;  // [state][parameter]
+
+ private:
+  // Other members of a collective may hold the same gradients: they are scaled in a copy. What is narrower than the sum
+  // of its gradients is updated in the sum's type and rounded once.
+  void update_copies(const std::vector<Trained>& tensors, uint64_t step, double gradient_scale) const {
+    const c10::InferenceMode views_are_cheap;
+    const at::TensorOptions wide = tensors.front().gradient.options();
+    const bool widens = tensors.front().parameter.scalar_type() != tensors.front().gradient.scalar_type();
+    const auto copies = static_cast<int64_t>((gradient_scale != 1 ? 1 : 0) + (widens ? 1 + states.size() : 0));
+    const int64_t most = kCopiedBytes / (copies * static_cast<int64_t>(wide.dtype().itemsize())) / kAligned * kAligned;
+    int64_t elements = 0;
+    for (const Trained& each : tensors) elements += each.parameter.numel();
+    const at::Tensor scaled = at::empty({gradient_scale != 1 ? std::min(most, elements) : 0}, wide);
+    const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // of no dimension: the type stays
+    for_each_chunk(tensors, most, [&](const std::vector<Slice>& chunk) {
+      std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // a place, and what was updated for it
+      Group group(states.size());
+      int64_t at = 0;
+      for (const Slice& slice : chunk) {
+        const Trained& all = tensors[slice.of];
+        const auto take = [&](const at::Tensor& tensor) {
+          const at::Tensor place = part_of(tensor, slice);
+          if (!widens) return place;
+          narrow.emplace_back(place, place.to(all.gradient.scalar_type()));
+          return narrow.back().second;
+        };
+        at::Tensor gradient = part_of(all.gradient, slice);
+        if (gradient_scale != 1) {
+          at::Tensor copy = scaled.as_strided(gradient.sizes(), gradient.strides(), at);
+          gradient = at::mul_out(copy, gradient, factor);
+        }
+        at += slice.size;
+        group.parameters.push_back(take(all.parameter));
+        group.gradients.push_back(std::move(gradient));
+        for (size_t s = 0; s < states.size(); ++s) group.states[s].push_back(take(all.states[s]));
+      }
+      apply(group, step);
+      for (const auto& [place, updated] : narrow) place.copy_(updated);
+    });
+  }
+
+  // Kernels walk memory as it lies: all tensors of a parameter are contiguous.
+  std::vector<Trained> everything() const {
+    std::vector<uint32_t> indices;
+    for (uint32_t i = 0; i < program.parameters().size(); ++i) {
+      if (i < left_alone.size() && left_alone[i]) continue;
+      const at::Tensor& parameter = to_tensor(program.parameters()[i]);
+      if (parameter.is_floating_point() && parameter.numel() > 0) indices.push_back(i);
+    }
+    const Values gradients = program.gradients(indices);
+    std::vector<Trained> found;
+    for (size_t k = 0; k < indices.size(); ++k) {
+      Trained& each = found.emplace_back();
+      each.parameter = to_tensor(program.parameters()[indices[k]]);
+      RANNC_CHECK(each.parameter.is_contiguous()) << "weights are read into contiguous tensors";
+      each.gradient = to_tensor(gradients[k]).contiguous();
+      for (const Values& state : states) each.states.push_back(to_tensor(state[indices[k]]));
+    }
+    return found;
+  }
+
+  void apply(const Group& group, uint64_t step) const {
+    const double rate = options.learning_rate_at(step);
+    if (options.kind == OptimizerKind::kSgd) {
+      // The state begins as zeros, so that the first step is like the others.
+      at::_fused_sgd_(group.parameters, group.gradients,
+                      group.states.empty() ? std::vector<at::Tensor>{} : group.states[0], options.weight_decay,
+                      options.momentum, rate, /*dampening=*/0, /*nesterov=*/false, /*maximize=*/false,
+                      /*is_first_step=*/false);
+      return;
+    }
+    const std::vector<at::Tensor> steps(group.parameters.size(), at::scalar_tensor(static_cast<double>(step + 1)));
+    const auto kernel =
+        options.kind == OptimizerKind::kAdam ? &at::_ops::_fused_adam_::call : &at::_ops::_fused_adamw_::call;
+    kernel(group.parameters, group.gradients, group.states[0], group.states[1], /*max_exp_avg_sqs=*/{}, steps, rate,
+           options.beta1, options.beta2, options.weight_decay, options.epsilon, /*amsgrad=*/false, /*maximize=*/false,
+           /*grad_scale=*/{}, /*found_inf=*/{});
+  }
+};
+
+StageOptimizer::StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone)
+    : impl_(std::make_unique<Impl>(options, program, std::move(left_alone))) {}
+StageOptimizer::~StageOptimizer() = default;
+
+Result<void> StageOptimizer::update(uint64_t step, double gradient_scale) {
+  try {
+    const c10::NoGradGuard no_grad;
+    impl_->update(step, gradient_scale);
+  } catch (const std::exception& failure) {
+    return error(std::string("optimizer step failed: ") + failure.what());
+  }
+  return {};
+}
+
+void StageOptimizer::set_learning_rate(double rate) { impl_->options.learning_rate = rate; }
+
+const std::vector<std::string>& StageOptimizer::state_names() const { return impl_->names; }
+const std::vector<Values>& StageOptimizer::states() const { return impl_->states; }
+
+namespace {
+
+// LibTorch sums the squares of a row in the row's type, in one pass over memory: rows are short, and their norms are
+// squared and added in double precision.
+constexpr int64_t kRow = 4096;
+
+double sum_of_squares(const at::Tensor& flat) {
+  const int64_t rows = flat.numel() / kRow, in_rows = rows * kRow;
+  const auto squares = [](const at::Tensor& norms) { return norms.to(at::kDouble).square_().sum().item<double>(); };
+  double sum = 0;
+  if (rows > 0) {
+    const at::Tensor table = in_rows == flat.numel() ? flat : flat.narrow(0, 0, in_rows);
+    sum += squares(at::linalg_vector_norm(table.view({rows, kRow}), 2, at::IntArrayRef{1}));
+  }
+  if (in_rows < flat.numel()) sum += squares(at::linalg_vector_norm(flat.narrow(0, in_rows, flat.numel() - in_rows)));
+  return sum;
+}
+
+// In slices, as double precision takes more room.
+double sum_of_wide_squares(const at::Tensor& flat) {
+  constexpr int64_t kSlice = kCopiedBytes / static_cast<int64_t>(sizeof(double));
+  double sum = 0;
+  for (int64_t first = 0; first < flat.numel(); first += kSlice)
+    sum += sum_of_squares(flat.narrow(0, first, std::min(kSlice, flat.numel() - first)).to(at::kDouble));
+  return sum;
+}
+
+}  // namespace
+
+double squared_norm(Program& program, std::span<const uint32_t> parameters) {
+  // Between these float32 is exact enough; beyond, its numbers have squares that it does not hold.
+  constexpr double kLeast = 1e-24, kMost = 1e38;
+  const c10::NoGradGuard no_grad;
+  const Values gradients = program.gradients(parameters);
+  const c10::InferenceMode views_are_cheap;
+  double sum = 0;
+  for (const Value& value : gradients) {
+    const at::Tensor flat = to_tensor(value).contiguous().view(-1);
+    const at::ScalarType type = flat.scalar_type();
+    const double squares = type == at::kFloat || type == at::kDouble ? sum_of_squares(flat) : 0;
+    const bool exact = type == at::kDouble || (squares > kLeast && squares < kMost);
+    sum += exact ? squares : sum_of_wide_squares(flat);
+  }
+  return sum;
+}
+
+double clip_scale(double norm, double limit) { return std::min(1.0, limit / (norm + 1e-6)); }
+
+}  // namespace rannc::runtime

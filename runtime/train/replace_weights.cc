@@ -1,0 +1,70 @@
+#include "runtime/train/internal/replace_weights.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+std::vector<std::byte> bytes_of(const Value& value) {
+  const at::Tensor tensor = to_tensor(value).contiguous();
+  const auto* const data = static_cast<const std::byte*>(tensor.const_data_ptr());
+  return {data, data + tensor.nbytes()};
+}
+
+/// Names of those that are other than what the programs were made with.
+Result<std::vector<std::string>> changed_constants(const ir::Graph& graph, const ir::StateMatch& match) {
+  std::vector<std::string> changed;
+  for (const auto& [value, sources] : match.sources) {
+    if (graph.kind(value) != ir::ValueKind::kConstant) continue;
+    RANNC_ASSIGN(const ir::TensorData wanted, ir::taken_bytes(graph, value, sources, ir::stored_in(graph)));
+    RANNC_ASSIGN(const auto given, wanted.read());
+    RANNC_ASSIGN(const auto own, graph.value(value).data.read());
+    if (given != own) changed.push_back(sources.front().name);
+  }
+  return changed;
+}
+
+}  // namespace
+
+Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string& path, WeightNames names,
+                                      const std::map<ValueId, Values>& held) {
+  const auto of_file = [&](Diagnostic found) {
+    if (found.where.file.empty()) found.where.file = path;
+    return found;
+  };
+  RANNC_ASSIGN(ir::StateMatch match, match_file(graph, path, names));
+  const auto changed = changed_constants(graph, match);
+  if (!changed.ok()) return of_file(changed.diagnostic());
+  if (!changed->empty()) {
+    return error({path, 0, 0, {}}, fmt::format("{} tensors are constants of the compiled programs, and others than "
+                                               "there: {}",
+                                               changed->size(), fmt::join(*changed, ", ")))
+        .note("rannc-compile --weights takes them in");
+  }
+  std::map<ValueId, ir::TensorData> taken;
+  for (const auto& [value, tensors] : held) {
+    const auto sources = match.sources.find(value);
+    if (sources == match.sources.end()) continue;
+    auto data = ir::taken_bytes(graph, value, sources->second,
+                                [&](ValueId) -> Result<std::vector<std::byte>> { return bytes_of(tensors.front()); });
+    if (!data.ok()) return of_file(data.diagnostic());
+    taken.emplace(value, *std::move(data));
+  }
+  for (const auto& [value, data] : taken) {
+    RANNC_ASSIGN(const std::vector<std::byte> bytes, data.read());
+    for (const Value& each : held.at(value)) {
+      const at::Tensor& tensor = to_tensor(each);
+      RANNC_CHECK(tensor.is_contiguous() && tensor.nbytes() == bytes.size()) << graph.value(value).name;
+      if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+    }
+  }
+  return WeightsLoaded{std::move(match.missing), std::move(match.unexpected)};
+}
+
+}  // namespace rannc::runtime

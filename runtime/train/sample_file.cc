@@ -1,0 +1,238 @@
+#include "runtime/train/sample_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "ir/plan/fixed_samples.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/index_ranges.h"
+
+namespace rannc::runtime {
+
+namespace {
+
+std::string describe(const TensorSpec& spec) {
+  return fmt::format("{}[{}]", ir::str(spec.dtype), fmt::join(spec.shape, ","));
+}
+
+ValueId input_of(const ir::Graph& graph, const std::string& name) {
+  for (const ValueId id : graph.inputs()) {
+    if (graph.value(id).name == name) return id;
+  }
+  return {};
+}
+
+/// Whether all extents but that of `axis` are the type's, as far as `bindings` tell them.
+bool fits_beside(const ir::ValueType& type, const TensorSpec& spec, int32_t axis, const ir::Bindings& bindings) {
+  if (type.dtype != spec.dtype) return false;
+  if (!type.shape) return true;
+  if (type.shape->size() != spec.shape.size()) return false;
+  for (size_t i = 0; i < spec.shape.size(); ++i) {
+    const auto expected = (*type.shape)[i].evaluate(bindings);
+    if (static_cast<int32_t>(i) != axis && expected && *expected != spec.shape[i]) return false;
+  }
+  return true;
+}
+
+/// Whether a type of a model with a fixed batch has so many samples in front.
+bool leads_with(const ir::ValueType& type, uint64_t samples) {
+  return type.shape && !type.shape->empty() && (*type.shape)[0] == ir::Dim(static_cast<int64_t>(samples));
+}
+
+/// Where the samples of each tensor lie, and how many there are.
+class SamplePlaces {
+ public:
+  /// `fixed`: the samples of a graph in which no symbol counts them.
+  SamplePlaces(const ir::Graph& graph, std::string path, std::optional<uint64_t> fixed)
+      : graph_(graph), path_(std::move(path)), fixed_(fixed) {}
+
+  /// Sizes that stand alone in a dimension, but for the samples; the first tensor that has one says it.
+  void bind(const std::string& name, const TensorSpec& spec) {
+    const ValueId id = input_of(graph_, name);
+    if (!id.valid() || !graph_.type(id).shape || graph_.type(id).shape->size() != spec.shape.size()) return;
+    for (size_t i = 0; i < spec.shape.size(); ++i) {
+      const ir::Dim& dim = (*graph_.type(id).shape)[i];
+      if (!dim.is_symbol() || dim.symbol_name() == graph_.batch_symbol()) continue;
+      if (sizes_.emplace(dim.symbol_name(), spec.shape[i]).second) sized_by_.emplace(dim.symbol_name(), name);
+    }
+  }
+
+  /// The samples of a tensor of an input, after all are bound. Not present: an input without samples.
+  Result<SampleAxis> place(const std::string& name, ValueId id, const TensorSpec& spec) {
+    const ir::ValueType& type = graph_.type(id);
+    const Location where{path_, 0, 0, name};
+    SampleAxis axis;
+    if (fixed_ && leads_with(type, *fixed_)) axis = {0, 1, 1};
+    if (type.batch.has_batch()) {
+      const auto outer = type.batch.outer.evaluate(sizes_), inner = type.batch.inner.evaluate(sizes_);
+      if (!outer || !inner) return error(where, "where its samples lie does not follow from the tensors of the file");
+      axis = {type.batch.axis, *outer, *inner};
+    }
+    const int64_t share = axis.outer * axis.inner;
+    const bool fits = fits_beside(type, spec, axis.axis, sizes_);
+    if (!fits || (axis.present() && spec.shape[static_cast<size_t>(axis.axis)] % share != 0)) {
+      return misfit(where, type, spec);
+    }
+    if (axis.present()) RANNC_TRY(count(name, axis, spec.shape[static_cast<size_t>(axis.axis)] / share));
+    return axis;
+  }
+
+  /// All symbols of the file.
+  ir::Bindings bindings() const {
+    ir::Bindings all = sizes_;
+    if (!counted_.empty() && !graph_.batch_symbol().empty()) {
+      all[graph_.batch_symbol()] = static_cast<int64_t>(samples_);
+    }
+    return all;
+  }
+
+  /// Nothing where no tensor counts samples.
+  std::optional<uint64_t> samples() const { return counted_.empty() ? std::nullopt : std::optional(samples_); }
+
+ private:
+  Result<void> count(const std::string& name, const SampleAxis& axis, int64_t samples) {
+    const auto found = static_cast<uint64_t>(samples);
+    if (!counted_.empty() && found != samples_) {
+      return error({path_, 0, 0, name}, fmt::format("has {} samples (axis {}), but '{}' has {} (axis {})", found,
+                                                    axis.axis, counted_, samples_, axis_));
+    }
+    counted_ = name;
+    axis_ = axis.axis;
+    samples_ = found;
+    return {};
+  }
+
+  Diagnostic misfit(const Location& where, const ir::ValueType& type, const TensorSpec& spec) const {
+    Diagnostic failure =
+        error(where, fmt::format("is {}, but the model takes {}{}", describe(spec), ir::str(type.dtype),
+                                 type.shape ? ir::str(*type.shape) : "[any shape]"));
+    std::set<std::string> symbols;
+    for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols);
+    for (const std::string& symbol : symbols) {
+      const auto by = sized_by_.find(symbol);
+      if (by == sized_by_.end() || by->second == where.node) continue;
+      failure.notes.push_back({{}, fmt::format("{} is {} in '{}'", symbol, sizes_.at(symbol), by->second)});
+    }
+    return failure;
+  }
+
+  const ir::Graph& graph_;
+  std::string path_;
+  std::optional<uint64_t> fixed_;
+  ir::Bindings sizes_;
+  std::map<std::string, std::string> sized_by_;  ///< by symbol
+  std::string counted_;                          ///< the tensor whose samples were counted last
+  int32_t axis_ = 0;                             ///< of its samples
+  uint64_t samples_ = 0;
+};
+
+Diagnostic unknown(const ir::Graph& graph, const Location& where) {
+  std::vector<std::string_view> names;
+  for (const ValueId input : graph.inputs()) names.push_back(graph.value(input).name);
+  return error(where, fmt::format("the model has no such input; it has {}", fmt::join(names, ", ")));
+}
+
+/// An input that is needed for `use` and not there.
+Result<void> check_complete(const ir::Graph& graph, const std::map<std::string, TensorSpec>& tensors, SampleUse use,
+                            const std::string& path) {
+  const bool trains = use == SampleUse::kTraining;
+  const std::vector<bool> read = trains ? read_in_training(graph) : read_by_outputs(graph);
+  for (const ValueId id : graph.inputs()) {
+    const std::string name(graph.value(id).name);
+    if (!read[id.index()] || tensors.contains(name)) continue;
+    const std::string tensor = name.starts_with("labels/") ? name : "x/" + name;
+    return error({path, 0, 0, {}}, fmt::format("has no tensor '{}', which the model's {} made of", tensor,
+                                               trains ? "loss is" : "outputs are"));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<uint64_t> count_samples(const ir::Graph& graph, const std::map<std::string, TensorSpec>& tensors,
+                               const std::string& path) {
+  if (const auto fixed = ir::fixed_samples(graph)) return uint64_t{*fixed};
+  SamplePlaces places(graph, path, std::nullopt);
+  for (const auto& [name, spec] : tensors) places.bind(name, spec);
+  for (const auto& [name, spec] : tensors) {
+    const ValueId id = input_of(graph, name);
+    if (!id.valid()) continue;
+    TensorSpec own = spec;
+    if (ir::is_float(own.dtype) && ir::is_float(graph.type(id).dtype)) own.dtype = graph.type(id).dtype;
+    RANNC_TRY(places.place(name, id, own));
+  }
+  if (!places.samples().value_or(0)) return error({path, 0, 0, {}}, "has no samples");
+  return *places.samples();
+}
+
+Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& plan, SampleUse use) {
+  RANNC_ASSIGN(const Batch raw, read_batch(path));
+  const Batch all = to_model_types(plan, raw);
+  const ir::Graph& graph = plan.graph;
+  SampleFile file;
+  file.path_ = path;
+  file.mini_batch_ = plan.mini_batch;
+  file.fixed_ = graph.batch_symbol().empty();
+  SamplePlaces places(graph, path, file.fixed_ ? std::optional(file.mini_batch_) : std::nullopt);
+  std::map<std::string, TensorSpec> specs;
+  for (const auto& [name, value] : all) specs.emplace(name, value->spec());
+  for (const auto& [name, spec] : specs) places.bind(name, spec);
+  for (const auto& [name, value] : all) {
+    const ValueId id = input_of(graph, name);
+    if (!id.valid() && use == SampleUse::kEvaluation && name.starts_with("labels/")) {
+      file.unread_.push_back(name);
+      continue;
+    }
+    if (!id.valid()) return unknown(graph, {path, 0, 0, name});
+    RANNC_ASSIGN(const SampleAxis axis, places.place(name, id, specs.at(name)));
+    file.inputs_.emplace(name, Input{value, axis});
+  }
+  RANNC_TRY(check_complete(graph, specs, use, path));
+  file.samples_ = places.samples().value_or(file.mini_batch_);  // nothing counts samples: all is as exported
+  if (file.samples_ == 0) return error({path, 0, 0, {}}, "has no samples");
+  if (use == SampleUse::kTraining && file.samples_ < file.mini_batch_) {
+    return error({path, 0, 0, {}},
+                 fmt::format("has {} samples, one mini-batch needs {}", file.samples_, file.mini_batch_));
+  }
+  if (file.fixed_ && use == SampleUse::kEvaluation) RANNC_TRY(file.check_fixed(graph));
+  if (file.fixed_ && file.samples_ != file.mini_batch_) return file;  // its types are those of a mini-batch
+  if (const auto fault = find_index_fault(graph, all, places.bindings())) {
+    return error({path, 0, 0, fault->input}, fault->message);
+  }
+  return file;
+}
+
+Result<void> SampleFile::check_fixed(const ir::Graph& graph) const {
+  if (const uint64_t left = samples_ % mini_batch_; left != 0) {
+    return error({path_, 0, 0, {}},
+                 fmt::format("has {} samples, but the model was exported for {} at a time: {} would be left over",
+                             samples_, mini_batch_, left))
+        .note("export the model with a dynamic batch, or hand over a multiple");
+  }
+  if (samples_ == mini_batch_) return {};
+  for (const ValueId id : graph.outputs()) {
+    if (leads_with(graph.type(id), mini_batch_)) continue;
+    return error(
+        {path_, 0, 0, {}},
+        fmt::format("has {} samples, but the model was exported for {} at a time, and its output '{}' does not "
+                    "count them in front, so that several mini-batches cannot be put together",
+                    samples_, mini_batch_, graph.value(id).name));
+  }
+  return {};
+}
+
+Batch SampleFile::batch(uint64_t first, uint64_t last) const {
+  RANNC_CHECK(first < last && last <= samples_ && last - first <= mini_batch_) << "a mini-batch of the file";
+  Batch batch;
+  for (const auto& [name, input] : inputs_) {
+    const ir::SampleRange range{static_cast<int64_t>(first), static_cast<int64_t>(last)};
+    batch.emplace(name, input.axis.present() ? input.whole->samples(input.axis, range) : input.whole);
+  }
+  return batch;
+}
+
+}  // namespace rannc::runtime

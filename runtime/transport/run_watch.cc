@@ -1,0 +1,106 @@
+#include "runtime/transport/internal/run_watch.h"
+
+#include <fmt/format.h>
+
+namespace rannc::runtime {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::chrono::milliseconds kPeriod{100};
+constexpr std::chrono::milliseconds kPatience{1000};  // with a store that may not answer, once the run has failed
+constexpr std::chrono::milliseconds kTelling{5000};   // the store why it has
+
+// What the store carries: all of a diagnostic but the word that whoever prints it puts before it.
+std::string spoken(const Diagnostic& reason) {
+  constexpr std::string_view kWord = "error: ";
+  std::string text = reason.str();
+  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
+  return text;
+}
+
+}  // namespace
+
+void RunWatch::stop() {
+  client_.hurry(kPatience);
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+std::optional<Diagnostic> RunWatch::failure() const {
+  const std::lock_guard lock(mutex_);
+  return failure_;
+}
+
+void RunWatch::abort(const Diagnostic& reason) {
+  if (failure()) return;
+  client_.hurry(kTelling);
+  const std::string own = spoken(reason);
+  const Result<std::string> kept = client_.fail(own);  // where the store is lost, the others see that themselves
+  set(!kept.ok() || *kept == own ? reason : error(*kept));
+}
+
+Result<void> RunWatch::wait(const GlooWork& work, const std::string& what, std::chrono::milliseconds timeout) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) return *failure_;
+    waiting_.insert(work.get());
+  }
+  const auto start = Clock::now();
+  Result<void> result;
+  try {
+    work->wait(timeout);
+  } catch (const std::exception& failed) {
+    const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+    const std::string known = hear();
+    result =
+        error(waited >= timeout ? fmt::format("waited {} ms for {}{}", waited.count(), what, known)
+                                : fmt::format("lost the connection while waiting for {}: {}", what, plain(failed)));
+  }
+  const std::lock_guard lock(mutex_);
+  waiting_.erase(work.get());
+  return failure_ ? Result<void>(*failure_) : result;
+}
+
+Diagnostic RunWatch::explained(const Diagnostic& seen) {
+  const std::string known = hear();
+  return failure().value_or(error(seen.message + known));
+}
+
+void RunWatch::set(const Diagnostic& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!failure_) failure_ = reason;
+  changed_.notify_all();
+  for (c10d::Work* work : waiting_) work->abort();
+}
+
+void RunWatch::ask() {
+  const Result<RunState> state = client_.beat();
+  if (!state.ok()) return set(error(state.diagnostic().message));
+  if (!state->failure.empty()) return set(error(state->failure));
+  const std::lock_guard lock(mutex_);
+  state_ = *state;
+}
+
+std::string RunWatch::hear() {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, kPatience, [this] { return failure_.has_value(); });
+  if (failure_ || state_.silence < kPatience) return {};
+  return fmt::format("; worker {} has been silent for {} ms", state_.silent_rank, state_.silence.count());
+}
+
+void RunWatch::loop() {
+  std::unique_lock lock(mutex_);
+  while (!changed_.wait_for(lock, kPeriod, [this] { return stop_; })) {
+    if (failure_) continue;
+    lock.unlock();
+    ask();
+    lock.lock();
+  }
+}
+
+}  // namespace rannc::runtime

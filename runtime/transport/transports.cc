@@ -1,0 +1,36 @@
+#include "runtime/transport/transports.h"
+
+#include <algorithm>
+
+#include "runtime/internal/named_rows.h"
+#include "runtime/transport/transport_gloo.h"
+#include "runtime/transport/transport_local.h"
+
+namespace rannc::runtime {
+namespace {
+
+const TransportKind kTransports[] = {
+    {.name = "local", .summary = "threads of this process", .open = make_local_transports},
+    {.name = "gloo", .summary = "a process per device, over c10d's Gloo", .join = join_gloo},
+};
+
+}  // namespace
+
+std::span<const TransportKind> transports() { return kTransports; }
+
+std::vector<std::string> transport_names() { return names_of(transports()); }
+
+std::string transport_summaries() { return summaries_of(transports()); }
+
+const TransportKind* find_transport(std::string_view name) {
+  const auto found = std::find_if(std::begin(kTransports), std::end(kTransports),
+                                  [&](const TransportKind& kind) { return kind.name == name; });
+  return found == std::end(kTransports) ? nullptr : found;
+}
+
+const TransportKind& default_transport(bool between_processes) {
+  return *std::find_if(std::begin(kTransports), std::end(kTransports),
+                       [&](const TransportKind& kind) { return kind.between_processes() == between_processes; });
+}
+
+}  // namespace rannc::runtime

@@ -1,0 +1,270 @@
+// Bundles on disk: written and opened, and each rule B broken on purpose.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "codegen/bundle_writer.h"
+#include "codegen/stage_writer.h"
+#include "ir/graph/constant.h"
+#include "ir/state/state.h"
+#include "runtime/engine/engine_autograd.h"
+#include "tests/runtime/support/plan_builder.h"
+#include "tests/runtime/support/toy_graphs.h"
+
+namespace rannc::runtime {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::build_plan;
+using ::testing::HasSubstr;
+
+std::string read(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {(std::istreambuf_iterator<char>(in)), {}};
+}
+void write(const std::string& path, const std::string& text) { std::ofstream(path, std::ios::binary) << text; }
+
+class Bundles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = (fs::temp_directory_path() / ("rannc-bundle-" + std::to_string(::getpid()))).string();
+    fs::create_directory(folder_);
+    path_ = folder_ + "/toy.rannc";
+    plan_ = build_plan(testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}, .micro_batches = {2, 1}});
+    codegen::write_bundle(plan_, {}, path_).value();
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string at(const std::string& name) const { return path_ + "/" + name; }
+  nlohmann::json manifest() const { return nlohmann::json::parse(read(at(kManifestFile))); }
+  void set_manifest(const nlohmann::json& json) const { write(at(kManifestFile), json.dump()); }
+  /// Makes the manifest say what the files now are, so that later rules are reached.
+  void resign() const { write_manifest(path_, plan_).value(); }
+
+  void breaks(const char* rule, const std::string& thing) const {
+    const auto found = verify_bundle(path_);
+    ASSERT_FALSE(found.empty()) << "expected " << rule;
+    EXPECT_EQ(found[0].rule, rule) << found[0].str();
+    EXPECT_THAT(found[0].str(), HasSubstr(thing));
+    EXPECT_FALSE(open_bundle(path_).ok());
+  }
+
+  std::string folder_, path_;
+  ir::Plan plan_;
+};
+
+TEST_F(Bundles, OpenAsTheyWereWritten) {
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  const Bundle bundle = open_bundle(path_).value();
+  EXPECT_EQ(bundle.plan.micro_batches, plan_.micro_batches);
+  EXPECT_EQ(bundle.plan.schedule, plan_.schedule);
+  for (ValueId value : plan_.graph.values()) {
+    const ir::TensorData& data = plan_.graph.value(value).data;
+    if (!data.present()) continue;
+    EXPECT_EQ(bundle.plan.graph.value(value).data.read().value(), data.bytes());
+  }
+  EXPECT_EQ(read(at(kPlanFile)).find("hex"), std::string::npos) << "weights stand in the weights files alone";
+  ASSERT_EQ(bundle.signatures.size(), 2U);
+  EXPECT_EQ(bundle.signatures[1], signature(plan_, StageId(1)));
+  EXPECT_NE(bundle.weights[0].find("w1"), nullptr) << "weights keep the model's names";
+}
+
+// Its rows have no transfer, collective or step: that they are lowered is what the schedule says.
+TEST_F(Bundles, OfInferenceByOneStageOpen) {
+  const std::string path = folder_ + "/inference.rannc";
+  const ir::Plan plan =
+      build_plan(testing::skip_and_tie(ir::DType::kF32), {.micro_batches = {2, 1}, .training = false});
+  const auto written = codegen::write_bundle(plan, {}, path);
+  ASSERT_TRUE(written.ok()) << written.diagnostic().str();
+  const auto bundle = open_bundle(path);
+  ASSERT_TRUE(bundle.ok()) << bundle.diagnostic().str();
+  EXPECT_EQ(bundle->plan.schedule, plan.schedule);
+}
+
+TEST_F(Bundles, OfRowsThatWereNotLoweredAreRefused) {
+  plan_.schedule.lowered = false;
+  const auto written = codegen::write_bundle(plan_, {}, folder_ + "/other.rannc");
+  ASSERT_FALSE(written.ok());
+  EXPECT_THAT(written.diagnostic().str(), HasSubstr("lower it first"));
+}
+
+TEST_F(Bundles, AreTheSameBytesEachTime) {
+  codegen::write_bundle(plan_, {}, folder_ + "/again.rannc").value();
+  EXPECT_EQ(read(folder_ + "/again.rannc/manifest.json"), read(at(kManifestFile)));
+}
+
+TEST_F(Bundles, AreReplacedOnlyWhenAsked) {
+  const auto refused = codegen::write_bundle(plan_, {}, path_);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("exists already"));
+  EXPECT_TRUE(codegen::write_bundle(plan_, {.replace = true}, path_).ok());
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  fs::create_directory(folder_ + "/photos");
+  EXPECT_THAT(codegen::write_bundle(plan_, {.replace = true}, folder_ + "/photos").diagnostic().str(),
+              HasSubstr("is no bundle"));
+}
+
+TEST_F(Bundles, LeaveNothingBehindWhenTheyCannotBeWritten) {
+  const auto nowhere = codegen::write_bundle(plan_, {}, folder_ + "/no/such/place.rannc");
+  ASSERT_FALSE(nowhere.ok());
+  EXPECT_THAT(nowhere.diagnostic().str(), HasSubstr("/no/such/place.rannc"));
+  ir::Plan bare = build_plan(testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}});
+  bare.graph.set_data(bare.graph.find("w2"), {});
+  const auto weightless = codegen::write_bundle(bare, {}, folder_ + "/bare.rannc");
+  ASSERT_FALSE(weightless.ok());
+  EXPECT_THAT(weightless.diagnostic().str(), HasSubstr("'w2': error: has no bytes"));
+  size_t entries = 0;
+  for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_)) ++entries;
+  EXPECT_EQ(entries, 1U) << "only the good bundle";
+}
+
+TEST_F(Bundles, B1FilesArePresent) {
+  fs::remove(at("stage1.safetensors"));
+  breaks("B1", "stage1.safetensors");
+  fs::remove(at(kPlanFile));
+  breaks("B1", "plan.rir");
+  fs::remove_all(path_);
+  breaks("B1", "toy.rannc");
+}
+
+TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
+  auto json = manifest();
+  json["version"] = 2;
+  set_manifest(json);
+  breaks("B2", "version 2 of bundles; this build reads version 1");
+  for (const char* text :
+       {"", "[]", "{}", "{\"format\": 3}", "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": -1}",
+        "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": 99999999999, \"files\": {}}"}) {
+    write(at(kManifestFile), text);
+    breaks("B2", "manifest.json");
+  }
+}
+
+TEST_F(Bundles, B2LibrariesHavePathAndDigest) {
+  auto json = manifest();
+  EXPECT_TRUE(open_bundle(path_)->libraries.empty());
+  json["libraries"] = {{{"path", "/a.so"}, {"digest", "00"}}};
+  set_manifest(json);
+  ASSERT_EQ(open_bundle(path_)->libraries.size(), 1U);
+  EXPECT_EQ(open_bundle(path_)->libraries[0].path, "/a.so");
+  for (const char* wrong : {"3", "[3]", "[{\"path\": \"/a.so\"}]", "[{\"path\": 1, \"digest\": \"00\"}]"}) {
+    json["libraries"] = nlohmann::json::parse(wrong);
+    set_manifest(json);
+    breaks("B2", "`libraries` must be a list of objects");
+  }
+}
+
+TEST_F(Bundles, B3FilesAreThoseOfTheManifest) {
+  const auto json = manifest();
+  std::string weights = read(at("stage0.safetensors"));
+  weights.back() = static_cast<char>(weights.back() ^ 1);
+  write(at("stage0.safetensors"), weights);
+  breaks("B3", "stage0.safetensors: error: has digest");
+  write(at("stage0.safetensors"), weights + "x");
+  breaks("B3", "bytes; the manifest says");
+  resign();
+  auto without = manifest();
+  without["files"].erase("stage1.pt");
+  set_manifest(without);
+  breaks("B3", "stage1.pt");
+  auto more = json;
+  more["files"]["../../etc/passwd"] = {{"bytes", 1}, {"digest", ""}};
+  set_manifest(more);
+  breaks("B3", "../../etc/passwd");
+}
+
+TEST_F(Bundles, B4PlanHolds) {
+  write(at(kPlanFile), "rannc.plan 1\nnonsense here\n");
+  resign();
+  breaks("B4", "plan.rir");
+}
+
+TEST_F(Bundles, B5WeightsAreThere) {
+  fs::copy_file(at("stage1.safetensors"), at("stage0.safetensors"), fs::copy_options::overwrite_existing);
+  resign();
+  breaks("B5", "w0");
+  write(at("stage0.safetensors"), "short");
+  resign();
+  breaks("B5", "file has 5 bytes");
+}
+
+TEST_F(Bundles, B6WeightsHaveThePlansTypes) {
+  const ir::Plan wide = build_plan(testing::skip_and_tie(ir::DType::kF64), {.cuts = {3}});
+  codegen::write_stage(wide, StageId(0), path_).value();
+  resign();
+  breaks("B6", "'w0': error: is f64[6,6]; the plan says f32[6,6]");
+}
+
+TEST_F(Bundles, B7WeightsHoldNothingElse) {
+  const ir::Plan whole = build_plan(testing::skip_and_tie(ir::DType::kF32), {});
+  codegen::write_stage(whole, StageId(0), folder_).value();
+  fs::copy_file(folder_ + "/stage0.safetensors", at("stage0.safetensors"), fs::copy_options::overwrite_existing);
+  resign();
+  breaks("B7", "takes no such tensor");
+}
+
+TEST_F(Bundles, B8ProgramsAreThePlans) {
+  fs::copy_file(at("stage1.pt"), at("stage0.pt"), fs::copy_options::overwrite_existing);
+  resign();
+  const Bundle bundle = open_bundle(path_).value();
+  const auto loaded = load_autograd_program(bundle, StageId(0));
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.diagnostic().rule, "B8");
+  EXPECT_THAT(loaded.diagnostic().str(), HasSubstr("stage0.pt"));
+}
+
+TEST_F(Bundles, B9StateHasWhatNoStageTakes) {
+  ir::Plan plan = build_plan(testing::skip_and_tie(ir::DType::kF32), {.cuts = {3}});
+  const auto add = [&](const char* name) {
+    const ir::ValueType type = {.dtype = ir::DType::kF32, .shape = ir::Shape{1}};
+    plan.graph.add_value(ir::ValueKind::kConstant, name, type,
+                         ir::encode_numbers(ir::DType::kF32, std::vector<double>{1}));
+    plan.graph.add_state(ir::state_of(plan.graph, name, plan.graph.find(name), {0}));
+  };
+  add("mask");
+  path_ = folder_ + "/state.rannc";
+  codegen::write_bundle(plan, {}, path_).value();
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  const ir::Plan plain = plan.clone();
+  const auto with_file_of = [&](const char* name) {
+    plan = plain.clone();
+    plan.graph.set_state({});
+    add(name);
+    codegen::write_unread_state(plan, path_).value();
+    plan_ = plain.clone();
+    resign();
+  };
+  with_file_of("bias");
+  breaks("B9", "'mask': error: tensor is missing");
+  with_file_of("mask");
+  EXPECT_TRUE(verify_bundle(path_).empty());
+  plan.graph.set_state({});
+  add("other");
+  plan.graph.add_state(ir::state_of(plan.graph, "mask", plan.graph.find("mask"), {0}));
+  codegen::write_unread_state(plan, path_).value();
+  resign();
+  breaks("B9", "'other': error: is no value of the state without a stage");
+  write(at(kStateFile), "short");
+  resign();
+  breaks("B9", "file has 5 bytes");
+  fs::remove(at(kStateFile));
+  resign();
+  breaks("B9", "'mask': error: file is missing");
+  fs::copy_file(at("stage0.safetensors"), folder_ + "/toy.rannc/" + kStateFile);
+  path_ = folder_ + "/toy.rannc";
+  resign();
+  breaks("B9", "every value of the state is in a stage's file");
+}
+
+TEST_F(Bundles, ProgramsThatAreNoArchivesAreErrors) {
+  write(at("stage0.pt"), "not an archive");
+  resign();
+  EXPECT_FALSE(load_autograd_program(open_bundle(path_).value(), StageId(0)).ok());
+}
+
+}  // namespace
+}  // namespace rannc::runtime

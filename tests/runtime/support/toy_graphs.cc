@@ -1,0 +1,193 @@
+// Builds graphs with weights from a fixed sequence.
+#include "tests/runtime/support/toy_graphs.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "ir/gradient/row_gradients.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+
+namespace rannc::testing {
+namespace {
+
+using ir::Dim;
+using ir::DType;
+using ir::Shape;
+
+class GraphBuilder {
+ public:
+  explicit GraphBuilder(DType dtype) : dtype_(dtype) { graph_.set_batch_symbol("batch"); }
+
+  ValueId input(const char* name, DType dtype, Shape rest) {
+    rest.insert(rest.begin(), Dim::symbol("batch"));
+    const ValueId value =
+        graph_.add_value(ir::ValueKind::kInput, name, {.dtype = dtype, .shape = rest, .batch = {.axis = 0}});
+    graph_.add_input(value);
+    return value;
+  }
+  ValueId parameter(const char* name, const std::vector<int64_t>& sizes) {
+    Shape shape(sizes.begin(), sizes.end());
+    int64_t count = 1;
+    for (int64_t size : sizes) count *= size;
+    return graph_.add_value(ir::ValueKind::kParameter, name, {.dtype = dtype_, .shape = shape}, data(count));
+  }
+  ValueId buffer(const char* name, const std::vector<double>& values) {
+    const ir::ValueType type = {.dtype = dtype_, .shape = Shape{static_cast<int64_t>(values.size())}};
+    return graph_.add_value(ir::ValueKind::kBuffer, name, type, bytes_of(values));
+  }
+  ValueId constant(const char* name, double value) {
+    return graph_.add_value(ir::ValueKind::kConstant, name, {.dtype = dtype_, .shape = Shape{}}, bytes_of({value}));
+  }
+  ValueId task(const char* op, std::initializer_list<ValueId> inputs, ir::Attributes attributes = {}) {
+    const ValueId value = graph_.add(ir::core(op), inputs, std::move(attributes));
+    ir::infer_types(graph_, graph_.value(value).producer).value();
+    return value;
+  }
+  ValueId normalized(const std::array<ValueId, 5>& inputs, ir::Attributes attributes) {
+    const TaskId task =
+        graph_.add_task(ir::core("batch_norm"), inputs, std::move(attributes), std::vector<std::string>(3));
+    ir::infer_types(graph_, task).value();
+    const auto made = graph_.outputs(task);
+    graph_.add_statistics({made[1], made[2], inputs[3], inputs[4]});
+    return made[0];
+  }
+  ValueId drawn(const char* op, ValueId value, const ir::Draw& draw) {
+    return task(op, {value, graph_.add_draw("", graph_.type(value), draw)});
+  }
+  ir::Graph finish(ValueId output, ir::LossTerm loss) {
+    graph_.add_output(output);
+    graph_.add_loss(loss);
+    return std::move(graph_);
+  }
+
+ private:
+  ir::TensorData data(int64_t count) {
+    std::vector<double> values;
+    for (int64_t i = 0; i < count; ++i) values.push_back(0.4 * std::sin(1.7 * static_cast<double>(++drawn_)) + 0.05);
+    return bytes_of(values);
+  }
+  ir::TensorData bytes_of(const std::vector<double>& values) const { return ir::encode_numbers(dtype_, values); }
+
+  DType dtype_;
+  ir::Graph graph_;
+  int drawn_ = 0;
+};
+
+}  // namespace
+
+ir::Graph skip_and_tie(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), b0 = g.parameter("b0", {6}), w1 = g.parameter("w1", {6, 6});
+  const ValueId b1 = g.parameter("b1", {6}), b2 = g.parameter("b2", {6});
+  const ValueId w2 = g.parameter("w2", {6, 6}), b3 = g.parameter("b3", {6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.task("relu", {g.task("linear", {x, w0, b0}, oi)});
+  const ValueId b = g.task("tanh", {g.task("linear", {a, w1, b1}, oi)});
+  const ValueId c = g.task("gelu", {g.task("linear", {b, w1, b2}, oi)}, {{"approximate", std::string("none")}});
+  const ValueId y = g.task("linear", {g.task("add", {c, a}), w2, b3}, oi);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph token_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId tokens = g.input("tokens", DType::kI64, {5}), labels = g.input("labels", DType::kI64, {5});
+  const ValueId table = g.parameter("table", {11, 8}), scale = g.parameter("scale", {8}),
+                bias = g.parameter("bias", {8});
+  const ValueId w0 = g.parameter("w0", {8, 8}), w1 = g.parameter("w1", {8, 8}), extra = g.parameter("extra", {8, 8});
+  const ValueId half = g.constant("half", 0.5);
+  const ir::Attributes io = {{"layout", std::string("io")}};
+  const ValueId embedded = g.task("gather", {table, tokens}, {{"axis", Dim(0)}});
+  const ValueId normal = g.task("layer_norm", {embedded, scale, bias}, {{"axis", Dim(2)}, {"epsilon", 1e-5}});
+  const ValueId chosen = g.task("argmax", {normal}, {{"axis", Dim(2)}, {"keepdim", false}});
+  const ValueId h = g.task("sigmoid", {g.task("linear", {normal, w0}, io)});
+  const ValueId mixed = g.task("add", {g.task("mul", {embedded, half}), g.task("linear", {h, w1}, io)});
+  const ValueId looked_up = g.task("gather", {extra, chosen}, {{"axis", Dim(0)}});
+  const ValueId total = g.task("add", {g.task("add", {mixed, looked_up}), embedded});
+  const ValueId transposed = g.task("permute", {table}, {{"dims", Shape{1, 0}}});
+  const ValueId logits = g.task("matmul", {total, transposed});
+  const ValueId loss = g.task("cross_entropy_sum", {logits, labels}, {{"axis", Dim(2)}, {"ignore_index", Dim(-100)}});
+  return g.finish(logits, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kNotIgnored, .labels = labels});
+}
+
+ir::Graph large_table(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId tokens = g.input("tokens", DType::kI64, {5}), target = g.input("target", dtype, {5, 4});
+  const int64_t rows = std::max<int64_t>(8192, ir::kRowGradientTableBytes / (32 * ir::byte_size(dtype)));
+  const ValueId table = g.parameter("table", {rows, 32}), w0 = g.parameter("w0", {4, 32}), b0 = g.parameter("b0", {4});
+  const ValueId embedded = g.task("gather", {table, tokens}, {{"axis", Dim(0)}});
+  const ValueId y = g.task("tanh", {g.task("linear", {embedded, w0, b0}, {{"layout", std::string("oi")}})});
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph dropout_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.drawn("mul", g.task("linear", {x, w0}, oi), {ir::Draw::Of::kBernoulli, 0.4, 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::Draw::Of::kBernoulli, 0.4, 2});
+  const ValueId y = g.task("linear", {b, w1}, oi);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+ir::Graph noise_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.drawn("add", g.task("linear", {x, w0}, oi), {.of = ir::Draw::Of::kNormal, .key = 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::Draw::Of::kUniform, .key = 2});
+  const ValueId y = g.task("linear", {b, w1}, oi);
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+namespace {
+
+ir::Graph normalised_twice(DType dtype, const ir::Attributes& training) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {3, 4}), target = g.input("target", dtype, {3, 4});
+  const auto normalize = [&](ValueId value, const std::string& number) {
+    const ValueId scale = g.parameter(("scale" + number).c_str(), {3}),
+                  bias = g.parameter(("bias" + number).c_str(), {3});
+    const ValueId mean = g.buffer(("mean" + number).c_str(), {0.5, 0, -1}),
+                  variance = g.buffer(("variance" + number).c_str(), {1, 2, 3});
+    return g.normalized({value, scale, bias, mean, variance}, training);
+  };
+  const ValueId y = normalize(g.task("tanh", {normalize(x, "0")}), "1");
+  const ValueId loss = g.task("mse_sum", {y, target});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+}  // namespace
+
+ir::Graph norm_model(DType dtype) {
+  return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}});
+}
+
+ir::Graph joint_norm_model(DType dtype) {
+  return normalised_twice(dtype, {{"training", true}, {"epsilon", 1e-5}, {"momentum", 0.3}, {"synchronised", true}});
+}
+
+ir::Graph sums_model(DType dtype) {
+  GraphBuilder g(dtype);
+  const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
+  const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6}), v = g.parameter("v", {6});
+  const ValueId half = g.constant("half", 0.5);
+  const ir::Attributes oi = {{"layout", std::string("oi")}};
+  const ValueId a = g.task("tanh", {g.task("linear", {x, w0}, oi)});
+  const ValueId p = g.task("sum", {g.task("mul", {a, a})}, {{"axes", Shape{0}}});
+  const ValueId y = g.task("linear", {a, w1}, oi);
+  const ValueId q = g.task("mul", {p, v});
+  const ValueId r = g.task("mul", {g.task("sum", {g.task("add", {q, p})}), half});
+  const ValueId loss = g.task("add", {g.task("mse_sum", {y, target}), r});
+  return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
+}
+
+}  // namespace rannc::testing

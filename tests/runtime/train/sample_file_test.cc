@@ -1,0 +1,174 @@
+// Which axis of a file's tensors is cut into samples, and which labels are refused before a step.
+#include "runtime/train/sample_file.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "ir/text/text.h"
+#include "runtime/bundle/safetensors.h"
+#include "runtime/internal/torch_value.h"
+#include "runtime/train/dataset.h"
+#include "runtime/train/index_ranges.h"
+
+namespace rannc::runtime {
+namespace {
+
+// Time in front; a scale and a mask that all samples share; labels batch-first.
+constexpr std::string_view kTimeFirst = R"(rannc.graph 1
+batch n
+input %x: f32[time,n] samples 1
+input %scale: f32[]
+input %mask: f32[time,time]
+input %labels/y: i64[n,time] samples 0
+#0 %0: f32[time,n] samples 1 = core.mul(%x, %scale)
+#1 %1: f32[time,n] samples 1 = core.matmul(%mask, %0)
+#2 %2: f32[n,time] samples 0 = core.permute(%1) {dims = [1,0]}
+#3 %3: f32[] partial = core.cross_entropy_sum(%2, %labels/y)
+inputs [%x, %scale, %mask, %labels/y]
+outputs [%1]
+)";
+
+ir::Plan plan_of(std::string_view graph, uint32_t mini_batch) {
+  ir::Plan plan;
+  plan.graph = ir::parse_graph(graph, "t.rir").value();
+  plan.mini_batch = mini_batch;
+  return plan;
+}
+
+ir::Plan without_loss(uint32_t mini_batch) {
+  std::string text(kTimeFirst);
+  const size_t at = text.find("#3"), end = text.find("inputs [");
+  text.erase(at, end - at);
+  return plan_of(text, mini_batch);
+}
+
+class SampleFileTest : public ::testing::Test {
+ protected:
+  void SetUp() override { path_ = fmt::format("{}/samples-{}.safetensors", ::testing::TempDir(), ::getpid()); }
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  std::string write(const std::map<std::string, at::Tensor>& tensors) const {
+    std::vector<SafetensorsTensor> all;
+    for (const auto& [name, tensor] : tensors) {
+      const at::Tensor own = tensor.contiguous();
+      all.push_back({name, to_value(own)->spec(), [own]() -> Result<std::span<const std::byte>> {
+                       return std::span(static_cast<const std::byte*>(own.const_data_ptr()), own.nbytes());
+                     }});
+    }
+    EXPECT_TRUE(write_safetensors(path_, std::move(all)).ok());
+    return path_;
+  }
+
+  static std::map<std::string, at::Tensor> tensors(int64_t samples, int64_t labelled) {
+    return {{"x/x", at::arange(3 * samples, at::kFloat).reshape({3, samples})},
+            {"x/scale", at::scalar_tensor(2, at::kFloat)},
+            {"x/mask", at::ones({3, 3})},
+            {"labels/y", at::arange(3 * labelled, at::kLong).remainder(3).reshape({labelled, 3})}};
+  }
+
+  std::string path_;
+};
+
+TEST_F(SampleFileTest, EachInputIsCutAlongItsOwnAxis) {
+  const ir::Plan plan = without_loss(2);
+  const auto all = tensors(5, 5);
+  const auto data = open_samples(write(all), plan_of(kTimeFirst, 2));
+  ASSERT_TRUE(data.ok()) << data.diagnostic().str();
+  EXPECT_EQ((*data)->describe(), "5 samples, of which the last 1 is dropped: it fills no mini-batch of 2");
+  for (uint64_t step = 0; step < 3; ++step) {
+    const Batch batch = (*data)->batch(step).value();
+    const int64_t first = 2 * static_cast<int64_t>(step % 2);
+    EXPECT_TRUE(to_tensor(batch.at("x")).equal(all.at("x/x").narrow(1, first, 2)));
+    EXPECT_TRUE(to_tensor(batch.at("labels/y")).equal(all.at("labels/y").narrow(0, first, 2)));
+    EXPECT_TRUE(to_tensor(batch.at("mask")).equal(all.at("x/mask")));
+    EXPECT_TRUE(to_tensor(batch.at("scale")).equal(all.at("x/scale")));
+  }
+  EXPECT_EQ(count_samples(plan.graph, {{"x", {ir::DType::kF32, {3, 7}}}}, "f").value(), 7U);
+}
+
+TEST_F(SampleFileTest, NumbersOfSamplesThatDifferNameBothTensors) {
+  const auto data = open_samples(write(tensors(5, 4)), plan_of(kTimeFirst, 2));
+  ASSERT_FALSE(data.ok());
+  EXPECT_EQ(data.diagnostic().str(), path_ + ": 'x': error: has 5 samples (axis 1), but 'labels/y' has 4 (axis 0)");
+}
+
+TEST_F(SampleFileTest, TrainingNeedsAWholeMiniBatchAndEveryInput) {
+  const auto few = open_samples(write(tensors(2, 2)), plan_of(kTimeFirst, 4));
+  ASSERT_FALSE(few.ok());
+  EXPECT_EQ(few.diagnostic().message, "has 2 samples, one mini-batch needs 4");
+  auto all = tensors(4, 4);
+  all.erase("x/mask");
+  const auto missing = open_samples(write(all), plan_of(kTimeFirst, 4));
+  ASSERT_FALSE(missing.ok());
+  EXPECT_NE(missing.diagnostic().message.find("'x/mask'"), std::string::npos);
+}
+
+TEST_F(SampleFileTest, LabelsOutsideTheirClassesAreLocated) {
+  auto all = tensors(4, 4);
+  all.at("labels/y")[2][1] = 9;
+  const auto data = open_samples(write(all), plan_of(kTimeFirst, 4));
+  ASSERT_FALSE(data.ok());
+  EXPECT_EQ(data.diagnostic().str(),
+            path_ + ": 'labels/y': error: holds 9 in sample 2, but the classes are 0 to 2, and -100 is ignored");
+  all.at("labels/y")[2][1] = -100;
+  EXPECT_TRUE(open_samples(write(all), plan_of(kTimeFirst, 4)).ok());
+}
+
+// A fused loss: labels below 0 count from the end, those of -1 are masked.
+constexpr std::string_view kWrapped = R"(rannc.graph 1
+batch n
+input %x: f32[n,3] samples 0
+input %y: i64[n] samples 0
+#0 %zero: i64[] contents [0] = core.full() {dtype = i64, shape = [], value = 0}
+#1 %low: bool[n] samples 0 = core.lt(%y, %zero)
+#2 %three: i64[] contents [3] = core.full() {dtype = i64, shape = [], value = 3}
+#3 %end: i64[n] samples 0 = core.add(%y, %three)
+#4 %label: i64[n] samples 0 = core.where(%low, %end, %y)
+#5 %loss: f32[] partial = core.cross_entropy_sum(%x, %label) {ignore_index = -2147483648}
+inputs [%x, %y]
+)";
+
+TEST(IndexFaults, LabelsThatTheModelWrapsAreJudgedAfterThat) {
+  const auto parsed = ir::parse_graph(kWrapped, "t.rir");
+  ASSERT_TRUE(parsed.ok()) << parsed.diagnostic().str();
+  const auto fault = [&](std::vector<int64_t> labels) {
+    const auto count = static_cast<int64_t>(labels.size());
+    const Batch batch = {{"x", to_value(at::zeros({count, 3}))}, {"y", to_value(at::tensor(labels))}};
+    return find_index_fault(*parsed, batch, {{"n", count}});
+  };
+  EXPECT_FALSE(fault({0, 2, -3, -1}));
+  const auto found = fault({0, 2, -4, -1});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->input, "y");
+  EXPECT_EQ(
+      found->message,
+      "holds -4 in sample 2, but the classes are 0 to 2, or what the model itself counts from the end or ignores");
+}
+
+TEST(IndexFaults, PlacesOutsideOfATableAreNamed) {
+  const auto graph = ir::parse_graph(R"(rannc.graph 1
+batch n
+input %ids: i64[4,n] samples 1
+parameter %table: f32[7,2]
+#0 %rows: f32[4,n,2] samples 1 = core.gather(%table, %ids)
+inputs [%ids]
+outputs [%rows]
+)",
+                                     "t.rir");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  at::Tensor ids = at::zeros({4, 3}, at::kLong);
+  ids[0][0] = -7;
+  EXPECT_FALSE(find_index_fault(*graph, {{"ids", to_value(ids)}}, {{"n", 3}}));
+  ids = ids.clone();
+  ids[1][2] = 7;
+  const auto found = find_index_fault(*graph, {{"ids", to_value(ids)}}, {{"n", 3}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->message, "holds 7 in sample 2, but the places to look up are 0 to 6, or -7 to -1 from the end");
+}
+
+}  // namespace
+}  // namespace rannc::runtime

@@ -1,0 +1,177 @@
+// The store of a run: a table that all see, and who of the workers is there.
+#include "runtime/transport/internal/store.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <functional>
+
+namespace rannc::runtime {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+constexpr milliseconds kLong{60000}, kShort{200};
+
+/// A server and workers that have joined it.
+struct Meeting {
+  explicit Meeting(uint32_t workers, milliseconds patience = kLong) : workers(workers) {
+    const Result<int> socket = listen_on(0);
+    EXPECT_TRUE(socket.ok());
+    port = port_of(*socket);
+    server = std::make_unique<StoreServer>(*socket, workers, patience);
+  }
+  Result<std::unique_ptr<StoreClient>> try_join(uint32_t rank, uint32_t of) const {
+    return StoreClient::join("127.0.0.1", port, rank, of, kLong);
+  }
+  std::unique_ptr<StoreClient> join(uint32_t rank) const {
+    auto client = try_join(rank, workers);
+    EXPECT_TRUE(client.ok()) << client.diagnostic().str();
+    return client.ok() ? *std::move(client) : nullptr;
+  }
+  uint32_t workers;
+  uint16_t port = 0;
+  std::unique_ptr<StoreServer> server;
+};
+
+/// What `client` hears in the end.
+std::string heard_failure(StoreClient& client) {
+  for (;;) {
+    const Result<RunState> state = client.beat();
+    if (!state.ok()) return "no answer: " + state.diagnostic().message;
+    if (!state->failure.empty()) return state->failure;
+    std::this_thread::sleep_for(milliseconds(5));
+  }
+}
+
+int raw_connection(uint16_t port) {
+  const int made = ::socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  EXPECT_EQ(connect(made, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  return made;
+}
+
+TEST(Store, WhatOneSetsAllGet) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0), second = meeting.join(1);
+  EXPECT_EQ(*second->get("key"), std::nullopt);
+  const std::string value("a\0b", 3);
+  ASSERT_TRUE(first->set("key", value).ok());
+  EXPECT_EQ(*second->get("key"), value);
+  EXPECT_EQ(*first->add("count", 3), 3);
+  EXPECT_EQ(*second->add("count", -1), 2);
+  EXPECT_EQ(*second->get("count"), "2");
+  EXPECT_EQ(first->local_address(), "127.0.0.1");
+}
+
+TEST(Store, TheFirstReasonWins) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0), second = meeting.join(1);
+  EXPECT_EQ(*second->fail("the disk is full"), "the disk is full");
+  EXPECT_EQ(*first->fail("lost the connection"), "the disk is full");
+  EXPECT_EQ(heard_failure(*first), "the disk is full");
+}
+
+TEST(Store, WhoIsMissingIsNamed) {
+  const Meeting meeting(4);
+  const auto first = meeting.join(0), third = meeting.join(2);
+  const Result<RunState> state = first->beat();
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->present, 2U);
+  EXPECT_EQ(state->missing, "1, 3");
+}
+
+TEST(Store, AWorkerThatGoesWithoutLeavingFailsTheRun) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0);
+  meeting.join(1).reset();
+  EXPECT_EQ(heard_failure(*first), "worker 1 is gone: its process has ended");
+}
+
+TEST(Store, AWorkerThatLeavesDoesNot) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0);
+  auto second = meeting.join(1);
+  second->leave();
+  second.reset();
+  meeting.server->await_others(0, kLong);
+  const Result<RunState> state = first->beat();
+  ASSERT_TRUE(state.ok());
+  EXPECT_EQ(state->failure, "");
+}
+
+TEST(Store, ASilentWorkerFailsTheRun) {
+  const Meeting meeting(3, kShort);
+  const auto first = meeting.join(0), second = meeting.join(1);
+  second->leave();  // who has left may be silent
+  const auto third = meeting.join(2);
+  EXPECT_THAT(heard_failure(*first), HasSubstr("worker 2 has not been heard of for "));
+}
+
+// As when worker 0 is stopped: the connection stands, and nobody serves it.
+TEST(Store, AServerThatDoesNotAnswerIsLostAfterTheLimit) {
+  const Result<int> socket = listen_on(0);
+  ASSERT_TRUE(socket.ok());
+  const auto client = StoreClient::join("127.0.0.1", port_of(*socket), 1, 2, kShort);
+  ASSERT_FALSE(client.ok());
+  EXPECT_THAT(client.diagnostic().message, HasSubstr("worker 0 has not answered for "));
+  close(*socket);
+}
+
+TEST(Store, WhoWaitsForAServerCanBeHurried) {
+  auto meeting = std::make_unique<Meeting>(1);
+  const auto client = meeting->join(0);
+  meeting.reset();
+  client->hurry(kShort);
+  const Result<RunState> first = client->beat(), again = client->beat();
+  ASSERT_FALSE(first.ok());
+  EXPECT_EQ(first.diagnostic().message, "worker 0 is gone: its process has ended");
+  EXPECT_EQ(again.diagnostic().message, first.diagnostic().message);
+}
+
+TEST(Store, NobodyListens) {
+  const Result<int> socket = listen_on(0);
+  ASSERT_TRUE(socket.ok());
+  const uint16_t port = port_of(*socket);
+  close(*socket);
+  const auto client = StoreClient::join("127.0.0.1", port, 1, 2, kShort);
+  ASSERT_FALSE(client.ok());
+  EXPECT_THAT(client.diagnostic().message, HasSubstr("Connection refused"));
+}
+
+TEST(Store, WorkersThatDisagreeAreRefused) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(1);
+  const auto refused = [&](uint32_t rank, uint32_t workers) {
+    const auto client = meeting.try_join(rank, workers);
+    return client.ok() ? "" : client.diagnostic().message;
+  };
+  EXPECT_EQ(refused(0, 4), "worker 0 was told of 4 workers, worker 0 of 2");
+  EXPECT_EQ(refused(1, 2), "another process has joined as worker 1");
+  EXPECT_EQ(refused(2, 2), "worker 2 of 2 cannot be");
+  EXPECT_EQ(refused(0, 2), "");
+}
+
+TEST(Store, AnotherProgramDoesNoHarm) {
+  const Meeting meeting(2);
+  const auto first = meeting.join(0);
+  for (const std::string& words : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100, '\xff'),
+                                   std::string("\x08\0\0\0\1", 5), std::string("\x08\0\0\0\1\0\0\0\0\0\0\0", 12)}) {
+    const int stranger = raw_connection(meeting.port);
+    EXPECT_EQ(send(stranger, words.data(), words.size(), MSG_NOSIGNAL), static_cast<ssize_t>(words.size()));
+    close(stranger);
+    const Result<RunState> state = first->beat();
+    ASSERT_TRUE(state.ok());
+    EXPECT_EQ(state->failure, "");
+    EXPECT_EQ(state->present, 1U);
+  }
+}
+
+}  // namespace
+}  // namespace rannc::runtime

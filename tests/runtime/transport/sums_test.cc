@@ -1,0 +1,98 @@
+// Sums over devices have the same bits over every transport: those of adding the members in their order.
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "runtime/internal/torch_value.h"
+#include "runtime/transport/transport_local.h"
+#include "tests/runtime/transport/gloo_ends.h"
+
+namespace rannc::runtime {
+namespace {
+
+constexpr uint32_t kDevices = 8;
+constexpr std::chrono::seconds kTimeout{60};
+// One that is sent whole and one that is added in parts, neither a multiple of any number of members.
+const std::vector<int64_t> kSizes = {7, 20'011};
+const std::vector<at::ScalarType> kTypes = {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf};
+
+using testing::Ends;
+
+void on_each(const std::function<void(uint32_t)>& job) { testing::on_each(kDevices, job); }
+
+/// Of very different sizes, so that another order or an early rounding shows.
+at::Tensor term(at::ScalarType type, int64_t size, uint32_t device) {
+  at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(100 * static_cast<uint64_t>(size) + device);
+  const at::Tensor exponents = at::randn({size}, generator, at::kDouble) * 3;
+  return (at::randn({size}, generator, at::kDouble) * at::exp(exponents)).to(type);
+}
+
+at::Tensor expected(const std::vector<DeviceId>& members, at::ScalarType type, int64_t size) {
+  const at::ScalarType wide = type == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor sum = term(type, size, members[0].index()).to(wide);
+  for (size_t i = 1; i < members.size(); ++i) sum = sum + term(type, size, members[i].index()).to(wide);
+  return sum.to(type);
+}
+
+/// What each member gets.
+std::vector<at::Tensor> sums(const Ends& ends, const std::vector<DeviceId>& members, at::ScalarType type, int64_t size,
+                             uint32_t round) {
+  std::vector<at::Tensor> found(members.size());
+  on_each([&](uint32_t device) {
+    const auto it = std::find(members.begin(), members.end(), DeviceId(device));
+    if (it == members.end()) return;
+    const CollectiveKey key{0, CollectiveKey::Kind::kOther, round};
+    const auto sum = ends[device]->all_reduce(key, members, {to_value(term(type, size, device))});
+    ASSERT_TRUE(sum.ok()) << sum.diagnostic().str();
+    found[static_cast<size_t>(it - members.begin())] = to_tensor((*sum)[0]);
+  });
+  return found;
+}
+
+class Sums : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Sums, AreThoseInTheOrderOfMembers) {
+  Ends ends = GetParam() == std::string_view("local") ? make_local_transports(kDevices, kTimeout)
+                                                      : testing::gloo_ends(kDevices);
+  uint32_t round = 0;
+  for (uint32_t count = 2; count <= kDevices; ++count) {
+    std::vector<DeviceId> members;  // the last ones, so that devices and positions differ
+    for (uint32_t device = kDevices - count; device < kDevices; ++device) members.push_back(DeviceId(device));
+    for (const at::ScalarType type : kTypes) {
+      for (const int64_t size : kSizes) {
+        SCOPED_TRACE(::testing::Message()
+                     << count << " members, " << at::toString(type) << ", " << size << " elements");
+        const at::Tensor wanted = expected(members, type, size);
+        for (const at::Tensor& sum : sums(ends, members, type, size, round++)) {
+          ASSERT_EQ(sum.scalar_type(), type);
+          EXPECT_TRUE(at::equal(sum, wanted));
+        }
+      }
+    }
+  }
+  testing::leave(ends);
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, Sums, ::testing::Values("local", "gloo"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// What the test above rests on: its numbers tell another order and narrow additions apart.
+TEST(SumsTest, TermsTellOrdersApart) {
+  std::vector<DeviceId> members, reversed;
+  for (uint32_t device = 0; device < kDevices; ++device) members.push_back(DeviceId(device));
+  reversed.assign(members.rbegin(), members.rend());
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    EXPECT_FALSE(at::equal(expected(members, type, kSizes[1]), expected(reversed, type, kSizes[1])));
+  }
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    at::Tensor narrow = term(type, kSizes[1], 0);
+    for (uint32_t device = 1; device < kDevices; ++device) narrow = narrow + term(type, kSizes[1], device);
+    EXPECT_FALSE(at::equal(expected(members, type, kSizes[1]), narrow));
+  }
+}
+
+}  // namespace
+}  // namespace rannc::runtime

@@ -1,0 +1,112 @@
+// Several devices of one process may join over Gloo, each in a thread of its own, as rannc-profile's exchanges do.
+#include "runtime/transport/transport_gloo.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "runtime/measure/measure_links.h"
+#include "tools/launcher.h"
+
+namespace rannc::runtime {
+namespace {
+
+// LibTorch's records of collectives are one per process and not locked for new groups: without a lock of our own
+// this loop crashed or hung in one run of three.
+TEST(TransportGloo, GroupsOfOneProcessMayStartTogether) {
+  for (int round = 0; round < 8; ++round) {
+    Rendezvous where;
+    auto meeting = tools::Listener::open();
+    ASSERT_TRUE(meeting.ok()) << meeting.diagnostic().str();
+    where.port = meeting->port();
+    where.workers = 4;
+    const auto times = measure_exchange({ExchangeKind::kAllReduce, where.workers, {4}, 1}, [&](uint32_t device) {
+      Rendezvous own = where;
+      own.rank = device;
+      if (device == 0) own.listening_socket = meeting->release();
+      return join_gloo(own);
+    });
+    ASSERT_TRUE(times.ok()) << "round " << round << ": " << times.diagnostic().str();
+    EXPECT_EQ(times->size(), 1U);
+  }
+}
+
+// Also where the failing worker serves the store and leaves at once.
+TEST(TransportGloo, WhyOneFailsIsWhatTheOthersHear) {
+  for (const uint32_t failing : {0U, 1U}) {
+    SCOPED_TRACE(failing);
+    auto meeting = tools::Listener::open();
+    ASSERT_TRUE(meeting.ok()) << meeting.diagnostic().str();
+    std::string heard;
+    const auto work = [&](uint32_t device) {
+      Rendezvous own;
+      own.port = meeting->port();
+      own.workers = 2;
+      own.rank = device;
+      if (device == 0) own.listening_socket = meeting->release();
+      auto end = join_gloo(own);
+      ASSERT_TRUE(end.ok()) << end.diagnostic().str();
+      if (device == failing) return (*end)->abort(error("the disk is full"));
+      const auto receipt = (*end)->receive({}, DeviceId(failing), {ir::DType::kF32, {1}});
+      const auto value = receipt.ok() ? (*receipt)->wait() : Result<Value>(receipt.diagnostic());
+      ASSERT_FALSE(value.ok());
+      heard = value.diagnostic().str();
+    };
+    {
+      const std::jthread other(work, 1);
+      work(0);
+    }
+    EXPECT_THAT(heard, testing::HasSubstr("the disk is full"));
+  }
+}
+
+/// Why two workers could not meet as `where` says, one after the other; empty: they met, and left.
+std::string join_both(const Rendezvous& where) {
+  std::string failures[2];
+  {
+    std::vector<std::jthread> threads;
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&failures, own = where, rank]() mutable {
+        own.rank = rank;
+        const auto end = join_gloo(own);
+        if (!end.ok()) failures[rank] = end.diagnostic().str();
+      });
+    }
+  }
+  return failures[0] + failures[1];
+}
+
+// torchrun has taken the port of MASTER_PORT itself, for a store of LibTorch's.
+TEST(TransportGloo, WorkersMeetByTorchrunsStore) {
+  c10d::TCPStoreOptions options;
+  options.port = 0;
+  options.isServer = true;
+  options.waitWorkers = false;
+  const c10d::TCPStore agent("127.0.0.1", options);
+  Rendezvous where;
+  where.port = agent.getPort();
+  where.workers = 2;
+  where.torch_store = true;
+  for (const char* round : {"0", "1"}) {
+    where.torch_round = round;
+    EXPECT_EQ(join_both(where), "") << round;
+  }
+}
+
+TEST(TransportGloo, AWorkerThatNeverComesIsNamed) {
+  auto meeting = tools::Listener::open();
+  ASSERT_TRUE(meeting.ok()) << meeting.diagnostic().str();
+  Rendezvous where;
+  where.port = meeting->port();
+  where.listening_socket = meeting->release();
+  where.workers = 3;
+  where.timeout = std::chrono::milliseconds(300);
+  const auto end = join_gloo(where);
+  ASSERT_FALSE(end.ok());
+  EXPECT_THAT(end.diagnostic().str(), testing::HasSubstr("nothing is heard of worker 1, 2"));
+}
+
+}  // namespace
+}  // namespace rannc::runtime
