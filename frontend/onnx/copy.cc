@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "frontend/onnx/import.h"
-#include "frontend/onnx/internal/copied_model.h"
-#include "frontend/onnx/internal/mapped_file.h"
+#include "frontend/onnx/internal/file/copied_model.h"
+#include "frontend/onnx/internal/file/mapped_file.h"
 #include "ir/base/replacement.h"
 
 namespace rannc::frontend {

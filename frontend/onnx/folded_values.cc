@@ -1,7 +1,7 @@
 #include "frontend/onnx/folded_values.h"
 
-#include "frontend/onnx/internal/mapped_file.h"
-#include "frontend/onnx/internal/model_file.h"
+#include "frontend/onnx/internal/file/mapped_file.h"
+#include "frontend/onnx/internal/file/model_file.h"
 
 namespace rannc::frontend {
 

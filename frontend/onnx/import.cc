@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "frontend/onnx/internal/importer.h"
-#include "frontend/onnx/internal/mapped_file.h"
-#include "frontend/onnx/internal/model_file.h"
-#include "frontend/onnx/internal/old_opsets.h"
+#include "frontend/onnx/internal/file/mapped_file.h"
+#include "frontend/onnx/internal/file/model_file.h"
+#include "frontend/onnx/internal/model/old_opsets.h"
+#include "frontend/onnx/internal/translate/importer.h"
 
 namespace rannc::frontend {
 

@@ -8,10 +8,10 @@
 #include <array>
 #include <set>
 
-#include "frontend/torchscript/internal/foreign_run.h"
-#include "frontend/torchscript/internal/sample_split.h"
-#include "frontend/torchscript/internal/size_fit.h"
-#include "frontend/torchscript/internal/symbolic_size.h"
+#include "frontend/torchscript/internal/foreign/foreign_run.h"
+#include "frontend/torchscript/internal/foreign/sample_split.h"
+#include "frontend/torchscript/internal/foreign/size_fit.h"
+#include "frontend/torchscript/internal/foreign/symbolic_size.h"
 
 namespace rannc::frontend::torchscript {
 

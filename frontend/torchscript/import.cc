@@ -1,7 +1,7 @@
 #include "frontend/torchscript/import.h"
 
-#include "frontend/torchscript/internal/exported.h"
-#include "frontend/torchscript/internal/script.h"
+#include "frontend/torchscript/internal/archive/script.h"
+#include "frontend/torchscript/internal/exported/exported.h"
 
 namespace rannc::frontend {
 

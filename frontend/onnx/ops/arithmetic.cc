@@ -1,9 +1,9 @@
 /// Translates ONNX's arithmetic, with comparisons and bounds.
 #include <array>
 
-#include "frontend/onnx/internal/fixed_sizes.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/fixed_sizes.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

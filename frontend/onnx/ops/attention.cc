@@ -1,8 +1,8 @@
 /// Translates scaled dot product attention, with what turns its queries and keys.
 #include <cmath>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

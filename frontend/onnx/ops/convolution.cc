@@ -1,9 +1,9 @@
 /// Translates ONNX convolutions.
 #include <algorithm>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
-#include "frontend/onnx/internal/window.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
+#include "frontend/onnx/internal/translate/window.h"
 
 namespace rannc::frontend {
 

@@ -1,8 +1,8 @@
 /// Translates ONNX's Einsum.
-#include "frontend/internal/einsum.h"
+#include "frontend/recipes/einsum.h"
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

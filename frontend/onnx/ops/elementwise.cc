@@ -2,9 +2,9 @@
 #include <array>
 #include <cmath>
 
-#include "frontend/onnx/internal/fixed_sizes.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/fixed_sizes.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -1,7 +1,7 @@
 /// Translates ONNX operators that index or count.
-#include "frontend/onnx/internal/flat_index.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/flat_index.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

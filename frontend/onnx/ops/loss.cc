@@ -1,6 +1,6 @@
 /// Translates ONNX losses.
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 #include "ir/match/match.h"
 
 namespace rannc::frontend {

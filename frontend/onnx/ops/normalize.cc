@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "frontend/internal/statistics.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -3,9 +3,9 @@
 #include <array>
 #include <limits>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
-#include "frontend/onnx/internal/window.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
+#include "frontend/onnx/internal/translate/window.h"
 
 namespace rannc::frontend {
 

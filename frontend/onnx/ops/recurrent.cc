@@ -1,13 +1,13 @@
 /// Translates ONNX recurrent layers.
-#include "frontend/onnx/internal/recurrent.h"
+#include "frontend/onnx/internal/recurrent/recurrent.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cctype>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/rows.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/rows.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

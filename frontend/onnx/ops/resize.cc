@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "frontend/internal/sizes.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/resampling.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/resampling.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <array>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -1,6 +1,6 @@
 /// Translates ONNX operators that write elements by position.
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 
 namespace rannc::frontend {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <numeric>
 
-#include "frontend/internal/bags.h"
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
+#include "frontend/recipes/bags.h"
 #include "ir/dim/dim_bounds.h"
 
 namespace rannc::frontend {

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <numbers>
 
-#include "frontend/onnx/internal/node.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "frontend/onnx/internal/translate/translators.h"
 #include "ir/graph/constant.h"
 
 namespace rannc::frontend {

@@ -10,7 +10,7 @@
 
 #include "frontend/import.h"
 #include "frontend/torchscript/internal/aliases.h"
-#include "frontend/torchscript/internal/archive.h"
+#include "frontend/torchscript/internal/archive/archive.h"
 #include "frontend/torchscript/internal/item.h"
 #include "frontend/torchscript/internal/stored.h"
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <cmath>
 
-#include "frontend/internal/einsum.h"
+#include "frontend/recipes/einsum.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {

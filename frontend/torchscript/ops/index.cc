@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-#include "frontend/internal/bags.h"
+#include "frontend/recipes/bags.h"
 #include "frontend/torchscript/internal/translators.h"
 #include "ir/dim/dim_bounds.h"
 

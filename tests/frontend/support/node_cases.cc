@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "frontend/onnx/internal/tensor.h"
+#include "frontend/onnx/internal/translate/tensor.h"
 #include "onnx/defs/schema.h"
 #include "tests/frontend/support/node_roles.h"
 #include "tests/frontend/support/shared_models.h"

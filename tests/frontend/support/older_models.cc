@@ -4,8 +4,8 @@
 #include <map>
 #include <sstream>
 
-#include "frontend/onnx/internal/tensor.h"
-#include "frontend/onnx/internal/translators.h"
+#include "frontend/onnx/internal/translate/tensor.h"
+#include "frontend/onnx/internal/translate/translators.h"
 #include "ir/graph/constant.h"
 #include "onnx/defs/schema.h"
 #include "tests/frontend/support/shared_models.h"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <set>
 
-#include "frontend/onnx/internal/tensor.h"
+#include "frontend/onnx/internal/translate/tensor.h"
 #include "onnx/shape_inference/implementation.h"
 
 namespace rannc::test {

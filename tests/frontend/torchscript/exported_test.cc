@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "frontend/torchscript/import.h"
-#include "frontend/torchscript/internal/exported_sizes.h"
+#include "frontend/torchscript/internal/exported/exported_sizes.h"
 #include "ir/op/op.h"
 #include "ir/verify.h"
 

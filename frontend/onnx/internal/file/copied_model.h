@@ -1,0 +1,41 @@
+/// Writes a model again with changed tensors.
+#pragma once
+
+#include <string>
+
+#include "frontend/onnx/internal/file/stored_changes.h"
+
+namespace rannc::frontend {
+
+/// A model's bytes, and the file beside it that has its external tensors.
+class CopiedModel {
+ public:
+  /// `bytes` are those of the model at `from`. All are to outlive it.
+  CopiedModel(std::string_view bytes, const std::filesystem::path& from, const StoredChanges& changes,
+              std::string data_file);
+  ~CopiedModel();
+
+  /// The serialized model. Fields that are not changed are copied as they are. External tensors are written to the data
+  /// file's temporary sibling. An error where a function or a body has external tensors.
+  Result<std::string> write();
+  /// Moves the data file to its place, if there is one; returns whether.
+  Result<bool> commit_data();
+
+ private:
+  class Data;
+  Result<std::string> graph(size_t begin, size_t end);
+  Result<bool> change_node(ONNX_NAMESPACE::NodeProto& node, size_t number);
+  Result<bool> change_tensor(ONNX_NAMESPACE::TensorProto& tensor, const std::string& name);
+  Result<void> fill(ONNX_NAMESPACE::TensorProto& tensor, const std::vector<std::byte>& bytes, bool external);
+  Result<void> append_added(std::string& graph);
+
+  std::string_view bytes_;
+  std::string file_;
+  const StoredChanges& changes_;
+  ExternalData external_;
+  std::unique_ptr<Data> data_;
+  size_t nodes_ = 0;
+  bool any_external_ = false, added_ = false;
+};
+
+}  // namespace rannc::frontend

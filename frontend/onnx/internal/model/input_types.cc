@@ -1,0 +1,106 @@
+#include "frontend/onnx/internal/model/input_types.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+
+#include "frontend/internal/batch.h"
+#include "frontend/onnx/internal/translate/tensor.h"
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::TensorShapeProto;
+using ONNX_NAMESPACE::ValueInfoProto;
+
+namespace {
+
+bool is_symbol(std::string_view text) { return !text.empty() && symbol_name(text) == text; }
+
+class Reader {
+ public:
+  Reader(const std::vector<const ValueInfoProto*>& inputs, const ImportOptions& options, const std::string& file)
+      : inputs_(inputs), options_(options), file_(file) {
+    for (const ValueInfoProto* const input : inputs) {
+      for (const auto& dim : input->type().tensor_type().shape().dim()) {
+        if (is_symbol(dim.dim_param())) names_.insert(dim.dim_param());
+      }
+    }
+  }
+
+  Result<InputTypes> read() {
+    InputTypes result;
+    for (const ValueInfoProto* const input : inputs_) {
+      RANNC_ASSIGN(ir::ValueType type, read_type(*input));
+      result.types.push_back(std::move(type));
+    }
+    RANNC_ASSIGN(result.batch_symbol, settle_batch(result.types, options_, file_));
+    return result;
+  }
+
+ private:
+  Result<ir::ValueType> read_type(const ValueInfoProto& input) {
+    const Location where{file_, 0, 0, input.name()};
+    if (input.type().value_case() != ONNX_NAMESPACE::TypeProto::kTensorType) {
+      using Type = ONNX_NAMESPACE::TypeProto;
+      const auto type = input.type().value_case();
+      const std::string_view what = type == Type::kSequenceType       ? "a sequence"
+                                    : type == Type::kOptionalType     ? "an optional"
+                                    : type == Type::kMapType          ? "a map"
+                                    : type == Type::kSparseTensorType ? "a sparse tensor"
+                                                                      : "of no type that is known";
+      return error(where, fmt::format("input '{}' is {}, where only tensors can be fed: export the model with an input "
+                                      "for each tensor that it takes",
+                                      input.name(), what));
+    }
+    const auto& tensor = input.type().tensor_type();
+    const auto dtype = element_type(tensor.elem_type());
+    if (!dtype) {
+      return error(where, fmt::format("input '{}' has elements of type {}, which is not supported", input.name(),
+                                      element_type_name(tensor.elem_type())));
+    }
+    ir::ValueType type;
+    type.dtype = *dtype;
+    if (!tensor.has_shape()) {
+      return error(where, fmt::format("input '{}' has no shape: its rank has to be known", input.name()));
+    }
+    type.shape.emplace();
+    for (int axis = 0; axis < tensor.shape().dim_size(); ++axis) {
+      const auto& dim = tensor.shape().dim(axis);
+      if (dim.has_dim_value() && dim.dim_value() < 0) {
+        return error(where,
+                     fmt::format("input '{}' has the extent {} on axis {}", input.name(), dim.dim_value(), axis));
+      }
+      type.shape->push_back(read_dim(dim, fmt::format("{}_d{}", input.name(), axis)));
+    }
+    return type;
+  }
+
+  /// An expression is one only over names that other dimensions have: `batch-size` alone is a name.
+  ir::Dim read_dim(const TensorShapeProto::Dimension& dim, const std::string& otherwise) const {
+    if (dim.has_dim_value()) return dim.dim_value();
+    if (dim.dim_param().empty()) return ir::Dim::symbol(symbol_name(otherwise));
+    if (!is_symbol(dim.dim_param())) {
+      const auto parsed = ir::Dim::parse(dim.dim_param());
+      std::set<std::string> used;
+      if (parsed.ok()) parsed->collect_symbols(used);
+      if (parsed.ok() && std::includes(names_.begin(), names_.end(), used.begin(), used.end())) return *parsed;
+    }
+    return ir::Dim::symbol(symbol_name(dim.dim_param()));
+  }
+
+  const std::vector<const ValueInfoProto*>& inputs_;
+  const ImportOptions& options_;
+  const std::string& file_;
+  std::set<std::string> names_;  ///< dimensions that are plain symbols
+};
+
+}  // namespace
+
+Result<InputTypes> read_input_types(const std::vector<const ValueInfoProto*>& inputs, const ImportOptions& options,
+                                    const std::string& file) {
+  return Reader(inputs, options, file).read();
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,34 @@
+#include "frontend/onnx/internal/model/needed.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "frontend/onnx/internal/model/node_reads.h"
+
+namespace rannc::frontend {
+
+bool Needed::leaves_out() const {
+  const auto all = [](const std::vector<bool>& bits) {
+    return std::find(bits.begin(), bits.end(), false) == bits.end();
+  };
+  return !all(outputs) || !all(nodes);
+}
+
+Result<Needed> needed_for(const ModelFile& model, const std::vector<std::string>& asked) {
+  const auto& outputs = model.head().graph().output();
+  const auto is_asked = [&](const auto& output) {
+    return std::find(asked.begin(), asked.end(), output.name()) != asked.end();
+  };
+  const bool all = std::none_of(outputs.begin(), outputs.end(), is_asked);
+  Needed needed;
+  std::vector<std::string_view> names;
+  for (const auto& output : outputs) {
+    needed.outputs.push_back(all || is_asked(output));
+    if (needed.outputs.back()) names.push_back(output.name());
+  }
+  RANNC_ASSIGN(const NodeReads reads, NodeReads::of(model));
+  needed.nodes = reads.behind(std::move(names));
+  return needed;
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,516 @@
+#include "frontend/onnx/internal/state/program_state.h"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "frontend/onnx/internal/model/module_paths.h"
+#include "frontend/onnx/internal/state/recurrent_state.h"
+#include "frontend/onnx/internal/translate/node.h"
+#include "ir/graph/constant.h"
+#include "ir/match/match.h"
+#include "ir/state/state.h"
+
+namespace rannc::frontend {
+
+namespace {
+
+using ONNX_NAMESPACE::NodeProto;
+
+/// The stored tensor that a value is, under this or another name; invalid: it is none.
+ValueId stored(const ir::Graph& graph, ValueId value) {
+  constexpr ir::Capture kTensor{0};
+  static const ir::Pattern kStored = ir::through("identity", ir::of_kind(ir::ValueKind::kConstant, kTensor));
+  const auto found = ir::match(graph, value, kStored);
+  return found ? (*found)[kTensor] : ValueId();
+}
+
+/// Names that torch.onnx.export with dynamo=False makes up where it computed on a parameter.
+bool is_made_up(std::string_view name) {
+  return name.starts_with("onnx::") ||
+         std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string module_of(const std::string& path) {
+  const size_t dot = path.rfind('.');
+  return dot == std::string::npos ? "" : path.substr(0, dot);
+}
+
+/// A node of the program that hands on its operand, `/norm/Identity`, makes no tensor of the state.
+std::string name_of_state(const ir::Graph& graph, ValueId value) {
+  const std::string_view name = graph.value(value).name;
+  return std::string(!name.starts_with('/') ? name : graph.value(stored(graph, value)).name);
+}
+
+std::string joined(const std::string& module, std::string_view name) {
+  return module.empty() ? std::string(name) : module + "." + std::string(name);
+}
+
+size_t rank_of(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape ? shape->size() : 0;
+}
+
+bool is_single(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && ir::element_count(*shape) == ir::Dim(1);
+}
+
+/// One extent other than 1.
+bool is_vector(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape &&
+         std::count_if(shape->begin(), shape->end(), [](const ir::Dim& dim) { return !(dim == ir::Dim(1)); }) == 1;
+}
+
+bool is_static(const ir::Graph& graph, ValueId value) {
+  const auto& shape = graph.type(value).shape;
+  return shape && std::all_of(shape->begin(), shape->end(), [](const ir::Dim& dim) { return dim.is_constant(); });
+}
+
+bool gives_rows(const NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(),
+                     [](const auto& attribute) { return attribute.name() == "transB" && attribute.i() != 0; });
+}
+
+/// Which argument of a call stands at which operand of a node that was made of it.
+struct PlaceOfState {
+  std::string_view call, op;  ///< empty op: any other
+  size_t operand, argument;
+  bool flat = false;  ///< the parameter has one axis
+};
+constexpr PlaceOfState kPlaces[] = {
+    {"aten.addmm", "Gemm", 1, 2},
+    {"aten.addmm", "Gemm", 2, 0},
+    {"aten.layer_norm", "LayerNormalization", 1, 2},
+    {"aten.layer_norm", "LayerNormalization", 2, 3},
+    {"aten.native_layer_norm", "LayerNormalization", 1, 2},
+    {"aten.native_layer_norm", "LayerNormalization", 2, 3},
+    {"aten.rms_norm", "RMSNormalization", 1, 2},
+    {"aten.group_norm", "GroupNormalization", 1, 2, true},
+    {"aten.group_norm", "GroupNormalization", 2, 3, true},
+    {"aten.group_norm", "Mul", 1, 2, true},
+    {"aten.group_norm", "Add", 1, 3, true},
+    {"aten.instance_norm", "InstanceNormalization", 1, 1, true},
+    {"aten.instance_norm", "InstanceNormalization", 2, 2, true},
+    {"aten.instance_norm", "Mul", 1, 1, true},
+    {"aten.instance_norm", "Add", 1, 2, true},
+    {"aten.embedding", "Gather", 0, 0},
+    {"aten.prelu", "PRelu", 1, 1, true},
+};
+
+/// Convolutions and batch normalizations take their operands in the order of the call's arguments.
+bool keeps_order(const TracedCall& call, const std::string& op) {
+  if (op == "Conv" || op == "ConvTranspose") return call.target.find("conv") != std::string_view::npos;
+  return op == "BatchNormalization" && call.target.find("batch_norm") != std::string_view::npos;
+}
+
+bool is_recurrent(const std::string& op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
+
+/// What a linear module or an embedding is made of, beside tasks of sizes.
+bool is_of_leaf(const std::string& op) {
+  constexpr std::array kOps = {"Gather", "MatMul", "Gemm", "Add", "Transpose", "Identity", "Constant"};
+  return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
+}
+
+}  // namespace
+
+void ProgramState::list(const ONNX_NAMESPACE::GraphProto& graph) {
+  listed_ = listed_state(graph);
+  notes_.stored.listed = listed_.kinds;
+  notes_.stored.transient = listed_.transient;
+}
+
+void ProgramState::store(const std::string& name) {
+  if (is_made_up(name)) return;
+  for (std::string owner = module_of(name); !owner.empty() && owners_.insert(owner).second;) owner = module_of(owner);
+}
+
+/// The parts of a module `layers` that a module `layers` holds have the path `layers.0` as well as the parts of the
+/// outer one: names of stored tensors tell.
+std::string ProgramState::module_at(const std::string& path) const {
+  std::string module, before;
+  for (size_t begin = 0; begin < path.size();) {
+    const size_t end = std::min(path.find('.', begin), path.size());
+    const std::string part = path.substr(begin, end - begin);
+    const bool number =
+        !part.empty() && std::all_of(part.begin(), part.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+    const std::string once = joined(module, part), twice = joined(joined(module, before), part);
+    module = number && !before.empty() && !owners_.contains(once) && owners_.contains(twice) ? twice : once;
+    before = part;
+    begin = end + 1;
+  }
+  return module;
+}
+
+/// What an argument of a call is of the listed state; null: nothing, or no tensor as it is.
+const std::string* ProgramState::target(const TracedCall& call, size_t argument) const {
+  if (argument >= call.arguments.size() || !call.arguments[argument].starts_with('%')) return nullptr;
+  const auto found = listed_.targets.find(call.arguments[argument].substr(1));
+  return found == listed_.targets.end() ? nullptr : &found->second;
+}
+
+std::optional<ProgramState::Claim> ProgramState::claim_by_place(const ir::Graph& graph, ValueId value, size_t operand,
+                                                                const Reader& reader) const {
+  using Form = Claim::Form;
+  const TracedCall& call = *reader.call;
+  const std::string& op = reader.node.op_type();
+  const auto claim = [&](size_t argument, Form form) -> std::optional<Claim> {
+    const std::string* const name = target(call, argument);
+    return name ? std::optional(Claim{*name, form}) : std::nullopt;
+  };
+  if (call.is("aten.linear")) {
+    if (rank_of(graph, value) < 2) return claim(2, Form::kSame);
+    const bool columns = op == "MatMul" || (op == "Gemm" && !gives_rows(reader.node));
+    return claim(1, columns ? Form::kTransposed : Form::kSame);
+  }
+  if (keeps_order(call, op)) return claim(operand, Form::kSame);
+  for (const PlaceOfState& place : kPlaces) {
+    const bool either = place.op == "Mul" || place.op == "Add";  // the exporter's order is not the call's
+    if (call.is(place.call) && op == place.op && (either || operand == place.operand))
+      return claim(place.argument, place.flat ? Form::kFlat : Form::kSame);
+  }
+  return std::nullopt;
+}
+
+/// Per operand. What the file holds under its own name is that; then places; what is left over is told where one
+/// tensor and one argument are.
+std::vector<std::optional<ProgramState::Claim>> ProgramState::claims(const ir::Graph& graph,
+                                                                     std::span<const ValueId> operands,
+                                                                     const Reader& reader) const {
+  std::vector<std::optional<Claim>> claims(operands.size());
+  if (!reader.call || listed_.targets.empty()) return claims;
+  std::set<std::string> left;
+  for (const std::string_view value : reader.call->values()) {
+    const auto found = listed_.targets.find(value);
+    if (found != listed_.targets.end()) left.insert(found->second);
+  }
+  if (left.empty()) return claims;
+  std::vector<size_t> open;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    if (!operands[i].valid() || !ir::is_float(graph.type(operands[i]).dtype) || !stored(graph, operands[i]).valid())
+      continue;
+    const std::string name(graph.value(operands[i]).name);
+    claims[i] = claim_by_place(graph, operands[i], i, reader);
+    if (!claims[i] && left.contains(name)) claims[i] = Claim{name};
+    if (claims[i] && claims[i]->name == name) claims[i]->form = Claim::Form::kSame;
+    if (claims[i])
+      left.erase(claims[i]->name);
+    else
+      open.push_back(i);
+  }
+  const bool placed = reader.call->is("aten.linear") || keeps_order(*reader.call, reader.node.op_type());
+  if (open.size() == 1 && left.size() == 1 && !placed)
+    claims[open[0]] =
+        Claim{*left.begin(), is_single(graph, operands[open[0]]) ? Claim::Form::kUnknown : Claim::Form::kSame};
+  return claims;
+}
+
+/// `derived`: the exporter computed the stored tensor; else it is another one of equal values, and of the same form.
+void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived) {
+  using Form = Claim::Form;
+  const ValueId root = stored(graph, value);
+  // Where the file has the parameter too, this is a copy of it.
+  if (graph.find(claim.name).valid() || !is_static(graph, root)) return;
+  if (derived && claim.form == Form::kUnknown) return;
+  std::vector<int64_t> axes = ir::whole(graph, root).axes;
+  if (derived && claim.form == Form::kTransposed) {
+    if (axes.size() != 2) return;
+    std::swap(axes[0], axes[1]);
+  }
+  ir::StateTensor tensor = ir::state_of(graph, claim.name, root, std::move(axes));
+  if (derived && claim.form == Form::kFlat) tensor.shape.assign(1, ir::static_count(graph.type(root)).value_or(0));
+  held_.try_emplace(tensor.name, std::move(tensor));
+}
+
+void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim& claim, ir::Reading& reading) {
+  reading.state = {claim.name};
+  told_.insert(claim.name);
+  const bool derived = !listed_.kinds.contains(std::string(graph.value(stored(graph, value)).name));
+  hold(graph, value, claim, derived);
+}
+
+/// Parameters of recurrent modules, by the module's path: `lstm.weight_ih_l0`.
+bool ProgramState::note_recurrent(const ir::Graph& graph, ValueId value, const Reader& reader, ir::Reading& reading) {
+  const auto operand = reading.operand;
+  if (!is_recurrent(reader.node.op_type()) || operand < 1 || operand > 3) return false;
+  if (reading.module == reading.node) return false;
+  const ValueId root = stored(graph, value);
+  auto& layers = layers_[reading.module];
+  // Operands come in order, weights first: a layer that is called again reads them again.
+  const size_t layer = operand == 1 ? layers.try_emplace(root, layers.size()).first->second : layers.size() - 1;
+  for (ir::StateTensor& tensor : recurrent_state(graph, reader.node.op_type(), root, operand, reading.module, layer)) {
+    if (!listed_.kinds.empty() && !listed_.kinds.contains(tensor.name)) return false;
+    reading.state.push_back(tensor.name);
+    held_.try_emplace(tensor.name, std::move(tensor));
+  }
+  return !reading.state.empty();
+}
+
+/// A linear module or a convolution whose bias was zero has none in files of torch.onnx.export with dynamo=True.
+void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Reader& reader) {
+  constexpr size_t kBias = 2;
+  if (!reader.call || (operands.size() > kBias && operands[kBias].valid())) return;
+  const bool product =
+      reader.node.op_type() == "Gemm" && (reader.call->is("aten.linear") || reader.call->is("aten.addmm"));
+  if (!product && !keeps_order(*reader.call, reader.node.op_type())) return;
+  if (reader.node.op_type() == "BatchNormalization") return;
+  const std::string* const bias = target(*reader.call, reader.call->is("aten.addmm") ? 0 : kBias);
+  if (!bias) return;
+  notes_.stored.dropped_biases[reader.label] = *bias;
+  told_.insert(*bias);
+}
+
+void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reader& reader, const ir::Reading& reading) {
+  const std::string& op = reader.node.op_type();
+  const bool table = op == "Gather" && reading.operand == 0;
+  const bool weight = (op == "MatMul" || op == "Gemm" || op == "Transpose") && rank_of(graph, value) == 2;
+  const bool bias = (op == "Add" || op == "Gemm") && rank_of(graph, value) == 1;
+  if (!table && !weight && !bias) return;
+  const ValueId root = stored(graph, value);
+  if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
+  const std::string_view what = bias ? "bias" : "weight";
+  // What belongs to the module, or to a part of it, has its name there.
+  const std::string owner = module_of(reading.state[0]);
+  const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
+  if (!inside) aliases_.push_back({root, reading.module, std::string(what)});
+}
+
+void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Reader& reader,
+                                const std::string& stored) {
+  using Form = Claim::Form;
+  const std::string& op = reader.node.op_type();
+  const size_t reading = notes_.stored.readings[stored].size() - 1;
+  const bool second = notes_.stored.readings[stored].back().operand == 1;
+  const std::string made = reader.prefix + reader.node.output(0);
+  if (second && rank_of(graph, value) == 2 && (op == "MatMul" || op == "Gemm")) {
+    const bool has_bias = op == "Gemm" && reader.node.input_size() > 2;
+    const std::string bias = has_bias ? reader.prefix + reader.node.input(2) : "";
+    unnamed_.push_back(
+        {value, stored, reading, made, bias, "weight", gives_rows(reader.node) ? Form::kSame : Form::kTransposed});
+  } else if ((op == "Mul" || op == "Add") && is_vector(graph, value)) {  // of normalizations in parts
+    unnamed_.push_back({value, stored, reading, "", "", op == "Mul" ? "weight" : "bias", Form::kFlat});
+  }
+}
+
+/// A call that names no parameter reads a view of one, `%slice_1` of `p[:]`, which the file does without.
+bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told,
+                              const Reader& reader) const {
+  const auto own = listed_.kinds.find(name);
+  if (!reader.call || own == listed_.kinds.end() || own->second != ir::ValueKind::kParameter) return false;
+  const auto values = reader.call->values();
+  return std::all_of(values.begin(), values.end(), [&](std::string_view value) {
+    const auto found = listed_.targets.find(value);
+    if (found == listed_.targets.end()) return true;
+    return std::any_of(told.begin(), told.end(),
+                       [&](const auto& claim) { return claim && claim->name == found->second; });
+  });
+}
+
+void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader) {
+  const std::string& op = reader.node.op_type();
+  if (op == "Identity") return store(reader.node.output(0));
+  const std::string module = reader.module.empty() ? module_at(module_path(reader.node)) : reader.module;
+  const bool has_path = module != reader.label && !reader.in_body;
+  if (has_path) {
+    modules_.insert(module);
+    if (!is_of_leaf(op)) larger_.insert(module);
+  }
+  const auto told = claims(graph, operands, reader);
+  for (size_t i = 0; i < operands.size(); ++i) {
+    const ValueId value = operands[i];
+    if (!value.valid() || !ir::is_float(graph.type(value).dtype) || !stored(graph, value).valid()) continue;
+    const std::string name(graph.value(value).name);
+    auto& readings = notes_.stored.readings[name];
+    ir::Reading& reading = readings.emplace_back(ir::Reading{reader.label, static_cast<uint32_t>(i), module, {}});
+    if (reader.in_body) continue;
+    if (told[i]) {
+      note_claim(graph, value, *told[i], reading);
+    } else if (reads_view(name, told, reader)) {
+      reading.state = {name};
+    } else if (note_recurrent(graph, value, reader, reading)) {
+      continue;
+    } else if (const std::string own = name_of_state(graph, value); listed_.targets.empty() && !is_made_up(own)) {
+      reading.state = {own};
+    } else if (listed_.targets.empty() ? has_path : !reader.call) {
+      note_unnamed(graph, value, reader, name);
+    }
+    if (has_path && reading.state.size() == 1) note_alias(graph, value, reader, reading);
+  }
+  if (!reader.in_body) note_dropped_bias(operands, reader);
+}
+
+/// The second call of module `query` has the path `query_1`, which may be the name of another module as well: of one
+/// that stored tensors are named after, or without a first call.
+std::string ProgramState::module_called(const std::string& path) const {
+  const size_t mark = path.find_last_not_of("0123456789");
+  if (mark == std::string::npos || mark == 0 || mark + 1 == path.size() || path[mark] != '_') return path;
+  const std::string base = path.substr(0, mark);
+  return modules_.contains(base) && !owners_.contains(path) ? base : path;
+}
+
+/// The weight of `in_proj_bias` is `in_proj_weight`: where the bias that is added to the product belongs to the module
+/// of the product, or to a part of it. Empty: it does not say so.
+std::string ProgramState::name_by_bias(const ir::Graph& graph, const Unnamed& unnamed,
+                                       const std::string& module) const {
+  constexpr std::string_view kBias = "bias";
+  constexpr ir::Capture kAdded{0};
+  static const ir::Pattern kSum = ir::commutative(ir::op("add", ir::any(), ir::any(kAdded)));
+  std::string bias = unnamed.bias;
+  const ValueId product = graph.find(unnamed.product);
+  if (bias.empty() && product.valid()) {
+    const auto uses = graph.uses(product);
+    if (uses.size() != 1 || !ir::match(graph, uses[0].task, kSum)) return "";
+    const auto operands = graph.inputs(uses[0].task);
+    const ValueId added = operands[operands[0] == product ? 1 : 0];
+    if (stored(graph, added).valid() && rank_of(graph, added) == 1) bias = graph.value(added).name;
+  }
+  if (!bias.ends_with(kBias) || is_made_up(bias)) return "";
+  const std::string owner = module_of(bias);
+  const std::string base = module.substr(0, module.find_last_not_of("0123456789_") + 1);  // `query` of `query_1`
+  const bool inside = owner == module || owner == base || owner.starts_with(module + ".") || module.empty();
+  return inside ? bias.substr(0, bias.size() - kBias.size()) + "weight" : "";
+}
+
+/// Several products of one call that read different tensors are not told apart by their module: such have no name.
+void ProgramState::name_by_place(const ir::Graph& graph) {
+  std::map<std::string, std::set<std::string>> places;  // by path and word the stored tensors
+  std::vector<std::string> names;
+  const auto reading_of = [&](const Unnamed& each) -> ir::Reading& {
+    return notes_.stored.readings[each.stored][each.reading];
+  };
+  for (const Unnamed& each : unnamed_) {
+    const ir::Reading& reading = reading_of(each);
+    const std::string path = reading.module == reading.node ? "" : reading.module;
+    names.push_back(each.what == "weight" ? name_by_bias(graph, each, path) : "");
+    if (!listed_.kinds.empty()) {
+      if (!listed_.kinds.contains(names.back())) names.back().clear();
+    } else if (names.back().empty()) {
+      places[joined(path, each.what)].insert(each.stored);
+    }
+  }
+  for (size_t i = 0; i < unnamed_.size(); ++i) {
+    const Unnamed& each = unnamed_[i];
+    ir::Reading& reading = reading_of(each);
+    std::string name = names[i];
+    const auto place = places.find(joined(reading.module, each.what));
+    if (name.empty() && place != places.end() && place->second.size() == 1) {
+      name = joined(module_called(reading.module), each.what);
+      const auto held = held_.find(name);  // another tensor has it: then this is no second call
+      if (held != held_.end() && held->second.parts[0].value != stored(graph, each.value))
+        name = joined(reading.module, each.what);
+    }
+    if (name.empty() || !stored(graph, each.value).valid()) continue;
+    reading.state = {name};
+    hold(graph, each.value, {name, each.form}, true);
+  }
+}
+
+void ProgramState::add_aliases(const ir::Graph& graph) {
+  for (const Alias& alias : aliases_) {
+    const std::string module = module_called(alias.module), name = joined(module, alias.what);
+    const auto inner = modules_.lower_bound(module + ".");
+    const bool has_parts = inner != modules_.end() && inner->starts_with(module + ".");
+    const bool known = listed_.kinds.empty() || listed_.kinds.contains(name);
+    if (!has_parts && !larger_.contains(module) && known) hold(graph, alias.value, {name, Claim::Form::kSame}, false);
+  }
+}
+
+/// Modules whose nodes read numbers of which nothing says what they are: what the exporter made of a parameter is among
+/// them, whose own name nobody says.
+std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& graph) const {
+  std::set<std::string> modules;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    if (!value.valid() || listed_.kinds.contains(name) || is_single(graph, value)) continue;
+    if (notes_.stored.literals.contains(name)) continue;
+    for (const ir::Reading& reading : readings) {
+      if (reading.state.empty()) modules.insert(reading.module);
+    }
+  }
+  return modules;
+}
+
+/// A table that is looked up by constant places is stored as what was found there, under the name of that result, and
+/// the table is read by no node. Where one table of the module, or of a part of it, is meant, it is taken for the rows
+/// in their order.
+void ProgramState::name_looked_up(const ir::Graph& graph) {
+  std::map<std::string, std::set<std::string>> found;  // by table the results
+  std::map<std::string, std::string> table_of;
+  for (const auto& [name, readings] : notes_.stored.readings) {
+    const ValueId value = graph.find(name);
+    const bool result = name.starts_with("embedding") && value.valid() && !listed_.kinds.contains(name) &&
+                        readings.size() == 1 && readings[0].state.empty();
+    if (!result) continue;
+    for (const auto& [table, kind] : listed_.kinds) {
+      const std::string owner = module_of(table);
+      const bool open = kind == ir::ValueKind::kParameter && !told_.contains(table) && !graph.find(table).valid() &&
+                        !held_.contains(table);
+      if (!open || (owner != readings[0].module && (owner.empty() || module_of(owner) != readings[0].module))) continue;
+      found[table].insert(name);
+      const auto [at, fresh] = table_of.emplace(name, table);
+      if (!fresh) at->second.clear();
+    }
+  }
+  for (const auto& [name, table] : table_of) {
+    if (table.empty() || found[table].size() != 1) continue;
+    const ValueId value = graph.find(name);
+    if (!is_static(graph, value)) continue;
+    ir::StateTensor tensor = ir::state_of(graph, table, value, ir::whole(graph, value).axes);
+    while (tensor.shape.size() > 2 && tensor.shape[0] == 1) tensor.shape.erase(tensor.shape.begin());
+    held_.try_emplace(table, std::move(tensor));
+    notes_.stored.readings[name][0].state = {table};
+    notes_.open.push_back({{},
+                           "parameter '" + table + "' of the exported program is taken for the rows in '" + name +
+                               "', in their order: it may have more"});
+  }
+}
+
+/// What is listed and nobody reads is another name of a tensor that is tied, or is never used, when its values do not
+/// matter. The first where one tensor alone may be meant: one of two names, or one that a direct part of its module
+/// has.
+void ProgramState::name_unread(const ir::Graph& graph) {
+  std::map<std::string, ValueId> read;  // parameters that have a tensor
+  for (const auto& [name, kind] : listed_.kinds) {
+    const auto held = held_.find(name);
+    const ValueId own = graph.find(name);
+    if (kind != ir::ValueKind::kParameter || (held == held_.end() && !own.valid())) continue;
+    const bool plain = held == held_.end() || ir::is_whole(graph, held->second.parts[0]);
+    if (plain) read[name] = held == held_.end() ? own : held->second.parts[0].value;
+  }
+  std::map<ValueId, size_t> names;
+  for (const auto& [name, value] : read) ++names[value];
+  const std::set<std::string> unknown = modules_reading_unknown(graph);
+  const auto word = [](const std::string& name) { return name.substr(name.rfind('.') + 1); };
+  for (const auto& [name, kind] : listed_.kinds) {
+    if (kind != ir::ValueKind::kParameter || told_.contains(name) || graph.find(name).valid() || held_.contains(name))
+      continue;
+    if (unknown.contains(module_of(name)) || unknown.contains(module_of(module_of(name)))) continue;
+    std::set<ValueId> tied, parts;
+    for (const auto& [other, value] : read) {
+      if (word(other) != word(name)) continue;
+      if (names[value] > 1) tied.insert(value);
+      if (module_of(module_of(other)) == module_of(name) && !module_of(name).empty()) parts.insert(value);
+    }
+    const std::set<ValueId>& one = tied.empty() ? parts : tied;
+    if (one.size() != 1) continue;
+    hold(graph, *one.begin(), {name, Claim::Form::kSame}, false);
+    notes_.open.push_back({{},
+                           "parameter '" + name +
+                               "' of the exported program is read by no node: taken for another name of '" +
+                               std::string(graph.value(*one.begin()).name) + "'"});
+  }
+}
+
+void ProgramState::finish(ir::Graph& graph) {
+  name_by_place(graph);
+  add_aliases(graph);
+  name_looked_up(graph);
+  name_unread(graph);
+  for (auto& [name, readings] : notes_.stored.readings) {
+    for (ir::Reading& reading : readings) reading.module = module_called(reading.module);
+  }
+  for (auto& [name, tensor] : held_) graph.add_state(std::move(tensor));
+}
+
+}  // namespace rannc::frontend

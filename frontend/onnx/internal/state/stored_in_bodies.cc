@@ -1,0 +1,88 @@
+// Stored tensors of subgraphs are values of the model's graph, one each, however often their subgraphs are translated.
+#include "frontend/onnx/internal/translate/translation.h"
+#include "frontend/onnx/internal/translate/translators.h"
+#include "ir/graph/constant.h"
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::NodeProto;
+using ONNX_NAMESPACE::TensorProto;
+
+namespace {
+
+/// Exporters of PyTorch keep all state in the graph itself: in bodies are what tools made of `Constant` nodes.
+constexpr const char* kNumbers =
+    "single numbers that bodies store are taken for numbers of the model's code; --train names those that are learned";
+
+Region& outermost(Region& region) { return region.around == nullptr ? region : outermost(*region.around); }
+
+/// A value of the outermost region as it is seen in `region`.
+ValueId seen_from(Region& region, ValueId value) {
+  return region.around == nullptr ? value : region.take(seen_from(*region.around, value));
+}
+
+}  // namespace
+
+/// The name that the file has for it, where nothing else is called so.
+std::string Translation::name_of_stored(const Scope& scope, const std::string& name) const {
+  const bool taken = outermost(scope.region).graph.find(name).valid() || outputs_.contains(name);
+  return taken ? scope.place.prefix + name : name;
+}
+
+template <class Make>
+Result<void> Translation::share(Scope& scope, const std::string& key, const std::string& name, const Place& where,
+                                Make&& make) {
+  auto found = stored_.find(key);
+  if (found == stored_.end()) {
+    RANNC_ASSIGN(const ValueId made, make(outermost(scope.region).graph, name_of_stored(scope, name)));
+    found = stored_.emplace(key, made).first;
+  }
+  return define(scope, name, seen_from(scope.region, found->second), where);
+}
+
+Result<void> Translation::add_stored(Scope& scope, const TensorProto& proto) {
+  const Place where{file_, scope.prefix, nullptr, proto.name()};
+  const auto make = [&](ir::Graph& graph, const std::string& name) -> Result<ValueId> {
+    RANNC_ASSIGN(Tensor tensor, read_tensor(proto, file_, external_, where));
+    state_.store(name);
+    const bool number = ir::is_float(tensor.type.dtype) && ir::static_count(tensor.type) == 1;
+    const ValueId made =
+        graph.add_value(ir::ValueKind::kConstant, name, std::move(tensor.type), std::move(tensor.data));
+    if (number) {
+      notes_.stored.literals.emplace(graph.value(made).name);
+      ++notes_.counted_remarks[kNumbers];
+    }
+    return made;
+  };
+  return share(scope, scope.place.written + proto.name(), proto.name(), where, make);
+}
+
+Result<bool> Translation::stores(Scope& scope, const NodeProto& node, int opset) {
+  if (node.op_type() == "Identity" && node.input_size() == 1 && node.output_size() == 1) {
+    RANNC_ASSIGN(Item renamed, item(scope, node.input(0), at(scope, node)));
+    const ir::Graph& graph = scope.region.graph;
+    if (!renamed.value.valid() || graph.kind(renamed.value) != ir::ValueKind::kConstant) return false;
+    RANNC_TRY(define(scope, node.output(0), std::move(renamed), at(scope, node)));
+    return true;
+  }
+  if (node.op_type() != "Constant" || node.output_size() != 1) return false;
+  const auto make = [&](ir::Graph& graph, const std::string& name) -> Result<ValueId> {
+    Node::Wiring wiring;
+    wiring.output_names = {name};
+    Node view(graph, node, opset, at(scope, node), std::move(wiring), source_);
+    find_translator("Constant", opset)(view);
+    if (view.failure()) return Diagnostic(*view.failure());
+    notes_.stored.literals.emplace(graph.value(view.outputs()[0]).name);
+    return view.outputs()[0];
+  };
+  RANNC_TRY(share(scope, scope.place.calls + node.output(0), node.output(0), at(scope, node), make));
+  return true;
+}
+
+void Translation::forget_stored(const Region& region) {
+  if (region.around != nullptr) return;
+  const size_t kept = region.graph.value_count();
+  std::erase_if(stored_, [&](const auto& entry) { return entry.second.index() >= kept; });
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,180 @@
+#include "frontend/onnx/internal/state/training_mode.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+
+#include "frontend/onnx/internal/model/module_paths.h"
+#include "ir/match/match.h"
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::NodeProto;
+
+namespace {
+
+constexpr std::string_view kNormalisations[] = {"aten.batch_norm", "aten.native_batch_norm",
+                                                "aten._native_batch_norm_legit",
+                                                "aten._native_batch_norm_legit_functional"};
+constexpr std::string_view kWithRunningStatistics = "aten._native_batch_norm_legit_no_training";
+constexpr size_t kTraining = 5;  // argument of all of them
+
+constexpr std::string_view kDropouts[] = {"aten.dropout", "aten.native_dropout"};
+constexpr std::string_view kAttention = "aten.scaled_dot_product_attention";
+constexpr size_t kAttentionDropout = 4;
+
+constexpr int kRatio = 1, kSwitch = 2;  // operands of Dropout
+
+template <size_t N>
+bool is_one_of(const TracedCall& call, const std::string_view (&ops)[N]) {
+  return std::any_of(std::begin(ops), std::end(ops), [&](std::string_view op) { return call.is(op); });
+}
+
+bool is_true(const TracedCall& call, size_t argument) {
+  return argument < call.arguments.size() && call.arguments[argument] == "True";
+}
+
+bool drops(const TracedCall& call) {
+  if (call.is(kAttention)) return call.number(kAttentionDropout).value_or(0) > 0;
+  return is_one_of(call, kDropouts) && call.number(1).value_or(0) > 0 && is_true(call, 2);
+}
+
+bool is_in_training(const NodeProto& node) {
+  return std::any_of(node.attribute().begin(), node.attribute().end(),
+                     [](const auto& attribute) { return attribute.name() == "training_mode" && attribute.i() != 0; });
+}
+
+bool multiplies(const NodeProto& node) {
+  const std::string& op = node.op_type();
+  return op == "Conv" || op == "ConvTranspose" || op == "Gemm" || op == "MatMul";
+}
+
+/// With dynamo=False a weight that an exporter computed has a name like `onnx::Conv_217`.
+bool is_made_up(const NodeProto& node, int operand) {
+  return node.input_size() > operand && node.input(operand).starts_with("onnx::Conv");
+}
+
+/// The share that a node drops where it is on; nothing where that is not known before the model runs.
+std::optional<double> share(const TrainingMode::Place& place) {
+  constexpr double kDefault = 0.5;
+  for (const auto& attribute : place.node.attribute()) {
+    if (attribute.name() == "ratio") return attribute.f();
+  }
+  if (place.operands.size() <= kRatio || !place.operands[kRatio].valid()) return kDefault;
+  return ir::scalar_constant(place.graph, place.operands[kRatio]);
+}
+
+/// Names, the first of them alone where there are many.
+std::string listed(const std::set<std::string>& names) {
+  constexpr size_t kMost = 3;
+  std::string text;
+  size_t shown = 0;
+  for (const std::string& name : names) {
+    if (shown == kMost) return text + ", ...";
+    text += (shown++ == 0 ? "" : ", ") + name;
+  }
+  return text;
+}
+
+}  // namespace
+
+void TrainingMode::read(const Place& place, const std::optional<TracedCall>& call) {
+  if (place.node.op_type() == "Dropout") read_dropout(place);
+  if (call) return read_call(place, *call);
+  const std::string& op = place.node.op_type();
+  const bool convolves = op == "Conv" || op == "ConvTranspose";
+  if (convolves && is_made_up(place.node, 1) && is_made_up(place.node, 2)) made_up_.insert(place.node.input(1));
+}
+
+/// Inference operators before opset 12.
+void TrainingMode::read_dropout(const Place& place) {
+  constexpr int kFirstSwitched = 12;
+  const bool switched =
+      place.opset >= kFirstSwitched && place.operands.size() > kSwitch && place.operands[kSwitch].valid();
+  const auto mode = switched ? ir::scalar_constant(place.graph, place.operands[kSwitch]) : std::optional(0.0);
+  const auto drop = share(place);
+  if (!mode || !drop || !(*drop > 0 && *drop < 1)) return;  // refused when it is translated, or no dropout
+  if (*mode != 0) {
+    ++on_;
+  } else if (!place.result.empty()) {
+    off_.emplace(place.result, *drop);
+  }
+}
+
+void TrainingMode::read_call(const Place& place, const TracedCall& call) {
+  const NodeProto& node = place.node;
+  const size_t key = std::hash<std::string_view>()(call.text);
+  const bool has_mode = is_one_of(call, kNormalisations);
+  if (has_mode || call.is(kWithRunningStatistics)) {
+    Normalisation& found = normalisations_[key];
+    found.asked = has_mode && is_true(call, kTraining);
+    found.kept |= node.op_type() == "BatchNormalization" && is_in_training(node);
+    found.folded |= multiplies(node);
+    if (multiplies(node)) found.module = module_path(node);
+    if (node.op_type() == "BatchNormalization") found.result = place.result;
+  }
+  if (!drops(call)) return;
+  Dropout& found = dropouts_[key];
+  const bool attends = call.is(kAttention);
+  found.kept |= node.op_type() == "Dropout";
+  found.drop = call.number(attends ? kAttentionDropout : 1).value_or(0);
+  if (!attends && node.op_type() == "Identity") found.value = place.result;
+  // The last product of attention is that of the weights, which are what is dropped, and the values.
+  if (found.weighted && node.op_type() == "MatMul" && place.operands[0].valid()) {
+    found.value = place.graph.value(place.operands[0]).name;
+  }
+  found.weighted |= node.op_type() == "Softmax";
+}
+
+void TrainingMode::note(const std::string& file, ImportNotes& notes) const {
+  note_normalisations(file, notes);
+  note_dropouts(notes);
+}
+
+void TrainingMode::note_normalisations(const std::string& file, ImportNotes& notes) const {
+  size_t lost = 0, folded = 0;
+  std::set<std::string> modules;
+  for (const auto& [key, call] : normalisations_) {
+    const bool fixed = call.asked && !call.kept && !call.result.empty();
+    if (fixed) notes.training.normalised.insert(call.result);
+    lost += call.asked && !call.kept && !fixed;
+    folded += !call.asked && call.folded;
+    if (!call.asked && call.folded) modules.insert(call.module);
+  }
+  if (lost > 0) {
+    notes.counted_warnings
+        ["normalisations of the exported program were in training mode, but the file has weights "
+         "that these are folded into, by fixed statistics: it is an inference graph; "
+         "torch.onnx.export with dynamo=False and training=TrainingMode.TRAINING writes what was "
+         "asked for"] = lost;
+  }
+  if (folded > 0) {
+    notes.open.push_back({{file, 0, 0, {}},
+                          fmt::format("{} normalisations were folded into weights by the exporter ({}), which are "
+                                      "trained instead of them: torch.onnx.export(optimize=False) keeps them",
+                                      folded, listed(modules))});
+  }
+  if (made_up_.empty()) return;
+  notes.open.push_back(
+      {{file, 0, 0, {}},
+       fmt::format("{} convolutions have weights and biases that the exporter made up ({}), as where it folds a "
+                   "normalisation into them: they are trained as they are; torch.onnx.export with "
+                   "training=TrainingMode.PRESERVE keeps normalisations",
+                   made_up_.size(), listed(made_up_))});
+}
+
+void TrainingMode::note_dropouts(ImportNotes& notes) const {
+  for (const auto& [value, drop] : off_) notes.training.dropouts.emplace(value, ir::LostDropout{drop, on_ > 0});
+  size_t lost = 0;
+  for (const auto& [key, call] : dropouts_) {
+    if (call.kept) continue;
+    lost += call.value.empty();
+    if (!call.value.empty()) notes.training.dropouts.emplace(call.value, ir::LostDropout{call.drop, true});
+  }
+  if (lost == 0) return;
+  notes.counted_warnings["dropouts of the exported program are not in the file, which trains without them"] = lost;
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,77 @@
+#include "frontend/onnx/internal/translate/flat_index.h"
+
+#include <algorithm>
+
+namespace rannc::frontend {
+
+namespace {
+
+constexpr ir::Capture kX{0}, kLeft{1}, kRight{2};
+constexpr size_t kMostTerms = 16;
+
+struct Term {
+  ValueId value;
+  ir::Dim stride;
+};
+
+/// Factors of a product one of which is a size; the value itself, once, where it is none.
+Term term_of(const Node& node, ValueId value) {
+  if (const auto product = node.match(value, ir::op("mul", ir::any(kLeft), ir::any(kRight)))) {
+    for (const auto& [factor, other] : {std::pair(kLeft, kRight), std::pair(kRight, kLeft)}) {
+      const auto size = node.contents((*product)[factor]);
+      if (size && size->size() == 1) return {(*product)[other], size->front()};
+    }
+  }
+  return {value, ir::Dim(1)};
+}
+
+void collect_terms(const Node& node, ValueId value, std::vector<Term>& terms) {
+  const auto sum = node.match(value, ir::op("add", ir::any(kLeft), ir::any(kRight)));
+  if (!sum || terms.size() > kMostTerms) return terms.push_back(term_of(node, value));
+  collect_terms(node, (*sum)[kLeft], terms);
+  collect_terms(node, (*sum)[kRight], terms);
+}
+
+/// How far apart neighbours of each of x's first axes lie, once these make one axis of `rows`; nothing where they make
+/// none, are one alone, or two are equally far.
+std::vector<ir::Dim> strides_of(const ir::Shape& x, const ir::Dim& rows) {
+  ir::Dim count = 1;
+  size_t axes = 0;
+  while (axes < x.size() && !(count == rows)) count = count * x[axes++];
+  if (axes < 2 || !(count == rows)) return {};
+  std::vector<ir::Dim> strides(axes, ir::Dim(1));
+  for (size_t axis = axes - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * x[axis + 1];
+  for (size_t axis = 0; axis + 1 < axes; ++axis) {
+    if (x[axis + 1] == ir::Dim(1)) return {};
+  }
+  return strides;
+}
+
+}  // namespace
+
+std::optional<Places> places_in_samples(Node& node, ValueId flat, ValueId index) {
+  const auto laid = node.match(flat, ir::op("reshape", ir::any(kX)));
+  if (!laid) return std::nullopt;
+  Places places{(*laid)[kX], {}};
+  const ir::ValueType& type = node.type(places.x);
+  const auto& rows = node.type(flat).shape;
+  if (!type.shape || !rows || rows->empty() || !type.batch.has_batch() || type.batch.axis != 0) return std::nullopt;
+  const std::vector<ir::Dim> strides = strides_of(*type.shape, rows->front());
+  std::vector<Term> terms;
+  collect_terms(node, index, terms);
+  if (strides.empty()) return std::nullopt;
+  for (const Term& term : terms) {
+    if (std::find(strides.begin(), strides.end(), term.stride) == strides.end()) return std::nullopt;
+  }
+  for (const ir::Dim& stride : strides) {
+    ValueId sum;
+    for (const Term& term : terms) {
+      if (term.stride == stride) sum = sum.valid() ? node.emit("add", {sum, term.value}) : term.value;
+    }
+    if (!sum.valid()) return std::nullopt;
+    places.each.push_back(sum);
+  }
+  return places;
+}
+
+}  // namespace rannc::frontend

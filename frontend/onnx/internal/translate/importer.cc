@@ -1,0 +1,278 @@
+#include "frontend/onnx/internal/translate/importer.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "frontend/onnx/internal/control/written_out.h"
+#include "frontend/onnx/internal/model/input_types.h"
+#include "frontend/onnx/internal/model/live_inputs.h"
+#include "frontend/onnx/internal/model/needed.h"
+#include "frontend/onnx/internal/translate/translation.h"
+#include "frontend/symbols.h"
+#include "ir/graph/constant.h"
+#include "ir/op/op.h"
+
+namespace rannc::frontend {
+
+using ONNX_NAMESPACE::ModelProto;
+using ONNX_NAMESPACE::NodeProto;
+using ONNX_NAMESPACE::TensorProto;
+using ONNX_NAMESPACE::ValueInfoProto;
+
+namespace {
+
+/// Whether torch.onnx.export wrote the file with dynamo=False: the other exporter of PyTorch leaves metadata in the
+/// graph, or imports domains of its own.
+bool is_traced(const ModelProto& head) {
+  const auto own = [](const auto& entry) { return entry.key().starts_with("pkg.torch"); };
+  const auto foreign = [](const auto& opset) { return opset.domain().starts_with("pkg."); };
+  return head.producer_name() == "pytorch" &&
+         std::none_of(head.graph().metadata_props().begin(), head.graph().metadata_props().end(), own) &&
+         std::none_of(head.opset_import().begin(), head.opset_import().end(), foreign);
+}
+
+/// Whether an initializer of such a file is a single number of the program's state: the exporter writes numbers of the
+/// code as nodes, and calls what it computed `onnx::Mul_12` or, in old versions, `12`.
+bool is_number_of_state(const TensorProto& tensor) {
+  const std::string_view name = tensor.name();
+  const bool single = std::all_of(tensor.dims().begin(), tensor.dims().end(), [](int64_t size) { return size == 1; });
+  return single && !name.starts_with("onnx::") && name.find('/') == std::string_view::npos &&
+         name.find_first_not_of("0123456789") != std::string_view::npos;
+}
+
+class Importer {
+ public:
+  /// `needed` is null where all is.
+  Importer(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options, const InputValues& values,
+           const Needed* needed)
+      : model_(model),
+        needed_(needed),
+        head_(model.head()),
+        file_(file.path),
+        options_(options),
+        values_(values),
+        external_(file.path, options.missing_weights),
+        growth_(file.bytes),
+        source_{file.path, &external_, &growth_},
+        nodes_(file.path, options, functions_, source_, external_, notes_, growth_) {}
+
+  Result<Imported> run() {
+    RANNC_TRY(import());
+    nodes_.finish(graph_);
+    recognise_written_out(graph_);
+    notes_.nodes = model_.node_count();
+    return Imported{std::move(graph_), std::move(notes_)};
+  }
+
+  /// Where `run` failed: symbols that would have to be equal.
+  const std::optional<SymbolPair>& unequal_symbols() const { return nodes_.unequal_symbols(); }
+
+ private:
+  Result<void> import() {
+    if (!head_.has_graph()) return error(Location{file_}, "not an ONNX model: it has no graph");
+    if (head_.graph().sparse_initializer_size() > 0) {
+      return error(Location{file_, 0, 0, head_.graph().sparse_initializer(0).values().name()},
+                   "sparse initializers are not supported");
+    }
+    RANNC_ASSIGN(const Opsets opsets, read_opsets(head_, Location{file_}));
+    RANNC_ASSIGN(functions_, Functions::read(head_, file_));
+    // Without functions a look at all operators is needed only where one of them is not translated.
+    if (functions_.empty() && model_.node_count() <= options_.max_nodes) {
+      const auto translated = translate(opsets);
+      if (!translated.ok()) {
+        RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
+        return translated.diagnostic();
+      }
+      return {};
+    }
+    RANNC_TRY(check_operators(model_, functions_, opsets, {options_.max_nodes, needed_}, file_));
+    return translate(opsets);
+  }
+
+  Result<void> translate(const Opsets& opsets) {
+    Scope scope(opsets, region_, "", "", 0);
+    scope.values.reserve(model_.node_count() + model_.initializer_count());
+    graph_.set_name(head_.graph().name());
+    nodes_.begin(head_.graph());
+    RANNC_TRY(add_inputs(scope));
+    const bool traced = is_traced(head_);
+    RANNC_TRY(model_.each_initializer([&](const TensorProto& proto) {
+      if (traced && is_number_of_state(proto)) notes_.stored.weights.insert(proto.name());
+      return nodes_.add_initializer(scope, proto);
+    }));
+    size_t next = 0;
+    RANNC_TRY(model_.each_node([&](const NodeProto& node) -> Result<void> {
+      const bool is_needed = needed_ == nullptr || needed_->nodes[next];
+      ++next;
+      const bool live = std::any_of(node.output().begin(), node.output().end(),
+                                    [&](const std::string& output) { return is_live(output); });
+      return is_needed && live ? nodes_.add_node(scope, node) : Result<void>();
+    }));
+    return add_outputs(scope);
+  }
+
+  /// Where values are given, what no output depends on may read inputs that go.
+  bool is_live(const std::string& name) const { return values_.empty() || live_.contains(name); }
+
+  Place at(std::string_view name) const { return {file_, {}, nullptr, name}; }
+
+  /// Up to version 3 of the format initializers are inputs too, with a default nobody overrides.
+  Result<void> add_inputs(Scope& scope) {
+    std::unordered_set<std::string_view> listed, initialized;
+    for (const ValueInfoProto& input : head_.graph().input()) listed.insert(input.name());
+    if (!listed.empty()) {
+      RANNC_TRY(model_.each_initializer([&](const TensorProto& tensor) -> Result<void> {
+        if (const auto name = listed.find(tensor.name()); name != listed.end()) initialized.insert(*name);
+        return {};
+      }));
+    }
+    RANNC_TRY(check_given(listed, initialized));
+    if (!values_.empty()) {
+      RANNC_ASSIGN(live_, live_names(model_, values_));
+    }
+    std::vector<const ValueInfoProto*> inputs;
+    for (const ValueInfoProto& input : head_.graph().input()) {
+      if (initialized.contains(input.name())) continue;
+      if (values_.contains(input.name())) {
+        RANNC_TRY(add_given(scope, input));
+      } else if (is_live(input.name())) {
+        inputs.push_back(&input);
+      }
+    }
+    RANNC_ASSIGN(InputTypes types, read_input_types(inputs, options_, file_));
+    graph_.set_batch_symbol(types.batch_symbol);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const std::string& name = inputs[i]->name();
+      if (name.empty()) return error(Location{file_}, fmt::format("input {} has no name", i));
+      const ValueId value = graph_.add_value(ir::ValueKind::kInput, name, std::move(types.types[i]));
+      graph_.add_input(value);
+      RANNC_TRY(nodes_.define(scope, name, value, at(name)));
+    }
+    return {};
+  }
+
+  /// An input that always has one value is a number of the program's code.
+  Result<void> add_given(Scope& scope, const ValueInfoProto& input) {
+    const std::string& name = input.name();
+    RANNC_ASSIGN(InputTypes types, read_input_types({&input}, ImportOptions{}, file_));
+    ir::ValueType& type = types.types[0];
+    const double number = values_.at(name);
+    const bool one = ir::static_count(type) == 1;
+    const bool whole = ir::is_float(type.dtype) || std::floor(number) == number;
+    const bool fits = type.dtype != ir::DType::kBool || number == 0 || number == 1;
+    if (!one || !whole || !fits) {
+      return error(at(name), fmt::format("input '{}' is {} {}; the value {} needs one element that can have it", name,
+                                         ir::str(type.dtype), ir::str(*type.shape), number));
+    }
+    const auto integer = static_cast<int64_t>(number);
+    ir::TensorData data = ir::is_float(type.dtype) ? ir::encode_numbers(type.dtype, {&number, 1})
+                                                   : ir::encode_integers(type.dtype, {&integer, 1});
+    type.contents = ir::constant_contents(type, data);
+    notes_.stored.literals.insert(name);
+    return nodes_.define(scope, name,
+                         graph_.add_value(ir::ValueKind::kConstant, name, std::move(type), std::move(data)), at(name));
+  }
+
+  Result<void> check_given(const std::unordered_set<std::string_view>& listed,
+                           const std::unordered_set<std::string_view>& initialized) const {
+    for (const auto& [name, number] : values_) {
+      if (listed.contains(name) && !initialized.contains(name)) continue;
+      std::vector<std::string> names;
+      for (const ValueInfoProto& input : head_.graph().input()) names.push_back(fmt::format("'{}'", input.name()));
+      return error(Location{file_}, fmt::format("a value is given for '{}', which is no input; inputs are {}", name,
+                                                fmt::join(names, ", ")));
+    }
+    return {};
+  }
+
+  Result<void> add_outputs(Scope& scope) {
+    const auto& outputs = head_.graph().output();
+    for (int i = 0; i < outputs.size(); ++i) {
+      const ValueInfoProto& output = outputs[i];
+      if (needed_ != nullptr && !needed_->outputs[static_cast<size_t>(i)]) continue;
+      RANNC_ASSIGN(const ValueId value, nodes_.look_up(scope, output.name(), at(output.name())));
+      RANNC_ASSIGN(const ValueId named, named_as(value, output.name()));
+      graph_.add_output(named);
+    }
+    if (graph_.outputs().empty()) return error(Location{file_}, "the graph has no outputs");
+    return {};
+  }
+
+  /// What passes a tensor on, as sequences, optionals and branches do, leaves it the name that it had before.
+  Result<ValueId> named_as(ValueId value, const std::string& name) {
+    if (graph_.value(value).name == name) return value;
+    const TaskId task = graph_.add_task(ir::core("identity"), {&value, 1}, {}, {&name, 1}, at(name));
+    RANNC_TRY(ir::infer_types(graph_, task));
+    return graph_.outputs(task)[0];
+  }
+
+  const ModelFile& model_;
+  const Needed* const needed_;
+  const ModelProto& head_;
+  const std::string& file_;
+  const ImportOptions& options_;
+  const InputValues& values_;
+  std::set<std::string> live_;  ///< names that outputs depend on, where values are given
+  ExternalData external_;
+  Growth growth_;
+  Node::Source source_;
+  Functions functions_;
+  ir::Graph graph_;
+  ImportNotes notes_;
+  Region region_{graph_};
+  Translation nodes_;
+};
+
+}  // namespace
+
+namespace {
+
+Result<Imported> import_needed(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                               const InputValues& values, const Needed* needed) {
+  ImportOptions tried = options;
+  constexpr int kMostSymbols = 32;
+  for (int i = 0;; ++i) {
+    Importer importer(model, file, tried, values, needed);
+    auto imported = importer.run();
+    const auto& unequal = importer.unequal_symbols();
+    if (imported.ok() || !unequal || i == kMostSymbols) return imported;
+    const auto before = tried.same_symbol;
+    unite_symbols(tried.same_symbol, unequal->second, unequal->first);
+    if (tried.same_symbol == before) return imported;
+  }
+}
+
+/// What was left out, since the whole model failed so.
+void note_left_out(const ModelFile& model, const Needed& needed, const Diagnostic& why, ImportNotes& notes) {
+  const auto& outputs = model.head().graph().output();
+  for (int i = 0; i < outputs.size(); ++i) {
+    if (needed.outputs[static_cast<size_t>(i)]) continue;
+    notes.open.push_back({why.where, fmt::format("output {} is left out, as the loss does not read it: {}",
+                                                 outputs[i].name(), why.message)});
+  }
+  if (std::find(needed.outputs.begin(), needed.outputs.end(), false) != needed.outputs.end()) return;
+  notes.remarks.push_back(
+      {why.where, fmt::format("{} nodes are left out, as no output needs them: {}",
+                              std::count(needed.nodes.begin(), needed.nodes.end(), false), why.message)});
+}
+
+}  // namespace
+
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                              const InputValues& values) {
+  auto imported = import_needed(model, file, options, values, nullptr);
+  if (imported.ok()) return imported;
+  const auto needed = needed_for(model, options.asked);
+  if (!needed.ok() || !needed->leaves_out()) return imported;
+  auto without = import_needed(model, file, options, values, &*needed);
+  if (without.ok()) note_left_out(model, *needed, imported.diagnostic(), without->notes);
+  return without;
+}
+
+}  // namespace rannc::frontend

@@ -1,0 +1,22 @@
+/// Turns a model into a task graph.
+#pragma once
+
+#include <string>
+
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/file/model_file.h"
+
+namespace rannc::frontend {
+
+struct FileOnDisk {
+  const std::string& path;
+  uint64_t bytes = 0;
+};
+
+/// The graph of a model of `ModelFile`, some of whose inputs have always the same of `values`. Where an elementwise
+/// task can run only if two symbols of inputs are equal, they are read as one: that is what the model's author must
+/// have meant.
+Result<Imported> import_model(const ModelFile& model, const FileOnDisk& file, const ImportOptions& options,
+                              const InputValues& values);
+
+}  // namespace rannc::frontend

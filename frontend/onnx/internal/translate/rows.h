@@ -1,0 +1,17 @@
+/// Rows of a value: taken, put one after another, turned around.
+#pragma once
+
+#include <vector>
+
+#include "frontend/onnx/internal/translate/node.h"
+
+namespace rannc::frontend {
+
+/// Element `index` of axis 0, which goes.
+ValueId row_of(Node& node, ValueId x, int64_t index);
+/// Values one after another on a new axis.
+ValueId stacked(Node& node, const std::vector<ValueId>& values, int64_t axis = 0);
+/// The elements of an axis in the opposite order.
+ValueId flipped(Node& node, ValueId x, int64_t axis = 0);
+
+}  // namespace rannc::frontend

@@ -1,0 +1,144 @@
+/// Translates nodes, in order, into tasks: single operators, calls of functions, subgraphs.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "frontend/internal/growth.h"
+#include "frontend/onnx/import.h"
+#include "frontend/onnx/internal/state/detached.h"
+#include "frontend/onnx/internal/state/program_state.h"
+#include "frontend/onnx/internal/state/training_mode.h"
+#include "frontend/onnx/internal/state/unweighted.h"
+#include "frontend/onnx/internal/translate/scope.h"
+#include "onnx/defs/schema.h"
+
+namespace rannc::frontend {
+
+class Translation {
+ public:
+  using Source = Node::Source;
+  /// All of it outlives the translation.
+  Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
+              ExternalData& external, ImportNotes& notes, Growth& growth)
+      : file_(file),
+        options_(options),
+        functions_(functions),
+        source_(source),
+        external_(external),
+        notes_(notes),
+        growth_(growth),
+        state_(notes) {}
+
+  Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
+  /// A stored tensor.
+  Result<void> add_initializer(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
+  Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where);
+  /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
+  Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
+  /// Reads what the file says of all nodes together; before the first.
+  void begin(const ONNX_NAMESPACE::GraphProto& graph) {
+    state_.list(graph);
+    for (const auto& output : graph.output()) outputs_.insert(output.name());
+  }
+  /// Notes what follows from all nodes together.
+  void finish(ir::Graph& graph) {
+    unweighted_.note(graph, notes_);
+    training_mode_.note(file_, notes_);
+    state_.finish(graph);
+  }
+  /// Two symbols of inputs that have to be equal for a refused task to run.
+  const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
+
+ private:
+  /// What a name stands for: a tensor, a list, or nothing where a call leaves an optional input out.
+  struct Item {
+    ValueId value;
+    std::optional<List> list;
+  };
+  /// What one run of a subgraph makes.
+  using Items = std::vector<Item>;
+
+  Place at(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
+
+  Result<void> count(const Scope& scope, const Place& where) {
+    if (growth_.add(scope.region.graph, scope.region.counted)) return {};
+    return growth_.excess(scope.region.graph, scope.maker, where);
+  }
+
+  // --- names
+  Result<void> define(Scope& scope, const std::string& name, Item item, const Place& where);
+  Result<Item> item(const Scope& scope, const std::string& name, const Place& where);
+  Result<Node::Wiring> wire(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
+  Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Items items);
+  /// Of nodes all of whose outputs are tensors; invalid: not supported.
+  Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const std::vector<ValueId>& values);
+
+  // --- stored tensors of subgraphs (stored_in_bodies.cc)
+  Result<void> add_stored(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
+  /// A node of a subgraph that only stores or renames a stored tensor; false: it is another.
+  Result<bool> stores(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  /// Defines what `make` adds to the graph of the model under the name that it is handed, once for each `key`.
+  template <class Make>
+  Result<void> share(Scope& scope, const std::string& key, const std::string& name, const Place& where, Make&& make);
+  std::string name_of_stored(const Scope& scope, const std::string& name) const;
+  /// Forgets what was added to a graph that is set back to fewer values.
+  void forget_stored(const Region& region);
+
+  // --- single nodes and functions
+  Result<void> translate(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
+  Result<void> check_node(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset) const;
+  Result<void> call_schema(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<std::vector<ONNX_NAMESPACE::TypeProto>> operand_types(const Scope& scope,
+                                                               const ONNX_NAMESPACE::NodeProto& node);
+  Result<void> call(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const ONNX_NAMESPACE::NodeProto& completed,
+                    const ONNX_NAMESPACE::FunctionProto& function, const Opsets& opsets);
+
+  // --- subgraphs (subgraphs.cc)
+  struct Cycle;
+  Result<void> add_control(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> close(OpenBody& open, const std::vector<ValueId>& outputs, const Runs& runs, const Location& where);
+  Result<void> add_if(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_loop(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  Result<void> add_scan_of_samples(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
+  void count_trips(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Cycle& cycle);
+  /// The last states, then what each trip made, stacked.
+  Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
+  Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
+                                        const Cycle& cycle, int64_t most);
+  /// A loop over bags of equal length, all of them at once; nothing: it is another.
+  Result<std::optional<Items>> as_bags(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
+                                       const Cycle& cycle);
+  Result<Items> as_task(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
+  /// One of several runs of subgraphs of a node, as it stands in names.
+  struct Run {
+    std::string branch, trip;
+    std::span<const std::string> outputs = {};  ///< how the node calls what the subgraph makes
+  };
+  /// Translates a subgraph into `region`; `given` stands for its inputs.
+  Result<Items> run(const Scope& scope, Region& region, const ONNX_NAMESPACE::NodeProto& node,
+                    const ONNX_NAMESPACE::GraphProto& body, const Items& given, const Run& run);
+  Result<std::vector<ValueId>> tensors(const Items& items, const Place& where) const;
+
+  const std::string& file_;
+  const ImportOptions& options_;
+  const Functions& functions_;
+  const Source& source_;
+  ExternalData& external_;
+  ImportNotes& notes_;
+  Growth& growth_;
+  std::optional<SymbolPair> unequal_symbols_;
+  std::map<std::string, ValueId> stored_;  ///< of subgraphs, in the graph of the model, by their places in the file
+  std::set<std::string, std::less<>> outputs_;  ///< names that nothing else may have
+  uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
+  ProgramState state_;
+  Unweighted unweighted_;
+  Detached detached_;
+  TrainingMode training_mode_;
+};
+
+}  // namespace rannc::frontend

@@ -1,0 +1,38 @@
+#include "frontend/torchscript/internal/archive/archive.h"
+
+#include <fmt/format.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+/// What a file that LibTorch does not load seems to be.
+std::string advice(const std::string& refusal) {
+  const auto says = [&](const char* text) { return refusal.find(text) != std::string::npos; };
+  if (says("constants.pkl") || says("file not found"))
+    return "it holds weights or a pickled module, not a program: export the model with torch.export.save, with "
+           "torch.jit.save(torch.jit.trace(model, inputs), path), or with torch.onnx.export";
+  const size_t begins = std::min(refusal.find_first_not_of(" \n"), refusal.size());
+  const std::string first = refusal.substr(begins, refusal.find('\n', begins) - begins);
+  constexpr std::string_view kUnknown = "Unknown builtin op: ";
+  if (!first.starts_with(kUnknown)) return first;
+  std::string op = first.substr(kUnknown.size());
+  if (op.ends_with('.')) op.pop_back();
+  return fmt::format("it calls {}, which LibTorch does not have: --load-library FILE loads a library that brings it",
+                     op);
+}
+
+}  // namespace
+
+Result<Archive> Archive::load(ArchiveFile file) {
+  Archive archive(std::move(file));
+  try {
+    archive.module_ = torch::jit::load(archive.file_.reader(), at::kCPU);
+  } catch (const std::exception& failure) {
+    return error(Location{archive.path()}, fmt::format("cannot be read as TorchScript: {}", advice(failure.what())));
+  }
+  return archive;
+}
+
+}  // namespace rannc::frontend::torchscript

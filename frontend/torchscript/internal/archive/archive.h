@@ -1,0 +1,28 @@
+/// A TorchScript archive as LibTorch loads it.
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <string>
+
+#include "frontend/torchscript/internal/archive/archive_file.h"
+
+namespace rannc::frontend::torchscript {
+
+class Archive {
+ public:
+  /// Errors: it is no archive of TorchScript (and what it is instead), or LibTorch refuses it.
+  static Result<Archive> load(ArchiveFile file);
+
+  const torch::jit::Module& module() const { return module_; }
+  const std::string& path() const { return file_.path(); }
+  const ArchiveFile& file() const { return file_; }
+
+ private:
+  explicit Archive(ArchiveFile file) : file_(std::move(file)) {}
+
+  ArchiveFile file_;
+  torch::jit::Module module_;
+};
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,316 @@
+#include "frontend/torchscript/internal/exported/exported.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "frontend/internal/batch.h"
+#include "frontend/torchscript/internal/exported/exported_graph.h"
+#include "frontend/torchscript/internal/exported/exported_sizes.h"
+#include "frontend/torchscript/internal/exported/signature.h"
+#include "frontend/torchscript/internal/results.h"
+#include "frontend/torchscript/internal/stored.h"
+
+// GCC 12 sees an uninitialized variable in nlohmann's iterators.
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+
+namespace rannc::frontend::torchscript {
+
+namespace {
+
+constexpr int kDeepest = 100;
+
+class Program {
+ public:
+  Program(const ArchiveFile& file, const ExportedArchive& archive, const ImportOptions& options)
+      : file_(file), archive_(archive), options_(options), run_(file.path(), file.bytes(), options, notes_) {}
+
+  Result<Imported> run() {
+    const Json& module = archive_.program().at("graph_module");
+    const Json& graph = module.at("graph");
+    Names values;
+    RANNC_TRY(bind_inputs(values, module.at("signature"), graph));
+    Region root{graph_};
+    auto made = run_.run(std::move(values), root, graph);
+    const auto fault = run_.fault();
+    if (fault && (!made.ok() || run_.lost_state())) return *fault;
+    if (!made.ok()) return made.diagnostic();
+    RANNC_ASSIGN(const Item results, user_results(module, *made));
+    RANNC_TRY(add_outputs(graph_, notes_, results, {options_.outputs, options_.asked, fault}, file_.path()));
+    notes_.nodes = run_.nodes();
+    return Imported{std::move(graph_), std::move(notes_)};
+  }
+
+ private:
+  using Place = decltype(std::declval<ExportedArchive::Entry>().place());
+
+  /// A tensor of the archive, as the graph reads it.
+  struct Bound {
+    std::string name;  ///< in the graph
+    ExportedArchive::Entry entry;
+    std::string kind;       ///< parameter, buffer, tensor_constant
+    bool persists = false;  ///< in `state_dict`
+  };
+
+  Location where(std::string node = {}) const { return {file_.path(), 0, 0, std::move(node)}; }
+
+  // --- inputs
+
+  Result<void> bind_inputs(Names& values, const Json& signature, const Json& graph) {
+    const Json& specs = signature.at("input_specs");
+    RANNC_TRY(add_user_inputs(values, specs, graph.at("tensor_values")));
+    std::vector<Bound> tensors;
+    std::map<Place, std::vector<std::string>> names;
+    for (const Json& spec : specs) {
+      const auto [kind, said] = alternative_of(spec);
+      if (kind == "parameter" || kind == "buffer" || kind == "tensor_constant") {
+        const std::string& name = text_of(said.at(kind + "_name"));
+        const bool persists = kind == "parameter" || (kind == "buffer" && said.value("persistent", true));
+        auto entry = persists ? archive_.weight(name) : archive_.constant(name);
+        if (!entry.ok()) return entry.diagnostic();
+        names[entry->place()].push_back(name);
+        tensors.push_back({text_of(said.at("arg").at("name")), *std::move(entry), kind, persists});
+      } else if (kind == "constant_input") {
+        const auto [of, value] = alternative_of(said.at("value"));
+        RANNC_ASSIGN(values[text_of(said.at("name"))], value_of(values, of, value));
+      } else if (kind != "user_input" && kind != "token") {
+        return error(where(), fmt::format("an input is a {}, which is not supported", kind));
+      }
+    }
+    std::map<Place, TensorRef> made;
+    SharedMemory memory;
+    for (const Bound& each : tensors) {
+      TensorRef& tensor = made[each.entry.place()];
+      if (!tensor) {
+        memory.add(each.entry.record, each.entry.offset, each.entry.sizes, each.entry.strides, each.entry.name,
+                   each.kind == "parameter" && each.entry.requires_grad);
+        RANNC_ASSIGN(tensor, add_tensor(each, names.at(each.entry.place())));
+      }
+      values[each.name] = tensor;
+    }
+    return memory.check(file_.path());
+  }
+
+  // The first of `names` is that of the entry.
+  Result<TensorRef> add_tensor(const Bound& bound, const std::vector<std::string>& names) {
+    const ExportedArchive::Entry& entry = bound.entry;
+    const Location at = where(entry.name);
+    RANNC_ASSIGN(const at::Tensor tensor, archive_.tensor(entry));
+    if (!tensor.defined() && !options_.missing_weights)
+      return error(at, "the archive holds no numbers of it: it was exported without weights");
+    ir::ValueType type;
+    const auto dtype = ir::dtype_of_torch(static_cast<int>(entry.dtype));
+    if (!dtype)
+      return error(at, fmt::format("has elements of type {}, which is not supported", at::toString(entry.dtype)));
+    type.dtype = *dtype;
+    type.shape.emplace(entry.sizes.begin(), entry.sizes.end());
+    const StoredTensor stored{entry.name,
+                              {names.begin() + 1, names.end()},
+                              bound.kind == "parameter" && entry.requires_grad ? Role::kParameter
+                              : bound.persists                                 ? Role::kConstant
+                                                                               : Role::kLiteral};
+    TensorRef made =
+        add_stored(graph_, notes_, stored, std::move(type), tensor.defined() ? file_.data(tensor) : ir::TensorData());
+    if (bound.kind == "buffer") made->set_state(entry.name);
+    return made;
+  }
+
+  Result<ir::ValueType> type_of(const Json& meta, const std::string& name) const {
+    ir::ValueType type;
+    const auto scalar = scalar_type_of(integer_of(meta.at("dtype")));
+    const auto dtype = scalar ? ir::dtype_of_torch(static_cast<int>(*scalar)) : std::nullopt;
+    if (!dtype)
+      return error(where(name),
+                   fmt::format("has elements of type {}, which is not supported", meta.at("dtype").dump()));
+    type.dtype = *dtype;
+    type.shape.emplace();
+    for (const Json& each : meta.at("sizes")) {
+      const auto [kind, value] = alternative_of(each);
+      if (kind == "as_int") {
+        type.shape->emplace_back(integer_of(value));
+        if (type.shape->back().constant() < 0) return error(where(name), "has a negative size");
+        continue;
+      }
+      auto size = parse_size(text_of(value.at("expr_str")));
+      if (!size.ok()) return error(where(name), size.diagnostic().message);
+      type.shape->push_back(*std::move(size));
+    }
+    return type;
+  }
+
+  // Tensors that are fed, in the order of the signature; what is no tensor is fixed in the program.
+  Result<void> add_user_inputs(Names& values, const Json& specs, const Json& metas) {
+    std::vector<InputSpec> inputs, given;
+    std::vector<std::string> own;
+    for (const Json& spec : specs) {
+      const auto [kind, said] = alternative_of(spec);
+      if (kind != "user_input") continue;
+      const auto [of, value] = alternative_of(said.at("arg"));
+      if (of != "as_tensor") continue;
+      own.push_back(text_of(value.at("name")));
+      RANNC_ASSIGN(ir::ValueType type, type_of(metas.at(own.back()), own.back()));
+      inputs.push_back({own.back(), std::move(type)});
+    }
+    RANNC_TRY(check_symbols(inputs));
+    note_ranges(inputs);
+    for (const std::string& text : options_.inputs) {
+      RANNC_ASSIGN(InputSpec spec, parse_input(text));
+      given.push_back(std::move(spec));
+    }
+    RANNC_TRY(call_inputs(inputs, std::move(given)));
+    std::vector<ir::ValueType> types;
+    for (const InputSpec& input : inputs) types.push_back(input.type);
+    RANNC_ASSIGN(const std::string batch, settle_batch(types, options_, file_.path()));
+    graph_.set_batch_symbol(batch);
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ValueId value = graph_.add_value(ir::ValueKind::kInput, inputs[i].name, types[i]);
+      graph_.add_input(value);
+      values[own[i]] = std::make_shared<Tensor>(value);
+    }
+    return {};
+  }
+
+  // A symbol has to be the size of an axis somewhere, else no input says what it is.
+  Result<void> check_symbols(const std::vector<InputSpec>& inputs) const {
+    std::set<std::string> known, used;
+    for (const InputSpec& input : inputs) {
+      for (const ir::Dim& size : *input.type.shape) {
+        if (size.is_symbol()) known.insert(size.symbol_name());
+      }
+    }
+    for (const InputSpec& input : inputs) {
+      for (const ir::Dim& size : *input.type.shape) {
+        used.clear();
+        size.collect_symbols(used);
+        if (std::includes(known.begin(), known.end(), used.begin(), used.end())) continue;
+        return error(where(input.name), fmt::format("has an axis of {} elements, and no axis is a symbol of it alone: "
+                                                    "export the model with a Dim that stands for the axis itself",
+                                                    size.str()));
+      }
+    }
+    return {};
+  }
+
+  // What the author of the program said of sizes, or what PyTorch found.
+  void note_ranges(const std::vector<InputSpec>& inputs) {
+    constexpr int64_t kTold = 2;  // up to here PyTorch itself sets the lower end
+    const Json ranges = archive_.program().value("range_constraints", Json::object());
+    for (const InputSpec& input : inputs) {
+      for (size_t axis = 0; axis < input.type.shape->size(); ++axis) {
+        const ir::Dim& size = (*input.type.shape)[axis];
+        if (!size.is_symbol() || !ranges.contains(size.symbol_name())) continue;
+        const Json& range = ranges.at(size.symbol_name());
+        const Json low = range.value("min_val", Json()), high = range.value("max_val", Json());
+        const bool is_low = low.is_number_integer() && low.get<int64_t>() > kTold, is_high = high.is_number_integer();
+        if (!is_low && !is_high) continue;
+        notes_.remarks.push_back(
+            {where(input.name),
+             fmt::format("the program was exported for {}{}{} on axis {}", is_low ? "at least " + low.dump() : "",
+                         is_low && is_high ? " and " : "", is_high ? "at most " + high.dump() : "", axis)});
+      }
+    }
+  }
+
+  // --- outputs
+
+  /// What the user gets, in the shape in which the program gives it. What else it makes are effects.
+  Result<Item> user_results(const Json& module, const std::vector<Item>& made) {
+    const Json& specs = module.at("signature").at("output_specs");
+    if (specs.size() != made.size())
+      return error(where(), fmt::format("the signature says {} outputs of {}", specs.size(), made.size()));
+    std::vector<Item> results;
+    for (size_t i = 0; i < specs.size(); ++i) {
+      const auto [kind, said] = alternative_of(specs[i]);
+      if (kind == "user_output") {
+        results.push_back(made[i]);
+      } else if (kind == "buffer_mutation") {
+        RANNC_TRY(check_effect(made[i], text_of(said.at("buffer_name"))));
+      } else if (kind != "token") {
+        return error(where(), fmt::format("an output is a {}, which is not supported", kind));
+      }
+    }
+    const Json& calls = module.at("module_call_graph");
+    const Json* const signature = calls.empty() ? nullptr : &calls[0].at("signature");
+    if (signature == nullptr || signature->is_null()) return list_of(std::move(results));
+    const Json tree = parse_json(text_of(signature->at("out_spec")));
+    if (!tree.is_array() || tree.size() != 2) return list_of(std::move(results));
+    size_t next = 0;
+    RANNC_ASSIGN(Item shaped, shape_of(tree[1], results, next, 0));
+    if (next != results.size()) return error(where(), "the signature says another number of outputs than the program");
+    return shaped;
+  }
+
+  // Statistics of normalisations are kept by the task that makes them, counters by nobody.
+  Result<void> check_effect(const Item& made, const std::string& buffer) {
+    if (is_lost(made)) return *run_.fault();
+    const auto* const tensor = made.get<TensorRef>();
+    const bool is_statistic = made.get<Undecided>() && !made.is_of_data();
+    if (is_statistic) return {};
+    if (tensor != nullptr && !ir::is_float(graph_.type((*tensor)->now()).dtype)) {
+      ++notes_.counted_remarks["counters of the program's state are not kept"];
+      return {};
+    }
+    return error(where(buffer),
+                 "the program writes into it, which is state of the model: training keeps the statistics "
+                 "of batch normalisations alone");
+  }
+
+  Result<Item> shape_of(const Json& tree, const std::vector<Item>& results, size_t& next, int depth) const {
+    if (depth > kDeepest) return error(where(), "outputs are nested too deep");
+    const Json& children = tree.at("children_spec");
+    if (tree.at("type").is_null()) {
+      if (next == results.size()) return error(where(), "the signature says more outputs than the program has");
+      return results[next++];
+    }
+    std::vector<Item> parts;
+    for (const Json& child : children) {
+      RANNC_ASSIGN(Item part, shape_of(child, results, next, depth + 1));
+      parts.push_back(std::move(part));
+    }
+    // Dictionaries, and classes that are like them, have their keys in the context.
+    const Json& context = tree.at("context");
+    const Json keys = context.is_string() ? parse_json(text_of(context)) : Json();
+    const bool has_keys = keys.is_array() && keys.size() == parts.size() &&
+                          std::all_of(keys.begin(), keys.end(), [](const Json& key) { return key.is_string(); });
+    if (!has_keys || parts.empty()) return list_of(std::move(parts));
+    auto made = std::make_shared<Dictionary>();
+    for (size_t i = 0; i < parts.size(); ++i) made->entries.emplace_back(Item(text_of(keys[i])), std::move(parts[i]));
+    return Item(std::move(made));
+  }
+
+  const ArchiveFile& file_;
+  const ExportedArchive& archive_;
+  const ImportOptions& options_;
+  ir::Graph graph_;
+  ImportNotes notes_;
+  ExportedGraph run_;
+};
+
+}  // namespace
+
+bool is_exported(const ArchiveFile& file) {
+  try {
+    caffe2::serialize::PyTorchStreamReader reader(file.reader());
+    return reader.hasRecord("archive_format") || reader.hasRecord("serialized_exported_program.json");
+  } catch (const std::exception&) {
+    return false;  // the other reader says what is wrong
+  }
+}
+
+Result<Imported> read_exported(const ArchiveFile& file, const ImportOptions& options) {
+  const Location where{file.path()};
+  try {
+    RANNC_ASSIGN(const ExportedArchive archive, ExportedArchive::open(file));
+    return Program(file, archive, options).run();
+  } catch (const nlohmann::json::exception& broken) {
+    return error(where, fmt::format("is not as the schema of exported programs has it: {}", broken.what()));
+  } catch (const c10::Error& failure) {
+    return error(where, fmt::format("cannot be read: {}", failure.what_without_backtrace()));
+  } catch (const std::exception& failure) {
+    return error(where, fmt::format("cannot be read: {}", failure.what()));
+  }
+}
+
+}  // namespace rannc::frontend::torchscript

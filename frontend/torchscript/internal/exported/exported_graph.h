@@ -1,0 +1,64 @@
+/// Runs the graphs of an exported program: calls of operators become tasks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "frontend/import.h"
+#include "frontend/internal/bodies.h"
+#include "frontend/internal/growth.h"
+#include "frontend/torchscript/internal/calls.h"
+#include "frontend/torchscript/internal/exported/exported_values.h"
+
+namespace rannc::frontend::torchscript {
+
+class ExportedGraph {
+ public:
+  /// All of it outlives the run. `file` is the archive's path.
+  ExportedGraph(const std::string& file, uint64_t bytes, const ImportOptions& options, ImportNotes& notes)
+      : file_(file), options_(options), notes_(notes), growth_(bytes), calls_(notes) {}
+
+  /// What a graph gives in order, whose inputs have these names. Throws a `std::exception` where the JSON is not as the
+  /// schema has it.
+  Result<std::vector<Item>> run(Names names, Region& into, const Json& graph) {
+    return run(Frame{std::move(names), 0}, into, graph);
+  }
+  /// Why calls could not be translated; the run went on without their results.
+  std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
+  bool lost_state() const { return calls_.lost_state(); }
+  uint64_t nodes() const { return nodes_; }
+
+ private:
+  using Items = std::vector<Item>;
+  struct Frame {
+    Names names;
+    int depth = 0;
+  };
+  /// Operands of an operator that calls graphs.
+  struct Operands {
+    std::vector<const Json*> graphs;
+    Items items;  ///< all but graphs, in order
+  };
+
+  Result<Items> run(Frame frame, Region& into, const Json& graph);
+  Result<Items> run_in_place(const Frame& around, Region& into, const Json& graph, const Items& given);
+  Result<void> run_node(Frame& frame, Region& into, const Json& node);
+  Result<Items> call(const Frame& frame, Region& into, const Json& node, const Location& place);
+  Result<Items> call_of_graphs(const Frame& frame, Region& into, const std::string& name, const Json& node,
+                               const Location& place);
+  Result<Items> called(const Frame& frame, Region& into, const std::string& name, const Operands& of, const Json& node,
+                       const Location& place);
+  Result<Items> branch(const Frame& frame, Region& into, const Operands& of, const Location& place, std::string stem);
+  Result<Items> loop(const Frame& frame, Region& into, const Operands& of, const Location& place, std::string stem);
+  Location place_of(const Json& node) const;
+
+  const std::string& file_;
+  const ImportOptions& options_;
+  ImportNotes& notes_;
+  Growth growth_;
+  Calls calls_;
+  uint64_t nodes_ = 0;
+};
+
+}  // namespace rannc::frontend::torchscript

@@ -1,0 +1,155 @@
+// Gradients that ONNX has no word for: what the metadata of an export say of them, and what a user does.
+#include "passes/training/lost_gradients.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "frontend/onnx/internal/model/traced_call.h"
+#include "ir/op/op.h"
+#include "ir/verify.h"
+#include "passes/parameters/recover_parameters.h"
+#include "tests/frontend/support/onnx_text.h"
+
+namespace rannc::frontend {
+namespace {
+
+using ir::Dim;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr int kOpset = 18;
+
+ONNX_NAMESPACE::NodeProto traced(const std::string& text) {
+  ONNX_NAMESPACE::NodeProto node;
+  auto* const entry = node.add_metadata_props();
+  entry->set_key("pkg.torch.onnx.fx_node");
+  entry->set_value(text);
+  return node;
+}
+
+const std::string kCall = "%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (";
+
+TEST(TracedCalls, AreReadFromMetadata) {
+  const auto node = traced(kCall + "%p_w, %x, 2), kwargs = {})");
+  const auto call = traced_call(node);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->target, "aten.embedding.default");
+  EXPECT_TRUE(call->is("aten.embedding"));
+  EXPECT_FALSE(call->is("aten.embed"));
+  EXPECT_THAT(call->values(), ElementsAre("p_w", "x"));
+  EXPECT_EQ(call->number(2), 2);
+  EXPECT_FALSE(call->number(0).has_value());
+  EXPECT_FALSE(call->number(3).has_value());
+}
+
+TEST(TracedCalls, ListsAreOneArgument) {
+  const auto node = traced(kCall + "[%a, %detach_1], -1), kwargs = {dim: (1, 2)})");
+  const auto call = traced_call(node);
+  ASSERT_TRUE(call.has_value());
+  EXPECT_EQ(call->arguments.size(), 2U);
+  EXPECT_THAT(call->values(), ElementsAre("a", "detach_1"));
+}
+
+TEST(TracedCalls, OddTextsAreNone) {
+  for (const std::string text : {"", "%x : placeholder", "call_function[target=torch.ops.aten.relu", "](args = (%x"}) {
+    EXPECT_FALSE(traced_call(traced(text)).has_value()) << text;
+  }
+  const auto open = traced(kCall + "%x, ((");
+  EXPECT_THAT(traced_call(open)->values(), ElementsAre("x"));
+  EXPECT_TRUE(is_detached("detach"));
+  EXPECT_TRUE(is_detached("detach_12"));
+  for (const char* other : {"detach_", "detached", "detach_x", "x"}) EXPECT_FALSE(is_detached(other)) << other;
+}
+
+// Tasks of an operator, by what they make.
+std::vector<std::string> made_by(const ir::Graph& graph, std::string_view op) {
+  std::vector<std::string> made;
+  for (const TaskId task : graph.tasks()) {
+    if (graph.op(task).name == "core." + std::string(op)) made.emplace_back(graph.value(graph.outputs(task)[0]).name);
+  }
+  return made;
+}
+
+TEST(ExportedModels, SayWhatOnnxCannot) {
+  const auto imported = read_onnx(std::string(RANNC_SOURCE_DIR) + "/tests/data/small_lost_gradients/model.onnx");
+  ASSERT_TRUE(imported.ok()) << imported.diagnostic().str();
+  const ir::Graph& graph = imported->graph;
+  EXPECT_THAT(made_by(graph, "stop_gradient"), ElementsAre("linear.detached", "sigmoid.detached"));
+  const auto attributes = [&](const char* value) { return graph.attributes(graph.producer(graph.find(value))); };
+  EXPECT_TRUE(attributes("relu6").flag("strict"));
+  EXPECT_TRUE(attributes("hardtanh").flag("strict"));
+  EXPECT_FALSE(attributes("clamp").flag("strict"));
+  EXPECT_EQ(attributes("embedding").integer("padding_index", -1), 2);
+  std::string remarks;
+  for (const Note& remark : imported->notes.remarks) remarks += remark.message + "\n";
+  EXPECT_EQ(imported->notes.remarks.size(), 6U) << remarks;
+  for (const char* said : {"row 2 of %words.weight takes no gradient",
+                           "no gradient flows to %linear:", "no gradient flows to %sigmoid:", "bounds of relu6",
+                           "bounds of hardtanh", "of equal elements the first"}) {
+    EXPECT_THAT(remarks, HasSubstr(said));
+  }
+}
+
+// --- said by a user
+
+Result<ir::Graph> lost(std::string_view text, std::string_view how) {
+  RANNC_ASSIGN(ir::Graph graph, test::import_graph(text, kOpset));
+  RANNC_ASSIGN(passes::LostGradients parsed, passes::parse_lost_gradients(how));
+  passes::PassContext context;
+  RANNC_TRY(passes::LoseGradients(std::move(parsed)).run(graph, context));
+  RANNC_TRY(ir::as_result(ir::verify(graph)));
+  return graph;
+}
+
+const char* const kText =
+    "agraph (int64[batch, 3] ids) => (float[batch, 3, 2] y, float[batch, 3, 2] e) <float[4,2] table = "
+    "{1,2,3,4,5,6,7,8},"
+    "float low = {0}, float high = {6}> { same = Identity (table)\n e = Gather (same, ids)\n c = Clip (e, low, high)\n"
+    "f = Add (c, e)\n y = Tanh (f) }";
+
+TEST(LostGradients, AreSaidByName) {
+  const auto graph = lost(kText, "padding=table:-1,stop=e,strict=c");
+  ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+  EXPECT_EQ(graph->attributes(graph->producer(graph->find("e"))).integer("padding_index", -1), 3);
+  EXPECT_TRUE(graph->attributes(graph->producer(graph->find("c"))).flag("strict"));
+  EXPECT_THAT(made_by(*graph, "stop_gradient"), ElementsAre("e.stopped"));
+  const auto reads = [&](const char* value) { return graph->inputs(graph->producer(graph->find(value))); };
+  EXPECT_EQ(reads("c")[0], graph->find("e.stopped"));
+  EXPECT_EQ(reads("f")[1], graph->find("e.stopped"));
+  EXPECT_EQ(graph->outputs()[1], graph->find("e")) << "what the model gives out is what it was";
+}
+
+// A table that is read through a stop alone is no parameter.
+TEST(LostGradients, WhatIsStoppedIsNotTrained) {
+  for (const auto& [how, kind] : {std::pair<std::string, ir::ValueKind>{"", ir::ValueKind::kParameter},
+                                  {"stop=table", ir::ValueKind::kConstant}}) {
+    std::string text = kText;
+    text.replace(text.find("Gather (same"), 12, "Gather (table");
+    auto graph = lost(text, how);
+    ASSERT_TRUE(graph.ok()) << graph.diagnostic().str();
+    passes::PassContext context;
+    ASSERT_TRUE(passes::RecoverParameters().run(*graph, context).ok());
+    EXPECT_EQ(graph->kind(graph->find("table")), kind) << how;
+  }
+}
+
+TEST(LostGradients, ErrorsNameWhatIsNotThere) {
+  const std::pair<std::string, std::string> faults[] = {
+      {"padding=none:0", "%none, which the model does not have"},
+      {"padding=table:4", "a padding index 4 of %table, which is [4,2]"},
+      {"padding=table:-5", "a padding index -5"},
+      {"padding=low:0", "a row of a table of rank 2"},
+      {"strict=y", "%y, which no clamp makes"},
+      {"strict=ids", "%ids, which no clamp makes"},
+      {"stop=none", "%none, which the model does not have"},
+      {"stop=ids", "%ids, which is i64 and has none"}};
+  for (const auto& [how, named] : faults) {
+    const auto graph = lost(kText, how);
+    ASSERT_FALSE(graph.ok()) << how;
+    EXPECT_THAT(graph.diagnostic().str(), HasSubstr(named));
+  }
+}
+
+}  // namespace
+}  // namespace rannc::frontend
