@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "partition/schedule/family.h"
-#include "partition/stages/judge.h"
+#include "partition/stages/judge/judge.h"
 #include "partition/stages/registry.h"
 #include "tools/machine.h"
 #include "tools/units.h"

@@ -9,8 +9,8 @@
 
 #include "ir/plan/plan.h"
 #include "partition/model/block_demands.h"
-#include "partition/stages/auto.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/problem.h"
+#include "partition/stages/search/auto.h"
 
 namespace rannc::tools {
 

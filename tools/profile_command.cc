@@ -14,7 +14,7 @@
 #include "partition/schedule/family.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/stages/explain.h"
-#include "partition/stages/judge.h"
+#include "partition/stages/judge/judge.h"
 #include "tools/placement_split.h"
 #include "tools/stage_report.h"
 #include "tools/stop.h"

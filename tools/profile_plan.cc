@@ -6,8 +6,8 @@
 #include <numeric>
 
 #include "partition/schedule/family.h"
-#include "partition/stages/judge.h"
-#include "partition/stages/profile_problem.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
 #include "tools/units.h"
 

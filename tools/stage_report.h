@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "partition/stages/plan.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/plan.h"
+#include "partition/stages/problem/problem.h"
 
 namespace rannc::tools {
 

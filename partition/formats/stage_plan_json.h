@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "ir/base/diagnostic.h"
-#include "partition/stages/plan.h"
+#include "partition/stages/problem/plan.h"
 
 namespace rannc::partition {
 

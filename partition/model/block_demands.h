@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ir/graph/graph.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
 

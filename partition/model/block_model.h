@@ -7,7 +7,7 @@
 
 #include "partition/metrics.h"
 #include "partition/model/atom_dag.h"
-#include "partition/stages/plan.h"
+#include "partition/stages/problem/plan.h"
 
 namespace rannc::partition {
 

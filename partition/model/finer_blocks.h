@@ -5,7 +5,7 @@
 
 #include "partition/dag.h"
 #include "partition/metrics.h"
-#include "partition/stages/plan.h"
+#include "partition/stages/problem/plan.h"
 
 namespace rannc::partition {
 

@@ -11,7 +11,7 @@
 #include "ir/plan/fixed_samples.h"
 #include "ir/schedule/lower_schedule.h"
 #include "partition/model/stage_memory.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
 

@@ -8,7 +8,7 @@
 #include "partition/model/tape.h"
 #include "partition/schedule/make_schedule.h"
 #include "partition/schedule/simulate.h"
-#include "partition/stages/plan.h"
+#include "partition/stages/problem/plan.h"
 
 namespace rannc::partition {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "ir/state/statistics.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
 

@@ -13,7 +13,7 @@
 #include "partition/model/joint_batch.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
-#include "partition/stages/judge.h"
+#include "partition/stages/judge/judge.h"
 #include "partition/stages/registry.h"
 
 namespace rannc::partition {

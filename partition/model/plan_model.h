@@ -12,8 +12,8 @@
 #include "partition/model/block_model.h"
 #include "partition/model/finish_plan.h"
 #include "partition/model/stage_problem.h"
-#include "partition/stages/auto.h"
 #include "partition/stages/planner.h"
+#include "partition/stages/search/auto.h"
 
 namespace rannc::partition {
 

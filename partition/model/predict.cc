@@ -11,7 +11,7 @@
 
 #include "partition/model/finish_plan.h"
 #include "partition/model/value_bytes.h"
-#include "partition/stages/cluster_links.h"
+#include "partition/stages/pricing/cluster_links.h"
 #include "partition/transfers.h"
 
 namespace rannc::partition {

@@ -3,7 +3,7 @@
 
 #include "partition/metrics.h"
 #include "partition/model/model_facts.h"
-#include "partition/stages/problem.h"
+#include "partition/stages/problem/problem.h"
 
 namespace rannc::partition {
 

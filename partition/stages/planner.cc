@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "partition/stages/bounds.h"
-#include "partition/stages/internal/prices.h"
+#include "partition/stages/bounds/bounds.h"
+#include "partition/stages/pricing/prices.h"
 
 namespace rannc::partition {
 namespace {

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <limits>
 
-#include "partition/stages/auto.h"
-#include "partition/stages/balance.h"
-#include "partition/stages/dapple.h"
-#include "partition/stages/dapple_released.h"
-#include "partition/stages/exact.h"
-#include "partition/stages/pipedream.h"
-#include "partition/stages/rannc_paper.h"
+#include "partition/stages/papers/balance.h"
+#include "partition/stages/papers/dapple.h"
+#include "partition/stages/papers/dapple_released.h"
+#include "partition/stages/papers/pipedream.h"
+#include "partition/stages/papers/rannc_paper.h"
+#include "partition/stages/search/auto.h"
+#include "partition/stages/search/exact.h"
 
 namespace rannc::partition {
 namespace {

@@ -15,12 +15,12 @@
 #include <numeric>
 #include <sstream>
 
-#include "partition/stages/auto.h"
-#include "partition/stages/dapple.h"
-#include "partition/stages/dapple_released.h"
-#include "partition/stages/judge.h"
-#include "partition/stages/profile_problem.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/papers/dapple.h"
+#include "partition/stages/papers/dapple_released.h"
+#include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
+#include "partition/stages/search/auto.h"
 
 namespace {
 

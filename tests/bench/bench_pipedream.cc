@@ -11,7 +11,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "partition/stages/pipedream.h"
+#include "partition/stages/papers/pipedream.h"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "ir/base/diagnostic.h"
-#include "partition/stages/profile_problem.h"
+#include "partition/stages/problem/profile_problem.h"
 #include "tests/fuzz/target.h"
 #include "tools/profile_plan.h"
 

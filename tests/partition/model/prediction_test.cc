@@ -7,7 +7,7 @@
 #include "frontend/zoo/bert.h"
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
-#include "partition/stages/judge.h"
+#include "partition/stages/judge/judge.h"
 #include "tests/partition/model/planned_models.h"
 
 namespace rannc::test {

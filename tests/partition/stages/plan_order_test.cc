@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "partition/stages/judge.h"
+#include "partition/stages/judge/judge.h"
 
 namespace rannc::partition {
 namespace {

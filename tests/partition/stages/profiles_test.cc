@@ -1,13 +1,13 @@
 // On published profiles the planner that simulates is never worse than any other planner alone.
-#include "tests/partition/stages/profiles.h"
+#include "tests/partition/stages/support/profiles.h"
 
 #include <gtest/gtest.h>
 
-#include "partition/stages/auto.h"
-#include "partition/stages/dapple.h"
-#include "partition/stages/judge.h"
-#include "partition/stages/profile_problem.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/papers/dapple.h"
+#include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
+#include "partition/stages/search/auto.h"
 
 namespace rannc::partition {
 namespace {

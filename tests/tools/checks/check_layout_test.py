@@ -54,6 +54,11 @@ class CheckLayout(PlantedTest):
         self.expect_red({"passes/bad.cc": '#include "ir/internal/arena.h"\n'}, "L3", "ir/internal/arena.h")
         self.expect_red({"tests/passes/bad.cc": '#include "ir/internal/arena.h"\n'}, "L3", "tests/passes/bad.cc")
 
+    def test_L10_a_folder_that_builds_on_this_one(self):
+        planted = '#include "partition/stages/search/auto.h"\n'
+        self.expect_red({"partition/stages/pricing/bad.cc": planted}, "L10", "pricing/bad.cc:1", "search/auto.h")
+        self.expect_green({"partition/stages/papers/good.cc": planted, "partition/stages/registry.cc": planted})
+
     def test_L4_libraries_out_of_place(self):
         self.expect_red({"passes/bad.cc": "#include <ATen/ATen.h>\n"}, "L4", "ATen/ATen.h")
         self.expect_red({"frontend/onnx/bad.cc": "#include <torch/torch.h>\n"}, "L4", "torch/torch.h")

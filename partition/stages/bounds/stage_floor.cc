@@ -1,0 +1,167 @@
+// Two dynamic programs over (blocks, devices): from the end, how long a micro-batch is away behind a block at least;
+// from the start, which stages can be reached in time.
+//
+// What a stage pays for memory. Let M micro-batches pass a stage whose forward pass and input gradient take f and b,
+// and let each be away for at least w between them: it must pass the later stages and come back.
+//   1 A stage that repeats a forward pass does so in f. It need not where the backward pass follows the forward pass in
+//     its row; then nothing else runs there in between. Each micro-batch costs it f + b + min(f, w) or more.
+//   2 A stage that holds at most h micro-batches at once has M * (f + w + b) of micro-batch times in h slots.
+//   3 Until its first input gradient starts, w after its first forward pass, it does at most h forward passes; after
+//   its
+//     last forward pass at most h input gradients, the last of them w later. Where M > h these are different times, and
+//     between them lie (M - h) of each: 2 w + f + b + (M - h) (f + b) in all.
+// h is the memory that is left over the bytes of a micro-batch in flight, so all three hold for every schedule, stage
+// count and placement; they lie between the passes before the stage and those behind it, so all add to those.
+#include "partition/stages/bounds/stage_floor.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace rannc::partition {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+/// Where a stage stands in time.
+struct Place {
+  double ahead = 0;   ///< least time before its first forward pass
+  double around = 0;  ///< that and the least time after its last input gradient
+  double away = 0;    ///< least time of a micro-batch in the stages behind it
+  double limit = 0;   ///< of the step
+};
+
+/// Whether the stage meets the limit with so many slots, where it repeats or not (see the head of the file).
+bool meets_with(const FloorEntry& entry, double count, double slots, bool repeats, const Place& place) {
+  if (slots == 0) return false;
+  const double once = entry.forward + entry.backward;
+  const double repeated = repeats ? count * std::min(entry.forward, place.away) : 0;
+  double chain = std::max(count * once + repeated, count * (once + place.away) / slots);
+  if (count > slots) chain = std::max(chain, 2 * place.away + once + (count - slots) * once);
+  return place.around + chain <= place.limit && place.ahead + entry.work + repeated + entry.tail <= place.limit;
+}
+
+}  // namespace
+
+struct StageFloor::Query {
+  Limits limits;
+  double limit = 0;  ///< of the step
+  double busy = 0;   ///< no stage works longer
+  FloorEntries::Band band;
+  BoundBudget& budget;
+  std::vector<double> away;  ///< see `measure_away`
+  Objective objective;
+  double count = 0;    ///< micro-batches
+  bool priced = true;  ///< whether memory is
+
+  bool meets(const FloorEntry& entry, const Place& place) const {
+    if (!priced) return meets_with(entry, count, kInfinity, false, place);
+    return meets_with(entry, count, entry.slots, false, place) ||
+           meets_with(entry, count, entry.repeated_slots, true, place);
+  }
+  bool within(const FloorEntry& entry) const {
+    if (entry.work + entry.tail > limit || entry.port > limit || entry.bytes > limits.memory_bytes) return false;
+    const FloorEntry::Full& full = entry.full;
+    if (objective == Objective::kPeriod) return std::max(full.work + entry.tail, full.port) <= limits.time_ns;
+    if (objective == Objective::kLargestLoad) return full.work + entry.tail + full.messages <= limits.time_ns;
+    return true;
+  }
+};
+
+StageFloor::StageFloor(const StageProblem& problem, const RangeCosts& ranges, const BestLinks& links,
+                       uint64_t micro_batches, Recompute recompute)
+    : problem_(problem), entries_(problem, ranges, links, micro_batches), recompute_(recompute) {}
+
+void StageFloor::measure_away(Query& query) {
+  const uint32_t k = problem_.blocks, units = entries_.units();
+  query.away.assign(at(k, units) + 1, kInfinity);
+  std::fill(query.away.begin() + static_cast<std::ptrdiff_t>(at(k, 0)), query.away.end(), 0);
+  for (uint32_t a = k; a-- > 0;) {
+    if (query.band.least[a] > query.band.most[a]) continue;
+    const uint32_t fewest = units - query.band.most[a], most = units - query.band.least[a];
+    double* here = query.away.data() + at(a, 0);
+    const auto entries = entries_.from(a, query.busy, query.budget);
+    if (!query.budget.take(entries.size() * (1 + most - fewest))) return;
+    for (const FloorEntry& entry : entries) {
+      if (!query.within(entry)) continue;
+      const FloorEntries::Joint& joint = entries_.joint(a, entry.replicas);
+      const double* behind = query.away.data() + at(entry.end, 0);
+      for (uint32_t left = std::max<uint32_t>(fewest, entry.units); left <= most; ++left) {
+        const double away = behind[left - entry.units];
+        if (away == kInfinity || !query.meets(entry, {0, 0, away, query.limit})) continue;
+        const double back = entry.forward + away + entry.backward + joint.both;
+        here[left] = std::min(here[left], joint.returns ? back : 0);
+      }
+    }
+    for (uint32_t left = fewest; left < most; ++left) here[left + 1] = std::min(here[left + 1], here[left]);
+  }
+}
+
+bool StageFloor::search(const Limits& limits, BoundBudget& budget, std::vector<Step>* last) {
+  Query query{limits,
+              limits.step_ns,
+              kInfinity,
+              {},
+              budget,
+              {},
+              problem_.objective,
+              entries_.micro_batches(),
+              recompute_ == Recompute::kPriced};
+  if (problem_.objective == Objective::kStepTime) query.limit = std::min(limits.time_ns, limits.step_ns);
+  const bool peak = problem_.objective == Objective::kPeakMemory;
+  query.busy = peak ? limits.step_ns : std::min(limits.time_ns, limits.step_ns);
+  query.band = entries_.band(query.busy);
+  const uint32_t k = problem_.blocks, units = entries_.units();
+  measure_away(query);
+  if (budget.spent()) return true;
+  if (query.away[at(0, units)] == kInfinity) return false;
+  // Least time before a stage at block a on all units so far: there and back, and there alone.
+  std::vector<double> both(query.away.size(), kInfinity), there(both);
+  both[0] = there[0] = 0;
+  if (last != nullptr) last->assign(both.size(), {});
+  for (uint32_t a = 0; a < k; ++a) {
+    if (query.band.least[a] > query.band.most[a]) continue;
+    const double *from = both.data() + at(a, 0), *from_there = there.data() + at(a, 0);
+    const auto entries = entries_.from(a, query.busy, budget);
+    if (!budget.take(entries.size() * (1 + query.band.most[a] - query.band.least[a]))) return true;
+    for (const FloorEntry& entry : entries) {
+      if (!query.within(entry)) continue;
+      const FloorEntries::Joint& joint = entries_.joint(a, entry.replicas);
+      for (uint32_t d = query.band.least[a]; d <= query.band.most[a] && d + entry.units <= units; ++d) {
+        const double away = query.away[at(entry.end, units - d - entry.units)];
+        if (from[d] == kInfinity || away == kInfinity) continue;
+        const double ahead = joint.follows ? from_there[d] + joint.there : 0;
+        const double around = joint.returns ? from[d] + joint.there + joint.back : ahead;
+        if (!query.meets(entry, {ahead, around, away, query.limit})) continue;
+        if (joint.follows && from_there[d] + joint.joined + entry.forward + entry.backward > query.limit) continue;
+        const size_t to = at(entry.end, d + entry.units);
+        const double passed = around + entry.forward + entry.backward;
+        if (passed < both[to]) {
+          both[to] = passed;
+          if (last != nullptr) (*last)[to] = {&entry, a};
+        }
+        there[to] = std::min(there[to], ahead + entry.forward);
+      }
+    }
+  }
+  return std::any_of(both.begin() + static_cast<std::ptrdiff_t>(at(k, 0)), both.end(),
+                     [](double time) { return time < kInfinity; });
+}
+
+std::vector<StageOutline> StageFloor::stages(const Limits& limits, BoundBudget& budget) {
+  std::vector<Step> last;
+  if (!search(limits, budget, &last) || budget.spent()) return {};
+  std::vector<StageOutline> stages;
+  uint32_t block = problem_.blocks, units = 0;
+  while (last[at(block, units)].entry == nullptr) ++units;
+  while (block > 0) {
+    const auto [entry, first] = last[at(block, units)];
+    stages.push_back({first, block, std::max(1u, entry->units * entries_.unit())});
+    block = first;
+    units -= entry->units;
+  }
+  std::reverse(stages.begin(), stages.end());
+  return stages;
+}
+
+}  // namespace rannc::partition

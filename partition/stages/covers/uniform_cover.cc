@@ -1,0 +1,223 @@
+// Least devices that cover a suffix of the blocks (stage DP for equal devices, thresholds instead of Algorithm 1's V).
+//
+// devices[a][s] = least devices for blocks a..k in s stages, over b: need(a, b, s) + devices[b][s - 1], where need is
+// the least replica count that keeps time and memory within the limits. Counting stages from the end makes the
+// micro-batches in flight of the schedule a function of s. O(k^2 (1 + S / 16)) thanks to 16-bit counts in a contiguous
+// inner loop.
+#include <algorithm>
+#include <limits>
+
+#include "partition/stages/covers/cover.h"
+
+namespace rannc::partition {
+namespace {
+
+template <class Count>
+class UniformCover final : public CoverFinder {
+ public:
+  UniformCover(const StageProblem& problem, const RangeCosts& ranges, uint64_t micro_batches)
+      : CoverFinder(micro_batches),
+        prices_(problem, ranges, micro_batches, problem.cluster.size(), 1),
+        ranges_(ranges),
+        devices_(problem.cluster.size()),
+        none_(static_cast<Count>(devices_ + 1)),
+        kind_(problem.cluster.devices.front().kind),
+        link_(link_of(problem.cluster)),
+        own_memory_(memory_of(problem, DeviceId(0))),
+        memory_(own_memory_),
+        choices_(recompute_choices(problem.recompute)),
+        fixed_(problem.constraints.replicas) {}
+
+  void set_memory(std::optional<double> bytes) override { memory_ = bytes.value_or(own_memory_); }
+
+  double least_step_ns() const override { return prices_.least_step_ns(devices_); }
+
+  std::optional<Cover> find(const TimeLimits& limits, StageCount count) override {
+    limits_ = limits;
+    const uint32_t k = ranges_.blocks();
+    stages_ = std::min(count.most, k);
+    if (prices_.shares().empty() || count.least > stages_) return std::nullopt;
+    least_.assign(static_cast<size_t>(k + 1) * (stages_ + 1), none_);
+    row(k)[0] = 0;
+    for (uint32_t a = k; a-- > 0;) {
+      if (a == 0 || ranges_.cut_allowed(a)) fill(a);
+    }
+    for (uint32_t s = count.least; s <= stages_; ++s) {
+      if (row(0)[s] < none_) return trace(s);
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static Link link_of(const Cluster& cluster) {
+    return cluster.size() > 1 ? cluster.link(DeviceId(0), DeviceId(1)) : Link{1, 0};
+  }
+  Count* row(uint32_t a) { return least_.data() + static_cast<size_t>(a) * (stages_ + 1); }
+
+  /// Index of the least share list entry that meets the time limits, starting from a guess; shares().size(): none.
+  size_t fit_time(uint32_t a, uint32_t b, bool recompute, size_t guess) const {
+    const size_t count = prices_.shares().size();
+    size_t i = std::min(guess, count - 1);
+    if (!limits_.allow(prices_.need(a, b, i, kind_, link_, recompute))) {
+      do {
+        ++i;
+      } while (i < count && !limits_.allow(prices_.need(a, b, i, kind_, link_, recompute)));
+      return i;
+    }
+    while (i > 0 && limits_.allow(prices_.need(a, b, i - 1, kind_, link_, recompute))) --i;
+    return i;
+  }
+
+  /// No range that starts at a and ends at b or later can meet the limits.
+  bool hopeless(uint32_t a, uint32_t b) const {
+    const size_t last = prices_.shares().size() - 1;
+    const double forward = prices_.forward(a, b, last, kind_), backward = prices_.backward(a, b, last, kind_);
+    return forward > limits_.forward_ns || backward > limits_.backward_ns || forward + backward > limits_.both_ns ||
+           ranges_.resident(a, b) > memory_;
+  }
+
+  void fill(uint32_t a) {
+    const uint32_t k = ranges_.blocks();
+    size_t guess[2] = {0, 0};
+    for (uint32_t b = a + 1; b <= k && !hopeless(a, b); ++b) {
+      if (b < k && !ranges_.cut_allowed(b)) continue;
+      for (const bool recompute : choices_) {
+        const size_t share = fit_time(a, b, recompute, guess[recompute]);
+        guess[recompute] = share;
+        if (share == prices_.shares().size()) continue;
+        if (relax(a, b, recompute, share)) break;  // recompute would not save a device
+      }
+    }
+  }
+
+  /// Returns whether memory never asked for more devices than time does.
+  bool relax(uint32_t a, uint32_t b, bool recompute, size_t share) {
+    const uint32_t k = ranges_.blocks();
+    const uint32_t first = b == k ? 1 : 2, last = b == k ? 1 : std::min(stages_, k - b + 1);
+    if (first > last) return true;
+    if (!fixed_.empty()) return relax_fixed(a, b, recompute, first, last);
+    uint32_t from_end = first;
+    const bool pinned = ranges_.has_pins();
+    for (size_t i = share; from_end <= last; ++i) {
+      uint32_t reach = 0;
+      i = first_that_fits(a, b, recompute, i, from_end, reach);
+      if (i == prices_.shares().size() || prices_.shares()[i].replicas > devices_) break;
+      reach = std::min(last, reach);
+      Count* to = row(a);
+      const Count* from = row(b);
+      const Count more = static_cast<Count>(prices_.shares()[i].replicas);
+      for (uint32_t s = from_end; s <= reach; ++s) {
+        if (pinned && !ranges_.stage_allowed(a, b, s)) continue;
+        const Count sum = static_cast<Count>(from[s - 1] + more);
+        to[s] = sum < to[s] ? sum : to[s];
+      }
+      if (i == share && reach == last) return true;
+      from_end = reach + 1;
+    }
+    return false;
+  }
+
+  /// The first share from i on that fits memory this far from the end, and how far from the end it fits; smaller shares
+  /// never hold more.
+  size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end, uint32_t& reach) const {
+    const auto fits = [&](size_t at) {
+      const uint32_t farthest = prices_.farthest_from_end(a, b, at, recompute, memory_);
+      if (farthest >= from_end) reach = farthest;
+      return farthest >= from_end;
+    };
+    size_t end = prices_.shares().size();
+    if (i == end || fits(i)) return i;
+    if (!fits(end - 1)) return end;
+    size_t low = i;  // does not fit
+    --end;           // fits, as the last that was found to
+    while (end - low > 1) {
+      const size_t middle = low + (end - low) / 2;
+      (fits(middle) ? end : low) = middle;
+    }
+    return end;
+  }
+
+  bool relax_fixed(uint32_t a, uint32_t b, bool recompute, uint32_t first, uint32_t last) {
+    for (uint32_t s = first; s <= std::min<uint32_t>(last, static_cast<uint32_t>(fixed_.size())); ++s) {
+      const uint32_t replicas = fixed_[fixed_.size() - s];
+      if (replicas > devices_ || !ranges_.stage_allowed(a, b, s) || !fits(a, b, recompute, replicas, s)) continue;
+      const uint32_t sum = row(b)[s - 1] + replicas;
+      row(a)[s] = static_cast<Count>(std::min<uint32_t>(row(a)[s], sum));
+    }
+    return false;
+  }
+
+  bool fits(uint32_t a, uint32_t b, bool recompute, uint32_t replicas, uint32_t from_end) const {
+    const size_t share = prices_.share_of(replicas);
+    return share < prices_.shares().size() && limits_.allow(prices_.need(a, b, share, kind_, link_, recompute)) &&
+           prices_.farthest_from_end(a, b, share, recompute, memory_) >= from_end;
+  }
+
+  /// Follows the least counts from block 0 with s stages.
+  Cover trace(uint32_t s) {
+    Cover cover;
+    uint32_t a = 0, at = 0;
+    for (; s > 0; --s) {
+      const CoveredStage stage = step(a, s, at);
+      cover.forward_ns = std::max(cover.forward_ns, stage.need.forward_ns);
+      cover.backward_ns = std::max(cover.backward_ns, stage.need.backward_ns);
+      a = stage.end;
+      at = stage.to;
+      cover.stages.push_back(stage);
+    }
+    return cover;
+  }
+
+  CoveredStage step(uint32_t a, uint32_t s, uint32_t at) {
+    const uint32_t k = ranges_.blocks();
+    for (uint32_t b = a + 1; b <= k; ++b) {
+      const uint32_t rest = row(b)[s - 1], here = row(a)[s];
+      if (rest >= here || (b < k && !ranges_.cut_allowed(b)) || !ranges_.stage_allowed(a, b, s)) continue;
+      for (const bool recompute : choices_) {
+        if (!fits(a, b, recompute, here - rest, s)) continue;
+        const size_t share = prices_.share_of(here - rest);
+        return {a, b, at, at + here - rest, recompute, prices_.need(a, b, share, kind_, link_, recompute)};
+      }
+    }
+    RANNC_CHECK(false) << "no step from block " << a << " with " << s << " stages";
+    return {};
+  }
+
+  StagePrices prices_;
+  const RangeCosts& ranges_;
+  uint32_t devices_;
+  Count none_;
+  uint32_t kind_;
+  Link link_;
+  double own_memory_, memory_;
+  std::vector<bool> choices_;
+  std::vector<uint32_t> fixed_;
+  TimeLimits limits_;
+  uint32_t stages_ = 0;
+  std::vector<Count> least_;  ///< [first block][stages]
+};
+
+}  // namespace
+
+std::vector<bool> recompute_choices(RecomputeRule rule) {
+  switch (rule) {
+    case RecomputeRule::kNever:
+      return {false};
+    case RecomputeRule::kAlways:
+      return {true};
+    case RecomputeRule::kChoose:
+      return {false, true};
+  }
+  return {false};
+}
+
+std::unique_ptr<CoverFinder> uniform_cover(const StageProblem& problem, const RangeCosts& ranges,
+                                           uint64_t micro_batches) {
+  // Two counts of at most devices + 1 must not overflow when added.
+  if (problem.cluster.size() < 32767) {
+    return std::make_unique<UniformCover<uint16_t>>(problem, ranges, micro_batches);
+  }
+  return std::make_unique<UniformCover<uint32_t>>(problem, ranges, micro_batches);
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,90 @@
+// A plan's mini-batch device by device: every replica, every value and every port on its own, as a bundle will run it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "ir/schedule/lower_schedule.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/judge/judge_run.h"
+#include "partition/stages/pricing/cluster_links.h"
+
+namespace rannc::partition {
+namespace {
+
+/// Devices that have a stage, in the cluster's order, as the finished plan numbers them.
+std::vector<DeviceId> used_devices(const StagePlan& plan) {
+  std::vector<DeviceId> used;
+  for (const PlannedStage& stage : plan.stages) used.insert(used.end(), stage.devices.begin(), stage.devices.end());
+  std::sort(used.begin(), used.end());
+  used.erase(std::unique(used.begin(), used.end()), used.end());
+  return used;
+}
+
+DeviceId number_of(const std::vector<DeviceId>& used, DeviceId device) {
+  return DeviceId::from(static_cast<size_t>(std::lower_bound(used.begin(), used.end(), device) - used.begin()));
+}
+
+}  // namespace
+
+std::vector<ir::RouteShape> value_routes(const StageProblem& problem, const StagePlan& plan,
+                                         const std::vector<uint32_t>& micro_batches) {
+  std::vector<uint32_t> stage_of(problem.blocks);
+  for (uint32_t s = 0; s < plan.stages.size(); ++s) {
+    for (uint32_t b = plan.stages[s].first; b < plan.stages[s].end; ++b) stage_of[b] = s;
+  }
+  // Whole bytes per sample that cover a micro-batch of any size.
+  const double smallest = micro_batches.back();
+  std::vector<ir::RouteShape> routes;
+  for (const BlockValue& value : problem.values) {
+    const uint32_t from = stage_of[value.producer];
+    const double bytes = std::min(std::ceil(value.bytes_per_sample + value.bytes / smallest), 9e15 / micro_batches[0]);
+    uint32_t before = from;
+    for (const uint32_t reader : value.readers) {
+      if (stage_of[reader] == before) continue;
+      before = stage_of[reader];
+      routes.push_back({StageId(from), StageId(before), static_cast<int64_t>(bytes), value.gradient});
+    }
+  }
+  return routes;
+}
+
+std::optional<double> PlanJudge::finish(StagePlan& plan, std::string* why, double beat) {
+  Run run;
+  if (!lay_out(plan, run, why)) return std::nullopt;
+  const size_t stages = plan.stages.size();
+  run.sums = run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
+  run.ways.assign(stages * stages, {});  // no messages: computation alone is a bound whatever the ports
+  if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
+    if (why) *why = "its stages alone take longer";
+    return std::nullopt;
+  }
+  const std::vector<DeviceId> used = used_devices(plan);
+  run.shape.devices = static_cast<uint32_t>(used.size());
+  for (size_t s = 0; s < stages; ++s) {
+    run.shape.stages[s].devices = plan.stages[s].devices;
+    for (DeviceId& device : run.shape.stages[s].devices) device = number_of(used, device);
+    run.costs.all_reduce.push_back(plan.stages[s].all_reduce_ns);
+  }
+  run.costs.step = run.steps;
+  use_links(run.costs, problem_.cluster, used);
+  const auto rows = make_schedule(run.shape, schedule_of(plan));
+  RANNC_CHECK(rows.ok()) << rows.diagnostic().str();
+  const auto schedule = ir::lower_schedule(run.shape, *rows);
+  RANNC_CHECK(schedule.ok()) << schedule.diagnostic().str();
+  SimulationOptions options;
+  options.memory = options.spans = false;
+  options.contention = options.skip_periods = contended(*schedule);
+  // A step is hardly ever sixteen times as long as judged; if it were, fewer periods would be recognised.
+  if (plan.step_ns > 0) options.grain = std::ldexp(1, std::ilogb(16 * plan.step_ns) - 51);
+  const auto timeline = simulate(run.shape, *schedule, run.costs, options);
+  RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
+  plan.step_ns = timeline->makespan;
+  if (!within_time(plan, why)) return std::nullopt;
+  if (problem_.objective == Objective::kStepTime) plan.objective = plan.step_ns;
+  return plan.objective;
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,52 @@
+/// DAPPLE's search over device sets (4.3), for one micro-batch count.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "partition/stages/papers/dapple.h"
+#include "partition/stages/papers/device_set_graph.h"
+#include "partition/stages/pricing/prices.h"
+
+namespace rannc::partition {
+
+/// The link between each two groups of a graph, found when first asked for.
+class GroupLinks {
+ public:
+  GroupLinks(const Cluster& cluster, const DeviceSetGraph& graph) : cluster_(cluster), graph_(graph) {}
+  const Link& between(uint32_t from, uint32_t to);
+  /// To all devices that `set` leaves free.
+  const Link& to_rest(uint32_t from, uint32_t set);
+
+ private:
+  const Cluster& cluster_;
+  const DeviceSetGraph& graph_;
+  std::map<std::pair<uint32_t, uint32_t>, Link> pairs_, rests_;
+};
+
+struct DappleSearchOptions {
+  EndingCredit credit = EndingCredit::kPrinted;
+  bool recompute = false;  ///< in every stage
+  uint32_t prefixes = 2;   ///< kept per (blocks planned, devices used)
+  uint32_t plans = 12;     ///< whole plans to return
+};
+
+/// Whole plans in order of latency L, all within memory under the problem's discipline, keeping the constraints. Parts
+/// the last stage at one of `cuts` (ascending) again and again; a prefix that cannot lead below the plans found is
+/// left.
+std::multimap<double, StagePlan> dapple_search(const StageProblem& problem, const RangeCosts& ranges,
+                                               const DeviceSetGraph& graph, GroupLinks& links,
+                                               const std::vector<uint32_t>& cuts, uint64_t micro_batches,
+                                               const DappleSearchOptions& options);
+
+struct DappleCuts {
+  std::vector<uint32_t> at;  ///< ascending
+  size_t left_out = 0;       ///< cuts that could matter
+};
+
+/// Cuts worth trying, at most `most`: where neither work nor parameters lie between two cuts the cheaper one to send
+/// across stands for both; of what is left the cheapest in each of equal parts of the work.
+DappleCuts dapple_cuts(const StageProblem& problem, const RangeCosts& ranges, size_t most);
+
+}  // namespace rannc::partition

@@ -1,0 +1,89 @@
+/// Sums over block ranges [a, b) that do not depend on micro-batches, replicas or devices.
+#pragma once
+
+#include <vector>
+
+#include "partition/stages/problem/problem.h"
+
+namespace rannc::partition {
+
+/// A quantity that grows with the samples.
+struct Affine {
+  double fixed = 0, per_sample = 0;
+  double at(double samples) const { return fixed + per_sample * samples; }
+};
+
+/// Built in O(blocks^2 + value readers); every query is O(1).
+class RangeCosts {
+ public:
+  explicit RangeCosts(const StageProblem& problem);
+
+  uint32_t blocks() const { return blocks_; }
+  /// Bytes that a stage of the blocks [a, b) receives: every value once, however many of its blocks read it.
+  const Affine& received(uint32_t a, uint32_t b) const { return received_[index(a, b)]; }
+  /// Of those, the bytes whose gradients it returns.
+  const Affine& returned(uint32_t a, uint32_t b) const { return returned_[index(a, b)]; }
+  /// Bytes of the distinct values produced in [a, b) and read from block b on.
+  const Affine& sent(uint32_t a, uint32_t b) const { return sent_[index(a, b)]; }
+  /// Of those, the bytes whose gradients come back.
+  const Affine& answered(uint32_t a, uint32_t b) const { return answered_[index(a, b)]; }
+  /// Bytes of distinct parameters.
+  double parameters(uint32_t a, uint32_t b) const {
+    return parameters_[b] - parameters_[a] + (shared_parameters_.empty() ? 0 : shared_parameters_[index(a, b)].fixed);
+  }
+  /// Bytes of the sums of their gradients, each once: what an all-reduce moves.
+  double gradients(uint32_t a, uint32_t b) const {
+    return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
+  }
+  /// Parameters, gradients, optimizer state and buffers.
+  double resident(uint32_t a, uint32_t b) const {
+    return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
+  }
+  /// Of the blocks alone.
+  double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
+  /// What a micro-batch keeps from its forward to its backward pass: the stash of the blocks, what the stage receives,
+  /// and of what it sends what no stash counts.
+  Affine saved(uint32_t a, uint32_t b) const {
+    Affine bytes = crossing_[index(a, b)];
+    bytes.per_sample += stashed_per_sample(a, b);
+    return bytes;
+  }
+  /// What it keeps of that where the forward pass is run again: samples and received values.
+  const Affine& kept(uint32_t a, uint32_t b) const { return kept_[index(a, b)]; }
+  /// What it keeps while its weight gradient alone is still to be made.
+  Affine pending(uint32_t a, uint32_t b) const {
+    return pending_.empty() ? saved(a, b) : Affine{0, pending_[b] - pending_[a]};
+  }
+  /// The largest temporary of one block; where one block has the largest part that grows with samples and another the
+  /// largest that does not, of both together.
+  Affine temporary(uint32_t a, uint32_t b) const { return temporary_.empty() ? Affine{} : temporary_[index(a, b)]; }
+  bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
+  bool has_pins() const { return !pins_.empty(); }
+  /// Whether the stage of the blocks [a, b) may be the one that is `from_end` stages from the end (1 = the last).
+  bool stage_allowed(uint32_t a, uint32_t b, uint32_t from_end) const {
+    if (pins_.empty()) return true;
+    const PinnedStages& pins = pins_[a];
+    return pins.next_block >= b || (stages_ - from_end == pins.stage && pins.next_other >= b);
+  }
+
+ private:
+  size_t index(uint32_t a, uint32_t b) const { return static_cast<size_t>(a) * (blocks_ + 1) + b; }
+
+  void add_shared(const StageProblem& problem);
+
+  uint32_t blocks_;
+  std::vector<Affine> received_, returned_, sent_, answered_, kept_;
+  std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
+  std::vector<Affine> shared_parameters_, shared_gradients_, shared_resident_;  ///< empty: nothing is shared
+  std::vector<Affine> temporary_;                                               ///< empty: there is none
+  std::vector<double> parameters_, gradients_, resident_, stashed_, pending_;
+  std::vector<char> cut_allowed_;
+  /// Of the first pinned block from some block on, and where the next block of another stage lies.
+  struct PinnedStages {
+    uint32_t next_block = UINT32_MAX, stage = 0, next_other = UINT32_MAX;
+  };
+  std::vector<PinnedStages> pins_;  ///< by block; empty: nothing is pinned
+  uint32_t stages_ = 0;
+};
+
+}  // namespace rannc::partition

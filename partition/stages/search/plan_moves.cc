@@ -1,0 +1,160 @@
+#include "partition/stages/search/plan_moves.h"
+
+#include <algorithm>
+
+namespace rannc::partition {
+namespace {
+
+class Moves {
+ public:
+  Moves(const StageProblem& problem, const std::vector<uint64_t>& micro_batches, const StagePlan& plan,
+        const std::function<bool(StagePlan)>& visit)
+      : problem_(problem), micro_batches_(micro_batches), plan_(plan), visit_(visit) {}
+
+  bool any() { return cuts() || counts() || devices() || merges() || splits() || recomputes(); }
+
+ private:
+  bool offer(StagePlan plan) { return keeps_constraints(problem_, plan) && visit_(std::move(plan)); }
+
+  bool cuts() {
+    for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
+      for (uint32_t step = 1; step < problem_.blocks; step *= 2) {
+        if (plan_.stages[s].end - plan_.stages[s].first > step && move_cut(s, plan_.stages[s].end - step)) return true;
+        if (plan_.stages[s + 1].end - plan_.stages[s + 1].first > step && move_cut(s, plan_.stages[s].end + step))
+          return true;
+      }
+    }
+    return false;
+  }
+
+  bool move_cut(size_t s, uint32_t cut) {
+    StagePlan next = plan_;
+    next.stages[s].end = next.stages[s + 1].first = cut;
+    return offer(std::move(next));
+  }
+
+  bool counts() {
+    const auto here = std::lower_bound(micro_batches_.begin(), micro_batches_.end(), plan_.micro_batches);
+    const auto at = here - micro_batches_.begin();
+    for (const int64_t step : {1, -1, 2, -2}) {
+      const int64_t other = at + step;
+      if (other < 0 || other >= static_cast<int64_t>(micro_batches_.size())) continue;
+      StagePlan next = plan_;
+      next.micro_batches = micro_batches_[static_cast<size_t>(other)];
+      if (offer(std::move(next))) return true;
+    }
+    return false;
+  }
+
+  bool devices() {
+    size_t used = 0;
+    for (const PlannedStage& stage : plan_.stages) used += stage.devices.size();
+    const size_t stages = plan_.stages.size();
+    for (size_t step = 1; step <= std::max<size_t>(1, used / 4); step *= 2) {
+      for (size_t to = 0; to < stages; ++to) {
+        if (used + step <= problem_.cluster.size() && shift(stages, to, step)) return true;
+        for (size_t from = 0; from < stages; ++from) {
+          if (from != to && plan_.stages[from].devices.size() > step && shift(from, to, step)) return true;
+        }
+      }
+    }
+    for (size_t from = 0; from < stages; ++from) {
+      if (plan_.stages[from].devices.size() > 1 && shift(from, stages, 1)) return true;
+    }
+    return false;
+  }
+
+  /// Moves `count` devices between stages; stage number `stages` stands for the idle ones.
+  bool shift(size_t from, size_t to, size_t count) {
+    StagePlan next = plan_;
+    if (from < next.stages.size()) next.stages[from].devices.resize(next.stages[from].devices.size() - count);
+    if (to < next.stages.size()) next.stages[to].devices.resize(next.stages[to].devices.size() + count);
+    lay_consecutively(next);
+    return offer(std::move(next));
+  }
+
+  bool merges() {
+    for (size_t s = 0; s + 1 < plan_.stages.size(); ++s) {
+      StagePlan next = plan_;
+      PlannedStage& kept = next.stages[s];
+      const PlannedStage& gone = next.stages[s + 1];
+      kept.end = gone.end;
+      kept.devices.insert(kept.devices.end(), gone.devices.begin(), gone.devices.end());
+      kept.recompute |= gone.recompute;
+      next.stages.erase(next.stages.begin() + static_cast<std::ptrdiff_t>(s) + 1);
+      if (offer(std::move(next))) return true;
+    }
+    return false;
+  }
+
+  bool splits() {
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      const PlannedStage& stage = plan_.stages[s];
+      const uint32_t length = stage.end - stage.first;
+      const size_t replicas = stage.devices.size();
+      if (length < 2 || replicas < 2) continue;
+      for (const uint32_t cut : {stage.first + length / 2, stage.first + 1, stage.end - 1}) {
+        for (const size_t left : {replicas / 2, replicas - 1, size_t{1}}) {
+          if (split(s, cut, left)) return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  bool split(size_t s, uint32_t cut, size_t left) {
+    StagePlan next = plan_;
+    PlannedStage tail = next.stages[s];
+    tail.first = next.stages[s].end = cut;
+    tail.devices.erase(tail.devices.begin(), tail.devices.begin() + static_cast<std::ptrdiff_t>(left));
+    next.stages[s].devices.resize(left);
+    next.stages.insert(next.stages.begin() + static_cast<std::ptrdiff_t>(s) + 1, std::move(tail));
+    return offer(std::move(next));
+  }
+
+  bool recomputes() {
+    if (problem_.recompute != RecomputeRule::kChoose) return false;
+    for (size_t s = 0; s < plan_.stages.size(); ++s) {
+      StagePlan next = plan_;
+      next.stages[s].recompute = !next.stages[s].recompute;
+      if (offer(std::move(next))) return true;
+    }
+    return false;
+  }
+
+  const StageProblem& problem_;
+  const std::vector<uint64_t>& micro_batches_;
+  const StagePlan& plan_;
+  const std::function<bool(StagePlan)>& visit_;
+};
+
+}  // namespace
+
+bool keeps_constraints(const StageProblem& problem, const StagePlan& plan) {
+  const StageConstraints& given = problem.constraints;
+  const size_t count = plan.stages.size();
+  if ((given.stages && count != *given.stages) || (given.max_stages && count > *given.max_stages)) return false;
+  for (size_t s = 0; s < count; ++s) {
+    if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first))
+      return false;
+    if (!given.replicas.empty() && given.replicas[s] != plan.stages[s].devices.size()) return false;
+  }
+  return std::all_of(given.pins.begin(), given.pins.end(), [&](const StagePin& pin) {
+    const PlannedStage& stage = plan.stages[pin.stage];
+    return stage.first <= pin.block && pin.block < stage.end;
+  });
+}
+
+void lay_consecutively(StagePlan& plan) {
+  uint32_t next = 0;
+  for (PlannedStage& stage : plan.stages) {
+    for (DeviceId& device : stage.devices) device = DeviceId(next++);
+  }
+}
+
+bool any_move(const StageProblem& problem, const std::vector<uint64_t>& micro_batches, const StagePlan& plan,
+              const std::function<bool(StagePlan)>& visit) {
+  return Moves(problem, micro_batches, plan, visit).any();
+}
+
+}  // namespace rannc::partition

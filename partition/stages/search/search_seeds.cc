@@ -1,0 +1,111 @@
+#include "partition/stages/search/search_seeds.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "partition/stages/bounds/bounds.h"
+#include "partition/stages/bounds/stage_floor.h"
+#include "partition/stages/covers/cover_plan.h"
+#include "partition/stages/covers/threshold_search.h"
+#include "partition/stages/search/plan_moves.h"
+
+namespace rannc::partition {
+namespace {
+
+constexpr uint64_t kSeedQueries = 16;  ///< of the exact DP, per start
+constexpr uint32_t kEvenStages = 64;   ///< most stages of the starts that share devices equally
+constexpr double kSeedSteps = 1e9;     ///< of all of them, a few ns each
+
+class Seeds {
+ public:
+  Seeds(const StageProblem& problem, const std::function<bool(const StagePlan&)>& visit)
+      : problem_(problem), visit_(visit) {}
+
+  /// Stages laid out one behind the other, with recompute where they might not fit otherwise; false: enough.
+  bool sketch(const std::vector<StageOutline>& outline, uint64_t micro_batches) {
+    StagePlan plan;
+    plan.micro_batches = micro_batches;
+    uint32_t device = 0;
+    for (const StageOutline& from : outline) {
+      PlannedStage stage;
+      stage.first = from.first;
+      stage.end = from.end;
+      stage.recompute = problem_.recompute == RecomputeRule::kAlways;
+      for (uint32_t r = 0; r < from.replicas; ++r) stage.devices.push_back(DeviceId(device++));
+      plan.stages.push_back(std::move(stage));
+    }
+    if (device > problem_.cluster.size() || !keeps_constraints(problem_, plan)) return true;
+    if (!visit_(plan)) return false;
+    if (problem_.recompute != RecomputeRule::kChoose) return true;
+    for (PlannedStage& stage : plan.stages) stage.recompute = true;
+    return visit_(plan);
+  }
+
+  /// The exact DP's answer under the first discipline that has one; false: enough.
+  bool answer(const RangeCosts& ranges, uint64_t micro_batches, uint32_t stages) {
+    if (!charge(stages)) return true;
+    for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
+      StageProblem problem = problem_;
+      problem.in_flight = discipline;
+      // Links between nodes count as those inside: the simulation and the moves mend what that hides.
+      const auto finder = uniform_cover(problem, ranges, micro_batches);
+      const auto found = minimise_fill_drain({finder.get()}, {stages, stages}, {kSeedQueries});
+      if (found) return visit_(laid_out(found->cover, micro_batches));
+    }
+    return true;
+  }
+
+ private:
+  /// Whether one more answer of the exact DP can be afforded; its steps are counted, not its seconds.
+  bool charge(uint32_t stages) {
+    steps_ -= kSeedQueries * (1 + stages / 16.0) * problem_.blocks * problem_.blocks;
+    return steps_ >= 0;
+  }
+
+  static StagePlan laid_out(const Cover& cover, uint64_t micro_batches) {
+    StagePlan plan;
+    plan.micro_batches = micro_batches;
+    for (const CoveredStage& covered : cover.stages) {
+      PlannedStage stage;
+      stage.first = covered.first;
+      stage.end = covered.end;
+      stage.recompute = covered.recompute;
+      for (uint32_t d = covered.from; d < covered.to; ++d) stage.devices.push_back(DeviceId(d));
+      plan.stages.push_back(std::move(stage));
+    }
+    return plan;
+  }
+
+  const StageProblem& problem_;
+  const std::function<bool(const StagePlan&)>& visit_;
+  double steps_ = kSeedSteps;
+};
+
+}  // namespace
+
+void each_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<uint64_t>& micro_batches,
+               const std::function<bool(const StagePlan&)>& visit) {
+  const StageCount count = stage_count(problem);
+  StageProblem without_values = problem;
+  without_values.values.clear();
+  const RangeCosts silent(without_values);
+  for (const uint64_t parts : micro_batches) {
+    for (uint32_t stages = std::max(2u, count.least); stages <= std::min(count.most, kEvenStages);
+         stages += std::max(1u, stages / 3)) {
+      const StagePlan plan = rebalancer.even(stages, parts);
+      if (keeps_constraints(problem, plan) && !visit(plan)) return;
+    }
+  }
+  const RangeCosts& ranges = rebalancer.ranges();
+  Seeds seeds(problem, visit);
+  for (const uint64_t parts : micro_batches) {
+    for (const auto& outline : promising_stages(problem, ranges, parts)) {
+      if (!seeds.sketch(outline, parts)) return;
+    }
+    for (uint32_t stages = count.least; stages <= count.most; stages += std::max(1u, stages / 2)) {
+      if (!seeds.answer(ranges, parts, stages) || !seeds.answer(silent, parts, stages)) return;
+    }
+  }
+}
+
+}  // namespace rannc::partition

@@ -1,0 +1,435 @@
+// The planner that chooses on the simulated timeline.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "partition/stages/explain.h"
+#include "partition/stages/judge/judge.h"
+#include "partition/stages/registry.h"
+#include "partition/stages/search/auto.h"
+#include "partition/stages/search/exact.h"
+#include "tests/partition/stages/support/oracle.h"
+#include "tests/partition/stages/support/random_problem.h"
+
+namespace rannc::partition {
+namespace {
+
+using testing::RandomOptions;
+
+/// The objective of a plan as it will run.
+std::optional<double> simulated(PlanJudge& judge, StagePlan& plan) {
+  return judge.judge(plan) ? judge.finish(plan) : std::nullopt;
+}
+
+/// Least simulated time over every plan of the oracle, which shares only the simulation with the planner.
+std::optional<double> least_simulated(const StageProblem& problem, const std::vector<std::string>& schedules) {
+  PlanJudge judge(problem);
+  std::optional<double> least;
+  testing::for_each_roomy_plan(problem, [&](StagePlan plan) {
+    for (const std::string& schedule : schedules) {
+      plan.schedule = schedule;
+      const auto time = simulated(judge, plan);
+      if (time && (!least || *time < *least)) least = time;
+    }
+  });
+  return least;
+}
+
+void compare(uint64_t seed, int count, const RandomOptions& random_options) {
+  AutoOptions options;
+  options.rivals = AutoOptions::Rivals::kExcluded;
+  options.schedules = {"1f1b", "dapple-b", "gpipe"};
+  options.placement = AutoOptions::Placement::kKeep;
+  options.exhaustive_plans = 100000;
+  int feasible = 0;
+  for (int i = 0; i < count; ++i) {
+    SCOPED_TRACE("seed " + std::to_string(seed) + " instance " + std::to_string(i));
+    std::mt19937_64 random(seed * 7'000'003 + static_cast<uint64_t>(i));
+    StageProblem problem = testing::random_problem(random, random_options);
+    if (problem.micro_batches.size() > 2) problem.micro_batches.resize(2);
+    if (i % 8 != 0) problem.recompute = RecomputeRule::kNever;
+    const auto outcome = auto_planner(options)->plan(problem);
+    ASSERT_TRUE(outcome.ok()) << outcome.diagnostic().str();
+    const auto least = least_simulated(problem, options.schedules);
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    ASSERT_EQ(plan != nullptr, least.has_value());
+    if (plan == nullptr) continue;
+    ++feasible;
+    ASSERT_NEAR(plan->objective, *least, 1e-9 * std::max(1.0, *least)) << brief(*plan);
+    ASSERT_LE(plan->lower_bound, plan->objective);
+    // The analytic bound holds as well.
+    PlanJudge judge(problem);
+    ASSERT_LE(judge.lower_bound(), *least * (1 + 1e-9));
+  }
+  EXPECT_GE(feasible, count / 4);
+}
+
+TEST(AutoPlanner, EqualsExhaustiveSearchOnChains) { compare(1, 700, {.most_blocks = 4, .most_devices = 4}); }
+TEST(AutoPlanner, EqualsExhaustiveSearchOnDagsUnderTightMemory) {
+  compare(2, 700, {.most_blocks = 4, .most_devices = 4, .tight = true, .skips = true});
+}
+TEST(AutoPlanner, EqualsExhaustiveSearchOnUnequalClusters) {
+  compare(3, 700, {.most_blocks = 4, .most_devices = 4, .unequal = true, .skips = true});
+}
+
+/// Four equal blocks in a chain, two devices on a link of 1 byte/ns, 10 ns latency.
+StageProblem four_blocks() {
+  StageProblem problem;
+  problem.blocks = 4;
+  problem.times.push_back({{1}, {{100, 100, 100, 100}}, {{200, 200, 200, 200}}, {}});
+  problem.parameter_bytes = {10, 10, 10, 10};
+  problem.stashed_bytes_per_sample = {50, 50, 50, 50};
+  for (uint32_t b = 0; b < 3; ++b) problem.values.push_back({b, {b + 1}, 40, 0, true});
+  problem.cluster = make_cluster("two", {"d", 1ull << 40, 1e12, 1e15, 0}, 1, 2, {1e9, 10}, {1e9, 10});
+  problem.mini_batch = 8;
+  problem.micro_batches = {8};
+  problem.constraints.stages = 2;
+  return problem;
+}
+
+/// Peaks of both stages of `four_blocks`, cut in the middle.
+std::vector<double> peaks_of(const StageProblem& problem, const std::string& schedule, bool recompute) {
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = schedule;
+  plan.stages = {{0, 2, {DeviceId(0)}, recompute}, {2, 4, {DeviceId(1)}, recompute}};
+  std::string why;
+  EXPECT_TRUE(PlanJudge(problem).judge(plan, &why)) << why;
+  return {plan.stages[0].peak_bytes, plan.stages[1].peak_bytes};
+}
+
+// By hand, a stage at a time: 80 are two blocks' parameters, gradients and two states, 100 the stash of two blocks, 40
+// a message or its gradient. Stage 0 holds what it sends and a gradient that waits, stage 1 a message that waits and
+// the gradient that it returns: 160 in both whatever is in flight.
+TEST(PlanJudge, CountsWhatAStageHolds) {
+  StageProblem problem = four_blocks();
+  using Peaks = std::vector<double>;
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 100, 160 + 140}));
+  // GPipe keeps 8 micro-batches, the last stage each with the message it received, before there is a gradient of 20.
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{140 + 8 * 100, 140 + 8 * 140}));
+  // With recompute the messages alone, and the rest of one micro-batch's stash. Stage 0 received none: there the
+  // gradient comes on top.
+  EXPECT_EQ(peaks_of(problem, "gpipe", true), (Peaks{160 + 100, 140 + 8 * 40 + 100}));
+  // A value that no task keeps still stays where it is sent and where it arrives, but not between blocks of a stage.
+  for (BlockValue& value : problem.values) value.kept = ValueKept::kWhereItCrosses;
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 140, 160 + 140}));
+  // Inference keeps nothing.
+  for (BlockValue& value : problem.values) value.kept = ValueKept::kNever;
+  problem.stashed_bytes_per_sample.assign(4, 0);
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{160, 160}));
+  // Gradients that are returned are part of what a pass needs for a while.
+  problem.temporary_bytes_per_sample = {7, 9, 50, 60};
+  EXPECT_EQ(peaks_of(problem, "gpipe", false), (Peaks{160 + 9, 160 - 40 + 60}));
+}
+
+TEST(PlanJudge, CountsSharedHoldingsOncePerStage) {
+  StageProblem problem = four_blocks();
+  using Peaks = std::vector<double>;
+  // Tied over three blocks: one copy with two states in each stage, and a gradient for each of the blocks.
+  problem.shared.push_back({SharedHolding::Kind::kParameter, {0, 1, 3}, 0, 5});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 15 + 10 + 200, 160 + 15 + 5 + 140}));
+  problem.shared.push_back({SharedHolding::Kind::kBuffer, {2, 3}, 0, 7});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false)[1], 160 + 15 + 5 + 7 + 140);
+  // Samples that both blocks of stage 0 read stay with each micro-batch, whether it is run again or not.
+  problem.shared.push_back({SharedHolding::Kind::kInput, {0, 1}, 3, 0});
+  EXPECT_EQ(peaks_of(problem, "1f1b", false)[0], 160 + 25 + 2 * 103);
+  EXPECT_EQ(peaks_of(problem, "1f1b", true)[0], 160 + 25 + 2 * 3 + 100);
+}
+
+// ZB-H1 holds two micro-batches in both stages from F to W, the second of which waits for its weight gradient in
+// stage 1.
+TEST(PlanJudge, CountsWhatWaitsForWeightGradients) {
+  StageProblem problem = four_blocks();
+  problem.times[0].weight_gradient = {{100, 100, 100, 100}};
+  using Peaks = std::vector<double>;
+  EXPECT_EQ(peaks_of(problem, "zb-h1", false), (Peaks{160 + 2 * 100, 160 + 140 + 140}));
+  problem.pending_bytes_per_sample = {70, 70, 75, 75};  // 40 more than the stash in stage 0, 10 in stage 1
+  EXPECT_EQ(peaks_of(problem, "zb-h1", false), (Peaks{160 + 2 * 100 + 40, 160 + 2 * 140 + 2 * 10}));
+  EXPECT_EQ(peaks_of(problem, "1f1b", false), (Peaks{160 + 2 * 100, 160 + 140}));
+}
+
+TEST(AutoPlanner, ObjectivesAreWhatTheirNamesSay) {
+  StageProblem problem = four_blocks();
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = "1f1b";
+  plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
+  // Parameters take less than 1e-3 ns of the optimizer's time.
+  problem.objective = Objective::kPeriod;
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * 600, 0.01);
+  problem.objective = Objective::kLargestLoad;
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * (600 + 2 * (10 + 40)), 0.01);
+  problem.objective = Objective::kPeakMemory;
+  // Stage 0: parameters, gradient, two states; two micro-batches in flight; the message out and its gradient.
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 10 * 4 + 2 * 100 + 2 * 40, 0.01);
+  problem.objective = Objective::kStepTime;
+  const double step = *PlanJudge(problem).judge(plan);
+  // Fill and drain of equal stages, and the messages that 1F1B waits for.
+  EXPECT_GE(step, 9 * 600 + 2 * 50);
+  EXPECT_LE(step, 9 * 600 + 16 * 50);
+}
+
+// A link that takes longer than the stages holds the pipeline up: its messages follow each other.
+TEST(AutoPlanner, MessagesShareTheirPort) {
+  StageProblem problem = four_blocks();
+  for (BlockValue& value : problem.values) value.bytes_per_sample = 2000;
+  StagePlan plan;
+  plan.micro_batches = 8;
+  plan.schedule = "gpipe";
+  plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
+  const double step = *PlanJudge(problem).judge(plan);
+  EXPECT_NEAR(step, 200 + 8 * 2000 + 10 + 200 + 8 * 400 + 2000 + 10 + 400, 8 * 2000 - 8 * 400 + 1);
+  EXPECT_GE(step, 200 + 8 * 2000 + 200 + 400 + 2000 + 400);
+}
+
+// Two replicas that send to another node share its port.
+TEST(AutoPlanner, ReplicasOfANodeShareItsPort) {
+  StageProblem problem = four_blocks();
+  problem.cluster = make_cluster("four", {"d", 1ull << 40, 1e12, 1e15, 0}, 2, 2, {1e12, 0}, {1e9, 0});
+  problem.micro_batches = {1};
+  problem.mini_batch = 2;
+  for (BlockValue& value : problem.values) value.bytes_per_sample = 1000;
+  StagePlan plan;
+  plan.schedule = "gpipe";
+  plan.stages = {{0, 2, {DeviceId(0), DeviceId(1)}}, {2, 4, {DeviceId(2), DeviceId(3)}}};
+  problem.parameter_bytes = {0, 0, 0, 0};
+  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 200 + 2 * 400 + 2 * 2000, 0.01);
+}
+
+TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
+  AutoOptions everything, moves;
+  everything.rivals = moves.rivals = AutoOptions::Rivals::kExcluded;
+  everything.placement = moves.placement = AutoOptions::Placement::kKeep;
+  everything.schedules = moves.schedules = {"1f1b", "gpipe"};
+  everything.exhaustive_plans = 100000;
+  moves.exhaustive_plans = 0;
+  for (const Objective objective : {Objective::kPeriod, Objective::kLargestLoad, Objective::kPeakMemory}) {
+    int feasible = 0, reached = 0;
+    for (int i = 0; i < 250; ++i) {
+      SCOPED_TRACE(fmt::format("{}, instance {}", objective_name(objective), i));
+      std::mt19937_64 random(static_cast<uint64_t>(i) + 31337);
+      StageProblem problem = testing::random_problem(
+          random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 3 == 1, .tight = i % 3 == 2, .skips = true});
+      if (problem.micro_batches.size() > 2) problem.micro_batches.resize(2);
+      problem.objective = objective;
+      const auto outcome = auto_planner(everything)->plan(problem);
+      const auto least = least_simulated(problem, everything.schedules);
+      const auto* plan = std::get_if<StagePlan>(&*outcome);
+      ASSERT_EQ(plan != nullptr, least.has_value());
+      if (plan == nullptr) continue;
+      ++feasible;
+      ASSERT_NEAR(plan->objective, *least, 1e-9 * std::max(1.0, *least));
+      ASSERT_LE(PlanJudge(problem).lower_bound(), *least * (1 + 1e-9));
+      const auto climbed = auto_planner(moves)->plan(problem);
+      const auto* found = std::get_if<StagePlan>(&*climbed);
+      reached += found != nullptr && found->objective <= *least * (1 + 1e-9);
+    }
+    EXPECT_GE(feasible, 150);
+    EXPECT_GE(reached * 10, feasible * 8) << objective_name(objective);
+  }
+}
+
+TEST(ExactPlanner, TriesAllPlansOrSaysThatThereAreTooMany) {
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE("instance " + std::to_string(i));
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 2024);
+    const StageProblem problem = testing::random_problem(random, {.most_blocks = 4, .most_devices = 3, .skips = true});
+    const auto outcome = exact_planner()->plan(problem);
+    const auto least = least_simulated(problem, {"1f1b", "dapple-b", "gpipe"});
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    ASSERT_EQ(plan != nullptr, least.has_value());
+    if (plan == nullptr) continue;
+    EXPECT_EQ(plan->planner, "exact");
+    EXPECT_LE(plan->objective, *least * (1 + 1e-9));
+    EXPECT_EQ(plan->lower_bound, plan->objective) << plan->schedule;
+  }
+  StageProblem wide = four_blocks();
+  const auto refused = exact_planner(2)->plan(wide);
+  EXPECT_NE(std::get<Infeasible>(*refused).reason.find("more than 2 plans"), std::string::npos);
+}
+
+TEST(AutoPlanner, LeastMemoryWithinATime) {
+  StageProblem problem = four_blocks();
+  problem.constraints = {};
+  const auto fastest = std::get<StagePlan>(*auto_planner()->plan(problem));
+  problem.objective = Objective::kPeakMemory;
+  problem.recompute = RecomputeRule::kChoose;
+  double before = 0;
+  for (const double slack : {4.0, 1.5, 1.05, 1.0}) {
+    problem.time_limit_ns = fastest.objective * slack;
+    const auto outcome = auto_planner()->plan(problem);
+    const auto* plan = std::get_if<StagePlan>(&*outcome);
+    ASSERT_NE(plan, nullptr) << slack;
+    EXPECT_LE(plan->step_ns, *problem.time_limit_ns);
+    EXPECT_GE(plan->objective, before * (1 - 1e-9));
+    before = plan->objective;
+  }
+  problem.time_limit_ns = fastest.lower_bound * 0.9;
+  const auto outcome = auto_planner()->plan(problem);
+  ASSERT_TRUE(std::holds_alternative<Infeasible>(*outcome));
+  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("a step takes"), std::string::npos);
+}
+
+// What the stages alone show never rules out a plan that is as fast as asked.
+TEST(AutoPlanner, PlansAreRuledOutWithoutSimulationOnlyWhereTheyAreSlower) {
+  int plans = 0, ruled_out = 0;
+  for (int i = 0; i < 120; ++i) {
+    SCOPED_TRACE("instance " + std::to_string(i));
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 777);
+    StageProblem problem =
+        testing::random_problem(random, {.most_blocks = 4, .most_devices = 4, .unequal = i % 2 == 0, .skips = true});
+    problem.recompute = i % 5 == 0 ? RecomputeRule::kChoose : RecomputeRule::kNever;
+    if (problem.micro_batches.size() > 3) problem.micro_batches.resize(3);
+    for (TimeTable& table : problem.times) {
+      table.make_monotone();
+      table.weight_gradient = table.backward;
+      for (auto& row : table.weight_gradient) {
+        for (double& time : row) time /= 2;
+      }
+    }
+    PlanJudge judge(problem);
+    testing::for_each_plan(problem, [&](const auto& stages, uint64_t count, uint32_t copies) {
+      if (copies > 1) return;
+      StagePlan plan;
+      plan.micro_batches = count;
+      for (const auto& from : stages) {
+        plan.stages.push_back({from.first, from.end, {}, from.recompute});
+        for (uint32_t d = from.from; d < from.to; ++d) plan.stages.back().devices.push_back(DeviceId(d));
+      }
+      for (const char* schedule : {"1f1b", "gpipe", "dapple-b", "zb-h1", "zb-h2"}) {
+        plan.schedule = schedule;
+        const auto step = judge.judge(plan);
+        if (!step) continue;
+        ++plans;
+        ASSERT_TRUE(judge.judge(plan, nullptr, *step * (1 + 1e-9) + 1e-9).has_value())
+            << brief(plan) << " " << schedule;
+        ruled_out += !judge.judge(plan, nullptr, *step * 0.8).has_value();
+      }
+    });
+  }
+  EXPECT_GE(plans, 5000);
+  EXPECT_GE(ruled_out * 2, plans);
+}
+
+TEST(AutoPlanner, PutsWeightGradientsOffWhereThatIsAllowed) {
+  StageProblem problem = four_blocks();
+  problem.times[0].weight_gradient = {{100, 100, 100, 100}};
+  AutoOptions options;
+  const auto whole = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  options.schedules.push_back("zb-h1");
+  options.schedules.push_back("zb-h2");
+  const auto parted = std::get<StagePlan>(*auto_planner(options)->plan(problem));
+  EXPECT_TRUE(parted.schedule.starts_with("zb-")) << parted.schedule;
+  EXPECT_LT(parted.objective, whole.objective);
+  EXPECT_LE(parted.lower_bound, parted.objective);
+}
+
+TEST(AutoPlanner, StoppedSearchesAnswerWithAPlanAndABound) {
+  std::mt19937_64 random(99);
+  StageProblem problem = testing::random_problem(random, {.most_blocks = 14, .most_devices = 9, .skips = true});
+  std::stop_source source;
+  source.request_stop();
+  const auto outcome = auto_planner()->plan(problem, source.get_token());
+  const auto& plan = std::get<StagePlan>(*outcome);
+  EXPECT_LE(plan.lower_bound, plan.objective);
+  EXPECT_NE(std::find_if(plan.notes.begin(), plan.notes.end(),
+                         [](const std::string& note) { return note.find("interrupted") != std::string::npos; }),
+            plan.notes.end());
+  EXPECT_GE(plan.objective, std::get<StagePlan>(*auto_planner()->plan(problem)).objective);
+}
+
+// Whatever another planner finds, under its own schedule, auto is at least as good.
+TEST(AutoPlanner, NeverWorseThanAnyRival) {
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE("instance " + std::to_string(i));
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 555);
+    StageProblem problem = testing::random_problem(
+        random, {.most_blocks = 14, .most_devices = 9, .unequal = i % 2 == 0, .tight = i % 3 == 0, .skips = true});
+    const auto outcome = auto_planner()->plan(problem);
+    const auto* chosen = std::get_if<StagePlan>(&*outcome);
+    PlanJudge judge(problem);
+    for (const std::string& name : rival_names()) {
+      const auto rival = make_planner(name)->plan(problem);
+      const auto* plan = std::get_if<StagePlan>(&*rival);
+      if (plan == nullptr) continue;
+      StagePlan judged = *plan;
+      const auto time = simulated(judge, judged);
+      if (!time) continue;
+      ASSERT_NE(chosen, nullptr) << name;
+      EXPECT_LE(chosen->objective, *time * (1 + 1e-9)) << name;
+    }
+    EXPECT_TRUE(chosen == nullptr || chosen->lower_bound <= chosen->objective);
+  }
+}
+
+// Without rivals, searching by moves comes close to the exhaustive answer.
+TEST(AutoPlanner, MovesReachTheExhaustiveAnswerMostly) {
+  AutoOptions exhaustive, moves;
+  exhaustive.rivals = moves.rivals = AutoOptions::Rivals::kExcluded;
+  exhaustive.schedules = moves.schedules = {"1f1b", "gpipe"};
+  exhaustive.exhaustive_plans = 1'000'000;
+  exhaustive.simulated_actions = 1'000'000'000;
+  moves.exhaustive_plans = 0;
+  int equal = 0, compared = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 9000);
+    StageProblem problem = testing::random_problem(random, {.most_blocks = 7, .most_devices = 5});
+    problem.recompute = RecomputeRule::kNever;
+    problem.constraints = {};
+    const auto best = auto_planner(exhaustive)->plan(problem);
+    const auto found = auto_planner(moves)->plan(problem);
+    const auto* a = std::get_if<StagePlan>(&*best);
+    const auto* b = std::get_if<StagePlan>(&*found);
+    ASSERT_TRUE(a != nullptr && b != nullptr);
+    ++compared;
+    EXPECT_GE(b->objective, a->objective * (1 - 1e-9));
+    EXPECT_LE(b->objective, a->objective * 1.25);
+    equal += b->objective <= a->objective * (1 + 1e-9);
+  }
+  EXPECT_GE(equal * 10, compared * 8);
+}
+
+TEST(AutoPlanner, PlacementNeverHurts) {
+  int better = 0;
+  for (int i = 0; i < 60; ++i) {
+    std::mt19937_64 random(static_cast<uint64_t>(i) + 4321);
+    const StageProblem problem =
+        testing::random_problem(random, {.most_blocks = 6, .most_devices = 8, .unequal = true, .skips = true});
+    AutoOptions keep;
+    keep.placement = AutoOptions::Placement::kKeep;
+    const auto kept = auto_planner(keep)->plan(problem);
+    const auto placed = auto_planner()->plan(problem);
+    const auto* a = std::get_if<StagePlan>(&*kept);
+    const auto* b = std::get_if<StagePlan>(&*placed);
+    ASSERT_EQ(a == nullptr, b == nullptr);
+    if (a == nullptr) continue;
+    EXPECT_LE(b->objective, a->objective * (1 + 1e-9));
+    better += b->objective < a->objective * (1 - 1e-6);
+  }
+  EXPECT_GE(better, 1);
+}
+
+// The text names the bottleneck, the bound, the losers and what would help.
+TEST(Explain, NamesBoundBottleneckLosersAndRemedies) {
+  std::mt19937_64 random(12);
+  StageProblem problem = testing::random_problem(random, {.most_blocks = 8, .most_devices = 4});
+  problem.constraints = {};
+  const auto planner = auto_planner();
+  const auto outcome = planner->plan(problem);
+  const std::string text = explain(std::get<StagePlan>(*outcome), try_remedies(*planner, problem));
+  for (const char* word : {"plan by auto", "lower bound", "gap", "bottleneck: stage", "lost: ", "what would help",
+                           "links twice as fast", "twice the memory", "one more device"}) {
+    EXPECT_NE(text.find(word), std::string::npos) << word << " is missing in\n" << text;
+  }
+  problem.constraints.memory_bytes = 1;
+  const auto none = planner->plan(problem);
+  EXPECT_NE(explain(std::get<Infeasible>(*none)).find("missing: "), std::string::npos);
+}
+
+TEST(AutoPlanner, SamePlanOnEveryRun) {
+  std::mt19937_64 random(99);
+  const StageProblem problem = testing::random_problem(random, {.most_blocks = 12, .most_devices = 8, .skips = true});
+  EXPECT_EQ(*auto_planner()->plan(problem), *auto_planner()->plan(problem));
+}
+
+}  // namespace
+}  // namespace rannc::partition

@@ -1,0 +1,52 @@
+#include "tests/partition/stages/support/profiles.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+namespace rannc::partition::testing {
+namespace {
+
+std::optional<PipedreamProfile> profile_in(const std::string& path) {
+  std::ifstream stream(path);
+  if (!stream) return std::nullopt;
+  std::ostringstream text;
+  text << stream.rdbuf();
+  return read_pipedream(text.str(), path).value();
+}
+
+}  // namespace
+
+std::optional<PipedreamProfile> shared_profile(const std::string& name) {
+  const char* folder = std::getenv("RANNC_SHARED_DIR");
+  const std::string root = folder != nullptr ? folder : std::string(RANNC_SOURCE_DIR) + "/../shared";
+  return profile_in(root + "/data/" + name);
+}
+
+PipedreamProfile checked_in_profile(const std::string& name) {
+  return profile_in(std::string(RANNC_SOURCE_DIR) + "/tests/data/profiles/" + name).value();
+}
+
+std::vector<double> layer_costs(const PipedreamProfile& profile) {
+  // Among the nodes whose producers are done, the one with the smallest number comes first.
+  const auto number = [&](uint32_t node) { return std::stoul(profile.nodes[node].name.substr(4)); };
+  std::vector<uint32_t> missing(profile.nodes.size(), 0);
+  for (const auto& [from, to] : profile.edges) ++missing[to];
+  std::set<std::pair<unsigned long, uint32_t>> ready;
+  for (uint32_t node = 0; node < missing.size(); ++node) {
+    if (missing[node] == 0) ready.insert({number(node), node});
+  }
+  std::vector<double> costs;
+  while (!ready.empty()) {
+    const uint32_t node = ready.begin()->second;
+    ready.erase(ready.begin());
+    costs.push_back(profile.nodes[node].forward_ms + profile.nodes[node].backward_ms);
+    for (const auto& [from, to] : profile.edges) {
+      if (from == node && --missing[to] == 0) ready.insert({number(to), to});
+    }
+  }
+  return costs;
+}
+
+}  // namespace rannc::partition::testing
