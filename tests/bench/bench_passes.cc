@@ -12,7 +12,7 @@
 #include "passes/simplify/fold_constants.h"
 #include "passes/training/differentiate.h"
 #include "tests/passes/torch/compiled_evaluator.h"
-#include "tools/torch_evaluator.h"
+#include "tools/compiler/torch_evaluator.h"
 
 namespace rannc {
 namespace {

@@ -17,8 +17,8 @@
 #include "runtime/train/process.h"
 #include "tests/frontend/support/deepened.h"
 #include "tests/frontend/support/shared_models.h"
-#include "tools/reference.h"
-#include "tools/torch_evaluator.h"
+#include "tools/check/reference.h"
+#include "tools/compiler/torch_evaluator.h"
 
 namespace rannc {
 namespace {

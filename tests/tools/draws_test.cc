@@ -15,8 +15,8 @@
 #include "runtime/train/process.h"
 #include "runtime/train/trainer.h"
 #include "tests/frontend/support/onnx_text.h"
-#include "tools/compiler.h"
-#include "tools/scratch.h"
+#include "tools/common/scratch.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 namespace {

@@ -1,4 +1,4 @@
-"""tools/onnx_float64.py, which the reference numbers come from, gives ONNX's own node cases; skipped without PyTorch and ONNX for Python."""
+"""tools/check/onnx_float64.py, which the reference numbers come from, gives ONNX's own node cases; skipped without PyTorch and ONNX for Python."""
 import pathlib
 import sys
 import unittest
@@ -13,7 +13,7 @@ try:
     from onnx import numpy_helper
     from onnx.backend.test import loader
 
-    sys.path.insert(0, str(programs.SOURCE / "tools"))
+    sys.path.insert(0, str(programs.SOURCE / "tools" / "check"))
     import onnx_float64
 except ImportError as missing:
     print(f"skipped: {missing}")

@@ -14,8 +14,8 @@
 #include "runtime/train/numbers.h"
 #include "runtime/train/trainer.h"
 #include "runtime/transport/transport_gloo.h"
-#include "tools/launcher.h"
-#include "tools/reference.h"
+#include "tools/check/reference.h"
+#include "tools/run/launcher.h"
 
 namespace rannc::test {
 

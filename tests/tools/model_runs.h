@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/train/batch.h"
-#include "tools/compiler.h"
-#include "tools/scratch.h"
+#include "tools/common/scratch.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 

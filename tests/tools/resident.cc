@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/programs.h"
+#include "tools/common/programs.h"
 
 namespace {
 

@@ -16,8 +16,8 @@
 #include "runtime/engine/tensor.h"
 #include "runtime/train/dataset.h"
 #include "tests/frontend/support/shared_models.h"
-#include "tools/compiler.h"
-#include "tools/reference.h"
+#include "tools/check/reference.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc::test {
 namespace {

@@ -14,8 +14,8 @@
 #include "runtime/train/process.h"
 #include "tests/frontend/support/shared_models.h"
 #include "tests/tools/model_runs.h"
-#include "tools/memory_gauge.h"
-#include "tools/reference.h"
+#include "tools/check/reference.h"
+#include "tools/measure/memory_gauge.h"
 
 namespace rannc::test {
 namespace {

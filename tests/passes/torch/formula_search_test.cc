@@ -7,7 +7,7 @@
 #include <functional>
 #include <random>
 
-#include "tools/torch_evaluator.h"
+#include "tools/compiler/torch_evaluator.h"
 
 namespace rannc::passes {
 namespace {

@@ -7,7 +7,7 @@
 #include "ir/op/op.h"
 #include "ir/verify.h"
 #include "passes/parameters/recover_parameters.h"
-#include "tools/torch_evaluator.h"
+#include "tools/compiler/torch_evaluator.h"
 
 namespace rannc::passes {
 namespace {

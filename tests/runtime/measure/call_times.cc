@@ -5,7 +5,7 @@
 
 #include <mutex>
 
-#include "tools/timed_calls.h"
+#include "tools/measure/timed_calls.h"
 
 namespace rannc::test {
 namespace {

@@ -9,7 +9,7 @@
 #include "codegen/bundle_writer.h"
 #include "tests/runtime/support/plan_builder.h"
 #include "tests/runtime/support/toy_graphs.h"
-#include "tools/scratch.h"
+#include "tools/common/scratch.h"
 
 namespace rannc::runtime {
 namespace {

@@ -11,8 +11,8 @@
 #include "runtime/internal/torch_value.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/trainer.h"
-#include "tools/compiler.h"
-#include "tools/scratch.h"
+#include "tools/common/scratch.h"
+#include "tools/compiler/compiler.h"
 
 namespace rannc {
 namespace {

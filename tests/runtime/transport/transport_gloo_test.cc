@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
-#include "tools/launcher.h"
+#include "tools/run/launcher.h"
 
 namespace rannc::runtime {
 namespace {

@@ -1,4 +1,4 @@
-"""Plants one violation per rule of tools/check-labels and expects that rule to name it."""
+"""Plants one violation per rule of tools/repository/check-labels and expects that rule to name it."""
 import unittest
 
 from planted import PlantedTest

@@ -1,4 +1,4 @@
-"""Plants one violation per rule of tools/check-layout and expects that rule to name it."""
+"""Plants one violation per rule of tools/repository/check-layout and expects that rule to name it."""
 import unittest
 
 from planted import PlantedTest
@@ -71,7 +71,7 @@ class CheckLayout(PlantedTest):
         self.expect_red({"frontend/torchscript/bad.cc": both}, "L5", "bad.cc:2", "torch/torch.h")
 
     def test_L6_relative_include(self):
-        self.expect_red({"ir/bad.cc": '#include "graph.h"\n'}, "L6", "graph.h")
+        self.expect_red({"ir/graph/bad.cc": '#include "graph.h"\n'}, "L6", "graph.h")
 
     def test_L7_folder_without_readme(self):
         self.expect_red({"passes/README.md": None}, "L7", "passes")
@@ -91,7 +91,7 @@ class CheckLayout(PlantedTest):
 
     def test_L9_comments_the_zoo_and_like_words(self):
         named = "struct ResNetBlock {};\n"
-        self.expect_green({"frontend/zoo/good.cc": named, "tools/rannc_zoo.cc": named, "tests/ir/good.cc": named,
+        self.expect_green({"frontend/zoo/good.cc": named, "tools/zoo/rannc_zoo.cc": named, "tests/ir/good.cc": named,
                            "passes/good.cc": '// as BERT has it\nreport("T5", invite, options, fuse_network);\n'})
 
 

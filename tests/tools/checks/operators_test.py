@@ -5,7 +5,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from planted import TOOLS
+from planted import CHECKS, TOOLS
 
 RANNC_OPT = sys.argv.pop()
 PAGE = TOOLS.parent / "ir" / "operators.md"
@@ -30,14 +30,14 @@ class OperatorsTest(unittest.TestCase):
             path = Path(root) / folder / "planted.cc"
             path.parent.mkdir(parents=True)
             path.write_text(source)
-            done = subprocess.run([sys.executable, TOOLS / "check-operator-names", RANNC_OPT, root], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, CHECKS / "check-operator-names", RANNC_OPT, root], capture_output=True, text=True)
             return done.returncode, done.stdout
 
     def test_the_table_is_the_registrys(self):
         self.assertEqual(parts()[1], listed(), "run tests/tools/checks/operators_test.py --regenerate RANNC_OPT")
 
     def test_no_name_is_known_elsewhere(self):
-        done = subprocess.run([sys.executable, TOOLS / "check-operator-names", RANNC_OPT], capture_output=True, text=True)
+        done = subprocess.run([sys.executable, CHECKS / "check-operator-names", RANNC_OPT], capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertTrue(done.stdout.startswith("0 names of "), done.stdout)
 

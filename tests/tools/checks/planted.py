@@ -1,4 +1,4 @@
-"""Support for the self-tests of tools/check-*: a small repository in a temporary folder, spoiled on purpose."""
+"""Support for the self-tests of tools/repository: a small repository in a temporary folder, spoiled on purpose."""
 import subprocess
 import sys
 import tempfile
@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 TOOLS = Path(__file__).resolve().parents[3] / "tools"
+CHECKS = TOOLS / "repository"
 
 
 class PlantedTest(unittest.TestCase):
@@ -23,7 +24,7 @@ class PlantedTest(unittest.TestCase):
                 file = Path(folder) / path
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_text(content)
-            done = subprocess.run([sys.executable, TOOLS / self.CHECK, folder], capture_output=True, text=True)
+            done = subprocess.run([sys.executable, CHECKS / self.CHECK, folder], capture_output=True, text=True)
             return done.returncode, done.stdout + done.stderr
 
     def expect_green(self, planted):

@@ -1,0 +1,137 @@
+// Workers of one machine: their meeting place, who is named when one fails, and that none is left.
+#include "tools/run/launcher.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tools/run/run_signals.h"
+
+namespace rannc::tools {
+namespace {
+
+using testing::HasSubstr;
+
+// Of a bind to `port` by somebody else; 0: it was free.
+int bind_error(uint16_t port) {
+  const int other = ::socket(AF_INET, SOCK_STREAM, 0);
+  const int on = 1;
+  setsockopt(other, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int status = bind(other, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
+  close(other);
+  return status;
+}
+
+Result<int> launch(const std::string& script, Fleet fleet = {.workers = 2}) {
+  return launch_workers("/bin/sh", {"-c", script}, fleet);
+}
+
+TEST(Launcher, NobodyElseCanTakeThePort) {
+  auto listener = Listener::open();
+  ASSERT_TRUE(listener.ok()) << listener.diagnostic().str();
+  EXPECT_EQ(bind_error(listener->port()), EADDRINUSE);
+  const Listener moved = std::move(*listener);
+  EXPECT_EQ(bind_error(moved.port()), EADDRINUSE);
+}
+
+TEST(Launcher, WorkerZeroAloneInheritsTheListeningSocket) {
+  const Result<int> done = launch(
+      "test $MASTER_PORT -gt 0 || exit 3\n"
+      "if [ $RANK = 0 ]; then test -S /proc/self/fd/$RANNC_LISTENING_SOCKET || exit 4\n"
+      "else test -z \"$RANNC_LISTENING_SOCKET\" || exit 5; fi");
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+}
+
+TEST(Launcher, TheFirstFailureIsNamed) {
+  const Result<int> failed = launch("test $RANK != 1 || exit 7", {.workers = 3});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 1 ended with exit code 7"));
+}
+
+// The one that is killed may be seen to end after those that fail by its death.
+TEST(Launcher, AKilledWorkerIsNamedBeforeThoseThatFailByItsDeath) {
+  const Result<int> failed = launch("if [ $RANK = 0 ]; then exit 1; fi; kill -9 $$");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 1 was killed by signal 9"));
+}
+
+TEST(Launcher, WhatAWorkerReportsIsTheError) {
+  const Result<int> failed =
+      launch("test $RANK = 0 || { printf 'worker 1: the disk is full' >&$RANNC_REPORT_PIPE; exit 1; }");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().str(), "error: worker 1: the disk is full");
+}
+
+// Worker 1 would wait for ever.
+TEST(Launcher, AStoppedWorkerEndsTheRun) {
+  const Result<int> failed = launch("if [ $RANK = 0 ]; then kill -STOP $$; fi; exec sleep 1000",
+                                    {.workers = 2, .timeout = std::chrono::milliseconds(300)});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 0 was stopped by signal 19"));
+}
+
+// Its failure is that of the other, which fails by it.
+TEST(Launcher, AStoppedWorkerIsNamedBeforeThoseThatFailByIt) {
+  const Result<int> failed = launch("if [ $RANK = 0 ]; then kill -STOP $$; fi; sleep 0.3; exit 1");
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("worker 0 was stopped by signal 19"));
+}
+
+TEST(Launcher, AWorkerThatGoesOnIsLeftAlone) {
+  const Result<int> done = launch("if [ $RANK = 0 ]; then (sleep 0.2; kill -CONT $$) & kill -STOP $$; fi; sleep 0.2",
+                                  {.workers = 2, .timeout = std::chrono::seconds(30)});
+  EXPECT_TRUE(done.ok()) << done.diagnostic().str();
+}
+
+TEST(Launcher, AProgramThatCannotBeStartedIsAnError) {
+  const Result<int> failed = launch_workers("/nowhere/at-all", {}, {.workers = 2});
+  ASSERT_FALSE(failed.ok());
+  EXPECT_THAT(failed.diagnostic().str(), HasSubstr("exit code 127"));
+}
+
+TEST(RunSignals, TheFirstIsRememberedAndTheSecondEndsAtOnce) {
+  const auto twice = [](int pause_us) {
+    const RunSignals signals({});
+    raise(SIGINT);
+    usleep(static_cast<useconds_t>(pause_us));
+    raise(SIGTERM);
+    _exit(signals.asked());
+  };
+  EXPECT_EXIT(twice(400'000), testing::ExitedWithCode(exit_of(SIGTERM)), "ending after this step");
+  EXPECT_EXIT(twice(0), testing::ExitedWithCode(SIGINT), "") << "one wish may come as two signals";
+}
+
+TEST(RunSignals, OneThatComesTwiceDoesNotCutOffTheEnd) {
+  const auto end_in_order = [] {
+    {
+      const RunSignals signals({.announces = false, .second_ends = false});
+      raise(SIGTERM);
+    }
+    raise(SIGTERM);
+    std::_Exit(7);
+  };
+  EXPECT_EXIT(end_in_order(), testing::ExitedWithCode(7), "");
+}
+
+TEST(RunSignals, HeldOnesArriveWhenThereIsSomebodyToTakeThem) {
+  const auto held = [] {
+    hold_signals();
+    raise(SIGTERM);
+    const RunSignals signals({.announces = false});
+    _exit(signals.asked());
+  };
+  EXPECT_EXIT(held(), testing::ExitedWithCode(SIGTERM), "");
+}
+
+}  // namespace
+}  // namespace rannc::tools

@@ -1,0 +1,155 @@
+// Who is a launched worker: torchrun's, Open MPI's and Slurm's variables.
+#include "tools/run/worker_environment.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <map>
+
+namespace rannc::tools {
+namespace {
+
+using testing::HasSubstr;
+using Variables = std::map<std::string, std::string>;
+
+constexpr const char* kKnown[] = {"RANK",
+                                  "WORLD_SIZE",
+                                  "LOCAL_RANK",
+                                  "MASTER_ADDR",
+                                  "MASTER_PORT",
+                                  "TORCHELASTIC_USE_AGENT_STORE",
+                                  "TORCHELASTIC_RESTART_COUNT",
+                                  "OMPI_COMM_WORLD_RANK",
+                                  "OMPI_COMM_WORLD_SIZE",
+                                  "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                  "PMIX_NAMESPACE",
+                                  "OMPI_MCA_ess_base_jobid",
+                                  "SLURM_PROCID",
+                                  "SLURM_NTASKS",
+                                  "SLURM_STEP_NUM_TASKS",
+                                  "SLURM_STEP_NUM_NODES",
+                                  "SLURM_JOB_ID",
+                                  "SLURM_STEP_ID",
+                                  kListeningSocketVariable,
+                                  kReportPipeVariable};
+
+Result<std::optional<WorkerEnvironment>> read_in(const Variables& variables) {
+  for (const char* name : kKnown) unsetenv(name);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  return read_worker_environment();
+}
+
+WorkerEnvironment worker_in(const Variables& variables) {
+  const auto found = read_in(variables);
+  EXPECT_TRUE(found.ok()) << found.diagnostic().str();
+  EXPECT_TRUE(!found.ok() || found->has_value());
+  return found.ok() && *found ? **found : WorkerEnvironment{};
+}
+
+bool is_worker_in(const Variables& variables) {
+  const auto found = read_in(variables);
+  EXPECT_TRUE(found.ok()) << found.diagnostic().str();
+  return found.ok() && found->has_value();
+}
+
+std::string error_in(const Variables& variables) {
+  const auto found = read_in(variables);
+  return found.ok() ? "" : found.diagnostic().str();
+}
+
+const Variables kTorchrun = {
+    {"RANK", "3"}, {"LOCAL_RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "node7"}, {"MASTER_PORT", "29500"}};
+const Variables kMpirun = {{"OMPI_COMM_WORLD_RANK", "1"},
+                           {"OMPI_COMM_WORLD_SIZE", "2"},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                           {"PMIX_NAMESPACE", "prterun-node7-123@1"}};
+const Variables kSrun = {{"SLURM_PROCID", "1"},         {"SLURM_NTASKS", "2"},  {"SLURM_STEP_NUM_TASKS", "2"},
+                         {"SLURM_STEP_NUM_NODES", "1"}, {"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "0"}};
+// What sbatch sets for the script itself.
+const Variables kBatchShell = {
+    {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_LOCALID", "0"}, {"SLURM_JOB_ID", "77"}};
+
+Variables with(Variables variables, const Variables& more) {
+  for (const auto& [name, value] : more) variables[name] = value;
+  return variables;
+}
+
+TEST(WorkerEnvironment, NothingSaysSo) {
+  EXPECT_FALSE(is_worker_in({}));
+  EXPECT_FALSE(is_worker_in({{"RANK", "0"}}));
+  EXPECT_FALSE(is_worker_in(with(kTorchrun, {{"WORLD_SIZE", "1"}, {"RANK", "0"}})));
+}
+
+TEST(WorkerEnvironment, OfTorchrun) {
+  const WorkerEnvironment worker =
+      worker_in(with(kTorchrun, {{"TORCHELASTIC_USE_AGENT_STORE", "True"}, {"TORCHELASTIC_RESTART_COUNT", "2"}}));
+  EXPECT_EQ(worker.launcher, "torchrun");
+  EXPECT_EQ(worker.rank, 3U);
+  EXPECT_EQ(worker.workers, 4U);
+  EXPECT_EQ(worker.master_address, "node7");
+  EXPECT_EQ(worker.master_port, 29500);
+  EXPECT_TRUE(worker.torch_store);
+  EXPECT_EQ(worker.torch_round, "2");
+  EXPECT_FALSE(worker_in(kTorchrun).torch_store);
+}
+
+TEST(WorkerEnvironment, OfMpirunOnOneMachine) {
+  const WorkerEnvironment worker = worker_in(kMpirun);
+  EXPECT_EQ(worker.rank, 1U);
+  EXPECT_EQ(worker.workers, 2U);
+  EXPECT_EQ(worker.master_address, "127.0.0.1");
+  EXPECT_GE(worker.master_port, 1024);
+  EXPECT_EQ(worker_in(with(kMpirun, {{"OMPI_COMM_WORLD_RANK", "0"}})).master_port, worker.master_port);
+  EXPECT_NE(worker_in(with(kMpirun, {{"PMIX_NAMESPACE", "prterun-node7-124@1"}})).master_port, worker.master_port);
+}
+
+TEST(WorkerEnvironment, OfSrun) {
+  const WorkerEnvironment worker = worker_in(kSrun);
+  EXPECT_EQ(worker.launcher, "srun");
+  EXPECT_EQ(worker.rank, 1U);
+  EXPECT_EQ(worker.master_address, "127.0.0.1");
+  EXPECT_EQ(worker_in(with(kSrun, {{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "5000"}})).master_address, "node7");
+}
+
+TEST(WorkerEnvironment, ABatchShellIsNoWorker) {
+  EXPECT_FALSE(is_worker_in(kBatchShell));
+  EXPECT_FALSE(is_worker_in(with(kBatchShell, {{"SLURM_STEP_NUM_TASKS", "1"}})));
+}
+
+// mpirun and torchrun are started by srun or within its allocation, never the other way round.
+TEST(WorkerEnvironment, TheInnermostLauncherCounts) {
+  EXPECT_EQ(worker_in(with(kTorchrun, kSrun)).launcher, "torchrun");
+  EXPECT_EQ(worker_in(with(kMpirun, kSrun)).launcher, "mpirun");
+  EXPECT_EQ(worker_in(with(kTorchrun, kMpirun)).workers, 4U);
+}
+
+TEST(WorkerEnvironment, OfOurLauncher) {
+  const WorkerEnvironment worker = worker_in({{"RANK", "0"},
+                                              {"WORLD_SIZE", "1"},
+                                              {"MASTER_ADDR", "127.0.0.1"},
+                                              {"MASTER_PORT", "4000"},
+                                              {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                              {kListeningSocketVariable, "7"},
+                                              {kReportPipeVariable, "8"}});
+  EXPECT_EQ(worker.launcher, "rannc-run");
+  EXPECT_EQ(worker.listening_socket, 7);
+  EXPECT_EQ(worker.report_pipe, 8);
+  EXPECT_FALSE(worker.torch_store) << "that is of who started our launcher";
+}
+
+TEST(WorkerEnvironment, WhatIsMissingOrMalformedIsNamed) {
+  Variables no_rank = kTorchrun;
+  no_rank.erase("RANK");
+  EXPECT_THAT(error_in(no_rank), HasSubstr("RANK"));
+  Variables no_port = kTorchrun;
+  no_port.erase("MASTER_PORT");
+  EXPECT_THAT(error_in(no_port), HasSubstr("MASTER_PORT"));
+  EXPECT_THAT(error_in(with(kTorchrun, {{"WORLD_SIZE", "many"}})), HasSubstr("'many'"));
+  EXPECT_THAT(error_in(with(kTorchrun, {{"RANK", "4"}})), HasSubstr("up to 3"));
+  EXPECT_THAT(error_in(with(kMpirun, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}})), HasSubstr("MASTER_ADDR"));
+  EXPECT_THAT(error_in(with(kSrun, {{"SLURM_STEP_NUM_NODES", "2"}})), HasSubstr("MASTER_ADDR"));
+}
+
+}  // namespace
+}  // namespace rannc::tools

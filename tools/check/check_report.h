@@ -1,0 +1,43 @@
+/// Prints what rannc-check found, and carries it between its processes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "ir/base/diagnostic.h"
+#include "partition/model/finish_plan.h"
+#include "tools/check/reference.h"
+
+namespace rannc::tools {
+
+/// One way to run a step. All processes list them in the same order.
+struct CheckVariant {
+  std::vector<uint32_t> replicas;  ///< by stage
+  partition::Reschedule change;
+  std::string str() const;
+};
+
+nlohmann::json to_json(const CheckResult& result);
+CheckResult result_from_json(const nlohmann::json& entry);
+
+/// Prints a run after the other and counts failures.
+class CheckPrinter {
+ public:
+  explicit CheckPrinter(bool as_json) : json_(as_json) {}
+
+  /// `warnings` are of the folder's model.
+  void line(const std::string& folder, const std::vector<std::string>& warnings, const CheckVariant& variant,
+            const std::string& transport, const CheckResult& result);
+
+  /// A summary, and an error where a run failed.
+  Result<void> end() const;
+
+ private:
+  void text_line(const std::string& folder, const CheckVariant& variant, const std::string& transport,
+                 const CheckResult& result) const;
+  bool json_;
+  size_t cases_ = 0, failed_ = 0;
+};
+
+}  // namespace rannc::tools

@@ -1,0 +1,56 @@
+#include "tools/common/driver.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace rannc::tools {
+
+int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body) {
+  app.set_version_flag("--version", app.get_name() + " " RANNC_VERSION);
+  app.get_formatter()->column_width(34);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& failure) {
+    if (failure.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success)) return app.exit(failure);
+    fmt::print(stderr, "{}: error: {}\nTry '{} --help'.\n", app.get_name(), failure.what(), app.get_name());
+    return kUsage;
+  }
+  try {
+    const Result<void> result = body();
+    if (result.ok()) return std::fflush(stdout) == 0 ? kOk : kDiagnostics;
+    std::fflush(stdout);
+    fmt::print(stderr, "{}\n", result.diagnostic().str());
+    return kDiagnostics;
+  } catch (const Exit& exit) {
+    return exit.code;
+  } catch (const Error& failure) {
+    fmt::print(stderr, "{}\n", failure.what());
+    return kDiagnostics;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "{}: error: out of memory\n", app.get_name());
+    return kDiagnostics;
+  } catch (const std::exception& failure) {
+    fmt::print(stderr, "{}: internal error: {}\nThis is a defect of rannc: please report it with the command line.\n",
+               app.get_name(), failure.what());
+    return kInternal;
+  }
+}
+
+std::string shell_words(const std::vector<std::string>& arguments) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=,+@%";
+  std::string line;
+  for (const std::string& argument : arguments) {
+    if (!line.empty()) line += ' ';
+    if (!argument.empty() && argument.find_first_not_of(kPlain) == std::string::npos) {
+      line += argument;
+      continue;
+    }
+    line += '\'';
+    for (const char c : argument) line += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += '\'';
+  }
+  return line;
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,154 @@
+#include "tools/compile/explain.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "ir/plan/held_samples.h"
+#include "partition/stages/explain.h"
+#include "partition/stages/registry.h"
+#include "tools/common/units.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using partition::PlannedModel;
+
+std::vector<std::string> device_names(const ir::Plan& plan, const ir::Stage& stage) {
+  std::vector<std::string> names;
+  for (const DeviceId device : stage.devices) names.push_back(plan.devices[device.index()].name);
+  return names;
+}
+
+const ir::StageTime* time_of(const ir::Plan& plan, size_t stage) {
+  for (const ir::StageTime& time : plan.stage_times) {
+    if (time.stage.index() == stage) return &time;
+  }
+  return nullptr;
+}
+
+// Weights, their gradients and the optimizer's state.
+int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
+  const ir::StageShape shape = ir::pipeline_shape(plan).stages[stage];
+  return shape.fixed_bytes + shape.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(stage));
+}
+
+// What was chosen by, beside its bound and two plans that anybody would think of.
+std::string comparison(const PlannedModel& planned, const SearchReport& report) {
+  const partition::StagePlan& plan = planned.stages;
+  std::string name = plan.objective_name.substr(0, plan.objective_name.find(", ns"));
+  std::string text =
+      fmt::format("at {}: {} {}", report.prices, name, partition::quantity(plan.objective_name, plan.objective));
+  text +=
+      plan.lower_bound > 0
+          ? fmt::format("; no plan of these blocks that meets the demands is below {} ({}): gap {:.2f} %\n",
+                        partition::quantity(plan.objective_name, plan.lower_bound), plan.bound_name, plan.gap() * 100)
+          : std::string("; this planner gives no bound\n");
+  for (const partition::Alternative& other : planned.alternatives) {
+    text += fmt::format("  demands aside, {}: {}\n", other.what,
+                        other.step_ns > 0
+                            ? fmt::format("time of a step {} ({})",
+                                          partition::quantity("", static_cast<double>(other.step_ns)), other.remark)
+                            : "no plan: " + other.remark);
+  }
+  return text;
+}
+
+// What a person may know a block by: its first task.
+std::vector<std::string> block_names(const PlannedModel& planned) {
+  std::vector<std::string> names(planned.blocks.partition.count);
+  for (size_t atom = planned.plan.atoms.tasks.size(); atom > 0; --atom) {
+    names[planned.blocks.partition.block_of[atom - 1]] =
+        partition::task_name(planned.plan.graph, planned.plan.atoms.tasks[atom - 1]);
+  }
+  return names;
+}
+
+double received_bytes(const ir::Plan& plan, size_t stage) {
+  double total = 0;
+  for (const ir::Route& route : plan.routes) {
+    if (route.to.index() != stage) continue;
+    total += static_cast<double>(
+        route.bytes.evaluate({{plan.graph.batch_symbol(), plan.micro_batches.front()}}).value_or(0));
+  }
+  return total;
+}
+
+}  // namespace
+
+std::string print_blocks(const PlannedModel& planned) {
+  const auto& metrics = planned.blocks.metrics;
+  std::string text =
+      fmt::format("// {} atoms in {} blocks; crossing values {}\n", planned.blocks.partition.block_of.size(),
+                  planned.blocks.partition.count, metrics.crossing_values);
+  for (uint32_t block = 0; block < planned.blocks.partition.count; ++block) {
+    const partition::BlockLoad& load = metrics.blocks[block];
+    text += fmt::format(
+        "block @b{} atoms {} work_ns {:.0f} resident_bytes {} stashed_bytes {} in_ns {:.0f} out_ns {:.0f} tasks [",
+        block, load.tasks, load.work, load.resident_bytes, load.stashed_bytes, load.in, load.out);
+    const char* separator = "";
+    for (size_t atom = 0; atom < planned.blocks.partition.block_of.size(); ++atom) {
+      if (planned.blocks.partition.block_of[atom] != block) continue;
+      text += fmt::format("{}#{}", separator, planned.plan.atoms.tasks[atom].index());
+      separator = ",";
+    }
+    text += "]\n";
+  }
+  return text;
+}
+
+std::string summary_text(const PlannedModel& planned, const SearchReport& report) {
+  const ir::Plan& plan = planned.plan;
+  std::string text =
+      fmt::format("{} tasks, {} atoms, {} blocks; {} stages, {} micro-batches of {}, schedule {}\n",
+                  plan.graph.task_count(), plan.atoms.tasks.size(), planned.blocks.partition.count, plan.stages.size(),
+                  plan.micro_batches.size(), plan.micro_batches.front(), plan.schedule.name);
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::StageTime* time = time_of(plan, s);
+    const std::vector<std::string> names = device_names(plan, plan.stages[s]);
+    text += fmt::format(
+        "  stage {}: {} tasks on {}{}; forward {}, backward {} a micro-batch; weights and states {}; receives {}\n", s,
+        plan.stages[s].tasks.size(), fmt::join(names, ", "), plan.stages[s].recompute ? ", recompute" : "",
+        duration(time ? static_cast<double>(time->forward_ns) : 0),
+        duration(time ? static_cast<double>(time->backward_ns) : 0), bytes(static_cast<double>(fixed_bytes(plan, s))),
+        bytes(received_bytes(plan, s)));
+  }
+  text += fmt::format("predicted step {} (bubble {:.0f} %){}\n", duration(static_cast<double>(plan.step_ns)),
+                      planned.timeline.bubble * 100,
+                      report.measured ? ", stages and optimizers measured side by side" : "");
+  return text + comparison(planned, report);
+}
+
+nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchReport& report) {
+  const ir::Plan& plan = planned.plan;
+  nlohmann::ordered_json json = stage_plan_json(planned.problem, planned.stages, report);
+  json["mini_batch"] = plan.mini_batch;
+  json["micro_batches"] = plan.micro_batches.size();
+  json["schedule"] = plan.schedule.name;
+  json["step_ns"] = plan.step_ns;
+  json["measured"] = report.measured;
+  if (plan.lower_bound_ns > 0) json["step_lower_bound_ns"] = plan.lower_bound_ns;
+  json["bubble"] = planned.timeline.bubble;
+  json["blocks"] = planned.blocks.partition.count;
+  json["atoms"] = plan.atoms.tasks.size();
+  for (size_t s = 0; s < plan.stages.size(); ++s) json["stages"][s]["tasks"] = plan.stages[s].tasks.size();
+  auto& others = json["alternatives"] = nlohmann::ordered_json::array();
+  for (const partition::Alternative& other : planned.alternatives) {
+    others.push_back({{"what", other.what}, {"step_ns", other.step_ns}, {"remark", other.remark}});
+  }
+  return json;
+}
+
+std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report) {
+  partition::AutoOptions search = options.search;
+  search.starts = {planned.stages};  // what helps must not lose to what is there
+  const auto planner =
+      options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
+  const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)
+                                                   : std::vector<partition::Remedy>{};
+  return "at " + report.prices + ":\n" + partition::explain(planned.stages, remedies, block_names(planned));
+}
+
+}  // namespace rannc::tools

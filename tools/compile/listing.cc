@@ -1,0 +1,111 @@
+#include "tools/compile/listing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "ir/base/diagnostic.h"
+#include "partition/cluster.h"
+#include "partition/schedule/family.h"
+#include "partition/stages/registry.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using Descriptions = std::map<std::string, std::string, std::less<>>;
+
+const Descriptions kClusters{
+    {"local:N", "N workers of this machine"},
+    {"flat:N", "N V100-32GB, every two joined alike"},
+    {"dapple-a", "DAPPLE, Table 2: 2 nodes of 8 V100-16GB, NVLink inside, 25 Gbit/s between"},
+    {"dapple-b", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 25 Gbit/s"},
+    {"dapple-c", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 10 Gbit/s"},
+    {"rannc-1x8", "RaNNC IV.A: one node of 8 V100-32GB"},
+    {"rannc-4x8", "RaNNC IV.A: 4 nodes of 8 V100-32GB, 100 Gbit/s between"},
+};
+
+const Descriptions kPlanners{
+    {"auto", "all of the below as candidates, own search, chosen on the simulated timeline"},
+    {"exact", "every plan of a small problem"},
+    {"rannc", "RaNNC, Algorithms 1 and 2, corrected"},
+    {"rannc-paper", "the same as printed"},
+    {"rannc-anchored", "as printed, with V[0,0,0] = 0 only"},
+    {"dapple", "DAPPLE, Formulas 1-5 over device sets"},
+    {"dapple-released", "the other algorithm of its authors' program"},
+    {"pipedream", "PipeDream's hierarchical bottleneck"},
+    {"gpipe", "even contiguous stages by time, one device each"},
+    {"gpipe-size", "even contiguous stages by size"},
+    {"gpipe-exact", "the same by time, exactly"},
+    {"gpipe-size-exact", "the same by size, exactly"},
+};
+
+const Descriptions kLosses{
+    {"cross_entropy", "softmax cross entropy: cross_entropy(output=logits,labels=y,axis=-1,ignore_index=-100)"},
+    {"soft_cross_entropy", "the same with probabilities as labels: soft_cross_entropy(output=logits,labels=p)"},
+    {"bce_with_logits", "binary cross entropy: bce_with_logits(output=logits,labels=y,pos_weight=3)"},
+    {"mse", "mean squared error: mse(output=y,labels=target,weight=0.5)"},
+    {"l1", "mean absolute error: l1(output=y,labels=target)"},
+    {"huber", "squared below delta, linear above: huber(output=y,labels=target,delta=1)"},
+    {"smooth_l1", "huber divided by its threshold: smooth_l1(output=y,labels=target,beta=1)"},
+    {"in_graph", "the output is the loss: in_graph(output=loss)"},
+};
+
+const Descriptions kOptimizers{
+    {"sgd", "no state, or one copy of the parameters with --momentum"},
+    {"adam", "two copies of the parameters"},
+    {"adamw", "two copies of the parameters, weight decay apart"},
+};
+
+std::string lines(const std::vector<std::string>& names, const Descriptions& descriptions) {
+  size_t width = 0;
+  for (const std::string& name : names) width = std::max(width, name.size());
+  std::string text;
+  for (const std::string& name : names) {
+    const auto found = descriptions.find(name);
+    RANNC_CHECK(found != descriptions.end()) << name << " has no description";
+    text += fmt::format("{:<{}}  {}\n", name, width, found->second);
+  }
+  return text;
+}
+
+std::vector<std::string> names_of(const Descriptions& descriptions) {
+  std::vector<std::string> names;
+  for (const auto& [name, description] : descriptions) names.push_back(name);
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> listed_kinds() { return {"cluster", "schedule", "planner", "loss", "optimizer"}; }
+
+std::string listing(const std::string& kind) {
+  if (kind == "cluster") return lines(partition::preset_cluster_names(), kClusters);
+  if (kind == "schedule") {
+    Descriptions summaries;
+    for (const partition::ScheduleFamily& family : partition::schedule_families()) {
+      summaries.emplace(family.name, family.summary);
+    }
+    const auto names = partition::schedule_names();
+    return lines({names.begin(), names.end()}, summaries);
+  }
+  if (kind == "planner") return lines(partition::stage_planner_names(), kPlanners);
+  if (kind == "loss") return lines(names_of(kLosses), kLosses);
+  RANNC_CHECK(kind == "optimizer") << kind << " is not listed";
+  return lines(names_of(kOptimizers), kOptimizers);
+}
+
+void add_list_flag(CLI::App& app) {
+  app.add_option_function<std::string>(
+         "--list",
+         [](const std::string& kind) {
+           std::string text = listing(kind);
+           text.pop_back();
+           throw CLI::CallForVersion(text, 0);
+         },
+         "print the names that a flag takes: cluster, schedule, planner, loss or optimizer")
+      ->check(CLI::IsMember(listed_kinds()));
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,212 @@
+#include "tools/compile/profile_command.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "ir/base/replacement.h"
+#include "partition/formats/stage_plan_json.h"
+#include "partition/schedule/family.h"
+#include "partition/schedule/make_schedule.h"
+#include "partition/stages/explain.h"
+#include "partition/stages/judge/judge.h"
+#include "tools/common/stop.h"
+#include "tools/compile/placement_split.h"
+#include "tools/compile/stage_report.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+using partition::StagePlan;
+
+Result<std::string> read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || fs::is_directory(path)) return error({path, 0, 0, {}}, "cannot be opened");
+  text << file.rdbuf();
+  if (file.bad()) return error({path, 0, 0, {}}, "cannot be read");
+  return text.str();
+}
+
+Result<void> write_output(const std::string& path, const std::string& text, bool replace) {
+  if (!replace && fs::exists(path)) return error({path, 0, 0, {}}, "exists already; --replace writes over it");
+  return write_file(path, text);
+}
+
+bool is_placement(const ProfileCommand& command) { return fs::path(command.request.file).extension() == ".json"; }
+
+std::string print_blocks(const ProfileTask& task, const StagePlan& plan) {
+  const partition::StageProblem& problem = task.problem;
+  std::string text = fmt::format("// {} blocks, times of one sample's share of the profile's batch of {}\n",
+                                 problem.blocks, problem.times.front().sizes.front());
+  for (uint32_t b = 0, s = 0; b < problem.blocks; ++b) {
+    while (plan.stages[s].end <= b) ++s;
+    text += fmt::format(
+        "block @b{} stage {} forward_ns {:.0f} backward_ns {:.0f} parameter_bytes {:.0f} stashed_bytes_per_sample "
+        "{:.0f} "
+        "// {}\n",
+        b, s, problem.times.front().forward[0][b], problem.times.front().backward[0][b], problem.parameter_bytes[b],
+        problem.stashed_bytes_per_sample[b], task.block_names[b]);
+  }
+  return text;
+}
+
+Result<std::string> print_rows(const ProfileTask& task, const StagePlan& plan) {
+  ir::PipelineShape shape =
+      ir::chain_shape(static_cast<uint32_t>(plan.stages.size()), static_cast<uint32_t>(plan.micro_batches));
+  RANNC_ASSIGN(const ir::Schedule rows, partition::make_schedule(shape, partition::schedule_of(plan)));
+  std::string text;
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    text += fmt::format("// row d{}: stage {} on", s, s);
+    for (const DeviceId device : plan.stages[s].devices) {
+      text += " " + task.problem.cluster.devices[device.index()].name;
+    }
+    text += "\n";
+  }
+  return text + ir::print_schedule(rows);
+}
+
+/// One clear answer where there is no plan; with --explain the remedies too.
+Diagnostic refused(const ProfileCommand& command, const ProfileTask& task, const partition::Infeasible& none) {
+  Diagnostic failure = no_plan(none);
+  failure.where.file = command.request.file;
+  for (std::string& cause : causes(task, command.request.demands)) failure.notes.push_back({{}, std::move(cause)});
+  if (!command.explain) return failure;
+  const auto planner = demanded_planner(command.request.demands);
+  const std::string_view objective = partition::objective_name(task.problem.objective);
+  for (const partition::Remedy& remedy : partition::try_remedies(*planner, task.problem)) {
+    failure.notes.push_back({{},
+                             remedy.objective > 0 ? fmt::format("{}: a plan of {}", remedy.what,
+                                                                partition::quantity(objective, remedy.objective))
+                                                  : fmt::format("{}: still no plan", remedy.what)});
+  }
+  return failure;
+}
+
+Result<void> show_plan(const ProfileCommand& command, const ProfileTask& task, const StagePlan& plan,
+                       const SearchReport& report) {
+  const ProfileRequest& request = command.request;
+  if (!command.output.empty()) {
+    const bool graph = fs::path(command.output).extension() == ".txt";
+    RANNC_TRY(write_output(command.output,
+                           graph ? partition::write_pipedream(with_stages(task, plan))
+                                 : partition::write_stage_plan(plan, task.block_names),
+                           command.replace));
+  }
+  if (command.emit == "blocks") fmt::print("{}", print_blocks(task, plan));
+  if (command.emit == "plan") fmt::print("{}", partition::write_stage_plan(plan, task.block_names));
+  if (command.emit == "schedule") {
+    RANNC_ASSIGN(const std::string rows, print_rows(task, plan));
+    fmt::print("{}", rows);
+  }
+  if (command.summary == "json") {
+    auto json = stage_plan_json(task.problem, plan, report);
+    json["file"] = request.file;
+    json["cluster"] = task.problem.cluster.name;
+    json["devices"] = task.problem.cluster.size();
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else if (command.emit.empty()) {
+    fmt::print("{}: {}", request.file, stage_plan_text(task.problem, plan, task.block_names));
+  }
+  if (command.explain) {
+    const auto planner = demanded_planner(request.demands);
+    const auto remedies =
+        report.stopped ? std::vector<partition::Remedy>{} : partition::try_remedies(*planner, task.problem);
+    fmt::print("{}", partition::explain(plan, remedies, task.block_names));
+  }
+  if (!command.output.empty() && command.summary != "json" && command.emit.empty()) {
+    fmt::print("wrote {}\n", command.output);
+  }
+  return {};
+}
+
+Result<void> run_pipedream(const ProfileCommand& command, const std::string& text) {
+  const ProfileRequest& request = command.request;
+  RANNC_ASSIGN(const ProfileTask task, read_profile_task(text, request));
+  SearchStop stop(request.demands.time_limit_ns);
+  auto outcome = plan_profile(task, request.demands, stop.token());
+  SearchReport report{stop.seconds(), task.warnings, stop.stopped()};
+  const std::string ended = stop.end();
+  if (!outcome.ok()) {
+    Diagnostic failure = outcome.diagnostic();
+    if (failure.where.file.empty()) failure.where.file = request.file;
+    return failure;
+  }
+  if (const auto* none = std::get_if<partition::Infeasible>(&*outcome)) return refused(command, task, *none);
+  const StagePlan& plan = std::get<StagePlan>(*outcome);
+  for (std::string& warning : warnings_of(plan)) report.warnings.push_back(std::move(warning));
+  if (!ended.empty()) report.warnings.push_back(ended);
+  print_warnings(report.warnings);
+  return show_plan(command, task, plan, report);
+}
+
+Result<void> run_placement(const ProfileCommand& command, const std::string& text) {
+  const PlanDemands& demands = command.request.demands;
+  const SplitRequest request{command.request.file, demands.devices, demands.memory_bytes, command.exact};
+  SearchStop stop(demands.time_limit_ns);
+  auto found = split_placement(text, request, stop.token());
+  const std::string ended = stop.end();
+  if (!found.ok()) return found.diagnostic();
+  SplitAnswer& answer = *found;
+  if (!ended.empty()) answer.warnings.push_back(ended);
+  if (!answer.result.device_of) {
+    return error({request.file, 0, 0, {}}, "there is no split: " + answer.result.reason);
+  }
+  print_warnings(answer.warnings);
+  if (!command.output.empty()) RANNC_TRY(write_output(command.output, split_file(answer), command.replace));
+  if (command.emit == "plan") fmt::print("{}", split_file(answer));
+  if (command.summary == "json") {
+    auto json = split_summary(answer);
+    json["file"] = request.file;
+    fmt::print("{}\n", json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  } else if (command.emit.empty()) {
+    fmt::print("{}: {}", request.file, split_text(answer));
+  }
+  if (command.explain) fmt::print("{}", explain_split(answer, request));
+  return {};
+}
+
+}  // namespace
+
+bool is_profile(const std::string& file) {
+  const std::string extension = fs::path(file).extension();
+  return extension == ".txt" || extension == ".json";
+}
+
+Result<void> check_profile_command(const ProfileCommand& command) {
+  const std::string extension = fs::path(command.output).extension();
+  const bool placement = is_placement(command);
+  if (!command.output.empty() && extension != ".json" && (placement || extension != ".txt")) {
+    return error(fmt::format(
+        "-o {}: a profile has no bundle; {}", command.output,
+        placement ? ".json holds the split" : ".json holds the plan, .txt the profile with a stage for every node"));
+  }
+  const std::set<std::string> forms =
+      placement ? std::set<std::string>{"", "plan"} : std::set<std::string>{"", "blocks", "plan", "schedule"};
+  if (!forms.contains(command.emit)) {
+    return error(fmt::format("--emit {}: a profile has {}", command.emit,
+                             placement ? "a plan alone" : "blocks, plan and schedule, but no model and no bundle"));
+  }
+  if (command.exact && !placement) return error("--exact is for placement graphs (.json)");
+  for (const std::string& schedule : command.request.demands.schedules) {
+    const partition::ScheduleFamily* family = partition::find_schedule(schedule);
+    if (family != nullptr && family->chosen_by_auto) continue;
+    return error(fmt::format("--schedule {}: profiles are planned under {}", schedule,
+                             fmt::join(partition::schedules_of_auto(), ", ")));
+  }
+  return {};
+}
+
+Result<void> run_profile_command(const ProfileCommand& command) {
+  RANNC_ASSIGN(const std::string text, read_file(command.request.file));
+  return is_placement(command) ? run_placement(command, text) : run_pipedream(command, text);
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,294 @@
+// rannc-compile: plans a model for a cluster and writes a bundle; plans published profiles.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "codegen/bundle_writer.h"
+#include "ir/base/replacement.h"
+#include "ir/text/text.h"
+#include "passes/training/differentiate.h"
+#include "runtime/train/process.h"
+#include "tools/common/driver.h"
+#include "tools/common/how_to_train.h"
+#include "tools/common/libraries.h"
+#include "tools/common/programs.h"
+#include "tools/common/status_line.h"
+#include "tools/common/stop.h"
+#include "tools/compile/compile_flags.h"
+#include "tools/compile/explain.h"
+#include "tools/compile/listing.h"
+#include "tools/compile/profile_command.h"
+#include "tools/compile/stage_report.h"
+#include "tools/compiler/compiler.h"
+#include "tools/compiler/foreign_calls.h"
+#include "tools/compiler/model_report.h"
+#include "tools/compiler/refine.h"
+
+namespace {
+
+using rannc::Result;
+using rannc::partition::PlannedModel;
+namespace tools = rannc::tools;
+
+struct Flags {
+  tools::CompileOptions compile;
+  std::string output;
+  std::string emit = "bundle";
+  std::string summary;
+  bool explain = false;
+  bool verbose = false;
+  bool replace = false;
+  bool refine = true;
+  std::optional<uint64_t> profile_batch;
+  bool exact = false;
+  std::vector<std::string> libraries;
+};
+
+// Flags that apply to a published profile, besides what is required of its plan (`add_demand_flags`). All others are of
+// models.
+constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",        "--emit",  "--summary", "--explain",
+                                            "--replace", "--profile-batch", "--exact", "--help",    "--list"};
+constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
+// All that a placement graph heeds; the file says the rest.
+constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
+                                       "--devices", "--memory", "--time-limit", "--exact",   "--help"};
+
+tools::ProfileCommand profile_command(const Flags& flags) {
+  tools::ProfileCommand command;
+  command.request = {flags.compile.model, flags.profile_batch, flags.compile};
+  command.exact = flags.exact;
+  command.emit = flags.emit == "bundle" ? "" : flags.emit;
+  command.summary = flags.summary;
+  command.output = flags.output;
+  command.explain = flags.explain;
+  command.replace = flags.replace;
+  return command;
+}
+
+void refuse_without(const CLI::App& app, const std::string& flag, const char* why) {
+  if (app.get_option(flag)->count() == 0) throw CLI::ValidationError(fmt::format("{} is missing: {}", flag, why));
+}
+
+// What the flags contradict, without a look at any file. [usage]
+void check(const CLI::App& app, Flags& flags) {
+  const bool profile = tools::is_profile(flags.compile.model);
+  const bool split = profile && std::filesystem::path(flags.compile.model).extension() == ".json";
+  const auto refuse = [&](const std::string& flag, const char* what) {
+    if (app.get_option(flag)->count() == 0) return;
+    throw CLI::ValidationError(fmt::format("{}: {} is {}", flag, flags.compile.model, what));
+  };
+  if (profile) {
+    CLI::App demands;
+    tools::PlanDemands unused;
+    tools::add_demand_flags(demands, unused);
+    for (const CLI::Option* option : app.get_options()) {
+      const bool applies = std::any_of(std::begin(kFlagsOfProfiles), std::end(kFlagsOfProfiles),
+                                       [&](const char* flag) { return option->check_name(flag); });
+      if (!applies && demands.get_option_no_throw(option->get_name()) == nullptr) {
+        refuse(option->get_name(), "a profile, no model");
+      }
+    }
+    if (app.get_option("--emit")->count() > 0 && flags.emit == "bundle")
+      refuse("--emit", "a profile: it has no bundle");
+  } else {
+    for (const char* flag : kProfileFlags) refuse(flag, "no profile");
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    const bool heeded = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
+                                    [&](const char* flag) { return option->check_name(flag); });
+    if (split && !heeded) refuse(option->get_name(), "a placement graph, which says this itself");
+  }
+  if (flags.emit == "onnx") {
+    refuse_without(app, "--weights", "--emit onnx writes the model again with other numbers");
+    refuse_without(app, "--output", "--emit onnx does not write over the model");
+    if (std::filesystem::path(flags.compile.model).extension() == ".rir") refuse("--emit", "no ONNX file");
+  }
+  if (const auto checked = tools::check_demands(flags.compile); !checked.ok()) {
+    throw CLI::ValidationError(checked.diagnostic().message);
+  }
+  if (!profile) return;
+  if (const auto checked = tools::check_profile_command(profile_command(flags)); !checked.ok()) {
+    throw CLI::ValidationError(checked.diagnostic().message);
+  }
+}
+
+std::string default_output(const std::string& model) {
+  return std::filesystem::path(model).replace_extension(".rannc").string();
+}
+
+tools::CompileProgress progress(tools::StatusLine& status) {
+  tools::CompileProgress progress;
+  progress.show_pass = [&](std::string_view pass, const std::string& text) {
+    status.clear();
+    fmt::print("// after {}\n{}\n", pass, text);
+  };
+  progress.remark = [&](const std::string& text) {
+    status.clear();
+    fmt::print(stderr, "remark: {}\n", text);
+  };
+  progress.step = [&](const std::string& text) { status.show(text); };
+  return progress;
+}
+
+// What a plan's objective, bound and gap hold for.
+std::string prices(const Flags& flags) {
+  if (flags.compile.costs == "measured") return "times of tasks measured one by one";
+  if (flags.compile.costs == "analytic") return "prices estimated from the cluster's rates";
+  return "prices of " + flags.compile.costs;
+}
+
+// What --emit asks for: to the file of -o, else alone on standard output.
+Result<void> emit(const Flags& flags, const std::string& text) {
+  if (flags.output.empty()) {
+    fmt::print("{}", text);
+    return {};
+  }
+  if (!flags.replace && std::filesystem::exists(flags.output))
+    return rannc::error({flags.output, 0, 0, {}}, "exists already; --replace writes over it");
+  return rannc::write_file(flags.output, text);
+}
+
+Result<void> emit_graph(const Flags& flags, const tools::PreparedModel& model) {
+  if (flags.emit == "backward") {
+    if (model.graph.losses().empty()) {
+      return rannc::error({flags.compile.model, 0, 0, {}}, "there is no loss to differentiate")
+          .note("--loss says one, as in --loss 'cross_entropy(output=NAME)'");
+    }
+    RANNC_ASSIGN(const rannc::ir::Joint joint, rannc::passes::differentiate(model.graph));
+    return emit(flags, rannc::ir::print(joint));
+  }
+  return emit(flags,
+              flags.emit == "graph" ? rannc::ir::print(model.graph) : rannc::ir::print(model.atoms, model.graph));
+}
+
+// Before any plan: of the model's file and its weights alone.
+Result<void> emit_onnx(const Flags& flags) {
+  RANNC_ASSIGN(const std::vector<std::string> lines,
+               tools::copy_with_weights(flags.compile, flags.output, flags.replace));
+  for (const std::string& line : lines) fmt::print(stderr, "{}\n", line);
+  fmt::print("wrote {}\n", flags.output);
+  return {};
+}
+
+Result<void> compile(const Flags& flags) {
+  RANNC_ASSIGN(std::vector<rannc::runtime::Library> libraries, tools::load_libraries(flags.libraries));
+  tools::StatusLine status;
+  const tools::CompileProgress watcher = progress(status);
+  status.show("reading the model");
+  RANNC_ASSIGN(tools::PreparedModel model, tools::prepare_model(flags.compile, watcher));
+  status.clear();
+  if (flags.compile.time_passes) fmt::print(stderr, "{}", model.report.time_table());
+  if (flags.emit == "graph" || flags.emit == "atoms" || flags.emit == "backward") return emit_graph(flags, model);
+  const tools::Detail detail = flags.verbose ? tools::Detail::kAll : tools::Detail::kBrief;
+  fmt::print(stderr, "{}", tools::model_report(model, flags.compile.model, detail));
+  RANNC_ASSIGN(const std::string calls, tools::foreign_calls(model.graph));
+  fmt::print(stderr, "{}", calls);
+  auto options = tools::plan_with_kernels(flags.compile, model, watcher);
+  status.clear();
+  if (!options.ok()) return options.diagnostic();
+  status.show("searching for a plan; Ctrl-C takes the best so far");
+  tools::SearchStop stop(flags.compile.time_limit_ns);
+  options->stop = stop.token();
+  auto outcome = tools::plan_prepared(model, *options);
+  status.clear();
+  tools::SearchReport report{stop.seconds(), {}, stop.stopped(), prices(flags), false};
+  const std::string ended = stop.end();
+  if (!outcome.ok()) {
+    rannc::Diagnostic failure = outcome.diagnostic();
+    const bool of_schedule = failure.rule.starts_with("S") && failure.where.file.empty();
+    if (of_schedule && !options->schedule_file.empty()) failure.where.file = options->schedule_file;
+    return failure;
+  }
+  PlannedModel planned = *std::move(outcome);
+  report.warnings = tools::warnings_of(planned.stages);
+  if (!ended.empty()) report.warnings.push_back(ended);
+  tools::print_warnings(report.warnings);  // the report of the model has the others
+  report.warnings.insert(report.warnings.begin(), model.warnings.begin(), model.warnings.end());
+  for (const std::string& remark : planned.remarks) fmt::print(stderr, "remark: {}\n", remark);
+  if (flags.emit == "blocks") return emit(flags, tools::print_blocks(planned));
+  const std::string output = flags.output.empty() ? default_output(flags.compile.model) : flags.output;
+  if (flags.emit == "bundle") {
+    if (flags.refine && flags.compile.costs == "measured") {
+      RANNC_ASSIGN(report.measured, tools::refine_prediction(planned, *options, {watcher.step, watcher.remark}));
+    }
+    status.show("writing " + output);
+    RANNC_TRY(rannc::codegen::write_bundle(planned.plan, {.replace = flags.replace, .libraries = std::move(libraries)},
+                                           output));
+    status.clear();
+  }
+  if (flags.emit == "plan") RANNC_TRY(emit(flags, rannc::ir::print(planned.plan)));
+  if (flags.emit == "schedule") RANNC_TRY(emit(flags, rannc::ir::print_schedule(planned.plan.schedule)));
+  if (flags.summary == "json") {
+    fmt::print("{}\n", tools::summary_json(planned, report).dump());
+  } else if (flags.emit == "bundle") {
+    fmt::print("{}", tools::summary_text(planned, report));
+  }
+  if (flags.explain) {
+    status.show("looking for what would help");
+    const std::string text = tools::explain(planned, *options, report);
+    status.clear();
+    // What machines read is alone on standard output.
+    fmt::print(flags.summary == "json" || flags.emit != "bundle" ? stderr : stdout, "{}", text);
+  }
+  if (flags.emit != "bundle" || flags.summary == "json") return {};
+  fmt::print("wrote {}\n", output);
+  if (!planned.plan.training) {
+    fmt::print("it has no loss: `rannc-run {} --data FILE.safetensors` evaluates it; {}\n", output,
+               tools::how_to_train(planned.plan));
+  }
+  return {};
+}
+
+}  // namespace
+
+int rannc::tools::compile_main(int argc, char** argv) {
+  CLI::App app("Plans a model for a cluster and writes a bundle that rannc-run trains, or plans a published profile.",
+               "rannc-compile");
+  Flags flags;
+  app.add_option("model", flags.compile.model,
+                 "ONNX, TorchScript (.pt) or torch.export (.pt2) file, a graph as text (.rir), a profile of PipeDream "
+                 "(.txt) or a placement graph "
+                 "(.json)")
+      ->required();
+  app.add_option(
+      "-o,--output", flags.output,
+      "bundle to write (default: the model's name with .rannc), or the file for what --emit prints; of a profile: plan "
+      "(.json) or staged profile (.txt)");
+  app.add_option("--emit", flags.emit,
+                 "stop and print: graph, atoms, backward, blocks, plan or schedule; onnx: write the model again, with "
+                 "the numbers "
+                 "of --weights")
+      ->check(CLI::IsMember({"graph", "atoms", "backward", "blocks", "plan", "schedule", "bundle", "onnx"}))
+      ->capture_default_str();
+  app.add_option("--summary", flags.summary, "json: plan, objective, bound and gap on one line")
+      ->check(CLI::IsMember({"json"}));
+  app.add_flag("--explain", flags.explain, "say why this plan, and why others lost");
+  app.add_flag("--verbose", flags.verbose, "say everything that was recovered or changed of a model, with its place");
+  app.add_flag("--replace", flags.replace, "write over a bundle that is there");
+  app.add_flag("--refine,!--no-refine", flags.refine, "measure the finished stages for the predicted step time");
+  app.add_option("--profile-batch", flags.profile_batch, "samples at which a profile was measured (default: its pbs-N)")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 24));
+  app.add_flag("--exact", flags.exact, "placement graphs: search until the gap is closed");
+  tools::add_list_flag(app);
+  tools::add_library_flag(app, flags.libraries);
+  app.footer(
+      "Examples:\n"
+      "  rannc-compile model.onnx --loss cross_entropy(output=logits,labels=y) --cluster local:2\n"
+      "  rannc-compile model.pt --input tokens=i64[batch,128] --output-name logits --loss "
+      "cross_entropy(output=logits,labels=y)\n"
+      "  rannc-compile model.onnx --cluster rannc-4x8 --mini-batch 256 --costs analytic --explain\n"
+      "  rannc-compile model.onnx --emit plan -o plan.rir\n"
+      "  rannc-compile model.onnx --weights trained.safetensors --emit onnx -o trained.onnx\n"
+      "  rannc-compile profile-pbs-32.txt --cluster dapple-c --mini-batch 2048");
+  tools::add_model_flags(app, flags.compile);
+  tools::add_plan_flags(app, flags.compile);
+  app.final_callback([&] { check(app, flags); });
+  return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    if (tools::is_profile(flags.compile.model)) return tools::run_profile_command(profile_command(flags));
+    rannc::runtime::keep_freed_memory();
+    rannc::runtime::set_threads(1);
+    return flags.emit == "onnx" ? emit_onnx(flags) : compile(flags);
+  });
+}

@@ -1,0 +1,66 @@
+#include "tools/compiler/kernel_choice.h"
+
+#include <algorithm>
+
+#include "partition/model/model_costs.h"
+#include "passes/manager.h"
+#include "passes/planning/choose_kernels.h"
+#include "passes/planning/form_atoms.h"
+#include "passes/planning/mark_constants.h"
+
+namespace rannc::tools {
+
+namespace {
+
+class DatabaseTimes final : public passes::KernelTimes {
+ public:
+  DatabaseTimes(const partition::ProfileDatabase& database, std::string environment, uint64_t samples)
+      : database_(database), environment_(std::move(environment)), samples_(samples) {}
+
+  std::optional<double> ns(const ir::Graph& graph, TaskId task,
+                           const std::vector<bool>& needs_gradient) const override {
+    const auto* curve = database_.find(environment_, partition::structural_key(graph, task, needs_gradient));
+    if (curve == nullptr || curve->empty()) return std::nullopt;
+    const partition::TaskCost cost = partition::at_samples(*curve, samples_);
+    return cost.forward_ns + cost.backward_ns();
+  }
+
+ private:
+  const partition::ProfileDatabase& database_;
+  std::string environment_;
+  uint64_t samples_;
+};
+
+}  // namespace
+
+uint64_t samples_at_once(const PreparedModel& model, const partition::PlanOptions& options) {
+  const bool whole = options.micro_batches.empty() || options.micro_batches == std::vector<uint64_t>{1};
+  if (options.cluster.size() == 1 && whole) return options.mini_batch;
+  const auto planned = plan_prepared(model, options);
+  if (!planned.ok()) return options.mini_batch;
+  const ir::Plan& plan = planned->plan;
+  std::vector<uint64_t> samples;
+  for (const ir::Stage& stage : plan.stages) {
+    const uint64_t replicas = std::max<size_t>(1, stage.devices.size());
+    samples.push_back((plan.micro_batches.front() + replicas - 1) / replicas);
+  }
+  std::nth_element(samples.begin(), samples.begin() + static_cast<ptrdiff_t>(samples.size() / 2), samples.end());
+  return samples[samples.size() / 2];
+}
+
+Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDatabase& database,
+                            const std::string& environment, uint64_t samples) {
+  passes::PassManager manager;
+  manager.add(std::make_unique<passes::ChooseKernels>(std::make_shared<DatabaseTimes>(database, environment, samples)));
+  manager.add(std::make_unique<passes::MarkConstants>());
+  manager.add(std::make_unique<passes::FormAtoms>());
+  passes::PassContext context;
+  const passes::RunReport report = manager.run(model.graph, context, {.reproducer = false});
+  if (!report.ok()) return *report.failure;
+  if (!report.times.front().changed) return false;
+  model.atoms = *std::move(context.atoms);
+  model.remarks.insert(model.remarks.end(), context.remarks.begin(), context.remarks.end());
+  return true;
+}
+
+}  // namespace rannc::tools

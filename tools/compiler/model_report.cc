@@ -1,0 +1,187 @@
+#include "tools/compiler/model_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <set>
+#include <unordered_map>
+
+#include "ir/graph/constant.h"
+#include "ir/plan/fixed_samples.h"
+#include "ir/state/statistics.h"
+#include "tools/common/units.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using ir::ValueKind;
+
+std::string plural(uint64_t number, const std::string& word) {
+  return fmt::format("{} {}{}", count(number), word, number == 1 ? "" : "s");
+}
+
+std::string batch(const PreparedModel& model) {
+  if (model.graph.batch_symbol().empty()) return "no batch symbol";
+  std::string places;
+  for (const auto& [axis, inputs] : model.read.batch_axes) {
+    places += fmt::format("{}axis {} of {}", places.empty() ? "" : ", ", axis, plural(inputs, "input"));
+  }
+  return fmt::format("batch symbol \"{}\"{}", model.graph.batch_symbol(),
+                     model.read.samples ? fmt::format(" (made for {})", plural(*model.read.samples, "sample"))
+                     : places.empty()   ? ""
+                                        : fmt::format(" ({})", places));
+}
+
+std::string read_line(const PreparedModel& model, const std::string& file) {
+  uint64_t parameters = 0, elements = 0, buffers = 0;
+  for (const ValueId value : model.graph.values()) {
+    const ValueKind kind = model.graph.kind(value);
+    parameters += kind == ValueKind::kParameter;
+    buffers += kind == ValueKind::kBuffer;
+    if (kind != ValueKind::kParameter) continue;
+    elements += static_cast<uint64_t>(ir::static_count(model.graph.type(value)).value_or(0));
+  }
+  const std::string tasks = plural(model.graph.task_count(), "task");
+  return fmt::format("{}: {}; {} in {}{}; {}", std::filesystem::path(file).filename().string(),
+                     model.read.nodes > 0 ? plural(model.read.nodes, "node") + " → " + tasks : tasks,
+                     plural(elements, "parameter"), plural(parameters, "tensor"),
+                     buffers > 0 ? ", " + plural(buffers, "buffer") : "", batch(model));
+}
+
+/// A remark without the names and numbers in it.
+std::string pattern_of(const std::string& text) {
+  std::string pattern;
+  bool quoted = false, named = false;
+  for (const char c : text) {
+    if (c == '\'') quoted = !quoted;
+    if (c == '%') named = true;
+    if (named && (c == ' ' || c == ':' || c == ',')) named = false;
+    if (!quoted && !named && std::isdigit(static_cast<unsigned char>(c)) == 0) pattern += c;
+  }
+  return pattern;
+}
+
+std::vector<std::string> told(const std::vector<Note>& remarks, Detail detail) {
+  std::vector<std::string> lines;
+  if (detail == Detail::kAll) {
+    for (const Note& remark : remarks) {
+      const std::string& node = remark.where.node;
+      lines.push_back(node.empty() ? remark.message : fmt::format("{} (node '{}')", remark.message, node));
+    }
+    return lines;
+  }
+  std::unordered_map<std::string, size_t> at;
+  std::vector<size_t> more;
+  for (const Note& remark : remarks) {
+    const auto [known, fresh] = at.emplace(pattern_of(remark.message), lines.size());
+    if (fresh) {
+      lines.push_back(remark.message);
+      more.push_back(0);
+    } else {
+      ++more[known->second];
+    }
+  }
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (more[i] > 0) lines[i] += fmt::format(" (and {} more like it)", count(more[i]));
+  }
+  return lines;
+}
+
+std::vector<std::string> changes(const PreparedModel& model, Detail detail) {
+  int64_t folded = 0;
+  for (const passes::PassTime& pass : model.report.times) {
+    if (pass.pass == "fold-constants") folded -= pass.added_tasks;
+  }
+  std::vector<std::string> lines = told(model.remarks, detail);
+  if (folded > 0) {
+    lines.insert(lines.begin(), plural(static_cast<uint64_t>(folded), "task") +
+                                    " of sizes and constants computed beforehand, or read by none");
+  }
+  return lines;
+}
+
+/// Names that exporters make up where they computed on a parameter.
+bool is_generated(std::string_view name) {
+  if (name.starts_with("onnx::")) return true;
+  constexpr std::string_view kValue = "val_";
+  return name.starts_with(kValue) && name.size() > kValue.size() &&
+         std::all_of(name.begin() + kValue.size(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// What batches are normalised by in training: the one thing by which losses depend on how a mini-batch is divided.
+std::vector<std::string> normalisations(const PreparedModel& model) {
+  if (model.graph.losses().empty()) return {};
+  uint64_t all = 0, joint = 0;
+  for (const TaskId task : model.graph.tasks()) {
+    const std::optional<bool> synchronised = ir::synchronised(model.graph, task);
+    all += synchronised.has_value();
+    joint += synchronised.value_or(false);
+  }
+  std::vector<std::string> lines;
+  if (joint > 0) {
+    lines.push_back(
+        fmt::format("{} by the samples of a micro-batch on all replicas: losses depend on the number of "
+                    "micro-batches",
+                    plural(joint, "batch normalisation")));
+  }
+  if (all > joint) {
+    lines.push_back(
+        fmt::format("{} by the samples of a micro-batch on one replica: losses depend on the numbers of "
+                    "micro-batches and replicas (--sync-batch-norm: of micro-batches alone)",
+                    plural(all - joint, "batch normalisation")));
+  }
+  return lines;
+}
+
+std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
+  std::vector<std::string> lines;
+  const auto samples = ir::fixed_samples(model.graph);
+  if (samples && (!model.undivided || model.read.samples)) {
+    lines.push_back(
+        fmt::format("sizes of its inputs are numbers: the mini-batch of {} is one micro-batch; an export "
+                    "with a symbol for the batch can be divided",
+                    plural(*samples, "sample")));
+  }
+  uint64_t parameters = 0, generated = 0;
+  std::string_view example;
+  std::set<ValueId> known;
+  for (const ir::StateTensor& tensor : model.graph.state()) {
+    for (const ir::StatePart& part : tensor.parts) known.insert(part.value);
+  }
+  for (const ValueId value : model.graph.values()) {
+    if (model.graph.kind(value) != ValueKind::kParameter) continue;
+    ++parameters;
+    const std::string_view name = model.graph.value(value).name;
+    if (!is_generated(name) || known.contains(value)) continue;
+    if (generated++ == 0) example = name;
+  }
+  if (generated > 0) {
+    lines.push_back(
+        fmt::format("the exporter made up the names of {} of {}, as '{}', and the file does not say PyTorch's",
+                    count(generated), plural(parameters, "parameter tensor"), example));
+  }
+  for (std::string& line : told(model.open, detail)) lines.push_back(std::move(line));
+  return lines;
+}
+
+std::string block(std::string_view head, const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += fmt::format("{:<9}{}\n", text.empty() ? head : "", line);
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string> not_done(const PreparedModel& model, Detail detail) { return limits(model, detail); }
+
+std::string model_report(const PreparedModel& model, const std::string& file, Detail detail) {
+  std::string text = block("read", {read_line(model, file)}) + block("changed", changes(model, detail)) +
+                     block("trains", normalisations(model)) + block("not done", limits(model, detail));
+  for (const std::string& warning : model.warnings) text += fmt::format("{}: warning: {}\n", file, warning);
+  return text;
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,83 @@
+#include "tools/compiler/requested_outputs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "frontend/onnx/import.h"
+#include "frontend/torchscript/import.h"
+#include "ir/plan/fixed_samples.h"
+#include "passes/loss/attach_loss.h"
+#include "tools/compiler/model_format.h"
+
+namespace rannc::tools {
+
+Result<std::vector<std::string>> asked_outputs(const CompileOptions& options,
+                                               const std::vector<passes::LossSpec>& losses) {
+  std::vector<std::string> names;
+  for (const passes::LossSpec& loss : losses) {
+    if (loss.output.empty()) return std::vector<std::string>{};
+    names.push_back(loss.output);
+  }
+  if (options.loss_graph.empty()) return names;
+  const bool of_torch = is_of_torch(model_format(options.loss_graph));
+  const auto loss = of_torch ? frontend::read_torch(options.loss_graph) : frontend::read_onnx(options.loss_graph);
+  if (!loss.ok()) return std::vector<std::string>{};  // whoever joins it to the model says why, or reads it whole
+  for (const ValueId input : loss->graph.inputs()) names.emplace_back(loss->graph.value(input).name);
+  RANNC_ASSIGN(const auto renamed, pairs(options.loss_inputs, "--loss-input"));
+  for (const auto& [input, output] : renamed) names.push_back(output);
+  return names;
+}
+
+namespace {
+
+/// The outputs that are read, in order; nothing where a loss names none, or where all are.
+std::optional<std::vector<ValueId>> read_outputs(const ir::Graph& graph, const std::vector<passes::LossSpec>& losses) {
+  std::vector<ValueId> read, kept;
+  for (const passes::LossSpec& loss : losses) {
+    const auto found = passes::find_output(graph, loss);
+    if (!found.ok()) return std::nullopt;
+    read.push_back(*found);
+  }
+  for (const ValueId output : graph.outputs()) {
+    if (std::find(read.begin(), read.end(), output) != read.end()) kept.push_back(output);
+  }
+  if (kept.empty() || kept.size() == graph.outputs().size()) return std::nullopt;
+  return kept;
+}
+
+bool is_divided(const Passed& passed) { return passed.report.ok() && !ir::fixed_samples(passed.graph); }
+
+/// Says which outputs are left out, and why.
+Note left_out(const ir::Graph& graph, const std::vector<ValueId>& kept, const Passed& with_all) {
+  std::vector<std::string_view> names;
+  for (const ValueId output : graph.outputs()) {
+    if (std::find(kept.begin(), kept.end(), output) == kept.end()) names.push_back(graph.value(output).name);
+  }
+  const auto& failure = with_all.report.failure;
+  const bool is_one = names.size() == 1;
+  return {failure ? failure->where : Location{},
+          fmt::format("{} {} left out, as the loss does not read {}: {}", is_one ? "output" : "outputs",
+                      fmt::format("{} {}", fmt::join(names, ", "), is_one ? "is" : "are"), is_one ? "it" : "them",
+                      failure ? failure->message : "otherwise no mini-batch can be divided")};
+}
+
+}  // namespace
+
+Passed run_for_losses(ir::Graph graph, const std::vector<passes::LossSpec>& losses,
+                      const std::function<Passed(ir::Graph)>& run) {
+  const auto kept = read_outputs(graph, losses);
+  if (!kept) return run(std::move(graph));
+  Passed all = run(graph.clone());
+  if (is_divided(all) || all.report.internal) return all;
+  const Note note = left_out(graph, *kept, all);
+  graph.set_outputs(*kept);
+  Passed without = run(std::move(graph));
+  if (!is_divided(without) && all.report.ok()) return all;
+  without.context.open.push_back(note);
+  return without;
+}
+
+}  // namespace rannc::tools

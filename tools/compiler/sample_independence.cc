@@ -1,0 +1,450 @@
+#include "tools/compiler/sample_independence.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "ir/graph/assumptions.h"
+#include "ir/match/match.h"
+#include "runtime/engine/tensor.h"
+#include "runtime/train/batch.h"
+#include "tools/common/units.h"
+#include "tools/compiler/float64_run.h"
+#include "tools/compiler/synthetic_samples.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using ir::Graph;
+
+constexpr double kTolerance = 1e-8;      // of the largest number of an output
+constexpr double kLossTolerance = 1e-4;  // of a loss; float32 leaves 1e-7 of each constant
+constexpr int64_t kMostSingles = 8;      // samples that run alone
+constexpr int64_t kLeastTogether = 3;    // of which one is neither the first nor the last
+
+/// Sizes of all symbols but that of the batch: of those that nobody says, one that the graph's assumptions allow.
+ir::Bindings complete(const Graph& graph, ir::Bindings known) {
+  std::set<std::string> symbols;
+  for (const ValueId value : graph.values()) {
+    if (graph.producer(value).valid() || !graph.type(value).shape) continue;
+    for (const ir::Dim& dim : *graph.type(value).shape) dim.collect_symbols(symbols);
+  }
+  symbols.erase(graph.batch_symbol());
+  for (const int64_t size : {8, 16, 32, 64, 128}) {
+    ir::Bindings all = known;
+    for (const std::string& symbol : symbols) all.emplace(symbol, size);
+    if (ir::check_assumptions(graph, all).ok() || size == 128) return all;
+  }
+  return known;
+}
+
+/// Which samples of all that can be made up.
+struct Samples {
+  int64_t first, count;
+  bool operator==(const Samples&) const = default;
+};
+
+std::string words(const Samples& samples, const Samples& whole) {
+  if (samples.count == 1 && whole.count > 1) return "alone";
+  return fmt::format("in a mini-batch of {}", samples.count);
+}
+
+/// Results of a run over some samples.
+struct Run {
+  Samples samples;
+  runtime::GraphValues values;
+};
+
+double largest(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return 0;
+  return at::nan_to_num(tensor.to(at::kDouble).abs(), 0, 0, 0).max().item<double>();
+}
+
+/// The elements that differ by more than `allowed`: not a number differs from all but itself.
+at::Tensor differences(const at::Tensor& a, const at::Tensor& b, double allowed) {
+  const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
+  const at::Tensor equal = at::logical_or(at::eq(x, y), at::logical_and(at::isnan(x), at::isnan(y)));
+  return at::logical_and(at::logical_not(equal), at::logical_not(at::le((x - y).abs(), allowed)));
+}
+
+/// One graph that takes any number of samples, on made-up ones.
+class Comparison {
+ public:
+  Comparison(const Graph& graph, const Float64Run& run, MadeUpSamples made_up)
+      : graph_(graph), run_(run), made_up_(std::move(made_up)) {}
+
+  Result<Run> at(const Samples& samples) const {
+    RANNC_ASSIGN(const runtime::GraphValues given, made_up_.of(samples.first, samples.count));
+    RANNC_ASSIGN(runtime::GraphValues values, run_.run(given, made_up_.sizes(samples.count)));
+    return Run{samples, std::move(values)};
+  }
+
+  /// Outputs of samples that both have; and those that do not depend on samples.
+  Result<void> compare(const Run& whole, const Run& part) const {
+    for (const ValueId output : graph_.outputs()) {
+      const ir::BatchLayout& layout = graph_.type(output).batch;
+      if (!layout.has_batch() && layout.mix != ir::Mix::kNone) continue;
+      at::Tensor a = *whole.values[output.index()], b = *part.values[output.index()];
+      const double allowed = kTolerance * largest(a);
+      int64_t first = 0;
+      if (layout.has_batch()) {
+        first = std::max(whole.samples.first, part.samples.first);
+        const int64_t end =
+            std::min(whole.samples.first + whole.samples.count, part.samples.first + part.samples.count);
+        a = of_samples(a, layout, whole.samples, first, end - first);
+        b = of_samples(b, layout, part.samples, first, end - first);
+      }
+      RANNC_TRY(compare(output, a, b, allowed, [&](int64_t sample) {
+        return std::pair(fmt::format(" of sample {}", first + sample),
+                         std::pair(words(whole.samples, whole.samples), words(part.samples, whole.samples)));
+      }));
+    }
+    return {};
+  }
+
+  /// All outputs against those of another graph, of the same samples.
+  Result<void> compare(const Run& own, const Graph& file, const runtime::GraphValues& others) const {
+    for (size_t i = 0; i < graph_.outputs().size(); ++i) {
+      const ValueId output = graph_.outputs()[i];
+      const at::Tensor &a = *own.values[output.index()], &b = *others[file.outputs()[i].index()];
+      if (a.sizes() != b.sizes()) {
+        return error(place(output), fmt::format("by numbers, %{} has {} elements, and {} in the file's own graph",
+                                                graph_.value(output).name, a.numel(), b.numel()));
+      }
+      RANNC_TRY(compare(output, a, b, kTolerance * largest(b), [&](int64_t) {
+        return std::pair(std::string(), std::pair(words(own.samples, {}), std::string("in the file's own graph")));
+      }));
+    }
+    return {};
+  }
+
+  /// Whether some output tells samples apart; of losses, nobody knows.
+  bool tells_apart(const Run& whole) const {
+    if (whole.samples.count < 2 || !graph_.losses().empty()) return true;
+    bool any = false;
+    for (const ValueId output : graph_.outputs()) {
+      const ir::BatchLayout& layout = graph_.type(output).batch;
+      if (!layout.has_batch()) continue;
+      any = true;
+      const at::Tensor& values = *whole.values[output.index()];
+      const at::Tensor first = of_samples(values, layout, whole.samples, whole.samples.first, 1);
+      for (int64_t i = 1; i < whole.samples.count; ++i) {
+        const at::Tensor other = of_samples(values, layout, whole.samples, whole.samples.first + i, 1);
+        if (differences(first, other, kTolerance * largest(values)).any().item<bool>()) return true;
+      }
+    }
+    return !any;
+  }
+
+  /// Whether an output, or a numerator, is a number somewhere.
+  bool is_finite(const Run& run) const {
+    const auto finite = [&](ValueId value) { return at::isfinite(*run.values[value.index()]).any().item<bool>(); };
+    return std::any_of(graph_.outputs().begin(), graph_.outputs().end(), finite) ||
+           std::any_of(graph_.losses().begin(), graph_.losses().end(),
+                       [&](const ir::LossTerm& term) { return finite(term.numerator); });
+  }
+
+  /// Numerators of samples one by one add up to those of all.
+  Result<void> compare_sums(const Run& whole, const std::vector<Run>& parts) const {
+    for (const ir::LossTerm& term : graph_.losses()) {
+      const size_t at = term.numerator.index();
+      const double all = whole.values[at]->to(at::kDouble).item<double>();
+      double sum = 0, size = 0;
+      for (const Run& part : parts) {
+        const double one = part.values[at]->to(at::kDouble).item<double>();
+        sum += one;
+        size += std::abs(one);
+      }
+      if (std::isnan(all) ? std::isnan(sum) : all == sum || std::abs(all - sum) <= kTolerance * size) continue;
+      return error(place(term.numerator),
+                   fmt::format("by numbers, the loss %{} of {} samples is {:g}, but those of each "
+                               "alone add up to {:g}",
+                               graph_.value(term.numerator).name, parts.size(), all, sum));
+    }
+    return {};
+  }
+
+  ir::Bindings sizes(int64_t samples) const { return made_up_.sizes(samples); }
+
+ private:
+  Location place(ValueId value) const {
+    const TaskId maker = graph_.producer(value);
+    return maker.valid() ? graph_.location(maker) : Location{};
+  }
+
+  // As [before, samples, after].
+  at::Tensor of_samples(const at::Tensor& tensor, const ir::BatchLayout& layout, const Samples& all, int64_t first,
+                        int64_t count) const {
+    return by_sample(tensor, layout, made_up_.sizes(all.count)).narrow(1, first - all.first, count);
+  }
+
+  template <class Words>
+  Result<void> compare(ValueId output, const at::Tensor& a, const at::Tensor& b, double allowed, Words&& words) const {
+    const at::Tensor wrong = differences(a, b, allowed);
+    if (!wrong.any().item<bool>()) return {};
+    const int64_t place = at::argmax(wrong.reshape({-1}).to(at::kByte)).item<int64_t>();
+    const auto number = [&](const at::Tensor& t) { return t.reshape({-1})[place].to(at::kDouble).item<double>(); };
+    const int64_t after = a.dim() == 3 ? a.size(2) : 1, samples = a.dim() == 3 ? a.size(1) : 1;
+    const auto [which, where] = words(place / std::max<int64_t>(after, 1) % std::max<int64_t>(samples, 1));
+    return error(this->place(output),
+                 fmt::format("by numbers, an element of %{}{} is {:g} {}, but {:g} {}", graph_.value(output).name,
+                             which, number(a), where.first, number(b), where.second));
+  }
+
+  const Graph& graph_;
+  const Float64Run& run_;
+  MadeUpSamples made_up_;
+};
+
+/// Which runs there are.
+struct Runs {
+  int64_t whole, singles, other;
+  explicit Runs(int64_t samples)
+      : whole(samples == 1 ? kLeastTogether : samples),
+        singles(std::min(whole, kMostSingles)),
+        other(whole > 2 ? 2 : kLeastTogether) {}
+  int64_t samples() const { return whole + singles + other; }
+};
+
+/// Why a graph is not run; empty: it is.
+std::string too_large(const Float64Run& run, const Comparison& comparison, const Runs& runs, int64_t in_file,
+                      const CompareLimits& limits) {
+  const double bytes = run.peak_bytes(comparison.sizes(runs.whole));
+  if (bytes > limits.free_bytes) {
+    return fmt::format("it takes {}, and {} are free", tools::bytes(bytes), tools::bytes(limits.free_bytes));
+  }
+  const double flops = run.flops(comparison.sizes(1)) * static_cast<double>(runs.samples() + in_file);
+  return flops > limits.flops ? fmt::format("it takes {:.0f} Gflop", flops / 1e9) : std::string();
+}
+
+bool is_used(const Graph& graph, ValueId value) {
+  return graph.any_use(value, [](Graph::Use) { return true; });
+}
+
+/// Inputs and draws of the graph of the file, as those of the other graph are for its number of samples.
+Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, const runtime::GraphValues& given) {
+  std::map<uint64_t, std::set<uint32_t>> draws;  // values of `made` by key
+  for (const ValueId value : made.values()) {
+    if (const ir::Draw* const draw = made.draw(value); draw && is_used(made, value))
+      draws[draw->key].insert(value.index());
+  }
+  runtime::GraphValues values(file.value_count());
+  for (const ValueId value : file.values()) {
+    const std::string_view name = file.value(value).name;
+    if (file.kind(value) == ir::ValueKind::kInput) {
+      const ValueId own = made.find(name);
+      if (own.valid()) values[value.index()] = given[own.index()];
+    }
+    const ir::Draw* const draw = file.draw(value);
+    if (draw == nullptr || !is_used(file, value)) continue;
+    const auto& same = draws[draw->key];
+    if (same.size() != 1) return error(fmt::format("%{} is drawn with samples and without", name));
+    values[value.index()] = given[*same.begin()];
+  }
+  return values;
+}
+
+/// All runs, and what they say of each other.
+class Check {
+ public:
+  Check(const Graph& graph, const Float64Run& run, const MadeUpSamples& made_up, int64_t samples)
+      : made_up_(made_up), comparison_(graph, run, made_up), runs_(samples), graph_(graph) {}
+
+  const Comparison& comparison() const { return comparison_; }
+  const Runs& runs() const { return runs_; }
+
+  Result<void> run() {
+    RANNC_ASSIGN(whole_, comparison_.at({0, runs_.whole}));
+    singles_.clear();
+    for (int64_t i = 0; i < runs_.singles; ++i) {
+      RANNC_ASSIGN(Run single, comparison_.at({i, 1}));
+      singles_.push_back(std::move(single));
+    }
+    RANNC_ASSIGN(other_, comparison_.at({0, runs_.other}));
+    return {};
+  }
+
+  Result<void> compare() const {
+    for (const Run& single : singles_) RANNC_TRY(comparison_.compare(whole_, single));
+    RANNC_TRY(comparison_.compare(whole_, other_));
+    if (runs_.singles == runs_.whole) RANNC_TRY(comparison_.compare_sums(whole_, singles_));
+    return {};
+  }
+
+  Result<runtime::GraphValues> run_file(const Graph& file, const Float64Run& run, int64_t samples) const {
+    RANNC_ASSIGN(const runtime::GraphValues given, made_up_.of(0, samples));
+    RANNC_ASSIGN(const runtime::GraphValues values, for_file(file, graph_, given));
+    ir::Bindings sizes = made_up_.sizes(samples);
+    sizes.erase(graph_.batch_symbol());
+    return run.run(values, sizes);
+  }
+  Result<void> compare_file(const Graph& file, const runtime::GraphValues& values, int64_t samples) const {
+    return comparison_.compare(samples == runs_.whole ? whole_ : singles_.at(0), file, values);
+  }
+  bool tells_apart() const { return comparison_.tells_apart(whole_); }
+  bool is_finite() const { return comparison_.is_finite(whole_); }
+
+ private:
+  const MadeUpSamples& made_up_;
+  Comparison comparison_;
+  Runs runs_;
+  const Graph& graph_;
+  Run whole_, other_;
+  std::vector<Run> singles_;
+};
+
+Compared left_out(const std::string& why) { return {why}; }
+
+/// Whether made-up samples may never end it.
+bool may_be_endless(const Graph& graph) {
+  static const ir::Ops kLoop = "loop";
+  for (const TaskId task : graph.tasks()) {
+    const auto inputs = graph.inputs(task);
+    const bool bounded = !inputs.empty() && inputs[0].valid();
+    if (kLoop.contains(graph.op(task)) && !bounded && !graph.attributes(task).has("trips")) return true;
+  }
+  return false;
+}
+
+/// A graph as its file has it, made for so many samples.
+struct OfFile {
+  const Graph& graph;
+  const Float64Run& run;
+  int64_t samples;
+};
+
+/// With samples of one kind; nothing where these do not fit the graph, `why` says how. That what the pass made cannot
+/// take samples that the file's graph takes is wrong only where these are `plain`: others look up what may not be
+/// there.
+Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFile>& file, bool plain,
+                                         std::string& why) {
+  runtime::GraphValues of_file;
+  if (file) {
+    auto ran = check.run_file(file->graph, file->run, file->samples);
+    if (!ran.ok()) {
+      why = ran.diagnostic().message;
+      return std::optional<Compared>();
+    }
+    of_file = std::move(*ran);
+  }
+  if (const auto ran = check.run(); !ran.ok()) {
+    why = ran.diagnostic().message;
+    if (!file || !plain) return std::optional<Compared>();
+    return error(ran.diagnostic().where, "by numbers, it does not run as its file does: " + why);
+  }
+  if (!check.is_finite()) {
+    why = "no output is a number";
+    return std::optional<Compared>();
+  }
+  RANNC_TRY(check.compare());
+  if (file) RANNC_TRY(check.compare_file(file->graph, of_file, file->samples));
+  if (!check.tells_apart()) return std::optional(left_out("its outputs are alike for all made-up samples"));
+  return std::optional(Compared{});
+}
+
+Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples, const ir::Bindings& symbols,
+                         const CompareLimits& limits) {
+  if (may_be_endless(graph)) return left_out("it has a loop that ends when its data say so");
+  WideTensors tensors;
+  const auto own = Float64Run::load(graph, tensors);
+  if (!own.ok()) return left_out(own.diagnostic().message);
+  std::optional<Float64Run> of_file;
+  if (file != nullptr) {
+    auto loaded = Float64Run::load(*file, tensors);
+    if (!loaded.ok()) return left_out(loaded.diagnostic().message);
+    of_file = std::move(*loaded);
+  }
+  const ir::Bindings sizes = complete(graph, symbols);
+  std::string why;
+  for (const auto kind : {MadeUpSamples::Kind::kVaried, MadeUpSamples::Kind::kPlain}) {
+    const MadeUpSamples made_up(graph, sizes, kind);
+    Check check(graph, *own, made_up, samples);
+    const std::string large = too_large(*own, check.comparison(), check.runs(), file == nullptr ? 0 : samples, limits);
+    if (!large.empty()) return left_out(large);
+    std::optional<OfFile> given;
+    if (file != nullptr) given.emplace(OfFile{*file, *of_file, samples});
+    RANNC_ASSIGN(const auto found, compared(check, given, kind == MadeUpSamples::Kind::kPlain, why));
+    if (found) return *found;
+  }
+  return left_out("on made-up samples, " + why);
+}
+
+/// The loss of a mini-batch as the runtime puts it together: each term over what it counts.
+Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, const runtime::GraphValues& values,
+                       int64_t samples) {
+  ir::Plan plan;
+  plan.graph = graph.clone();
+  runtime::Batch batch;
+  for (const ValueId input : graph.inputs()) {
+    batch.emplace(graph.value(input).name, runtime::to_value(*given[input.index()]));
+  }
+  double sum = 0;
+  for (const ir::LossTerm& term : graph.losses()) {
+    RANNC_ASSIGN(const double counted, runtime::loss_denominator(plan, term, batch, static_cast<uint32_t>(samples)));
+    sum += term.loss(values[term.numerator.index()]->to(at::kDouble).item<double>(), counted);
+  }
+  return sum;
+}
+
+/// Both losses of one kind of samples; nothing where these do not fit the graphs.
+struct BothLosses {
+  double own = 0, of_file = 0;
+};
+std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const MadeUpSamples& made_up) {
+  WideTensors tensors;
+  const auto run = Float64Run::load(graph, tensors), file_run = Float64Run::load(file.graph, tensors);
+  if (!run.ok() || !file_run.ok()) return std::nullopt;
+  const auto given = made_up.of(0, file.samples);
+  if (!given.ok()) return std::nullopt;
+  const auto given_to_file = for_file(file.graph, graph, *given);
+  if (!given_to_file.ok()) return std::nullopt;
+  ir::Bindings sizes = made_up.sizes(file.samples);
+  const auto values = run->run(*given, sizes);
+  sizes.erase(graph.batch_symbol());
+  const auto of_file = file_run->run(*given_to_file, sizes);
+  if (!values.ok() || !of_file.ok()) return std::nullopt;
+  const auto own = loss_of(graph, *given, *values, file.samples);
+  if (!own.ok()) return std::nullopt;
+  BothLosses both{*own, 0};
+  for (const auto& [output, weight] : file.outputs) {
+    both.of_file += weight * (*of_file)[output.index()]->to(at::kDouble).sum().item<double>();
+  }
+  return std::isfinite(both.of_file) ? std::optional(both) : std::nullopt;
+}
+
+Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
+  const ir::Bindings sizes = complete(graph, symbols);
+  for (const auto kind : {MadeUpSamples::Kind::kVaried, MadeUpSamples::Kind::kPlain}) {
+    const auto both = both_losses(graph, file, MadeUpSamples(graph, sizes, kind));
+    if (!both) continue;
+    const double size = std::max(std::abs(both->own), std::abs(both->of_file));
+    if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};
+    const TaskId maker = file.graph.producer(file.outputs.front().first);
+    return error(maker.valid() ? file.graph.location(maker) : Location{},
+                 fmt::format("by numbers, the loss of {} samples is {:g}, but {:g} in the file's own graph",
+                             file.samples, both->own, both->of_file));
+  }
+  return {};  // what does not run has been said
+}
+
+}  // namespace
+
+Result<Compared> compare_with_file(const Graph& file, const Graph& made, int64_t samples, const ir::Bindings& symbols,
+                                   const CompareLimits& limits) {
+  return compare(&file, made, samples, symbols, limits);
+}
+
+Result<Compared> compare_losses(const ir::Graph& graph, const std::optional<FileLoss>& file,
+                                const ir::Bindings& symbols, const CompareLimits& limits) {
+  RANNC_ASSIGN(Compared found, compare(nullptr, graph, kLeastTogether, symbols, limits));
+  if (file && found.left_out.empty()) RANNC_TRY(compare_loss(graph, *file, symbols));
+  return found;
+}
+
+}  // namespace rannc::tools

@@ -1,4 +1,0 @@
-// The entry of a program whose function RANNC_MAIN names.
-#include "tools/programs.h"
-
-int main(int argc, char** argv) { return rannc::tools::RANNC_MAIN(argc, argv); }

@@ -1,0 +1,262 @@
+#include "tools/measure/measure.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "codegen/measure.h"
+#include "ir/plan/plan.h"
+#include "partition/cost/analytic.h"
+#include "passes/planning/choose_kernels.h"
+#include "tools/measure/block_runs.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using partition::ProfileDatabase;
+using partition::TaskCost;
+
+/// The text after the colon of the first line of `path` that starts with `name`; empty where there is none.
+std::string field_of(const char* path, std::string_view name) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with(name)) continue;
+    const size_t colon = line.find(':');
+    const size_t text = colon == std::string::npos ? colon : line.find_first_not_of(" \t", colon + 1);
+    return text == std::string::npos ? "" : line.substr(text);
+  }
+  return {};
+}
+
+std::string processor() {
+  const std::string name = field_of("/proc/cpuinfo", "model name");
+  return name.empty() ? "unknown processor" : name;
+}
+
+uint64_t usable_memory() {
+  const std::string text = field_of("/proc/meminfo", "MemAvailable");
+  const uint64_t kib = text.empty() ? uint64_t{4} << 20 : std::strtoull(text.c_str(), nullptr, 10);
+  return kib * 1024 / 2;
+}
+
+/// What all measurements of one graph share.
+struct Bench {
+  const ir::Graph& graph;
+  const MeasureOptions& options;
+  codegen::RunFacts facts_of_graph{graph};
+  const std::vector<bool>& gradient() const { return facts_of_graph.needs_gradient; }
+  std::string environment = environment_name(options.threads);
+  uint64_t memory = options.memory_bytes > 0 ? options.memory_bytes : usable_memory();
+
+  Result<codegen::RunTimes> run(std::span<const TaskId> tasks, uint64_t samples) const {
+    ir::Bindings bindings = options.assume;
+    if (!graph.batch_symbol().empty()) bindings[graph.batch_symbol()] = static_cast<int64_t>(samples);
+    return codegen::measure_tasks(graph, tasks, facts_of_graph, bindings, {options.repeat});
+  }
+
+  Result<partition::TaskFacts> facts(TaskId task, uint64_t samples) const {
+    return partition::task_facts(graph, task, gradient(), samples, options.assume);
+  }
+};
+
+/// Bytes that a run may need: what is read and written, their gradients, and as much again for what lies between.
+constexpr double kBytesPerTraffic = 4;
+
+/// False: too large.
+Result<bool> measure_task(const Bench& bench, const std::string& key, TaskId task, partition::SizeCurve& curve) {
+  for (const uint64_t samples : bench.options.sizes) {
+    if (curve.contains(samples)) continue;
+    RANNC_ASSIGN(const partition::TaskFacts facts, bench.facts(task, samples));
+    RANNC_CHECK(facts.key == key);
+    if (kBytesPerTraffic * facts.traffic_bytes > static_cast<double>(bench.memory)) return false;
+    RANNC_ASSIGN(const codegen::RunTimes times, bench.run({&task, 1}, samples));
+    TaskCost& cost = curve[samples];
+    cost.forward_ns = cost.recompute_ns = times.forward_ns;
+    cost.input_gradient_ns = times.input_gradient_ns;
+    cost.weight_gradient_ns = times.weight_gradient_ns;
+    cost.together_ns = times.backward_ns;
+    cost.saved_bytes = facts.saved_bytes;
+    cost.temporary_bytes = times.temporary_bytes;
+  }
+  return true;
+}
+
+bool has_all(const auto* curve, const std::vector<uint64_t>& sizes) {
+  return curve != nullptr &&
+         std::all_of(sizes.begin(), sizes.end(), [&](uint64_t samples) { return curve->contains(samples); });
+}
+
+std::map<std::string, TaskId> distinct_tasks(const ir::Graph& graph, const std::vector<bool>& gradient) {
+  std::map<std::string, TaskId> distinct;
+  for (const TaskId task : graph.tasks()) distinct.emplace(partition::structural_key(graph, task, gradient), task);
+  return distinct;
+}
+
+/// The sum of the tasks' costs; nothing where one of them was not measured at that size.
+std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId>& tasks, uint64_t samples,
+                                    const ProfileDatabase& database) {
+  TaskCost sum;
+  for (const TaskId task : tasks) {
+    const auto* curve =
+        database.find(bench.environment, partition::structural_key(bench.graph, task, bench.gradient()));
+    if (curve == nullptr || !curve->contains(samples)) return std::nullopt;
+    const TaskCost& cost = curve->at(samples);
+    sum.forward_ns += cost.forward_ns;
+    sum.recompute_ns += cost.recompute_ns;
+    sum.input_gradient_ns += cost.input_gradient_ns;
+    sum.weight_gradient_ns += cost.weight_gradient_ns;
+    sum.together_ns += cost.backward_ns();
+    sum.saved_bytes += cost.saved_bytes;
+    sum.temporary_bytes = std::max(sum.temporary_bytes, cost.temporary_bytes);
+  }
+  return sum;
+}
+
+/// False: not at all sizes.
+bool measure_block(const Bench& bench, const BlockRun& run, ProfileDatabase& database) {
+  for (const uint64_t samples : bench.options.sizes) {
+    const partition::BlockCurve* known = database.find_block(bench.environment, run.key);
+    if (known != nullptr && known->contains(samples)) continue;
+    double traffic = 0;
+    for (const TaskId task : run.tasks) {
+      const auto facts = bench.facts(task, samples);
+      if (!facts.ok()) return false;
+      traffic += facts->traffic_bytes;
+    }
+    const auto summed = summed_cost(bench, run.tasks, samples, database);
+    if (!summed || kBytesPerTraffic * traffic > static_cast<double>(bench.memory)) return false;
+    const auto times = bench.run(run.tasks, samples);
+    if (!times.ok()) return false;
+    TaskCost measured;
+    measured.forward_ns = measured.recompute_ns = times->forward_ns;
+    measured.together_ns = times->backward_ns;
+    measured.saved_bytes = times->held_bytes;
+    measured.temporary_bytes = times->temporary_bytes;
+    database.add_block(bench.environment, run.key, samples, {measured, *summed});
+  }
+  return true;
+}
+
+void describe(const MeasureOptions& options, ProfileDatabase& database) {
+  database.describe(
+      environment_name(options.threads),
+      {{"device", processor()}, {"library", codegen::library_version()}, {"threads", std::to_string(options.threads)}});
+}
+
+}  // namespace
+
+std::string environment_name(uint32_t threads) {
+  return fmt::format("{}, {}, {} thread{}", processor(), codegen::library_version(), threads, threads == 1 ? "" : "s");
+}
+
+std::vector<uint64_t> measured_sizes(uint64_t mini_batch) {
+  const std::vector<uint64_t> sizes = partition::sample_sizes(mini_batch);
+  if (sizes.size() <= 4) return sizes;
+  std::vector<uint64_t> chosen;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if ((sizes.size() - 1 - i) % 2 == 0 || i == 0) chosen.push_back(sizes[i]);
+  }
+  return chosen;
+}
+
+namespace {
+
+/// Those of `distinct` that the database lacks; with `forgiving` what cannot be run is left out.
+Result<MeasureCount> measure_distinct(const Bench& bench, const std::map<std::string, TaskId>& distinct,
+                                      std::string_view what, bool forgiving, ProfileDatabase& database) {
+  const MeasureOptions& options = bench.options;
+  MeasureCount count;
+  size_t done = 0;
+  for (const auto& [key, task] : distinct) {
+    if (options.step) options.step(fmt::format("measuring {} of {} {}", ++done, distinct.size(), what));
+    const partition::SizeCurve* known = database.find(bench.environment, key);
+    if (has_all(known, options.sizes)) {
+      ++count.reused;
+      continue;
+    }
+    partition::SizeCurve curve = known == nullptr ? partition::SizeCurve{} : *known;
+    const size_t before = curve.size();
+    const Result<bool> fits = measure_task(bench, key, task, curve);
+    if (!fits.ok() && !forgiving) return fits.diagnostic();
+    if (!fits.ok() || !*fits) ++count.too_large;
+    ++(curve.size() > before ? count.measured : count.reused);
+    partition::make_monotone(curve);
+    if (!curve.empty()) database.set(bench.environment, key, std::move(curve));
+  }
+  return count;
+}
+
+}  // namespace
+
+Result<MeasureCount> measure_tasks(const ir::Graph& graph, const MeasureOptions& options, ProfileDatabase& database) {
+  const Bench bench{graph, options};
+  describe(options, database);
+  return measure_distinct(bench, distinct_tasks(graph, bench.gradient()), "tasks", false, database);
+}
+
+Result<MeasureCount> measure_alternatives(const ir::Graph& graph, const MeasureOptions& options,
+                                          ProfileDatabase& database) {
+  const ir::Graph alternatives = passes::with_alternatives(graph);
+  if (alternatives.task_count() == graph.task_count()) return MeasureCount{};
+  const Bench bench{alternatives, options};
+  describe(options, database);
+  std::map<std::string, TaskId> distinct = distinct_tasks(alternatives, bench.gradient());
+  std::erase_if(distinct, [&](const auto& entry) {
+    return entry.second.index() < graph.task_count() && !passes::has_alternatives(graph, entry.second);
+  });
+  return measure_distinct(bench, distinct, "kernels", true, database);
+}
+
+Result<MeasureCount> measure_blocks(const ir::Graph& graph, const ir::Atoms& atoms, size_t most,
+                                    const MeasureOptions& options, ProfileDatabase& database) {
+  const Bench bench{graph, options};
+  describe(options, database);
+  std::vector<BlockRun> runs = block_runs(graph, atoms);
+  runs.resize(std::min(runs.size(), most));
+  MeasureCount count;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (options.step) options.step(fmt::format("measuring {} of {} blocks", i + 1, runs.size()));
+    if (has_all(database.find_block(bench.environment, runs[i].key), options.sizes)) {
+      ++count.reused;
+      continue;
+    }
+    ++count.measured;
+    if (!measure_block(bench, runs[i], database)) ++count.too_large;
+  }
+  return count;
+}
+
+void use_measured_links(const ProfileDatabase& database, partition::Cluster& cluster) {
+  const std::string environment = environment_name();
+  const auto* messages = database.find_exchange(environment, "local.message");
+  const auto* all_reduces = database.find_exchange(environment, "local.all-reduce");
+  if (messages == nullptr && all_reduces == nullptr) return;
+  const partition::Link link = partition::fit_link(messages, all_reduces);
+  cluster.between = link;
+  for (partition::ClusterNode& node : cluster.nodes) node.inside = link;
+}
+
+std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& graph, ProfileDatabase database,
+                                                           const std::string& file,
+                                                           const std::function<void(const std::string&)>& remark) {
+  const std::string environment = environment_name();
+  const auto distinct = distinct_tasks(graph, ir::needs_gradient(graph));
+  const auto missing = std::count_if(distinct.begin(), distinct.end(), [&](const auto& entry) {
+    return database.find(environment, entry.first) == nullptr;
+  });
+  if (missing > 0 && remark) {
+    std::string text = fmt::format("{}: of {} different tasks {} were not measured in '{}' and are estimated", file,
+                                   distinct.size(), missing, environment);
+    if (database.entries(environment) == 0) {
+      text += fmt::format("; the file knows '{}'", fmt::join(database.environments(), "', '"));
+    }
+    remark(text);
+  }
+  return partition::measured_costs(std::move(database), environment, partition::analytic_costs());
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,200 @@
+// rannc-profile: measures models, links and collectives on this machine into a profile database.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "ir/base/replacement.h"
+#include "ir/base/stopwatch.h"
+#include "runtime/train/process.h"
+#include "tools/common/driver.h"
+#include "tools/common/libraries.h"
+#include "tools/compile/compile_flags.h"
+#include "tools/compiler/compiler.h"
+#include "tools/compiler/foreign_calls.h"
+#include "tools/measure/measure.h"
+#include "tools/measure/measured_cluster.h"
+
+namespace {
+
+using rannc::Result;
+using rannc::partition::ProfileDatabase;
+namespace tools = rannc::tools;
+
+constexpr double kSaveSeconds = 15;
+
+struct Flags {
+  tools::CompileOptions compile;
+  std::vector<std::string> models;
+  std::string database;
+  std::vector<uint64_t> sizes;
+  uint32_t repeat = 5;
+  uint32_t threads = 1;
+  uint64_t memory_bytes = 0;
+  size_t blocks = 8;
+  tools::ExchangeChoice exchanges;
+  std::string cluster;
+  uint32_t workers = 2;
+  std::vector<std::string> libraries;
+};
+
+Result<ProfileDatabase> open_database(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (fs::exists(path, ignored)) return ProfileDatabase::read(path);
+  const fs::path folder = fs::absolute(path, ignored).parent_path();
+  if (!fs::is_directory(folder, ignored)) {  // found out before hours of measuring, not after
+    return rannc::error({path, 0, 0, {}}, "cannot write the profile database: there is no folder " + folder.string());
+  }
+  return ProfileDatabase();
+}
+
+/// Measures into a database in memory and keeps the file up to date.
+class Profiler {
+ public:
+  Profiler(const Flags& flags, ProfileDatabase database) : flags_(flags), read_(std::move(database)), database_(read_) {
+    const uint32_t mini_batch = flags.compile.mini_batch.value_or(tools::kMiniBatch);
+    options_.sizes = flags.sizes.empty() ? tools::measured_sizes(mini_batch) : flags.sizes;
+    options_.repeat = flags.repeat;
+    options_.threads = flags.threads;
+    options_.memory_bytes = flags.memory_bytes;
+    options_.step = [this](const std::string& text) { step(text); };
+  }
+
+  Result<void> run() {
+    const Result<void> done = measure_all();
+    if (terminal_) fmt::print(stderr, "\r\033[K");
+    if (!(database_ == read_)) RANNC_TRY(database_.write(flags_.database));  // on an error too: what is there holds
+    RANNC_TRY(done);
+    if (!flags_.cluster.empty()) {
+      RANNC_TRY(rannc::write_file(
+          flags_.cluster, rannc::partition::print_cluster(tools::measured_cluster(database_, kind_, flags_.workers))));
+    }
+    print_summary();
+    return {};
+  }
+
+ private:
+  Result<void> measure_all() {
+    if (flags_.exchanges.messages || flags_.exchanges.collectives) {
+      RANNC_ASSIGN(const auto count, tools::measure_exchanges(flags_.exchanges, options_, database_));
+      add(count);
+    }
+    for (const std::string& model : flags_.models) {
+      name_ = model + ": ";
+      RANNC_TRY(measure_model(model));
+    }
+    return {};
+  }
+
+  Result<void> measure_model(const std::string& path) {
+    tools::CompileOptions compile = flags_.compile;
+    compile.model = path;
+    RANNC_ASSIGN(const tools::PreparedModel model, tools::prepare_model(compile));
+    RANNC_TRY(tools::foreign_calls(model.graph));
+    RANNC_ASSIGN(options_.assume, tools::assumptions(compile));
+    RANNC_ASSIGN(const auto tasks, tools::measure_tasks(model.graph, options_, database_));
+    RANNC_ASSIGN(const auto kernels, tools::measure_alternatives(model.graph, options_, database_));
+    RANNC_ASSIGN(const auto blocks,
+                 tools::measure_blocks(model.graph, model.atoms, flags_.blocks, options_, database_));
+    RANNC_ASSIGN(kind_, tools::measured_kind(model.graph, options_, database_, kind_));
+    add(tasks);
+    add(kernels);
+    add(blocks);
+    fmt::print("{}: {} tasks of {} kinds: {} measured, {} reused{}; {} blocks: {} measured, {} reused{}\n", path,
+               model.graph.task_count(), tasks.entries(), tasks.measured, tasks.reused, left_out(tasks),
+               blocks.entries(), blocks.measured, blocks.reused, left_out(blocks));
+    return {};
+  }
+
+  static std::string left_out(const tools::MeasureCount& count) {
+    return count.too_large > 0 ? fmt::format(", {} not at all sizes", count.too_large) : "";
+  }
+
+  void add(const tools::MeasureCount& count) {
+    measured_ += count.measured;
+    reused_ += count.reused;
+  }
+
+  void step(const std::string& text) {
+    if (terminal_) fmt::print(stderr, "\r\033[K{}{}", name_, text);
+    if (saved_.seconds() < kSaveSeconds) return;
+    saved_.restart();
+    (void)database_.write(flags_.database).ok();  // the last write reports
+  }
+
+  void print_summary() const {
+    const std::string environment = tools::environment_name(flags_.threads);
+    for (const auto& [samples, fusion] : database_.fusion(environment)) {
+      fmt::print("run together, {} samples: forward {:.2f}, backward {:.2f}, kept bytes {:.2f} of the tasks' sums\n",
+                 samples, fusion.forward, fusion.backward, fusion.saved);
+    }
+    fmt::print("{}: {} entries measured, {} reused, {:.1f} s, for '{}'\n", flags_.database, measured_, reused_,
+               watch_.seconds(), environment);
+  }
+
+  const Flags& flags_;
+  const ProfileDatabase read_;
+  ProfileDatabase database_;
+  tools::MeasureOptions options_;
+  rannc::partition::DeviceKind kind_ = rannc::partition::preset_cluster("local:1").value().kinds.front();
+  std::string name_;
+  bool terminal_ = isatty(STDERR_FILENO) != 0;
+  size_t measured_ = 0, reused_ = 0;
+  rannc::Stopwatch watch_, saved_;
+};
+
+Result<void> profile(const Flags& flags) {
+  if (flags.models.empty() && !flags.exchanges.messages && !flags.exchanges.collectives) {
+    return rannc::error("nothing to measure: name a model, or give --links or --collectives");
+  }
+  RANNC_ASSIGN(ProfileDatabase database, open_database(flags.database));
+  return Profiler(flags, std::move(database)).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "Measures models, links and collectives on this machine into a profile database for rannc-compile --costs.",
+      "rannc-profile");
+  Flags flags;
+  flags.compile.without_weights = true;
+  app.add_option("models", flags.models, "ONNX, TorchScript or torch.export files, or graphs as text (.rir)");
+  app.add_option("--database", flags.database, "file to make or to add to")->required();
+  auto* sizes = app.add_option("--sizes", flags.sizes, "samples of a micro-batch to measure at")
+                    ->delimiter(',')
+                    ->check(CLI::Range(1U, 1U << 24));
+  app.add_option("--mini-batch", flags.compile.mini_batch, "measure at sizes up to this, as rannc-compile needs them")
+      ->check(CLI::Range(1U, 1U << 24))
+      ->excludes(sizes)
+      ->capture_default_str();
+  app.add_option("--repeat", flags.repeat, "runs that count, at least")
+      ->check(CLI::Range(1U, 1000U))
+      ->capture_default_str();
+  app.add_option("--threads", flags.threads, "threads of an operator")
+      ->check(CLI::Range(1U, 1024U))
+      ->capture_default_str();
+  app.add_option("--memory", flags.memory_bytes,
+                 "leave out runs that need more, such as 2GB; default: half of what is free")
+      ->transform(CLI::AsSizeValue(false));
+  app.add_option("--blocks", flags.blocks, "different blocks of a model to measure as one program each")
+      ->capture_default_str();
+  app.add_flag("--links", flags.exchanges.messages, "measure messages between two workers of this machine");
+  app.add_flag("--collectives", flags.exchanges.collectives, "measure all-reduces and all-gathers of its workers");
+  app.add_option("--cluster", flags.cluster, "write this machine as a cluster file, with the rates and links measured");
+  app.add_option("--workers", flags.workers, "devices of that cluster")
+      ->check(CLI::Range(1U, 1U << 16))
+      ->capture_default_str();
+  tools::add_library_flag(app, flags.libraries);
+  tools::add_model_flags(app, flags.compile);
+  return tools::run_tool(app, argc, argv, [&]() -> Result<void> {
+    rannc::runtime::keep_freed_memory();
+    rannc::runtime::set_threads(static_cast<int>(flags.threads));
+    std::sort(flags.sizes.begin(), flags.sizes.end());
+    flags.sizes.erase(std::unique(flags.sizes.begin(), flags.sizes.end()), flags.sizes.end());
+    RANNC_TRY(tools::load_libraries(flags.libraries));
+    return profile(flags);
+  });
+}

@@ -1,0 +1,104 @@
+#include "tools/run/evaluate_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "ir/base/stopwatch.h"
+#include "runtime/train/sample_file.h"
+#include "tools/common/how_to_train.h"
+#include "tools/run/output_parts.h"
+
+namespace rannc::tools {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Loss terms over all samples: sums of numerators and denominators, never averages of averages. A term that nothing
+/// divides is a sum over the samples, and so over all of them. Where no symbol counts the samples, the model may have
+/// divided by their fixed number itself: then it is the mean of the mini-batches.
+class LossSums {
+ public:
+  void add(const runtime::StepResult& result) {
+    sums_.resize(result.losses.size());
+    for (size_t t = 0; t < sums_.size(); ++t) {
+      sums_[t].numerator += result.losses[t].numerator;
+      sums_[t].denominator += result.losses[t].denominator;
+    }
+  }
+  /// A term none of whose labels counts adds nothing. Nothing where the model has no loss or no label counts at all.
+  std::optional<double> loss(const ir::Graph& graph) const {
+    bool counted = false;
+    double loss = 0;
+    for (size_t t = 0; t < sums_.size(); ++t) {
+      const ir::LossTerm& term = graph.losses()[t];
+      const bool sum = term.denominator == ir::LossTerm::Denominator::kOne && !graph.batch_symbol().empty();
+      const double denominator = sum ? 1 : sums_[t].denominator;
+      counted |= term.divisor(denominator) != 0;
+      loss += term.loss(sums_[t].numerator, denominator);
+    }
+    return counted ? std::optional(loss) : std::nullopt;
+  }
+
+ private:
+  std::vector<runtime::LossSum> sums_;
+};
+
+/// Ends with the same answer in every worker.
+Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, runtime::Outputs& outputs,
+                           uint64_t samples, const std::map<std::string, std::string>& metadata) {
+  RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank, run.workers));
+  Result<void> own;
+  if (run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
+  RANNC_ASSIGN(const bool written, trainer.all_agree(own.ok()));
+  RANNC_TRY(own);
+  if (!written) return error("the outputs were given up because worker 0 could not write them");
+  return {};
+}
+
+void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run, const runtime::SampleFile& file,
+                       double seconds, std::optional<double> loss) {
+  const uint64_t batches = (file.samples() + file.mini_batch() - 1) / file.mini_batch();
+  fmt::print("evaluated {} samples of {} in {} mini-batch{} of up to {}, {:.1f} s, {:.0f} samples/s{}\n",
+             file.samples(), run.data, batches, batches == 1 ? "" : "es", file.mini_batch(), seconds,
+             static_cast<double>(file.samples()) / std::max(seconds, 1e-9),
+             loss ? fmt::format("; loss {:.9g}", *loss) : "");
+  fmt::print("outputs are in {}\n", (run.folder / kOutputsFile).string());
+  if (!trainer.plan().training) {
+    fmt::print("{} has no loss, so it was evaluated; {}\n", run.bundle, how_to_train(trainer.plan()));
+  } else if (!loss) {
+    fmt::print("{} lacks labels that count, so there is no loss\n", run.data);
+  }
+}
+
+}  // namespace
+
+Result<void> evaluate_run(runtime::Trainer& trainer, const EvaluationRun& run) {
+  const ir::Plan& plan = trainer.plan();
+  RANNC_ASSIGN(const auto file, runtime::SampleFile::open(run.data, plan));
+  const uint64_t first_end = std::min(file.samples(), file.mini_batch());
+  RANNC_ASSIGN(const auto bound, runtime::bind_evaluation(plan, file.batch(0, first_end)));
+  runtime::Outputs outputs(plan, bound.symbols);
+  LossSums losses;
+  const Stopwatch watch;
+  for (uint64_t first = 0; first < file.samples(); first += file.mini_batch()) {
+    const uint64_t last = std::min(first + file.mini_batch(), file.samples());
+    RANNC_ASSIGN(const auto result, trainer.evaluate(file.batch(first, last)));
+    outputs.add(result, first);
+    losses.add(result);
+  }
+  std::error_code failed;
+  fs::create_directories(run.folder, failed);
+  if (failed) return error({run.folder.string(), 0, 0, {}}, "cannot be created: " + failed.message());
+  const double seconds = watch.seconds();
+  const std::optional<double> loss = losses.loss(plan.graph);
+  std::map<std::string, std::string> metadata = {{"samples", fmt::format("{}", file.samples())}};
+  if (loss) metadata["loss"] = fmt::format("{:a}", *loss);
+  RANNC_TRY(write_outputs(trainer, run, outputs, file.samples(), metadata));
+  if (run.rank == 0) say_what_was_done(trainer, run, file, seconds, loss);
+  return {};
+}
+
+}  // namespace rannc::tools

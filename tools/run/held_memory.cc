@@ -1,0 +1,106 @@
+#include "tools/run/held_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "ir/plan/held_samples.h"
+#include "tools/common/units.h"
+
+namespace rannc::tools {
+
+namespace {
+
+std::string devices_of(const HeldMemory& held) {
+  if (held.devices == 1) return fmt::format("device {}", held.first_device);
+  return fmt::format("devices {} to {}", held.first_device, held.first_device + held.devices - 1);
+}
+
+// Weights, their gradients and the optimizer's state.
+int64_t standing_bytes(const ir::Plan& plan, const ir::PipelineShape& shape, DeviceId device) {
+  int64_t bytes = 0;
+  for (size_t s = 0; s < shape.stages.size(); ++s) {
+    const ir::StageShape& stage = shape.stages[s];
+    if (std::find(stage.devices.begin(), stage.devices.end(), device) == stage.devices.end()) continue;
+    bytes += stage.fixed_bytes + stage.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(s));
+  }
+  return bytes;
+}
+
+std::string size(uint64_t amount) { return bytes(static_cast<double>(amount)); }
+
+std::string row(const std::string& who, const std::string& standing, const std::string& predicted,
+                const std::string& measured) {
+  return fmt::format("<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", who, standing, predicted, measured);
+}
+
+}  // namespace
+
+uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
+  uint64_t sum = 0;
+  for (uint32_t i = 0; i < held.devices; ++i) sum += plan.predictions.at(held.first_device + i).peak_bytes;
+  return sum;
+}
+
+uint64_t sample_bytes(const ir::Plan& plan, uint32_t first_device, uint32_t devices) {
+  std::vector<double> part(plan.graph.value_count(), 0);  // by value: of the mini-batch
+  for (const ir::Stage& stage : plan.stages) {
+    const auto own = std::count_if(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
+      return device.index() >= first_device && device.index() < first_device + devices;
+    });
+    const double share = static_cast<double>(own) / static_cast<double>(stage.devices.size());
+    for (const TaskId task : stage.tasks) {
+      for (const ValueId value : plan.graph.inputs(task)) {
+        if (value.valid()) part[value.index()] = std::max(part[value.index()], share);
+      }
+    }
+  }
+  double sum = 0;
+  for (const ValueId input : plan.graph.inputs()) {
+    const ir::ValueType& type = plan.graph.type(input);
+    if (!type.shape) continue;
+    const auto elements = ir::element_count(*type.shape).evaluate({{plan.graph.batch_symbol(), plan.mini_batch}});
+    sum += part[input.index()] * static_cast<double>(elements.value_or(0) * ir::byte_size(type.dtype));
+  }
+  return static_cast<uint64_t>(sum);
+}
+
+std::string describe(const ir::Plan& plan, const HeldMemory& held) {
+  return fmt::format("{} held {} bytes at most, {} were predicted", devices_of(held), held.peak_bytes,
+                     predicted_bytes(plan, held));
+}
+
+std::string memory_table(const ir::Plan& plan, const std::vector<HeldMemory>& held) {
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  std::string table =
+      "<table><tr><th>device</th><th>weights, gradients, optimizer</th><th>predicted peak</th><th>measured "
+      "peak</th></tr>";
+  for (uint32_t d = 0; d < plan.predictions.size(); ++d) {
+    const auto own = std::find_if(held.begin(), held.end(), [&](const HeldMemory& process) {
+      return process.devices == 1 && process.first_device == d;
+    });
+    table += row(fmt::format("device {}", d), size(static_cast<uint64_t>(standing_bytes(plan, shape, DeviceId(d)))),
+                 size(plan.predictions[d].peak_bytes), own == held.end() ? "" : size(own->peak_bytes));
+  }
+  for (const HeldMemory& process : held) {
+    if (process.devices == 1) continue;
+    table +=
+        row(devices_of(process) + ", one process", "", size(predicted_bytes(plan, process)), size(process.peak_bytes));
+  }
+  return table + "</table>";
+}
+
+std::string print_held(const std::optional<HeldMemory>& held) {
+  return held ? fmt::format("{} {} {}\n", held->first_device, held->devices, held->peak_bytes) : "";
+}
+
+Result<std::optional<HeldMemory>> parse_held(const std::string& text, const std::string& path) {
+  if (text.empty()) return std::optional<HeldMemory>();
+  std::istringstream words(text);
+  HeldMemory held;
+  if (words >> held.first_device >> held.devices >> held.peak_bytes) return std::optional(held);
+  return error({path, 0, 0, {}}, "does not say what a worker held");
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,271 @@
+#include "tools/run/launcher.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "runtime/execute/running_clock.h"
+#include "tools/run/run_signals.h"
+#include "tools/run/worker_environment.h"
+
+namespace rannc::tools {
+
+namespace {
+
+constexpr std::chrono::milliseconds kGrace{5000};
+constexpr std::chrono::milliseconds kPoll{20};
+
+using Environment = std::map<std::string, std::string>;
+
+Environment worker_variables(uint32_t rank, const Fleet& fleet, const Listener& meeting, int report_pipe) {
+  const std::string workers = std::to_string(fleet.workers);
+  Environment variables = {{"RANK", std::to_string(rank)},
+                           {"LOCAL_RANK", std::to_string(rank)},
+                           {"WORLD_SIZE", workers},
+                           {"LOCAL_WORLD_SIZE", workers},
+                           {"MASTER_ADDR", "127.0.0.1"},
+                           {"MASTER_PORT", std::to_string(meeting.port())},
+                           {"OMP_NUM_THREADS", std::to_string(fleet.threads)},
+                           {"OMP_WAIT_POLICY", "passive"},
+                           {kReportPipeVariable, std::to_string(report_pipe)}};
+  if (rank == 0) variables.emplace(kListeningSocketVariable, std::to_string(meeting.socket()));
+  return variables;
+}
+
+/// `inherited` files stay open in the child.
+pid_t start(const std::string& program, const std::vector<std::string>& arguments, const Environment& variables,
+            const std::vector<int>& inherited, bool holds_signals) {
+  std::vector<char*> argv;
+  argv.push_back(const_cast<char*>(program.c_str()));
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const pid_t parent = getpid();
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(127);
+  if (holds_signals) hold_signals();
+  for (const int file : inherited) fcntl(file, F_SETFD, 0);
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+  execv(program.c_str(), argv.data());
+  _exit(127);
+}
+
+std::string name_of(int signal_number) {
+  return fmt::format("signal {} ({})", signal_number, strsignal(signal_number));
+}
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) return "was killed by " + name_of(WTERMSIG(status));
+  return fmt::format("ended with exit code {}", WEXITSTATUS(status));
+}
+
+bool ended_in_order(int status) {
+  return WIFEXITED(status) && (WEXITSTATUS(status) == exit_of(SIGINT) || WEXITSTATUS(status) == exit_of(SIGTERM));
+}
+
+struct Child {
+  uint32_t rank = 0;
+  int report = -1;  // reading end of its pipe
+  std::optional<std::chrono::milliseconds> stopped_at;
+  int stopped_by = 0;
+};
+
+/// All that one left in its pipe.
+std::string read_report(int pipe) {
+  std::string text;
+  char buffer[4096];
+  for (ssize_t size = 0; (size = read(pipe, buffer, sizeof(buffer))) > 0;)
+    text.append(buffer, static_cast<size_t>(size));
+  return text;
+}
+
+/// The children of one run, and why it fails.
+class Crew {
+ public:
+  Crew(const Fleet& fleet, const RunSignals& signals) : fleet_(fleet), signals_(signals) {}
+  ~Crew() {
+    signal_all(SIGKILL);
+    for (auto& [child, about] : alive_) {
+      waitpid(child, nullptr, 0);
+      close(about.report);
+    }
+  }
+
+  void add(pid_t child, uint32_t rank, int report) { alive_.emplace(child, Child{rank, report, {}, 0}); }
+
+  /// Waits until all are gone.
+  Result<int> watch() {
+    while (!alive_.empty()) {
+      now_ = clock_.now();
+      pass_signal_on();
+      look();
+      judge_stopped();
+      end_others();
+      std::this_thread::sleep_for(kPoll);
+    }
+    if (why_) return error(*why_);
+    return signals_.asked() != 0 ? exit_of(signals_.asked()) : in_order_;
+  }
+
+ private:
+  void signal_all(int number) const {
+    for (const auto& [child, about] : alive_) kill(child, number);
+  }
+
+  void pass_signal_on() {
+    if (passed_on_ || signals_.asked() == 0) return;
+    passed_on_ = true;
+    signal_all(SIGTERM);
+  }
+
+  /// Takes notice of what became of each.
+  void look() {
+    for (auto it = alive_.begin(); it != alive_.end();) {
+      int status = 0;
+      auto& [child, about] = *it;
+      if (waitpid(child, &status, WNOHANG | WUNTRACED | WCONTINUED) != child) {
+        ++it;
+      } else if (WIFSTOPPED(status)) {
+        about.stopped_at = now_;
+        about.stopped_by = WSTOPSIG(status);
+        ++it;
+      } else if (WIFCONTINUED(status)) {
+        about.stopped_at.reset();
+        ++it;
+      } else {
+        gone(about, status);
+        close(about.report);
+        it = alive_.erase(it);
+      }
+    }
+  }
+
+  // A killed worker is named before one that ended by itself: it fails by the other's death, and may be seen first.
+  void gone(const Child& child, int status) {
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return;
+    if (ended_in_order(status)) in_order_ = WEXITSTATUS(status);
+    const bool asked_to =
+        signals_.asked() != 0 && WIFSIGNALED(status) && (WTERMSIG(status) == SIGTERM || WTERMSIG(status) == SIGINT);
+    if (ended_in_order(status) || asked_to || (why_ && !(by_itself_ && WIFSIGNALED(status)))) return;
+    by_itself_ = WIFEXITED(status);
+    const std::string report = read_report(child.report);
+    fail(report.empty() ? fmt::format("worker {} {}; the others were stopped", child.rank, how_it_ended(status))
+                        : report);
+  }
+
+  /// One that is stopped is why another has failed, or fails the run itself.
+  void judge_stopped() {
+    for (const auto& [process, child] : alive_) {
+      if (!child.stopped_at || (why_ && !by_itself_)) continue;
+      const auto since = now_ - *child.stopped_at;
+      if (since < fleet_.timeout && !why_) continue;
+      by_itself_ = false;
+      fail(fmt::format("worker {} was stopped by {} and did not go on for {:.0f} s; the others were ended", child.rank,
+                       name_of(child.stopped_by), static_cast<double>(since.count()) / 1e3));
+      kill(process, SIGKILL);
+    }
+  }
+
+  void fail(std::string why) {
+    why_ = std::move(why);
+    if (!deadline_) deadline_ = now_ + kGrace;  // workers tell each other why: those that hear of it end by themselves
+  }
+
+  void end_others() {
+    if (!deadline_ || now_ < *deadline_) return;
+    by_itself_ = false;
+    signal_all(SIGKILL);
+  }
+
+  const Fleet& fleet_;
+  const RunSignals& signals_;
+  std::map<pid_t, Child> alive_;
+  runtime::RunningClock clock_;
+  std::chrono::milliseconds now_{0};
+  std::optional<std::chrono::milliseconds> deadline_;
+  std::optional<std::string> why_;
+  bool by_itself_ = false;  // `why_` is what a worker said that ended by itself
+  bool passed_on_ = false;
+  int in_order_ = 0;
+};
+
+/// A pipe whose reading end never makes its reader wait.
+Result<std::pair<int, int>> make_report_pipe() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return error(fmt::format("no pipe can be made: {}", std::strerror(errno)));
+  fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  return std::pair(ends[0], ends[1]);
+}
+
+}  // namespace
+
+Result<Listener> Listener::open() {
+  Listener listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0), 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  if (listener.socket_ < 0 || bind(listener.socket_, reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      listen(listener.socket_, SOMAXCONN) != 0 ||
+      getsockname(listener.socket_, reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    return error(fmt::format("no port is free on 127.0.0.1: {}", std::strerror(errno)));
+  }
+  listener.port_ = ntohs(address.sin_port);
+  return listener;
+}
+
+Listener::Listener(Listener&& other) noexcept : socket_(other.release()), port_(other.port_) {}
+
+Listener::~Listener() {
+  if (socket_ >= 0) close(socket_);
+}
+
+int Listener::release() { return std::exchange(socket_, -1); }
+
+Result<int> launch_workers(const std::string& program, const std::vector<std::string>& arguments, const Fleet& fleet) {
+  RANNC_ASSIGN(Listener meeting, Listener::open());
+  const RunSignals signals({.announces = fleet.ends_in_order});
+  Crew crew(fleet, signals);
+  for (uint32_t rank = 0; rank < fleet.workers; ++rank) {
+    RANNC_ASSIGN(const auto report, make_report_pipe());
+    std::vector<int> inherited{report.second};
+    if (rank == 0) inherited.push_back(meeting.socket());
+    const pid_t child = start(program, arguments, worker_variables(rank, fleet, meeting, report.second), inherited,
+                              fleet.ends_in_order);
+    const int reason = errno;
+    close(report.second);
+    if (child < 0) {
+      close(report.first);
+      return error(fmt::format("worker {} could not be started: {}", rank, std::strerror(reason)));
+    }
+    crew.add(child, rank, report.first);
+  }
+  // From here on worker 0 alone holds it: who connects to a dead worker 0 is told so.
+  close(meeting.release());
+  return crew.watch();
+}
+
+std::string own_program() {
+  std::string path(PATH_MAX, '\0');
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  path.resize(length > 0 ? static_cast<size_t>(length) : 0);
+  return path;
+}
+
+}  // namespace rannc::tools

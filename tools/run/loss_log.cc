@@ -1,0 +1,64 @@
+#include "tools/run/loss_log.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <sstream>
+
+#include "ir/base/replacement.h"
+
+namespace rannc::tools {
+
+namespace {
+
+std::string line_of(uint64_t step, double loss) { return fmt::format("{} {:a}\n", step, loss); }
+
+}  // namespace
+
+Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
+  LossLog log(path);
+  if (first_step > 0) RANNC_TRY(log.read(first_step));
+  std::string kept;
+  for (size_t i = 0; i < log.losses_.size(); ++i) kept += line_of(log.first_ + i, log.losses_[i]);
+  RANNC_TRY(write_file(path, kept));
+  log.file_.open(path, std::ios::app);
+  if (!log.file_) return error({path, 0, 0, {}}, "cannot be written");
+  return log;
+}
+
+// A last line without its end is what a killed run left.
+Result<void> LossLog::read(uint64_t before) {
+  std::ifstream file(path_);
+  std::string line;
+  for (uint32_t number = 1; std::getline(file, line) && !file.eof(); ++number) {
+    uint64_t step = 0;
+    std::string loss;
+    char* end = nullptr;
+    std::istringstream words(line);
+    const bool read = words >> step >> loss && words.eof();
+    const double value = read ? std::strtod(loss.c_str(), &end) : 0;
+    if (!read || *end != '\0') {
+      return error({path_, number, 0, {}}, fmt::format("expected a step and its loss, found '{}'", line));
+    }
+    if (step < before) keep(step, value);
+  }
+  if (!losses_.empty() && first_ + losses_.size() != before) losses_.clear();  // of another stretch of the run
+  return {};
+}
+
+void LossLog::keep(uint64_t step, double loss) {
+  if (losses_.empty() || step != first_ + losses_.size()) {
+    losses_.clear();
+    first_ = step;
+  }
+  losses_.push_back(loss);
+}
+
+Result<void> LossLog::add(uint64_t step, double loss) {
+  keep(step, loss);
+  file_ << line_of(step, loss) << std::flush;
+  if (!file_) return error({path_, 0, 0, {}}, "cannot be written");
+  return {};
+}
+
+}  // namespace rannc::tools

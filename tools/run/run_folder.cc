@@ -1,0 +1,58 @@
+#include "tools/run/run_folder.h"
+
+#include <system_error>
+
+#include "runtime/train/checkpoint.h"
+
+namespace rannc::tools {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"};
+
+/// What a run before left in the folder; empty: nothing.
+fs::path trace_of_run(const fs::path& folder) {
+  const std::string checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
+  if (!checkpoint.empty()) return checkpoint;
+  std::error_code ignored;
+  for (const char* name : kReports) {
+    if (fs::exists(folder / name, ignored)) return folder / name;
+  }
+  return {};
+}
+
+Diagnostic file_error(const fs::path& path, const std::string& what) { return error({path.string(), 0, 0, {}}, what); }
+
+}  // namespace
+
+fs::path checkpoints_of(const fs::path& folder) { return folder / "checkpoints"; }
+
+Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {
+  if (use == RunFolderUse::kResume) {
+    if (!runtime::latest_checkpoint(checkpoints_of(folder).string()).empty()) return {};
+    return file_error(checkpoints_of(folder), "--resume: there is no finished checkpoint");
+  }
+  const fs::path found = trace_of_run(folder);
+  if (found.empty() || use == RunFolderUse::kReplace) return {};
+  return file_error(folder,
+                    "holds a run already: --resume goes on with it, --replace removes it, -o takes another folder")
+      .note("this is of it", {found.string(), 0, 0, {}});
+}
+
+Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
+  std::error_code failed;
+  if (use == RunFolderUse::kReplace) {
+    fs::remove_all(checkpoints_of(folder), failed);
+    for (const char* name : kReports) {
+      if (!failed) fs::remove(folder / name, failed);
+    }
+    if (failed) return file_error(folder, "a run before cannot be removed: " + failed.message());
+  }
+  fs::create_directories(checkpoints_of(folder), failed);
+  if (failed) return file_error(folder, "cannot be created: " + failed.message());
+  return {};
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,280 @@
+// One page of HTML with drawings in SVG; no script, no file beside it.
+#include "tools/run/run_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "ir/op/op.h"
+#include "partition/model/finish_plan.h"
+#include "tools/common/units.h"
+#include "tools/run/profile_report.h"
+#include "tools/run/run_advice.h"
+
+namespace rannc::tools {
+
+namespace {
+
+using runtime::ActionRecord;
+using runtime::PlannedSpan;
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        out += "&amp;";
+        break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+const char* colour(ir::ActionKind kind) {
+  switch (kind) {
+    case ir::ActionKind::kForward:
+      return "#5b8ff9";
+    case ir::ActionKind::kBackward:
+    case ir::ActionKind::kInputGradient:
+      return "#f6903d";
+    case ir::ActionKind::kWeightGradient:
+      return "#f7c59f";
+    case ir::ActionKind::kRecompute:
+      return "#9270ca";
+    case ir::ActionKind::kStep:
+      return "#61a861";
+    default:
+      return "#b8b8b8";
+  }
+}
+
+std::string losses_svg(const RunFacts& facts) {
+  constexpr double kWidth = 720, kHeight = 220, kLeft = 46, kBottom = 24;
+  if (facts.losses.empty()) return "<p>No step was run.</p>";
+  const auto [low, high] = std::minmax_element(facts.losses.begin(), facts.losses.end());
+  const double bottom = std::floor(*low * 2) / 2, top = std::max(std::ceil(*high * 2) / 2, bottom + 0.5);
+  const double steps = static_cast<double>(std::max<size_t>(facts.losses.size() - 1, 1));
+  const auto x = [&](size_t i) { return kLeft + (kWidth - kLeft - 10) * static_cast<double>(i) / steps; };
+  const auto y = [&](double loss) { return 8 + (kHeight - kBottom - 8) * (top - loss) / (top - bottom); };
+  std::string svg = fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='loss by step'>", kWidth, kHeight);
+  for (int tick = 0; tick <= 4; ++tick) {
+    const double loss = bottom + (top - bottom) * tick / 4;
+    svg += fmt::format(
+        "<line x1='{}' x2='{}' y1='{:.1f}' y2='{:.1f}' stroke='#e4e4e4'/><text x='{}' y='{:.1f}' "
+        "text-anchor='end'>{:.2f}</text>",
+        kLeft, kWidth - 10, y(loss), y(loss), kLeft - 6, y(loss) + 4, loss);
+  }
+  if (facts.steps > 0 && facts.steps < facts.losses.size()) {
+    const double resumed = x(facts.losses.size() - facts.steps);
+    svg += fmt::format(
+        "<line x1='{0:.1f}' x2='{0:.1f}' y1='8' y2='{1}' stroke='#999' stroke-dasharray='4 3'/><text x='{2:.1f}' "
+        "y='18'>resumed before step {3}</text>",
+        resumed, kHeight - kBottom, resumed + 4, facts.first_step + facts.losses.size() - facts.steps);
+  }
+  svg += "<polyline fill='none' stroke='#3b6fd4' stroke-width='2' points='";
+  for (size_t i = 0; i < facts.losses.size(); ++i) svg += fmt::format("{:.1f},{:.1f} ", x(i), y(facts.losses[i]));
+  svg += fmt::format("'/><text x='{}' y='{}'>step {}</text><text x='{}' y='{}' text-anchor='end'>step {}</text></svg>",
+                     kLeft, kHeight - 6, facts.first_step, kWidth - 10, kHeight - 6,
+                     facts.first_step + facts.losses.size() - 1);
+  return svg;
+}
+
+// Spans of one timeline, ns from its start, on a common scale.
+std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices, double scale_ns) {
+  constexpr double kWidth = 720, kRow = 26, kLeft = 70;
+  std::string svg =
+      fmt::format("<svg viewBox='0 0 {} {}' role='img' aria-label='timeline'>", kWidth, devices * kRow + 22);
+  const auto x = [&](double ns) { return kLeft + (kWidth - kLeft - 6) * ns / std::max(scale_ns, 1.0); };
+  for (uint32_t device = 0; device < devices; ++device) {
+    svg += fmt::format("<text x='4' y='{}'>device {}</text><rect x='{}' y='{}' width='{}' height='{}' fill='#f3f3f3'/>",
+                       device * kRow + 17, device, kLeft, device * kRow + 2, kWidth - kLeft - 6, kRow - 4);
+  }
+  for (const PlannedSpan& span : spans) {
+    if (!ir::is_compute(span.action.kind) && span.action.kind != ir::ActionKind::kStep) continue;
+    const double width = std::max(0.6, x(span.end_ns) - x(span.start_ns));
+    svg += fmt::format("<rect x='{:.2f}' y='{}' width='{:.2f}' height='{}' fill='{}'><title>{} {} to {}</title></rect>",
+                       x(span.start_ns), span.device.index() * kRow + 2, width, kRow - 4, colour(span.action.kind),
+                       ir::to_string(span.action), duration(span.start_ns), duration(span.end_ns));
+    const std::string label = ir::to_string(span.action);
+    if (width > 7 * static_cast<double>(label.size())) {
+      svg += fmt::format("<text class='in' x='{:.2f}' y='{}'>{}</text>", x(span.start_ns) + 3,
+                         span.device.index() * kRow + 17, label);
+    }
+  }
+  return svg + fmt::format("<text x='{}' y='{}'>0</text><text x='{}' y='{}' text-anchor='end'>{}</text></svg>", kLeft,
+                           devices * kRow + 16, kWidth - 6, devices * kRow + 16, duration(scale_ns));
+}
+
+// Steps by number, each with its first start and last end.
+std::map<uint64_t, std::pair<int64_t, int64_t>> step_bounds(const std::vector<ActionRecord>& records) {
+  std::map<uint64_t, std::pair<int64_t, int64_t>> bounds;
+  for (const ActionRecord& record : records) {
+    const auto [entry, fresh] = bounds.try_emplace(record.step, record.start_ns, record.end_ns);
+    if (fresh) continue;
+    entry->second.first = std::min(entry->second.first, record.start_ns);
+    entry->second.second = std::max(entry->second.second, record.end_ns);
+  }
+  return bounds;
+}
+
+std::vector<PlannedSpan> last_step(const std::vector<ActionRecord>& records) {
+  std::vector<PlannedSpan> spans;
+  const auto bounds = step_bounds(records);
+  if (bounds.empty()) return spans;
+  const auto& [step, times] = *bounds.rbegin();
+  for (const ActionRecord& record : records) {
+    if (record.step != step) continue;
+    spans.push_back({record.device, record.action,
+                     static_cast<double>(record.start_ns + record.waited_ns - times.first),
+                     static_cast<double>(record.end_ns - times.first)});
+  }
+  return spans;
+}
+
+double end_of(const std::vector<PlannedSpan>& spans) {
+  double end = 0;
+  for (const PlannedSpan& span : spans) end = std::max(end, span.end_ns);
+  return end;
+}
+
+std::string cut_table(const ir::Plan& plan) {
+  std::string table =
+      "<table><tr><th>stage</th><th>devices</th><th>tasks</th><th>first and last "
+      "task</th><th>forward</th><th>backward</th><th>receives</th></tr>";
+  for (size_t s = 0; s < plan.stages.size(); ++s) {
+    const ir::Stage& stage = plan.stages[s];
+    std::vector<std::string> names, received;
+    for (const DeviceId device : stage.devices) names.push_back(plan.devices[device.index()].name);
+    for (const ir::Route& route : plan.routes) {
+      if (route.to.index() != s) continue;
+      received.push_back(
+          fmt::format("{} ({} bytes a micro-batch)", plan.graph.value(route.value).name, route.bytes.str()));
+    }
+    double forward = 0, backward = 0;
+    for (const ir::StageTime& time : plan.stage_times) {
+      if (time.stage.index() != s || forward > 0) continue;
+      forward = static_cast<double>(time.forward_ns);
+      backward = static_cast<double>(time.backward_ns);
+    }
+    const auto place = [&](TaskId task) {
+      const Location where = plan.graph.location(task);
+      return where.node.empty() ? plan.graph.op(task).name : where.node;
+    };
+    const std::string ends = stage.tasks.empty() ? "" : place(stage.tasks.front()) + " … " + place(stage.tasks.back());
+    table += fmt::format("<tr><td>{}{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>", s,
+                         stage.recompute ? ", recompute" : "", escaped(fmt::format("{}", fmt::join(names, ", "))),
+                         stage.tasks.size(), escaped(ends), duration(forward), duration(backward),
+                         escaped(fmt::format("{}", fmt::join(received, ", "))));
+  }
+  return table + "</table>";
+}
+
+std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>& records, double measured_ns) {
+  const auto advice = run_advice(plan, records, measured_ns);
+  if (!advice.ok() || advice->bottleneck.empty()) return "";
+  std::string section = "<h2>Bottleneck</h2><p>" + escaped(advice->bottleneck) +
+                        "</p><h2>What would help</h2><table><tr><th>with</th><th>a step would take</th></tr>";
+  for (const Remedy& remedy : advice->remedies) {
+    section +=
+        fmt::format("<tr><td>{}</td><td>{}{}</td></tr>", escaped(remedy.what), duration(remedy.step_ns),
+                    measured_ns > 0 ? fmt::format(" ({:+.0f} %)", 100 * (remedy.step_ns / measured_ns - 1)) : "");
+  }
+  return section + "</table>";
+}
+
+// Colours of the timelines; grey between them is a device that waits.
+std::string legend() {
+  std::string key = "<p class='key'>";
+  const auto entry = [&key](const char* fill, const char* what) {
+    key += fmt::format("<span style='background:{}'>{}</span>", fill, what);
+  };
+  entry(colour(ir::ActionKind::kForward), "F forward");
+  entry(colour(ir::ActionKind::kBackward), "B backward, I input gradient");
+  entry(colour(ir::ActionKind::kWeightGradient), "W weight gradient");
+  entry(colour(ir::ActionKind::kRecompute), "R recompute");
+  entry(colour(ir::ActionKind::kStep), "S optimizer");
+  entry("#9a9a9a", "pale ground: the device waits");
+  return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";
+}
+
+}  // namespace
+
+Result<std::vector<PlannedSpan>> planned_spans(const ir::Plan& plan) {
+  const ir::PipelineShape shape = ir::pipeline_shape(plan);
+  RANNC_ASSIGN(const partition::Timeline timeline,
+               partition::simulate(shape, plan.schedule, partition::compute_costs(plan)));
+  std::vector<PlannedSpan> spans;
+  for (size_t device = 0; device < plan.schedule.rows.size(); ++device) {
+    for (size_t i = 0; i < plan.schedule.rows[device].size(); ++i) {
+      const partition::Span& span = timeline.spans[device][i];
+      spans.push_back({DeviceId::from(device), plan.schedule.rows[device][i], span.start, span.end});
+    }
+  }
+  return spans;
+}
+
+double measured_step_ns(const std::vector<ActionRecord>& records) {
+  std::vector<double> durations;
+  for (const auto& [step, times] : step_bounds(records))
+    durations.push_back(static_cast<double>(times.second - times.first));
+  if (durations.empty()) return 0;
+  std::sort(durations.begin(), durations.end());
+  return durations[durations.size() / 2];
+}
+
+std::string run_report(const ir::Plan& plan, const RunFacts& facts, const std::vector<ActionRecord>& records,
+                       const std::vector<PlannedSpan>& planned) {
+  const std::vector<PlannedSpan> actual = last_step(records);
+  const double measured = measured_step_ns(records), predicted = static_cast<double>(plan.step_ns);
+  const double scale = std::max(end_of(actual), end_of(planned));
+  const auto devices = static_cast<uint32_t>(plan.devices.size());
+  std::string page =
+      "<!doctype html><html lang='en'><meta charset='utf-8'><title>" + escaped(facts.title) +
+      "</title><style>"
+      "body{font:15px/1.5 system-ui,sans-serif;max-width:780px;margin:2em auto;padding:0 1em;color:#222}"
+      "h1{font-size:1.4em}h2{font-size:1.1em;margin-top:1.6em}svg{width:100%;height:auto}svg "
+      "text{font-size:11px;fill:#555}"
+      "svg text.in{fill:#fff}table{border-collapse:collapse;width:100%;font-size:13px}td,th{border-bottom:1px solid "
+      "#ddd;padding:4px 8px;"
+      "text-align:left;vertical-align:top;overflow-wrap:anywhere}th,td:nth-child(-n+3){white-space:nowrap}.key "
+      "span{padding:1px 8px;color:#fff;margin-right:6px}</style>";
+  page += "<h1>" + escaped(facts.title) + "</h1>";
+  page += fmt::format(
+      "<p>{} steps in {:.1f} s; {:.1f} samples/s{}; {} stages, {} micro-batches, schedule {}, transport {}.</p>",
+      facts.steps, facts.seconds, facts.samples_per_second,
+      facts.tokens_per_second > 0 ? fmt::format(", {:.0f} tokens/s", facts.tokens_per_second) : "", plan.stages.size(),
+      plan.micro_batches.size(), escaped(plan.schedule.name), escaped(facts.transport));
+  if (!facts.command.empty()) page += "<p><code>" + escaped(facts.command) + "</code></p>";
+  page += "<h2>Loss</h2>" + losses_svg(facts);
+  page +=
+      fmt::format("<h2>A step, planned and actual</h2><p>Predicted {}, measured {} (median of the last steps){}.</p>",
+                  duration(predicted), duration(measured),
+                  measured > 0 && predicted > 0
+                      ? fmt::format(": {:+.1f} % against the prediction", (measured / predicted - 1) * 100)
+                      : "");
+  page += legend();
+  page += "<h3>planned</h3>" + timeline_svg(planned, devices, scale) + "<h3>actual</h3>" +
+          timeline_svg(actual, devices, scale);
+  page += advice_section(plan, records, measured);
+  if (!facts.profile.is_null()) page += profile_html(facts.profile, &escaped);
+  page += "<h2>The cut</h2>" + cut_table(plan);
+  page += "<h2>Memory</h2>" + memory_table(plan, facts.held);
+  return page + "</html>\n";
+}
+
+}  // namespace rannc::tools

@@ -1,0 +1,56 @@
+#include "tools/run/run_worker.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+
+#include "tools/common/driver.h"
+
+namespace rannc::tools {
+
+namespace {
+
+constexpr size_t kPipeHolds = 60'000;
+
+// All of it but the word that the launcher puts before it.
+std::string spoken(const Diagnostic& why, uint32_t rank) {
+  constexpr std::string_view kWord = "error: ";
+  std::string text = why.str();
+  if (const size_t at = text.find(kWord); at != std::string::npos) text.erase(at, kWord.size());
+  return why.message.starts_with("worker ") ? text : fmt::format("worker {}: {}", rank, text);
+}
+
+void say(const WorkerEnvironment& worker, const Diagnostic& why) {
+  if (worker.report_pipe < 0) {
+    fmt::print(stderr, "[worker {}] {}\n", worker.rank, why.str());
+    return;
+  }
+  const std::string text = spoken(why, worker.rank).substr(0, kPipeHolds);
+  [[maybe_unused]] const ssize_t written = write(worker.report_pipe, text.data(), text.size());
+}
+
+}  // namespace
+
+void run_as_worker(const WorkerEnvironment& worker, const std::function<Result<void>()>& body) {
+  try {
+    const Result<void> result = body();
+    if (result.ok()) return;
+    std::fflush(stdout);
+    say(worker, result.diagnostic());
+  } catch (const Exit&) {
+    throw;
+  } catch (const Error& failure) {
+    say(worker, failure.diagnostic());
+  } catch (const std::exception& failure) {
+    say(worker,
+        error(fmt::format("internal error: {}\nThis is a defect of rannc: please report it with the command line.",
+                          failure.what())));
+    throw Exit{kInternal};
+  }
+  throw Exit{kDiagnostics};
+}
+
+}  // namespace rannc::tools
