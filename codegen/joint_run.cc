@@ -13,29 +13,29 @@ namespace rannc::codegen {
 
 namespace {
 
-using ir::Often;
+using ir::Frequency;
 using ir::Phase;
 
 bool is_gradient(const ir::Joint& joint, TaskId task) { return joint.origins[task.index()].phase != Phase::kForward; }
 
 /// Whether a value is given, drawn or made anew for each micro-batch.
-bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Often>& often, ValueId value) {
+bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Frequency>& often, ValueId value) {
   const TaskId maker = graph.producer(value);
-  if (maker.valid()) return often[maker.index()] == Often::kMicroBatch;
-  return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
+  if (maker.valid()) return often[maker.index()] == Frequency::kMicroBatch;
+  return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kRandomInput;
 }
 
 /// What a sum begins with; tensors may be doubles whatever the graph says.
 at::Tensor first_term(const at::Tensor& part) { return part.to(runtime::sum_type(part.scalar_type())); }
 
 /// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
-std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& often) {
+std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Frequency>& often) {
   const ir::Graph& graph = joint.graph;
   std::vector<bool> kept(graph.value_count(), false);
   for (const TaskId task : graph.tasks()) {
     if (!is_gradient(joint, task)) continue;
     for (const ValueId input : graph.inputs(task)) {
-      if (!input.valid() || graph.kind(input) == ir::ValueKind::kDraw) continue;
+      if (!input.valid() || graph.kind(input) == ir::ValueKind::kRandomInput) continue;
       const TaskId maker = graph.producer(input);
       const bool forward = !maker.valid() || !is_gradient(joint, maker);
       kept[input.index()] = kept[input.index()] || (forward && comes_per_micro_batch(graph, often, input));
@@ -51,7 +51,7 @@ std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Often>& 
 
 JointRun::JointRun(const ir::Joint& joint, runtime::GraphValues leaves)
     : joint_(&joint),
-      often_(ir::how_often(joint.graph)),
+      often_(ir::execution_frequency(joint.graph)),
       when_(moments(joint, often_)),
       kept_(kept_values(joint, often_)),
       is_total_(joint.graph.value_count(), false),
@@ -71,18 +71,18 @@ Result<JointRun> JointRun::load(const ir::Joint& joint, runtime::GraphValues lea
 }
 
 // What runs once a step runs before the micro-batches, but for what reads sums over them.
-std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std::vector<Often>& often) {
+std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std::vector<Frequency>& often) {
   std::vector<When> found;
   std::vector<bool> total(joint.graph.value_count(), false);
   for (const TaskId task : joint.graph.tasks()) {
     bool after = joint.graph.op(task).makes_whole();
     for (const ValueId input : joint.graph.inputs(task)) after = after || (input.valid() && total[input.index()]);
     for (const ValueId output : joint.graph.outputs(task)) total[output.index()] = after;
-    const Often each = often[task.index()];
-    if (each == Often::kMicroBatch) {
+    const Frequency each = often[task.index()];
+    if (each == Frequency::kMicroBatch) {
       found.push_back(is_gradient(joint, task) ? When::kGradient : When::kForward);
     } else {
-      found.push_back(each == Often::kLoad ? When::kLoad : after ? When::kStepEnd : When::kStepBegin);
+      found.push_back(each == Frequency::kLoad ? When::kLoad : after ? When::kStepEnd : When::kStepBegin);
     }
   }
   return found;
@@ -141,7 +141,7 @@ Result<void> JointRun::micro_batch(const MicroBatch& micro_batch, const std::vec
   for (const ir::LossTerm& term : graph.losses()) numerators.push_back(*values[term.numerator.index()]);
   step.kept_bytes = std::max(step.kept_bytes, drop_all_but_kept(values));
   for (size_t i = 0; i < micro_batch.inputs.size(); ++i) {
-    if (graph.kind(ValueId::from(i)) == ir::ValueKind::kDraw) values[i] = micro_batch.inputs[i];
+    if (graph.kind(ValueId::from(i)) == ir::ValueKind::kRandomInput) values[i] = micro_batch.inputs[i];
   }
   for (size_t term = 0; term < numerators.size(); ++term) {
     const at::Tensor& numerator = numerators[term];
@@ -179,7 +179,7 @@ Result<JointRun::Step> JointRun::step(std::span<const MicroBatch> micro_batches,
 }
 
 Result<int64_t> kept_bytes(const ir::Joint& joint, const ir::Bindings& sizes) {
-  const std::vector<bool> kept = kept_values(joint, ir::how_often(joint.graph));
+  const std::vector<bool> kept = kept_values(joint, ir::execution_frequency(joint.graph));
   const ir::Views views(joint.graph);
   std::set<uint32_t> counted;
   int64_t bytes = 0;

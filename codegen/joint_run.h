@@ -11,7 +11,8 @@
 
 namespace rannc::codegen {
 
-/// The oracle for engines: tasks run one by one, as often as `ir::how_often` says. The joint graph must outlive it.
+/// The oracle for engines: tasks run one by one, as often as `ir::execution_frequency` says. The joint graph must
+/// outlive it.
 class JointRun {
  public:
   /// Inputs and draws by value of the joint graph; of one micro-batch. Draws count as drawn again, never as kept.
@@ -40,14 +41,14 @@ class JointRun {
   /// In the order in which they run.
   enum class When : uint8_t { kLoad, kStepBegin, kForward, kGradient, kStepEnd };
 
-  static std::vector<When> moments(const ir::Joint& joint, const std::vector<ir::Often>& often);
+  static std::vector<When> moments(const ir::Joint& joint, const std::vector<ir::Frequency>& often);
   Result<void> run(When when, const runtime::GraphRun& with, runtime::GraphValues& values);
   Result<void> micro_batch(const MicroBatch& micro_batch, const std::vector<double>& seeds, Step& step);
   int64_t drop_all_but_kept(runtime::GraphValues& values) const;
   void add_up(const runtime::GraphValues& values, Step& step);
 
   const ir::Joint* joint_;
-  std::vector<ir::Often> often_;
+  std::vector<ir::Frequency> often_;
   std::vector<When> when_;                 // by task
   std::vector<bool> kept_;                 // by value: made or given per micro-batch, read by gradient tasks
   std::vector<bool> is_total_;             // by value: read by a task that makes it whole

@@ -135,7 +135,7 @@ class TaskRunBuilder {
     const ir::Graph::Value& value = graph_.value(id);
     RANNC_ASSIGN(const std::vector<int64_t> extents, sizes(value.type, place));
     const auto options = at::TensorOptions().dtype(runtime::scalar_type(value.type.dtype));
-    if (value.kind == ir::ValueKind::kDraw) return at::ones(extents, options);
+    if (value.kind == ir::ValueKind::kRandomInput) return at::ones(extents, options);
     if (value.kind != ir::ValueKind::kParameter && value.data.present()) {
       at::Tensor stored = at::empty(extents, options);
       if (stored.nbytes() <= kMostStoredBytes) {

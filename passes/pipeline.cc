@@ -69,7 +69,7 @@ Made with_samples_in_file(std::string_view options) {
 }
 
 Made with_training(std::string_view options) {
-  RANNC_ASSIGN(TrainingAsked asked, parse_training(options));
+  RANNC_ASSIGN(TrainingRequest asked, parse_training(options));
   return Made(std::make_unique<Trainify>(std::move(asked)));
 }
 

@@ -22,7 +22,7 @@ struct PipelineOptions {
   StoredFacts stored;                   ///< what user and file say of stored tensors
   std::optional<GivenWeights> weights;  ///< instead of the numbers in the file; nothing: these
   LostGradients lost;                   ///< what the user says of gradients that the file lost
-  TrainingAsked training;               ///< what an export for inference lost and the user wants back
+  TrainingRequest training;             ///< what an export for inference lost and the user wants back
   ir::TrainingNotes trained_file;       ///< what the file says of it
   std::optional<BakedBatch> baked;      ///< a number of samples in the file becomes any; nothing: it stays
   bool sync_batch_norm = false;         ///< batch normalisations take in the samples of all replicas

@@ -38,7 +38,8 @@ ValueId OpenBody::outside(ValueId leaf, ImportNotes& notes) {
   return moved;
 }
 
-Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::Draw& draw, const Runs& runs, const Location& where) {
+Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::RandomInput& draw, const Runs& runs,
+                                        const Location& where) {
   const ir::Graph::Value& found = graph_.value(leaf);
   ir::Graph& around = region_.around->graph;
   ir::ValueType type = found.type;
@@ -52,9 +53,9 @@ Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::Draw& draw, cons
     if (type.batch.has_batch()) ++type.batch.axis;
   }
   // Numbers of nodes are those of one graph: a body has a count of its own.
-  ir::Draw own = draw;
+  ir::RandomInput own = draw;
   own.key = (uint64_t{1} << 32) + around.value_count();
-  return around.add_draw(found.name, std::move(type), own);
+  return around.add_random_input(found.name, std::move(type), own);
 }
 
 Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where,
@@ -65,7 +66,7 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& ru
     const auto& inputs = graph_.inputs();
     if (graph_.producer(leaf).valid() || std::find(inputs.begin(), inputs.end(), leaf) != inputs.end()) continue;
     const bool from_around = region_.of.contains(graph_.value(leaf).name);
-    const ir::Draw* const draw = from_around ? nullptr : graph_.draw(leaf);
+    const ir::RandomInput* const draw = from_around ? nullptr : graph_.random_input(leaf);
     if (draw == nullptr) {
       taken_.push_back(outside(leaf, notes));
       leaves_.push_back(leaf);

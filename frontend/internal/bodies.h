@@ -55,7 +55,7 @@ class OpenBody {
   /// The value around that a leaf stands for; a stored tensor of its own is moved there.
   ValueId outside(ValueId leaf, ImportNotes& notes);
   /// Random numbers that the body draws, drawn around it.
-  Result<ValueId> drawn_outside(ValueId leaf, const ir::Draw& draw, const Runs& runs, const Location& where);
+  Result<ValueId> drawn_outside(ValueId leaf, const ir::RandomInput& draw, const Runs& runs, const Location& where);
 
   ir::Graph graph_;
   Region region_;

@@ -263,7 +263,7 @@ ValueId TaskWriter::scalar(double value, ir::DType dtype) {
   return emit("full", {}, {{"shape", ir::Shape{}}, {"value", number}, {"dtype", dtype}});
 }
 
-ValueId TaskWriter::draw(ValueId x, ir::Draw draw) {
+ValueId TaskWriter::draw(ValueId x, ir::RandomInput draw) {
   if (!good() || !x.valid()) return {};
   ir::ValueType type = this->type(x);
   if (!ir::is_float(type.dtype)) {
@@ -272,7 +272,7 @@ ValueId TaskWriter::draw(ValueId x, ir::Draw draw) {
   }
   type.batch.mix = ir::Mix::kNone;
   draw.key = graph_.task_count();
-  return graph_.add_draw(name_of("draw"), std::move(type), draw);
+  return graph_.add_random_input(name_of("draw"), std::move(type), draw);
 }
 
 void TaskWriter::fail(std::string message) { fail(error(where_, std::move(message))); }

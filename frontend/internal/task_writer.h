@@ -66,7 +66,7 @@ class TaskWriter {
   ValueId scalar(double value, ir::DType dtype);
   /// Random numbers like `x`, or invalid where `x` is not known; a failure where they would be no floats. An operator
   /// draws once.
-  ValueId draw(ValueId x, ir::Draw draw);
+  ValueId draw(ValueId x, ir::RandomInput draw);
 
   /// Two symbols of inputs that must be equal for a refused task to run, the earlier first.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }

@@ -15,14 +15,14 @@ class Finder {
  public:
   explicit Finder(const Graph& graph)
       : graph_(graph),
-        of_value_(graph.value_count(), Often::kLoad),
+        of_value_(graph.value_count(), Frequency::kLoad),
         of_type_(graph.type_count()),
         type_known_(graph.type_count()),
         makes_statistics_(makes_statistics(graph)) {}
 
-  std::vector<Often> run() {
+  std::vector<Frequency> run() {
     for (const ValueId value : graph_.values()) of_value_[value.index()] = of_leaf(value);
-    std::vector<Often> found;
+    std::vector<Frequency> found;
     found.reserve(graph_.task_count());
     for (const TaskId task : graph_.tasks()) {
       found.push_back(of_task(task));
@@ -32,26 +32,26 @@ class Finder {
   }
 
  private:
-  Often of_leaf(ValueId value) const {
+  Frequency of_leaf(ValueId value) const {
     switch (graph_.kind(value)) {
       case ValueKind::kInput:
-      case ValueKind::kDraw:
-        return Often::kMicroBatch;
+      case ValueKind::kRandomInput:
+        return Frequency::kMicroBatch;
       case ValueKind::kParameter:
       case ValueKind::kBuffer:
-        return Often::kStep;
+        return Frequency::kStep;
       default:
-        return Often::kLoad;
+        return Frequency::kLoad;
     }
   }
 
-  Often of_symbols(const std::set<std::string>& symbols) const {
-    if (symbols.contains(graph_.batch_symbol())) return Often::kMicroBatch;
-    return symbols.empty() ? Often::kLoad : Often::kStep;
+  Frequency of_symbols(const std::set<std::string>& symbols) const {
+    if (symbols.contains(graph_.batch_symbol())) return Frequency::kMicroBatch;
+    return symbols.empty() ? Frequency::kLoad : Frequency::kStep;
   }
 
   // Sizes that are no numbers are those of inputs.
-  Often of_type(ValueId value) {
+  Frequency of_type(ValueId value) {
     const uint32_t number = graph_.type_number(value);
     if (type_known_[number]) return of_type_[number];
     std::set<std::string> symbols;
@@ -68,7 +68,7 @@ class Finder {
     }
   }
 
-  Often of_attributes(TaskId task) {
+  Frequency of_attributes(TaskId task) {
     const uint32_t number = graph_.attributes_number(task);
     if (number >= of_attributes_.size()) of_attributes_.resize(number + 1);
     if (of_attributes_[number]) return *of_attributes_[number];
@@ -84,10 +84,10 @@ class Finder {
     return *of_attributes_[number];
   }
 
-  Often of_task(TaskId task) {
+  Frequency of_task(TaskId task) {
     const OpInfo& op = graph_.op(task);
-    if (op.makes_whole()) return Often::kStep;
-    Often often = makes_statistics_[task.index()] ? Often::kMicroBatch : Often::kLoad;
+    if (op.makes_whole()) return Frequency::kStep;
+    Frequency often = makes_statistics_[task.index()] ? Frequency::kMicroBatch : Frequency::kLoad;
     const auto inputs = graph_.inputs(task);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!inputs[i].valid() || (op.known() && op.operand(i).role == Role::kShape)) continue;
@@ -98,15 +98,15 @@ class Finder {
   }
 
   const Graph& graph_;
-  std::vector<Often> of_value_;
-  std::vector<Often> of_type_;
-  std::vector<std::optional<Often>> of_attributes_;
+  std::vector<Frequency> of_value_;
+  std::vector<Frequency> of_type_;
+  std::vector<std::optional<Frequency>> of_attributes_;
   std::vector<bool> type_known_;
   std::vector<bool> makes_statistics_;
 };
 
 }  // namespace
 
-std::vector<Often> how_often(const Graph& graph) { return Finder(graph).run(); }
+std::vector<Frequency> execution_frequency(const Graph& graph) { return Finder(graph).run(); }
 
 }  // namespace rannc::ir

@@ -15,7 +15,7 @@ std::string_view str(ValueKind kind) {
       return "buffer";
     case ValueKind::kConstant:
       return "constant";
-    case ValueKind::kDraw:
+    case ValueKind::kRandomInput:
       return "draw";
     case ValueKind::kActivation:
       return "activation";
@@ -97,14 +97,14 @@ ValueId Graph::add_value(ValueKind kind, std::string_view name, ValueType type, 
   return push_value(value);
 }
 
-ValueId Graph::add_draw(std::string_view name, ValueType type, const Draw& draw) {
-  const ValueId value = add_value(ValueKind::kDraw, name, std::move(type));
+ValueId Graph::add_random_input(std::string_view name, ValueType type, const RandomInput& draw) {
+  const ValueId value = add_value(ValueKind::kRandomInput, name, std::move(type));
   draws_.emplace(value, draw);
   return value;
 }
 
-const Draw* Graph::draw(ValueId id) const {
-  if (kind(id) != ValueKind::kDraw) return nullptr;
+const RandomInput* Graph::random_input(ValueId id) const {
+  if (kind(id) != ValueKind::kRandomInput) return nullptr;
   const auto found = draws_.find(id);
   return found == draws_.end() ? nullptr : &found->second;
 }
@@ -156,7 +156,7 @@ ValueId Graph::copy_value(const Graph& from, ValueId value) {
   }
   name_value(record, record.name, record.name_hash);
   const ValueId copy = push_value(record);
-  if (const Draw* draw = from.draw(value)) draws_.emplace(copy, *draw);
+  if (const RandomInput* draw = from.random_input(value)) draws_.emplace(copy, *draw);
   return copy;
 }
 
@@ -263,7 +263,7 @@ bool equal(const Graph& a, const Graph& b) {
         x.type != y.type || !(x.data == y.data)) {
       return false;
     }
-    const Draw *drawn = a.draw(id), *other = b.draw(id);
+    const RandomInput *drawn = a.random_input(id), *other = b.random_input(id);
     if ((drawn == nullptr) != (other == nullptr) || (drawn != nullptr && *drawn != *other)) return false;
   }
   return true;

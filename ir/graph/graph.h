@@ -23,13 +23,13 @@ struct OpInfo;
 
 /// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; draw: random numbers;
 /// activation: made by a task.
-enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kDraw, kActivation };
+enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kRandomInput, kActivation };
 std::string_view str(ValueKind kind);
 
 /// What a value of kind draw is made of. Its numbers follow from (seed, step, key, sample) and their place within the
 /// sample alone: whoever reads it draws it himself, and draws it again rather than keep it. Draws of one key draw
 /// alike.
-struct Draw {
+struct RandomInput {
   enum class Of : uint8_t {
     kUniform,    ///< from 0 to below 1
     kNormal,     ///< mean 0, deviation 1
@@ -38,7 +38,7 @@ struct Draw {
   Of of = Of::kUniform;
   double drop = 0;  ///< of bernoulli alone
   uint64_t key = 0;
-  bool operator==(const Draw&) const = default;
+  bool operator==(const RandomInput&) const = default;
 };
 
 /// Elements of a tensor that do not count: the first `front` and the last `back` along `axis`.
@@ -146,7 +146,7 @@ class Graph {
   /// A value no task makes. A name that is taken gets a suffix `.1`, `.2` …
   ValueId add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data = {});
   /// A value of kind draw; its name as that of any value.
-  ValueId add_draw(std::string_view name, ValueType type, const Draw& draw);
+  ValueId add_random_input(std::string_view name, ValueType type, const RandomInput& draw);
   /// Appends a task with `output_names.size()` fresh activations (types unknown until a shape rule sets them; an empty
   /// name gets `v<number>`). Operands must exist already: that keeps the order topological.
   TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
@@ -189,7 +189,7 @@ class Graph {
   ValueKind kind(ValueId id) const { return values_[id.index()].kind; }
   TaskId producer(ValueId id) const { return values_[id.index()].producer; }
   /// What a value draws; null: it is no draw.
-  const Draw* draw(ValueId id) const;
+  const RandomInput* random_input(ValueId id) const;
   const ValueType& type(ValueId id) const { return types_[values_[id.index()].type]; }
   /// Dense numbers of types and of attributes: equal within this graph exactly where these are equal.
   uint32_t type_number(ValueId id) const { return values_[id.index()].type; }
@@ -302,7 +302,7 @@ class Graph {
   Interned<ValueType> types_;
   Interned<Attributes> attributes_;
   std::vector<TensorData> data_;
-  std::map<ValueId, Draw> draws_;
+  std::map<ValueId, RandomInput> draws_;
   std::vector<std::shared_ptr<const OpInfo>> foreign_ops_;
   RuleAnswers answers_;
 };

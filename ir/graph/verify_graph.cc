@@ -90,7 +90,7 @@ class GraphVerifier {
   void value(ValueId id) {
     kind(id);
     if (graph_.value(id).data.present()) data(id);
-    if (graph_.kind(id) == ValueKind::kDraw) draw(id);
+    if (graph_.kind(id) == ValueKind::kRandomInput) draw(id);
     if (graph_.kind(id) == ValueKind::kBuffer) buffers_.push_back(id);
     facts_of_type(id);
   }
@@ -128,7 +128,7 @@ class GraphVerifier {
 
   void draw(ValueId id) {
     const auto fault = [&](std::string what) { add({}, fmt::format("draw %{} {}", name(id), what), "G17"); };
-    const Draw* draw = graph_.draw(id);
+    const RandomInput* draw = graph_.random_input(id);
     if (draw == nullptr) return fault("does not say what it draws");
     if (!is_float(graph_.type(id).dtype)) fault(fmt::format("is {}; draws are floats", str(graph_.type(id).dtype)));
     if (!(draw->drop >= 0 && draw->drop < 1)) fault(fmt::format("drops {}, outside of [0, 1)", draw->drop));
@@ -378,7 +378,7 @@ class GraphVerifier {
     for (const ValueId id : graph_.outputs()) {
       if (!exists(id)) {
         add({}, "an output is not a value of the graph", "G7");
-      } else if (graph_.kind(id) == ValueKind::kDraw) {
+      } else if (graph_.kind(id) == ValueKind::kRandomInput) {
         add({}, fmt::format("draw %{} is an output; only tasks read draws", name(id)), "G17");
       }
     }

@@ -40,7 +40,7 @@ class GraphReader {
   Result<void> read_list(TextCursor& line, bool inputs);
   Result<std::string> fresh_name(TextCursor& line);
   Result<TensorData> read_data(TextCursor& line);
-  Result<Draw> read_draw(TextCursor& line);
+  Result<RandomInput> read_draw(TextCursor& line);
   Result<void> add_factor(TextCursor& line, const Attributes& given);
   Result<ValueId> read_value(TextCursor& line);
   Result<const OpInfo*> read_op(TextCursor& line);

@@ -14,10 +14,10 @@ inline constexpr std::array<std::string_view, 6> kDenominators = {"one",     "el
 std::string_view denominator_word(LossTerm::Denominator denominator);
 
 /// Kinds in the order of `ValueKind`.
-inline constexpr std::array kValueKinds = {ValueKind::kInput,    ValueKind::kParameter, ValueKind::kBuffer,
-                                           ValueKind::kConstant, ValueKind::kDraw,      ValueKind::kActivation};
+inline constexpr std::array kValueKinds = {ValueKind::kInput,    ValueKind::kParameter,   ValueKind::kBuffer,
+                                           ValueKind::kConstant, ValueKind::kRandomInput, ValueKind::kActivation};
 
-/// In the order of `Draw::Of`.
+/// In the order of `RandomInput::Of`.
 inline constexpr std::array<std::string_view, 3> kDistributions = {"uniform", "normal", "bernoulli"};
 
 }  // namespace rannc::ir

@@ -35,7 +35,7 @@ constexpr Family kFamilies[] = {
     {"group_norm", ops::group_norm_ops},
     {"convolution", ops::convolution_ops},
     {"control", ops::control_ops},
-    {"spread", ops::spread_ops},
+    {"transposed_windows", ops::transposed_window_ops},
     {"resample", ops::resample_ops},
     {"loss", ops::loss_ops},
     {"recurrent", ops::recurrent_ops},

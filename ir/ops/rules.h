@@ -38,7 +38,7 @@ std::vector<OpInfo> normalize_ops();
 std::vector<OpInfo> group_norm_ops();
 std::vector<OpInfo> convolution_ops();
 std::vector<OpInfo> control_ops();
-std::vector<OpInfo> spread_ops();
+std::vector<OpInfo> transposed_window_ops();
 std::vector<OpInfo> resample_ops();
 std::vector<OpInfo> loss_ops();
 std::vector<OpInfo> recurrent_ops();

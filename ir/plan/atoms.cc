@@ -5,7 +5,7 @@
 namespace rannc::ir {
 
 bool is_fixed(const Graph& graph, ValueId leaf) {
-  const bool draws_samples = graph.kind(leaf) == ValueKind::kDraw && graph.type(leaf).batch.has_batch();
+  const bool draws_samples = graph.kind(leaf) == ValueKind::kRandomInput && graph.type(leaf).batch.has_batch();
   return graph.kind(leaf) != ValueKind::kInput && !draws_samples;
 }
 

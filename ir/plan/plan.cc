@@ -109,7 +109,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     for (const TaskId task : plan.stages[s].tasks) {
       for (const ValueId input : graph.inputs(task)) {
-        if (!input.valid() || graph.producer(input).valid() || graph.kind(input) == ValueKind::kDraw) continue;
+        if (!input.valid() || graph.producer(input).valid() || graph.kind(input) == ValueKind::kRandomInput) continue;
         const bool again = std::exchange(counted[input.index()], StageId::from(s)) == StageId::from(s);
         readings[input.index()] = again ? readings[input.index()] + 1 : 1;
         if (again) continue;

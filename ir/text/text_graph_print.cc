@@ -63,14 +63,14 @@ class GraphPrinter {
     to_ += ' ';
     typed(id);
     append_data(to_, graph_.value(id), comment_);
-    if (const Draw* drawn = graph_.draw(id)) draw(*drawn);
+    if (const RandomInput* drawn = graph_.random_input(id)) draw(*drawn);
     end_line(to_, comment_);
   }
 
-  void draw(const Draw& draw) {
+  void draw(const RandomInput& draw) {
     to_ += " = ";
     to_ += kDistributions[static_cast<size_t>(draw.of)];
-    if (draw.of == Draw::Of::kBernoulli) {
+    if (draw.of == RandomInput::Of::kBernoulli) {
       to_ += " drop " + hexadecimal(draw.drop);
       fmt::format_to(std::back_inserter(comment_), "drop = {}", draw.drop);
     }

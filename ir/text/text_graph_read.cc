@@ -154,12 +154,12 @@ Result<TensorData> GraphReader::read_data(TextCursor& line) {
   return TensorData::in_file(path.front() == '/' ? path : folder_ + path, offset, length);
 }
 
-Result<Draw> GraphReader::read_draw(TextCursor& line) {
+Result<RandomInput> GraphReader::read_draw(TextCursor& line) {
   const auto word = std::find(kDistributions.begin(), kDistributions.end(), line.peek_word());
   if (word == kDistributions.end()) return line.expected("what is drawn (uniform normal bernoulli)");
   line.accept_word(*word);
-  Draw draw{.of = static_cast<Draw::Of>(word - kDistributions.begin())};
-  if (draw.of == Draw::Of::kBernoulli) {
+  RandomInput draw{.of = static_cast<RandomInput::Of>(word - kDistributions.begin())};
+  if (draw.of == RandomInput::Of::kBernoulli) {
     RANNC_TRY(line.expect("drop"));
     RANNC_ASSIGN(draw.drop, line.number("the share that is dropped"));
   }
@@ -172,11 +172,11 @@ Result<void> GraphReader::read_leaf(TextCursor& line, ValueKind kind) {
   RANNC_ASSIGN(const std::string name, fresh_name(line));
   RANNC_TRY(line.expect(":"));
   RANNC_ASSIGN(ValueType type, line.type());
-  if (kind == ValueKind::kDraw) {
+  if (kind == ValueKind::kRandomInput) {
     RANNC_TRY(line.expect("="));
-    RANNC_ASSIGN(const Draw draw, read_draw(line));
+    RANNC_ASSIGN(const RandomInput draw, read_draw(line));
     RANNC_TRY(line.expect_end());
-    graph_.add_draw(name, std::move(type), draw);
+    graph_.add_random_input(name, std::move(type), draw);
     return {};
   }
   TensorData data;
@@ -219,7 +219,7 @@ Result<Location> GraphReader::read_location(TextCursor& line) {
 Result<void> GraphReader::add_factor(TextCursor& line, const Attributes& given) {
   if (operands_.size() != 1 || output_names_.size() != 1)
     return line.fault(0, fmt::format("{} has one operand and one output", kDropout), "G3");
-  Draw draw{.of = Draw::Of::kBernoulli, .drop = 0.5, .key = graph_.task_count()};
+  RandomInput draw{.of = RandomInput::Of::kBernoulli, .drop = 0.5, .key = graph_.task_count()};
   for (const auto& [name, value] : given) {
     const auto* const ratio = name == "ratio" ? std::get_if<double>(&value) : nullptr;
     const auto* const key = name == "key" ? std::get_if<Dim>(&value) : nullptr;
@@ -231,7 +231,7 @@ Result<void> GraphReader::add_factor(TextCursor& line, const Attributes& given) 
   ValueType type = output_types_[0];
   type.batch.mix = Mix::kNone;
   type.contents.reset();
-  operands_.push_back(graph_.add_draw(output_names_[0] + ".draw", std::move(type), draw));
+  operands_.push_back(graph_.add_random_input(output_names_[0] + ".draw", std::move(type), draw));
   return {};
 }
 

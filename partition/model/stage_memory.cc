@@ -39,7 +39,7 @@ class StageFollower::Pass {
   bool resident(ValueId value) const {
     return !graph_.producer(value).valid() && graph_.kind(value) != ir::ValueKind::kInput && !drawn(value);
   }
-  bool drawn(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kDraw; }
+  bool drawn(ValueId value) const { return graph_.kind(value) == ir::ValueKind::kRandomInput; }
   ValueId base(ValueId value) const { return o_.base_[value.index()]; }
   bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
 

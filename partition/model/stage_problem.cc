@@ -55,7 +55,7 @@ class Holdings {
   void read(TaskId task, uint32_t block) {
     for (const ValueId input : model_.graph.inputs(task)) {
       if (!input.valid() || model_.graph.producer(input).valid()) continue;
-      if (model_.graph.kind(input) == ir::ValueKind::kDraw) continue;  // there while a task needs it
+      if (model_.graph.kind(input) == ir::ValueKind::kRandomInput) continue;  // there while a task needs it
       std::vector<uint32_t>& blocks = blocks_of_[input.index()];
       if (blocks.empty() || blocks.back() != block) {
         blocks.push_back(block);

@@ -224,7 +224,7 @@ double Tape::stash_bytes(TaskId task, double samples) const {
   }
   const auto inputs = graph_->inputs(task);
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].valid() || graph_->kind(inputs[i]) != ir::ValueKind::kDraw || !is_kept(inputs[i])) continue;
+    if (!inputs[i].valid() || graph_->kind(inputs[i]) != ir::ValueKind::kRandomInput || !is_kept(inputs[i])) continue;
     const ir::Graph::Use first = graph_->uses(inputs[i]).front();
     if (first.task == task && first.operand == i) bytes += this->bytes(inputs[i]).at(samples);
   }

@@ -171,10 +171,10 @@ class Joiner {
       if (value.producer.valid() || map_[id.index()].valid()) continue;
       const bool labels = value.kind == ValueKind::kInput;
       const std::string name = (labels ? "labels/" : "") + std::string(value.name);
-      if (const ir::Draw* const draw = loss_.draw(id)) {
-        ir::Draw own = *draw;
+      if (const ir::RandomInput* const draw = loss_.random_input(id)) {
+        ir::RandomInput own = *draw;
         own.key += kFirstKey;
-        map_[id.index()] = model_.add_draw(name, renamed(value.type), own);
+        map_[id.index()] = model_.add_random_input(name, renamed(value.type), own);
         continue;
       }
       map_[id.index()] = model_.add_value(value.kind, name, renamed(value.type), value.data);

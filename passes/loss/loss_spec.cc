@@ -56,7 +56,7 @@ bool is_softmax(Kind kind) { return kind == Kind::kCrossEntropy || kind == Kind:
 // Options that only some kinds heed.
 struct OfKinds {
   std::string_view key;
-  bool (*heeds)(Kind kind);
+  bool (*uses)(Kind kind);
 };
 constexpr OfKinds kOfKinds[] = {
     {"class_weights", is_softmax},
@@ -71,7 +71,7 @@ constexpr OfKinds kOfKinds[] = {
 Result<bool> set_own_option(LossSpec& term, std::string_view key, std::string_view value) {
   const auto* row = std::find_if(std::begin(kOfKinds), std::end(kOfKinds), [&](const auto& r) { return r.key == key; });
   if (row == std::end(kOfKinds)) return false;
-  if (!row->heeds(term.kind)) {
+  if (!row->uses(term.kind)) {
     return error(fmt::format("a loss {} has no option `{}`", kKinds[static_cast<size_t>(term.kind)], key));
   }
   if (key == "class_weights") {

@@ -62,7 +62,7 @@ class Origins {
   explicit Origins(const Graph& graph) : fed_(graph.value_count()), stored_(graph.value_count()) {
     for (const ValueId value : graph.values()) {
       const ir::ValueKind kind = graph.kind(value);
-      fed_[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kDraw;
+      fed_[value.index()] = kind == ir::ValueKind::kInput || kind == ir::ValueKind::kRandomInput;
       stored_[value.index()] = !graph.producer(value).valid();
     }
     for (const TaskId task : graph.tasks()) {

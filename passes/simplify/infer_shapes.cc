@@ -101,7 +101,7 @@ class DrawTypes {
  public:
   explicit DrawTypes(const Graph& graph) {
     for (const ValueId value : graph.values()) {
-      if (graph.kind(value) != ir::ValueKind::kDraw) continue;
+      if (graph.kind(value) != ir::ValueKind::kRandomInput) continue;
       graph.any_use(value, [&](Graph::Use use) {
         for (const ValueId beside : graph.inputs(use.task)) {
           if (!beside.valid() || beside == value || graph.type_number(beside) != graph.type_number(value)) continue;

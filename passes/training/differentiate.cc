@@ -14,9 +14,9 @@ namespace rannc::passes {
 
 namespace {
 
+using ir::Frequency;
 using ir::Graph;
 using ir::Joint;
-using ir::Often;
 using ir::Phase;
 
 /// Values that lie above a loss.
@@ -38,7 +38,7 @@ class Differentiator {
  public:
   explicit Differentiator(const Graph& from)
       : from_(from),
-        often_(ir::how_often(from)),
+        often_(ir::execution_frequency(from)),
         active_(ir::needs_gradient(from)),
         copies_(from.value_count()),
         parts_(from.value_count()) {
@@ -145,7 +145,7 @@ class Differentiator {
   ValueId gradient_of(TaskId task, ValueId result) {
     std::vector<ValueId> parts = std::move(parts_[result.index()]);
     const auto is_partial = [&](ValueId part) { return graph().type(part).batch.is_partial(); };
-    const auto whole = often_[task.index()] == Often::kMicroBatch
+    const auto whole = often_[task.index()] == Frequency::kMicroBatch
                            ? parts.begin()
                            : std::stable_partition(parts.begin(), parts.end(), is_partial);
     std::vector<ValueId> summed(whole, parts.end());
@@ -231,7 +231,7 @@ class Differentiator {
   Graph& graph() { return joint_.graph; }
 
   const Graph& from_;
-  const std::vector<Often> often_;
+  const std::vector<Frequency> often_;
   std::vector<bool> active_;                 // by value: a parameter above, a loss below
   std::vector<ValueId> copies_;              // by value
   std::vector<std::vector<ValueId>> parts_;  // by value: gradients, in the order in which they are added

@@ -33,7 +33,7 @@ bool any_names(const std::set<std::string>& patterns, const NamedParts& parts, T
 // --- batch normalisation
 
 /// A task becomes of arithmetic that a pattern names. Returns whether any did.
-bool recognise_named(Graph& graph, const TrainingAsked& asked, const ir::TrainingNotes& notes, PassContext& context) {
+bool recognise_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes, PassContext& context) {
   if (asked.batch_norms.empty()) return false;
   const NamedParts parts(graph, notes);
   std::vector<std::string> results;
@@ -51,7 +51,7 @@ bool recognise_named(Graph& graph, const TrainingAsked& asked, const ir::Trainin
   return any;
 }
 
-Result<void> check_batch_norms(const Graph& graph, const TrainingAsked& asked, const NamedParts& parts) {
+Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& asked, const NamedParts& parts) {
   std::vector<TaskId> all;
   for (const TaskId task : graph.tasks()) {
     if (is_batch_norm(graph, task)) all.push_back(task);
@@ -75,7 +75,7 @@ Result<void> check_batch_norms(const Graph& graph, const TrainingAsked& asked, c
   return {};
 }
 
-Result<bool> train_named(Graph& graph, const TrainingAsked& asked, const ir::TrainingNotes& notes,
+Result<bool> train_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes,
                          PassContext& context) {
   const bool recognised = recognise_named(graph, asked, notes, context);
   const NamedParts parts(graph, notes);
@@ -135,7 +135,7 @@ Result<void> find_lost(const Graph& graph, const ir::TrainingNotes& notes, Share
   return {};
 }
 
-Result<bool> drop_named(Graph& graph, const TrainingAsked& asked, const ir::TrainingNotes& notes,
+Result<bool> drop_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes,
                         PassContext& context) {
   const NamedParts parts(graph, notes);
   Shares shares;
@@ -217,7 +217,7 @@ bool is_number(std::string_view text, double& number) {
 
 }  // namespace
 
-std::optional<std::string> fault_of(const TrainingAsked& asked) {
+std::optional<std::string> fault_of(const TrainingRequest& asked) {
   for (const auto& [pattern, drop] : asked.dropout) {
     if (drop > 0 && drop < 1) continue;
     return fmt::format("--dropout {}={}: expected a share above 0 and below 1", pattern, drop);
@@ -231,7 +231,7 @@ std::optional<std::string> fault_of(const TrainingAsked& asked) {
   return "--batch-norm-momentum: of normalisations that --train-batch-norm trains, which is not asked for";
 }
 
-std::string str(const TrainingAsked& asked) {
+std::string str(const TrainingRequest& asked) {
   std::string text;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ",") + part; };
   if (asked.batch_norm) add("batch-norm");
@@ -242,8 +242,8 @@ std::string str(const TrainingAsked& asked) {
   return text;
 }
 
-Result<TrainingAsked> parse_training(std::string_view text) {
-  TrainingAsked asked;
+Result<TrainingRequest> parse_training(std::string_view text) {
+  TrainingRequest asked;
   while (!text.empty()) {
     const std::string_view part = text.substr(0, text.find(','));
     text.remove_prefix(std::min(part.size() + 1, text.size()));

@@ -13,7 +13,7 @@ namespace rannc::passes {
 
 /// What a user wants back. Patterns (`*`: any characters, `?`: one) are held against modules (`layer1.0.bn1`), nodes
 /// and values.
-struct TrainingAsked {
+struct TrainingRequest {
   bool batch_norm = false;                     ///< of all that are one task
   std::set<std::string> batch_norms = {};      ///< of those that match, written out as arithmetic too
   std::optional<double> momentum = {};         ///< in (0, 1]: of those; nothing: as the node has it
@@ -41,22 +41,22 @@ struct TrainingAsked {
 /// what it was no file says enough.
 class Trainify : public Pass {
  public:
-  explicit Trainify(TrainingAsked asked = {}, ir::TrainingNotes file = {})
+  explicit Trainify(TrainingRequest asked = {}, ir::TrainingNotes file = {})
       : asked_(std::move(asked)), file_(std::move(file)) {}
   std::string_view name() const override { return "trainify"; }
   std::string spelling() const override;
   Result<Outcome> run(ir::Graph& graph, PassContext& context) const override;
 
  private:
-  TrainingAsked asked_;
+  TrainingRequest asked_;
   ir::TrainingNotes file_;
 };
 
 /// `batch-norm`, `batch-norm=PATTERN`, `momentum=0.1`, `dropout=PATTERN:0.1` and `lost-dropout`, joined by commas.
-std::string str(const TrainingAsked& asked);
+std::string str(const TrainingRequest& asked);
 /// Reads that spelling.
-Result<TrainingAsked> parse_training(std::string_view text);
+Result<TrainingRequest> parse_training(std::string_view text);
 /// What is wrong with the numbers; nothing: they can be asked for.
-std::optional<std::string> fault_of(const TrainingAsked& asked);
+std::optional<std::string> fault_of(const TrainingRequest& asked);
 
 }  // namespace rannc::passes

@@ -30,7 +30,7 @@ double below_one(ir::DType dtype) {
 
 Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings) {
   const auto options = at::TensorOptions().dtype(to_scalar_type(value.type.dtype));
-  const bool drops = value.draw.of == ir::Draw::Of::kBernoulli;
+  const bool drops = value.draw.of == ir::RandomInput::Of::kBernoulli;
   if (drops && (!at.training || value.draw.drop <= 0)) return at::ones({}, options);
   RANNC_ASSIGN(const std::vector<int64_t> sizes, sizes_of(value, bindings));
   const ir::BatchLayout& layout = value.type.batch;
@@ -43,7 +43,7 @@ Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindin
          {numbers.data_ptr<float>() + i * elements, static_cast<size_t>(elements)});
   }
   numbers = numbers.to(options.dtype());
-  if (value.draw.of == ir::Draw::Of::kUniform) numbers.clamp_max_(below_one(value.type.dtype));
+  if (value.draw.of == ir::RandomInput::Of::kUniform) numbers.clamp_max_(below_one(value.type.dtype));
   if (!layout.has_batch()) return numbers.reshape(sizes);
   const auto axis = sizes.begin() + layout.axis;
   const int64_t before = c10::multiply_integers(sizes.begin(), axis);

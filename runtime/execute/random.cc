@@ -57,18 +57,18 @@ void fill_by_four(uint64_t key, uint64_t sample, std::span<float> numbers, Numbe
 
 }  // namespace
 
-void fill(const ir::Draw& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers) {
+void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers) {
   const uint64_t key = ir::split_mix(ir::split_mix(ir::split_mix(in.seed) ^ in.step) ^ draw.key);
   switch (draw.of) {
-    case ir::Draw::Of::kUniform:
+    case ir::RandomInput::Of::kUniform:
       return fill_by_four(key, sample, numbers, [](const Four& bits) {
         std::array<float, 4> four;
         std::transform(bits.begin(), bits.end(), four.begin(), uniform);
         return four;
       });
-    case ir::Draw::Of::kNormal:
+    case ir::RandomInput::Of::kNormal:
       return fill_by_four(key, sample, numbers, normal);
-    case ir::Draw::Of::kBernoulli:
+    case ir::RandomInput::Of::kBernoulli:
       break;
   }
   const auto limit = static_cast<uint64_t>(draw.drop * 4294967296.0);

@@ -19,6 +19,6 @@ struct DrawnIn {
 
 /// The numbers of one sample. Element i depends on the draw, `in`, `sample` (its number within the mini-batch) and i
 /// alone.
-void fill(const ir::Draw& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);
+void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);
 
 }  // namespace rannc::runtime

@@ -70,7 +70,7 @@ class Builder {
       case ir::ValueKind::kConstant:
         fixed_.insert(value);
         return;
-      case ir::ValueKind::kDraw:
+      case ir::ValueKind::kRandomInput:
         draws_.insert(value);
         return;
       case ir::ValueKind::kInput:
@@ -102,7 +102,8 @@ class Builder {
   void add_draws() {
     for (ValueId value : draws_) {
       const ir::Graph::Value& drawn = graph_.value(value);
-      signature_.draws.push_back({value, std::string(drawn.name), drawn.type, *graph_.draw(value), variable(value)});
+      signature_.draws.push_back(
+          {value, std::string(drawn.name), drawn.type, *graph_.random_input(value), variable(value)});
     }
   }
 

@@ -45,7 +45,7 @@ struct DrawnValue {
   ValueId value;
   std::string name;  ///< in the graph
   ir::ValueType type;
-  ir::Draw draw;
+  ir::RandomInput draw;
   std::string argument;
   bool operator==(const DrawnValue&) const = default;
 };

@@ -28,9 +28,9 @@ constexpr double kLossSeed = 1e-3;             // about what a mean over a mini-
 constexpr std::chrono::minutes kPatience{30};  // a step of a large model takes minutes
 
 /// Samples of every input, made once for each number of samples.
-class MadeUpFeed final : public Feed {
+class SyntheticFeed final : public Feed {
  public:
-  explicit MadeUpFeed(const ir::Plan& plan, ir::Bindings symbols)
+  explicit SyntheticFeed(const ir::Plan& plan, ir::Bindings symbols)
       : batch_(plan.graph.batch_symbol()), symbols_(std::move(symbols)) {}
 
   Result<Value> input(const Port& port, ir::SampleRange samples) override {
@@ -151,7 +151,7 @@ class Bench {
 
   const ir::Plan& plan_;
   Pipeline pipeline_;
-  MadeUpFeed feed_;
+  SyntheticFeed feed_;
   StepRecorder recorder_;
   StepInput input_;
   std::vector<std::unique_ptr<Worker>> workers_;

@@ -53,15 +53,15 @@ std::string DrawnCall::str() const {
   return text;
 }
 
-DType Draw::integer_type() { return kIntegers[below(std::size(kIntegers))]; }
+DType RandomInput::integer_type() { return kIntegers[below(std::size(kIntegers))]; }
 
-Numbers Draw::shape(size_t least) {
+Numbers RandomInput::shape(size_t least) {
   Numbers sizes(least + static_cast<size_t>(below(static_cast<int64_t>(std::max(most_rank_, least) - least) + 1)));
   for (int64_t& size : sizes) size = below(8) == 0 ? 0 : 1 + below(4);
   return sizes;
 }
 
-int64_t Draw::number(DType dtype) {
+int64_t RandomInput::number(DType dtype) {
   const int64_t low = lowest(dtype), high = highest(dtype);
   switch (below(6)) {
     case 0:
@@ -75,7 +75,7 @@ int64_t Draw::number(DType dtype) {
   }
 }
 
-DrawnOperand Draw::of(DType dtype, Numbers shape) {
+DrawnOperand RandomInput::of(DType dtype, Numbers shape) {
   int64_t count = 1;
   for (const int64_t size : shape) count *= size;
   DrawnOperand operand{dtype, std::move(shape), Numbers(static_cast<size_t>(count))};
@@ -83,13 +83,13 @@ DrawnOperand Draw::of(DType dtype, Numbers shape) {
   return operand;
 }
 
-Numbers Draw::broadcastable(Numbers shape) {
+Numbers RandomInput::broadcastable(Numbers shape) {
   shape.erase(shape.begin(), shape.begin() + below(static_cast<int64_t>(shape.size()) + 1));
   for (int64_t& size : shape) size = below(4) == 0 ? 1 : size;
   return shape;
 }
 
-Dim Draw::axis(size_t rank) {
+Dim RandomInput::axis(size_t rank) {
   const auto n = static_cast<int64_t>(rank);
   return below(2 * n) - n;
 }

@@ -32,9 +32,9 @@ struct DrawnCall {
 };
 
 /// Draws calls. Rank is at most 1 where the contents of operands are to be known.
-class Draw {
+class RandomInput {
  public:
-  Draw(uint64_t seed, size_t most_rank) : random_(seed), most_rank_(most_rank) {}
+  RandomInput(uint64_t seed, size_t most_rank) : random_(seed), most_rank_(most_rank) {}
 
   int64_t below(int64_t n) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(n)); }
   bool coin() { return below(2) == 0; }
@@ -43,7 +43,7 @@ class Draw {
 
   /// Of rank `least` to 3 (or 1): extents 0 to 4, seldom 0.
   Numbers shape(size_t least = 0);
-  /// Often an extreme of the type.
+  /// Frequency an extreme of the type.
   int64_t number(ir::DType dtype);
   DrawnOperand of(ir::DType dtype, Numbers shape);
   /// A shape that broadcasts with `shape`.

@@ -12,20 +12,20 @@ using ir::Dim;
 using ir::DType;
 using ir::Shape;
 
-DrawnCall binary(Draw& draw, const std::string& op, DType dtype) {
+DrawnCall binary(RandomInput& draw, const std::string& op, DType dtype) {
   const Numbers shape = draw.shape();
   DrawnCall call{op, {draw.of(dtype, shape), draw.of(dtype, draw.broadcastable(shape))}};
   if (draw.coin()) std::swap(call.operands[0], call.operands[1]);
   return call;
 }
-DrawnCall arithmetic(Draw& draw, const std::string& op) { return binary(draw, op, draw.integer_type()); }
-DrawnCall comparison(Draw& draw, const std::string& op) { return binary(draw, op, draw.any_type()); }
-DrawnCall logical(Draw& draw, const std::string& op) { return binary(draw, op, DType::kBool); }
+DrawnCall arithmetic(RandomInput& draw, const std::string& op) { return binary(draw, op, draw.integer_type()); }
+DrawnCall comparison(RandomInput& draw, const std::string& op) { return binary(draw, op, draw.any_type()); }
+DrawnCall logical(RandomInput& draw, const std::string& op) { return binary(draw, op, DType::kBool); }
 
-DrawnCall bitwise(Draw& draw, const std::string& op) { return binary(draw, op, draw.integer_type()); }
+DrawnCall bitwise(RandomInput& draw, const std::string& op) { return binary(draw, op, draw.integer_type()); }
 
 /// Of the lowest number by -1 LibTorch has no quotient: the processor traps.
-DrawnCall quotient(Draw& draw, const std::string& op) {
+DrawnCall quotient(RandomInput& draw, const std::string& op) {
   DrawnCall call = arithmetic(draw, op);
   for (int64_t& x : call.operands[1].data) {
     if (x == -1) x = 2;
@@ -35,14 +35,14 @@ DrawnCall quotient(Draw& draw, const std::string& op) {
   return call;
 }
 
-DrawnCall unary(Draw& draw, const std::string& op) { return {op, {draw.of(draw.integer_type(), draw.shape())}}; }
-DrawnCall negation(Draw& draw, const std::string& op) { return {op, {draw.of(DType::kBool, draw.shape())}}; }
-DrawnCall identity(Draw& draw, const std::string& op) { return {op, {draw.of(draw.any_type(), draw.shape())}}; }
-DrawnCall cast(Draw& draw, const std::string& op) {
+DrawnCall unary(RandomInput& draw, const std::string& op) { return {op, {draw.of(draw.integer_type(), draw.shape())}}; }
+DrawnCall negation(RandomInput& draw, const std::string& op) { return {op, {draw.of(DType::kBool, draw.shape())}}; }
+DrawnCall identity(RandomInput& draw, const std::string& op) { return {op, {draw.of(draw.any_type(), draw.shape())}}; }
+DrawnCall cast(RandomInput& draw, const std::string& op) {
   return {op, {draw.of(draw.any_type(), draw.shape())}, {{"dtype", draw.any_type()}}};
 }
 
-DrawnCall where(Draw& draw, const std::string& op) {
+DrawnCall where(RandomInput& draw, const std::string& op) {
   const Numbers shape = draw.shape();
   Numbers shapes[] = {draw.broadcastable(shape), draw.broadcastable(shape), draw.broadcastable(shape)};
   shapes[draw.below(3)] = shape;
@@ -50,7 +50,7 @@ DrawnCall where(Draw& draw, const std::string& op) {
   return {op, {draw.of(DType::kBool, shapes[0]), draw.of(dtype, shapes[1]), draw.of(dtype, shapes[2])}};
 }
 
-DrawnCall reshape(Draw& draw, const std::string& op) {
+DrawnCall reshape(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape();
   Numbers to = {1};
   for (const int64_t size : from) {
@@ -62,24 +62,24 @@ DrawnCall reshape(Draw& draw, const std::string& op) {
   return {op, {draw.of(draw.any_type(), from)}, {{"shape", list(to)}}};
 }
 
-DrawnCall unsqueeze(Draw& draw, const std::string& op) {
+DrawnCall unsqueeze(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape();
   return {op, {draw.of(draw.any_type(), from)}, {{"axes", Shape{draw.axis(from.size() + 1)}}}};
 }
 
-DrawnCall squeeze(Draw& draw, const std::string& op) {
+DrawnCall squeeze(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape();
   const int64_t axis = draw.below(static_cast<int64_t>(from.size()) + 1);
   from.insert(from.begin() + axis, 1);
   return {op, {draw.of(draw.any_type(), from)}, {{"axes", Shape{axis}}}};
 }
 
-DrawnCall expand(Draw& draw, const std::string& op) {
+DrawnCall expand(RandomInput& draw, const std::string& op) {
   const Numbers to = draw.shape();
   return {op, {draw.of(draw.any_type(), draw.broadcastable(to))}, {{"shape", list(to)}}};
 }
 
-DrawnCall permute(Draw& draw, const std::string& op) {
+DrawnCall permute(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape();
   Numbers dims(from.size());
   for (size_t i = 0; i < dims.size(); ++i) dims[i] = static_cast<int64_t>(i);
@@ -88,14 +88,14 @@ DrawnCall permute(Draw& draw, const std::string& op) {
   return {op, {draw.of(draw.any_type(), from)}, {{"dims", list(dims)}}};
 }
 
-DrawnCall tile(Draw& draw, const std::string& op) {
+DrawnCall tile(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape();
   Numbers repeats;
   for (size_t i = 0; i < from.size(); ++i) repeats.push_back(draw.below(4));
   return {op, {draw.of(draw.any_type(), from)}, {{"repeats", list(repeats)}}};
 }
 
-DrawnCall slice(Draw& draw, const std::string& op) {
+DrawnCall slice(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape(1);
   constexpr int64_t kFar[] = {INT64_MIN, INT64_MAX, -(int64_t{1} << 40), int64_t{1} << 40};
   const auto bound = [&] { return draw.below(5) == 0 ? kFar[draw.below(4)] : draw.below(13) - 6; };
@@ -111,7 +111,7 @@ DrawnCall slice(Draw& draw, const std::string& op) {
            {"steps", Shape{step()}}}};
 }
 
-DrawnCall concat(Draw& draw, const std::string& op) {
+DrawnCall concat(RandomInput& draw, const std::string& op) {
   Numbers shape = draw.shape(1);
   const auto axis = static_cast<size_t>(draw.below(static_cast<int64_t>(shape.size())));
   const DType dtype = draw.any_type();
@@ -124,13 +124,13 @@ DrawnCall concat(Draw& draw, const std::string& op) {
 }
 
 /// Indices into 0…extent-1, counted from either end; none into an empty axis.
-DrawnOperand indices(Draw& draw, Numbers shape, int64_t extent) {
+DrawnOperand indices(RandomInput& draw, Numbers shape, int64_t extent) {
   DrawnOperand operand = draw.of(draw.coin() ? DType::kI64 : DType::kI32, std::move(shape));
   for (int64_t& x : operand.data) x = draw.below(2 * extent) - extent;
   return operand;
 }
 
-DrawnCall gather(Draw& draw, const std::string& op) {
+DrawnCall gather(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape(1);
   const Dim axis = draw.axis(from.size());
   int64_t& extent = from[static_cast<size_t>(axis.constant() < 0 ? axis.constant() + static_cast<int64_t>(from.size())
@@ -141,7 +141,7 @@ DrawnCall gather(Draw& draw, const std::string& op) {
   return {op, {std::move(x), indices(draw, draw.shape(), n)}, {{"axis", axis}}};
 }
 
-DrawnCall gather_nd(Draw& draw, const std::string& op) {
+DrawnCall gather_nd(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape(1);
   const int64_t batch_dims = draw.below(static_cast<int64_t>(from.size()));
   const int64_t depth = 1 + draw.below(static_cast<int64_t>(from.size()) - batch_dims);
@@ -157,19 +157,19 @@ DrawnCall gather_nd(Draw& draw, const std::string& op) {
   return {op, {std::move(x), indices(draw, places, least)}, {{"batch_dims", Dim(batch_dims)}}};
 }
 
-DrawnCall cumsum(Draw& draw, const std::string& op) {
+DrawnCall cumsum(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape(1);
   return {op,
           {draw.of(draw.integer_type(), from)},
           {{"axis", draw.axis(from.size())}, {"exclusive", draw.coin()}, {"reverse", draw.coin()}}};
 }
 
-DrawnCall trilu(Draw& draw, const std::string& op) {
+DrawnCall trilu(RandomInput& draw, const std::string& op) {
   return {
       op, {draw.of(draw.any_type(), draw.shape(2))}, {{"upper", draw.coin()}, {"diagonal", Dim(draw.below(7) - 3)}}};
 }
 
-DrawnCall reduce(Draw& draw, const std::string& op) {
+DrawnCall reduce(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape();
   DrawnCall call{op, {draw.of(draw.integer_type(), from)}, {{"keepdim", draw.coin()}}};
   if (draw.coin()) return call;
@@ -181,13 +181,13 @@ DrawnCall reduce(Draw& draw, const std::string& op) {
   return call;
 }
 
-DrawnCall power(Draw& draw, const std::string& op) {
+DrawnCall power(RandomInput& draw, const std::string& op) {
   DrawnCall call = binary(draw, op, draw.integer_type());
   for (int64_t& x : call.operands[1].data) x = draw.below(18);
   return call;
 }
 
-DrawnCall clamp(Draw& draw, const std::string& op) {
+DrawnCall clamp(RandomInput& draw, const std::string& op) {
   DrawnCall call{op, {draw.of(draw.integer_type(), draw.shape())}};
   const DType dtype = call.operands[0].dtype;
   for (const char* name : {"min", "max"}) {
@@ -198,7 +198,7 @@ DrawnCall clamp(Draw& draw, const std::string& op) {
 }
 
 /// Negative pads cut no more than there is.
-DrawnCall pad(Draw& draw, const std::string& op) {
+DrawnCall pad(RandomInput& draw, const std::string& op) {
   DrawnCall call{op, {draw.of(draw.any_type(), draw.shape(1))}};
   const size_t rank = call.operands[0].shape.size();
   Numbers pads(2 * rank);
@@ -211,7 +211,7 @@ DrawnCall pad(Draw& draw, const std::string& op) {
   return call;
 }
 
-DrawnCall split(Draw& draw, const std::string& op) {
+DrawnCall split(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape(1);
   const Dim axis = draw.axis(from.size());
   const auto place =
@@ -229,7 +229,7 @@ DrawnCall split(Draw& draw, const std::string& op) {
   return call;
 }
 
-DrawnCall gather_elements(Draw& draw, const std::string& op) {
+DrawnCall gather_elements(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape(1);
   const Dim axis = draw.axis(from.size());
   const auto place =
@@ -243,12 +243,12 @@ DrawnCall gather_elements(Draw& draw, const std::string& op) {
 }
 
 /// How several numbers become one; none of several is the last one where nothing is reduced.
-ir::Attributes reduction(Draw& draw) {
+ir::Attributes reduction(RandomInput& draw) {
   constexpr const char* kReductions[] = {"none", "add", "mul", "max", "min"};
   return {{"reduction", std::string(kReductions[draw.below(5)])}};
 }
 
-DrawnCall scatter_elements(Draw& draw, const std::string& op) {
+DrawnCall scatter_elements(RandomInput& draw, const std::string& op) {
   DrawnCall call = gather_elements(draw, op);
   const DType dtype = draw.integer_type();
   ir::Attributes attributes = reduction(draw);
@@ -260,7 +260,7 @@ DrawnCall scatter_elements(Draw& draw, const std::string& op) {
   return call;
 }
 
-DrawnCall scatter_nd(Draw& draw, const std::string& op) {
+DrawnCall scatter_nd(RandomInput& draw, const std::string& op) {
   Numbers from = draw.shape(1);
   for (int64_t& size : from) size = std::max<int64_t>(size, 1);
   const int64_t depth = 1 + draw.below(static_cast<int64_t>(from.size()));
@@ -273,31 +273,31 @@ DrawnCall scatter_nd(Draw& draw, const std::string& op) {
   return {op, {std::move(x), std::move(at), draw.of(dtype, written)}, reduction(draw)};
 }
 
-DrawnCall one_hot(Draw& draw, const std::string& op) {
+DrawnCall one_hot(RandomInput& draw, const std::string& op) {
   DrawnCall call{op, {draw.of(draw.integer_type(), draw.shape())}};
   const auto rank = static_cast<int64_t>(call.operands[0].shape.size());
   call.attributes = {{"depth", Dim(1 + draw.below(6))}, {"axis", Dim(draw.below(rank + 2) - 1)}};
   return call;
 }
 
-DrawnCall argmax(Draw& draw, const std::string& op) {
+DrawnCall argmax(RandomInput& draw, const std::string& op) {
   const Numbers from = draw.shape(1);
   return {op, {draw.of(draw.integer_type(), from)}, {{"axis", draw.axis(from.size())}, {"keepdim", draw.coin()}}};
 }
 
-DrawnCall range(Draw& draw, const std::string& op) {
+DrawnCall range(RandomInput& draw, const std::string& op) {
   const DType dtype = draw.integer_type(), within = dtype == DType::kI64 ? DType::kI32 : dtype;
   const int64_t start = draw.number(within), delta = draw.coin() ? 1 + draw.below(3) : -1 - draw.below(3);
   const int64_t limit = std::clamp(start + draw.below(60) - 30, lowest(within), highest(within));
   return {op, {}, {{"start", Dim(start)}, {"limit", Dim(limit)}, {"delta", Dim(delta)}, {"dtype", dtype}}};
 }
 
-DrawnCall full(Draw& draw, const std::string& op) {
+DrawnCall full(RandomInput& draw, const std::string& op) {
   const DType dtype = draw.any_type();
   return {op, {}, {{"shape", list(draw.shape())}, {"value", Dim(draw.number(dtype))}, {"dtype", dtype}}};
 }
 
-DrawnCall shape(Draw& draw, const std::string& op) {
+DrawnCall shape(RandomInput& draw, const std::string& op) {
   return {op,
           {draw.of(draw.any_type(), draw.shape())},
           {{"start", Dim(draw.below(4) - 2)}, {"end", Dim(draw.below(5) - 2)}}};

@@ -9,7 +9,7 @@
 
 namespace rannc::test {
 
-using Generator = std::function<DrawnCall(Draw&, const std::string& op)>;
+using Generator = std::function<DrawnCall(RandomInput&, const std::string& op)>;
 
 /// By short name: every operator that folds by a rule or whose type rule follows contents.
 const std::map<std::string, Generator>& generators();

@@ -52,9 +52,9 @@ Range range_of(const OpCase& c, size_t operand) {
 
 /// Numbers in the middle of quarters, no two of a call equal: farther from quarters, and from each other, than two
 /// steps.
-class Draw {
+class RandomInput {
  public:
-  explicit Draw(int64_t count) : order_(at::randperm(count, at::kLong)) {}
+  explicit RandomInput(int64_t count) : order_(at::randperm(count, at::kLong)) {}
 
   at::Tensor operator()(const Range& range, const std::vector<int64_t>& sizes) {
     const at::Tensor made = at::empty(sizes, at::kDouble);
@@ -81,7 +81,7 @@ Operands operands_of(const OpCase& c, const Prepared& made) {
   for (const testing::Operand& operand : made.operands) {
     if (!operand.absent) count += c10::multiply_integers(testing::sizes_of(*operand.type.shape, kBatch));
   }
-  Draw draw(count);
+  RandomInput draw(count);
   Operands operands;
   for (size_t k = 0; k < made.operands.size(); ++k) {
     const testing::Operand& operand = made.operands[k];

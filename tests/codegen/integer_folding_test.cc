@@ -18,10 +18,10 @@ using ir::Attributes;
 using ir::Dim;
 using ir::DType;
 using ir::Shape;
-using test::Draw;
 using test::DrawnCall;
 using test::generators;
 using test::Numbers;
+using test::RandomInput;
 
 ir::StoredTensor tensor(const test::DrawnOperand& operand) {
   return {{.dtype = operand.dtype, .shape = test::list(operand.shape)},
@@ -84,7 +84,7 @@ constexpr int kRounds = 60;
 
 TEST_P(Folding, EqualsTheRun) {
   const std::string op = GetParam();
-  Draw draw(std::hash<std::string>()(op), 3);
+  RandomInput draw(std::hash<std::string>()(op), 3);
   int folded = 0, typed = 0;
   for (int round = 0; round < kRounds; ++round) {
     const DrawnCall call = generators().at(op)(draw, op);
@@ -119,7 +119,7 @@ std::optional<ir::Contents> all_contents(const std::vector<ir::ValueType>& types
 
 TEST_P(Folding, OfContentsEqualsTheRun) {
   const std::string op = GetParam();
-  Draw draw(std::hash<std::string>()(op) + 1, 1);
+  RandomInput draw(std::hash<std::string>()(op) + 1, 1);
   int known = 0;
   for (int round = 0; round < kRounds; ++round) {
     const DrawnCall call = generators().at(op)(draw, op);

@@ -17,9 +17,9 @@
 namespace rannc::codegen {
 namespace {
 
+using ir::Frequency;
 using ir::Graph;
 using ir::Joint;
-using ir::Often;
 using ir::ValueKind;
 
 constexpr double kTolerance = 1e-10;  // of doubles, relative to the largest element of all gradients
@@ -71,7 +71,7 @@ JointRun::MicroBatch part(const Graph& graph, const Joint& joint, const runtime:
                           int64_t end) {
   JointRun::MicroBatch made{runtime::GraphValues(joint.graph.value_count()), {{"batch", end - begin}}};
   for (const ValueId value : graph.values()) {
-    if (graph.kind(value) != ValueKind::kInput && graph.kind(value) != ValueKind::kDraw) continue;
+    if (graph.kind(value) != ValueKind::kInput && graph.kind(value) != ValueKind::kRandomInput) continue;
     const ValueId copy = joint.graph.find(graph.value(value).name);
     made.inputs[copy.index()] = all[value.index()]->slice(0, begin, end);
   }
@@ -82,7 +82,7 @@ runtime::GraphValues leaves(const Graph& graph, const Joint& joint, const runtim
   runtime::GraphValues made(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
     if (graph.producer(value).valid() || graph.kind(value) == ValueKind::kInput) continue;
-    if (graph.kind(value) == ValueKind::kDraw) continue;
+    if (graph.kind(value) == ValueKind::kRandomInput) continue;
     made[joint.graph.find(graph.value(value).name).index()] = all[value.index()]->detach().clone();
   }
   return made;
@@ -162,12 +162,12 @@ TEST(JointRuns, EachTaskRunsAsOftenAsItMust) {
   const runtime::GraphValues all = draw(graph, 6);
   const std::vector<double> seeds(graph.losses().size(), 1.0);
   const Ran ran = by_tasks(graph, joint, all, seeds, {0, 3, 5, 6}, 2);
-  const std::vector<Often> often = ir::how_often(joint.graph);
+  const std::vector<Frequency> often = ir::execution_frequency(joint.graph);
   size_t once_a_step = 0;
   for (const TaskId task : joint.graph.tasks()) {
-    const Often each = often[task.index()];
-    once_a_step += each == Often::kStep;
-    const uint64_t expected = each == Often::kLoad ? 1 : each == Often::kStep ? 2 : 6;
+    const Frequency each = often[task.index()];
+    once_a_step += each == Frequency::kStep;
+    const uint64_t expected = each == Frequency::kLoad ? 1 : each == Frequency::kStep ? 2 : 6;
     EXPECT_EQ(ran.calls[task.index()], expected) << task.index() << " " << joint.graph.op(task).name;
   }
   EXPECT_GT(once_a_step, 2U);

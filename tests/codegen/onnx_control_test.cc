@@ -21,7 +21,7 @@ std::vector<at::Tensor> run(const ir::Graph& graph, const Tensors& inputs, const
     const ValueId value = graph.find(name);
     if (!value.valid()) continue;
     at::Tensor leaf = tensor.detach().clone();
-    const bool given = graph.draw(value) == nullptr;
+    const bool given = graph.random_input(value) == nullptr;
     if (given && leaf.is_floating_point()) leaves.push_back(leaf.set_requires_grad(true));
     values[value.index()] = leaf;
   }
@@ -134,7 +134,7 @@ TEST(ControlNumbers, ALoopDrawsOtherNumbersInEachTrip) {
     Tensors all = inputs;
     std::vector<std::string> names;
     for (const ValueId value : graph.values()) {
-      if (graph.draw(value) != nullptr) names.emplace_back(graph.value(value).name);
+      if (graph.random_input(value) != nullptr) names.emplace_back(graph.value(value).name);
     }
     for (size_t i = 0; i < names.size(); ++i) all[names[i]] = names.size() == 1 ? rows : rows[static_cast<int64_t>(i)];
     return std::pair(names.size(), all);

@@ -124,9 +124,9 @@ class Maker {
                                                         task("permute", {pick(deep_)}, {{"dims", Shape{0, 2, 1}}})})}),
                        pick(deep_)}));
       case 10: {
-        const Draw::Of of[] = {Draw::Of::kUniform, Draw::Of::kNormal, Draw::Of::kBernoulli};
+        const RandomInput::Of of[] = {RandomInput::Of::kUniform, RandomInput::Of::kNormal, RandomInput::Of::kBernoulli};
         const ValueId value = pick(same);
-        const ValueId drawn = graph_.add_draw("", graph_.type(value), {of[below(3)], 0, graph_.task_count()});
+        const ValueId drawn = graph_.add_random_input("", graph_.type(value), {of[below(3)], 0, graph_.task_count()});
         return same.push_back(tamed(task(below(2) ? "mul" : "add", {value, drawn})));
       }
       default:

@@ -80,7 +80,7 @@ Result<GraphValues> leaves(const Graph& graph, const StoredInputs& inputs, bool 
     if (graph.producer(value).valid()) continue;
     const auto given = inputs.find(std::string(graph.value(value).name));
     const auto& data = graph.value(value).data;
-    if (graph.kind(value) == ValueKind::kDraw) values[value.index()] = one_halves(graph.type(value));
+    if (graph.kind(value) == ValueKind::kRandomInput) values[value.index()] = one_halves(graph.type(value));
     if (given == inputs.end() && !data.present()) continue;
     RANNC_ASSIGN(at::Tensor tensor,
                  runtime::to_tensor(data.present() ? ir::StoredTensor{graph.type(value), data} : given->second));
@@ -116,8 +116,8 @@ Graph with_parameters(const Graph& graph) {
   for (const ValueId value : graph.values()) {
     const Graph::Value& old = graph.value(value);
     if (old.producer.valid()) continue;
-    const ir::Draw* const draw = graph.draw(value);
-    copies[value.index()] = draw ? made.add_draw(old.name, old.type, *draw)
+    const ir::RandomInput* const draw = graph.random_input(value);
+    copies[value.index()] = draw ? made.add_random_input(old.name, old.type, *draw)
                                  : made.add_value(kind_in_training(graph, value), old.name, old.type, old.data);
   }
   for (const ValueId input : graph.inputs()) {
@@ -210,7 +210,7 @@ codegen::JointRun::MicroBatch part(const Graph& graph, const ir::Joint& joint, c
   codegen::JointRun::MicroBatch made{GraphValues(joint.graph.value_count()), std::move(sizes)};
   if (!graph.batch_symbol().empty()) made.sizes[graph.batch_symbol()] = 1;
   for (const ValueId value : graph.values()) {
-    const bool drawn = graph.kind(value) == ValueKind::kDraw && all[value.index()];
+    const bool drawn = graph.kind(value) == ValueKind::kRandomInput && all[value.index()];
     if (graph.kind(value) != ValueKind::kInput && !drawn) continue;
     const int64_t axis = graph.type(value).batch.axis;
     const at::Tensor& tensor = *all[value.index()];
@@ -224,7 +224,7 @@ Result<Gradients> by_tasks(const Graph& graph, const ir::Joint& joint, const ir:
                            const GraphValues& all) {
   GraphValues stored(joint.graph.value_count());
   for (const ValueId value : graph.values()) {
-    const bool of_micro_batch = graph.kind(value) == ValueKind::kInput || graph.kind(value) == ValueKind::kDraw;
+    const bool of_micro_batch = graph.kind(value) == ValueKind::kInput || graph.kind(value) == ValueKind::kRandomInput;
     if (graph.producer(value).valid() || of_micro_batch || !all[value.index()]) continue;
     stored[joint.graph.find(graph.value(value).name).index()] = all[value.index()];
   }

@@ -270,7 +270,7 @@ TEST(VerifyGraph, G17_Draws) {
   }
   expect_broken(kHead + "draw %d: f32[4] = normal key 1\noutputs [%d]\n" + kTail, "G17", "%d");
   Graph graph = parse_graph(kHead + kTail, "t.rir").value();
-  graph.set_kind(graph.find("w"), ValueKind::kDraw);
+  graph.set_kind(graph.find("w"), ValueKind::kRandomInput);
   EXPECT_EQ(verify(graph).at(0).rule, "G17");
 }
 

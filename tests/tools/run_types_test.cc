@@ -79,7 +79,7 @@ Result<GraphValues> leaves(const ir::Graph& graph, const runtime::Batch& batch, 
     } else if (given != batch.end()) {
       values[value.index()] = resized(runtime::to_tensor(given->second), shape).to(options.dtype());
     } else {
-      values[value.index()] = at::full(shape, leaf.kind == ir::ValueKind::kDraw ? 0.5 : 0.0, options);
+      values[value.index()] = at::full(shape, leaf.kind == ir::ValueKind::kRandomInput ? 0.5 : 0.0, options);
     }
   }
   return values;

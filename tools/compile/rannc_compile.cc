@@ -51,7 +51,7 @@ struct Flags {
 constexpr const char* kFlagsOfProfiles[] = {"model",     "--output",        "--emit",  "--summary", "--explain",
                                             "--replace", "--profile-batch", "--exact", "--help",    "--list"};
 constexpr const char* kProfileFlags[] = {"--profile-batch", "--exact"};
-// All that a placement graph heeds; the file says the rest.
+// All that a placement graph uses; the file says the rest.
 constexpr const char* kSplitFlags[] = {"model",     "--output", "--emit",       "--summary", "--explain", "--replace",
                                        "--devices", "--memory", "--time-limit", "--exact",   "--help"};
 
@@ -96,9 +96,9 @@ void check(const CLI::App& app, Flags& flags) {
     for (const char* flag : kProfileFlags) refuse(flag, "no profile");
   }
   for (const CLI::Option* option : app.get_options()) {
-    const bool heeded = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
-                                    [&](const char* flag) { return option->check_name(flag); });
-    if (split && !heeded) refuse(option->get_name(), "a placement graph, which says this itself");
+    const bool respected = std::any_of(std::begin(kSplitFlags), std::end(kSplitFlags),
+                                       [&](const char* flag) { return option->check_name(flag); });
+    if (split && !respected) refuse(option->get_name(), "a placement graph, which says this itself");
   }
   if (flags.emit == "onnx") {
     refuse_without(app, "--weights", "--emit onnx writes the model again with other numbers");

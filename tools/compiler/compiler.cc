@@ -172,8 +172,8 @@ Result<passes::LostGradients> lost_gradients(const CompileOptions& options) {
   return lost;
 }
 
-Result<passes::TrainingAsked> training_asked(const TrainingFlags& flags) {
-  passes::TrainingAsked asked;
+Result<passes::TrainingRequest> training_asked(const TrainingFlags& flags) {
+  passes::TrainingRequest asked;
   for (const std::string& pattern : flags.batch_norms) {
     if (pattern == kEveryBatchNorm) {
       asked.batch_norm = true;

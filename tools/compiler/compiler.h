@@ -20,7 +20,7 @@ namespace rannc::tools {
 /// What `--train-batch-norm` without a pattern is in `TrainingFlags`.
 constexpr std::string_view kEveryBatchNorm = "true";
 
-/// Flags about what an export for inference lost: `passes::TrainingAsked` as they are spelled.
+/// Flags about what an export for inference lost: `passes::TrainingRequest` as they are spelled.
 struct TrainingFlags {
   std::vector<std::string> batch_norms;  ///< patterns; `kEveryBatchNorm`: all that are nodes
   std::optional<double> batch_norm_momentum;

@@ -236,10 +236,10 @@ Result<void> check_demands(PlanDemands& demands) {
   const bool searches = demands.planner == "auto" || demands.planner == "exact";
   if (searches) return {};
   if (demands.objective != "step") {
-    return error(fmt::format("--objective {}: planner {} has an objective of its own; planner auto heeds it",
+    return error(fmt::format("--objective {}: planner {} has an objective of its own; planner auto uses it",
                              demands.objective, demands.planner));
   }
-  if (demands.step_limit_ns) return error(fmt::format("--step-limit: planner {} heeds none", demands.planner));
+  if (demands.step_limit_ns) return error(fmt::format("--step-limit: planner {} uses none", demands.planner));
   if (demands.search_budget) return error(fmt::format("--search-budget: planner {} has none", demands.planner));
   return {};
 }

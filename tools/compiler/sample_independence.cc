@@ -76,7 +76,7 @@ at::Tensor differences(const at::Tensor& a, const at::Tensor& b, double allowed)
 /// One graph that takes any number of samples, on made-up ones.
 class Comparison {
  public:
-  Comparison(const Graph& graph, const Float64Run& run, MadeUpSamples made_up)
+  Comparison(const Graph& graph, const Float64Run& run, SyntheticSamples made_up)
       : graph_(graph), run_(run), made_up_(std::move(made_up)) {}
 
   Result<Run> at(const Samples& samples) const {
@@ -199,7 +199,7 @@ class Comparison {
 
   const Graph& graph_;
   const Float64Run& run_;
-  MadeUpSamples made_up_;
+  SyntheticSamples made_up_;
 };
 
 /// Which runs there are.
@@ -231,7 +231,7 @@ bool is_used(const Graph& graph, ValueId value) {
 Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, const runtime::GraphValues& given) {
   std::map<uint64_t, std::set<uint32_t>> draws;  // values of `made` by key
   for (const ValueId value : made.values()) {
-    if (const ir::Draw* const draw = made.draw(value); draw && is_used(made, value))
+    if (const ir::RandomInput* const draw = made.random_input(value); draw && is_used(made, value))
       draws[draw->key].insert(value.index());
   }
   runtime::GraphValues values(file.value_count());
@@ -241,7 +241,7 @@ Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, cons
       const ValueId own = made.find(name);
       if (own.valid()) values[value.index()] = given[own.index()];
     }
-    const ir::Draw* const draw = file.draw(value);
+    const ir::RandomInput* const draw = file.random_input(value);
     if (draw == nullptr || !is_used(file, value)) continue;
     const auto& same = draws[draw->key];
     if (same.size() != 1) return error(fmt::format("%{} is drawn with samples and without", name));
@@ -253,7 +253,7 @@ Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, cons
 /// All runs, and what they say of each other.
 class Check {
  public:
-  Check(const Graph& graph, const Float64Run& run, const MadeUpSamples& made_up, int64_t samples)
+  Check(const Graph& graph, const Float64Run& run, const SyntheticSamples& made_up, int64_t samples)
       : made_up_(made_up), comparison_(graph, run, made_up), runs_(samples), graph_(graph) {}
 
   const Comparison& comparison() const { return comparison_; }
@@ -291,7 +291,7 @@ class Check {
   bool is_finite() const { return comparison_.is_finite(whole_); }
 
  private:
-  const MadeUpSamples& made_up_;
+  const SyntheticSamples& made_up_;
   Comparison comparison_;
   Runs runs_;
   const Graph& graph_;
@@ -362,14 +362,14 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
   }
   const ir::Bindings sizes = complete(graph, symbols);
   std::string why;
-  for (const auto kind : {MadeUpSamples::Kind::kVaried, MadeUpSamples::Kind::kPlain}) {
-    const MadeUpSamples made_up(graph, sizes, kind);
+  for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
+    const SyntheticSamples made_up(graph, sizes, kind);
     Check check(graph, *own, made_up, samples);
     const std::string large = too_large(*own, check.comparison(), check.runs(), file == nullptr ? 0 : samples, limits);
     if (!large.empty()) return left_out(large);
     std::optional<OfFile> given;
     if (file != nullptr) given.emplace(OfFile{*file, *of_file, samples});
-    RANNC_ASSIGN(const auto found, compared(check, given, kind == MadeUpSamples::Kind::kPlain, why));
+    RANNC_ASSIGN(const auto found, compared(check, given, kind == SyntheticSamples::Kind::kPlain, why));
     if (found) return *found;
   }
   return left_out("on made-up samples, " + why);
@@ -396,7 +396,7 @@ Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, co
 struct BothLosses {
   double own = 0, of_file = 0;
 };
-std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const MadeUpSamples& made_up) {
+std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, const SyntheticSamples& made_up) {
   WideTensors tensors;
   const auto run = Float64Run::load(graph, tensors), file_run = Float64Run::load(file.graph, tensors);
   if (!run.ok() || !file_run.ok()) return std::nullopt;
@@ -420,8 +420,8 @@ std::optional<BothLosses> both_losses(const Graph& graph, const FileLoss& file, 
 
 Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bindings& symbols) {
   const ir::Bindings sizes = complete(graph, symbols);
-  for (const auto kind : {MadeUpSamples::Kind::kVaried, MadeUpSamples::Kind::kPlain}) {
-    const auto both = both_losses(graph, file, MadeUpSamples(graph, sizes, kind));
+  for (const auto kind : {SyntheticSamples::Kind::kVaried, SyntheticSamples::Kind::kPlain}) {
+    const auto both = both_losses(graph, file, SyntheticSamples(graph, sizes, kind));
     if (!both) continue;
     const double size = std::max(std::abs(both->own), std::abs(both->of_file));
     if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};

@@ -86,26 +86,26 @@ at::Tensor by_sample(const at::Tensor& tensor, const ir::BatchLayout& layout, co
   return tensor.reshape({split.before, split.samples, split.after});
 }
 
-MadeUpSamples::MadeUpSamples(const ir::Graph& graph, ir::Bindings symbols, Kind kind)
+SyntheticSamples::SyntheticSamples(const ir::Graph& graph, ir::Bindings symbols, Kind kind)
     : graph_(graph), symbols_(std::move(symbols)), kind_(kind) {}
 
-ir::Bindings MadeUpSamples::sizes(int64_t samples) const {
+ir::Bindings SyntheticSamples::sizes(int64_t samples) const {
   ir::Bindings sizes = symbols_;
   if (!graph_.batch_symbol().empty()) sizes[graph_.batch_symbol()] = samples;
   return sizes;
 }
 
-Result<runtime::GraphValues> MadeUpSamples::of(int64_t first, int64_t count) const {
+Result<runtime::GraphValues> SyntheticSamples::of(int64_t first, int64_t count) const {
   runtime::GraphValues values(graph_.value_count());
   for (const ValueId value : graph_.values()) {
     const ir::ValueKind kind = graph_.kind(value);
-    if (kind != ir::ValueKind::kInput && kind != ir::ValueKind::kDraw) continue;
+    if (kind != ir::ValueKind::kInput && kind != ir::ValueKind::kRandomInput) continue;
     RANNC_ASSIGN(values[value.index()], tensor(value, first, count));
   }
   return values;
 }
 
-Result<at::Tensor> MadeUpSamples::tensor(ValueId id, int64_t first, int64_t count) const {
+Result<at::Tensor> SyntheticSamples::tensor(ValueId id, int64_t first, int64_t count) const {
   const ir::Graph::Value value = graph_.value(id);
   const ir::Bindings sizes = this->sizes(count);
   std::vector<int64_t> shape;
@@ -119,8 +119,9 @@ Result<at::Tensor> MadeUpSamples::tensor(ValueId id, int64_t first, int64_t coun
   const int64_t rows = layout.has_batch() ? count : 1;
   const int64_t elements = c10::multiply_integers(shape) / std::max<int64_t>(rows, 1);
   const bool is_float = ir::is_float(value.type.dtype), plain = kind_ == Kind::kPlain;
-  ir::Draw draw{.of = is_float && !plain ? ir::Draw::Of::kNormal : ir::Draw::Of::kUniform, .key = key_of(value.name)};
-  if (const ir::Draw* const own = graph_.draw(id)) draw = *own;
+  ir::RandomInput draw{.of = is_float && !plain ? ir::RandomInput::Of::kNormal : ir::RandomInput::Of::kUniform,
+                       .key = key_of(value.name)};
+  if (const ir::RandomInput* const own = graph_.random_input(id)) draw = *own;
   at::Tensor numbers = at::empty({rows, elements}, at::kFloat);
   for (int64_t i = 0; i < rows; ++i) {
     const uint64_t sample = layout.has_batch() ? static_cast<uint64_t>(first + i) : 0;

@@ -13,14 +13,14 @@ namespace rannc::tools {
 
 /// Numbers of sample n of an input depend on the input's name and on n alone, those of a draw on its key and n, as in
 /// training: whoever makes up samples 2 to 4 gets those that lie in samples 0 to 7 too.
-class MadeUpSamples {
+class SyntheticSamples {
  public:
   enum class Kind : uint8_t {
     kVaried,  ///< floats about 0; integers below what look-ups allow, else 0 and 1, the first of each sample 1
     kPlain,   ///< floats from 0 to 1; integers that look up nothing, and booleans, are 1 throughout, as a mask's
   };
   /// The graph must outlive it; a symbol counts its samples. `symbols`: values of all others.
-  MadeUpSamples(const ir::Graph& graph, ir::Bindings symbols, Kind kind);
+  SyntheticSamples(const ir::Graph& graph, ir::Bindings symbols, Kind kind);
 
   /// All symbols, of so many samples.
   ir::Bindings sizes(int64_t samples) const;

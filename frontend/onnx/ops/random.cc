@@ -32,7 +32,7 @@ void dropout(Node& node) {
   const auto ratio = node.has(1) ? node.number(node.in(1)) : std::optional(0.5);
   if (!ratio || *ratio < 0 || *ratio >= 1) return node.fail("Dropout needs a constant ratio in [0, 1)");
   if (*ratio == 0) return keep_all(node);
-  const ValueId factor = node.draw(x, {.of = ir::Draw::Of::kBernoulli, .drop = *ratio});
+  const ValueId factor = node.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = *ratio});
   node.result("mul", {x, factor});
   if (node.good() && node.wants(1)) {
     node.result_at(1, node.emit("ne", {factor, node.scalar(0, node.dtype(factor))}));
@@ -50,7 +50,7 @@ ValueId like(Node& node) {
 }
 
 /// The node's seed is not asked: numbers follow from the seed of a run.
-void scaled(Node& node, ValueId like, ir::Draw::Of of, double scale, double shift) {
+void scaled(Node& node, ValueId like, ir::RandomInput::Of of, double scale, double shift) {
   const ValueId drawn = node.draw(like, {.of = of});
   if (!node.good()) return;
   const ir::DType dtype = node.dtype(drawn);
@@ -83,8 +83,8 @@ void random_uniform(Node& node) {
   if (!std::isfinite(low) || !std::isfinite(high) || !(low <= high)) {
     return node.fail(fmt::format("{} from {} to {}; expected finite bounds, the lower first", node.op(), low, high));
   }
-  if (low == 0 || low == high) return scaled(node, like(node), ir::Draw::Of::kUniform, high - low, low);
-  const ValueId drawn = node.draw(like(node), {.of = ir::Draw::Of::kUniform});
+  if (low == 0 || low == high) return scaled(node, like(node), ir::RandomInput::Of::kUniform, high - low, low);
+  const ValueId drawn = node.draw(like(node), {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const ir::DType dtype = node.dtype(drawn);
   const ValueId wide = node.emit("mul", {drawn, node.scalar(high - low, dtype)});
@@ -94,13 +94,13 @@ void random_uniform(Node& node) {
 
 template <ValueId (*like)(Node&)>
 void random_normal(Node& node) {
-  scaled(node, like(node), ir::Draw::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
+  scaled(node, like(node), ir::RandomInput::Of::kNormal, node.number("scale", 1.0), node.number("mean", 0.0));
 }
 
 /// 1 with the probability that the operand says.
 void bernoulli(Node& node) {
   const ValueId p = node.in(0);
-  const ValueId drawn = node.draw(p, {.of = ir::Draw::Of::kUniform});
+  const ValueId drawn = node.draw(p, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const auto number = static_cast<int>(node.integer("dtype", onnx_element_type(node.dtype(p))));
   const auto dtype = element_type(number);
@@ -149,7 +149,7 @@ void multinomial(Node& node) {
   const ValueId sum = node.emit(
       "slice", {sums}, {{"axes", ir::Shape{1}}, {"starts", ir::Shape{classes - 1}}, {"ends", ir::Shape{classes}}});
   const ValueId sum_for_each = node.emit("expand", {sum}, {{"shape", ir::Shape{rows, draws}}});
-  const ValueId drawn = node.draw(sum_for_each, {.of = ir::Draw::Of::kUniform});
+  const ValueId drawn = node.draw(sum_for_each, {.of = ir::RandomInput::Of::kUniform});
   if (!node.good()) return;
   const ValueId place = node.emit("mul", {drawn, sum_for_each});
   const ValueId passed = node.emit("le", {node.emit("unsqueeze", {sums}, {{"axes", ir::Shape{1}}}),

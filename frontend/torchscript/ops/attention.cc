@@ -211,7 +211,7 @@ class Attention {
     const ValueId weights = call_.emit("softmax", {scores}, last);
     if (!call_.good()) return;
     const ValueId kept =
-        call_.emit("mul", {weights, call_.draw(weights, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+        call_.emit("mul", {weights, call_.draw(weights, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
     call_.result("matmul", {kept, v_});
   }
 

@@ -155,7 +155,7 @@ void eye(Call& call) {
   if (call.good()) call.result("cast", {diagonal}, {{"dtype", dtype}});
 }
 
-template <ir::Draw::Of of>
+template <ir::RandomInput::Of of>
 void drawn(Call& call) {
   const DType dtype = call.dtype("dtype", DType::kF32);
   const Shape shape = call.sizes("size");
@@ -187,8 +187,8 @@ constexpr Translator kTable[] = {
     {"arange", arange},
     {"linspace", linspace},
     {"eye", eye},
-    {"rand", drawn<ir::Draw::Of::kUniform>},
-    {"randn", drawn<ir::Draw::Of::kNormal>},
+    {"rand", drawn<ir::RandomInput::Of::kUniform>},
+    {"randn", drawn<ir::RandomInput::Of::kNormal>},
 };
 
 }  // namespace

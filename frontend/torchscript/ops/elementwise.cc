@@ -356,7 +356,7 @@ void dropout(Call& call) {
     return call.give(Item(call.item(size_t{0})));
   }
   if (drop == 0) return call.give(Item(call.item(size_t{0})));
-  call.result("mul", {x, call.draw(x, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+  call.result("mul", {x, call.draw(x, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
 }
 
 /// Whole channels are dropped: one number for each.
@@ -370,10 +370,10 @@ void feature_dropout(Call& call) {
   ir::Shape axes;
   for (int64_t axis = 2; axis < rank; ++axis) axes.emplace_back(axis);
   const ValueId channels = call.emit("sum", {x}, {{"axes", axes}, {"keepdim", true}});
-  call.result("mul", {x, call.draw(channels, {.of = ir::Draw::Of::kBernoulli, .drop = drop})});
+  call.result("mul", {x, call.draw(channels, {.of = ir::RandomInput::Of::kBernoulli, .drop = drop})});
 }
 
-template <ir::Draw::Of of>
+template <ir::RandomInput::Of of>
 void draw_like(Call& call) {
   call.give(call.draw(call.tensor("self"), {.of = of}));
 }
@@ -472,8 +472,8 @@ constexpr Translator kTable[] = {
     {"prelu", prelu},
     {"dropout", dropout},
     {"feature_dropout", feature_dropout},
-    {"rand_like", draw_like<ir::Draw::Of::kUniform>},
-    {"randn_like", draw_like<ir::Draw::Of::kNormal>},
+    {"rand_like", draw_like<ir::RandomInput::Of::kUniform>},
+    {"randn_like", draw_like<ir::RandomInput::Of::kNormal>},
     {"isnan", function},
     {"isinf", function},
 };

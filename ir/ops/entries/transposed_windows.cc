@@ -134,7 +134,7 @@ TapeUse max_unpool_tape(const TapeCall& call) {
 
 }  // namespace
 
-std::vector<OpInfo> spread_ops() {
+std::vector<OpInfo> transposed_window_ops() {
   using Kind = AttributeKind;
   const auto integers = [](std::string_view name) { return AttributeInfo{name, Kind::kIntegers}; };
   return {

@@ -43,7 +43,7 @@ class CoverFinder {
   /// A cover within the limits with as few stages as the count allows; exact: nothing found means that none exists.
   virtual std::optional<Cover> find(const TimeLimits& limits, StageCount count) = 0;
   /// From now on a query ends where `stop` asks, with nothing found: then `interrupted` says that this means nothing.
-  void heed(std::stop_token stop) { stop_ = std::move(stop); }
+  void stop_on(std::stop_token stop) { stop_ = std::move(stop); }
   /// Of the last query.
   bool interrupted() const { return interrupted_; }
   /// Replaces the memory of every device (in bytes), to find out how much would be needed.

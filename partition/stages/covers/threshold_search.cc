@@ -68,9 +68,9 @@ class Search {
     const double target = target_of(box), limit = per_step(box, target);
     const double high = std::min(box.high, limit);
     CoverFinder& finder = *finders_[box.finder];
-    if (best_) finder.heed(stop_);
+    if (best_) finder.stop_on(stop_);
     auto cover = finder.find({high, limit - box.low, limit}, {box.least, box.most});
-    finder.heed({});
+    finder.stop_on({});
     if (finder.interrupted()) {
       open_.insert(box);  // as if it had not been asked
       return;

@@ -23,7 +23,7 @@ struct ThresholdAnswer {
 
 struct SearchBudget {
   uint64_t queries = 1'000'000;  ///< of `CoverFinder::find`, all finders together
-  std::stop_token stop = {};     ///< heeded once there is a first cover, within queries too
+  std::stop_token stop = {};     ///< respected once there is a first cover, within queries too
 };
 
 /// The best cover over all finders (each with its micro-batch count), or nothing where no cover exists.

@@ -104,7 +104,7 @@ Result<ValueId> MadeSamples::of(ValueId old, const BatchLayout& wanted) {
 
 Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   const Graph::Value value = from_.value(old);
-  const ir::Draw* const draw = from_.draw(old);
+  const ir::RandomInput* const draw = from_.random_input(old);
   if (samples_.baked == 1 && draw == nullptr && !drawn_[old.index()] && rewriter_.mapped(old)) {
     return stretched(old, wanted, {});
   }
@@ -116,7 +116,7 @@ Result<ValueId> MadeSamples::make(ValueId old, const BatchLayout& wanted) {
   if (draw != nullptr) {
     ValueType type = with_samples(value.type, wanted, samples_);
     ++drawn_for_each_;
-    return rewriter_.graph().add_draw(fmt::format("{}.samples", value.name), std::move(type), *draw);
+    return rewriter_.graph().add_random_input(fmt::format("{}.samples", value.name), std::move(type), *draw);
   }
   return error(fmt::format("%{} has no samples, and would need some on {}", value.name, text(wanted)));
 }

@@ -31,7 +31,7 @@ class MadeSamples {
                                     const ir::Dim& inner);
 
   /// Whether a value of the old graph is made of random numbers.
-  bool is_drawn(ValueId old) const { return drawn_[old.index()] || from_.draw(old) != nullptr; }
+  bool is_drawn(ValueId old) const { return drawn_[old.index()] || from_.random_input(old) != nullptr; }
 
   /// Stored tensors of which the new graph has the part of one sample: its name there -> the whole's.
   const std::map<std::string, std::string>& parts() const { return parts_; }

@@ -24,7 +24,7 @@ using ir::Graph;
 
 bool is_state(const Graph& graph, ValueId value, const ir::StoredNotes& file) {
   const Graph::Value& found = graph.value(value);
-  return !found.producer.valid() && found.kind != ir::ValueKind::kInput && found.kind != ir::ValueKind::kDraw &&
+  return !found.producer.valid() && found.kind != ir::ValueKind::kInput && found.kind != ir::ValueKind::kRandomInput &&
          ir::is_float(found.type.dtype) && !file.literals.contains(std::string(found.name));
 }
 

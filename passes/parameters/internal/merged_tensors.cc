@@ -61,7 +61,7 @@ class Apart {
     for (const ValueId value : graph_.values()) {
       const Graph::Value& found = graph_.value(value);
       const bool stored =
-          !found.producer.valid() && found.kind != ir::ValueKind::kInput && found.kind != ir::ValueKind::kDraw;
+          !found.producer.valid() && found.kind != ir::ValueKind::kInput && found.kind != ir::ValueKind::kRandomInput;
       if (!stored || !ir::is_float(found.type.dtype) || known_.file.literals.contains(std::string(found.name)))
         continue;
       part(value);

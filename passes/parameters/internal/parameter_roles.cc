@@ -23,7 +23,8 @@ bool has_several_elements(const ir::ValueType& type) { return type.shape && !has
 std::vector<bool> varying_values(const Graph& graph, const std::vector<ValueId>& fixed) {
   std::vector<bool> varying(graph.value_count(), false);
   for (const ValueId value : graph.values()) {
-    varying[value.index()] = graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kDraw;
+    varying[value.index()] =
+        graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kRandomInput;
   }
   for (const ValueId value : fixed) varying[value.index()] = false;
   for (const TaskId task : graph.tasks()) {

@@ -15,15 +15,15 @@ namespace rannc::passes {
 
 namespace {
 
-using ir::Draw;
+using ir::RandomInput;
 
 /// The draw that a dropout multiplies by; invalid: the task is none.
 ValueId factor(const ir::Graph& graph, TaskId task) {
   static const ir::Ops kProduct{"mul"};
   if (!task.valid() || !kProduct.contains(graph.op(task))) return {};
   for (const ValueId operand : graph.inputs(task)) {
-    const Draw* const draw = graph.draw(operand);
-    if (draw != nullptr && draw->of == Draw::Of::kBernoulli) return operand;
+    const RandomInput* const draw = graph.random_input(operand);
+    if (draw != nullptr && draw->of == RandomInput::Of::kBernoulli) return operand;
   }
   return {};
 }
@@ -33,7 +33,7 @@ class Keys {
  public:
   explicit Keys(const ir::Graph& graph) {
     for (const ValueId value : graph.values()) {
-      if (const Draw* const draw = graph.draw(value)) taken_.insert(draw->key);
+      if (const RandomInput* const draw = graph.random_input(value)) taken_.insert(draw->key);
     }
   }
   uint64_t of(std::string_view name) {
@@ -70,9 +70,9 @@ class Insertion {
   Insertion(const ir::Graph& from, const std::map<ValueId, double>& shares, const std::map<ValueId, double>& changed)
       : from_(from), shares_(shares), rewriter_(from, all_but(from, changed)), keys_(from) {
     for (const auto& [drawn, share] : changed) {
-      Draw draw = *from.draw(drawn);
+      RandomInput draw = *from.random_input(drawn);
       draw.drop = share;
-      rewriter_.replace(drawn, rewriter_.graph().add_draw(from.value(drawn).name, from.type(drawn), draw));
+      rewriter_.replace(drawn, rewriter_.graph().add_random_input(from.value(drawn).name, from.type(drawn), draw));
     }
   }
 
@@ -119,8 +119,8 @@ class Insertion {
     const std::string name(from_.value(output).name);
     ir::ValueType type = from_.type(output);
     type.batch.mix = ir::Mix::kNone;
-    const Draw draw{.of = Draw::Of::kBernoulli, .drop = share, .key = keys_.of(name)};
-    const ValueId drawn = to.add_draw(name + ".draw", std::move(type), draw);
+    const RandomInput draw{.of = RandomInput::Of::kBernoulli, .drop = share, .key = keys_.of(name)};
+    const ValueId drawn = to.add_random_input(name + ".draw", std::move(type), draw);
     const ValueId dropped =
         to.add(ir::core("mul"), {rewriter_.map(output), drawn}, {}, name, from_.location(from_.producer(output)));
     RANNC_TRY(ir::infer_types(to, to.producer(dropped)));
@@ -138,7 +138,7 @@ class Insertion {
 
 std::optional<double> dropped_share(const ir::Graph& graph, ValueId value) {
   const ValueId drawn = factor(graph, graph.producer(value));
-  return drawn.valid() ? std::optional(graph.draw(drawn)->drop) : std::nullopt;
+  return drawn.valid() ? std::optional(graph.random_input(drawn)->drop) : std::nullopt;
 }
 
 ValueId dropped_value(const ir::Graph& graph, ValueId value) {

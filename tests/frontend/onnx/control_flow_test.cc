@@ -193,8 +193,8 @@ TEST(Loop, DrawsARowForEachTrip) {
   const ir::Attributes& attributes = graph.attributes(TaskId(graph.task_count() - 1));
   EXPECT_EQ(attributes.integer("scanned"), 1);
   const ValueId drawn = graph.inputs(TaskId(graph.task_count() - 1))[3];  // trips, condition, state
-  ASSERT_NE(graph.draw(drawn), nullptr);
-  EXPECT_EQ(graph.draw(drawn)->of, ir::Draw::Of::kNormal);
+  ASSERT_NE(graph.random_input(drawn), nullptr);
+  EXPECT_EQ(graph.random_input(drawn)->of, ir::RandomInput::Of::kNormal);
   EXPECT_EQ(ir::str(*graph.type(drawn).shape), "[5000,batch,4]");
   EXPECT_EQ(graph.type(drawn).batch.axis, 1);
 }
@@ -244,7 +244,7 @@ TEST(If, DrawsNumbersThatNobodyElseDraws) {
   std::set<uint64_t> keys;
   size_t draws = 0;
   for (const ValueId value : graph.values()) {
-    const ir::Draw* const draw = graph.draw(value);
+    const ir::RandomInput* const draw = graph.random_input(value);
     if (draw == nullptr) continue;
     ++draws;
     keys.insert(draw->key);

@@ -370,7 +370,7 @@ TEST(JoinedLosses, DrawNumbersThatTheModelDoesNot) {
   ASSERT_TRUE(passes::join_loss(*graph, *loss, {.file = "loss.onnx"}).ok());
   std::set<uint64_t> keys;
   for (const ValueId value : graph->values()) {
-    const ir::Draw* const draw = graph->draw(value);
+    const ir::RandomInput* const draw = graph->random_input(value);
     if (draw != nullptr) keys.insert(draw->key);
   }
   EXPECT_EQ(keys.size(), 2U);

@@ -123,13 +123,13 @@ TEST(Recurrent, GatesAreReorderedOnceAStep) {
     EXPECT_TRUE(graph.value(graph.find(name)).data.present());
     graph.set_kind(graph.find(name), ir::ValueKind::kParameter);
   }
-  const auto often = ir::how_often(graph);
+  const auto often = ir::execution_frequency(graph);
   for (const TaskId task : graph.tasks()) {
     const std::string& op = graph.op(task).name;
     if (op != "core.split" && op != "core.concat") continue;
-    EXPECT_EQ(often[task.index()], ir::Often::kStep) << op;
+    EXPECT_EQ(often[task.index()], ir::Frequency::kStep) << op;
   }
-  EXPECT_EQ(often[only(graph, "lstm").index()], ir::Often::kMicroBatch);
+  EXPECT_EQ(often[only(graph, "lstm").index()], ir::Frequency::kMicroBatch);
 }
 
 TEST(Recurrent, StatesOfZerosAreLeftOut) {

@@ -255,11 +255,11 @@ TEST(Translation, DropoutIsOffUnlessItSaysTraining) {
   const Imported on(head + "{ z = Dropout (x, r, t)\n y = Dropout (z, r, t) }", 17);
   EXPECT_THAT(on.ops(), ElementsAre("mul", "mul"));
   ASSERT_TRUE(on.ok());
-  const ir::Draw* const first = on->draw(on->inputs(TaskId(0))[1]);
-  const ir::Draw* const second = on->draw(on->inputs(TaskId(1))[1]);
+  const ir::RandomInput* const first = on->random_input(on->inputs(TaskId(0))[1]);
+  const ir::RandomInput* const second = on->random_input(on->inputs(TaskId(1))[1]);
   ASSERT_TRUE(first != nullptr && second != nullptr);
-  EXPECT_EQ(*first, (ir::Draw{ir::Draw::Of::kBernoulli, 0.25, 0}));
-  EXPECT_EQ(*second, (ir::Draw{ir::Draw::Of::kBernoulli, 0.25, 1}));
+  EXPECT_EQ(*first, (ir::RandomInput{ir::RandomInput::Of::kBernoulli, 0.25, 0}));
+  EXPECT_EQ(*second, (ir::RandomInput{ir::RandomInput::Of::kBernoulli, 0.25, 1}));
   EXPECT_EQ(on->type(on->inputs(TaskId(0))[1]), on->type(on->find("z")));
 }
 
@@ -270,12 +270,12 @@ TEST(Translation, RandomNumbersAreDraws) {
   ASSERT_TRUE(normal.ok());
   const ValueId drawn = normal->find("y.draw");
   ASSERT_TRUE(drawn.valid());
-  EXPECT_EQ(normal->draw(drawn)->of, ir::Draw::Of::kNormal);
+  EXPECT_EQ(normal->random_input(drawn)->of, ir::RandomInput::Of::kNormal);
   EXPECT_EQ(normal->type(drawn), normal->type(normal->find("x")));
   const Imported chance(head + "bool[batch, 4] y) { y = Bernoulli <dtype = 9> (x) }", 17);
   EXPECT_THAT(chance.ops(), ElementsAre("lt", "cast"));
   ASSERT_TRUE(chance.ok());
-  EXPECT_EQ(chance->draw(chance->inputs(TaskId(0))[0])->of, ir::Draw::Of::kUniform);
+  EXPECT_EQ(chance->random_input(chance->inputs(TaskId(0))[0])->of, ir::RandomInput::Of::kUniform);
   const auto integers = import_graph("agraph (int64[4] x) => (int64[4] y) { y = RandomUniformLike (x) }", 17);
   ASSERT_FALSE(integers.ok());
   EXPECT_THAT(integers.diagnostic().message, ::testing::HasSubstr("random numbers are floats"));
@@ -302,7 +302,7 @@ TEST(Translation, MultinomialIsADrawAgainstSumsOfShares) {
   EXPECT_EQ(several.output(), "i32[batch,3]");
   const ValueId drawn = several->find("y.draw");
   ASSERT_TRUE(drawn.valid());
-  EXPECT_EQ(several->draw(drawn)->of, ir::Draw::Of::kUniform);
+  EXPECT_EQ(several->random_input(drawn)->of, ir::RandomInput::Of::kUniform);
   EXPECT_EQ(ir::str(*several->type(drawn).shape), "[batch,3]");
   EXPECT_EQ(several->type(drawn).batch.axis, 0);
   const auto refusal = [](const std::string& input, const std::string& attributes) {

@@ -19,8 +19,8 @@ constexpr std::string_view kGradientNames[] = {"none", "as the tape", "by vjp", 
 /// Whether a graph draws numbers that are not known: of such cases ONNX means the shape alone.
 bool is_random(const ir::Graph& graph) {
   for (const ValueId value : graph.values()) {
-    const ir::Draw* const draw = graph.draw(value);
-    if (draw && (draw->of != ir::Draw::Of::kBernoulli || draw->drop != 0)) return true;
+    const ir::RandomInput* const draw = graph.random_input(value);
+    if (draw && (draw->of != ir::RandomInput::Of::kBernoulli || draw->drop != 0)) return true;
   }
   return false;
 }

@@ -95,9 +95,9 @@ TEST(TextGraph, OddThingsRoundTrip) {
   graph.set_type(graph.outputs(task)[1], {DType::kBool, std::nullopt, {}, {}});
   graph.add_value(ValueKind::kBuffer, "late", {DType::kF64, Shape{0}, {}, {}}, TensorData::in_memory({}));
   graph.add_value(ValueKind::kConstant, "far", {DType::kI8, Shape{5}, {}, {}}, TensorData::in_file("/a \"b\"/c", 1, 5));
-  graph.add_draw("drawn", type, {Draw::Of::kBernoulli, 0.1, UINT64_MAX});
-  graph.add_draw("evenly", {DType::kF64, std::nullopt, {}, {}}, {.of = Draw::Of::kUniform, .key = 1});
-  graph.add_draw("", {DType::kF16, Shape{}, {}, {}}, {.of = Draw::Of::kNormal});
+  graph.add_random_input("drawn", type, {RandomInput::Of::kBernoulli, 0.1, UINT64_MAX});
+  graph.add_random_input("evenly", {DType::kF64, std::nullopt, {}, {}}, {.of = RandomInput::Of::kUniform, .key = 1});
+  graph.add_random_input("", {DType::kF16, Shape{}, {}, {}}, {.of = RandomInput::Of::kNormal});
   const std::vector<std::string> none;
   graph.add_task(graph.foreign_op("aten.print"), operands, {}, none);
   graph.add_output(graph.outputs(task)[2]);
@@ -138,7 +138,7 @@ TEST(TextGraph, OldDropoutIsAProductWithADraw) {
   // What was not said: half of the elements, and the number of the task.
   const auto bare = parse_graph(head + "#0 %y: f32[batch,4] samples 0 = core.dropout(%x)\n" + tail, "old.rir");
   ASSERT_TRUE(bare.ok()) << bare.diagnostic().str();
-  EXPECT_EQ(*bare->draw(bare->find("y.draw")), (Draw{Draw::Of::kBernoulli, 0.5, 0}));
+  EXPECT_EQ(*bare->random_input(bare->find("y.draw")), (RandomInput{RandomInput::Of::kBernoulli, 0.5, 0}));
 }
 
 struct Fault {

@@ -76,7 +76,8 @@ TEST(StageMemory, DrawsLiveWhereTheyAreRead) {
   const ValueId x = model.input({Dim(4)}), t = model.input({Dim(4)});
   const ValueId w1 = model.parameter({Dim(8), Dim(4)}), w2 = model.parameter({Dim(4), Dim(8)});
   const ValueId h = model.task("linear", {x, w1}, kOutputFirst);
-  const ValueId drawn = model.graph.add_draw("", model.graph.type(h), {ir::Draw::Of::kBernoulli, 0.5, 1});
+  const ValueId drawn =
+      model.graph.add_random_input("", model.graph.type(h), {ir::RandomInput::Of::kBernoulli, 0.5, 1});
   const ValueId d = model.task("mul", {h, drawn});
   model.task("mse_sum", {model.task("linear", {d, w2}, kOutputFirst), t});
   const StageMemory memory = model.follow(model.tasks, {}, 1);

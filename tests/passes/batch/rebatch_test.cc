@@ -345,7 +345,7 @@ TEST(Rebatch, InputsOfDifferentExtentsSayNoNumber) {
 ir::BatchLayout layout_of_draw(const Graph& graph) {
   for (const ValueId value : graph.values()) {
     const bool read = graph.any_use(value, [](Graph::Use) { return true; });
-    if (graph.draw(value) != nullptr && read) return graph.type(value).batch;
+    if (graph.random_input(value) != nullptr && read) return graph.type(value).batch;
   }
   ADD_FAILURE() << "nothing is drawn";
   return {};

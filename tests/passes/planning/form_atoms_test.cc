@@ -54,10 +54,10 @@ TEST(MarkConstants, TasksThatKeepStatisticsAreNotConstant) {
   const std::string names[] = {"y", "new_mean", "new_variance"};
   const TaskId task = graph.add_task(ir::core("batch_norm"), operands, {{"training", true}}, names);
   EXPECT_TRUE(constant_tasks(graph)[0]);
-  EXPECT_EQ(ir::how_often(graph)[0], ir::Often::kStep);
+  EXPECT_EQ(ir::execution_frequency(graph)[0], ir::Frequency::kStep);
   graph.add_statistics({graph.outputs(task)[1], graph.outputs(task)[2], operands[3], operands[4]});
   EXPECT_FALSE(constant_tasks(graph)[0]);
-  EXPECT_EQ(ir::how_often(graph)[0], ir::Often::kMicroBatch);
+  EXPECT_EQ(ir::execution_frequency(graph)[0], ir::Frequency::kMicroBatch);
 }
 
 TEST(MarkConstants, DrawsOfSamplesVaryAndOthersDoNot) {
@@ -66,10 +66,10 @@ TEST(MarkConstants, DrawsOfSamplesVaryAndOthersDoNot) {
   const ir::ValueType vector{ir::DType::kF32, ir::Shape{3}, {}, {}};
   const ir::ValueType samples{ir::DType::kF32, ir::Shape{ir::Dim::symbol("batch"), 3}, {.axis = 0}, {}};
   const ValueId w = graph.add_value(ValueKind::kParameter, "w", vector);
-  graph.add(ir::core("mul"), {w, graph.add_draw("one", vector, {.key = 1})});
-  graph.add(ir::core("mul"), {w, graph.add_draw("each", samples, {.key = 2})});
+  graph.add(ir::core("mul"), {w, graph.add_random_input("one", vector, {.key = 1})});
+  graph.add(ir::core("mul"), {w, graph.add_random_input("each", samples, {.key = 2})});
   EXPECT_EQ(constant_tasks(graph), (std::vector<bool>{true, false}));
-  EXPECT_EQ(ir::how_often(graph), (std::vector<ir::Often>(2, ir::Often::kMicroBatch)));
+  EXPECT_EQ(ir::execution_frequency(graph), (std::vector<ir::Frequency>(2, ir::Frequency::kMicroBatch)));
 }
 
 TEST(FormAtoms, OneTaskThatIsNotConstantEach) {

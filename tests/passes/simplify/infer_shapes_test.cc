@@ -86,7 +86,7 @@ TEST_F(InferShapesTest, DrawsFollowWhatTheyStandBeside) {
   const ValueId a = input("a", ir::DType::kF32, {kBatch, s});
   const ValueId b = input("b", ir::DType::kF32, {kBatch, t});
   const ValueId sum = graph_.add(core("add"), {a, b});
-  const ValueId drawn = graph_.add_draw("drawn", graph_.type(sum), {.of = ir::Draw::Of::kNormal});
+  const ValueId drawn = graph_.add_random_input("drawn", graph_.type(sum), {.of = ir::RandomInput::Of::kNormal});
   const ValueId y = graph_.add(core("mul"), {sum, drawn});
   ASSERT_FALSE(graph_.type(drawn).shape);
   ASSERT_TRUE(run().ok());

@@ -123,7 +123,7 @@ loss %l weight 0x1p+0 per one ignore -100
   EXPECT_EQ(parts_of(joint), "w#0 ");
   const ValueId gradient = joint.gradients[0].gradient;
   EXPECT_EQ(joint.graph.type(gradient).batch.mix, ir::Mix::kNone);
-  EXPECT_EQ(ir::how_often(joint.graph)[joint.graph.producer(gradient).index()], ir::Often::kStep);
+  EXPECT_EQ(ir::execution_frequency(joint.graph)[joint.graph.producer(gradient).index()], ir::Frequency::kStep);
 }
 
 TEST(Differentiate, AnOperatorOfTheUsersIsOneTask) {

@@ -39,7 +39,7 @@ struct Trained {
 };
 
 /// The graph after the pass, which verifies and has the types that infer-shapes finds.
-Trained trained(const std::string& statements, const TrainingAsked& asked, const ir::TrainingNotes& notes = {}) {
+Trained trained(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
   Trained made{graph_of(statements), {}, false};
   const auto done = Trainify(asked, notes).run(made.graph, made.context);
   EXPECT_TRUE(done.ok()) << done.diagnostic().str();
@@ -51,7 +51,7 @@ Trained trained(const std::string& statements, const TrainingAsked& asked, const
   return made;
 }
 
-Diagnostic refusal(const std::string& statements, const TrainingAsked& asked, const ir::TrainingNotes& notes = {}) {
+Diagnostic refusal(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
   Graph graph = graph_of(statements);
   PassContext context;
   const auto done = Trainify(asked, notes).run(graph, context);
@@ -59,12 +59,12 @@ Diagnostic refusal(const std::string& statements, const TrainingAsked& asked, co
   return done.ok() ? error("") : done.diagnostic();
 }
 
-std::string message(const std::string& statements, const TrainingAsked& asked, const ir::TrainingNotes& notes = {}) {
+std::string message(const std::string& statements, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
   return refusal(statements, asked, notes).message;
 }
 
 /// Again with the same demands changes nothing.
-void expect_settled(const Trained& once, const TrainingAsked& asked, const ir::TrainingNotes& notes = {}) {
+void expect_settled(const Trained& once, const TrainingRequest& asked, const ir::TrainingNotes& notes = {}) {
   Graph again = once.graph.clone();
   PassContext context;
   const auto done = Trainify(asked, notes).run(again, context);
@@ -97,7 +97,7 @@ const std::string kNorms = R"(
 const std::string kEnds = "inputs [%x]\noutputs [%z]\n";
 
 TEST(Trainify, BatchNormsTrainAndTheirStatisticsAreBuffersThatFollow) {
-  const TrainingAsked asked{.batch_norm = true};
+  const TrainingRequest asked{.batch_norm = true};
   Trained made = trained(kLeaves + kNorms + kEnds, asked);
   EXPECT_TRUE(made.changed);
   EXPECT_TRUE(trains(made.graph, "y"));
@@ -227,7 +227,7 @@ TEST(Trainify, ArithmeticThatAPatternNamesIsABatchNorm) {
           "#8 %n: f32[*] = core.mul(%w, %j)\n#9 %ws: f32[*] = core.mul(%c, %n)\n#10 %z: f32[*] = core.add(%ws, %b)\n"),
   };
   for (const std::string& form : forms) {
-    const TrainingAsked asked{.batch_norms = {"z"}};
+    const TrainingRequest asked{.batch_norms = {"z"}};
     const Trained made = trained(kLeaves + form + kEnds, asked);
     ASSERT_THAT(made.graph.statistics(), SizeIs(1)) << ir::print(made.graph);
     EXPECT_EQ(made.graph.value(made.graph.statistics()[0].running_mean).name, "a.running_mean");
@@ -290,7 +290,7 @@ std::vector<std::string> dropped(const Graph& graph) {
   std::vector<std::string> names;
   for (const TaskId task : graph.tasks()) {
     for (const ValueId input : graph.inputs(task)) {
-      if (graph.draw(input) != nullptr) names.emplace_back(graph.value(graph.outputs(task)[0]).name);
+      if (graph.random_input(input) != nullptr) names.emplace_back(graph.value(graph.outputs(task)[0]).name);
     }
   }
   return names;
@@ -301,7 +301,7 @@ TEST(Trainify, DropoutsStandBehindWhatLeavesAPart) {
       {"net.0", {"q"}}, {"net.*", {"q", "z"}}, {"net*1", {"z"}},         {"act", {"r"}},
       {"q", {"q"}},     {"l0/*", {"q"}},       {"*/MatMul", {"p", "s"}}, {"?", {"p", "q", "r", "s", "z"}}};
   for (const auto& [pattern, values] : expected) {
-    const TrainingAsked asked{.dropout = {{pattern, 0.25}}};
+    const TrainingRequest asked{.dropout = {{pattern, 0.25}}};
     const Trained made = trained(kLayers, asked, layers());
     EXPECT_EQ(dropped(made.graph), values) << pattern;
     EXPECT_THAT(made.context.remarks, SizeIs(values.size()));
@@ -313,8 +313,10 @@ TEST(Trainify, DropoutsStandBehindWhatLeavesAPart) {
 TEST(Trainify, DropoutsAreProductsWithDrawsOfTheirOwn) {
   const Trained both = trained(kLayers, {.dropout = {{"net.*", 0.25}}}, layers());
   const Trained one = trained(kLayers, {.dropout = {{"net.1", 0.5}}}, layers());
-  const auto draw = [](const Trained& made, const char* name) { return *made.graph.draw(made.graph.find(name)); };
-  EXPECT_EQ(draw(both, "q.draw").of, ir::Draw::Of::kBernoulli);
+  const auto draw = [](const Trained& made, const char* name) {
+    return *made.graph.random_input(made.graph.find(name));
+  };
+  EXPECT_EQ(draw(both, "q.draw").of, ir::RandomInput::Of::kBernoulli);
   EXPECT_EQ(draw(both, "q.draw").drop, 0.25);
   EXPECT_NE(draw(both, "q.draw").key, draw(both, "z.draw").key);
   EXPECT_EQ(draw(one, "z.draw").key, draw(both, "z.draw").key) << "whatever else is asked for";
@@ -324,12 +326,12 @@ TEST(Trainify, DropoutsAreProductsWithDrawsOfTheirOwn) {
 
 TEST(Trainify, KeysDifferFromThoseInTheFile) {
   const Trained alone = trained(kLayers, {.dropout = {{"q", 0.5}}});
-  const uint64_t key = alone.graph.draw(alone.graph.find("q.draw"))->key;
+  const uint64_t key = alone.graph.random_input(alone.graph.find("q.draw"))->key;
   std::string taken = kLayers;
   taken.insert(1, "draw %u: f32[batch,2] samples 0 = uniform key " + std::to_string(key) + "\n");
   const Trained made = trained(taken, {.dropout = {{"q", 0.5}}});
-  EXPECT_EQ(made.graph.draw(made.graph.find("u"))->key, key);
-  EXPECT_EQ(made.graph.draw(made.graph.find("q.draw"))->key, key + 1);
+  EXPECT_EQ(made.graph.random_input(made.graph.find("u"))->key, key);
+  EXPECT_EQ(made.graph.random_input(made.graph.find("q.draw"))->key, key + 1);
 }
 
 TEST(Trainify, DropoutsThatAreThereGetTheShareThatIsAskedFor) {
@@ -337,10 +339,11 @@ TEST(Trainify, DropoutsThatAreThereGetTheShareThatIsAskedFor) {
   there.insert(1, "draw %u: f32[batch,2] samples 0 = bernoulli drop 0x1p-1 key 7\n");
   there.replace(there.find("core.relu(%q)"), 13, "core.mul(%q, %u)");
   for (const char* const pattern : {"act", "net.0", "q"}) {
-    const TrainingAsked asked{.dropout = {{pattern, 0.25}}};
+    const TrainingRequest asked{.dropout = {{pattern, 0.25}}};
     const Trained made = trained(there, asked, layers());
     EXPECT_THAT(dropped(made.graph), ElementsAre("r")) << pattern;
-    EXPECT_EQ(*made.graph.draw(made.graph.find("u")), (ir::Draw{ir::Draw::Of::kBernoulli, 0.25, 7}));
+    EXPECT_EQ(*made.graph.random_input(made.graph.find("u")),
+              (ir::RandomInput{ir::RandomInput::Of::kBernoulli, 0.25, 7}));
     expect_settled(made, asked, layers());
   }
   EXPECT_FALSE(trained(there, {.dropout = {{"act", 0.5}}}, layers()).changed);
@@ -361,8 +364,8 @@ TEST(Trainify, LostDropoutsComeBackWithTheirShares) {
   ir::TrainingNotes notes = layers();
   notes.dropouts = {{"r", {0.25, true}}, {"z", {0.125, false}}};
   const Trained made = trained(kLayers, {.dropout = {{"net.1", 0.5}}, .lost_dropout = true}, notes);
-  EXPECT_EQ(made.graph.draw(made.graph.find("r.draw"))->drop, 0.25);
-  EXPECT_EQ(made.graph.draw(made.graph.find("z.draw"))->drop, 0.5) << "a pattern says otherwise";
+  EXPECT_EQ(made.graph.random_input(made.graph.find("r.draw"))->drop, 0.25);
+  EXPECT_EQ(made.graph.random_input(made.graph.find("z.draw"))->drop, 0.5) << "a pattern says otherwise";
   EXPECT_THAT(made.context.warnings, IsEmpty());
   EXPECT_THAT(made.context.open, IsEmpty());
 
@@ -386,11 +389,11 @@ TEST(Trainify, NormalisationsThatWereInTrainingAreAWarningWhereTheyAreLeft) {
 }
 
 TEST(Trainify, SpellingsAreReadAsTheyAreWritten) {
-  const TrainingAsked asked{.batch_norm = true,
-                            .batch_norms = {"a*", "b"},
-                            .momentum = 0.25,
-                            .dropout = {{"net:1", 0.5}, {"x", 0.125}},
-                            .lost_dropout = true};
+  const TrainingRequest asked{.batch_norm = true,
+                              .batch_norms = {"a*", "b"},
+                              .momentum = 0.25,
+                              .dropout = {{"net:1", 0.5}, {"x", 0.125}},
+                              .lost_dropout = true};
   const std::string text = str(asked);
   EXPECT_EQ(text, "batch-norm,batch-norm=a*,batch-norm=b,momentum=0.25,dropout=net:1:0.5,dropout=x:0.125,lost-dropout");
   EXPECT_EQ(str(parse_training(text).value()), text);

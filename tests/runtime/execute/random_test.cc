@@ -23,9 +23,9 @@ TEST(Philox, GivesThePublishedAnswers) {
               ElementsAre(0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1));
 }
 
-using Of = ir::Draw::Of;
+using Of = ir::RandomInput::Of;
 
-std::vector<float> drawn(const ir::Draw& draw, const DrawnIn& in, uint64_t sample, size_t count) {
+std::vector<float> drawn(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, size_t count) {
   std::vector<float> numbers(count);
   fill(draw, in, sample, numbers);
   return numbers;
@@ -38,7 +38,7 @@ double moment(const std::vector<float>& numbers, int power) {
   return sum / static_cast<double>(numbers.size());
 }
 
-TEST(Draw, BernoulliKeepsTheExpectedShareAndMean) {
+TEST(RandomInput, BernoulliKeepsTheExpectedShareAndMean) {
   for (const double ratio : {0.1, 0.5, 0.9}) {
     const auto factors = drawn({Of::kBernoulli, ratio, 3}, {1, 2}, 4, 200'000);
     double kept = 0, total = 0;
@@ -54,7 +54,7 @@ TEST(Draw, BernoulliKeepsTheExpectedShareAndMean) {
 }
 
 // The first factors of a run as they have always been: a change of the counter would change every trained model.
-TEST(Draw, BernoulliStaysWhatItIs) {
+TEST(RandomInput, BernoulliStaysWhatItIs) {
   const auto factors = drawn({Of::kBernoulli, 0.4, 3}, {1, 2}, 4, 16);
   std::string kept;
   for (const float factor : factors) kept += factor > 0 ? '1' : '0';
@@ -62,7 +62,7 @@ TEST(Draw, BernoulliStaysWhatItIs) {
 }
 
 // Within five deviations of the mean of so many numbers.
-TEST(Draw, UniformAndNormalHaveTheirMoments) {
+TEST(RandomInput, UniformAndNormalHaveTheirMoments) {
   constexpr size_t kCount = 400'000;
   const double root = std::sqrt(static_cast<double>(kCount));
   const auto uniform = drawn({Of::kUniform, 0, 3}, {1, 2}, 4, kCount);
@@ -76,7 +76,7 @@ TEST(Draw, UniformAndNormalHaveTheirMoments) {
   EXPECT_NEAR(moment(normal, 4), 3, 5 * std::sqrt(96.) / root);
 }
 
-TEST(Draw, DependsOnKeyAndSampleAndNotOnHowManyAreDrawn) {
+TEST(RandomInput, DependsOnKeyAndSampleAndNotOnHowManyAreDrawn) {
   for (const Of of : {Of::kUniform, Of::kNormal, Of::kBernoulli}) {
     const auto base = drawn({of, 0.5, 3}, {1, 2}, 4, 64);
     EXPECT_EQ(base, drawn({of, 0.5, 3}, {1, 2}, 4, 64));

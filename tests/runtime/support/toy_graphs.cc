@@ -53,8 +53,8 @@ class GraphBuilder {
     graph_.add_statistics({made[1], made[2], inputs[3], inputs[4]});
     return made[0];
   }
-  ValueId drawn(const char* op, ValueId value, const ir::Draw& draw) {
-    return task(op, {value, graph_.add_draw("", graph_.type(value), draw)});
+  ValueId drawn(const char* op, ValueId value, const ir::RandomInput& draw) {
+    return task(op, {value, graph_.add_random_input("", graph_.type(value), draw)});
   }
   ir::Graph finish(ValueId output, ir::LossTerm loss) {
     graph_.add_output(output);
@@ -129,8 +129,8 @@ ir::Graph dropout_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
-  const ValueId a = g.drawn("mul", g.task("linear", {x, w0}, oi), {ir::Draw::Of::kBernoulli, 0.4, 1});
-  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::Draw::Of::kBernoulli, 0.4, 2});
+  const ValueId a = g.drawn("mul", g.task("linear", {x, w0}, oi), {ir::RandomInput::Of::kBernoulli, 0.4, 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {ir::RandomInput::Of::kBernoulli, 0.4, 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});
@@ -141,8 +141,8 @@ ir::Graph noise_model(DType dtype) {
   const ValueId x = g.input("x", dtype, {6}), target = g.input("target", dtype, {6});
   const ValueId w0 = g.parameter("w0", {6, 6}), w1 = g.parameter("w1", {6, 6});
   const ir::Attributes oi = {{"layout", std::string("oi")}};
-  const ValueId a = g.drawn("add", g.task("linear", {x, w0}, oi), {.of = ir::Draw::Of::kNormal, .key = 1});
-  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::Draw::Of::kUniform, .key = 2});
+  const ValueId a = g.drawn("add", g.task("linear", {x, w0}, oi), {.of = ir::RandomInput::Of::kNormal, .key = 1});
+  const ValueId b = g.drawn("mul", g.task("tanh", {a}), {.of = ir::RandomInput::Of::kUniform, .key = 2});
   const ValueId y = g.task("linear", {b, w1}, oi);
   const ValueId loss = g.task("mse_sum", {y, target});
   return g.finish(y, {.numerator = loss, .denominator = ir::LossTerm::Denominator::kElements, .labels = target});

@@ -71,7 +71,7 @@ inputs [%x]
 outputs [%flat]
 )";
 
-TEST(WholeAndParts, AgreeWhereThePassIsRight) {
+TEST(SampleIndependence, AgreeWhereThePassIsRight) {
   for (const int64_t samples : {1, 2, 3, 11}) {
     const Graph file = typed(with_samples(kAttention, std::to_string(samples)));
     EXPECT_EQ(found(file, rebatched(file), samples), "") << samples;
@@ -79,7 +79,7 @@ TEST(WholeAndParts, AgreeWhereThePassIsRight) {
 }
 
 // What each of them says is that of a task whose type does not tell: the types are written down, none is inferred.
-TEST(WholeAndParts, MixedSamplesAreFoundByTheirNumbers) {
+TEST(SampleIndependence, MixedSamplesAreFoundByTheirNumbers) {
   const Graph file =
       typed("input %x: f32[3,4]\n#0 %y: f32[*] = core.softmax(%x) {axis = 1}\ninputs [%x]\noutputs [%y]\n");
   const std::string head = "batch batch\ninput %x: f32[batch,4] samples 0\n", tail = "inputs [%x]\noutputs [%y]\n";
@@ -90,7 +90,7 @@ TEST(WholeAndParts, MixedSamplesAreFoundByTheirNumbers) {
                                                   HasSubstr("in a mini-batch of 3"), HasSubstr("alone")));
 }
 
-TEST(WholeAndParts, NumbersThatCountSamplesAreFound) {
+TEST(SampleIndependence, NumbersThatCountSamplesAreFound) {
   const std::string scaled = R"(
 input %x: f32[B,4]SAMPLES
 #0 %n: f32[] = core.full() {shape = [], value = VALUE, dtype = !f32}
@@ -112,7 +112,7 @@ outputs [%y]
       << "alike in whole and parts, but another function";
 }
 
-TEST(WholeAndParts, WhatRunsForOneNumberAloneIsFound) {
+TEST(SampleIndependence, WhatRunsForOneNumberAloneIsFound) {
   const std::string table = "constant %t: f32[3,1] = hex \"0000803f0000004000004040\"\n";
   const auto graph = [&](const std::string& head, const std::string& type) {
     return parsed(head + table + "#0 %y: " + type + " = core.add(%x, %t)\ninputs [%x]\noutputs [%y]\n");
@@ -122,7 +122,7 @@ TEST(WholeAndParts, WhatRunsForOneNumberAloneIsFound) {
               HasSubstr("it does not run as its file does"));
 }
 
-TEST(WholeAndParts, IntegersLookUpWhatIsThere) {
+TEST(SampleIndependence, IntegersLookUpWhatIsThere) {
   const std::string text = R"(
 input %ids: i32[B,6]
 constant %table: f32[7,1] = hex "00000000000080bf0000003f000040400000a04000001041000030c1"
@@ -137,7 +137,7 @@ outputs [%rows]
   EXPECT_EQ(found(file, made, 2), "");
 }
 
-TEST(WholeAndParts, RandomNumbersAreThoseOfEachSample) {
+TEST(SampleIndependence, RandomNumbersAreThoseOfEachSample) {
   for (const char* const samples : {"1", "3"}) {
     const Graph file =
         typed(with_samples("input %x: f32[B,4]\ndraw %d: f32[B,4] = normal key 7\n"
@@ -147,7 +147,7 @@ TEST(WholeAndParts, RandomNumbersAreThoseOfEachSample) {
   }
 }
 
-TEST(WholeAndParts, NothingIsSaidOfWhatIsNotRun) {
+TEST(SampleIndependence, NothingIsSaidOfWhatIsNotRun) {
   const Graph file = typed(with_samples(kAttention, "3"));
   const Graph made = rebatched(file);
   EXPECT_THAT(found(file, made, 3, {.free_bytes = 100}), HasSubstr("0.1 KiB are free"));
@@ -172,12 +172,12 @@ std::string losses(const std::string& reduction) {
   return compared.ok() ? compared->left_out : compared.diagnostic().message;
 }
 
-TEST(WholeAndParts, NumeratorsOfSamplesAddUp) {
+TEST(SampleIndependence, NumeratorsOfSamplesAddUp) {
   EXPECT_EQ(losses("sum"), "");
   EXPECT_THAT(losses("mean"), AllOf(HasSubstr("by numbers, the loss %l of 3 samples is"), HasSubstr("add up to")));
 }
 
-TEST(WholeAndParts, ALossInTheFileIsWhatWasMadeOfIt) {
+TEST(SampleIndependence, ALossInTheFileIsWhatWasMadeOfIt) {
   const auto judged = [](const std::string& counted) {
     const std::string error = "#0 %d: f32[SHAPE]PLACE = core.sub(%x, %t)\n#1 %e: f32[SHAPE]PLACE = core.mul(%d, %d)\n";
     const auto with = [](std::string text, const std::string& shape, const std::string& place) {
@@ -214,7 +214,7 @@ PreparedModel prepared(const std::string& statements, const std::string& loss) {
   return prepare_model(options).value();
 }
 
-TEST(WholeAndParts, TheCompilerSaysWhatWasNotTried) {
+TEST(SampleIndependence, TheCompilerSaysWhatWasNotTried) {
   const auto open = [](const std::string& constant, const std::string& loss) {
     std::string text;
     const std::string statements = "input %x: f32[3,1]\nparameter %w: f32[1,1]" + constant +
@@ -233,7 +233,7 @@ TEST(WholeAndParts, TheCompilerSaysWhatWasNotTried) {
   }
 }
 
-TEST(WholeAndParts, OfPublishedExportsAgree) {
+TEST(SampleIndependence, OfPublishedExportsAgree) {
   const auto models = test::shared_models();
   if (!models) GTEST_SKIP() << "no ../shared/data/models and no RANNC_SHARED_DIR";
   for (const char* const name : {"mlp_dynamo_b8", "gpt2_legacy_ambiguous_b4", "lstm_legacy_b8"}) {

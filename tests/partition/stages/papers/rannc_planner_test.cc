@@ -135,10 +135,10 @@ TEST(PositionalCover, EndsWhereItIsAsked) {
   const TimeLimits any{1e18, 1e18, 1e18};
   std::stop_source stop;
   stop.request_stop();
-  finder->heed(stop.get_token());
+  finder->stop_on(stop.get_token());
   EXPECT_FALSE(finder->find(any, {2, 2}));
   EXPECT_TRUE(finder->interrupted());
-  finder->heed({});
+  finder->stop_on({});
   EXPECT_TRUE(finder->find(any, {2, 2}));
   EXPECT_FALSE(finder->interrupted());
 }
