@@ -74,7 +74,8 @@ class Writer {
   void count_uses() {
     uses_.assign(lowering_.calls.size(), 0);
     for (const aten::Call& call : lowering_.calls) {
-      // What a block reads has a name: it may be read several times, and before what it is made of changes.
+      // Operands of a block get a variable. They may be read several times, and their own operands may change before
+      // that.
       const int times = call.blocks.empty() ? 1 : 2;
       for (const aten::Argument& argument : call.arguments) {
         if (const auto* value = std::get_if<aten::Value>(&argument.value)) count(*value, times);
@@ -114,7 +115,7 @@ class Writer {
     text_ += variable + " = " + expression + "\n";
   }
 
-  // What the operator of that name does is no statement that stays where the program is compiled.
+  // Writes an assert statement, because compilation of the program would remove a call of the assertion operator.
   void assertion(const aten::Call& call) {
     const auto& value = std::get<aten::Value>(call.arguments[0].value);
     const auto& dtype = std::get<ir::DType>(call.arguments[2].value);
@@ -135,7 +136,7 @@ class Writer {
     return found;
   }
 
-  // The statements of a block, further in; its last ones assign `results`.
+  // Returns the indented statements of a block. The last ones assign `results`.
   std::string block(const aten::Block& block, const Texts& operands, const Texts& results) const {
     return indented(Writer(block.lowering(), {operands, results, names_.device, names_.training}).write());
   }
@@ -161,7 +162,7 @@ class Writer {
              side(call.blocks[1]);
   }
 
-  // States and condition change in one step, after all that a trip makes is there.
+  // Updates states and condition together, after all results of a trip are computed.
   void loop(const aten::Call& call, const std::string& stem, const Texts& made) {
     const std::string trip = stem + "_0", condition = stem + "_1", number = stem + "_2";
     const Texts states = texts(call.arguments[2]), scanned = texts(call.arguments[3]);
@@ -266,7 +267,7 @@ class Writer {
   std::vector<uint32_t> uses_;                 // by call
   std::map<uint32_t, std::string> variables_;  // by call
   std::map<uint32_t, Texts> control_;          // by call: names of its results
-  std::map<uint32_t, std::string> inline_;     // by call: what stands where its result is read
+  std::map<uint32_t, std::string> inline_;     // by call: expression that replaces reads of its result
   std::string text_;
 };
 

@@ -1,4 +1,4 @@
-/// How a lowering is spelled in TorchScript.
+/// Writes a lowering as TorchScript statements.
 #pragma once
 
 #include <span>
@@ -8,15 +8,16 @@
 
 namespace rannc::codegen {
 
-/// Variables of the function that the statements stand in.
+/// Names in the function that contains the statements.
 struct AtenNames {
-  std::span<const std::string> operands;  ///< of each operand; empty text: absent
-  std::span<const std::string> results;   ///< to be assigned; also what variables in between are called after
-  std::string device;                     ///< an expression; of factories
+  std::span<const std::string> operands;  ///< one per operand; empty if absent
+  std::span<const std::string> results;   ///< to be assigned; temporaries derive their names from these
+  std::string device;                     ///< an expression, used by factory functions
   std::string training;                   ///< an expression
 };
 
-/// One statement a line, without indentation, that assign all results. What is read once stands where it is read.
+/// Returns statements that assign all results, one per line, without indentation. Values that are read once are
+/// inlined.
 std::string torchscript_statements(const ir::aten::Lowering& lowering, const AtenNames& names);
 
 }  // namespace rannc::codegen

@@ -1,4 +1,4 @@
-// Builds a bundle beside its final place and moves it there.
+// Assembles a bundle in a sibling folder and renames that.
 #include "codegen/bundle_writer.h"
 
 #include <fmt/format.h>
@@ -18,13 +18,13 @@ namespace fs = std::filesystem;
 Result<void> check_target(const std::string& path, const BundleOptions& options) {
   std::error_code code;
   if (!fs::exists(fs::symlink_status(path, code))) return {};
-  if (!options.replace) return error({.file = path}, "exists already; it is left as it is");
+  if (!options.replace) return error({.file = path}, "exists already and is not replaced");
   if (fs::exists(path + "/" + runtime::kManifestFile, code)) return {};
-  return error({.file = path}, "exists and is no bundle; it is left as it is");
+  return error({.file = path}, "exists but is not a bundle; it is not replaced");
 }
 
-/// The plan's text with every weight's bytes referred to where the bundle has them, so that the bundle needs nothing
-/// outside and no number stands in it twice. Weights that neither a stage nor the state has lose their bytes.
+/// Returns the plan's text with references to the bundle's weights files, so that the bundle is self-contained and
+/// stores all data once. Weights that belong neither to a stage nor to the state lose their data.
 Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
   ir::Plan stored = plan.clone();
   for (ValueId value : stored.graph.values()) {
@@ -46,7 +46,7 @@ Result<std::string> plan_text(const ir::Plan& plan, const std::string& folder) {
 }  // namespace
 
 Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, const std::string& path) {
-  if (!plan.schedule.lowered) return error("the plan's schedule has no transfers and steps: lower it first");
+  if (!plan.schedule.lowered) return error("the plan's schedule is not lowered");
   RANNC_TRY(check_target(path, options));
   Replacement bundle(path);
   const std::string& folder = bundle.temporary();
@@ -60,7 +60,7 @@ Result<void> write_bundle(const ir::Plan& plan, const BundleOptions& options, co
   RANNC_ASSIGN(const std::string text, plan_text(plan, folder));
   RANNC_TRY(write_file(folder + "/" + runtime::kPlanFile, text));
   RANNC_TRY(runtime::write_manifest(folder, plan, options.libraries));
-  RANNC_TRY(check_target(path, options));  // it took a while
+  RANNC_TRY(check_target(path, options));  // the target may have changed in the meantime
   return bundle.commit();
 }
 

@@ -21,7 +21,7 @@ struct Namespaces final : SugaredValue {
   }
 };
 
-/// `torch`, whose members are operators of ATen, but for `ops`.
+/// `torch`, whose members are ATen operators, except `ops`.
 struct Torch final : SugaredValue {
   std::string kind() const override { return "torch"; }
   std::shared_ptr<SugaredValue> attr(const SourceRange& place, GraphFunction& function,

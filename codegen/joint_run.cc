@@ -18,17 +18,18 @@ using ir::Phase;
 
 bool is_gradient(const ir::Joint& joint, TaskId task) { return joint.origins[task.index()].phase != Phase::kForward; }
 
-/// Whether a value is given, drawn or made anew for each micro-batch.
+/// Whether a value is provided, generated or computed per micro-batch.
 bool comes_per_micro_batch(const ir::Graph& graph, const std::vector<Frequency>& often, ValueId value) {
   const TaskId maker = graph.producer(value);
   if (maker.valid()) return often[maker.index()] == Frequency::kMicroBatch;
   return graph.kind(value) == ir::ValueKind::kInput || graph.kind(value) == ir::ValueKind::kRandomInput;
 }
 
-/// What a sum begins with; tensors may be doubles whatever the graph says.
+/// Returns the first term of a sum in the sum's type. Tensors may be doubles regardless of the graph.
 at::Tensor first_term(const at::Tensor& part) { return part.to(runtime::sum_type(part.scalar_type())); }
 
-/// Per value: there per micro-batch before the first gradient task, and read by one. Draws are drawn again.
+/// Per value: whether it exists per micro-batch before the first gradient task and is read by one. Random inputs are
+/// regenerated instead.
 std::vector<bool> kept_values(const ir::Joint& joint, const std::vector<Frequency>& often) {
   const ir::Graph& graph = joint.graph;
   std::vector<bool> kept(graph.value_count(), false);
@@ -70,7 +71,7 @@ Result<JointRun> JointRun::load(const ir::Joint& joint, runtime::GraphValues lea
   return made;
 }
 
-// What runs once a step runs before the micro-batches, but for what reads sums over them.
+// Tasks that run once per step run before the micro-batches, except those that read sums over them.
 std::vector<JointRun::When> JointRun::moments(const ir::Joint& joint, const std::vector<Frequency>& often) {
   std::vector<When> found;
   std::vector<bool> total(joint.graph.value_count(), false);

@@ -1,4 +1,4 @@
-/// Runs forward and backward pass of a joint graph as a program of one device, without LibTorch's tape.
+/// Runs the forward and backward pass of a joint graph on one device, without LibTorch's autograd.
 #pragma once
 
 #include <cstdint>
@@ -11,34 +11,36 @@
 
 namespace rannc::codegen {
 
-/// The oracle for engines: tasks run one by one, as often as `ir::execution_frequency` says. The joint graph must
-/// outlive it.
+/// Reference for engines. Tasks run one by one, at the frequency given by `ir::execution_frequency`. The joint graph
+/// must outlive it.
 class JointRun {
  public:
-  /// Inputs and draws by value of the joint graph; of one micro-batch. Draws count as drawn again, never as kept.
+  /// Inputs and random inputs of one micro-batch, by value of the joint graph. Random inputs count as regenerated,
+  /// never as kept.
   struct MicroBatch {
     runtime::GraphValues inputs;
-    ir::Bindings sizes;  ///< of all symbols, the batch among them
+    ir::Bindings sizes;  ///< of all symbols, including the batch symbol
   };
-  /// What a step gives: tensors by loss term (a sum over the mini-batch) and by part of a parameter's gradient.
+  /// Results of a step: a numerator per loss term, summed over the mini-batch, and the parts of parameter gradients.
   struct Step {
     std::vector<at::Tensor> numerators;
     std::vector<at::Tensor> gradients;  ///< parallel to `Joint::gradients`, in `ir::sum_dtype`
-    int64_t kept_bytes = 0;             ///< of the largest micro-batch: from its forward to its gradient tasks
+    int64_t kept_bytes = 0;             ///< maximum over micro-batches, from forward to gradient tasks
   };
 
-  /// `leaves`: parameters, buffers and constants by value of the joint graph. Runs what runs once a load.
+  /// Runs the tasks with a frequency of once per load. `leaves`: parameters, buffers and constants by value of the
+  /// joint graph.
   static Result<JointRun> load(const ir::Joint& joint, runtime::GraphValues leaves);
 
-  /// `seeds` by loss term: weight / denominator.
+  /// Runs one step. `seeds`: weight / denominator per loss term.
   Result<Step> step(std::span<const MicroBatch> micro_batches, const std::vector<double>& seeds);
 
-  /// By task: how often it has run.
+  /// Number of runs so far, by task.
   const std::vector<uint64_t>& calls() const { return calls_; }
 
  private:
   explicit JointRun(const ir::Joint& joint, runtime::GraphValues leaves);
-  /// In the order in which they run.
+  /// Phases in execution order.
   enum class When : uint8_t { kLoad, kStepBegin, kForward, kGradient, kStepEnd };
 
   static std::vector<When> moments(const ir::Joint& joint, const std::vector<ir::Frequency>& often);
@@ -50,15 +52,15 @@ class JointRun {
   const ir::Joint* joint_;
   std::vector<ir::Frequency> often_;
   std::vector<When> when_;                 // by task
-  std::vector<bool> kept_;                 // by value: made or given per micro-batch, read by gradient tasks
-  std::vector<bool> is_total_;             // by value: read by a task that makes it whole
-  runtime::GraphValues loaded_, of_step_;  // leaves and what runs once a load; these and what runs once a step
-  runtime::GraphValues sums_;              // by value: partial sums that are added up over micro-batches
+  std::vector<bool> kept_;                 // by value: available per micro-batch, read by gradient tasks
+  std::vector<bool> is_total_;             // by value: read by the task that completes the sum
+  runtime::GraphValues loaded_, of_step_;  // leaves and results per load; the same plus results per step
+  runtime::GraphValues sums_;              // by value: partial sums over micro-batches
   std::vector<uint64_t> calls_;
 };
 
-/// Bytes that a joint graph keeps of one micro-batch from its forward to its gradient tasks: of values that gradient
-/// tasks read, memory that is shared counted once. Symbols have the sizes of `sizes`.
+/// Returns the bytes that a joint graph keeps per micro-batch from forward to gradient tasks: those of the values that
+/// gradient tasks read, with shared memory counted once. `sizes` binds the symbols.
 Result<int64_t> kept_bytes(const ir::Joint& joint, const ir::Bindings& sizes);
 
 }  // namespace rannc::codegen

@@ -24,9 +24,9 @@ using Tensors = std::vector<at::Tensor>;
 
 constexpr uint32_t kWarmUps = 2;
 constexpr uint32_t kMostRuns = 40;
-constexpr double kEnoughNs = 8e6;  // stop when the counted runs together took so long
+constexpr double kEnoughNs = 8e6;  // total time of counted runs after which to stop
 
-/// The lower quartile: neighbours on the machine, who share its caches, only ever add.
+/// Returns the lower quartile, because other programs that share the caches can only add time.
 double typical(std::vector<double> times) {
   if (times.empty()) return 0;
   const auto at = times.begin() + static_cast<ptrdiff_t>((times.size() - 1) / 4);
@@ -34,15 +34,14 @@ double typical(std::vector<double> times) {
   return *at;
 }
 
-/// With one thread the time that it ran: what other programs take of the processor is no cost of the task. With more,
-/// what passed.
+/// Returns the thread's CPU time if there is one thread, so that other programs do not count. Otherwise wall time.
 double now_ns() {
   timespec time{};
   clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
   return 1e9 * static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec);
 }
 
-/// Calls `body` and adds its time to `times` where it counts.
+/// Calls `body` and, if `counted`, adds its time to `times`.
 template <class Body>
 void timed(bool counted, std::vector<double>& times, double& total, Body&& body) {
   const double start = now_ns();
@@ -53,7 +52,7 @@ void timed(bool counted, std::vector<double>& times, double& total, Body&& body)
   total += elapsed;
 }
 
-/// What a backward pass starts from and goes to.
+/// Start and end points of a backward pass.
 class Backward {
  public:
   Backward(TaskRun& run, const Tensors& results) : run_(run) {
@@ -89,7 +88,7 @@ class Backward {
   Tensors results_, seeds_;
 };
 
-/// Bytes: one pass of each kind outside the timed ones.
+/// Measures bytes with one additional pass of each kind.
 void weigh(TaskRun& run, Tensors& sums, RunTimes& times) {
   runtime::AllocationMeter meter;
   Tensors results = run.forward();

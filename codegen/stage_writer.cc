@@ -1,4 +1,4 @@
-// Program and weights of a stage.
+// Writes the program and weights of a stage.
 #include "codegen/stage_writer.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ Result<runtime::SafetensorsTensor> weight_to_write(const ir::Graph& graph, const
                                                    std::vector<std::byte>& buffer) {
   const ir::TensorData& data = graph.value(weight.value).data;
   if (!data.present())
-    return error({.node = weight.name}, "has no bytes: a model without weights can be planned, not compiled");
+    return error({.node = weight.name}, "has no data: a model without weights can be planned but not compiled");
   runtime::SafetensorsTensor tensor{.name = weight.name, .spec = {.dtype = weight.type.dtype}};
   if (!weight.type.shape) return error({.node = weight.name}, "has no known shape");
   for (const ir::Dim& dim : *weight.type.shape) {

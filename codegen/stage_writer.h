@@ -1,4 +1,4 @@
-/// Writes the files of one stage, and what of the state no stage has.
+/// Writes the files of one stage and the state that belongs to no stage.
 #pragma once
 
 #include <string>
@@ -7,13 +7,12 @@
 
 namespace rannc::codegen {
 
-/// Program and weights of a stage, named as in a bundle, into an existing folder. Weights are copied from where the
-/// model has them, one at a time. Errors: a weight without bytes; operators without lowering; what the file system
-/// says.
+/// Writes the program and weights of a stage to an existing folder, named as in a bundle. Weights are copied from the
+/// model one at a time. Errors: a weight without bytes, operators without lowering, file system errors.
 Result<void> write_stage(const ir::Plan& plan, StageId stage, const std::string& folder);
 
-/// `state.safetensors`: stored values that have a part of the state and that no stage takes; no file where there are
-/// none.
+/// Writes `state.safetensors` with the stored state that no stage reads (`runtime::unread_state`). Writes no file if
+/// there is none.
 Result<void> write_unread_state(const ir::Plan& plan, const std::string& folder);
 
 }  // namespace rannc::codegen

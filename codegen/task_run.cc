@@ -1,4 +1,4 @@
-// Lowers the tasks one after the other into the body of one function, and makes operands for it.
+// Lowers tasks to the body of one function and creates operands for it.
 #include "codegen/internal/task_run.h"
 
 #include <ATen/ATen.h>
@@ -23,7 +23,7 @@ namespace rannc::codegen {
 namespace {
 
 constexpr double kWeightScale = 0.05;                 // keeps long runs of random weights finite
-constexpr size_t kMostStoredBytes = size_t{1} << 26;  // larger constants are made up
+constexpr size_t kMostStoredBytes = size_t{1} << 26;  // larger constants are synthetic
 
 bool is_leaf(const ir::Graph& graph, ValueId value, const std::vector<bool>& needs_gradient) {
   return graph.value(value).kind == ir::ValueKind::kParameter && needs_gradient[value.index()];
@@ -106,7 +106,7 @@ class TaskRunBuilder {
     return names_[value] = argument(tensor);
   }
 
-  /// The tensor of a value that no task of the run makes.
+  /// Returns the tensor of a value that no task of the run computes.
   Result<at::Tensor> outside(TaskId task, size_t index) {
     const ValueId value = graph_.inputs(task)[index];
     const auto known = tensors_.find(value);
@@ -154,7 +154,7 @@ class TaskRunBuilder {
     return value.kind == ir::ValueKind::kBuffer ? made.abs_() : made;
   }
 
-  /// Below every extent that the run's tasks could have `value` point into.
+  /// Returns the minimum extent that the run's tasks may index with `value`.
   int64_t index_limit(ValueId value) const {
     int64_t limit = std::numeric_limits<int32_t>::max();
     for (const TaskId id : tasks_) {
@@ -176,7 +176,7 @@ class TaskRunBuilder {
     return limit;
   }
 
-  /// Results are what others read; of a run whose results nobody reads, all.
+  /// Selects as results the values that are read outside, or all values if there are none.
   void collect_results() {
     std::set<ValueId> read, losses;
     for (const ir::LossTerm& loss : graph_.losses()) losses.insert(loss.numerator);
@@ -220,7 +220,7 @@ class TaskRunBuilder {
   std::unique_ptr<TaskRun> run_{new TaskRun};
   std::string head_, body_;
   std::map<ValueId, std::string> names_;   // of values in the program; parameters have one per reading task
-  std::map<ValueId, at::Tensor> tensors_;  // of values from outside
+  std::map<ValueId, at::Tensor> tensors_;  // of values computed outside
   std::set<ValueId> made_;
   std::set<std::string> symbols_;
   std::vector<ValueId> results_;

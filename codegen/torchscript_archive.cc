@@ -1,4 +1,4 @@
-// Compiles source with LibTorch's TorchScript compiler.
+// Compiles TorchScript source and saves it.
 #include "codegen/torchscript_archive.h"
 
 #include <torch/csrc/jit/api/module.h>

@@ -1,4 +1,4 @@
-/// Saves TorchScript source as an archive that any LibTorch loads.
+/// Saves TorchScript source as an archive that LibTorch can load.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace rannc::codegen {
 
-/// Compiles `source` (one function `forward`) and writes `path`. `name` becomes the module's class. An error of
-/// LibTorch's compiler is our bug or a lowering of the user's; it is handed on with the line that it names.
+/// Compiles `source` (one function `forward`) and writes it to `path`. `name` becomes the module's class. An error of
+/// LibTorch's compiler is a bug in rannc or in a user's lowering. It is returned with the line that it names.
 Result<void> save_torchscript(const std::string& source, const std::string& name, const std::string& path);
 
 }  // namespace rannc::codegen

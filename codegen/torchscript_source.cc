@@ -1,4 +1,4 @@
-// Lowers the tasks of a stage, one after the other, into the body of one function.
+// Lowers the tasks of a stage to the body of one function.
 #include "codegen/torchscript_source.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ class SourceWriter {
     text_ = "def forward(self";
     const auto argument = [&](const std::string& name, const std::string& type) {
       text_ += ",\n    " + name + ": " + type;
-      if (device_.empty() && type == "Tensor") device_ = name + ".device";  // all of a program is on one device
+      if (device_.empty() && type == "Tensor") device_ = name + ".device";  // a program uses one device
     };
     for (const auto& port : signature_.inputs) argument(port.argument, "Tensor");
     for (const auto& leaf : signature_.leaves) argument(leaf.argument, "Tensor");
@@ -60,7 +60,8 @@ class SourceWriter {
     for (const auto& symbol : signature_.symbols) {
       const std::string name = runtime::symbol_variable(symbol);
       if (is_reserved(name)) {
-        return error({.node = symbol}, "symbol `" + symbol + "` is a word of generated programs; rename the dimension");
+        return error({.node = symbol},
+                     "symbol `" + symbol + "` is a reserved name in generated programs; rename the dimension");
       }
       argument(name, "int");
     }

@@ -7,9 +7,9 @@
 
 namespace rannc::codegen {
 
-/// `def forward(self, …) -> Tuple[Tensor, …]:` with arguments and results as `runtime::signature` lists them; one
-/// statement or more per task, in the plan's order, each under a comment with the task's place in the model.
-/// Errors: operators that cannot be lowered, all of them, with their places; symbols that are no names of TorchScript.
+/// Returns `def forward(self, …) -> Tuple[Tensor, …]:` with the arguments and results of `runtime::signature`. Tasks
+/// follow in the plan's order, each as one or more statements under a comment with the task's location in the model.
+/// Errors: operators that cannot be lowered (all of them, with their locations), or symbols that are reserved names.
 Result<std::string> torchscript_source(const ir::Plan& plan, StageId stage);
 
 }  // namespace rannc::codegen

@@ -1,4 +1,4 @@
-/// Symbols of sizes that a user says are equal.
+/// Merges size symbols that a user declares equal.
 #pragma once
 
 #include <map>
@@ -6,8 +6,8 @@
 
 namespace rannc::frontend {
 
-/// Adds to `ImportOptions::same_symbol` that `a` is read as `b`, and so is what either is equal to already: of a=b and
-/// a=c all three are read as b.
+/// Adds to `ImportOptions::same_symbol` that `a` is read as `b`, together with all symbols that already equal either:
+/// after a=b and a=c all three are read as b.
 void unite_symbols(std::map<std::string, std::string>& same, const std::string& a, const std::string& b);
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// Which symbol would count the samples of a graph that was read as a whole batch.
+/// Finds the symbol that would count the samples of a graph that was read as a whole batch.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace rannc::frontend {
 
-/// The symbol that would count the samples of a graph that was read whole, by the rule of `ImportOptions`; empty: none.
+/// Returns that symbol by the rule of `ImportOptions::batch_symbol`, or an empty string if there is none.
 std::string symbol_of_whole(const ir::Graph& graph, const ImportOptions& options);
 
 }  // namespace rannc::frontend

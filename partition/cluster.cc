@@ -36,7 +36,7 @@ Link Cluster::slowest_link(const std::vector<DeviceId>& group) const {
     }
     return slowest;
   }
-  // Devices of a node are alike: one or two of each node stand for all.
+  // Devices of a node are alike, so one or two of each node represent all.
   std::vector<DeviceId> sample;
   uint32_t last = UINT32_MAX, seen = 0;
   for (const DeviceId device : group) {

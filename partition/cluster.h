@@ -1,4 +1,4 @@
-/// The machines that a plan is made for.
+/// Describes the devices, nodes and links that a plan targets.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace rannc::partition {
 
-/// What one sort of device can do. Rates are *achieved* rates, not the vendor's peak.
+/// Capabilities of one kind of device. Rates are *achieved* rates, not the vendor's peak.
 struct DeviceKind {
   std::string name;             ///< `v100`, `cpu` …
   uint64_t memory_bytes = 0;    ///< usable for training
@@ -23,7 +23,7 @@ struct DeviceKind {
   bool operator==(const DeviceKind&) const = default;
 };
 
-/// A direction-less connection; several transfers share its bandwidth.
+/// An undirected connection. Concurrent transfers share its bandwidth.
 struct Link {
   double bytes_per_second = 0;  ///< > 0
   double latency_ns = 0;        ///< >= 0
@@ -46,47 +46,48 @@ struct ClusterNode {
   bool operator==(const ClusterNode&) const = default;
 };
 
-/// Devices are numbered node by node; nodes in the order of the file.
+/// Devices are numbered node by node, nodes in the order of the file.
 struct Cluster {
   std::string name;
   std::vector<DeviceKind> kinds;
   std::vector<ClusterDevice> devices;
   std::vector<ClusterNode> nodes;
-  Link between;                                                ///< between two nodes unless said otherwise
+  Link between;                                                ///< between two nodes without an entry in `node_links`
   std::map<std::pair<uint32_t, uint32_t>, Link> node_links;    ///< unequal links, smaller node first
-  std::map<std::pair<uint32_t, uint32_t>, Link> device_links;  ///< unequal links, smaller device first; these win
+  std::map<std::pair<uint32_t, uint32_t>, Link> device_links;  ///< unequal links, smaller device first; take precedence
 
   uint32_t size() const { return static_cast<uint32_t>(devices.size()); }
   const DeviceKind& kind_of(DeviceId device) const { return kinds[devices[device.index()].kind]; }
   /// The link between two different devices.
   const Link& link(DeviceId a, DeviceId b) const;
-  /// Least bandwidth and largest latency among all pairs of `group` (ids ascending); undefined below two devices.
+  /// Returns the least bandwidth and the largest latency over all pairs of `group` (ids ascending, at least two
+  /// devices).
   Link slowest_link(const std::vector<DeviceId>& group) const;
-  /// Whether all devices are of one kind and every two are joined by equal links.
+  /// Whether all devices are of one kind and all pairs have equal links.
   bool uniform() const;
-  /// The first `count` devices with their nodes and links; `count` is between 1 and `size()`.
+  /// Returns the first `count` devices with their nodes and links; 1 <= `count` <= `size()`.
   Cluster first(uint32_t count) const;
   bool operator==(const Cluster&) const = default;
 };
 
-/// Reads a cluster from TOML text; `file` is for messages. The format stands in `partition/README.md`.
+/// Reads a cluster from TOML text. `file` is used in messages. `partition/cluster-files.md` describes the format.
 /// Unknown keys, values out of range and more than 2^20 devices are located errors.
 Result<Cluster> parse_cluster(std::string_view text, const std::string& file);
 
 /// Reads a cluster file.
 Result<Cluster> read_cluster(const std::string& path);
 
-/// TOML text that `parse_cluster` reads back to an equal cluster.
+/// Returns TOML text that `parse_cluster` reads back as an equal cluster.
 std::string print_cluster(const Cluster& cluster);
 
-/// A built-in cluster: `dapple-a`, `dapple-b`, `dapple-c` (DAPPLE, Table 2), `rannc-1x8`, `rannc-4x8` (RaNNC IV.A),
-/// `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart).
-/// An unknown name is an error that lists the known ones.
+/// Returns a built-in cluster: `dapple-a`, `dapple-b`, `dapple-c` (DAPPLE, Table 2), `rannc-1x8`, `rannc-4x8` (RaNNC
+/// IV.A), `local:N` (N equal CPU workers of this machine), `flat:N` (N V100-32GB one hop apart). An unknown name is an
+/// error that lists the known ones.
 Result<Cluster> preset_cluster(std::string_view name);
-/// Their names, `N` for a count.
+/// Names of the presets; `N` stands for a count.
 const std::vector<std::string>& preset_cluster_names();
 
-/// A cluster of `nodes` equal nodes of `per_node` devices of `kind`.
+/// Builds a cluster of `nodes` equal nodes with `per_node` devices of `kind` each.
 Cluster make_cluster(std::string name, DeviceKind kind, uint32_t nodes, uint32_t per_node, Link inside, Link between);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-// The clusters of the papers as values.
+// Defines the built-in clusters.
 #include <algorithm>
 #include <charconv>
 
@@ -18,7 +18,7 @@ DeviceKind cpu() { return {"cpu", 4ull << 30, 5e10, 10 * kGigabyte, 2000}; }
 
 constexpr Link kNvlink{25 * kGigabyte, 5000};
 
-/// "prefix:N" with N in [1, 2^20], or 0.
+/// Returns N of "prefix:N" with N in [1, 2^20], or 0.
 uint32_t counted(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return 0;
   name.remove_prefix(prefix.size());

@@ -1,9 +1,9 @@
-// Cluster files: TOML to `Cluster` and back.
+// Reads and writes cluster files in TOML.
 #include <fmt/format.h>
 
 #define TOML_EXCEPTIONS 0
-// The parser asserts, or has the compiler assume, what its next lines handle as an error: that `[` is not followed by
-// `{`. A user's file may say so.
+// The parser asserts, or lets the compiler assume, a condition that its next lines handle as an error: that `[` is not
+// followed by `{`. A user's file may violate it.
 #undef NDEBUG
 #define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
@@ -73,14 +73,14 @@ class Reader {
     return fail(*node, fmt::format("'{}' must be a string", key));
   }
 
-  /// A finite number in [low, high].
+  /// Reads a finite number in [low, high].
   Result<double> number(const toml::table& table, std::string_view key, double low, double high) {
     const toml::node* node = table.get(key);
     if (node == nullptr) return fail(table, fmt::format("'{}' is missing", key));
     const auto value = node->is_number() ? node->value<double>() : std::nullopt;
     if (!value) return fail(*node, fmt::format("'{}' must be a number", key));
     if (!(*value >= low && *value <= high)) {
-      return fail(*node, fmt::format("'{}' is {}, allowed is {} to {}", key, *value, low, high));
+      return fail(*node, fmt::format("'{}' is {}, it must be from {} to {}", key, *value, low, high));
     }
     return *value;
   }
@@ -193,16 +193,17 @@ class Reader {
 
   Result<std::pair<uint32_t, uint32_t>> ends(const toml::table& fields, std::string_view key, size_t limit) {
     const toml::array* pair = fields[key].as_array();
-    if (pair == nullptr || pair->size() != 2) return fail(fields, fmt::format("'{}' must name two, as [0, 1]", key));
+    if (pair == nullptr || pair->size() != 2)
+      return fail(fields, fmt::format("'{}' must contain two ids, such as [0, 1]", key));
     uint32_t found[2];
     for (size_t i = 0; i < 2; ++i) {
       const auto value = (*pair)[i].value_exact<int64_t>();
       if (!value || *value < 0 || static_cast<uint64_t>(*value) >= limit) {
-        return fail((*pair)[i], fmt::format("'{}' holds ids from 0 to {}", key, limit - 1));
+        return fail((*pair)[i], fmt::format("'{}' must contain ids from 0 to {}", key, limit - 1));
       }
       found[i] = static_cast<uint32_t>(*value);
     }
-    if (found[0] == found[1]) return fail(*pair, fmt::format("'{}' names one end twice", key));
+    if (found[0] == found[1]) return fail(*pair, fmt::format("'{}' contains the same id twice", key));
     return std::pair{std::min(found[0], found[1]), std::max(found[0], found[1])};
   }
 
@@ -226,7 +227,7 @@ class Reader {
   Cluster cluster_;
 };
 
-// On one line, as a key has to be.
+// Quotes a string on one line, as keys require.
 std::string quoted(const std::string& text) {
   std::ostringstream stream;
   const toml::value<std::string> value(text);

@@ -95,7 +95,7 @@ Result<void> check_values(const Dag& dag) {
   return {};
 }
 
-/// A cycle among the tasks whose `missing` inputs never arrive; walks predecessors until one repeats.
+/// Returns a cycle among the tasks whose `missing` inputs never arrive. Walks predecessors until one repeats.
 Diagnostic describe_cycle(const Dag& dag, const std::vector<uint32_t>& missing) {
   uint32_t at = 0;
   while (missing[at] == 0) ++at;

@@ -1,4 +1,4 @@
-/// The weighted task graph that partitioners and planners see.
+/// Defines the weighted task graph that partitioners and planners work on.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +19,9 @@ struct Csr {
 };
 
 /// Tasks (atoms, layers or nodes of a published profile) and the values that pass between them.
-/// Task ids are dense; *no order is promised between id and topology* (`topological_order` gives one).
-/// A value has one producer and any number of readers, and is priced once per receiving device, never once per reader.
-/// Times are in the unit of the source (ns for our own graphs, ms for published profiles) and finite and >= 0.
+/// Task ids are dense, but *not necessarily topological* (`topological_order` returns an order).
+/// A value has one producer and any number of readers. It is priced once per receiving device, never once per reader.
+/// Times are finite, >= 0 and in the unit of the source: ns for our own graphs, ms for published profiles.
 struct Dag {
   std::vector<double> forward;           ///< per task: time of the forward pass of one micro-batch
   std::vector<double> backward;          ///< per task: time of the backward pass; 0 for inference
@@ -33,7 +33,7 @@ struct Dag {
   Csr value_readers;                     ///< per value: distinct reading tasks, ascending
   Csr task_outputs;                      ///< per task: values it produces, ascending
   Csr task_inputs;                       ///< per task: distinct values it reads, ascending
-  std::vector<std::string> names;        ///< per task, for people; may be empty
+  std::vector<std::string> names;        ///< per task, for messages; may be empty
 
   uint32_t tasks() const { return static_cast<uint32_t>(forward.size()); }
   uint32_t values() const { return static_cast<uint32_t>(value_producer.size()); }
@@ -43,13 +43,14 @@ struct Dag {
 /// Fills `task_outputs` and `task_inputs` from `value_producer` and `value_readers`; O(size).
 void index_tasks(Dag& dag);
 
-/// A deterministic topological order (depth first, smallest id first), or a diagnostic that names a cycle.
+/// Returns a deterministic topological order (depth first, smallest id first), or a diagnostic that names a cycle.
 Result<std::vector<uint32_t>> topological_order(const Dag& dag);
 
-/// Rejects what no planner can price: cycles, NaN, infinite or negative costs, ids out of range. [A1 … rules in dag.cc]
+/// Rejects graphs that cannot be priced: cycles, NaN, infinite or negative costs, ids out of range. [A1 … rules in
+/// dag.cc]
 Result<void> validate(const Dag& dag);
 
-/// `validate`, then `topological_order`, for the price of one.
+/// Same as `validate` followed by `topological_order`, at the cost of one of them.
 Result<std::vector<uint32_t>> validated_order(const Dag& dag);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-// Measures loads, crossing values and the acyclicity of a partition.
+// Measures loads and crossing values of a partition, and tests its acyclicity.
 #include "partition/metrics.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/// Judges a partition from the graph alone, whichever search made it.
+/// Measures and verifies a partition from the graph alone, whichever algorithm made it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct BlockPartition {
   bool operator==(const BlockPartition&) const = default;
 };
 
-/// What one block computes, receives, sends and keeps.
+/// Work, traffic and memory of one block.
 struct BlockLoad {
   double work = 0;  ///< forward + backward time of its tasks
   double in = 0;    ///< cost of the distinct values it reads from other blocks
@@ -28,7 +28,7 @@ struct BlockLoad {
   double load() const { return work + in + out; }
 };
 
-/// A value counts once per receiving block, never per reader.
+/// Metrics of a partition. A value counts once per receiving block, never per reader.
 struct PartitionMetrics {
   std::vector<BlockLoad> blocks;
   uint64_t crossing_values = 0;  ///< number of (value, receiving block) pairs
@@ -39,7 +39,7 @@ struct PartitionMetrics {
   uint64_t largest_memory_bytes = 0;  ///< resident + stashed of one micro-batch
 };
 
-/// O(tasks + pins). `block_of` has one entry < count per task. An acyclic quotient is not needed.
+/// Computes the metrics in O(tasks + pins). `block_of` has one entry < count per task. The quotient may be cyclic.
 PartitionMetrics measure(const Dag& dag, std::span<const uint32_t> block_of, uint32_t count);
 
 /// True iff the graph of blocks has no cycle, whatever the numbering; O(tasks + pins).
@@ -48,7 +48,7 @@ bool quotient_is_acyclic(const Dag& dag, std::span<const uint32_t> block_of, uin
 /// True iff no path leaves the block and comes back (RaNNC III.B); O(tasks + pins) for one block.
 bool block_is_convex(const Dag& dag, std::span<const uint32_t> block_of, uint32_t block);
 
-/// The rules a finished partition keeps:
+/// Verifies a finished partition:
 ///   Q1 one block id < count per task   Q2 no empty block   Q3 block ids are ranks (so the quotient is acyclic)
 ///   Q4 resident + in_flight * stashed bytes of each block <= memory_limit_bytes
 Result<void> check_partition(const Dag& dag, const BlockPartition& partition, uint64_t memory_limit_bytes,

@@ -1,4 +1,4 @@
-/// What communication and the optimizer cost, for all who price plans.
+/// Prices communication and optimizers for planners and simulators.
 #pragma once
 
 #include <cstdint>
@@ -7,24 +7,25 @@
 
 namespace rannc::partition {
 
-/// Ring all-reduce over `replicas` >= 2 devices: 2 (n - 1) steps of an n-th of the bytes over the slowest link, ns.
+/// Time of a ring all-reduce over `replicas` >= 2 devices, ns: 2 (n - 1) steps, each an n-th of the bytes over the
+/// slowest link.
 inline double ring_ns(double bytes, double replicas, const Link& link) {
   return 2 * (replicas - 1) * (link.latency_ns + bytes / replicas * 1e9 / link.bytes_per_second);
 }
 
-/// The optimizer's pass over parameters, ns: reads the gradient, reads and writes parameters and `states` as large
-/// each.
+/// Time of the optimizer step, ns: reads the gradient, reads and writes the parameters and `states` tensors of the same
+/// size.
 inline double optimizer_pass_ns(double parameter_bytes, double gradient_bytes, double states, double bytes_per_second) {
   return (gradient_bytes + parameter_bytes * (2 + 2 * states)) * 1e9 / bytes_per_second;
 }
 
-/// Ports are numbered densely: two per device, then two per node, the way out before the way in.
+/// Number of ports. Ports are numbered densely: two per device, then two per node, outgoing before incoming.
 inline uint32_t port_count(const Cluster& cluster) {
   return 2 * (cluster.size() + static_cast<uint32_t>(cluster.nodes.size()));
 }
 
-/// Calls `visit(port)` for what a message occupies: the sender's way out, the receiver's way in, and between nodes
-/// those of the nodes.
+/// Calls `visit(port)` for each port that a message occupies: the sender's outgoing port, the receiver's incoming port
+/// and, between nodes, the ports of the nodes.
 template <class Visit>
 void each_port(const Cluster& cluster, DeviceId from, DeviceId to, Visit&& visit) {
   visit(2 * from.index());

@@ -1,4 +1,4 @@
-/// Computes operators on stored bytes for passes, so that these need no library of tensors.
+/// Interface for computing operators on stored bytes. It keeps passes independent of tensor libraries.
 #pragma once
 
 #include <span>
@@ -9,12 +9,12 @@
 
 namespace rannc::passes {
 
-/// Implemented where a tensor library is at hand. Must be deterministic: same operands, same bytes.
+/// Implemented by code that links a tensor library. Must be deterministic: same operands, same bytes.
 class Evaluator {
  public:
   virtual ~Evaluator() = default;
-  /// The outputs of one execution of `op`, types as `op.infer` gives them. A null operand is absent. A diagnostic where
-  /// the operator cannot be computed here; the caller then leaves the task in place.
+  /// Returns the outputs of one execution of `op`, with the types that `op.infer` gives. A null operand is absent.
+  /// Returns a diagnostic if the operator cannot be computed here; the caller then leaves the task in place.
   virtual Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,
                                                          std::span<const ir::StoredTensor* const> operands,
                                                          const ir::Attributes& attributes) const = 0;

@@ -16,7 +16,7 @@ bool contains(const std::vector<std::string>& names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The graph under the command that runs passes 0…last on it.
+// Returns the graph's text below the command that runs passes 0…last on it.
 std::string reproducer(const ir::Graph& graph, const std::vector<std::unique_ptr<Pass>>& passes, size_t last) {
   std::string text = ir::print(graph);
   std::string command = "// rannc-opt '--pass=";

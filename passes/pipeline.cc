@@ -50,7 +50,7 @@ Made with_losses(std::string_view options) {
 Made with_dtype(std::string_view options) {
   const auto dtype = ir::parse_dtype(options);
   if (dtype && ir::is_float(*dtype)) return Made(std::make_unique<SetPrecision>(*dtype));
-  return error(fmt::format("`{}` is no float type; there are f16, bf16, f32, f64", options));
+  return error(fmt::format("`{}` is not a float type; expected f16, bf16, f32 or f64", options));
 }
 
 Made with_lost_gradients(std::string_view options) {
@@ -63,7 +63,7 @@ Made with_samples_in_file(std::string_view options) {
   int64_t samples = 0;
   const auto [end, status] = std::from_chars(options.data(), options.data() + options.size(), samples);
   if (status != std::errc() || end != options.data() + options.size() || samples < 1) {
-    return error(fmt::format("`{}` is no number of samples", options));
+    return error(fmt::format("`{}` is not a number of samples", options));
   }
   return Made(std::make_unique<Rebatch>(BakedBatch{samples, {}}));
 }

@@ -7,7 +7,7 @@
 
 namespace rannc::codegen {
 
-/// As `Module::define`, but `torch.ops.<namespace>.<name>` is known too. LibTorch's exceptions pass through.
+/// As `Module::define`, but also resolves `torch.ops.<namespace>.<name>`. LibTorch's exceptions pass through.
 void define(torch::jit::Module& module, const std::string& source);
 
 }  // namespace rannc::codegen

@@ -1,4 +1,4 @@
-/// Lines of a method's body.
+/// Indentation of generated source.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace rannc::codegen {
 
-/// Every line that is not empty, four blanks in, each with its end of line.
+/// Returns the non-empty lines of `statements`, each indented by four spaces and ended by a newline.
 inline std::string indented(std::string_view statements) {
   std::string text;
   while (!statements.empty()) {

@@ -1,4 +1,4 @@
-/// A run of a model's tasks as one compiled function on made-up operands.
+/// Runs a model's tasks as one compiled function on synthetic operands.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -15,21 +15,22 @@
 
 namespace rannc::codegen {
 
-/// Built as a stage's program is: a parameter is passed once per reading task, factors of random tasks are operands,
-/// results are what is read outside. Weights are random, so that models without weight files are measured too; integer
-/// operands are drawn within the extents they may point into.
+/// Built like a stage's program: a parameter is passed once per reading task, factors of random tasks are operands, and
+/// values that are read outside are results. Weights are random, so that models without weight files can be measured.
+/// Integer operands are random within the extents that they index.
 class TaskRun {
  public:
   /// `tasks` in ascending order; `facts` are the graph's. LibTorch's exceptions pass through.
   static Result<std::unique_ptr<TaskRun>> build(const ir::Graph& graph, std::span<const TaskId> tasks,
                                                 const RunFacts& facts, const ir::Bindings& bindings);
 
-  /// Results with the tape behind them, when gradients are recorded.
+  /// Runs the forward pass and returns its results, recorded by autograd if gradients are enabled.
   std::vector<at::Tensor> forward();
-  /// Whether a gradient of that result comes back.
+  /// Per result, whether it receives a gradient.
   const std::vector<bool>& seeded() const { return seeded_; }
-  /// Operands whose gradient is sent back, and parameters by reading task.
+  /// Operands whose gradient is sent back.
   const std::vector<at::Tensor>& sources() const { return sources_; }
+  /// Parameters, one per reading task.
   const std::vector<at::Tensor>& leaves() const { return leaves_; }
 
  private:

@@ -21,9 +21,9 @@ std::string symbol_name(std::string_view text) {
 
 namespace {
 
-/// The symbol that one is read as in the end.
+/// Returns the symbol that `symbol` is finally read as.
 std::string read_as(const std::map<std::string, std::string>& same, std::string symbol) {
-  for (size_t steps = 0; steps < same.size(); ++steps) {  // a circle ends too
+  for (size_t steps = 0; steps < same.size(); ++steps) {  // bounded, for cycles
     const auto other = same.find(symbol);
     if (other == same.end() || other->second == symbol) break;
     symbol = other->second;
@@ -36,7 +36,7 @@ std::string read_as(const std::map<std::string, std::string>& same, std::string 
 void unite_symbols(std::map<std::string, std::string>& same, const std::string& a, const std::string& b) {
   const std::string first = read_as(same, a), second = read_as(same, b);
   if (first == second) return;
-  // Where `a` is another already, that stands for the new one too.
+  // If `a` is already read as another symbol, the new one is read as that symbol too.
   if (first == a) {
     same[first] = second;
   } else {
@@ -53,8 +53,7 @@ void substitute(ir::ValueType& type, std::string_view symbol, const ir::Dim& by)
   }
 }
 
-/// The one symbol of all inputs that the file calls a batch, on whichever axis; empty where there are several or
-/// none.
+/// Returns the only input symbol with `batch` in its name, on whichever axis. Empty if there are several or none.
 std::string named_batch(const std::vector<ir::ValueType>& types) {
   std::set<std::string> named;
   for (const ir::ValueType& type : types) {
@@ -87,8 +86,8 @@ Result<std::string> choose_batch(const std::vector<ir::ValueType>& types, const 
   return error(Location{file}, fmt::format("no input has a dimension named '{}'", *options.batch_symbol));
 }
 
-/// Other names for the batch: symbols on axis 0 of inputs of rank 2 and more that are on no other axis of any input,
-/// nor on an input that has the batch elsewhere.
+/// Returns other names of the batch symbol: symbols on axis 0 of inputs of rank 2 or more that occur on no other axis
+/// of any input, nor on an input that has the batch symbol elsewhere.
 std::set<std::string> other_batches(const std::vector<ir::ValueType>& types, const std::string& batch) {
   std::set<std::string> leading, elsewhere;
   for (const ir::ValueType& type : types) {

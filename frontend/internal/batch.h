@@ -1,4 +1,4 @@
-/// Which of the symbols in the types of inputs counts samples.
+/// Determines which symbol in the types of inputs counts samples.
 #pragma once
 
 #include <string>
@@ -11,12 +11,12 @@
 
 namespace rannc::frontend {
 
-/// `text` with everything a symbol cannot hold replaced.
+/// Returns `text` with all characters replaced that are invalid in a symbol.
 std::string symbol_name(std::string_view text);
 
-/// The batch symbol of inputs of these types, as `ImportOptions::batch_symbol` says; empty: none of them has one, or
-/// the model is read whole. Other names of it are replaced, and inputs that have it on an axis get their layout. An
-/// error where a batch symbol is asked for that no input has.
+/// Returns the batch symbol by the rule of `ImportOptions::batch_symbol`, or an empty string if no input has one or the
+/// model is read as a whole batch. Replaces other names of the symbol in `types` and sets the layout of inputs that
+/// have it on an axis. Returns an error if no input has the requested batch symbol.
 Result<std::string> settle_batch(std::vector<ir::ValueType>& types, const ImportOptions& options,
                                  const std::string& file);
 

@@ -44,15 +44,16 @@ Result<ValueId> OpenBody::drawn_outside(ValueId leaf, const ir::RandomInput& dra
   ir::Graph& around = region_.around->graph;
   ir::ValueType type = found.type;
   if (runs.repeated && !runs.trips) {
-    return error(where, fmt::format("'{}' draws random numbers in a loop, each trip of which needs its own: that is "
-                                    "supported where the number of trips follows from sizes",
-                                    found.name));
+    return error(
+        where,
+        fmt::format("'{}' draws random numbers in a loop, which is supported only if the trip count follows from sizes",
+                    found.name));
   }
   if (runs.repeated && type.shape) {
     type.shape->insert(type.shape->begin(), *runs.trips);
     if (type.batch.has_batch()) ++type.batch.axis;
   }
-  // Numbers of nodes are those of one graph: a body has a count of its own.
+  // Node ordinals, which serve as keys, are unique only within one graph. Bodies count separately.
   ir::RandomInput own = draw;
   own.key = (uint64_t{1} << 32) + around.value_count();
   return around.add_random_input(found.name, std::move(type), own);
@@ -76,7 +77,7 @@ Result<void> OpenBody::close(const std::vector<ValueId>& outputs, const Runs& ru
     (runs.repeated ? drawn_ : taken_).push_back(moved);
     (runs.repeated ? drawn_leaves_ : leaves_).push_back(leaf);
   }
-  // What its tasks take for granted the whole graph does.
+  // Assumptions of the body's tasks become assumptions of the whole graph.
   std::vector<ir::Assumption> all = region_.around->graph.assumptions();
   for (const ir::Assumption& each : graph_.assumptions()) {
     const auto same = [&](const ir::Assumption& a) { return a.left == each.left && a.right == each.right; };

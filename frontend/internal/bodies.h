@@ -1,4 +1,4 @@
-/// Parts of a model that become bodies of tasks, and the graphs that tasks go to meanwhile.
+/// Builds the bodies of branch and loop tasks.
 #pragma once
 
 #include <map>
@@ -13,48 +13,49 @@
 
 namespace rannc::frontend {
 
-/// A graph that tasks go to: the model's, or the body of a task in the region around it, of which it takes what it
-/// reads as inputs of its own.
+/// A graph under construction: the model's, or the body of a task in the enclosing region. A body captures the values
+/// that it reads from the enclosing region as inputs.
 struct Region {
   ir::Graph& graph;
   Region* around = nullptr;
-  std::map<ValueId, ValueId> taken = {};                ///< from a value around to the one that stands for it here
-  std::map<std::string, ValueId, std::less<>> of = {};  ///< the same backwards, by name
-  Counted counted = {};                                 ///< how much of the graph `Growth` has seen
+  std::map<ValueId, ValueId> taken = {};                ///< from an enclosing value to its counterpart here
+  std::map<std::string, ValueId, std::less<>> of = {};  ///< from the name of a counterpart to the enclosing value
+  Counted counted = {};                                 ///< the part of the graph that `Growth` has counted
 
-  /// The value here that stands for one of the region around. A stored tensor has its data until the body is done, so
-  /// that translators can read it.
+  /// Returns the counterpart of a value of the enclosing region. A stored tensor keeps its data until the body is
+  /// closed, so that translators can read it.
   ValueId take(ValueId value);
 };
 
-/// How often a body runs.
+/// Execution frequency of a body.
 struct Runs {
   bool repeated = false;
-  std::optional<ir::Dim> trips = {};  ///< of a repeated one, where their number follows from sizes
+  std::optional<ir::Dim> trips = {};  ///< trip count of a repeated body, if it follows from sizes
 };
 
-/// A body that a part of a model is translated into.
+/// A body under construction.
 class OpenBody {
  public:
   explicit OpenBody(Region& around) : region_{graph_, &around} { graph_.set_batch_symbol(around.graph.batch_symbol()); }
   Region& region() { return region_; }
-  /// An input that the task hands to it, in this order, before all that it takes of the graph around.
+  /// Adds an explicit input. The task passes these in the order of the calls, before all captured values.
   ValueId add_input(const std::string& name, ir::ValueType type);
-  /// What it makes, in this order. What is no longer needed goes; stored tensors of its own move to the graph around,
-  /// as do random numbers: for as many trips as there are, an error where that is not known.
+  /// Sets the outputs and removes dead tasks. Moves stored tensors and random inputs of the body to the enclosing
+  /// graph, the latter with a row per trip. Returns an error for random inputs if the trip count is unknown.
   Result<void> close(const std::vector<ValueId>& outputs, const Runs& runs, const Location& where, ImportNotes& notes);
-  /// Of a closed body: values around that it takes.
+  /// Captured values of the enclosing region. Only for a closed body.
   const std::vector<ValueId>& taken() const { return taken_; }
-  /// Of a closed body: random numbers around, of which each trip takes a row. A task hands them before `taken`.
+  /// Random inputs of the enclosing region, of which each trip reads a row. A task passes them before `taken`. Only for
+  /// a closed body.
   const std::vector<ValueId>& drawn() const { return drawn_; }
-  /// The body of a task that hands it, after its own inputs and `drawn`, these values around, among which are all that
-  /// it takes.
+  /// Returns the body for a task that passes `handed` after the explicit inputs and `drawn`. `handed` consists of
+  /// values of the enclosing region and contains all of `taken`.
   ir::Body body(const std::vector<ValueId>& handed) &&;
 
  private:
-  /// The value around that a leaf stands for; a stored tensor of its own is moved there.
+  /// Returns the enclosing value of a leaf. Moves a stored tensor of the body there.
   ValueId outside(ValueId leaf, ImportNotes& notes);
-  /// Random numbers that the body draws, drawn around it.
+  /// Moves a random input of the body to the enclosing graph.
   Result<ValueId> drawn_outside(ValueId leaf, const ir::RandomInput& draw, const Runs& runs, const Location& where);
 
   ir::Graph graph_;

@@ -6,7 +6,8 @@ namespace rannc::frontend {
 
 namespace {
 
-// Records, places in indices, and room that tables have to spare. A node takes time even where nothing is left of it.
+// Records, index entries and spare capacity of tables. A node counts even if nothing of it remains, because it takes
+// time.
 constexpr uint64_t kNodeBytes = 64, kTaskBytes = 160, kOperandBytes = 24, kValueBytes = 160, kTypeBytes = 400;
 
 uint64_t task_bytes(const ir::Graph& graph, TaskId task) {
@@ -16,7 +17,7 @@ uint64_t task_bytes(const ir::Graph& graph, TaskId task) {
 uint64_t value_bytes(const ir::Graph& graph, ValueId id) {
   const ir::Graph::Value& value = graph.value(id);
   const uint64_t numbers = value.data.present() && !value.data.in_file() ? value.data.size() : 0;
-  return kValueBytes + 3 * value.name.size() + numbers;  // the node has a name like it, and its scope knows it too
+  return kValueBytes + 3 * value.name.size() + numbers;  // the node has a similar name, and its scope stores it too
 }
 
 }  // namespace

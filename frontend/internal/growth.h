@@ -1,4 +1,4 @@
-/// What the importer may make of a file: a graph whose memory the file's size bounds.
+/// Bounds the memory of an imported graph by the size of its file.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,31 @@
 
 namespace rannc::frontend {
 
-/// How far a graph has been counted.
+/// The part of a graph that has been counted.
 struct Counted {
   uint32_t tasks = 0, values = 0, types = 0;
 };
 
-/// Functions that call functions, loops in loops, sequences and tables let a file of a few bytes ask for any number of
-/// tasks, so all that is made is counted: tasks, values, their names, numbers of translators' own. What exporters write
-/// takes about as many bytes in the file as in the graph; the barest node, without a name, takes 30 bytes there and 400
-/// here. What the limit refuses is nothing that anybody wrote down node by node.
+/// Nested functions and loops, sequences and tables let a file of a few bytes request any number of tasks. Therefore
+/// everything that is created is counted: tasks, values, their names and numbers created by translators. Exported
+/// models take about as many bytes in the file as in the graph. The smallest node, without a name, takes 30 bytes in
+/// the file and 400 in the graph. The limit therefore never rejects a file that lists its nodes one by one.
 class Growth {
  public:
   explicit Growth(uint64_t file_bytes) : file_bytes_(file_bytes), most_(kBase + kPerFileByte * file_bytes) {}
 
-  /// Counts one more node, or one more run of a body, and what `graph` has beyond `counted`; whether that may be.
+  /// Counts one more node or run of a body, and the part of `graph` beyond `counted`. Returns whether it is within the
+  /// limit.
   bool add(const ir::Graph& graph, Counted& counted);
-  /// What is said where it may not: `maker` is the body that the node at `where` stands in.
+  /// Returns the error for an exceeded limit. `maker` is the body that contains the node at `where`.
   Diagnostic excess(const ir::Graph& graph, const std::string& maker, const Location& where) const;
-  /// Counted bytes: handed to `set_back` they are those of a graph that is as it was.
+  /// Counted bytes. `set_back` restores an earlier count when the graph is restored.
   uint64_t bytes() const { return bytes_; }
   void set_back(uint64_t bytes) { bytes_ = bytes; }
   uint64_t file_bytes() const { return file_bytes_; }
-  /// What a copy of a graph takes while it is there, and whether there is room for as much.
+  /// Bytes of a copy of a graph.
   static uint64_t bytes_of_copy(const ir::Graph& graph);
+  /// Whether `bytes` more are within the limit.
   bool allows(uint64_t bytes) const { return bytes_ + bytes <= most_; }
 
  private:

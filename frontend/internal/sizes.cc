@@ -14,7 +14,8 @@ namespace {
 
 constexpr double kLargest = 1 << 20;
 
-/// One element: a size over an integer, or a number that constants alone make, as a root of a table's length does.
+/// One element: a size divided by an integer, or a number computed from constants only, such as the root of a table's
+/// length.
 struct Element {
   ir::Dim above;
   int64_t below = 1;
@@ -29,9 +30,9 @@ struct Element {
 
 using Elements = std::vector<Element>;
 
-bool is_readable(double number) { return std::abs(number) <= 0x1p52; }  // not where it is no number either
+bool is_readable(double number) { return std::abs(number) <= 0x1p52; }  // false for NaN
 
-/// `number` as its type holds it.
+/// Rounds `number` to its type.
 double held(double number, ir::DType dtype) {
   return dtype == ir::DType::kF64 ? number : static_cast<double>(static_cast<float>(number));
 }
@@ -51,7 +52,7 @@ std::optional<Element> rounded(const Element& x, Rounding how) {
   return Element{floor_div(x.above, ir::Dim(x.below))};
 }
 
-/// By a constant, once: what is not rounded in between keeps its parts small.
+/// Multiplies by a constant. Only one factor is allowed without rounding in between, which keeps numbers small.
 std::optional<Element> scaled(const Element& x, Fraction by) {
   if (x.number || x.below != 1 || by.above <= 0 || by.below <= 0) return std::nullopt;
   return Element{x.above * ir::Dim(by.above), by.below};
@@ -63,7 +64,7 @@ std::optional<Fraction> factor_of(const Element& x) {
   return simplest_fraction(*known);
 }
 
-/// One of both is whole: nothing is lost where the other is rounded later.
+/// Adds or subtracts. One operand must be an integer, so that later rounding of the other is exact.
 std::optional<Element> moved(Element a, Element b, int64_t sign) {
   for (Element* each : {&a, &b}) {
     const auto fraction = each->number ? factor_of({{}, 1, std::abs(*each->number)}) : std::nullopt;
@@ -127,7 +128,7 @@ std::optional<Element> combined(Arithmetic how, const Element& a, const Element&
   return std::nullopt;
 }
 
-/// Reads values back to sizes; nothing once an element does not follow from them.
+/// Traces values back to sizes. Returns nothing if an element does not follow from them.
 class Reader {
  public:
   explicit Reader(const ir::Graph& graph) : graph_(graph) {}

@@ -6,7 +6,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// What a value consists of, behind tasks that move its elements.
+/// Returns the source of a value, looking through tasks that only move or cast its elements.
 ValueId source_of(const ir::Graph& graph, ValueId value) {
   static const ir::Ops kMoving{"identity", "cast",  "reshape", "squeeze", "unsqueeze",
                                "permute",  "slice", "split",   "expand"};
@@ -37,7 +37,7 @@ bool is_computed(const TaskWriter& writer, ValueId value) {
 ValueId normalised(TaskWriter& writer, std::span<const ValueId> operands, double epsilon) {
   const ir::Shape* const shape = writer.shape(operands[0]);
   if (!shape || shape->size() < 2) {
-    writer.fail("a batch normalisation needs an axis of channels");
+    writer.fail("a batch normalization needs an axis of channels");
     return {};
   }
   ir::Shape channels(shape->size() - 1, ir::Dim(1));

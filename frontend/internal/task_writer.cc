@@ -18,14 +18,14 @@ namespace {
 
 constexpr ir::Capture kNumber{0};
 
-/// A task whose result has the only element of its operand.
+/// A task that preserves the only element of its operand.
 const ir::Pattern& keeps_the_number() {
   static const ir::Pattern kPattern =
       ir::op({"cast", "identity", "reshape", "unsqueeze", "squeeze"}, ir::any(kNumber), ir::maybe(ir::any()));
   return kPattern;
 }
 
-/// A task on integers that only rearranges them, with all its lists as attributes.
+/// A task that only rearranges integers, with all its lists as attributes.
 const ir::Pattern& rearranges() {
   static const ir::Pattern kPattern =
       ir::op({"reshape", "permute", "slice", "unsqueeze", "squeeze", "cast", "identity"}, ir::any(kNumber));
@@ -40,7 +40,7 @@ bool is_size_of_input(const ir::Graph& graph, const ir::Dim& dim) {
   return std::any_of(graph.inputs().begin(), graph.inputs().end(), has);
 }
 
-/// `--same-symbol` for symbols of inputs that stand on one axis of operands of one rank. Empty: there are none.
+/// Returns `--same-symbol` flags for different input symbols on the same axis of operands of equal rank, or nothing.
 std::string flags_for_equal_symbols(const ir::Graph& graph, std::span<const ValueId> operands) {
   std::map<std::string, std::string> pairs;
   for (size_t i = 1; i < operands.size(); ++i) {
@@ -98,7 +98,7 @@ std::optional<ir::Shape> TaskWriter::cut_to_sizes(ValueId value) const {
   return sizes && !sizes->empty() ? sizes : std::nullopt;
 }
 
-// The same tasks put the numbers of places where they put what stands there.
+// Runs the tasks on element positions instead of elements, which shows where each element goes.
 std::optional<ir::Shape> TaskWriter::rearranged_contents(ValueId value) const {
   constexpr size_t kMostTasks = 16;
   std::vector<TaskId> tasks;
@@ -162,7 +162,7 @@ std::vector<ValueId> TaskWriter::add(std::string_view op, std::span<const ValueI
     failure_ = typed.diagnostic();
     find_unequal_symbols(info, operands);
     const std::string flags = flags_for_equal_symbols(graph_, operands);
-    if (!flags.empty()) failure_->notes.push_back({{}, "if these sizes are always equal, say so: " + flags});
+    if (!flags.empty()) failure_->notes.push_back({{}, "if these sizes are always equal, specify: " + flags});
     return {};
   }
   const auto made = graph_.outputs(task);

@@ -29,7 +29,7 @@ Result<void> check_target(const ModelCopy& copy, const fs::path& data) {
   return {};
 }
 
-/// The files beside the model that its stored values are in.
+/// Checks that the data file does not overwrite a file that the model's stored values are in.
 Result<void> keeps_sources(const ModelCopy& copy, const fs::path& data) {
   std::error_code ignored;
   for (const auto& [value, stored] : copy.before) {

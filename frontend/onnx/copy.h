@@ -1,4 +1,4 @@
-/// Writes copies of ONNX models whose stored tensors have other numbers.
+/// Writes copies of ONNX models with other numbers in their stored tensors.
 #pragma once
 
 #include <filesystem>
@@ -11,30 +11,31 @@
 
 namespace rannc::frontend {
 
-/// What a copy is made of.
+/// Input to `copy_onnx`.
 struct ModelCopy {
   std::filesystem::path from, to;
-  /// The model at `from` as imported, its stored values with their new numbers. Passes may have parted initializers
-  /// that were merged, under names of their own.
+  /// The imported model at `from`, whose stored values have their new numbers. Passes may have split merged
+  /// initializers into values with other names.
   const ir::Graph& graph;
-  std::map<ValueId, ir::TensorData> before;  ///< per stored value, what the file has
-  bool replace = false;                      ///< over what is at `to`
+  std::map<ValueId, ir::TensorData> before;  ///< per stored value, its data in the file
+  bool replace = false;                      ///< overwrite an existing file at `to`
 };
 
 struct CopyReport {
   size_t replaced = 0;             ///< initializers and constants with other numbers
-  std::vector<std::string> added;  ///< initializers that `from` has not: it held several parameters in one
-  std::string data_file;           ///< of tensors outside of the model; empty: all are inside
+  std::vector<std::string> added;  ///< new initializers, where `from` stored several parameters in one
+  std::string data_file;           ///< file of the external tensors; empty if all are in the model
 };
 
-/// Writes `from` with other numbers to `to`, everything else as it is. Where parameters that share an initializer
-/// differ now, one of them gets an initializer of its own: a renaming Identity becomes it, or the operand of the nodes
-/// that read it is renamed. Tensors in external files go to one file `<to>.data`, which takes its place before `to`
-/// does; each of the two is there whole or not at all.
+/// Writes a copy of `from` to `to` in which only the numbers of stored tensors differ. If parameters that share an
+/// initializer now differ, one of them gets a new initializer. It replaces a renaming Identity, or the operand of the
+/// reading nodes is renamed. External tensors are written to one file `<to>.data`, which is moved into place before
+/// `to`. Each of the two files is written atomically.
 ///
-/// Errors: `to` is `from`, or there already, or its data file would be one that `from` reads; a changed value that is
-/// no initializer of the model's graph, or whose readers are no nodes of it (in functions and bodies): all of them are
-/// named.
+/// Errors:
+/// - `to` is `from` or already exists without `replace`, or its data file is one that `from` reads.
+/// - A changed value is no initializer of the model's graph, or is read in functions or bodies. All such values are
+///   named.
 Result<CopyReport> copy_onnx(const ModelCopy& copy);
 
 }  // namespace rannc::frontend

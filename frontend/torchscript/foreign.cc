@@ -19,7 +19,7 @@ namespace {
 
 // --- which operators may be called
 
-/// Operators whose schemas look pure and that are not: they read or write files, speak, or talk with others.
+/// Operators with side effects that their schemas do not show: they access files, print or communicate.
 constexpr std::array<std::string_view, 10> kWithEffects = {
     "from_file", "save", "load", "print", "_print", "warn", "_save", "_from_file", "to_file", "record_stream"};
 constexpr std::array<std::string_view, 7> kSpacesWithEffects = {
@@ -37,11 +37,11 @@ Result<void> check_effects(const c10::OperatorHandle& handle, std::string_view s
   const bool effects =
       std::find(kWithEffects.begin(), kWithEffects.end(), name) != kWithEffects.end() ||
       std::find(kSpacesWithEffects.begin(), kSpacesWithEffects.end(), space) != kSpacesWithEffects.end();
-  if (effects) return error("it has effects beside its results");
+  if (effects) return error("it has side effects");
   if (handle.hasTag(at::Tag::nondeterministic_seeded))
-    return error("it draws random numbers of its own, which no other cut of the model would draw");
+    return error("it draws random numbers that would differ between cuts of the model");
   const bool by_data = handle.hasTag(at::Tag::data_dependent_output) || handle.hasTag(at::Tag::dynamic_output_shape);
-  if (by_data) return error("its data say how many numbers it gives");
+  if (by_data) return error("the sizes of its results depend on data");
   return {};
 }
 
@@ -49,27 +49,27 @@ Result<void> check_results(const c10::FunctionSchema& schema) {
   const auto& returns = schema.returns();
   const bool list = returns.size() == 1 && is_tensor_list(*returns[0].type());
   if (list) return {};
-  if (returns.empty()) return error("it gives no tensors");
+  if (returns.empty()) return error("it returns no tensors");
   for (const c10::Argument& each : returns) {
-    if (!is_tensor(*each.type())) return error(fmt::format("it gives {}, which is no tensor", each.type()->str()));
+    if (!is_tensor(*each.type())) return error(fmt::format("it returns {}, which is no tensor", each.type()->str()));
   }
   return {};
 }
 
 // --- arguments
 
-/// The type behind `?`.
+/// The type inside an optional type.
 c10::TypePtr bare(const c10::TypePtr& type) {
   const auto optional = type->cast<c10::OptionalType>();
   return optional ? optional->getElementType() : type;
 }
 
-/// As the dispatcher takes it, or an error.
+/// Returns the argument in the form that the dispatcher accepts, or an error.
 Result<ir::Attribute> as_taken(const c10::Argument& parameter, const ir::Attribute& given) {
   const c10::TypePtr type = bare(parameter.type());
   const auto refused = [&] {
-    return error(
-        fmt::format("argument `{}` of type {} cannot be said by a task", parameter.name(), parameter.type()->str()));
+    return error(fmt::format("argument `{}` of type {} cannot be an attribute of a task", parameter.name(),
+                             parameter.type()->str()));
   };
   const auto* dim = std::get_if<ir::Dim>(&given);
   const bool list = type->kind() == c10::TypeKind::ListType;
@@ -205,9 +205,9 @@ std::vector<std::string> symbols_of(const ir::ForeignCall& call) {
   return {found.begin(), found.end()};
 }
 
-constexpr int64_t kFarOnProcessor = 33;  // what is computed has memory
+constexpr int64_t kFarOnProcessor = 33;  // smaller, because results need memory
 
-/// Looks at the results at several sizes.
+/// Determines the types of results by runs at several sizes.
 class TypeFinder {
  public:
   TypeFinder(const ForeignRun& run, ir::ForeignCall& call) : run_(run), call_(call) {
@@ -231,7 +231,7 @@ class TypeFinder {
   const SizeGrid& grid() const { return grid_; }
 
  private:
-  /// False: it has no kernel there.
+  /// Returns false if there is no meta kernel.
   Result<bool> look_on_meta() {
     return at_some_step([&](const ir::Bindings& sizes) -> Result<Seen> {
       RANNC_ASSIGN(const Operands operands, run_.operands(sizes, at::kMeta, Numbers::kNormal, 0));
@@ -240,7 +240,7 @@ class TypeFinder {
     });
   }
 
-  /// By a meta kernel that takes expressions for sizes, if what it gives has the sizes seen.
+  /// Derives the types with a meta kernel on symbolic sizes. Returns false if that fails or the observed sizes differ.
   bool derive() {
     std::vector<ir::ValueType> types;
     try {
@@ -265,7 +265,7 @@ class TypeFinder {
     return true;
   }
 
-  /// Expressions are derived for symbols from 2 on: whether they say what is given where one of them is 1, too.
+  /// Whether the expressions, which are derived for symbols of at least 2, also hold if one symbol is 1.
   bool hold_at_one(const std::vector<ir::ValueType>& types) const {
     for (const std::string& symbol : grid_.symbols) {
       ir::Bindings sizes = grid_.points().front();
@@ -281,7 +281,7 @@ class TypeFinder {
           if ((*results)[i].sizes() != at::IntArrayRef(expected)) return false;
         }
       } catch (const std::exception&) {
-        continue;  // a run says so, too
+        continue;  // a run of the model fails too
       }
     }
     return true;
@@ -307,7 +307,7 @@ class TypeFinder {
           RANNC_ASSIGN(const auto results, run_(operands, sizes, at::kCPU));
           found[i] = seen(results);
         }
-        if (found[0].sizes != found[1].sizes) return error("its data say how many numbers it gives");
+        if (found[0].sizes != found[1].sizes) return error("the sizes of its results depend on data");
         return found[0];
       };
       RANNC_ASSIGN(const bool done, at_some_step(look));
@@ -316,7 +316,7 @@ class TypeFinder {
     return error("LibTorch: " + why_);
   }
 
-  /// Larger sizes, then such as are multiples of a step: some operators take no others.
+  /// Tries larger sizes, and then multiples of a step, because some operators accept no others.
   template <class Look>
   Result<bool> at_some_step(Look&& look) {
     for (const auto& [step, first] : {std::pair(1, 3), {1, 16}, {1, 64}, {2, 3}, {2, 16}, {4, 3}, {8, 3}, {16, 3}}) {
@@ -358,12 +358,11 @@ class TypeFinder {
     for (const Seen& each : seen_) {
       const bool alike = each.sizes.size() == seen_[0].sizes.size() && each.dtypes == seen_[0].dtypes &&
                          each.sizes[result].size() == seen_[0].sizes[result].size();
-      if (!alike) return error("how many results it gives, of which rank and type, depends on sizes");
+      if (!alike) return error("the number, rank or type of its results depends on sizes");
       values.push_back(each.sizes[result][axis]);
     }
     if (const auto found = fitted(grid_, values, likely)) return *found;
-    return error(
-        fmt::format("size {} of result {} follows from the operands' by no expression known here", axis, result));
+    return error(fmt::format("size {} of result {} is no supported expression of the operands' sizes", axis, result));
   }
 
   std::vector<ir::Dim> operand_sizes() const {
@@ -384,7 +383,7 @@ class TypeFinder {
 Result<ForeignTask> described(const std::string& schema, const std::vector<ForeignArgument>& arguments,
                               std::string_view batch) {
   const size_t colons = schema.find("::"), dot = schema.find('.', colons == std::string::npos ? 0 : colons);
-  if (colons == std::string::npos) return error("no name of an operator");
+  if (colons == std::string::npos) return error("the operator name has no namespace");
   const std::string overload = dot == std::string::npos ? "" : schema.substr(dot + 1);
   const auto handle = c10::Dispatcher::singleton().findSchema({schema.substr(0, dot), overload});
   if (!handle)

@@ -1,5 +1,4 @@
-/// Operators of LibTorch's dispatcher that have no core operator: which of them a model may call, and what a task says
-/// of such a call.
+/// Creates tasks for calls of LibTorch operators that have no core operator.
 #pragma once
 
 #include <optional>
@@ -12,34 +11,34 @@
 
 namespace rannc::frontend::torchscript {
 
-/// An argument of a call. Parameters that are not given take their defaults.
+/// An argument of a call. Omitted parameters have their defaults.
 struct ForeignArgument {
-  /// A list of tensors, of which some may be None.
+  /// A list of tensors, some of which may be None.
   using Tensors = std::vector<std::optional<ir::ValueType>>;
   struct None {};
-  struct Device {};  ///< that of the program
+  struct Device {};  ///< the device of the program
   std::string parameter;
   std::variant<None, Device, ir::ValueType, Tensors, ir::Attribute> value;
 };
 
-/// A task of the call. Its operands are the tensors given, in their order: lists one by one, None as absent.
+/// Task for a call. Its operands are the tensor arguments in order, with lists flattened and None as absent.
 struct ForeignTask {
-  std::string op;  ///< of `Graph::foreign_op`
+  std::string op;  ///< argument of `Graph::foreign_op`
   ir::Attributes attributes;
   std::vector<ir::ValueType> results;
 };
 
-/// What the task of a call says: types of the results, and where their samples are.
+/// Returns the task for a call, with the types and batch axes of its results. Runs the operator. LibTorch's messages
+/// become part of diagnostics.
 ///
-/// Types come from the operator's meta kernel, where it takes symbolic sizes or where nothing is symbolic; else from
-/// runs at several small sizes on the meta device or, where the operator has no such kernel, on the processor: then
-/// they are guessed, and asserted by every run. Where samples are is found by runs on made-up numbers: parts of a
-/// mini-batch are to give the parts of what the whole gives. A result that is a sum over samples is partial, one that
-/// mixes them otherwise is mixed. Runs the operator; LibTorch's own messages go into diagnostics.
+/// Types come from the operator's meta kernel if it supports symbolic sizes or no size is symbolic. Otherwise they are
+/// fitted to runs at several small sizes on the meta device, or on the CPU if there is no meta kernel. Fitted types are
+/// guesses, which every run asserts. Batch axes are found by runs on synthetic numbers: the results for parts of a
+/// mini-batch must be the parts of the result for the whole. A result that is a sum over samples is partial. One that
+/// mixes samples in any other way is mixed.
 ///
-/// Refused, by name and reason: operators that are not there, that write into operands, that have effects beside their
-/// results or draw random numbers, that give no tensors, or as many numbers as the data say, and arguments that a task
-/// cannot say.
+/// Rejects, with the reason: unknown operators, operators that write to operands, have side effects, draw random
+/// numbers, return no tensors or have data-dependent result sizes, and arguments that a task cannot represent.
 Result<ForeignTask> foreign_task(const std::string& schema, const std::vector<ForeignArgument>& arguments,
                                  std::string_view batch_symbol);
 

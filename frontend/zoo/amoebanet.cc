@@ -16,7 +16,7 @@ namespace {
 enum class Op { kIdentity, kConv1, kConv3, kConv7, kAverage3, kMax2 };
 
 struct Branch {
-  size_t state;  // 0 and 1: what the two cells before made; 2 …: sums of this cell, in order
+  size_t state;  // 0 and 1: outputs of the two previous cells; 2 …: sums of this cell, in order
   Op op;
 };
 struct Cell {
@@ -28,7 +28,7 @@ struct Cell {
 constexpr size_t kNormalJoined[] = {0, 3, 4, 6};
 constexpr size_t kReductionJoined[] = {4, 5, 6};
 
-// The 3x3 pools are averages in torchgpipe's version, the maximal ones too: it has no weights either way.
+// All 3x3 pools are averages in torchgpipe's version, even the maximum pools. They have no weights either way.
 constexpr Cell kNormal = {{{{{{1, Op::kConv1}, {1, Op::kAverage3}}},
                             {{{1, Op::kIdentity}, {0, Op::kConv7}}},
                             {{{0, Op::kConv1}, {0, Op::kConv7}}},
@@ -47,7 +47,7 @@ constexpr Cell kReduction = {{{{{{0, Op::kMax2}, {0, Op::kAverage3}}},
 struct Feature {
   std::string value;
   int64_t channels;
-  bool halved;  // has half the size of what the cell before took in
+  bool halved;  // has half the size of the previous cell's input
 };
 
 std::string relu_conv_norm(OnnxWriter& writer, std::string_view name, const std::string& x, const Convolution& config) {
@@ -55,7 +55,7 @@ std::string relu_conv_norm(OnnxWriter& writer, std::string_view name, const std:
   return batch_norm(writer, "norm", convolve(writer, "conv", writer.node("Relu", {x}), config), config.out);
 }
 
-// Half the size without losing pixels: every second one from the first on, and from the second on.
+// Halves the size without losing pixels: every second pixel starting at the first, and starting at the second.
 std::string factorized_reduce(OnnxWriter& writer, const std::string& x, int64_t in, int64_t out) {
   const auto scope = writer.scope("factorized");
   const std::string active = writer.node("Relu", {x});
@@ -68,7 +68,7 @@ std::string factorized_reduce(OnnxWriter& writer, const std::string& x, int64_t 
   return batch_norm(writer, "norm", writer.node("Concat", {even, odd}, {{"axis", int64_t{1}}}), out);
 }
 
-// A quarter of the channels in the middle, where `kernels` work one after the other.
+// A bottleneck with a quarter of the channels, where `kernels` are applied in sequence.
 std::string bottleneck(OnnxWriter& writer, std::string x, int64_t channels, std::span<const Convolution> kernels) {
   const int64_t middle = channels / 4;
   x = relu_conv_norm(writer, "reduce", x, square(channels, middle, 1));
@@ -103,7 +103,7 @@ std::string apply(OnnxWriter& writer, Op op, const std::string& x, int64_t chann
   return x;
 }
 
-// The output of the cell before the last, with this cell's channels and the last cell's size.
+// The output of the second-to-last cell, with this cell's channels and the last cell's size.
 std::string older_state(OnnxWriter& writer, const Feature& older, bool last_halved, int64_t channels) {
   if (last_halved) return factorized_reduce(writer, older.value, older.channels, channels);
   if (older.channels == channels) return older.value;
@@ -128,7 +128,7 @@ Feature write_cell(OnnxWriter& writer, const Cell& cell, const Feature& last, co
   return {writer.node("Concat", joined, {{"axis", int64_t{1}}}), channels * parts, cell.halves};
 }
 
-// The cells in order: two that reduce, then three runs of normal ones with one that reduces between each two.
+// The cells in order: two reduction cells, then three runs of normal cells with a reduction cell between runs.
 std::vector<const Cell*> cells_of(int64_t layers) {
   std::vector<const Cell*> cells = {&kReduction, &kReduction};
   for (int run = 0; run < 3; ++run) {

@@ -39,7 +39,7 @@ std::string embeddings(OnnxWriter& writer, const BertConfig& config, const std::
   return dropout(writer, normalized(writer, "norm", sum, config), config.dropout);
 }
 
-// [batch, 1, 1, sequence]: 0 where a position may be looked at, -10000 where it is padding.
+// [batch, 1, 1, sequence]: 0 for a position that may be attended to, -10000 for padding.
 std::string padding_mask(OnnxWriter& writer, const BertConfig& config) {
   const std::string mask = writer.integer_input("attention_mask", {std::string("batch"), config.sequence});
   const auto scope = writer.scope("mask");

@@ -1,4 +1,4 @@
-// Layers that several models of the zoo are made of.
+// Writes layers shared by several models of the zoo.
 #include "frontend/zoo/layers.h"
 
 namespace rannc::frontend::zoo {

@@ -1,4 +1,4 @@
-/// Layers that several models of the zoo are made of. Every one opens a scope of its name for its weights.
+/// Layers shared by several models of the zoo. Each layer opens a scope with its name for its weights.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ std::string projection(OnnxWriter& writer, std::string_view name, const std::str
 /// y = x W^T + b for x [batch, in], with W [out, in].
 std::string linear(OnnxWriter& writer, std::string_view name, const std::string& x, int64_t in, int64_t out,
                    float deviation);
-/// Over the last axis, of extent `width`, with scale and offset.
+/// Layer normalization over the last axis, of extent `width`, with scale and offset.
 std::string layer_norm(OnnxWriter& writer, std::string_view name, const std::string& x, int64_t width,
                        float epsilon = 1e-5F);
 

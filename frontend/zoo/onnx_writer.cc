@@ -14,7 +14,7 @@ namespace rannc::frontend::zoo {
 
 namespace {
 
-constexpr uint64_t kInlineLimit = uint64_t{1} << 30;  // protobuf messages end at 2 GiB
+constexpr uint64_t kInlineLimit = uint64_t{1} << 30;  // below the limit of 2 GiB of protobuf messages
 
 void set_dims(ONNX_NAMESPACE::TypeProto_Tensor* type, const std::vector<InputDim>& dims) {
   auto* shape = type->mutable_shape();
@@ -61,7 +61,7 @@ Diagnostic cannot_write(const std::filesystem::path& path) {
 }  // namespace
 
 struct OnnxWriter::Model {
-  struct Pending {  // a weight whose numbers are made when the file is written
+  struct Pending {  // a weight whose numbers are generated when the file is written
     int initializer;
     Init init;
     uint64_t count;

@@ -36,10 +36,10 @@ struct Init {
 inline Init normal(float deviation) { return {Init::Kind::kNormal, deviation}; }
 inline Init constant(float value) { return {Init::Kind::kConstant, value}; }
 
-/// Where weights go.
+/// Storage of weights.
 enum class Weights {
-  kStored,  ///< in the file; beside it (`<name>.weights`) where they exceed 1 GiB together
-  kAbsent,  ///< declared as external data in a file that is never written: for planning models that fit nowhere
+  kStored,  ///< in the file, or in `<name>.weights` beside it if they exceed 1 GiB in total
+  kAbsent,  ///< declared as external data in a file that is never written, to plan models that fit nowhere
 };
 
 struct WriterOptions {
@@ -48,9 +48,9 @@ struct WriterOptions {
   uint64_t seed = 0;
 };
 
-/// Every node and every constant gets a unique name under the scope in force (`layer.3.attention.MatMul_1`), every
-/// output the node's name; the names of weights must be unique as they are given. Weights are normal numbers of a
-/// generator keyed by (seed, name): the same model has the same bytes everywhere.
+/// Builder of one ONNX model. Every node and constant gets a unique name in the current scope
+/// (`layer.3.attention.MatMul_1`), and an output has its node's name. The caller must choose unique names for weights.
+/// Weights are normal numbers of a generator keyed by (seed, name), so the same model has the same bytes everywhere.
 class OnnxWriter {
  public:
   OnnxWriter(std::string model_name, WriterOptions options);
@@ -58,7 +58,7 @@ class OnnxWriter {
   OnnxWriter(const OnnxWriter&) = delete;
   OnnxWriter& operator=(const OnnxWriter&) = delete;
 
-  /// Adds `name/` in front of the names that follow, until the returned object dies.
+  /// Prefixes all following names with its name until it is destroyed.
   class Scope {
    public:
     Scope(OnnxWriter& writer, size_t length) : writer_(writer), length_(length) {}
@@ -74,25 +74,25 @@ class OnnxWriter {
 
   std::string float_input(const std::string& name, const std::vector<InputDim>& dims);
   std::string integer_input(const std::string& name, const std::vector<InputDim>& dims);
-  /// A trained float initializer; its name is prefixed by the scope (`layer.3.attention.weight`).
+  /// Adds a trained float initializer, named with the scope as prefix (`layer.3.attention.weight`).
   std::string weight(std::string_view name, const std::vector<int64_t>& dims, Init init);
-  /// A stored float constant, named `/layer.3.attention.scale` as exporters name what stands in code: a single number
-  /// with a parameter's name would be taken for one.
+  /// Adds a stored float constant, named `/layer.3.attention.scale` as exporters name constants in code. With the name
+  /// of a parameter it would be imported as one.
   std::string floats(std::string_view name, const std::vector<int64_t>& dims, const std::vector<float>& values);
-  /// An integer list, as shape operands want it.
+  /// Adds an integer list, as shape operands require it.
   std::string integers(std::string_view name, const std::vector<int64_t>& values);
-  /// A stored truth value.
+  /// Adds a stored boolean.
   std::string boolean(std::string_view name, bool value);
-  /// One output; empty operand names are absent operands.
+  /// Adds a node with one output and returns its name. Empty operand names are absent operands.
   std::string node(std::string_view type, const std::vector<std::string>& inputs,
                    const std::vector<NamedAttribute>& attributes = {});
   std::vector<std::string> node_outputs(std::string_view type, const std::vector<std::string>& inputs, size_t outputs,
                                         const std::vector<NamedAttribute>& attributes = {});
   void float_output(const std::string& value, const std::string& name, const std::vector<InputDim>& dims);
 
-  /// Elements of all weights so far.
+  /// Number of elements of all weights so far.
   uint64_t parameters() const { return parameters_; }
-  /// Writes to a temporary sibling and renames; nothing is left behind on failure.
+  /// Writes the model to a temporary sibling and renames it. Leaves nothing behind on failure.
   Result<void> save(const std::filesystem::path& path);
 
  private:

@@ -1,4 +1,4 @@
-// Layers written out in primitive operators.
+// Writes layers decomposed into primitive operators.
 #include "frontend/zoo/primitives.h"
 
 #include <cmath>

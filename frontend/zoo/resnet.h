@@ -7,8 +7,8 @@
 
 namespace rannc::frontend::zoo {
 
-/// ResNet-50, -101 or -152, every filter count times `width` as RaNNC section IV-B does after Big Transfer: depth 152
-/// and width 8 have 3.7 billion parameters. The stride is in the 3x3 convolution.
+/// ResNet-50, -101 or -152 with every filter count multiplied by `width`, as in RaNNC section IV-B after Big Transfer:
+/// depth 152 and width 8 have 3.7 billion parameters. The stride is in the 3x3 convolution.
 /// Input `image`: f32[batch, 3, image, image]. Output `logits`: f32[batch, classes].
 struct ResNetConfig {
   int64_t depth = 50;
@@ -18,7 +18,7 @@ struct ResNetConfig {
   int64_t base = 64;  ///< channels of the stem before the factor
 };
 
-/// A diagnostic for other depths and for sizes that do not fit together.
+/// Returns a diagnostic for other depths and for inconsistent sizes.
 Result<void> write_resnet(OnnxWriter& writer, const ResNetConfig& config);
 
 }  // namespace rannc::frontend::zoo

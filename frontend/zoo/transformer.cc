@@ -45,7 +45,7 @@ std::string feed_forward(OnnxWriter& writer, const std::string& x, const GptConf
   return projection(writer, "down", active, 4 * config.width, config.width, deviation);
 }
 
-// [1, 1, context, context]: 0 where a position may look, minus infinity where it may not.
+// [1, 1, context, context]: 0 where a position may attend, minus infinity elsewhere.
 std::string causal_mask(OnnxWriter& writer, int64_t context) {
   std::vector<float> mask(static_cast<size_t>(context * context), 0.0F);
   for (int64_t row = 0; row < context; ++row) {

@@ -7,7 +7,7 @@
 
 namespace rannc::frontend::zoo {
 
-/// A decoder-only language model with pre-normalisation, causal attention and GELU, as GPT-2.
+/// A decoder-only language model with pre-normalization, causal attention and GELU, like GPT-2.
 /// Input `tokens`: i64[batch, context]. Output `logits`: f32[batch, context, vocabulary].
 struct GptConfig {
   int64_t layers = 8;
@@ -18,7 +18,7 @@ struct GptConfig {
   bool tied = false;         ///< the output projection is the token embedding
 };
 
-/// A diagnostic where the sizes do not fit together (width not a multiple of heads, zero layers …).
+/// Returns a diagnostic if the sizes are inconsistent (width not a multiple of heads, zero layers …).
 Result<void> write_gpt(OnnxWriter& writer, const GptConfig& config);
 
 }  // namespace rannc::frontend::zoo

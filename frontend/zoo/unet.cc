@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kLevels = 5;
 
-// Ones and zeros are made, not stored: stored ones would pass for scales that are trained.
+// Ones and zeros are computed instead of stored, because stored ones would be imported as trained scales.
 std::string instance_norm(OnnxWriter& writer, const std::string& x, int64_t channels) {
   const auto scope = writer.scope("norm");
   const std::string shape = writer.integers("shape", {channels});
@@ -65,7 +65,7 @@ Result<void> write_unet(OnnxWriter& writer, const UNetConfig& config) {
   }
   for (int64_t level = kLevels - 1; level >= 0; --level) {
     const auto scope = writer.scope("up." + std::to_string(level));
-    const int64_t in = config.channels << level;  // of the skip and of what comes from below
+    const int64_t in = config.channels << level;  // of the skip and of the lower level
     const std::string both =
         writer.node("Concat", {twice_the_size(writer, x), skips[static_cast<size_t>(level)]}, {{"axis", int64_t{1}}});
     x = blocks(writer, both, config.blocks, 2 * in, in / 2, in / 2);

@@ -7,8 +7,8 @@
 
 namespace rannc::frontend::zoo {
 
-/// Sixteen 3x3 convolutions in five groups and three dense layers, without normalisation or dropout (DAPPLE table 1:
-/// 548 MiB, that is 137 Mi parameters).
+/// Sixteen 3x3 convolutions in five groups and three dense layers, without normalization or dropout (DAPPLE table 1:
+/// 548 MiB, or 137 Mi parameters).
 /// Input `image`: f32[batch, 3, image, image]. Output `logits`: f32[batch, classes].
 struct VggConfig {
   int64_t image = 224;  ///< a multiple of 32
@@ -17,7 +17,7 @@ struct VggConfig {
   int64_t hidden = 4096;  ///< width of the dense layers
 };
 
-/// A diagnostic where the sizes do not fit together.
+/// Returns a diagnostic if the sizes are inconsistent.
 Result<void> write_vgg(OnnxWriter& writer, const VggConfig& config);
 
 }  // namespace rannc::frontend::zoo

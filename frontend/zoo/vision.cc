@@ -1,4 +1,4 @@
-// Layers of convolutional models.
+// Writes layers of convolutional models.
 #include "frontend/zoo/vision.h"
 
 #include <cmath>

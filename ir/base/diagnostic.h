@@ -1,4 +1,4 @@
-/// Located diagnostics for what a user can get wrong; a hard check for what only we can.
+/// Located diagnostics for user errors, and a hard check for internal errors.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace rannc {
 
-/// Where something was read. Every part may be absent: a line of a text file, a node of a model, or only a file.
+/// A place in the input: a line of a text file, a node of a model, or only a file. Every part may be absent.
 struct Location {
   std::string file;
   uint32_t line = 0;    ///< from 1; 0 = unknown
@@ -28,15 +28,15 @@ struct Note {
   bool operator==(const Note&) const = default;
 };
 
-/// One thing a user has to mend: where, what was found, what was allowed, and the rule that says so (`G3`, `S6` …).
+/// One user error: where it is, what was found, what was allowed, and the rule that it breaks (`G3`, `S6` …).
 struct Diagnostic {
   Location where;
   std::string message;
-  std::string rule;         ///< label of a verifier's rule; empty where no rule is involved
-  std::vector<Note> notes;  ///< the second place, what would help
+  std::string rule;         ///< label of a verifier's rule; empty if no rule is involved
+  std::vector<Note> notes;  ///< the second place, hints
   bool operator==(const Diagnostic&) const = default;
 
-  /// `file:line:column: error: message [rule]`, then a line per note. No trailing newline.
+  /// Formats as `file:line:column: error: message [rule]`, then a line per note. No trailing newline.
   std::string str() const;
   Diagnostic&& note(std::string message, Location where = {}) &&;
 };
@@ -55,7 +55,7 @@ class Error : public std::runtime_error {
   Diagnostic diagnostic_;
 };
 
-/// A value, or the diagnostic that says why there is none.
+/// A value, or the diagnostic that explains why there is none.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -70,7 +70,7 @@ class [[nodiscard]] Result {
   T* operator->() { return &std::get<0>(state_); }
   const T* operator->() const { return &std::get<0>(state_); }
   const Diagnostic& diagnostic() const { return std::get<1>(state_); }
-  /// Throws `rannc::Error` where there is no value.
+  /// Throws `rannc::Error` if there is no value.
   T value() && {
     if (!ok()) throw Error(diagnostic());
     return std::get<0>(std::move(state_));
@@ -96,7 +96,7 @@ class [[nodiscard]] Result<void> {
   std::optional<Diagnostic> diagnostic_;
 };
 
-/// Thrown by a failed RANNC_CHECK: a defect of rannc, never of the user's input. Tools turn it into exit code 70.
+/// Thrown by a failed RANNC_CHECK: a bug in rannc, never an error in the user's input. Tools exit with code 70.
 class InternalError : public std::logic_error {
  public:
   using std::logic_error::logic_error;
@@ -119,7 +119,7 @@ struct Voidify {
 
 }  // namespace rannc
 
-/// Our own promise, on in release too: `RANNC_CHECK(cond) << "detail";`
+/// Checks an internal invariant, in release builds too: `RANNC_CHECK(cond) << "detail";`
 #define RANNC_CHECK(condition)       \
   (condition) ? static_cast<void>(0) \
               : ::rannc::detail::Voidify() & ::rannc::detail::CheckFailure(#condition, __FILE__, __LINE__).stream()
@@ -135,7 +135,7 @@ struct Voidify {
     }                                                           \
   } while (false)
 
-/// `RANNC_ASSIGN(auto x, f());` binds the value or returns the diagnostic.
+/// `RANNC_ASSIGN(auto x, f());` binds the value of a `Result<…>` or returns its diagnostic to the caller.
 #define RANNC_ASSIGN(declaration, expression) \
   RANNC_ASSIGN_INNER(declaration, expression, RANNC_CONCAT(rannc_assign_, __LINE__))
 #define RANNC_ASSIGN_INNER(declaration, expression, name)        \

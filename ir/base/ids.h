@@ -1,4 +1,4 @@
-/// Typed identities shared by every folder.
+/// Typed ids shared by every folder.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 namespace rannc {
 
 /// A dense index that cannot be mixed up with an index of another kind.
-/// Default-constructed ids are invalid; `index()` of an invalid id is meaningless.
+/// Default-constructed ids are invalid. `index()` of an invalid id is meaningless.
 template <class Tag>
 class Id {
  public:

@@ -32,7 +32,7 @@ Result<void> move_into_place(const std::string& temporary, const std::string& pa
   };
   std::error_code code, ignored;
   const std::string old = temporary + ".old";
-  // A rename replaces a file, but no folder that holds something.
+  // A rename replaces a file, but not a non-empty folder.
   const bool folder = fs::is_directory(fs::symlink_status(path, ignored));
   if (folder) fs::rename(path, old, code);
   if (code) return failed(code);

@@ -1,4 +1,4 @@
-/// Files and folders that appear whole or not at all.
+/// Atomic replacement of files and folders.
 #pragma once
 
 #include <string>
@@ -8,18 +8,19 @@
 
 namespace rannc {
 
-/// What is made beside its place and moved there when it is whole; without `commit` nothing is left of it.
+/// A file or folder that is written to a temporary name and moved into place by `commit`. The destructor removes it if
+/// it was not committed.
 class Replacement {
  public:
-  /// `path` is its place. Nothing is made yet.
+  /// `path` is the final place. Creates nothing yet.
   explicit Replacement(std::string path);
   ~Replacement();
   Replacement(const Replacement&) = delete;
   Replacement& operator=(const Replacement&) = delete;
 
-  /// Where to make it: a name beside `path` that is this process's own.
+  /// Where to write: a name beside `path` that is unique to this process.
   const std::string& temporary() const { return temporary_; }
-  /// Moves it to its place, over what is there.
+  /// Moves it to `path` and replaces what is there.
   Result<void> commit();
 
  private:
@@ -27,11 +28,11 @@ class Replacement {
   bool done_ = false;
 };
 
-/// Moves a file or folder to `path` in one step, over what is there: an old folder is moved aside first, and back where
-/// the move fails. Both lie on one file system.
+/// Moves a file or folder to `path` in one step and replaces what is there. An old folder is moved aside first, and
+/// back if the move fails. Both paths must lie on one file system.
 Result<void> move_into_place(const std::string& temporary, const std::string& path);
 
-/// Makes `path` a file of this content.
+/// Writes `content` to the file `path`.
 Result<void> write_file(const std::string& path, std::string_view content);
 
 }  // namespace rannc

@@ -1,11 +1,11 @@
-/// Wall-clock time that has passed.
+/// Elapsed wall-clock time.
 #pragma once
 
 #include <chrono>
 
 namespace rannc {
 
-/// Runs from its construction, or from the last `restart`.
+/// Measures from construction, or from the last `restart`.
 class Stopwatch {
  public:
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }

@@ -1,8 +1,8 @@
 // Canonical integer expressions.
 //
-// An expression is a sum of terms, a term an integer times a sorted product of factors, a factor a symbol or one of
-// floor, mod, max, min over two expressions. Terms are sorted by the text of their product, so that equal sums print
-// equal; the text is made once and is what equality compares.
+// An expression is a sum of terms. A term is an integer times a sorted product of factors. A factor is a symbol or one
+// of floor, mod, max, min of two expressions. Terms are sorted by the text of their product, so equal sums print
+// equally. The text is computed once, and equality compares it.
 #include "ir/dim/dim.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ namespace {
 constexpr size_t kMaxTerms =
     4096;  // a product of more terms counts as overflow: no shape has them, but a hostile file may
 
-// Saturates: sizes beyond 2^63 are rejected where they are evaluated.
+// Saturates. Sizes beyond 2^63 are rejected when they are evaluated.
 int64_t saturating_mul(int64_t a, int64_t b) {
   int64_t out = 0;
   return __builtin_mul_overflow(a, b, &out) ? kOverflow : out;
@@ -92,7 +92,7 @@ int64_t floor_quotient(int64_t a, int64_t b) {
   return (a % b != 0 && (a < 0) != (b < 0)) ? quotient - 1 : quotient;
 }
 
-// Not a - floor_quotient(a, b) * b: the product may lie below -2^63 where the remainder does not.
+// Does not use a - floor_quotient(a, b) * b, because the product may be below -2^63 even if the remainder is not.
 int64_t floor_remainder(int64_t a, int64_t b) {
   const int64_t remainder = a % b;
   return (remainder != 0 && (remainder < 0) != (b < 0)) ? remainder + b : remainder;
@@ -300,7 +300,7 @@ std::optional<Dim> exact_div(const Dim& a, const Dim& b) {
 namespace {
 constexpr int64_t kMostRest = int64_t{1} << 40;  // far from sums that have overflowed
 
-// The constant r where a is k * x + r and b the number k, as in ceil(2 * batch / 2) = floor((2 * batch + 1) / 2).
+// The constant r if a is k * x + r and b is the number k, as in ceil(2 * batch / 2) = floor((2 * batch + 1) / 2).
 std::optional<int64_t> rest_beside_multiples(const Dim& a, const Dim& b) {
   if (a.is_constant() || !b.is_constant() || b.constant() < 2) return std::nullopt;
   int64_t rest = 0;

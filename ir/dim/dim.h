@@ -1,4 +1,4 @@
-/// Integer expressions over named symbols, for dimensions and for the contents of integer values.
+/// Symbolic integer expressions for dimensions and for the contents of integer values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace rannc::ir {
 
-/// Values of symbols, for evaluation: `{"batch": 3}`.
+/// Values of symbols: `{"batch": 3}`.
 using Bindings = std::map<std::string, int64_t, std::less<>>;
 
 /// An integer, or a canonical expression: a sum of integer multiples of products of symbols, floor divisions, modulos,
@@ -27,24 +27,24 @@ class Dim {
   static Dim symbol(std::string_view name);
 
   bool is_constant() const { return expr_ == nullptr; }
-  /// The integer; only where `is_constant()`.
+  /// The integer. Requires `is_constant()`.
   int64_t constant() const;
   bool is_symbol() const;
-  /// The symbol's name; only where `is_symbol()`.
+  /// The symbol's name. Requires `is_symbol()`.
   const std::string& symbol_name() const;
 
   /// Canonical text: `12*batch + 1`, `floor((s0*s1)/s2)`, `mod(batch, 4)`, `max(a, b)`. `parse(str()) == *this`.
   std::string str() const;
-  /// Reads the canonical text and what exporters write (`s70*s72`, `((s43*s53)//s72)`, `batch % 2`, `Max(a, b)`).
+  /// Parses canonical text and the spellings of exporters (`s70*s72`, `((s43*s53)//s72)`, `batch % 2`, `Max(a, b)`).
   static Result<Dim> parse(std::string_view text);
 
-  /// The integer under `bindings`; nothing where a symbol is unbound, a divisor is zero or an integer overflows.
+  /// The integer under `bindings`; nothing if a symbol is unbound, a divisor is zero or an integer overflows.
   std::optional<int64_t> evaluate(const Bindings& bindings) const;
   /// The expression with a symbol replaced.
   Dim substitute(std::string_view symbol, const Dim& by) const;
   void collect_symbols(std::set<std::string>& into) const;
   bool uses(std::string_view symbol) const;
-  /// Equal dimensions have equal hashes, in one run of the program.
+  /// Equal dimensions have equal hashes within one run of the program.
   size_t hash() const { return expr_ ? expr_hash() : static_cast<size_t>(value_) * 0x9e3779b97f4a7c15ULL; }
 
   friend Dim operator+(const Dim& a, const Dim& b);
@@ -66,12 +66,12 @@ class Dim {
   std::shared_ptr<const Expr> expr_;  ///< null for a plain integer
 };
 
-/// Exact quotient where `b` divides `a` term by term (`12*batch / 12`), else nothing.
+/// The exact quotient if `b` divides `a` term by term (`12*batch / 12`), else nothing.
 std::optional<Dim> exact_div(const Dim& a, const Dim& b);
 
 using Shape = std::vector<Dim>;
 
-/// `[batch, 12, 64]`.
+/// Formats as `[batch, 12, 64]`.
 std::string str(const Shape& shape);
 /// Product of all dimensions; 1 for rank 0.
 Dim element_count(const Shape& shape);

@@ -2,13 +2,13 @@
 //
 // 1. An expression is a sum of products of factors, each of which lies in an interval: a symbol in [1, inf), a floor
 //    division, modulo, maximum or minimum in the interval that follows from its operands.
-// 2. The sum of the products' intervals is a bound. So is that of the products in x - low(x) for each factor x, which
-//    keeps together what 1 takes apart: s*t - s is (s-1)*(t-1) + (t-1).
-// 3. A factor that stands alone in a term is replaced by what is certain of it: max(a, b) is a or b, and at least both;
-//    c*floor(a/c) lies in a-c+1 … a; mod(a, b) is at most b-1 and, of an a that is not negative, at most a.
+// 2. The sum of the products' intervals is a bound. So is the sum after expanding it in x - low(x) for each factor x,
+//    which preserves correlations that step 1 loses: s*t - s is (s-1)*(t-1) + (t-1).
+// 3. A factor that is the only one of its term is replaced by its own bounds: max(a, b) is a or b, and at least both;
+//    c*floor(a/c) lies in a-c+1 … a; mod(a, b) is at most b-1 and, for non-negative a, at most a.
 //
-// The best of all is taken. The work is bounded by a number of sums that are looked at: what has not been found by then
-// is no answer. So are numbers beyond 2^62, which may have been saturated.
+// The tightest bound wins. The number of visited sums is limited, and bounds not found within the limit are unbounded.
+// So are numbers beyond 2^62, which may be saturated.
 #include "ir/dim/dim_bounds.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ Interval operator*(const Interval& a, const Interval& b) {
 Wide lower_sum(Wide a, Wide b) { return a <= -kInfinity || b <= -kInfinity ? -kInfinity : clamped(a + b); }
 
 Wide floor_quotient(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
-// Quotients of an end by a positive one.
+// Quotient of an end and a positive number.
 Wide quotient(Wide a, Wide b) {
   if (b >= kInfinity) return a < 0 ? -1 : 0;
   return a <= -kInfinity || a >= kInfinity ? a : floor_quotient(a, b);
@@ -99,7 +99,7 @@ class Sum {
     return sum;
   }
 
-  // The sum with another in a factor's place.
+  // The sum with a factor replaced by another sum.
   Sum with(const std::string& factor, const Sum& by) const {
     Sum sum;
     sum.exact_ = exact_;
@@ -121,7 +121,7 @@ class Sum {
     return sum;
   }
 
-  // False where numbers or products were too many to keep: nothing is known of the sum then.
+  // False if there were too many numbers or products; nothing is then known about the sum.
   bool exact() const { return exact_; }
   const std::map<std::string, Product>& products() const { return products_; }
 
@@ -163,7 +163,7 @@ Sum number(Wide value) {
 
 class Prover {
  public:
-  // A number that the sum is never below.
+  // A lower bound of the sum.
   Wide least(const Sum& sum, int depth) {
     if (!sum.exact() || ++looked_at_ > kMostSums) return -kInfinity;
     const Factors factors = factors_of(sum, depth);
@@ -226,7 +226,7 @@ class Prover {
     return low;
   }
 
-  // Each factor x that has a lowest value is low + y with y from 0: the products in the y, multiplied out.
+  // Substitutes low + y with y >= 0 for each factor x that has a lowest value, and expands the products.
   static Wide from_lowest(const Sum& sum, const Factors& factors) {
     std::map<std::vector<std::string_view>, Wide> shifted;
     for (const auto& [key, entry] : sum.products()) {
@@ -260,7 +260,7 @@ class Prover {
     return low;
   }
 
-  // A bound of the sum with what is certain of a factor in its place; nothing where nothing is.
+  // A bound of the sum with a factor replaced by its own bounds; nothing if it has none.
   std::optional<Wide> without(const Sum& sum, const Factor& factor, int depth) {
     const std::optional<Wide> scale = scale_alone(sum, factor.text);
     switch (factor.kind) {
@@ -279,7 +279,7 @@ class Prover {
     }
   }
 
-  // The factor's scale where it stands alone in one product and in no other.
+  // The scale of a factor that occurs in exactly one product and is its only factor.
   static std::optional<Wide> scale_alone(const Sum& sum, const std::string& text) {
     std::optional<Wide> scale;
     for (const auto& [key, entry] : sum.products()) {
@@ -318,7 +318,7 @@ std::optional<int64_t> finite(Wide end) {
 
 int sign_of(int64_t value) { return value > 0 ? 1 : value < 0 ? -1 : 0; }
 
-// The greatest common divisor of `divisor` and all numbers of an expression.
+// The greatest common divisor of `divisor` and all coefficients of an expression.
 int64_t divisor_of(const Dim& dim, int64_t divisor) {
   for (const Term& term : DimBuilder::terms_of(dim)) {
     if (term.scale > -kMostScale) divisor = std::gcd(divisor, term.scale);

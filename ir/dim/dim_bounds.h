@@ -1,4 +1,4 @@
-/// What is certain of integer expressions whose symbols are sizes.
+/// Bounds and sign analysis of integer expressions whose symbols are sizes.
 #pragma once
 
 #include <optional>
@@ -14,23 +14,23 @@ struct Bounds {
   bool operator==(const Bounds&) const = default;
 };
 
-/// Bounds of an expression whose symbols are at least 1: never too narrow, often too wide. Where a divisor is 0 an
-/// expression has no value, which lies in any bounds.
+/// Bounds of an expression whose symbols are at least 1. They are safe but often not tight. Assumes that no divisor is
+/// 0: the expression then has no value.
 Bounds bounds_of(const Dim& dim);
 
-/// 1, 0 or -1 where the expression's sign is certain.
+/// 1, 0 or -1 if the expression's sign is certain.
 std::optional<int> sign(const Dim& dim);
-/// Whether an expression is certainly at most, or at least, 0.
+/// Whether an expression is certainly at most 0, or at least 0.
 bool never_positive(const Dim& dim);
 bool never_negative(const Dim& dim);
-/// The larger, or smaller, of two expressions: one of them where it is certain which.
+/// Maximum and minimum of two expressions, simplified to one of them if the order is certain.
 Dim larger(const Dim& a, const Dim& b);
 Dim smaller(const Dim& a, const Dim& b);
-/// Whether two expressions are equal, where that is certain.
+/// Whether two expressions are equal; nothing if that is uncertain.
 std::optional<bool> certainly_equal(const Dim& a, const Dim& b);
 
-/// The same equality without what divides both sides: symbols, and the greatest common divisor of all numbers. The
-/// side whose text comes first stands first.
+/// Divides both sides of an equality by their common symbols and the greatest common divisor of all coefficients. The
+/// side whose text comes first alphabetically becomes the first.
 std::pair<Dim, Dim> reduced_equality(const Dim& a, const Dim& b);
 
 }  // namespace rannc::ir

@@ -82,7 +82,7 @@ class DimParser {
     return value;
   }
 
-  // A number takes the sign along: -2^63 is one, 2^63 is none.
+  // Parses a number together with its sign, because -2^63 is representable and 2^63 is not.
   Result<Dim> negated() {
     skip_space();
     if (at_digit()) return number(Sign::kMinus);

@@ -1,4 +1,4 @@
-/// Reads symbolic integer expressions.
+/// Parser of symbolic integer expressions.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace rannc::ir {
 
-/// `Dim::parse`: recursive descent over + - * // / % and the functions floor, mod, max, min (any case), nesting
-/// bounded.
+/// Implements `Dim::parse` by recursive descent over + - * // / % and the functions floor, mod, max, min (any case).
+/// The nesting depth is bounded.
 Result<Dim> parse_dim(std::string_view text);
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-/// Which values a gradient of the losses reaches.
+/// Reachability of values by gradients of the losses.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace rannc::ir {
 
-/// Per value whether a path of differentiable tasks leads from it to a loss. PyTorch has no gradient (None) for a
-/// parameter without such a path, and optimizers leave it alone: neither weight decay nor momentum changes it. Zeros
-/// are gradients, as those of `floor`. Types must be inferred. Linear in the graph.
+/// Whether a path of differentiable tasks leads from each value to a loss. A parameter without such a path has no
+/// gradient in PyTorch (None), and optimizers skip it: neither weight decay nor momentum changes it. Zero gradients,
+/// such as those of `floor`, count as gradients. Types must be inferred. Linear in the graph.
 std::vector<bool> reached_by_gradient(const Graph& graph);
 
 }  // namespace rannc::ir

@@ -107,7 +107,7 @@ class JointReader {
     const size_t begin = line.column();
     RANNC_ASSIGN(const TaskId gradient, task(line));
     const bool next = first_ == 0 || gradient.index() == first_ + joint_.origins.size();
-    if (!next) return line.fault(begin, "gradient tasks stand in order", "J2");
+    if (!next) return line.fault(begin, "gradient tasks must be in order", "J2");
     if (first_ == 0) first_ = gradient.index();
     RANNC_TRY(line.expect("of"));
     RANNC_ASSIGN(const TaskId of, task(line));

@@ -1,4 +1,4 @@
-/// Forward and backward pass of a planning graph as one graph of tasks.
+/// Joint graph: the forward and the backward pass of a planning graph.
 #pragma once
 
 #include <string>
@@ -9,21 +9,21 @@
 
 namespace rannc::ir {
 
-/// When a task of a joint graph is needed.
+/// Phase of a task in a joint graph.
 enum class Phase : uint8_t {
   kForward,
-  kInput,   ///< `I`: gradients of activations need it, and perhaps those of parameters
-  kWeight,  ///< `W`: gradients of parameters alone need it
+  kInput,   ///< `I`: needed by gradients of activations, and possibly of parameters
+  kWeight,  ///< `W`: needed only by gradients of parameters
 };
-/// `F`, `I`, `W`.
+/// The letter of a phase: `F`, `I`, `W`.
 std::string_view str(Phase phase);
 
-/// What differentiating a planning graph with losses makes of it. The planning graph stays what it is: forward only.
+/// Result of differentiating a planning graph with losses. The planning graph itself stays forward-only.
 ///
-/// The first tasks are copies of its tasks, in its order, some with auxiliary results more; its values have copies of
-/// their names. Gradient tasks follow. A seed is an input: the gradient of the loss with respect to a term's numerator,
-/// which is weight / denominator. A parameter's gradient comes in as many parts as tasks read the parameter; parts are
-/// sums over the samples of a micro-batch unless `core.total` has made them whole.
+/// The first tasks are copies of the planning graph's tasks in order, some with additional auxiliary results. Copied
+/// values keep their names. Gradient tasks follow. A seed is an input: the gradient of the loss with respect to a
+/// term's numerator, weight / denominator. A parameter's gradient has one part per task that reads the parameter. Parts
+/// are sums over the samples of a micro-batch unless `core.total` has completed them.
 struct Joint {
   struct ParameterGradient {
     ValueId parameter;
@@ -32,29 +32,29 @@ struct Joint {
     bool operator==(const ParameterGradient&) const = default;
   };
   struct Origin {
-    TaskId task;  ///< of the planning graph: what a task copies, or whose gradient it is of
+    TaskId task;  ///< task of the planning graph that is copied or differentiated
     Phase phase = Phase::kForward;
     bool operator==(const Origin&) const = default;
   };
 
   Graph graph;
   std::vector<Origin> origins;               ///< by task
-  std::vector<ValueId> seeds;                ///< by loss term; invalid: no parameter lies under it
+  std::vector<ValueId> seeds;                ///< by loss term; invalid: it depends on no parameter
   std::vector<ParameterGradient> gradients;  ///< by parameter, then by reader
 
   uint32_t forward_count() const;
-  /// Per value of the planning graph its copy.
+  /// The copy of each value of the planning graph.
   std::vector<ValueId> copies_of(const Graph& planning) const;
 };
 
-/// First line `rannc.joint 1`, the statements of the graph, then `gradient of`, `seed` and `part` lines.
+/// Prints the first line `rannc.joint 1`, the statements of the graph, then `gradient of`, `seed` and `part` lines.
 std::string print(const Joint& joint);
-/// Parses and verifies what can be said without the planning graph.
+/// Parses a joint graph and verifies everything that does not need the planning graph.
 Result<Joint> parse_joint(std::string_view text, const std::string& file);
 bool equal(const Joint& a, const Joint& b);
 
-/// Everything wrong with a joint graph of `planning`, each with a rule label J1…; empty: it holds. Rules G of its graph
-/// are included. The rules head verify_joint.cc.
+/// All faults of a joint graph of `planning`, each with a rule label J1…, including the G rules of its graph. Empty if
+/// it is valid. verify_joint.cc lists the rules.
 std::vector<Diagnostic> verify(const Joint& joint, const Graph& planning);
 
 }  // namespace rannc::ir

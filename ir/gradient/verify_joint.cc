@@ -1,10 +1,10 @@
-// Rules of a joint graph:
-//   J1  its first tasks are those of the planning graph: operators, attributes, operands, results; further results are
-//       auxiliary
-//   J2  every other task is of a task of the planning graph, and has a phase, I or W
-//   J3  a seed is a scalar input of a loss term's type; each term under which parts lie has one
-//   J4  parts are of parameters, in tasks that read them, of the parameter's type, at most one of each
-//   J5  what the phase W makes is read by W alone
+// Verifier of joint graphs. Rules:
+//   J1  the first tasks are copies of the planning graph's tasks: operators, attributes, operands, results; further
+//       results are auxiliary
+//   J2  every other task belongs to a task of the planning graph and has the phase I or W
+//   J3  a seed is an input with the type of its loss term; parts require at least one seed
+//   J4  a part has the type of its parameter and names a task that reads it; at most one part per reading
+//   J5  only tasks of phase W read results of phase W
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-/// Gradients of operators that have no rule: one task that runs LibTorch's tape for the operator alone.
+/// Fallback gradients for operators without a gradient rule: one task that runs LibTorch's tape for the operator.
 #pragma once
 
 #include <optional>
@@ -9,23 +9,23 @@
 
 namespace rannc::ir {
 
-/// Gives all wanted gradients by one task `vjp.<operator>` with the operator's attributes and two of its own. Its
-/// operands are the gradients of the results (absent where none reaches one), then the forward task's; it repeats the
-/// forward pass.
+/// Computes all wanted gradients by one task `vjp.<operator>` with the operator's attributes and two of its own. Its
+/// operands are the gradients of the results (absent if none reaches a result), then the forward task's operands. It
+/// repeats the forward pass.
 void add_vjp(GradientCall& call);
-/// The same as an entry's gradient rule.
+/// `add_vjp` as a gradient rule of an entry.
 bool gradient_by_vjp(GradientCall& call);
 
-/// Such a task, taken apart.
+/// The parts of a `vjp.…` task.
 struct Vjp {
   const OpInfo* op = nullptr;          ///< the forward operator
-  std::span<const ValueId> gradients;  ///< by result; invalid: none
+  std::span<const ValueId> gradients;  ///< by result; invalid if none reaches it
   std::span<const ValueId> operands;   ///< of the forward task
   std::vector<uint32_t> wanted;        ///< operands whose gradients are its results
   Attributes attributes;               ///< of the forward task
 };
 
-/// Nothing where the task is no such one. The spans are of the graph.
+/// The parts of a task; nothing if it is not a `vjp.…` task. The spans point into the graph.
 std::optional<Vjp> vjp_of(const Graph& graph, TaskId task);
 
 }  // namespace rannc::ir

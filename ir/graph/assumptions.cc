@@ -42,7 +42,7 @@ std::set<std::string> symbols_of(const Assumption& assumption) {
   return symbols;
 }
 
-// What is wrong with an assumption where inputs bind the symbols `bound`.
+// Faults of an assumption if inputs bind the symbols `bound`.
 std::vector<std::string> faults_of(const Assumption& assumption, std::string_view batch_symbol,
                                    const std::set<std::string>& bound) {
   std::vector<std::string> faults;
@@ -92,8 +92,8 @@ Result<void> check_assumptions(const Graph& graph, const Bindings& bindings) {
       sizes += fmt::format("{}{} = {}", sizes.empty() ? "" : ", ", symbol, bindings.find(symbol)->second);
     }
     const auto text = [](const std::optional<int64_t>& side) { return side ? std::to_string(*side) : "no size"; };
-    return error(assumption.where, fmt::format("the model takes for granted that {}; with {} they are {} and {}",
-                                               str(assumption), sizes, text(left), text(right)));
+    return error(assumption.where, fmt::format("the model assumes that {}; with {} they are {} and {}", str(assumption),
+                                               sizes, text(left), text(right)));
   }
   return {};
 }

@@ -15,13 +15,12 @@ namespace rannc::ir {
 
 class Graph;
 
-/// A graph that a task runs as a part of itself: a branch, or what a loop repeats. It knows nothing of the graph
-/// around it: what it reads of that is handed to it. Copies share it; it never changes.
+/// A graph that a task runs as a part of itself: a branch, or the body of a loop. It has no access to the enclosing
+/// graph: it reads only what is passed to it. Immutable; copies share the graph.
 class Body {
  public:
   explicit Body(Graph graph);
   const Graph& graph() const { return *graph_; }
-  /// Whether the graphs are equal.
   bool operator==(const Body& other) const;
   size_t hash() const;
 
@@ -29,10 +28,10 @@ class Body {
   std::shared_ptr<const Graph> graph_;
 };
 
-/// Integers, symbolic or not, are `Dim`; lists of them `Shape`.
+/// The value of an attribute. Integers, symbolic or not, are `Dim`; lists of them are `Shape`.
 using Attribute = std::variant<bool, Dim, double, std::string, DType, Shape, std::vector<double>, Body>;
 
-/// Sorted by name, so that equal sets compare and print equal.
+/// A set of named attributes, sorted by name, so that equal sets compare and print equal.
 class Attributes {
  public:
   Attributes() = default;
@@ -47,7 +46,7 @@ class Attributes {
   auto begin() const { return entries_.begin(); }
   auto end() const { return entries_.end(); }
 
-  /// Typed look-ups: the value, `otherwise` where absent; a value of another type is our bug (RANNC_CHECK): text and
+  /// Typed look-ups: the value, or `otherwise` if absent. A value of another type fails a RANNC_CHECK, because text and
   /// frontends are checked against the operator's signature before.
   int64_t integer(std::string_view name, int64_t otherwise = 0) const;
   double number(std::string_view name, double otherwise = 0) const;
@@ -56,10 +55,10 @@ class Attributes {
   std::optional<DType> dtype(std::string_view name) const;
   const Shape* list(std::string_view name) const;
   const Body* body(std::string_view name) const;
-  /// A list of plain integers; empty where absent.
+  /// A list of plain integers; empty if absent.
   std::vector<int64_t> integers(std::string_view name) const;
 
-  /// As printed: a NaN equals a NaN, and 0 is not -0.
+  /// Compares as printed: a NaN equals a NaN, and 0 differs from -0.
   bool operator==(const Attributes& other) const;
   size_t hash() const;
 

@@ -96,7 +96,7 @@ Result<std::vector<std::byte>> checked_bytes(const ValueType& type, const Tensor
   const auto count = static_count(type);
   if (!count) return error("the constant's shape is not made of integers");
   if (*count > limit) return error("a constant of " + std::to_string(*count) + " elements is not read as numbers");
-  if (!data.present()) return error("the constant's bytes are not at hand");
+  if (!data.present()) return error("the bytes of the constant are not available");
   if (data.size() != static_cast<uint64_t>(*count) * byte_size(type.dtype)) {
     return error("a constant of type " + std::string(str(type.dtype)) + str(*type.shape) + " has " +
                  std::to_string(data.size()) + " bytes");

@@ -50,7 +50,7 @@ class Finder {
     return symbols.empty() ? Frequency::kLoad : Frequency::kStep;
   }
 
-  // Sizes that are no numbers are those of inputs.
+  // Symbolic sizes come from inputs.
   Frequency of_type(ValueId value) {
     const uint32_t number = graph_.type_number(value);
     if (type_known_[number]) return of_type_[number];

@@ -1,4 +1,4 @@
-/// How often a task runs.
+/// Execution frequency of tasks.
 #pragma once
 
 #include <vector>
@@ -8,13 +8,13 @@
 namespace rannc::ir {
 
 enum class Frequency : uint8_t {
-  kLoad,        ///< once: it reads neither parameters nor inputs, and knows its sizes
-  kStep,        ///< once a step: it reads parameters, buffers, totals, or sizes that inputs have
-  kMicroBatch,  ///< once a micro-batch: it reads samples, draws, or their number
+  kLoad,        ///< once per load: it reads neither parameters nor inputs, and its sizes are static
+  kStep,        ///< once per step: it reads parameters, buffers, totals, or sizes of inputs
+  kMicroBatch,  ///< once per micro-batch: it reads samples, their number, or random inputs
 };
 
-/// Per task, from what it reads. Linear. A task runs as often as what it reads changes; `core.total`, which makes a sum
-/// over micro-batches whole, once a step.
+/// Frequency of each task. A task runs as often as its operands change. `core.total`, which completes a sum over
+/// micro-batches, runs once per step. Linear.
 std::vector<Frequency> execution_frequency(const Graph& graph);
 
 }  // namespace rannc::ir

@@ -39,7 +39,7 @@ ValueId Graph::find(std::string_view name, uint32_t hash) const {
 
 ValueId Graph::find(std::string_view name) const { return find(name, hash_of_name(name)); }
 
-// Gives the value that comes next the name, or the name with a suffix where it is taken. `wanted` is kept by `texts_`.
+// Names the next value, with a suffix if the name is taken. `texts_` owns `wanted`.
 void Graph::name_value(ValueRecord& value, std::string_view wanted, uint32_t hash) {
   const auto number = static_cast<uint32_t>(values_.size());
   if (find(wanted, hash).valid()) return name_otherwise(value, wanted);
@@ -115,7 +115,7 @@ TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attrib
   record.op = &op;
   record.output_count = static_cast<uint32_t>(output_names.size());
   record.attributes = attributes_.number(std::move(attributes));
-  // Tasks of one file follow each other.
+  // Consecutive tasks usually come from one file.
   const bool same_file = !tasks_.empty() && tasks_.back().file == location.file;
   record.file = same_file ? tasks_.back().file : texts_.keep(location.file);
   record.node = texts_.keep(location.node);
@@ -131,7 +131,7 @@ TaskId Graph::add_task(const OpInfo& op, std::span<const ValueId> inputs, Attrib
   return id;
 }
 
-// A graph without tasks and values that has the tables of this one, so that numbers and texts of this are also its own.
+// A graph without tasks and values that shares the tables of this one, so that numbers and texts remain valid in it.
 Graph Graph::without_content() const {
   Graph empty;
   empty.name_ = name_;
@@ -145,7 +145,7 @@ Graph Graph::without_content() const {
   return empty;
 }
 
-// Copies from a graph whose `without_content` this began as.
+// Copies from the graph whose `without_content` created this one.
 ValueId Graph::copy_value(const Graph& from, ValueId value) {
   ValueRecord record = from.values_[value.index()];
   record.producer = TaskId();

@@ -1,4 +1,4 @@
-/// The task/value graph of a model.
+/// The task graph of a model.
 #pragma once
 
 #include <algorithm>
@@ -21,37 +21,37 @@ namespace rannc::ir {
 
 struct OpInfo;
 
-/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; draw: random numbers;
-/// activation: made by a task.
+/// input: fed per mini-batch; parameter: trained; buffer: running statistics; constant: fixed; random input: filled
+/// with random numbers; activation: produced by a task.
 enum class ValueKind : uint8_t { kInput, kParameter, kBuffer, kConstant, kRandomInput, kActivation };
 std::string_view str(ValueKind kind);
 
-/// What a value of kind draw is made of. Its numbers follow from (seed, step, key, sample) and their place within the
-/// sample alone: whoever reads it draws it himself, and draws it again rather than keep it. Draws of one key draw
-/// alike.
+/// Distribution and key of a random input. Each number depends only on (seed, step, key, sample) and its position
+/// within the sample. Every reader generates the numbers itself, and regenerates them instead of keeping them. Random
+/// inputs with equal keys have equal numbers.
 struct RandomInput {
   enum class Of : uint8_t {
-    kUniform,    ///< from 0 to below 1
-    kNormal,     ///< mean 0, deviation 1
-    kBernoulli,  ///< 0 with probability `drop`, else 1 / (1 - drop); 1 throughout where nothing is trained
+    kUniform,    ///< in [0, 1)
+    kNormal,     ///< mean 0, standard deviation 1
+    kBernoulli,  ///< 0 with probability `drop`, else 1 / (1 - drop); always 1 outside training
   };
   Of of = Of::kUniform;
-  double drop = 0;  ///< of bernoulli alone
+  double drop = 0;  ///< of `kBernoulli` only
   uint64_t key = 0;
   bool operator==(const RandomInput&) const = default;
 };
 
-/// Elements of a tensor that do not count: the first `front` and the last `back` along `axis`.
+/// Excluded elements of a tensor: the first `front` and the last `back` along `axis`.
 struct Trim {
   int64_t axis = 0, front = 0, back = 0;
   bool operator==(const Trim&) const = default;
 };
 
-/// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / denominator, where the
-/// denominator is counted from the labels of the whole mini-batch before the step. Where `divisor` is 0 the term is 0.
+/// One term of the training loss: weight * (sum of `numerator` over the micro-batches) / divisor. The divisor is
+/// counted from the labels of the whole mini-batch before the step. If it is 0 the term is 0.
 struct LossTerm {
   enum class Denominator : uint8_t {
-    kOne,           ///< the numerator is the loss: a sum
+    kOne,           ///< 1: the loss is the sum itself
     kElements,      ///< number of elements of `labels`
     kNotIgnored,    ///< number of elements of `labels` that differ from `ignore_index`
     kSamples,       ///< number of samples
@@ -61,40 +61,39 @@ struct LossTerm {
   ValueId numerator;  ///< scalar (rank 0) activation of one micro-batch
   double weight = 1;
   Denominator denominator = Denominator::kOne;
-  ValueId labels;  ///< graph input; invalid where the denominator does not count it
+  ValueId labels;  ///< graph input; invalid if the denominator does not count labels
   int64_t ignore_index = -100;
-  std::vector<double> class_weights = {};  ///< by class; of `kClassWeights` alone, and finite
-  /// Of `labels`, before they are counted: each axis once, none of them that of samples.
+  std::vector<double> class_weights = {};  ///< by class, finite; of `kClassWeights` only
+  /// Elements of `labels` that are not counted. Each axis occurs at most once and is not the batch axis.
   std::vector<Trim> trims = {};
-  double added = 0;          ///< to what is counted, before it divides; of `kOne` none
-  double least = -HUGE_VAL;  ///< what divides does not fall below it
+  double added = 0;          ///< added to the count; 0 for `kOne`
+  double least = -HUGE_VAL;  ///< lower bound of the divisor
   bool operator==(const LossTerm&) const = default;
-  /// What divides, of so many elements, samples or weights.
+  /// The divisor for a count of elements, samples or weights.
   double divisor(double counted) const { return std::max(counted + added, least); }
-  /// What a numerator adds to the loss, of so many elements, samples or weights; nothing where 0 divides.
+  /// The contribution of a numerator `of` to the loss for that count; 0 if the divisor is 0.
   double loss(double of, double counted) const { return divisor(counted) == 0 ? 0 : weight * of / divisor(counted); }
   bool counts_labels() const { return denominator != Denominator::kOne && denominator != Denominator::kSamples; }
 };
 
-/// Running statistics: once a step two leaves become (1 - momentum) * what they were + momentum * mean, or unbiased
-/// variance, of the mini-batch, which is put together from those of its micro-batches (`ir/state/statistics.h`).
+/// Running statistics. Once per step two leaves become (1 - momentum) * old + momentum * new, where new is the mean or
+/// the unbiased variance of the mini-batch, combined from those of its micro-batches (`ir/state/statistics.h`).
 struct Statistics {
-  ValueId mean, variance;  ///< of one micro-batch: made by one task, whose attribute the momentum is; nobody reads them
+  ValueId mean, variance;  ///< of one micro-batch; unread results of one task, whose attribute `momentum` applies
   ValueId running_mean, running_variance;
   bool operator==(const Statistics&) const = default;
 };
 
-/// Rows of a tensor of state: a box of a stored value, its axes reordered, then shaped as rows.
+/// Rows of a state tensor: a box of a stored value with its axes permuted, then reshaped to rows.
 struct StatePart {
   ValueId value;                       ///< a parameter, buffer or constant
   std::vector<int64_t> begin, extent;  ///< of the box, per axis of the value
-  std::vector<int64_t> axes;           ///< axis i of what is shaped is axis `axes[i]` of the box
+  std::vector<int64_t> axes;           ///< axis i of the permuted box is axis `axes[i]` of the box
   bool operator==(const StatePart&) const = default;
 };
 
-/// A tensor of the program that was exported, under the name that its author knows it by, as `state_dict` has it: its
-/// rows are those of the parts, one part behind another. Which tasks read a stored value says nothing of it: exporters
-/// transpose, reorder and join.
+/// A tensor of the exported program under its `state_dict` name. Its rows are the concatenated rows of its parts. It
+/// cannot be derived from the tasks that read a stored value, because exporters transpose, reorder and join tensors.
 struct StateTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -102,18 +101,18 @@ struct StateTensor {
   bool operator==(const StateTensor&) const = default;
 };
 
-/// Sizes that a type rule takes for equal though that cannot be proved: the model means something only for batches
-/// whose sizes fulfil it (`ir/graph/assumptions.h`).
+/// An equality of sizes that a type rule assumes because it cannot be proved. The model is valid only for batches whose
+/// sizes satisfy it (`ir/graph/assumptions.h`).
 struct Assumption {
   Dim left, right;
   Location where;  ///< of the first task that needs it
   bool operator==(const Assumption&) const = default;
 };
 
-/// Bipartite graph of tasks and values. Append-only: tasks stand in topological order, ids never change, and a pass
-/// that drops or reorders builds a new graph (`ir/graph/rewriter.h`). Names are unique. Types and attributes that are
-/// equal are kept once; references to them stay valid as long as the graph. Not thread-safe for writing; any number of
-/// readers.
+/// Bipartite graph of tasks and values. It is append-only: tasks are in topological order and ids never change. A pass
+/// that drops or reorders tasks builds a new graph (`ir/graph/rewriter.h`). Names are unique. Equal types and equal
+/// attributes are stored once; references to them stay valid as long as the graph. Concurrent reads are safe, writes
+/// are not.
 class Graph {
  public:
   struct Value {
@@ -122,10 +121,10 @@ class Graph {
     TaskId producer;        ///< invalid unless an activation
     uint32_t output_index;  ///< position among the producer's outputs
     const ValueType& type;
-    const TensorData& data;  ///< of parameters, buffers and constants; until data of any value is set
+    const TensorData& data;  ///< of parameters, buffers and constants; invalidated by setting the data of any value
   };
   struct Task {
-    const OpInfo* op = nullptr;       ///< never null; of the registry, or of this graph for operators unknown to it
+    const OpInfo* op = nullptr;       ///< never null; owned by the registry, or by this graph for foreign operators
     std::span<const ValueId> inputs;  ///< an invalid id is an absent optional operand
     std::span<const ValueId> outputs;
     const Attributes& attributes;
@@ -143,15 +142,15 @@ class Graph {
   Graph clone() const { return *this; }
 
   // --- building
-  /// A value no task makes. A name that is taken gets a suffix `.1`, `.2` …
+  /// Adds a value that no task produces. A name that is taken gets a suffix `.1`, `.2` …
   ValueId add_value(ValueKind kind, std::string_view name, ValueType type, TensorData data = {});
-  /// A value of kind draw; its name as that of any value.
+  /// Adds a random input. Its name follows the same rule.
   ValueId add_random_input(std::string_view name, ValueType type, const RandomInput& draw);
-  /// Appends a task with `output_names.size()` fresh activations (types unknown until a shape rule sets them; an empty
-  /// name gets `v<number>`). Operands must exist already: that keeps the order topological.
+  /// Appends a task with `output_names.size()` new activations, whose types are unknown until a type rule sets them. An
+  /// empty name becomes `v<number>`. Operands must exist already, which keeps the order topological.
   TaskId add_task(const OpInfo& op, std::span<const ValueId> inputs, Attributes attributes,
                   std::span<const std::string> output_names, const Location& location = {});
-  /// Convenience for one output; returns it.
+  /// Appends a task with one output and returns the output.
   ValueId add(const OpInfo& op, std::initializer_list<ValueId> inputs, Attributes attributes = {},
               std::string name = {}, const Location& location = {});
   void add_input(ValueId value) { inputs_.push_back(value); }  ///< order of the model's signature
@@ -165,12 +164,12 @@ class Graph {
   void set_state(std::vector<StateTensor> tensors) { state_ = std::move(tensors); }
   void set_assumptions(std::vector<Assumption> assumptions) { assumptions_ = std::move(assumptions); }
 
-  // --- facts that passes fill in
+  // --- properties that passes set
   void set_type(ValueId value, ValueType type);
   void set_kind(ValueId value, ValueKind kind);
   void set_data(ValueId value, TensorData data);
   void set_attributes(TaskId task, Attributes attributes);
-  /// Symbol that counts the samples of a micro-batch; empty where the model has no batch.
+  /// Sets the symbol that counts the samples of a micro-batch; empty if the model has no batch.
   void set_batch_symbol(std::string name);
   void set_name(std::string name) { name_ = std::move(name); }
 
@@ -188,10 +187,11 @@ class Graph {
   Value value(ValueId id) const;
   ValueKind kind(ValueId id) const { return values_[id.index()].kind; }
   TaskId producer(ValueId id) const { return values_[id.index()].producer; }
-  /// What a value draws; null: it is no draw.
+  /// Distribution and key of a random input; null for any other value.
   const RandomInput* random_input(ValueId id) const;
   const ValueType& type(ValueId id) const { return types_[values_[id.index()].type]; }
-  /// Dense numbers of types and of attributes: equal within this graph exactly where these are equal.
+  /// Dense numbers of types and of attributes. Within this graph two numbers are equal if and only if the types or the
+  /// attributes are.
   uint32_t type_number(ValueId id) const { return values_[id.index()].type; }
   uint32_t attributes_number(TaskId id) const { return tasks_[id.index()].attributes; }
   uint32_t type_count() const { return types_.size(); }
@@ -212,7 +212,7 @@ class Graph {
       f(Use{TaskId(task), slot - tasks_[task].first_input});
     }
   }
-  /// Whether `f(Use)` holds for a use; asks no further once it does.
+  /// Whether `f(Use)` holds for any use. Stops at the first one.
   template <class F>
   bool any_use(ValueId id, F&& f) const {
     for (uint32_t slot = first_use_[id.index()]; slot != kNone; slot = slots_[slot].next) {
@@ -221,7 +221,7 @@ class Graph {
     }
     return false;
   }
-  /// The value of that name, or invalid.
+  /// The value of that name, or an invalid id.
   ValueId find(std::string_view name) const;
   /// Iterates ids 0…n-1.
   template <class IdType>
@@ -239,7 +239,7 @@ class Graph {
   Range<TaskId> tasks() const { return {task_count()}; }
   Range<ValueId> values() const { return {value_count()}; }
 
-  /// An operator that the registry does not know (`aten.*`, a user's own), owned by this graph.
+  /// An operator that is not in the registry (`aten.*`, custom operators). Owned by this graph.
   const OpInfo& foreign_op(std::string_view name);
 
  private:
@@ -268,7 +268,7 @@ class Graph {
     uint32_t task;
     uint32_t next;
   };
-  /// What a type rule said of each question: operator, attributes, numbers of the operands' types.
+  /// Cached results of type rules. Key: operator, attributes, and type numbers of the operands.
   struct RuleAnswers {
     std::vector<uint32_t> key;
     std::unordered_map<std::vector<uint32_t>, std::vector<uint32_t>, HashOfNumbers> known;
@@ -298,7 +298,7 @@ class Graph {
   std::vector<Assumption> assumptions_;
   Texts texts_;
   HashIndex value_names_;
-  std::unordered_map<std::string_view, uint32_t> name_suffixes_;  // last suffix given to a name that was taken
+  std::unordered_map<std::string_view, uint32_t> name_suffixes_;  // last suffix used for a name that was taken
   Interned<ValueType> types_;
   Interned<Attributes> attributes_;
   std::vector<TensorData> data_;
@@ -307,8 +307,8 @@ class Graph {
   RuleAnswers answers_;
 };
 
-/// Same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses, statistics, state and
-/// assumptions, id by id.
+/// Whether two graphs have the same tasks, operands, attributes, types, kinds, data, names, inputs, outputs, losses,
+/// statistics, state and assumptions, id by id.
 bool equal(const Graph& a, const Graph& b);
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-/// What of a graph is read by others than its tasks.
+/// Values of a graph that are needed even if no task reads them.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace rannc::ir {
 
-/// Calls `f(ValueId)` for outputs, numerators of losses, and what becomes running statistics. A value may come twice.
+/// Calls `f(ValueId)` for outputs, loss numerators, and the statistics that update running statistics. A value may come
+/// twice.
 template <class F>
 void for_each_result(const Graph& graph, F&& f) {
   for (const ValueId output : graph.outputs()) f(output);
@@ -18,15 +19,15 @@ void for_each_result(const Graph& graph, F&& f) {
   }
 }
 
-/// By value whether it is one of these.
+/// Whether each value is one of those that `for_each_result` visits.
 inline std::vector<bool> results_of(const Graph& graph) {
   std::vector<bool> results(graph.value_count());
   for_each_result(graph, [&](ValueId value) { results[value.index()] = true; });
   return results;
 }
 
-/// The same for all that a graph keeps though no task reads it: its results, inputs, labels, running statistics, and
-/// stored values that have a part of the state. Invalid ids come where a loss has no labels.
+/// Calls `f(ValueId)` for every value that a graph keeps even if no task reads it: results, inputs, labels, running
+/// statistics, and stored values that hold part of the state. The id is invalid for a loss without labels.
 template <class F>
 void for_each_kept(const Graph& graph, F&& f) {
   for_each_result(graph, f);

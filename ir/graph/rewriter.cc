@@ -87,7 +87,7 @@ Liveness find_live(const Graph& graph) {
   return live;
 }
 
-/// Whether there was a parameter that nothing but the state speaks of.
+/// Turns parameters that only the state refers to into constants. Returns whether there were any.
 bool freeze_unread(Graph& graph) {
   const std::vector<bool> result = results_of(graph);
   bool found = false;

@@ -1,4 +1,4 @@
-/// Which tasks of a graph are alike.
+/// Structural comparison of tasks.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,9 @@
 
 namespace rannc::ir {
 
-/// What a task computes, as numbers of its graph: operator, attributes, types of the operands and whether each is
-/// trained or passes a gradient on (`needs_gradient`, by value). Equal numbers, equal work; names are no part of it.
+/// Appends numbers that identify the work of a task within its graph: operator, attributes, types of the operands, and
+/// whether each operand needs a gradient (`needs_gradient`, by value). Tasks with equal numbers do equal work. Names do
+/// not count.
 void structural_numbers(const Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
                         std::vector<uint32_t>& numbers);
 

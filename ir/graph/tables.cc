@@ -1,4 +1,4 @@
-// Growth of a graph's tables.
+// Storage growth of a graph's tables.
 #include "ir/graph/tables.h"
 
 #include <algorithm>

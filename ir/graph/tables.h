@@ -1,4 +1,4 @@
-/// Tables of a graph: texts, numbers of equal things, and an index from names to numbers.
+/// Tables of a graph: string storage, interning, and a hash index.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,8 @@
 
 namespace rannc::ir {
 
-/// Texts that stay where they are as long as the table or a copy of it lives. Copies share what is there and add apart.
+/// String storage whose addresses stay valid as long as the table or a copy of it lives. Copies share the strings
+/// stored so far and grow independently.
 class Texts {
  public:
   Texts() = default;
@@ -17,7 +18,7 @@ class Texts {
   Texts(Texts&& other) noexcept : Texts() { swap(other); }
   Texts& operator=(Texts other) noexcept { return swap(other), *this; }
 
-  /// A copy of `text`; an empty one costs nothing.
+  /// Stores a copy of `text`. An empty one needs no memory.
   std::string_view keep(std::string_view text);
 
  private:
@@ -34,7 +35,7 @@ class Texts {
   size_t left_ = 0;
 };
 
-/// Finds numbers by the hash of what they stand for, which the caller keeps and compares. Nothing is ever removed.
+/// Maps hashes of keys to numbers. The caller stores the keys and compares them. Numbers are never removed.
 class HashIndex {
  public:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -50,7 +51,7 @@ class HashIndex {
       if (slot.hash == hash && same(slot.number)) return slot.number;
     }
   }
-  /// Adds a number that is not there.
+  /// Adds a number that is not in the index.
   void insert(uint32_t hash, uint32_t number);
 
  private:
@@ -65,11 +66,11 @@ class HashIndex {
   size_t used_ = 0;
 };
 
-/// 32 well mixed bits of a hash.
+/// 32 well-mixed bits of a hash.
 inline uint32_t mixed(size_t hash) { return static_cast<uint32_t>((hash * 0x9e3779b97f4a7c15ULL) >> 32); }
 
-/// Each distinct `T` once, under a dense number: equal things have equal numbers. `T` has `hash()`, which tells apart
-/// what `==` does not but printing does. References stay valid as long as the table or a copy of it lives.
+/// Stores each distinct `T` once under a dense number: equal objects have equal numbers. `T::hash()` distinguishes
+/// objects that print differently even if `==` does not. References stay valid as long as the table or a copy lives.
 template <class T>
 class Interned {
  public:

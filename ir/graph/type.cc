@@ -102,7 +102,7 @@ Result<std::vector<std::byte>> TensorData::read() const {
   if (path_.empty()) return error("the tensor has no stored bytes: the model was written without weights");
   std::error_code failed;
   const auto status = std::filesystem::status(path_, failed);
-  // Opened to be read, what has become a pipe since it was checked would block.
+  // Opening a file that has become a pipe since it was checked would block.
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
     return fail("is not a regular file");
   }
@@ -113,7 +113,7 @@ Result<std::vector<std::byte>> TensorData::read() const {
   if (offset_ > size || length_ > size - offset_) {
     return fail("ends before a tensor does: the file has " + std::to_string(size) + " bytes");
   }
-  // A file may have more bytes than it has stored: what is not there takes memory all the same.
+  // A sparse file may be larger than its stored bytes. Reading its holes needs memory all the same.
   const uint64_t memory = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   const auto too_large = [&] {
     return fail("has a tensor that does not fit into this machine's memory of " + std::to_string(memory) + " bytes");

@@ -1,4 +1,4 @@
-/// What a value is: element type, shape, place of the samples, known contents, stored bytes.
+/// Type of a value: element type, shape, batch layout and known contents, and its stored bytes.
 #pragma once
 
 #include <cstddef>
@@ -16,33 +16,33 @@ namespace rannc::ir {
 
 enum class DType : uint8_t { kF16, kBF16, kF32, kF64, kI8, kI16, kI32, kI64, kU8, kU16, kU32, kU64, kBool };
 
-/// `f32`, `i64`, `bool` …: the spelling of text IR.
+/// The spelling of text IR: `f32`, `i64`, `bool` …
 std::string_view str(DType dtype);
 std::optional<DType> parse_dtype(std::string_view text);
 uint32_t byte_size(DType dtype);
-/// LibTorch's number of the element type (`c10::ScalarType`), which TorchScript text spells too; and the way back.
+/// LibTorch's number of the element type (`c10::ScalarType`), which TorchScript text uses too, and its inverse.
 int torch_number(DType dtype);
 std::optional<DType> dtype_of_torch(int number);
 bool is_float(DType dtype);
-/// The type in which gradients are summed over readers, micro-batches and replicas, and losses over samples: terms of
-/// 16 bits in float32, since a sum of a thousand of them has no bit left for the next; all others in their own.
+/// The type in which gradients are summed over readers, micro-batches and replicas, and losses over samples. 16-bit
+/// terms are summed in float32, because a sum of a thousand of them would lose the next term. Other types keep theirs.
 DType sum_dtype(DType dtype);
 bool is_integer(DType dtype);  ///< bool is not an integer
 
-/// How a value without an axis of samples depends on those of its micro-batch.
+/// How a value without a batch axis depends on the samples of its micro-batch.
 enum class Mix : uint8_t {
   kNone,
-  kPartial,  ///< a sum over samples: those of all micro-batches and replicas add up to that of the mini-batch
-  kCounted,  ///< made from the number of samples, which varies within a step
-  kMixed,    ///< otherwise: it means something of one micro-batch alone
+  kPartial,  ///< a sum over samples: the sums of all micro-batches and replicas add up to that of the mini-batch
+  kCounted,  ///< computed from the number of samples, which varies within a step
+  kMixed,    ///< any other dependence: the value is meaningful for one micro-batch only
 };
-/// `partial`, `counted`, `mixed`: the spelling of text IR; empty for none.
+/// The spelling of text IR: `partial`, `counted`, `mixed`; empty for `kNone`.
 std::string_view str(Mix mix);
 std::optional<Mix> parse_mix(std::string_view text);
 
-/// Where the samples of a value are: along `axis`, whose extent is outer * batch * inner with the samples varying
-/// in the middle ([T, B*heads, D] has axis 1, outer 1, inner heads). No axis: the value has no samples, and `mix` says
-/// what became of them.
+/// Position of the samples in a value: along `axis`, whose extent is outer * batch * inner with the samples in the
+/// middle ([T, B*heads, D] has axis 1, outer 1, inner heads). Without an axis the value has no samples, and `mix`
+/// specifies how it depends on them.
 struct BatchLayout {
   int32_t axis = -1;
   Dim outer = 1;
@@ -53,15 +53,15 @@ struct BatchLayout {
   bool operator==(const BatchLayout&) const = default;
 };
 
-/// Element values of an integer or boolean value of rank 0 or 1 whose contents follow from sizes and constants alone.
-/// Booleans are 0 and 1.
+/// Elements of an integer or boolean value of rank 0 or 1 that follow from sizes and constants alone. Booleans are 0
+/// and 1.
 using Contents = std::vector<Dim>;
 
-/// Bytes of a parameter, buffer or constant: in memory, or a range of a file that is read only when needed.
-/// Row-major, little-endian. Copies share the bytes.
+/// Bytes of a parameter, buffer or constant: in memory, or a range of a file that is read on demand. Row-major,
+/// little-endian. Copies share the bytes.
 class TensorData {
  public:
-  TensorData() = default;  ///< no bytes: a model without weights
+  TensorData() = default;  ///< no bytes, as in a model without weights
   static TensorData in_memory(std::vector<std::byte> bytes);
   /// `path` as opened by the reader; the range must have been checked against the file's size.
   static TensorData in_file(std::string path, uint64_t offset, uint64_t length);
@@ -71,9 +71,9 @@ class TensorData {
   uint64_t size() const { return memory_ ? memory_->size() : length_; }
   const std::string& path() const { return path_; }
   uint64_t offset() const { return offset_; }
-  /// Only where the bytes are in memory.
+  /// Requires that the bytes are in memory.
   const std::vector<std::byte>& bytes() const { return *memory_; }
-  /// The bytes, read from the file where they are there; an error names the file and the range.
+  /// The bytes, read from the file if necessary. An error names the file and the range.
   Result<std::vector<std::byte>> read() const;
   bool operator==(const TensorData& other) const;
 
@@ -84,9 +84,9 @@ class TensorData {
   uint64_t length_ = 0;
 };
 
-/// `seed` and `hash` as one hash.
+/// Combines two hashes.
 inline size_t combine(size_t seed, size_t hash) { return (seed ^ hash) * 0xff51afd7ed558ccdULL + (seed >> 29); }
-/// Of the numbers in order, for keys of unordered containers.
+/// Hash of a list of numbers, for keys of unordered containers. The order counts.
 struct HashOfNumbers {
   size_t operator()(const std::vector<uint32_t>& numbers) const {
     size_t hash = numbers.size();
@@ -94,17 +94,17 @@ struct HashOfNumbers {
     return hash;
   }
 };
-/// Of the dimensions in order.
+/// Hash of a list of dimensions. The order counts.
 size_t hash_of(const std::vector<Dim>& dims);
 
-/// What a shape rule says of one value. `shape` is absent where the rank is unknown.
+/// Type of a value, as a type rule derives it. `shape` is absent if the rank is unknown.
 struct ValueType {
   DType dtype = DType::kF32;
   std::optional<Shape> shape;
   BatchLayout batch;
   std::optional<Contents> contents;
   bool operator==(const ValueType&) const = default;
-  size_t hash() const;  ///< of all of it
+  size_t hash() const;
 };
 
 }  // namespace rannc::ir

@@ -1,29 +1,29 @@
-// Rules of a graph:
-//   G1   names of values are unique, none is empty: `Graph` sees to it, and the parser says where a text breaks it
+// Verifier of graphs. Rules:
+//   G1   value names are unique and not empty: `Graph` guarantees it, and the parser reports violations in a text
 //   G2   every operand exists and is defined before the task that reads it
-//   G3   a task has the operands and outputs that its operator asks for
-//   G4   attributes are the operator's, each of its type
-//   G5   a value is an activation exactly where a task makes it; only parameters, buffers and constants hold data
-//   G6   a parameter is of a float type
-//   G7   the signature lists each input once; inputs, outputs and losses name values of the graph
-//   G8   types agree with the operator's type rule where both are known
-//   G9   data has as many bytes as the type says, and a shape without symbols
-//   G10  the samples' axis lies in the shape, which is outer * batch * inner there
+//   G3   the numbers of operands and results are those of the operator
+//   G4   attributes are declared by the operator and have the declared types
+//   G5   a value is an activation if and only if a task produces it; only parameters, buffers and constants hold data
+//   G6   a parameter has a float type
+//   G7   the signature lists each input once; inputs, outputs and losses are values of the graph
+//   G8   types agree with the operator's type rule if both are known
+//   G9   data has the size that the type requires, and a static shape
+//   G10  the batch axis lies in the shape and has the extent outer * batch * inner
 //   G11  symbols are names that text can spell
-//   G12  the numerator of a loss is a float scalar; its labels are an input, exactly where the denominator counts them;
-//        there are class weights exactly where it sums them
-//   G13  contents stand on integers and booleans of rank 0 or 1, one for each element
-//   G14  an assumption is an equality that may hold or not, of sizes that inputs have and the samples are not; it
-//        stands once
-//   G15  a type rule needs no equality that is neither certain nor an assumption
-//   G16  where there are losses no value mixes the samples of a micro-batch
-//   G17  a value of kind draw is of floats, says what it draws, and drops a share from 0 to below 1; it is no output
-//   G18  running statistics are buffers, of two results of one task that nobody else reads; what trains with buffers
-//        says so
-//   G19  the body of a task is a graph for which these rules hold, of the same batch symbol; it reads nothing but its
-//        inputs, and has no losses, running statistics or state
-//   G20  a tensor of state has a name of its own, and is made of boxes within stored values of one type: their elements
-//        are as many rows as its shape has
+//   G12  the numerator of a loss is a float scalar; labels are present if and only if the denominator counts them, and
+//        are an input; class weights are present if and only if the denominator sums them
+//   G13  contents occur on integers and booleans of rank 0 or 1, one entry per element
+//   G14  an assumption is listed once, is neither certain nor impossible, and relates sizes of inputs other than the
+//        batch
+//   G15  a type rule relies only on equalities that are certain or assumed by the graph
+//   G16  a graph with losses has no value that mixes the samples of a micro-batch
+//   G17  a random input is float, has a distribution and a drop probability in [0, 1), and is not an output
+//   G18  running statistics are buffers, updated by two otherwise unread results of one task; every task that trains
+//        with buffers has a `statistics` statement
+//   G19  the body of a task satisfies these rules and has the same batch symbol; it reads only its inputs and has no
+//        losses, running statistics or state
+//   G20  a state tensor has a unique name; its parts are boxes of stored values of one type and fill its shape row by
+//        row
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -52,7 +52,7 @@ bool is_symbol_name(std::string_view name) {
 
 class GraphVerifier {
  public:
-  /// `around`: the graph that takes assumptions, of which `graph` is a body; null: it is none.
+  /// `around`: the graph that contains `graph` as a body and receives its assumptions; null if `graph` is not a body.
   explicit GraphVerifier(const Graph& graph, const Graph* around = nullptr)
       : graph_(graph), assuming_(around != nullptr ? *around : graph), type_holds_(graph.type_count()) {
     if (!graph.batch_symbol().empty()) batch_ = Dim::symbol(graph.batch_symbol());
@@ -95,7 +95,7 @@ class GraphVerifier {
     facts_of_type(id);
   }
 
-  // Values of one type obey alike.
+  // Rules that depend only on the type; checked once per type.
   void facts_of_type(ValueId id) {
     uint8_t& holds = type_holds_[graph_.type_number(id)];
     if (holds != 0) return;
@@ -111,15 +111,18 @@ class GraphVerifier {
     const bool made = value.producer.valid();
     if (made != (value.kind == ValueKind::kActivation)) {
       add(where(id),
-          made ? fmt::format("%{} is made by task #{}, but is of kind {}", name(id), value.producer.index(),
+          made ? fmt::format("%{} is produced by task #{}, but has kind {}", name(id), value.producer.index(),
                              str(value.kind))
-               : fmt::format("activation %{} is made by no task", name(id)),
+               : fmt::format("activation %{} is not produced by any task", name(id)),
           "G5");
     }
     const bool holds =
         value.kind == ValueKind::kParameter || value.kind == ValueKind::kBuffer || value.kind == ValueKind::kConstant;
     if (value.data.present() && !holds) {
-      add(where(id), fmt::format("%{} holds data, but is of kind {}", name(id), str(value.kind)), "G5");
+      add(where(id),
+          fmt::format("%{} has data, but kind {}; only parameters, buffers and constants have data", name(id),
+                      str(value.kind)),
+          "G5");
     }
     if (value.kind == ValueKind::kParameter && !is_float(value.type.dtype)) {
       add(where(id), fmt::format("parameter %{} is {}; parameters are floats", name(id), str(value.type.dtype)), "G6");
@@ -127,11 +130,13 @@ class GraphVerifier {
   }
 
   void draw(ValueId id) {
-    const auto fault = [&](std::string what) { add({}, fmt::format("draw %{} {}", name(id), what), "G17"); };
+    const auto fault = [&](std::string what) { add({}, fmt::format("random input %{} {}", name(id), what), "G17"); };
     const RandomInput* draw = graph_.random_input(id);
-    if (draw == nullptr) return fault("does not say what it draws");
-    if (!is_float(graph_.type(id).dtype)) fault(fmt::format("is {}; draws are floats", str(graph_.type(id).dtype)));
-    if (!(draw->drop >= 0 && draw->drop < 1)) fault(fmt::format("drops {}, outside of [0, 1)", draw->drop));
+    if (draw == nullptr) return fault("has no distribution");
+    if (!is_float(graph_.type(id).dtype))
+      fault(fmt::format("is {}; random inputs must be floats", str(graph_.type(id).dtype)));
+    if (!(draw->drop >= 0 && draw->drop < 1))
+      fault(fmt::format("has drop probability {}, which is not in [0, 1)", draw->drop));
   }
 
   void data(ValueId id) {
@@ -219,7 +224,7 @@ class GraphVerifier {
     if (found_.size() == before) tasks_that_hold_.insert(question_);
   }
 
-  // All that the rules of a task see once its operands exist: tasks that ask alike obey alike.
+  // Builds the key of all inputs to a task's rules once its operands exist. Tasks with equal keys are checked once.
   void ask(TaskId id) {
     const auto op = uint64_t{reinterpret_cast<uintptr_t>(&graph_.op(id))};
     const auto outputs = graph_.outputs(id);
@@ -285,7 +290,7 @@ class GraphVerifier {
         const auto& inputs = inside.inputs();
         const bool handed = std::find(inputs.begin(), inputs.end(), leaf) != inputs.end();
         if (inside.producer(leaf).valid() || handed) continue;
-        fault(fmt::format(" has %{}, which nothing hands to it", inside.value(leaf).name));
+        fault(fmt::format(" reads %{}, which is not among its inputs", inside.value(leaf).name));
       }
       for (Diagnostic& found : GraphVerifier(inside, &assuming_).verify()) {
         found.message = what + ": " + found.message;
@@ -295,7 +300,7 @@ class GraphVerifier {
     }
   }
 
-  // The rule is asked where all operands and at least one output have a shape.
+  // Applies the type rule if all operands and at least one output have a shape.
   void types(TaskId id) {
     const auto outputs = graph_.outputs(id);
     const auto known = [&](ValueId value) { return graph_.type(value).shape.has_value(); };
@@ -379,7 +384,7 @@ class GraphVerifier {
       if (!exists(id)) {
         add({}, "an output is not a value of the graph", "G7");
       } else if (graph_.kind(id) == ValueKind::kRandomInput) {
-        add({}, fmt::format("draw %{} is an output; only tasks read draws", name(id)), "G17");
+        add({}, fmt::format("random input %{} is an output; only tasks may read random inputs", name(id)), "G17");
       }
     }
   }
@@ -394,7 +399,7 @@ class GraphVerifier {
     const bool scalar = !type.shape || (type.shape->empty() && is_float(type.dtype));
     if (!graph_.value(term.numerator).producer.valid() || !scalar) {
       add(at,
-          fmt::format("loss %{} is {} {}; it must be a float scalar that a task makes", name(term.numerator),
+          fmt::format("loss %{} is {} {}; it must be a float scalar that a task produces", name(term.numerator),
                       str(type.dtype), type.shape ? str(*type.shape) : "[*]"),
           "G12");
     }
@@ -457,10 +462,10 @@ class GraphVerifier {
   const Graph& assuming_;
   std::optional<Dim> batch_;
   std::map<std::string, ValueId> symbols_;       // each with the first value that uses it
-  std::vector<const ValueType*> operand_types_;  // of the task that is looked at
+  std::vector<const ValueType*> operand_types_;  // of the current task
   std::vector<Equality> assumed_;
   std::vector<ValueId> buffers_;
-  std::vector<uint8_t> type_holds_;  // per type, whether it was found to
+  std::vector<uint8_t> type_holds_;  // per type, whether it has been checked
   std::vector<uint32_t> question_;
   std::unordered_set<std::vector<uint32_t>, HashOfNumbers> tasks_that_hold_;
   std::vector<Diagnostic> found_;

@@ -27,7 +27,7 @@ bool lies_in_one_piece(const Shape& shape, const Shape& strides) {
   return true;
 }
 
-// Axes that lie one after another make a chunk; each chunk of `from` has to be cut into axes of `to`, as LibTorch asks.
+// Contiguous neighboring axes form a chunk. Each chunk of `from` has to split into axes of `to`, as LibTorch requires.
 Strides reshaped(const Shape& from, const Shape& strides, const Shape& to) {
   Shape found(to.size(), Dim(1));
   size_t axis = to.size();
@@ -49,7 +49,7 @@ Strides reshaped(const Shape& from, const Shape& strides, const Shape& to) {
   return axis == 0 ? Strides(found) : std::nullopt;
 }
 
-// Parts keep distances, but for those taken by steps; stretched axes have none.
+// Strides of a part. Broadcast axes have stride 0. Nothing for slices with steps.
 Strides of_part(const Shape& from, const Shape& strides, const Shape& to, const Attributes& attributes) {
   const Shape* steps = attributes.list("steps");
   const bool stepped =

@@ -1,4 +1,4 @@
-/// Which values of a graph share memory.
+/// Analysis of which values of a graph share memory.
 #pragma once
 
 #include <optional>
@@ -9,21 +9,20 @@
 
 namespace rannc::ir {
 
-/// Follows views (`OpInfo::view`) through a graph, with the distance in memory of neighbours on each axis, as LibTorch
-/// does: reshaping a part of a value is a view of it where distances allow it. What a task makes that is no view lies
-/// in one piece, as do leaves. Linear.
+/// Follows views (`OpInfo::view`) through a graph and tracks strides as LibTorch does: reshaping a part of a value is a
+/// view if its strides allow it. Leaves, and results that are not views, are contiguous. Linear.
 class Views {
  public:
   explicit Views(const Graph& graph);
-  /// The value whose memory this one shares; itself where it has its own.
+  /// The value whose memory this one shares; itself if it has its own.
   ValueId base(ValueId value) const { return base_[value.index()]; }
-  /// Whether its elements do not lie in one piece, in order.
+  /// Whether the value is not contiguous.
   bool is_scattered(ValueId value) const { return scattered_[value.index()]; }
-  /// Its axes from the one whose neighbours are farthest apart in memory; nothing where that is not known.
+  /// The axes in descending order of strides; nothing if the strides are unknown.
   std::optional<std::vector<int64_t>> axes_in_memory(const Graph& graph, ValueId value) const;
 
  private:
-  using Strides = std::optional<Shape>;  ///< in elements; nothing: not known
+  using Strides = std::optional<Shape>;  ///< in elements; nothing: unknown
 
   void follow(const Graph& graph, TaskId task);
   void follow(const Graph& graph, TaskId task, ValueId from, ValueId to);

@@ -1,4 +1,4 @@
-/// Whether an attribute is what its operator's entry declares.
+/// Validation of attributes against the operator's entry.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace rannc::ir {
 
-/// What is wrong with an attribute of `op`: an unknown name, or a value that the operator's rules cannot take. Empty
-/// where it fits. Rules of operators rely on this having been asked.
+/// The fault of an attribute of `op`: an unknown name, or a value that the operator's rules do not accept. Empty if it
+/// is valid. Operator rules rely on this check.
 std::string attribute_fault(const OpInfo& op, std::string_view name, const Attribute& value);
 
 }  // namespace rannc::ir

@@ -10,8 +10,8 @@
 namespace rannc::ir {
 
 namespace {
-constexpr size_t kMaxRank = 64;           // keeps hostile texts from costing more than they weigh
-constexpr size_t kMaxIndices = 1u << 28;  // `[#0-#4294967294]` is not a list anyone means
+constexpr size_t kMaxRank = 64;           // limits the cost of malicious texts
+constexpr size_t kMaxIndices = 1u << 28;  // rejects lists such as `[#0-#4294967294]`
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 int hex_digit(char c) {
@@ -20,7 +20,7 @@ int hex_digit(char c) {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
-// One character of a quoted string, past an escape; advances `text`. Nothing where the escape is unknown.
+// Reads one character of a quoted string and advances `text`; resolves escapes. Nothing if the escape is unknown.
 std::optional<char> unescape(std::string_view& text) {
   const char first = text.front();
   text.remove_prefix(1);

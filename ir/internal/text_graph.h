@@ -1,4 +1,4 @@
-/// Statements of a graph, shared by the texts of graphs and of plans.
+/// Statements of a graph, which texts of graphs and of plans share.
 #pragma once
 
 #include <memory>
@@ -16,12 +16,12 @@ void append_graph(std::string& to, const Graph& graph);
 /// Builds a graph statement by statement.
 class GraphReader {
  public:
-  /// `depth`: how many bodies this graph lies in.
+  /// `depth`: number of enclosing bodies.
   explicit GraphReader(const std::string& file, int depth = 0);
-  /// Reads a statement whose keyword is a graph's; false, with the cursor unmoved, where it is not.
+  /// Reads a statement of a graph. Returns false and leaves the cursor unmoved if the keyword is another.
   Result<bool> read(TextCursor& line);
   const Graph& graph() const { return graph_; }
-  /// At the end of the text: an error where a body lacks its own.
+  /// Checks at the end of the text that every body is closed.
   Result<void> check_end(const std::string& file) const;
   Graph take() && { return std::move(graph_); }
 
@@ -46,18 +46,18 @@ class GraphReader {
   Result<const OpInfo*> read_op(TextCursor& line);
   Result<Location> read_location(TextCursor& line);
 
-  std::string folder_;  ///< of the text's file, with a slash at the end; data ranges are relative to it
+  std::string folder_;  ///< of the text's file, with a trailing slash; paths of data files are relative to it
   Graph graph_;
   int depth_;
-  std::unique_ptr<GraphReader> inner_;  ///< of the body that is open
+  std::unique_ptr<GraphReader> inner_;  ///< reader of the open body
   std::vector<Body> bodies_;
   bool has_inputs_ = false, has_outputs_ = false;
-  std::vector<std::string> output_names_;  ///< of the task being read; kept to spare allocations
+  std::vector<std::string> output_names_;  ///< of the task being read; a member to save allocations
   std::vector<ValueType> output_types_;
   std::vector<ValueId> operands_;
 };
 
-/// The first line of a text: `format` and its version, 1.
+/// Reads the first line of a text: `format` and its version, 1.
 inline Result<void> expect_version(TextCursor& line, std::string_view format) {
   if (!line.accept_word(format)) return line.expected("the first line `" + std::string(format) + " 1`");
   const size_t column = line.column();
@@ -69,8 +69,8 @@ inline Result<void> expect_version(TextCursor& line, std::string_view format) {
   return line.expect_end();
 }
 
-/// Splits `text` into lines after checking that the first says `format` 1, and calls `statement(TextCursor&)`, which
-/// returns Result<void>, for each that holds more than blanks and a comment.
+/// Checks that the first line is `format` 1. Then calls `statement(TextCursor&)`, which returns Result<void>, for each
+/// line that contains more than blanks and a comment.
 template <class Statement>
 Result<void> each_statement(std::string_view text, const std::string& file, std::string_view format,
                             Statement&& statement) {

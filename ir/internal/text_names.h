@@ -1,4 +1,4 @@
-/// Words of text IR that stand for enumerators.
+/// Text IR spellings of enumerators.
 #pragma once
 
 #include <array>

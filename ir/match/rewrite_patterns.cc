@@ -30,7 +30,7 @@ Location fused_location(const Graph& graph, std::span<const TaskId> tasks) {
 Builder::Builder(Rewriter& rewriter, const Match& match)
     : rewriter_(rewriter), match_(match), where_(fused_location(match.graph(), match.tasks())) {}
 
-// No value of the old graph has it, so that none of those to come is renamed.
+// A name that no value of the old graph has, so that values copied later keep their names.
 std::string Builder::fresh_name(std::string_view op) const {
   const Graph& from = match_.graph();
   const std::string stem = fmt::format("{}.{}", from.value(from.outputs(match_.tasks()[0])[0]).name, op);
@@ -76,7 +76,7 @@ bool fits(const ValueType& made, const ValueType& wanted) {
                     [](const Dim& a, const Dim& b) { return certainly_equal(a, b).value_or(true); });
 }
 
-// One walk over the tasks that finds matches, one that builds the graph without them.
+// One sweep: a first walk over the tasks finds matches, a second one builds the new graph.
 class Sweep {
  public:
   Sweep(const Graph& from, std::span<const Rewrite> rules)
@@ -87,7 +87,7 @@ class Sweep {
         state_(from.task_count(), kFree),
         claim_(from.task_count(), kFree) {}
 
-  // Whether a rule matches somewhere.
+  // Finds matches. Returns whether there are any.
   bool find() {
     for (uint32_t i = from_.task_count(); i-- > 0;) {
       if (state_[i] == kFree) find_at(TaskId(i));
@@ -132,7 +132,7 @@ class Sweep {
     return !names_result(match) && may_consume(match.tasks());
   }
 
-  // An identity that gives an output of the graph its name: it would come back.
+  // Whether the match is an identity that names an output of the graph. Replacing it would recreate it.
   bool names_result(const Match& match) const {
     static const Ops kIdentity{"identity"};
     const TaskId task = match.tasks()[0];
@@ -187,7 +187,7 @@ class Sweep {
   std::vector<bool> results_;
   Matcher matcher_;
   std::vector<uint32_t> state_;  // per task
-  std::vector<uint32_t> claim_;  // per task the last match that wanted it
+  std::vector<uint32_t> claim_;  // per task, the last match that claimed it
   uint32_t claims_ = 0;
   std::vector<Found> found_;
 };

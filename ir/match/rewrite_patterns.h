@@ -1,4 +1,4 @@
-/// Replaces the tasks that patterns recognise.
+/// Pattern-based rewriting of graphs.
 #pragma once
 
 #include <functional>
@@ -11,19 +11,19 @@
 
 namespace rannc::ir {
 
-/// Makes what stands for the tasks of a match. Every task made has a location that names the nodes of them all, and
-/// types wherever those of its operands are known.
+/// Builds the replacement of a match. Every new task has a location that names the nodes of all matched tasks, and has
+/// types if those of its operands are known.
 class Builder {
  public:
   Builder(Rewriter& rewriter, const Match& match);
 
-  /// What stands for a captured value in the new graph; our bug for a value that a task of the match makes: it is gone.
+  /// A captured value in the new graph. Results of matched tasks are gone and fail a RANNC_CHECK.
   ValueId operator[](Capture place) const { return rewriter_.map(match_[place]); }
-  /// A task of one output, under a name derived from the replaced result's.
+  /// Adds a task with one output, whose name is derived from that of the replaced result.
   ValueId emit(std::string_view op, const std::vector<ValueId>& operands, Attributes attributes = {});
-  /// A task with the outputs of the replaced one, names included: what a rule mostly ends with.
+  /// Adds a task with the outputs of the replaced one, names included. Usually the last task of a rule.
   std::vector<ValueId> result(std::string_view op, const std::vector<ValueId>& operands, Attributes attributes = {});
-  /// The new graph, where a rule needs a constant.
+  /// The new graph, for rules that add constants.
   Graph& graph() { return rewriter_.graph(); }
 
  private:
@@ -36,30 +36,32 @@ class Builder {
   Location where_;
 };
 
-/// What is recognised, what replaces it.
+/// A rewrite rule: a pattern and its replacement.
 struct Rewrite {
   std::string name;
-  Pattern pattern;  ///< begins with a task
-  /// One value for each output of the first task, of the same type; invalid for an output that nothing needs.
+  Pattern pattern;  ///< its root is a task
+  /// Returns one value of the same type for each output of the root task; invalid for outputs that are not needed.
   std::function<std::vector<ValueId>(const Match&, Builder&)> build;
 };
 
 struct Rewritten {
   std::vector<size_t> counts;  ///< replacements, by rule
-  uint32_t sweeps = 0;         ///< that replaced something
-  bool settled = false;        ///< no rule matches any more: doing it again changes nothing
-  uint64_t steps = 0;          ///< of matching; linear in tasks
+  uint32_t sweeps = 0;         ///< sweeps that replaced something
+  bool settled = false;        ///< no rule matches any more, so another run changes nothing
+  uint64_t steps = 0;          ///< matching steps; linear in the number of tasks
   size_t total() const;
 };
 
-/// Applies the rules until none matches, at most `most_sweeps` times over the graph: each sweep walks the tasks from
-/// the last to the first, where the first rule listed that matches wins. A task goes with one match only, and not while
-/// something outside of the match, or the graph's outputs and losses, needs another of its values than the first
-/// task's. An output of the graph keeps its name, by an identity if need be. What nothing reads any more stays for
-/// `remove_dead`. A rule that makes what it matches again is stopped by `most_sweeps` alone: `settled` is false then.
+/// Applies the rules until none matches, in at most `most_sweeps` sweeps. Each sweep walks the tasks from the last to
+/// the first and applies the first listed rule that matches.
+///
+/// A task belongs to at most one match. It is not replaced if another value than the root task's is needed outside the
+/// match, or as an output or loss. An output of the graph keeps its name, through an identity task if necessary. Values
+/// that become unread stay for `remove_dead`. A rule that recreates its own pattern is stopped only by `most_sweeps`;
+/// `settled` is then false.
 Rewritten rewrite(Graph& graph, std::span<const Rewrite> rules, uint32_t most_sweeps = 32);
 
-/// One place for tasks that become one: that of the first with the nodes of all, in the order of the graph, each once.
+/// Location of a task that replaces several: that of the first, with the nodes of all in graph order, each once.
 Location fused_location(const Graph& graph, std::span<const TaskId> tasks);
 
 }  // namespace rannc::ir

@@ -1,5 +1,5 @@
-/// Calls of ATen as data: what an operator is lowered to. Printed as TorchScript, run by the dispatcher, read by
-/// checks.
+/// ATen calls as data: the target of lowering. Codegen prints them as TorchScript, the dispatcher runs them, and checks
+/// inspect them.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@
 
 namespace rannc::ir::aten {
 
-/// An operand of the task. Where the task leaves it out it stands for `None`.
+/// An operand of the task; `None` if the task omits it.
 struct Operand {
   uint32_t index = 0;
   bool operator==(const Operand&) const = default;
 };
 
-/// A result of an earlier call of the same lowering; of a call with one list result, an element of it.
+/// A result of an earlier call of the same lowering, or an element of that call's list result.
 struct Made {
   uint32_t call = 0;
   uint32_t index = 0;
@@ -36,11 +36,11 @@ using Value = std::variant<Operand, Made>;
 struct None {
   bool operator==(const None&) const = default;
 };
-/// The device on which the program runs: every factory takes it.
+/// The device on which the program runs. Every factory function takes it.
 struct Device {
   bool operator==(const Device&) const = default;
 };
-/// Whether the run trains or evaluates, said when it runs.
+/// Whether the run trains or evaluates; determined at run time.
 struct Training {
   bool operator==(const Training&) const = default;
 };
@@ -48,7 +48,7 @@ struct Text {
   std::string text;
   bool operator==(const Text&) const = default;
 };
-/// A number where ATen takes any; `of` says how it is spelled.
+/// An argument of ATen's type `Scalar`.
 struct Scalar {
   std::variant<Dim, double, bool> number;
   bool operator==(const Scalar&) const = default;
@@ -87,7 +87,7 @@ struct Argument {
 
 struct Lowering;
 
-/// What a branch or a loop runs: a lowering whose operands are what is handed to it, in order.
+/// The body of a branch or a loop: a lowering whose operands are the values passed to it, in order.
 class Block {
  public:
   explicit Block(Lowering lowering);
@@ -98,15 +98,16 @@ class Block {
   std::shared_ptr<const Lowering> lowering_;
 };
 
-/// `schema` with its overload: `aten::add.Tensor`. Arguments by position, then by name; the rest take their defaults.
-/// Two calls are no operators of ATen, but control, and have blocks:
-///   `kIf`(condition, operands) with two blocks, of which the first runs where the condition holds: both make its
-///   results.
-///   `kLoop`(trips, condition, states, scanned, captured, most) with one block that takes the number of the trip, the
-///   condition, the states, a row of each scanned tensor, then what is captured, and makes the condition of the next
-///   trip where there is one, the next states, and rows: its results are the last states, then all rows of each,
-///   stacked. Trips are a size or a tensor; they or the condition may be none. `most` is a size: one trip more is an
-///   error of the run.
+/// A call of an operator. `schema` includes the overload: `aten::add.Tensor`. Arguments are positional, then named; the
+/// rest take their defaults. Two schemas are control flow instead of ATen operators and have blocks:
+///   `kIf`(condition, operands) has two blocks, each of which returns all results. The first one
+///     runs if the condition holds, else the second.
+///   `kLoop`(trips, condition, states, scanned, captured, most) has one block.
+///     The block takes the trip number, the condition, the states, a row of each scanned tensor, and the captured
+///     values. It returns the next trip's condition if there is one, the next states, and rows.
+///     The loop returns the last states, then the stacked rows of each row result.
+///     `trips` is a size or a tensor. `trips` or `condition` may be none.
+///     `most` is a size. More trips are a run-time error.
 struct Call {
   std::string schema;
   std::vector<Argument> arguments;
@@ -116,15 +117,16 @@ struct Call {
   bool operator==(const Call&) const = default;
 };
 inline constexpr std::string_view kIf = "control::if", kLoop = "control::loop";
-/// An operand that nobody hands over.
+/// An operand that is not passed.
 inline constexpr Operand kAbsent{UINT32_MAX};
 
-/// What stands in an entry for the value of one of its attributes.
+/// Placeholder in a template for the value of an attribute.
 struct FromAttribute {
   std::string_view name;
 };
 
-/// A lowering of one call whose arguments are operands, attributes and literals: it can be read both ways.
+/// A lowering to one call whose arguments are operands, attributes and literals. It works in both directions: from task
+/// to call and from call to task.
 struct Template {
   struct Slot {
     std::string name;
@@ -134,7 +136,7 @@ struct Template {
   std::vector<Slot> slots;
 };
 
-/// What an operator is lowered to: calls in order, and which of the values are its results.
+/// The result of lowering a task: calls in order, and the values that are the task's results.
 struct Lowering {
   std::vector<Call> calls;
   std::vector<Value> results;

@@ -20,7 +20,7 @@ std::optional<Integers> decode(const StoredTensor& tensor) {
   return Integers{tensor.type.dtype, sizes_of(tensor.type), *std::move(data)};
 }
 
-// Elements of all results; nothing where there are too many.
+// Number of elements of all results; nothing if there are too many.
 std::optional<int64_t> count_of(std::span<const ValueType> types) {
   int64_t sum = 0;
   for (const ValueType& type : types) {

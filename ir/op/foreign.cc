@@ -24,7 +24,7 @@ bool is_name(std::string_view text) {
   return !text.empty() && is_letter(text.front()) && std::all_of(text.begin(), text.end(), inner);
 }
 
-/// `aten`, `cdist` and the overload, which may be empty.
+/// Parts of a schema name: `aten`, `cdist` and the overload, which may be empty.
 struct SchemaName {
   std::string_view space, name, overload;
 };
@@ -42,7 +42,7 @@ std::optional<SchemaName> taken_apart(std::string_view schema) {
   return found;
 }
 
-/// `input tensors*2 mask`.
+/// Parses `input tensors*2 mask`.
 Result<std::vector<ForeignOperand>> parse_operands(std::string_view text) {
   std::vector<ForeignOperand> found;
   while (!text.empty()) {
@@ -70,7 +70,7 @@ size_t operand_count(const std::vector<ForeignOperand>& operands) {
   return count;
 }
 
-/// What the symbols of declared types stand for.
+/// Bindings of the symbols of declared types.
 class Instance {
  public:
   explicit Instance(const ForeignTypes& declared) : declared_(declared) {}
@@ -112,7 +112,7 @@ class Instance {
   }
 
  private:
-  /// Element types agree, or are floats that all are exchanged for one other.
+  /// Whether element types agree, or are floats that are all replaced by one other float type.
   bool same_kind(const ValueType* given, const std::optional<ValueType>& declared) {
     if ((given != nullptr) != declared.has_value()) return false;
     if (given == nullptr) return true;
@@ -129,7 +129,7 @@ class Instance {
     }
   }
 
-  // All are exchanged at once: what stands for one may be spelled as another.
+  // Replaces all symbols at once, because the expression for one may contain the name of another.
   void number_symbols() {
     for (const auto& [symbol, dim] : bound_) numbered_.emplace_back(symbol, fmt::format("call_{}_", numbered_.size()));
   }
@@ -173,7 +173,7 @@ class Instance {
   std::vector<std::pair<std::string, std::string>> numbered_;
 };
 
-/// A symbol of a result is one of operands or of arguments: what renames sizes reaches these alone.
+/// Checks that each symbol of a result occurs in operands or arguments, because renaming sizes reaches only those.
 Result<void> check_symbols(const ForeignCall& call) {
   std::set<std::string> known, used;
   const auto collect = [](const Shape& shape, std::set<std::string>& into) {
@@ -189,7 +189,7 @@ Result<void> check_symbols(const ForeignCall& call) {
   for (const ValueType& result : call.types.results) collect(*result.shape, used);
   for (const std::string& symbol : used) {
     if (!known.contains(symbol))
-      return error(fmt::format("size `{}` of a result is none of operands or arguments", symbol));
+      return error(fmt::format("size `{}` of a result does not occur in operands or arguments", symbol));
   }
   return {};
 }
@@ -241,7 +241,7 @@ std::vector<aten::Argument> arguments_of(const ForeignCall& call) {
   return arguments;
 }
 
-/// Whether operands are of another float type than was declared, so that nobody has seen the results.
+/// Whether operands have another float type than declared, so that the result types were never observed.
 bool is_exchanged(const ForeignCall& call, std::span<const ValueType* const> operands) {
   for (size_t i = 0; i < operands.size() && i < call.types.operands.size(); ++i) {
     const auto& declared = call.types.operands[i];
@@ -363,7 +363,7 @@ Attributes foreign_attributes(const ForeignCall& call) {
 Result<ForeignCall> foreign_call(const Attributes& attributes) {
   ForeignCall call;
   call.schema = attributes.text(kSchema);
-  if (!taken_apart(call.schema)) return error(fmt::format("`{}` names no schema of LibTorch", call.schema));
+  if (!taken_apart(call.schema)) return error(fmt::format("`{}` is not a schema of LibTorch", call.schema));
   RANNC_ASSIGN(call.operands, parse_operands(attributes.text(kOperands)));
   const auto types = parse_foreign_types(attributes.text(kTypes));
   if (!types.ok()) return error(fmt::format("{}: {}", kTypes, types.diagnostic().message));

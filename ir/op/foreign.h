@@ -1,4 +1,4 @@
-/// Operators of LibTorch's dispatcher that have no core operator: what a task of one says of its call.
+/// Foreign operators: operators of LibTorch's dispatcher that have no core operator.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace rannc::ir {
 
-/// Types of operands and results for which a call was asked, in symbols of their own: an operand whose size is a symbol
-/// says what that symbol stands for. `f32[batch,n] samples 0, _ -> f32[batch] samples 0`.
+/// Declared types of the operands and results of a call, with symbols of their own. A symbol stands for the size of the
+/// operand that declares it. Text: `f32[batch,n] samples 0, _ -> f32[batch] samples 0`.
 struct ForeignTypes {
   std::vector<std::optional<ValueType>> operands;  ///< nothing: absent
   std::vector<ValueType> results;
@@ -21,51 +21,51 @@ struct ForeignTypes {
 std::string str(const ForeignTypes& types);
 Result<ForeignTypes> parse_foreign_types(std::string_view text);
 
-/// A parameter of the schema for which operands stand: one, or a list of them.
+/// A schema parameter that is passed as one operand, or as a list of operands.
 struct ForeignOperand {
   std::string parameter;
   std::optional<uint32_t> count;  ///< of a list
   bool operator==(const ForeignOperand&) const = default;
 };
 
-/// All that a task says of its call. Parameters that neither operands nor arguments stand for take their defaults.
+/// Description of a foreign call in the attributes of its task. Parameters that are neither operands nor arguments take
+/// their defaults.
 struct ForeignCall {
   std::string schema;                    ///< with its overload: `aten::cdist`, `aten::searchsorted.Tensor`
   std::vector<ForeignOperand> operands;  ///< in the order of the task's operands
-  /// By parameter: a flag, an integer or a size, a number, a text, an element type (an integer where LibTorch counts
-  /// layouts and the like), a list of integers or sizes, or of numbers.
+  /// By parameter: a flag, an integer or size, a number, a text, an element type, or a list of integers, sizes or
+  /// numbers. Enumerations of LibTorch such as layouts are integers.
   Attributes arguments;
-  std::vector<std::string> none;  ///< parameters that are None though that is not their default
+  std::vector<std::string> none;  ///< parameters that are None although that is not their default
   std::string device;             ///< the parameter that takes the program's device; empty: none
   ForeignTypes types;
-  bool guessed = false;  ///< the types of the results are observed, not derived: every run asserts them
+  bool guessed = false;  ///< the result types are observed, not derived; every run asserts them
   bool list = false;     ///< the results are one list
-  bool view = false;     ///< the results may share memory with operands: they are copied
+  bool view = false;     ///< the results may share memory with operands, so they are copied
 };
 
-/// The call that asserts what was guessed of a tensor, or follows from another float type: `a` has `size` and `dtype`.
+/// The call that asserts a guessed type, or one that follows from another float type: `a` has `size` and `dtype`.
 inline constexpr std::string_view kForeignAssert = "aten::_assert_tensor_metadata";
 
-/// `aten.cdist` of `aten::cdist` and of its overloads.
+/// The operator name of a schema: `aten.cdist` for `aten::cdist` and its overloads.
 std::string foreign_name(std::string_view schema);
-/// Whether tasks of that name are such calls: `<namespace>.<name>`, of neither core operators nor gradients.
+/// Whether a name denotes a foreign operator: `<namespace>.<name>`, neither a core operator nor a gradient.
 bool is_foreign_name(std::string_view name);
-/// The attributes of the task, of which those that are no arguments are named `call.…`.
+/// Encodes a call as attributes of its task. Attributes that are not arguments are named `call.…`.
 Attributes foreign_attributes(const ForeignCall& call);
-/// The way back; an error where attributes say no call.
+/// Decodes a call from attributes. Fails if they do not describe a call.
 Result<ForeignCall> foreign_call(const Attributes& attributes);
 
-/// The types that the call gives of these operands: symbols of the declared types stand for what the operands have, and
-/// results of a float type follow operands of another float type. An error where the operands are others than those
-/// for which the types were declared.
+/// Result types of the call for these operands. Symbols of the declared types are bound to the sizes of the operands,
+/// and float results follow operands of another float type. Fails if the operands do not match the declared types.
 Result<std::vector<ValueType>> foreign_types(const ForeignCall& call, const std::vector<const ValueType*>& operands);
 
-/// The entry of such operators: rules that read the attributes.
+/// The registry entry of a foreign operator. Its rules read the attributes.
 OpInfo foreign_entry(std::string_view name);
 bool is_foreign(const OpInfo& op);
-/// Of any of them, for who has attributes alone.
+/// An arbitrary foreign operator, for callers that have attributes only.
 const OpInfo& any_foreign_op();
-/// Empty, or what is wrong with an attribute of a task of one.
+/// The fault of an attribute of a foreign task; empty if it is valid.
 std::string foreign_attribute_fault(std::string_view name, const Attribute& value);
 
 }  // namespace rannc::ir

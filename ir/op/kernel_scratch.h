@@ -1,11 +1,11 @@
-/// What LibTorch's convolution kernels allocate for a while, beside operands, results and their gradients.
+/// Scratch memory of LibTorch's convolution kernels, beside operands, results and their gradients.
 ///
-/// oneDNN computes on copies: operands that lie as their axes say are reordered into blocks of 16 channels, the result
-/// is made in blocks and copied back, weights are packed, and so are their gradients. LibTorch's own kernels unfold
-/// images into columns. All of that comes from the allocator of tensors, and often outweighs what a task keeps.
+/// oneDNN computes on copies. Contiguous operands are reordered into blocks of 16 channels, the result is computed in
+/// blocks and copied back, and weights and their gradients are packed. LibTorch's own kernels unfold images into
+/// columns. All of this memory comes from the tensor allocator and often exceeds what a task keeps.
 ///
-/// Which kernel runs follows from sizes, element type, order in memory and one thread a worker, by LibTorch's rule and
-/// oneDNN's for processors with vectors of 512 bits. On shorter vectors blocks are smaller, so that less is padded.
+/// The kernel depends on sizes, element type and memory format, by the rules of LibTorch and of oneDNN for 512-bit
+/// vectors with one thread per worker. Shorter vectors have smaller blocks, hence less padding.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace rannc::ir {
 
-/// Bytes at the peak of a pass, less the result (forward) or the gradients of the operands (backward).
+/// Peak bytes of a pass, without the result (forward) or the gradients of the operands (backward).
 struct KernelScratch {
   int64_t forward = 0, backward = 0;
 };
@@ -22,8 +22,8 @@ struct KernelScratch {
 /// Whether `kernel_scratch` has a rule for this operator.
 bool has_kernel_scratch(const OpInfo& op);
 
-/// Of one task. `wanted`: bit k where operand k wants a gradient. `sizes` gives every symbol of the shapes a number;
-/// nothing is said of shapes without one. The operator has a rule.
+/// Scratch memory of one task, whose operator must have a rule. Bit k of `wanted`: operand k needs a gradient. `sizes`
+/// binds the symbols of the shapes; the result is 0 for shapes with unbound symbols.
 KernelScratch kernel_scratch(const Graph& graph, TaskId task, uint64_t wanted, const Bindings& sizes);
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-/// What is known of an operator: one entry per core operator, with its rules for type, work and lowering.
+/// Operator entries: the properties of an operator and its rules for types, work, lowering and gradients.
 #pragma once
 
 #include <optional>
@@ -15,7 +15,7 @@
 
 namespace rannc::ir {
 
-/// A rule of `OpInfo::linear` that does not depend on the call.
+/// An `OpInfo::linear` rule that does not depend on the call.
 template <Linear linear>
 Linear always(const OpCall&) {
   return linear;
@@ -26,63 +26,61 @@ struct FoldCall;
 struct IndexRange;
 struct IntervalCall;
 
-/// One operator: all that is known of it. Entries of the registry live as long as the program and are never changed.
+/// One operator. Entries of the registry live as long as the program and never change.
 struct OpInfo {
   std::string name;                         ///< `core.add`, `aten.my_op`
   std::string_view says = {};               ///< one sentence of documentation
-  std::vector<std::string_view> onnx = {};  ///< operators of ONNX that are this one, for some attributes or opsets
-  std::vector<std::string_view> aten = {};  ///< operators of ATen beside the one of `form`
+  std::vector<std::string_view> onnx = {};  ///< ONNX operators that map to this one for some attributes or opsets
+  std::vector<std::string_view> aten = {};  ///< ATen operators beside the one of `form`
   std::vector<OperandInfo> operands = {};
   std::vector<AttributeInfo> attributes = {};
   std::vector<ResultInfo> results = {{"result"}};
   View view = View::kNone;
-  bool broadcasts = false;  ///< operands stretch to a common shape
-  /// Types of all outputs, from operands and attributes; symbolic; sets batch layout and integer contents as well.
-  /// A diagnostic (without location) for operands that do not fit. Null: unknown (foreign operators). Sizes that have
-  /// to be equal and may be go to `assumed`, reduced (`ir/dim/dim_bounds.h`).
+  bool broadcasts = false;  ///< operands are broadcast to a common shape
+  /// Symbolic types of all outputs, with batch layout and integer contents. Fails with a diagnostic without location if
+  /// operands do not fit. Equalities of sizes that are required but not provable go to `assumed`, reduced
+  /// (`ir/dim/dim_bounds.h`). Null: unknown (foreign operators).
   Result<std::vector<ValueType>> (*infer)(const OpCall&) = nullptr;
-  /// The attributes with bodies that take the operands as they are. Null: it has no bodies.
+  /// The attributes with bodies fitted to the types of the operands. Null: the operator has no bodies.
   Result<Attributes> (*fit)(const OpCall&) = nullptr;
-  /// Whether it passes a partial sum on (`ir/graph/type.h`). Null: it does not.
+  /// Whether it propagates partial sums (`ir/graph/type.h`). Null: it does not.
   Linear (*linear)(const OpCall&) = nullptr;
-  /// Which component of the indices (its operand of role kIndex) picks along an axis of operand 0: -1 where each number
-  /// does. Nothing: none. Null: it has no indices.
+  /// The component of the indices (the operand of role kIndex) that selects along an axis of operand 0; -1 if every
+  /// number does, nothing if none does. Null: the operator has no indices.
   std::optional<int64_t> (*picks)(const OpCall&, int64_t axis) = nullptr;
-  /// Work of the forward pass. Null: reads and writes only.
+  /// Work of the forward pass. Null: memory traffic only.
   Work (*work)(const OpCall&, std::span<const ValueType> outputs) = nullptr;
-  /// What it is lowered to: a template where one call is the operator, else a rule. Neither: cannot be lowered.
+  /// Lowering: a template if one call suffices, else a rule. Neither: cannot be lowered.
   std::optional<aten::Template> form = {};
   Result<aten::Lowering> (*lower)(const LowerCall&) = nullptr;
-  /// The elements of the results where all operands are integers that are known (`ir/op/fold.h`). Null: not computed
-  /// here.
+  /// Folding rule for known integer operands (`ir/op/fold.h`). Null: not folded.
   std::vector<int64_t> (*fold)(FoldCall&) = nullptr;
-  /// Where the elements of an integer result lie (`ir/op/interval.h`). Null, or nothing: not known.
+  /// Interval rule of an integer result (`ir/op/interval.h`). Null, or nothing: unknown.
   std::optional<IndexRange> (*interval)(const IntervalCall&) = nullptr;
-  /// Adds the tasks of the gradient (`ir/gradient/gradient.h`); false where it has none for these attributes. Null:
-  /// none is known.
+  /// Adds the tasks of the gradient (`ir/gradient/gradient.h`). False: no rule for these attributes. Null: no rule.
   bool (*gradient)(GradientCall&) = nullptr;
-  bool gradient_takes_auxiliary = false;  ///< it reads the auxiliary results, which the forward task then makes
-  /// What LibTorch's tape keeps. Nothing: it is not known, and float operands and all results are taken for kept.
+  bool gradient_takes_auxiliary = false;  ///< the gradient reads the auxiliary results; the forward task returns them
+  /// Values that LibTorch's tape keeps. Nothing: unknown; float operands and all results are assumed to be kept.
   std::optional<TapeInfo> tape = {};
-  std::string_view family = {};  ///< set by the registry: the file that declares it
+  std::string_view family = {};  ///< the file that declares it; set by the registry
 
   bool known() const { return infer != nullptr; }
-  /// Whether it makes partial sums whole, once a step.
+  /// Whether it completes partial sums, once per step.
   bool makes_whole() const { return linear == always<Linear::kWhole>; }
   bool can_be_lowered() const { return form.has_value() || lower != nullptr; }
-  /// Operands that must be there, which come first; how many there may be (UINT32_MAX: any number).
+  /// Number of required operands, which come first, and maximum number of operands (UINT32_MAX: any number).
   uint32_t min_inputs() const;
   uint32_t max_inputs() const;
-  /// Results that every task has.
+  /// Number of results that every task has.
   uint32_t min_results() const;
   /// Whether a task may have that many results.
   bool may_have_results(size_t count) const;
-  /// What stands at that place, which may be that of the last one that repeats.
+  /// The declaration of the operand at `index`. A variadic last operand covers all further indices.
   const OperandInfo& operand(size_t index) const;
   const AttributeInfo* attribute(std::string_view name) const;
-  /// Whether a task of these attributes does one thing where the run trains and another where it evaluates.
+  /// Whether a task with these attributes behaves differently in training and in evaluation.
   bool asks_training(const Attributes& given) const;
-  /// The first required attribute that is not given, or null.
+  /// The first required attribute that is missing, or null.
   const AttributeInfo* missing(const Attributes& given) const;
 };
 
@@ -90,29 +88,30 @@ struct OpInfo {
 std::span<const OpInfo> core_ops();
 /// The core operator of that full name (`core.add`), or null.
 const OpInfo* find_op(std::string_view name);
-/// The core operator of that short name (`add`); its absence is our bug.
+/// The core operator of that short name (`add`), which must exist (RANNC_CHECK).
 const OpInfo& core(std::string_view short_name);
 
-/// The types of values, null for invalid ones: what rules take.
+/// The types of values, as rules take them; null for invalid ids.
 std::vector<const ValueType*> type_list(const Graph& graph, std::span<const ValueId> values);
-/// What is wrong with the operands (null: absent) and the number of results of a task of `op`; empty: nothing.
+/// The fault in the operands (null: absent) or the number of results of a task of `op`; empty if there is none.
 std::string arity_fault(const OpInfo& op, std::span<const ValueType* const> operands, size_t results);
-/// The types that an operator gives: those of its rule, with what becomes of operands that depend on the samples of a
-/// micro-batch without having an axis of them.
+/// Result types of a call: those of the operator's type rule, with `BatchLayout::mix` propagated from operands that
+/// depend on the samples of a micro-batch without a batch axis.
 Result<std::vector<ValueType>> types_of(const OpCall& call);
-/// Fills in what becomes of samples (`BatchLayout::mix`) where no type of the graph says it, as older texts do not.
+/// Fills in `BatchLayout::mix` if no type of the graph has one, as in older texts.
 void fill_mixes(Graph& graph);
-/// Work of a task; the sum of bytes read and written where the operator has no rule of its own.
+/// Work of a task; only bytes read and written if the operator has no work rule.
 Work work_of(const Graph& graph, TaskId task);
-/// All that the tape keeps of a task through which a gradient flows: what the entry lists, which must say something,
-/// and what its rule adds. The rule is not asked where a rank is unknown.
+/// All that the tape keeps of a task through which a gradient flows: the values that the entry lists and those that its
+/// rule adds. The entry must have `tape`. The rule is skipped if a rank is unknown. Bit k of `wanted`: operand k needs
+/// a gradient.
 TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted);
-/// Applies the type rule of a task and stores the types of its outputs, and what the rule had to assume in the graph.
-/// Errors carry the task's location.
+/// Applies the type rule of a task. Stores the types of its outputs and the rule's assumptions in the graph. Errors
+/// carry the task's location.
 Result<void> infer_types(Graph& graph, TaskId task);
-/// The calls of a task; a diagnostic (without location) where they do not follow from its types and attributes.
+/// Lowers a task to calls. Fails with a diagnostic without location if types and attributes do not determine them.
 Result<aten::Lowering> lowering(const LowerCall& call);
-/// A symbolic integer as a TorchScript expression of variables named like the symbols (dots become underscores).
+/// A symbolic integer as a TorchScript expression. Variables are named like the symbols, with underscores for dots.
 std::string torchscript(const Dim& dim);
 std::string torchscript(const Shape& shape);
 

@@ -1,4 +1,4 @@
-/// What rules of operators see of a task, which need not be in a graph.
+/// Inputs to operator rules: a task, which need not be in a graph.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace rannc::ir {
 
-/// Two sizes that are taken for equal.
+/// Two sizes that are assumed to be equal.
 using Equality = std::pair<Dim, Dim>;
 
 struct OpInfo;
 
-/// The attributes of a task as its rules read them: absent ones stand for what the operator's entry says.
+/// The attributes of a task with the defaults of the operator's entry for absent ones.
 class OpAttributes {
  public:
   OpAttributes(const OpInfo& op, const Attributes& given) : op_(&op), given_(&given) {}
   const Attributes& given() const { return *given_; }
-  /// As given, or the entry's default; null where there is neither.
+  /// The value as given, or the entry's default; null if there is neither.
   const Attribute* find(std::string_view name) const;
-  /// Whether it is given, or has a default.
+  /// Whether the attribute is given or has a default.
   bool has(std::string_view name) const { return find(name) != nullptr; }
-  /// Typed look-ups; one that has no default must be given or has the type's zero.
+  /// Typed look-ups: the value, the default, or the type's zero.
   int64_t integer(std::string_view name) const;
   double number(std::string_view name) const;
   bool flag(std::string_view name) const;
@@ -36,7 +36,7 @@ class OpAttributes {
   std::optional<DType> dtype(std::string_view name) const { return given_->dtype(name); }
   const Shape* list(std::string_view name) const { return given_->list(name); }
   const Body* body(std::string_view name) const { return given_->body(name); }
-  /// A list of plain integers; empty where absent.
+  /// A list of plain integers; empty if absent.
   std::vector<int64_t> integers(std::string_view name) const { return given_->integers(name); }
 
  private:
@@ -44,14 +44,15 @@ class OpAttributes {
   const Attributes* given_;
 };
 
-/// What a type rule sees of a task, without the task having to be in a graph.
+/// Input to a type rule.
 struct OpCall {
   const OpInfo& op;
   std::span<const ValueType* const> inputs;  ///< null: absent optional operand
   OpAttributes attributes;
   std::string_view batch_symbol;
   uint32_t output_count = 1;
-  std::vector<Equality>* assumed = nullptr;  ///< takes what the rule needs and cannot prove; null: it must prove all
+  std::vector<Equality>* assumed =
+      nullptr;  ///< receives equalities that the rule cannot prove; null: it must prove all
 
   OpCall(const OpInfo& op, std::span<const ValueType* const> inputs, const Attributes& attributes,
          std::string_view batch_symbol, uint32_t output_count = 1, std::vector<Equality>* assumed = nullptr)
@@ -65,13 +66,13 @@ struct OpCall {
   const ValueType& in(size_t operand) const { return *inputs[operand]; }
 };
 
-/// Work and traffic of one execution; expressions of the batch symbol.
+/// Work and memory traffic of one execution, as expressions of the batch symbol.
 struct Work {
-  Dim flops = 0;  ///< floating-point operations, a multiply-add counts two
+  Dim flops = 0;  ///< floating-point operations; a multiply-add counts as two
   Dim bytes = 0;  ///< bytes read and written
 };
 
-/// What a lowering rule sees of a task.
+/// Input to a lowering rule.
 struct LowerCall {
   const OpInfo& op;
   std::span<const ValueType* const> inputs;  ///< null: absent optional operand

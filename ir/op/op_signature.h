@@ -1,4 +1,4 @@
-/// The parts of an operator's entry that say what it takes and gives: operands, results, attributes, shared memory.
+/// Signature of an operator: operands, results, attributes and aliasing.
 #pragma once
 
 #include <optional>
@@ -9,36 +9,37 @@
 
 namespace rannc::ir {
 
-/// What an operand is for.
+/// Purpose of an operand.
 enum class Role : uint8_t {
   kData,
-  kWeight,      ///< what stands here and does not vary is trained
-  kIndex,       ///< numbers of places
+  kWeight,      ///< trained unless it varies between samples
+  kIndex,       ///< positions
   kSize,        ///< sizes, axes or bounds
   kStatistics,  ///< running statistics
-  kShape,       ///< its shape alone is read
+  kShape,       ///< only its shape is read
 };
 
 enum class Presence : uint8_t {
   kRequired,
   kOptional,
-  kVariadic  ///< any number, in the last place
+  kVariadic  ///< any number; last only
 };
 
 struct OperandInfo {
   std::string_view name;
   Role role = Role::kData;
   Presence presence = Presence::kRequired;
-  /// The attribute that may stand for it where its contents are known (the operand form); empty: none.
+  /// The attribute that may replace the operand if its contents are known; empty: none.
   std::string_view attribute = {};
 };
 
-/// Optional results (auxiliary ones: statistics, places) come last; a task asks for the first of them, any number.
+/// A result of an operator. Optional results (auxiliary ones: statistics, positions) come last. A task has any number
+/// of them, from the first on.
 struct ResultInfo {
   std::string_view name;
   Presence presence = Presence::kRequired;
-  /// The operand that runs after it: what it says of one micro-batch, a mean and a variance in this order, goes into
-  /// running statistics there (`ir/state/statistics.h`).
+  /// The operand whose running statistics this result updates. The two results with it are the mean and the variance of
+  /// one micro-batch, in this order (`ir/state/statistics.h`).
   std::optional<uint32_t> runs_on = {};
 };
 
@@ -46,43 +47,42 @@ enum class AttributeKind : uint8_t {
   kInteger,
   kFlag,
   kNumber,
-  kScalar,  ///< a number, an integer or a truth value
+  kScalar,  ///< a number, an integer or a boolean
   kText,
   kDType,
   kIntegers,
   kSizes,  ///< integer expressions
-  kBody,   ///< a graph; its inputs are the last operands
+  kBody,   ///< a graph whose inputs are the last operands
 };
 
 struct AttributeInfo {
   std::string_view name;
   AttributeKind kind;
-  /// What an absent one stands for; nothing: its absence has a meaning of its own, or another one decides.
+  /// The default. Nothing: absence has a meaning of its own, or another attribute decides.
   std::optional<Attribute> otherwise = {};
   bool required = false;
-  std::vector<std::string_view> allowed = {};  ///< of a text; empty: any
-  bool asks_training = false;                  ///< a flag: where set, the task asks the run whether it trains
+  std::vector<std::string_view> allowed = {};  ///< values of a text; empty: any
+  bool asks_training = false;                  ///< for a flag: if set, the task depends on whether the run trains
 };
 
-/// Which memory the results share with operand 0.
+/// The memory that the results share with operand 0.
 enum class View : uint8_t {
   kNone,
   kSame,             ///< the operand itself
-  kWhole,            ///< all of it, seen in another shape
-  kPart,             ///< some of its elements, or some of them several times
-  kPermuted,         ///< all of it, in another order of axes
-  kWhereSameType,    ///< the operand itself where it has the result's element type, else a copy
-  kWhereContiguous,  ///< all of it where it lies in one piece, else a copy
+  kWhole,            ///< all of it in another shape
+  kPart,             ///< some of its elements, possibly repeated
+  kPermuted,         ///< all of it with permuted axes
+  kWhereSameType,    ///< the operand itself if it has the result's element type, else a copy
+  kWhereContiguous,  ///< all of it if it is contiguous, else a copy
 };
 
-/// In which operands an operator is homogeneous: scaling them by a number scales its results by it, and results of sums
-/// are sums of results.
+/// The operands in which an operator is linear.
 enum class Linear : uint8_t {
   kNo,
   kFirst,     ///< in operand 0
-  kEach,      ///< in each of its data operands, the others being fixed
-  kTogether,  ///< in all of its data operands together
-  kWhole,     ///< in operand 0, whose sum over micro-batches and replicas it makes whole, once a step
+  kEach,      ///< in each of its data operands while the others are fixed
+  kTogether,  ///< in all of its data operands jointly
+  kWhole,     ///< in operand 0, whose sum over micro-batches and replicas it completes once per step
 };
 
 }  // namespace rannc::ir

@@ -1,12 +1,12 @@
-/// The operator registry as a table for people.
+/// Documentation of the operator registry.
 #pragma once
 
 #include <string>
 
 namespace rannc::ir {
 
-/// Markdown, a table per family: operators with operands, attributes and results, what they do, and whose names of ONNX
-/// and ATen they stand for.
+/// Markdown with one table per family: operators with operands, attributes, results, description, and their ONNX and
+/// ATen names.
 std::string operator_table();
 
 }  // namespace rannc::ir

@@ -1,4 +1,4 @@
-// The operator registry: all families in one sorted table, and what is asked of a task through it.
+// The operator registry: all families in one sorted table, and queries about tasks that use it.
 #include <algorithm>
 
 #include "ir/graph/assumptions.h"
@@ -69,7 +69,7 @@ const std::vector<OpInfo>& table() {
   return kTable;
 }
 
-// All that a type rule sees, but for the batch symbol.
+// Appends all inputs to a type rule except the batch symbol.
 void ask(const Graph& graph, TaskId task, std::vector<uint32_t>& key) {
   const auto op = reinterpret_cast<uintptr_t>(&graph.op(task));
   key.assign({static_cast<uint32_t>(op), static_cast<uint32_t>(uint64_t{op} >> 32), graph.attributes_number(task),
@@ -121,7 +121,7 @@ bool OpInfo::asks_training(const Attributes& given) const {
   return std::any_of(attributes.begin(), attributes.end(), [&](const AttributeInfo& info) {
     if (!info.asks_training) return false;
     const Attribute* value = OpAttributes(*this, given).find(info.name);
-    const bool* set = value != nullptr ? std::get_if<bool>(value) : nullptr;  // G4 says where it is something else
+    const bool* set = value != nullptr ? std::get_if<bool>(value) : nullptr;  // G4 reports other types
     return set != nullptr && *set;
   });
 }
@@ -216,7 +216,7 @@ TapeUse tape_use(const Graph& graph, TaskId task, uint64_t wanted) {
 
 namespace {
 
-// Bodies take what the operands are now.
+// Fits bodies to the current types of the operands.
 Result<void> fit_bodies(Graph& graph, TaskId task, std::vector<Equality>& assumed) {
   const OpInfo& op = graph.op(task);
   const std::vector<const ValueType*> inputs = type_list(graph, graph.inputs(task));

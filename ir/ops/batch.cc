@@ -1,4 +1,4 @@
-// Where the samples are after an operation, or why it would mix them.
+// Propagation of batch layouts; errors for operations that would mix samples.
 #include <algorithm>
 
 #include "ir/ops/rules.h"
@@ -11,7 +11,7 @@ std::string text(const BatchLayout& layout) {
   return "axis " + std::to_string(layout.axis) + " (" + layout.outer.str() + " x samples x " + layout.inner.str() + ")";
 }
 
-// Whether `dim` is outer * batch * inner: the quotient by the batch where it is.
+// The quotient of `dim` by the batch if `dim` is outer * batch * inner.
 std::optional<Dim> per_sample(const OpCall& call, const Dim& dim) {
   if (call.batch_symbol.empty() || !dim.uses(call.batch_symbol)) return std::nullopt;
   return exact_div(dim, batch_dim(call));
@@ -68,7 +68,7 @@ Result<BatchLayout> reshape_layout(const OpCall& call, const BatchLayout& layout
     if (!per_sample(call, to[k])) continue;
     const auto outer = exact_div(left, before);
     const Dim after = element_count(Shape(to.begin() + k + 1, to.end()));
-    const bool empty = right == Dim(0) && after == Dim(0);  // no element says how many of them are a sample's
+    const bool empty = right == Dim(0) && after == Dim(0);  // without elements the number per sample is undetermined
     const auto inner = !empty ? exact_div(right, after) : outer ? exact_div(to[k], *outer * batch_dim(call)) : outer;
     if (outer && inner && *outer * batch_dim(call) * *inner == to[k]) {
       return BatchLayout{static_cast<int32_t>(k), *outer, *inner};

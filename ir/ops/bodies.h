@@ -1,5 +1,5 @@
-/// What operators that run bodies (`ir/graph/attributes.h`, Body) share: types of what goes in, lowering, work and tape
-/// of the tasks inside.
+/// Helpers of operators that run bodies (`ir/graph/attributes.h`, Body): operand types, lowering, work and tape of the
+/// tasks inside.
 #pragma once
 
 #include <span>
@@ -8,25 +8,25 @@
 
 namespace rannc::ir::ops {
 
-/// An error where the body does not take exactly what is handed to it: `given`, null for what it may not read.
+/// Fails if the inputs of the body do not match `given`. Null: the body must not read that input.
 Result<void> check_operands(const Body& body, std::span<const ValueType* const> given);
-/// The body with the types of what is handed to it, and what follows from them; itself where they are what it takes.
-/// What its tasks have to assume goes to `assumed`.
+/// The body with the given input types and all types inferred from them; the same body if its input types already
+/// match. Assumptions of its tasks go to `assumed`.
 Result<Body> fitted(const Body& body, std::span<const ValueType* const> given, std::vector<Equality>* assumed);
 
-/// The calls of all tasks, as a lowering whose operands are the body's inputs.
+/// Lowers all tasks of a body. The operands of the lowering are the body's inputs.
 Result<aten::Lowering> lower_body(const Body& body);
-/// Of one run of it.
+/// Work of one run of a body.
 Work work_of_body(const Body& body);
 
-/// What the tape keeps of one run.
+/// Memory that the tape keeps of one run.
 struct BodyTape {
   std::vector<bool> inputs;   ///< by input of the body: whether its memory is kept
-  std::vector<bool> outputs;  ///< by output: whether the memory is kept that it has, or is an input's
-  Dim own_bytes = 0;          ///< what is made inside and kept
-  Dim workspace_bytes = 0;    ///< of the task that needs most
+  std::vector<bool> outputs;  ///< by output: whether its memory is kept, which may be an input's
+  Dim own_bytes = 0;          ///< kept values that are computed inside
+  Dim workspace_bytes = 0;    ///< maximum over the tasks
 };
-/// `wanted`: inputs that want a gradient.
+/// `wanted`: inputs that need a gradient.
 BodyTape tape_of_body(const Body& body, const std::vector<bool>& wanted);
 
 }  // namespace rannc::ir::ops

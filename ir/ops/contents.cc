@@ -36,7 +36,7 @@ std::optional<int64_t> integer_element(const Attribute& attribute, DType dtype) 
 
 namespace {
 
-// Sizes are taken to lie below 2^31: an axis that does not would not fit a device. Narrower types may not hold them.
+// Sizes are assumed to be below 2^31, because a longer axis would not fit a device. Narrower types may not hold them.
 std::optional<Dim> wrapped_element(DType dtype, const Dim& element) {
   if (element.is_constant()) {
     const auto value = wrapped(dtype, element.constant());

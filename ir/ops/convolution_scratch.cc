@@ -1,4 +1,4 @@
-// Copies that oneDNN's and LibTorch's convolution kernels make, by kind of kernel.
+// Temporary copies of oneDNN's and LibTorch's convolution kernels, by kind of kernel.
 #include "ir/ops/convolution_scratch.h"
 
 #include <algorithm>
@@ -7,18 +7,19 @@ namespace rannc::ir::ops {
 
 namespace {
 
-constexpr int64_t kBlock = 16;     // floats of a vector: channels that lie side by side
+constexpr int64_t kBlock = 16;     // floats of a vector: contiguous channels of a block
 constexpr int64_t kHalfBlock = 8;  // of kernels for shorter vectors
-constexpr int64_t kAlign = 128;    // what oneDNN adds to a scratchpad for its alignment
+constexpr int64_t kAlign = 128;    // bytes that oneDNN adds to a scratchpad for alignment
 
 constexpr int64_t rounded(int64_t count, int64_t block) { return (count + block - 1) / block * block; }
-/// Channels once padded to the columns of products of small matrices, of which oneDNN takes as many as pad least.
+/// Channels padded to the columns of small matrix products. oneDNN chooses the number of columns with the least
+/// padding.
 constexpr int64_t product_columns(int64_t channels) {
   if (channels <= kBlock) return kBlock;
   return std::min({rounded(channels, 4 * kBlock), rounded(channels, 3 * kBlock), rounded(channels, 2 * kBlock)});
 }
 
-/// One convolution whose operands and results have these bytes as their axes say.
+/// The kernels of one convolution, with the bytes of contiguous operands and results.
 class Kernels {
  public:
   explicit Kernels(const ConvSizes& sizes)
@@ -49,16 +50,15 @@ class Kernels {
   /// The images of one sample of one group, unfolded.
   int64_t columns() const { return in_ * s_.taps * s_.out_places * s_.element_bytes; }
   bool pointwise() const { return s_.taps == 1; }
-  /// Filters that oneDNN has no kernel of its own for where each channel is convolved apart: wide ones, and those that
-  /// reach over the whole image.
+  /// Whether oneDNN has no special depthwise kernel for the filter: it is wide or covers the whole image.
   bool outgrown() const { return s_.wide || s_.in_places < s_.taps || (s_.strided && s_.in_places == s_.taps); }
 
-  // --- oneDNN, as the axes say, without groups
+  // --- oneDNN, contiguous, without groups
 
-  // Channels of less than a block are read as they lie, but for products at each place.
+  // Fewer channels than a block are read without reordering, except by pointwise kernels.
   bool reads_x_as_it_lies() const { return s_.in < kBlock && !pointwise(); }
 
-  // A pointwise kernel that skips places first gathers those of a sample that it reads.
+  // A strided pointwise kernel first gathers the positions of a sample that it reads.
   int64_t gathered() const {
     if (!pointwise() || !s_.strided) return 0;
     return rounded(s_.in, kBlock) * s_.out_places * s_.element_bytes + kAlign;
@@ -71,13 +71,13 @@ class Kernels {
     return made + std::max(read, y_);
   }
 
-  // With strides by products of small matrices, channels last.
+  // With strides it uses small matrix products, channels last.
   int64_t blocked_input_gradient() const {
     if (s_.strided) return strided_input_gradient(s_.out * product_columns(s_.in));
     return x_blocked(kBlock) + std::max(y_blocked(kBlock) + packed_weight(), x_);
   }
 
-  // Once it is made, the gradient is copied twice: out of the kernel's order, and into that of the axes.
+  // The finished gradient is copied twice: out of the kernel's layout, and into the contiguous one.
   int64_t strided_input_gradient(int64_t channels) const {
     const int64_t reads = (s_.out > 1 ? y_ : 0) + weights(channels, 1) + kProductScratch;
     return x_ + std::max(reads, s_.in > 1 ? 2 * x_ : x_);
@@ -92,14 +92,14 @@ class Kernels {
     return packed + std::max(x_blocked(kHalfBlock) + y_blocked(kHalfBlock), weight_);
   }
 
-  // --- oneDNN's products of unfolded images, which take what lies as the axes say
+  // --- oneDNN's products of unfolded images, which read contiguous operands
 
   int64_t unfolded_weight_gradient() const {
     constexpr int64_t kPartialSums = 4;
     return weight_ + std::max(columns() + kPartialSums * weight_ + 2 * kAlign, weight_);
   }
 
-  // --- oneDNN, as the axes say, in groups
+  // --- oneDNN, contiguous, with groups
 
   ConvPeaks depthwise() const {
     const int64_t packed = rounded(s_.groups, kBlock) * s_.taps * s_.element_bytes;
@@ -139,7 +139,7 @@ class Kernels {
       gradient = apart && !outgrown() ? packed : padded;
       scratch = 0;
     }
-    // The weight is brought into that order first, and its gradient out of it.
+    // The weight is first reordered to channels last, and its gradient is reordered back.
     const int64_t reordered = !pointwise() && in_ > 1 ? weight_ : 0;
     return {y_ + reordered + output + (s_.strided && s_.transposed ? scratch : scratch / kForwardShare),
             x_ + reordered + input + (s_.strided ? scratch : scratch / kForwardShare),
@@ -148,7 +148,7 @@ class Kernels {
 
   // --- LibTorch's own kernels
 
-  // A product at each place reads the image as its columns.
+  // A pointwise kernel reads the image itself as columns.
   ConvPeaks unfolded() const {
     const bool as_it_lies = pointwise() && !s_.strided;
     const int64_t images = s_.transposed ? 1 : s_.samples;
@@ -157,16 +157,16 @@ class Kernels {
     return {y_ + scratch, x_ + (s_.transposed ? scratch : 0), weight_ + scratch};
   }
 
-  // Each group by itself, from copies of its part; results are joined.
+  // Computes each group separately from copies of its part and joins the results.
   ConvPeaks by_group() const {
     const int64_t parts = x_ / s_.groups + y_ / s_.groups;
     return {2 * y_ + (pointwise() && !s_.strided ? 0 : columns()), x_ + std::max(parts, x_ + 2 * weight_),
             weight_ + std::max(parts, weight_)};
   }
 
-  static constexpr int64_t kImageChannels = 3;       // images have so many at most
-  static constexpr int64_t kProductScratch = 36888;  // of strided products, with few channels
-  static constexpr int64_t kForwardShare = 4;        // the others' is about so much smaller
+  static constexpr int64_t kImageChannels = 3;       // maximum number of channels of an image
+  static constexpr int64_t kProductScratch = 36888;  // bytes, of strided products with few channels
+  static constexpr int64_t kForwardShare = 4;        // other products need less by about this factor
 
   const ConvSizes& s_;
   const int64_t in_, out_;  // channels of a group

@@ -8,10 +8,10 @@ namespace rannc::ir::ops {
 
 namespace {
 
-constexpr int64_t kFar = int64_t{1} << 40;  // no axis is as long; exporters write 2^63-1 for "to the end"
+constexpr int64_t kFar = int64_t{1} << 40;  // longer than any axis; exporters write 2^63-1 for "to the end"
 
-// A bound counted from the end where negative, brought into low…high; nothing where its sign is open and may not be
-// assumed. No call: the type rule has asked before.
+// Clamps a bound, which counts from the end if negative, to low…high. Nothing if its sign is uncertain and must not be
+// assumed. Null `call`: the type rule has made the assumption before.
 std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& extent, const Dim& low,
                                const Dim& high) {
   Dim at = bound;
@@ -31,7 +31,7 @@ std::optional<Dim> clamp_bound(const OpCall* call, const Dim& bound, const Dim& 
   return at;
 }
 
-// Places from `first` up to `last`, `by` apart.
+// Number of positions from `first` up to `last` in steps of `by`.
 Dim places(const Dim& first, const Dim& last, int64_t by) {
   const Dim span = last - first;
   if (never_positive(span)) return 0;

@@ -1,4 +1,4 @@
-// Interval rules of the operators that index arithmetic is made of.
+// Interval rules of the operators used in index arithmetic.
 #include "ir/ops/interval.h"
 
 #include "ir/ops/windows.h"
@@ -7,13 +7,13 @@ namespace rannc::ir::ops::interval {
 
 namespace {
 
-// Elements of either; they are of one form only where a sample's number counts alike.
+// The union of two ranges; nothing if their factors differ.
 Found joined(const Found& a, const Found& b) {
   if (!a || !b || !(a->factor == b->factor)) return std::nullopt;
   return IndexRange{a->factor, smaller(a->low, b->low), larger(a->high, b->high)};
 }
 
-// The one number or size that all elements are, or nothing.
+// The number or size that all elements equal, or nothing.
 std::optional<Dim> single(const Found& range) {
   if (!range || !(range->factor == Dim(0)) || !(range->low == range->high)) return std::nullopt;
   return range->low;
@@ -66,7 +66,7 @@ Found range(const IntervalCall& call) {
   return never_positive(*step) ? Found({0, last, *start}) : std::nullopt;
 }
 
-// Places in a plane of the operand, where ATen pads it by itself.
+// Positions in a plane of the operand, if ATen's own padding suffices.
 Found max_pool(const IntervalCall& call) {
   const auto window = window_of(call.attributes(), call.attributes().integers("kernel"));
   const auto& x = call.in(0).shape;
@@ -94,7 +94,7 @@ Found cast(const IntervalCall& call) {
 
 Found expand(const IntervalCall& call) { return call.aligned(0); }
 
-// One that ends in a last axis of extent 1 makes the whole value one component.
+// If the last axis of the result has extent 1, the whole value is one component.
 Found view(const IntervalCall& call) {
   const Shape& shape = *call.out().shape;
   const bool whole = call.component < 0 || (call.component == 0 && !shape.empty() && shape.back() == Dim(1));
@@ -143,7 +143,7 @@ Found mul(const IntervalCall& call) {
   return by ? Found(scaled(*b, *by)) : std::nullopt;
 }
 
-// Towards zero is downwards where nothing is negative.
+// Rounding towards zero equals rounding down for non-negative numbers.
 Found div(const IntervalCall& call) {
   const Found a = call.aligned(0);
   const auto by = single(call.aligned(1));
@@ -155,7 +155,7 @@ Found div(const IntervalCall& call) {
   return IndexRange{*factor, quotient(a->low, *by), quotient(a->high, *by)};
 }
 
-// Of the divisor's sign.
+// Remainder with the divisor's sign.
 Found mod(const IntervalCall& call) {
   const Found a = call.aligned(0);
   const auto by = single(call.aligned(1));
@@ -178,7 +178,7 @@ Found minimum(const IntervalCall& call) {
   return IndexRange{a->factor, smaller(a->low, b->low), smaller(a->high, b->high)};
 }
 
-// Where the bounds cross, the upper one holds.
+// If the bounds cross, the upper one wins.
 Found clamp(const IntervalCall& call) {
   Found found = call.aligned(0);
   if (!found || !(found->factor == Dim(0)) || !is_integer(call.out().dtype)) return std::nullopt;

@@ -1,6 +1,6 @@
-/// The interval rules of the operators' entries, one function per operator and of its name. Private to ir/ops.
+/// Interval rules of the operators' entries, one function per operator, named after it. Private to ir/ops.
 ///
-/// Contract of all: `ir/op/interval.h`. Operators whose result mixes elements of different factors have nothing.
+/// `ir/op/interval.h` has the contract. Rules return nothing if a result mixes elements with different factors.
 #pragma once
 
 #include "ir/op/interval.h"
@@ -9,8 +9,8 @@ namespace rannc::ir::ops::interval {
 
 using Found = std::optional<IndexRange>;
 
-Found range(const IntervalCall& call);     ///< of numbers and sizes; as many for each sample where it has samples
-Found max_pool(const IntervalCall& call);  ///< of places
+Found range(const IntervalCall& call);     ///< of numbers and sizes; with samples, equally many per sample
+Found max_pool(const IntervalCall& call);  ///< of positions
 Found argmax(const IntervalCall& call);
 Found identity(const IntervalCall& call);
 Found cast(const IntervalCall& call);
@@ -21,8 +21,8 @@ Found concat(const IntervalCall& call);
 Found add(const IntervalCall& call);
 Found sub(const IntervalCall& call);
 Found mul(const IntervalCall& call);  ///< by one number or size
-Found div(const IntervalCall& call);  ///< of integers by one number or size that divides the factor
-Found mod(const IntervalCall& call);  ///< the same
+Found div(const IntervalCall& call);  ///< of integers, by one number or size that divides the factor
+Found mod(const IntervalCall& call);  ///< likewise
 Found maximum(const IntervalCall& call);
 Found minimum(const IntervalCall& call);
 Found clamp(const IntervalCall& call);

@@ -1,4 +1,4 @@
-// Which kernel a convolution gets, from its sizes.
+// Selection of a convolution's kernel from its sizes.
 #include "ir/op/kernel_scratch.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ bool any_above(const Sizes& numbers, int64_t most) {
   return std::any_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number > most; });
 }
 
-/// LibTorch's rule for one thread: small images one at a time, and pointwise kernels of few images, are its own.
+/// LibTorch's rule for one thread: it runs single small images, and pointwise kernels of few images, itself.
 bool calls_one_dnn(const ConvSizes& conv, const Sizes& read, const ops::Window& window) {
   constexpr int64_t kManyImages = 16, kLargeImage = 20480;
   const bool last_two_pointwise = conv.taps == 1;
@@ -55,7 +55,7 @@ bool calls_one_dnn(const ConvSizes& conv, const Sizes& read, const ops::Window& 
   return conv.groups > 1 || wide || conv.samples > 1 || leading > kLargeImage;
 }
 
-/// Operands of rank 3 to 5 with known sizes.
+/// Sizes of a convolution; nothing unless the operands have rank 3 to 5 and known sizes.
 std::optional<ConvSizes> conv_sizes(const Graph& graph, TaskId task, const Bindings& bindings) {
   const auto operands = graph.inputs(task);
   const ValueType& type = graph.type(operands[0]);

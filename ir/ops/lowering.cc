@@ -1,4 +1,4 @@
-// Spelling of TorchScript source: calls, numbers, lists, symbolic integers.
+// Helpers of lowering rules, and TorchScript spelling of symbolic integers.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -9,8 +9,8 @@ namespace rannc::ir {
 
 namespace {
 
-// Rewrites canonical text of a Dim: `floor((a)/(b))` and `mod(a, b)` become Python's // and %, dots in names
-// underscores; max and min are TorchScript's own.
+// Translates canonical text of a Dim: `floor((a)/(b))` and `mod(a, b)` become Python's // and %, dots in names become
+// underscores. TorchScript has max and min.
 class DimSpelling {
  public:
   explicit DimSpelling(std::string_view text) : text_(text) {}
@@ -65,7 +65,7 @@ std::string torchscript(const Dim& dim) {
   return dim.is_constant() ? text : DimSpelling(text).until("");
 }
 
-// `[0][:0]` is an empty list of integers: `[]` would be one of tensors, and `annotate` is not known to every loader.
+// `[0][:0]` is an empty list of integers. `[]` would be a list of tensors, and not every loader supports `annotate`.
 std::string torchscript(const Shape& shape) {
   if (shape.empty()) return "[0][:0]";
   std::string out = "[";

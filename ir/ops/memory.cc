@@ -1,4 +1,4 @@
-// The order of elements in memory, and what changes it.
+// Operators that change the memory format.
 #include "ir/ops/memory.h"
 
 #include "ir/gradient/gradient.h"
@@ -22,8 +22,8 @@ Result<Types> infer_contiguous(const OpCall& call) {
   return Types{call.in(0)};
 }
 
-// Seen as one axis on the way, which costs nothing where the operand lies as it should, and lays its gradient out
-// alike: the gradient of a copy comes as that of the result lies.
+// Views the value as one axis in between. This is free if the operand already has the format, and gives its gradient
+// the same format. The gradient of a plain copy would have the format of the result's gradient.
 Result<aten::Lowering> lower_contiguous(const LowerCall& call) {
   const Shape& shape = shape_of(*call.inputs[0]);
   const bool last = call.attributes.flag(kChannelsLast);

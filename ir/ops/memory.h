@@ -1,4 +1,4 @@
-/// Operators that compute channels last, too (`ir/graph/memory_format.h`). Private to ir/ops.
+/// Helpers of operators that support channels last (`ir/graph/memory_format.h`). Private to ir/ops.
 #pragma once
 
 #include "ir/graph/memory_format.h"
@@ -6,11 +6,11 @@
 
 namespace rannc::ir::ops {
 
-/// [samples, channels, height, width] with channels behind, and back in front.
+/// Permutations of [samples, channels, height, width]: channels to the end, and back to the front.
 inline constexpr int64_t kBehind[] = {0, 2, 3, 1}, kInFront[] = {0, 3, 1, 2};
 
 AttributeInfo channels_last_attribute();
-/// An error where the flag is set and operand 0 is not of rank 4.
+/// Fails if the flag is set and operand 0 does not have rank 4.
 Result<void> channels_can_be_last(const OpCall& call);
 
 }  // namespace rannc::ir::ops

@@ -1,4 +1,4 @@
-// What becomes of sums over samples, and of numbers of samples.
+// Propagation of partial sums over samples and of dependence on the number of samples.
 #include <algorithm>
 
 #include "ir/internal/attribute_kinds.h"
@@ -17,13 +17,13 @@ bool uses(const std::vector<Dim>& dims, std::string_view symbol) {
   return std::any_of(dims.begin(), dims.end(), [&](const Dim& dim) { return dim.uses(symbol); });
 }
 
-// As the type says, or as contents do that count samples.
+// The mix of a type, or `kCounted` for contents that count samples.
 Mix mix_of(const ValueType& type, std::string_view batch) {
   if (type.batch.mix != Mix::kNone || !type.contents || batch.empty()) return type.batch.mix;
   return uses(*type.contents, batch) ? Mix::kCounted : Mix::kNone;
 }
 
-// Whether a number that the results are made of is one of samples.
+// Whether an attribute from which results are computed depends on the number of samples.
 bool counts_by_attribute(const OpCall& call) {
   for (const AttributeInfo& info : call.op.attributes) {
     if (info.kind != AttributeKind::kScalar || call.batch_symbol.empty()) continue;
@@ -34,7 +34,7 @@ bool counts_by_attribute(const OpCall& call) {
   return false;
 }
 
-// Of operands at least one of which is a partial sum: whether the result is one.
+// Whether the result is a partial sum, given that at least one operand is.
 bool stays_partial(const OpCall& call, const std::vector<Mix>& mixes) {
   const Linear linear = call.op.linear ? call.op.linear(call) : Linear::kNo;
   size_t partial = 0, data = 0;
@@ -68,7 +68,7 @@ Mix mix_of_results(const OpCall& call, const std::vector<Mix>& mixes) {
   return any(Mix::kCounted) || counts_by_attribute(call) ? Mix::kCounted : Mix::kNone;
 }
 
-/// Samples lie on an axis of as many elements as they have.
+/// Fails if the batch axis does not have the extent that the samples need.
 Result<void> has_room_for_samples(const OpCall& call, const ValueType& type) {
   if (!type.batch.has_batch() || !type.shape) return {};
   const auto axis = static_cast<size_t>(type.batch.axis);
@@ -103,7 +103,7 @@ Result<std::vector<ValueType>> types_of(const OpCall& call) {
   if (!types.ok() || mix == Mix::kNone) return types;
   for (ValueType& type : *types) {
     if (mix == Mix::kCounted) {
-      // Each sample's own part may be divided by their number; contents say by themselves what they count.
+      // Values with samples may be divided by the number of samples. Contents contain the batch symbol themselves.
       if (!type.batch.has_batch() && type.batch.mix == Mix::kNone && !type.contents) type.batch.mix = mix;
       continue;
     }
@@ -115,7 +115,7 @@ Result<std::vector<ValueType>> types_of(const OpCall& call) {
 
 namespace {
 
-// Whether the results of a task may depend on samples without having them on an axis.
+// Whether results of a task may depend on samples without a batch axis.
 bool may_mix(const Graph& graph, TaskId task) {
   bool samples = false, mixed = false;
   for (const ValueId input : graph.inputs(task)) {
@@ -130,7 +130,7 @@ bool may_mix(const Graph& graph, TaskId task) {
          std::any_of(outputs.begin(), outputs.end(), [&](ValueId v) { return !graph.type(v).batch.has_batch(); });
 }
 
-// Type rules rely on it; what does not fit the verifier names.
+// Precondition of type rules. The verifier reports violations.
 bool fits_its_entry(const Graph& graph, TaskId task, std::span<const ValueType* const> inputs) {
   const OpInfo& op = graph.op(task);
   const auto& attributes = graph.attributes(task);

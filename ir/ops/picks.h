@@ -1,4 +1,4 @@
-/// What look-ups by position share with their gradients. Private to ir/ops.
+/// Helpers of look-ups by position and their gradients. Private to ir/ops.
 #pragma once
 
 #include "ir/ops/rules.h"
@@ -8,30 +8,30 @@ namespace rannc::ir::ops {
 Result<void> require_integers(const OpCall& call, size_t operand);
 /// Shape of `data` at `indices` of an axis.
 Shape gathered(const Shape& data, const Shape& indices, size_t axis);
-/// Shape of `data` at tuples of indices; an error where they do not fit.
+/// Shape of `data` at tuples of indices. Fails if they do not fit.
 Result<Shape> gathered_nd(const Shape& data, const Shape& indices, int64_t batch_dims);
 
-/// Numbers of elements where `data` is seen as [groups, picked, rest] and its tuples of indices as [groups, rows].
+/// Sizes of `data` viewed as [groups, picked, rest] and of its tuples of indices viewed as [groups, rows].
 struct PickedParts {
   Dim groups, picked, rest, rows;
 };
 PickedParts parts_of(const Shape& data, const Shape& indices, int64_t batch_dims);
 
-/// Indices brought into 0…extent-1: ONNX counts negative ones from the end, ATen's index_select does not.
+/// Maps negative indices, which ONNX counts from the end, to 0…extent-1. ATen's index_select does not accept them.
 aten::Value from_start(Calls& calls, aten::Value index, DType dtype, const Dim& extent);
-/// Operand 1, tuples of indices into `data`, as a flat list of places in [groups * picked].
+/// Operand 1, tuples of indices into `data`, as a flat list of positions in [groups * picked].
 struct FlatPicks {
   aten::Value index;
   PickedParts parts;
 };
 Result<FlatPicks> flat_picks(Calls& calls, const LowerCall& call, const Shape& data);
 
-/// Attribute `padding_index` of gather: the row of a table that takes no gradient.
+/// Attribute `padding_index` of gather: the row of a table that receives no gradient.
 inline std::optional<int64_t> padding_index(const OpAttributes& attributes) {
   if (!attributes.given().has("padding_index")) return std::nullopt;
   return attributes.integer("padding_index");
 }
-/// An error where it is there, but no row of a table of that shape, looked up along `axis`.
+/// Fails if `padding_index` is given but is not a row of a table of that shape, looked up along `axis`.
 inline Result<void> check_padding(const OpAttributes& attributes, const Shape& table, int64_t axis) {
   const auto padding = padding_index(attributes);
   if (!padding) return {};

@@ -1,4 +1,4 @@
-// Windows as attributes say them, counted, padded.
+// Windows of convolutions and pooling: parsing, counting, padding.
 #include "ir/ops/windows.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ Result<Window> window_of(const OpAttributes& attributes, std::vector<int64_t> ke
   window.begin.assign(pads.begin(), middle);
   window.end.assign(middle, pads.end());
   const auto within = [](const std::vector<int64_t>& numbers, int64_t least) {
-    constexpr int64_t kMost = int64_t{1} << 31;  // sums and products of a few stay integers
+    constexpr int64_t kMost = int64_t{1} << 31;  // sums and products of a few such numbers do not overflow
     return std::all_of(numbers.begin(), numbers.end(), [&](int64_t x) { return x >= least && x < kMost; });
   };
   if (!within(window.kernel, 1) || !within(window.strides, 1) || !within(window.dilations, 1) ||
@@ -50,7 +50,7 @@ Result<Dim> positions(const Dim& extent, const Window& window, size_t i, bool ce
   return never_positive(count - starts) ? count : min(count, starts);
 }
 
-// Pads from the last axis on, as ATen takes them.
+// Pads in ATen's order, from the last axis on.
 std::vector<int64_t> in_atens_order(const Window& window, int64_t sign) {
   std::vector<int64_t> pads;
   for (size_t i = window.rank(); i-- > 0;) {

@@ -1,4 +1,4 @@
-/// Says how many samples a graph holds whose batch is a number.
+/// Number of samples in a graph with a static batch size.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,10 @@
 
 namespace rannc::ir {
 
-/// Nothing where a symbol counts the samples. Else the graph's inputs hold a whole mini-batch, which cannot be split:
-/// its size is the extent of axis 0 of the first input where that is not 1, as the axis of the samples is found where
-/// it has a symbol; 1 where no input has such an axis, or where that extent is a symbol: what the inputs hold counts as
-/// one.
+/// Number of samples of a graph whose inputs hold a whole mini-batch, which cannot be split. Nothing if the graph has a
+/// batch symbol. The number is the extent of axis 0 of the first input whose extent is not 1, which is also how the
+/// batch axis is found for symbolic batches. It is 1 if no input has such an axis or if the extent is a symbol: the
+/// inputs then count as one sample.
 std::optional<uint32_t> fixed_samples(const Graph& graph);
 
 }  // namespace rannc::ir

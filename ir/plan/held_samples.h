@@ -1,4 +1,4 @@
-/// What a device holds of a mini-batch's samples.
+/// Memory of the samples that a device holds during a step.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace rannc::ir {
 
 struct Plan;
 
-/// Bytes of the inputs of the graph that each device of a stage holds during all of a step: its share of the
-/// mini-batch. They are part of the stage's `fixed_bytes`, where no weight is.
+/// Bytes of the graph inputs that each device of a stage holds during the whole step: its share of the mini-batch. The
+/// stage's `fixed_bytes` contain them.
 int64_t held_sample_bytes(const Plan& plan, StageId stage);
 
 }  // namespace rannc::ir

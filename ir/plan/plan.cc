@@ -48,7 +48,7 @@ Dim byte_count(const ValueType& type) {
   return type.shape ? element_count(*type.shape) * Dim(byte_size(type.dtype)) : Dim(0);
 }
 
-// Of a parameter of so many bytes the sum of its gradients.
+// Bytes of the gradient sum of a parameter of `bytes` bytes.
 int64_t sum_bytes(int64_t bytes, DType dtype) { return bytes / byte_size(dtype) * byte_size(sum_dtype(dtype)); }
 
 // Largest integer number of bytes per sample that covers every micro-batch of the plan.
@@ -64,14 +64,14 @@ int64_t bytes_per_sample(const Plan& plan, const Dim& bytes) {
   return most;
 }
 
-// A parameter of a stage; each task that reads it has a gradient of its own.
+// A parameter of a stage. Each task that reads it has a separate gradient.
 struct HeldParameter {
   ValueId value;
-  int64_t bytes = 0, sum_bytes = 0;  // its own, a sum of its gradients
+  int64_t bytes = 0, sum_bytes = 0;  // of the parameter, of a gradient sum
   int64_t readings = 0;
 };
 
-// Bytes of what a stage reads that no task makes. A draw is none of it: it is there while tasks need it.
+// Bytes of the leaf values that a stage reads. Random inputs are excluded: they exist only while tasks need them.
 struct Weights {
   std::vector<HeldParameter> parameters;  // ascending
   int64_t others = 0;                     // buffers and constants
@@ -87,8 +87,8 @@ struct Weights {
     for (const HeldParameter& held : parameters) total += held.sum_bytes * held.readings;
     return total;
   }
-  /// What sums over replicas need at most beside the gradients, one parameter after the other: its readings become one
-  /// term, beside which lie the sum and the part of it that this replica adds up.
+  /// Peak bytes of the sums over replicas beside the gradients, one parameter after the other. A parameter's gradients
+  /// become one term, in addition to which the sum and this replica's share of it are held.
   int64_t sum_bytes(int64_t replicas) const {
     int64_t most = 0, joined = 0;
     for (const HeldParameter& held : parameters) {
@@ -99,7 +99,7 @@ struct Weights {
   }
 };
 
-// Of each stage; a value counts once, however many tasks read it.
+// Weights of each stage. A value counts once, however many tasks read it.
 std::vector<Weights> weights_of_stages(const Plan& plan) {
   const Graph& graph = plan.graph;
   std::vector<std::optional<int64_t>> of_type(graph.type_count());
@@ -133,7 +133,7 @@ std::vector<Weights> weights_of_stages(const Plan& plan) {
   return weights;
 }
 
-// Bytes per sample that `time` says of a whole share, rounded up.
+// Converts bytes of a whole share in `time` to bytes per sample, rounded up.
 int64_t per_sample(const StageTime& time, uint64_t bytes) {
   return static_cast<int64_t>((bytes + time.samples - 1) / time.samples);
 }
@@ -154,8 +154,8 @@ int64_t largest_share(uint32_t mini_batch, size_t devices) {
   return (int64_t{mini_batch} + replicas - 1) / replicas;
 }
 
-// A device holds its samples of the whole mini-batch during all of a step, however few are in flight: they are no part
-// of what a micro-batch keeps or its passes need.
+// A device holds its samples of the whole mini-batch during the whole step, however few are in flight. They do not
+// count towards the memory of a micro-batch or its passes.
 void hold_samples(int64_t bytes, uint32_t mini_batch, StageShape& shape) {
   shape.fixed_bytes += bytes * largest_share(mini_batch, shape.devices.size());
   for (int64_t* part : {&shape.saved_bytes, &shape.passing_bytes, &shape.forward_bytes}) {
@@ -217,7 +217,7 @@ Crossings crossings(const Plan& plan) {
     const TaskId producer = graph.producer(value);
     if (!producer.valid()) continue;
     const StageId from = stage_of[producer.index()];
-    if (!from.valid()) continue;  // made by a constant task, which every reading stage holds itself
+    if (!from.valid()) continue;  // from a constant task, which every reading stage holds itself
     for (const StageId to : readers.of(value)) {
       if (to == from) continue;
       const bool returns = plan.training && gradient[value.index()];
@@ -266,7 +266,7 @@ PipelineShape pipeline_shape(const Plan& plan) {
   for (size_t s = 0; s < shape.stages.size(); ++s) {
     StageShape& entry = shape.stages[s];
     entry.keeps_results = entry.saved_bytes > 0;
-    if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from all that is kept to its change
+    if (entry.pending_bytes > 0) entry.pending_bytes -= entry.saved_bytes;  // from absolute bytes to the change
     hold_samples(weights[s].samples, plan.mini_batch, entry);
   }
   for (const Route& route : plan.routes) {

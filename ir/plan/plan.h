@@ -1,4 +1,4 @@
-/// All that a person or the runtime has to know to train a graph on a cluster.
+/// The plan: all information that the runtime needs to train a graph on a cluster.
 #pragma once
 
 #include <cstdint>
@@ -11,37 +11,37 @@
 
 namespace rannc::ir {
 
-/// One pipeline stage: what it computes and where.
+/// One pipeline stage: its tasks and its devices.
 struct Stage {
   /// Ascending; constant tasks are cloned into every stage that needs them.
   std::vector<TaskId> tasks;
-  /// Ordinals into `Plan::devices`; more than one: data-parallel replicas of the stage, each micro-batch is split.
+  /// Indices into `Plan::devices`. Several devices are data-parallel replicas, between which each micro-batch is split.
   std::vector<DeviceId> devices;
   /// Keep only the stage's inputs and run its forward pass again before its backward pass.
   bool recompute = false;
   bool operator==(const Stage&) const = default;
 };
 
-/// An activation that one other stage reads, sent directly: a value with two reading stages makes two routes.
-/// The index in `Plan::routes` is the index in `PipelineShape::routes` and in the schedule's sends and receives.
+/// An activation that is sent directly to one other stage. A value with two reading stages has two routes.
+/// `PipelineShape::routes` and the schedule's sends and receives use the index in `Plan::routes`.
 struct Route {
   ValueId value;
   StageId from, to;
   Dim bytes;              ///< of one micro-batch, an expression of the batch symbol
-  bool gradient = false;  ///< whether a gradient comes back
+  bool gradient = false;  ///< whether a gradient is sent back
   bool operator==(const Route&) const = default;
 };
 
-/// A parameter that several stages read: held by all, its gradient summed at the owner.
+/// A parameter that several stages read. All of them hold it, and the owner sums its gradient.
 struct SharedParameter {
   ValueId parameter;
   StageId owner;                ///< first reading stage
   std::vector<StageId> others;  ///< ascending
-  int64_t sum_ns = 0;           ///< what adding its gradients takes, as priced by the planner or measured
+  int64_t sum_ns = 0;           ///< time to add its gradients, as priced by the planner or measured
   bool operator==(const SharedParameter&) const = default;
 };
 
-/// A device as the plan knows it.
+/// A device of the plan.
 struct PlanDevice {
   std::string name;           ///< `node0/cpu0`
   std::string kind;           ///< `cpu`, `v100` …
@@ -49,7 +49,7 @@ struct PlanDevice {
   bool operator==(const PlanDevice&) const = default;
 };
 
-/// What the simulator says of one device for one mini-batch.
+/// Prediction of the simulator for one device and one mini-batch.
 struct Prediction {
   int64_t busy_ns = 0;
   uint64_t peak_bytes = 0;
@@ -62,33 +62,33 @@ struct StageTime {
   uint32_t samples = 0;
   int64_t forward_ns = 0, backward_ns = 0;
   uint64_t stashed_bytes = 0;  ///< kept from forward to backward, received and sent values included
-  int64_t weight_ns = 0;       ///< of `backward_ns`, what makes weight gradients alone and can be put off
-  uint64_t pending_bytes = 0;  ///< kept from input gradient to weight gradient, where these are parted
-  /// What a pass needs at most beyond what was there before it: a forward pass that keeps nothing, one that keeps all,
-  /// a backward pass. 0: not known.
+  int64_t weight_ns = 0;       ///< part of `backward_ns` that computes only weight gradients and can be deferred
+  uint64_t pending_bytes = 0;  ///< kept from input gradient to weight gradient if they run separately
+  /// Peak bytes of a pass above the memory in use before it: a forward pass that keeps nothing, one that keeps all, a
+  /// backward pass. 0: unknown.
   uint64_t passing_bytes = 0, forward_bytes = 0, backward_bytes = 0;
-  uint64_t first_backward_bytes = 0;  ///< of the step's first, which makes the sums of parameters' gradients
+  uint64_t first_backward_bytes = 0;  ///< of the step's first backward pass, which allocates the gradient sums
   bool operator==(const StageTime&) const = default;
 };
 
-/// What a stage does once a step, behind its last backward pass, as priced by the planner or measured.
+/// Time of a stage's work at the end of a step, after its last backward pass, as priced by the planner or measured.
 struct FinishTime {
   StageId stage;
-  int64_t all_reduce_ns = 0;  ///< sum over its replicas, once the last has joined
+  int64_t all_reduce_ns = 0;  ///< sum over its replicas, from the moment the last one joins
   int64_t optimizer_ns = 0;
   bool operator==(const FinishTime&) const = default;
 };
 
-/// The optimizer that a plan is for: a run of its bundle takes it unless told otherwise.
+/// The optimizer that a plan assumes. Runs of its bundle use it by default.
 struct PlanOptimizer {
-  std::string name;     ///< `sgd`, `adam` or `adamw`; empty: not said, as in plans for inference
+  std::string name;     ///< `sgd`, `adam` or `adamw`; empty: unspecified, as in plans for inference
   double momentum = 0;  ///< of `sgd`
-  /// Copies of the parameters that it keeps: SGD 0, with momentum 1, Adam 2.
+  /// Number of parameter copies that it keeps: SGD 0, SGD with momentum 1, Adam 2.
   uint32_t states() const { return name != "sgd" ? 2 : momentum != 0 ? 1 : 0; }
   bool operator==(const PlanOptimizer&) const = default;
 };
 
-/// All of a plan but its graph.
+/// All parts of a plan except its graph.
 struct PlanBody {
   Atoms atoms;
   std::vector<BlockId> block_of;  ///< per atom
@@ -97,7 +97,7 @@ struct PlanBody {
   std::vector<SharedParameter> shared;
   std::vector<PlanDevice> devices;
   uint32_t mini_batch = 0;        ///< samples of a step
-  uint32_t optimizer_states = 0;  ///< copies of the parameters that memory is planned for
+  uint32_t optimizer_states = 0;  ///< parameter copies for which memory is planned
   PlanOptimizer optimizer;
   bool training = true;                 ///< false: forward only
   std::vector<uint32_t> micro_batches;  ///< samples of each; they sum to `mini_batch` and differ by at most one
@@ -107,45 +107,46 @@ struct PlanBody {
   std::vector<FinishTime> finish_times;  ///< of every stage, in order; none for inference
   int64_t step_ns = 0;                   ///< simulated time of a mini-batch
   int64_t lower_bound_ns = 0;            ///< no plan for this graph, cluster and costs can be faster
-  std::string planner;                   ///< which planner made it
+  std::string planner;                   ///< name of the planner
   uint64_t seed = 0;
   /// Hex digests: model file, cluster description, profile (empty for analytic costs).
   std::string model_digest, cluster_digest, profile_digest;
   bool operator==(const PlanBody&) const = default;
 };
 
-/// Moved, or copied by `clone` where a second one is meant.
+/// A plan with its graph. Movable; copied explicitly by `clone`.
 struct Plan : PlanBody {
   static constexpr uint32_t kVersion = 1;
   Graph graph;
   Plan clone() const;
 };
 
-/// Sizes that `mini_batch` samples split into, larger ones first, none empty: min(count, mini_batch) micro-batches.
+/// Splits `mini_batch` samples into min(count, mini_batch) non-empty micro-batches. Returns their sizes, larger ones
+/// first.
 std::vector<uint32_t> split_mini_batch(uint32_t mini_batch, uint32_t count);
 
-/// What stages hand to each other and hold together.
+/// Values that stages exchange and parameters that they share.
 struct Crossings {
   std::vector<Route> routes;
   std::vector<SharedParameter> shared;
 };
 
-/// Follows from graph, atoms, stages and `training` of a plan alone: a value is routed to every other stage that reads
-/// it. A gradient comes back where the value is a float and a parameter lies upstream of it.
+/// Computes the crossings from graph, atoms, stages and `training` of a plan. A value is routed to every other stage
+/// that reads it. A gradient is sent back if the value is a float and a parameter is upstream of it.
 Crossings crossings(const Plan& plan);
 
 /// Fills `routes` and `shared` with the plan's crossings.
 void derive_routes(Plan& plan);
 
-/// Per task the stage that holds its atom; invalid for constant tasks, which may be in several.
+/// Stage of each task's atom; invalid for constant tasks, which may be in several stages.
 std::vector<StageId> stage_of_tasks(const Plan& plan);
 
-/// Per value whether a parameter lies upstream, so that backward passes through it: floats only.
+/// Whether the backward pass goes through each value: floats with a parameter upstream.
 std::vector<bool> needs_gradient(const Graph& graph);
 
-/// What schedules, simulator and executor need of a plan. Bytes per sample are rounded up; stages' fixed bytes are
-/// parameters, buffers and constants that its tasks read, and `optimizer_states` copies of the parameters, each once
-/// however many tasks read it; what passes keep and need comes from `stage_times` where a stage has one.
+/// The view of a plan that schedules, simulator and executor use. Bytes per sample are rounded up. A stage's fixed
+/// bytes are the parameters, buffers and constants that its tasks read, each counted once, and `optimizer_states`
+/// copies of the parameters. The memory of passes comes from `stage_times` if the stage has an entry.
 PipelineShape pipeline_shape(const Plan& plan);
 
 bool equal(const Plan& a, const Plan& b);

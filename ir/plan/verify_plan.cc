@@ -1,25 +1,25 @@
-// Rules of a plan, beside those of its graph (G) and its schedule (S):
-//   P1   a constant task reads no input, no draw of samples, and only outputs of constant tasks; every other task is
-//        an atom
-//   P2   every task that is not constant is in exactly one stage; the tasks of a stage exist and ascend
-//   P3   a stage holds every constant task that its tasks read; constant outputs are held somewhere
-//   P4   stages are in topological order: nothing flows from a later to an earlier one
+// Verifier of plans. Rules, in addition to those of the graph (G) and the schedule (S):
+//   P1   a constant task reads no input, no random input with samples, and only outputs of constant tasks; every other
+//        task is an atom
+//   P2   every non-constant task is in exactly one stage; the tasks of a stage exist and ascend
+//   P3   a stage holds every constant task that its tasks read; some stage holds each constant output
+//   P4   stages are in topological order: no value flows from a later to an earlier one
 //   P5   routes are exactly those that the stages need, with their bytes
 //   P6   shared parameters are exactly those that several stages read
-//   P7   every stage has devices, all different, that the plan lists; their names differ
+//   P7   every stage has devices of the plan, without duplicates; device names are unique
 //   P8   micro-batches sum to the mini-batch, differ by at most one sample and are not empty
 //   P9   a block lies in one stage; blocks are numbered without gaps
-//   P10  each device has a prediction, within its memory
-//   P11  times are of stages that exist, those of finishing a step of all or none; none is negative, and none beats
-//        the lower bound
+//   P10  each device has a prediction within its memory
+//   P11  times belong to existing stages and are not negative; end-of-step times cover all stages or none; the step
+//        is not below the lower bound
 //   P12  the planner is named, digests are hexadecimal
 //   P13  the schedule is lowered, has a row for each device and a name of one word
-//   P14  a plan for training may say its optimizer: sgd, adam or adamw, which keeps as many states as the plan counts;
-//        momentum is of sgd, from 0 to below 1
-//   P15  where no symbol counts samples there is one micro-batch, of the graph's own samples, and one device a stage
-//   P16  no route carries what was made from a number of samples to another number of replicas, whose numbers differ
-//   P17  no task makes a sum whole: stages run once a micro-batch, on a part of its samples
-//   P18  where a task normalises by the samples of all replicas of its stage, each of them has a sample of every
+//   P14  an optimizer is sgd, adam or adamw, belongs to a plan for training, and keeps as many states as the plan
+//        counts; momentum belongs to sgd and is in [0, 1)
+//   P15  without a batch symbol there is one micro-batch, of the graph's own samples, and one device per stage
+//   P16  a route whose value depends on the number of samples connects stages with equal numbers of replicas
+//   P17  no task completes a sum over micro-batches: stages run once per micro-batch, on a part of its samples
+//   P18  if a task normalizes over the samples of all replicas of its stage, each replica has a sample of every
 //        micro-batch
 #include <fmt/format.h>
 
@@ -85,8 +85,8 @@ class PlanVerifier {
     uint32_t next = 0;
     for (const TaskId task : graph_.tasks()) {
       if (graph_.op(task).makes_whole())
-        add("P17", graph_.location(task), "task #{} {} makes a sum whole, which no stage can", task.index(),
-            graph_.op(task).name);
+        add("P17", graph_.location(task), "task #{} {} completes a sum over micro-batches, which no stage can do",
+            task.index(), graph_.op(task).name);
       if (constant(task)) {
         constant_operands(task);
         if (atoms.atom_of[task.index()].valid()) {
@@ -209,7 +209,7 @@ class PlanVerifier {
       const auto replicas = [&](StageId stage) { return plan_.stages[stage.index()].devices.size(); };
       if (graph_.type(needed[r].value).batch.mix == Mix::kCounted &&
           replicas(needed[r].from) != replicas(needed[r].to)) {
-        add("P16", {}, "route {} carries what was made from a number of samples, from {} replicas to {}: {}", r,
+        add("P16", {}, "route {} depends on the number of samples, but goes from {} replicas to {}: {}", r,
             replicas(needed[r].from), replicas(needed[r].to), describe(needed[r]));
       }
     }
@@ -222,7 +222,7 @@ class PlanVerifier {
     }
     for (const SharedParameter& needed : crossings_.shared) {
       if (std::find(listed.begin(), listed.end(), needed) == listed.end()) {
-        add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not shared so",
+        add("P6", {}, "parameter %{} is read by {} stages, @s{} the first, but is not listed as shared by them",
             name(needed.parameter), needed.others.size() + 1, needed.owner.index());
       }
     }
@@ -236,7 +236,7 @@ class PlanVerifier {
     std::set<std::string_view> names;
     for (size_t d = 0; d < plan_.devices.size(); ++d) {
       const std::string& name = plan_.devices[d].name;
-      if (!names.insert(name).second) add("P7", {}, "device d{} is called {}, as one before it is", d, name);
+      if (!names.insert(name).second) add("P7", {}, "device d{} has the name {} of an earlier device", d, name);
     }
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       const auto& devices = plan_.stages[s].devices;
@@ -269,20 +269,20 @@ class PlanVerifier {
     const auto samples = fixed_samples(graph_);
     if (!samples) return;
     if (plan_.micro_batches.size() > 1) {
-      add("P15", {}, "no symbol counts samples: a mini-batch of {} cannot be split into {} micro-batches", *samples,
-          plan_.micro_batches.size());
+      add("P15", {}, "the graph has no batch symbol: a mini-batch of {} samples cannot be split into {} micro-batches",
+          *samples, plan_.micro_batches.size());
     } else if (plan_.mini_batch != *samples) {
-      add("P15", {}, "no symbol counts samples: the graph has {}, the mini-batch {}", *samples, plan_.mini_batch);
+      add("P15", {}, "the graph has no batch symbol: it has {} samples, the mini-batch {}", *samples, plan_.mini_batch);
     }
     for (size_t s = 0; s < plan_.stages.size(); ++s) {
       if (plan_.stages[s].devices.size() < 2) continue;
-      add("P15", {}, "no symbol counts samples: the {} replicas of stage @s{} cannot share them",
+      add("P15", {}, "the graph has no batch symbol: its samples cannot be split over the {} replicas of stage @s{}",
           plan_.stages[s].devices.size(), s);
     }
   }
 
-  /// Replicas of such a stage wait for each other in each of its computations. One that computes nothing would be
-  /// waited for, so the plan must give each something to compute.
+  /// Replicas of such a stage wait for each other in each of its computations. They would wait for a replica without
+  /// samples forever, so each must have some.
   void joint_stages() {
     joint_.assign(plan_.stages.size(), false);
     if (!plan_.training || !found_.empty()) return;
@@ -374,7 +374,7 @@ class PlanVerifier {
   }
 
   void provenance() {
-    if (plan_.planner.empty()) add("P12", {}, "the plan does not say which planner made it");
+    if (plan_.planner.empty()) add("P12", {}, "the plan does not name its planner");
     const auto hexadecimal = [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); };
     for (const auto& [what, digest] :
          {std::pair("model", &plan_.model_digest), std::pair("cluster", &plan_.cluster_digest),
@@ -389,13 +389,13 @@ class PlanVerifier {
     const PlanOptimizer& optimizer = plan_.optimizer;
     const double momentum = optimizer.momentum;
     if (optimizer.name.empty()) {
-      if (momentum != 0) add("P14", {}, "a momentum of {} is of no optimizer", momentum);
+      if (momentum != 0) add("P14", {}, "a momentum of {} without an optimizer", momentum);
     } else if (!plan_.training) {
       add("P14", {}, "the plan is for inference and names the optimizer \"{}\"", optimizer.name);
     } else if (optimizer.name != "sgd" && optimizer.name != "adam" && optimizer.name != "adamw") {
       add("P14", {}, "optimizer \"{}\" is not one of sgd, adam, adamw", optimizer.name);
     } else if (!(momentum >= 0 && momentum < 1) || (momentum != 0 && optimizer.name != "sgd")) {
-      add("P14", {}, "optimizer {} with a momentum of {}; it is of sgd, from 0 to below 1", optimizer.name, momentum);
+      add("P14", {}, "optimizer {} with a momentum of {}; only sgd has one, in [0, 1)", optimizer.name, momentum);
     } else if (optimizer.states() != plan_.optimizer_states) {
       add("P14", {}, "optimizer {} keeps {} states, the plan counts {}", optimizer.name, optimizer.states(),
           plan_.optimizer_states);

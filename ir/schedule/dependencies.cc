@@ -1,4 +1,4 @@
-/// Looks up routes by stage and replicas by device.
+/// Index of routes by stage and of replicas by device.
 #include "ir/schedule/dependencies.h"
 
 #include <utility>

@@ -1,4 +1,4 @@
-/// What an action of a schedule waits for: the one relation that simulator, verifier and executor share.
+/// Dependencies between the actions of a schedule, shared by simulator, verifier and executor.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,22 @@
 
 namespace rannc::ir {
 
-/// An action on a device. As a dependency, `kInputGradient` is also met by a B, and so is `kWeightGradient`.
+/// An action on a device. As dependencies, `kInputGradient` and `kWeightGradient` are also satisfied by a B.
 struct DeviceAction {
   DeviceId device;
   Action action;
   bool operator==(const DeviceAction&) const = default;
 };
 
-/// Samples that one replica of a route's producer hands to one replica of its consumer.
+/// Samples that one replica of a route's producer sends to one replica of its consumer.
 struct Message {
   uint32_t route = 0;
   uint32_t producer = 0, consumer = 0;  ///< replicas; their sum differs between the messages of one micro-batch
-  DeviceId peer;        ///< where the other end lives; may be the asking device itself: then nothing is sent
+  DeviceId peer;        ///< device of the other end; if it is the querying device itself, nothing is sent
   SampleRange samples;  ///< within the micro-batch; never empty
 };
 
-/// Routes by stage and replicas by device, looked up once per shape. Keeps a reference to the shape.
+/// Index of routes by stage and of replicas by device, built once per shape. Keeps a reference to the shape.
 class Dependencies {
  public:
   explicit Dependencies(const PipelineShape& shape);
@@ -33,14 +33,14 @@ class Dependencies {
   const PipelineShape& shape() const { return shape_; }
   /// Stages on a device, ascending.
   std::span<const StageId> stages_on(DeviceId device) const;
-  /// Which replica of the stage a device runs; -1: none.
+  /// The replica of the stage that a device runs; -1: none.
   int replica(StageId stage, DeviceId device) const;
-  /// Routes that end in, and that start from, a stage; ascending.
+  /// Routes that end in a stage, and routes that start from it; ascending.
   std::span<const uint32_t> routes_into(StageId stage) const;
   std::span<const uint32_t> routes_from(StageId stage) const;
   /// Groups of shared parameters that a stage belongs to, ascending.
   std::span<const uint32_t> groups_of(StageId stage) const;
-  /// Devices of a collective action (AR, RS), in the order of stages and replicas, without repeats.
+  /// Devices of a collective action (AR, RS), in the order of stages and replicas, without duplicates.
   std::vector<DeviceId> members(const Action& action) const;
 
   /// Calls `visit(const Message&)` for each producer's replica whose samples this consumer's replica reads.
@@ -50,20 +50,20 @@ class Dependencies {
   template <class Visit>
   void each_outgoing(uint32_t route, uint32_t micro_batch, DeviceId producer, Visit&& visit) const;
 
-  /// What an F, B or I needs of other stages: `visit(const Message&, const Action& needed)` for each message, where
-  /// `needed` is the F, or the I (a B meets it too), that runs on the message's peer.
+  /// Calls `visit(const Message&, const Action& needed)` for each message from other stages that an F, B or I needs.
+  /// `needed` runs on the message's peer: an F, or an I (a B satisfies it too).
   template <class Visit>
   void each_producer(DeviceId device, const Action& action, Visit&& visit) const;
 
-  /// Calls `visit(DeviceAction)` for everything that must be done before `action` may run on `device` in a lowered
-  /// schedule; an action outside the shape has none. Each appears once. Order: as routes and replicas are numbered.
+  /// Calls `visit(DeviceAction)` once for each action that must be done before `action` may run on `device` in a
+  /// lowered schedule, in the order of routes and replicas. An action outside the shape has no dependencies.
   ///   F   RA of each message it reads, or the producer's F on the same device
   ///   R   F
   ///   B I F; RG of each message it sent, or the consumer's I on the same device
   ///   W   I
   ///   SA  F        RA  the peer's SA       SG  I        RG  the peer's SG
   ///   AR  W of every micro-batch of the stage; RS the same for every stage of the group on this device
-  ///   S   AR where the stage has replicas, RS of its groups, W of every micro-batch
+  ///   S   AR if the stage has replicas, RS of its groups, W of every micro-batch
   /// Members of one collective also wait for each other; see `members`.
   template <class Visit>
   void each(DeviceId device, const Action& action, Visit&& visit) const;
@@ -84,10 +84,10 @@ class Dependencies {
   Rows into_, from_, groups_;
   std::vector<uint32_t> stage_offsets_;
   std::vector<StageId> stages_;     ///< by device
-  std::vector<uint32_t> replicas_;  ///< beside stages_
+  std::vector<uint32_t> replicas_;  ///< parallel to stages_
 };
 
-/// `Dependencies(shape).each(…)` as a list, for single questions.
+/// `Dependencies(shape).each(…)` as a list, for single queries.
 std::vector<DeviceAction> dependencies(const PipelineShape& shape, DeviceId device, const Action& action);
 
 // Implementation of the templates.

@@ -14,8 +14,8 @@ namespace {
 
 constexpr uint32_t kNever = std::numeric_limits<uint32_t>::max();
 
-/// An action that enters rows at a moment of the reference run: a compute action when it starts, what follows from it
-/// when it ends.
+/// An action with its time in the reference run, at which it enters rows. A compute action enters when it starts; the
+/// actions that follow from it enter when it ends.
 struct Event {
   uint32_t time = 0;
   uint32_t phase = 0;  ///< 0: an end; 1: AR; 2: RS; 3: a start
@@ -69,7 +69,7 @@ class Lowering {
     return slot * shape_.micro_batch_count() + micro_batch;
   }
 
-  /// When everything that the action needs of other stages is done; kNever: not known yet.
+  /// Time when everything that the action needs from other stages is done; kNever: not known yet.
   uint32_t ready(DeviceId device, const Action& action) const {
     uint32_t time = 0;
     dependencies_.each_producer(device, action, [&](const Message& m, const Action& needed) {
@@ -79,7 +79,7 @@ class Lowering {
     return time;
   }
 
-  /// Runs every row as far as it goes, until no row gets further.
+  /// Advances every row as far as possible until no row makes progress.
   void find_times() {
     std::vector<uint32_t> worklist(shape_.devices);
     for (uint32_t d = 0; d < shape_.devices; ++d) worklist[d] = shape_.devices - 1 - d;

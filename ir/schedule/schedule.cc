@@ -1,4 +1,4 @@
-/// Builds the actions and shapes that schedules are made of.
+/// Construction of actions and pipeline shapes.
 #include "ir/schedule/schedule.h"
 
 #include <algorithm>

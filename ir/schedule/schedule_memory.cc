@@ -1,4 +1,4 @@
-/// Follows live bytes along a row.
+/// Simulation of live bytes along a row.
 #include "ir/schedule/schedule_memory.h"
 
 #include <algorithm>
@@ -34,7 +34,8 @@ class Follower {
 
   int64_t live() const { return live_; }
 
-  /// Bytes alive while `action`, at position `at` of the row, runs; afterwards `live()` is what it leaves.
+  /// Runs `action` at position `at` of the row and returns the bytes alive during it. `live()` then returns those after
+  /// it.
   int64_t run(const Action& action, size_t at) {
     if (completion_) release_sent(completion_->before(at));
     return run(action);
@@ -72,7 +73,7 @@ class Follower {
         .size();
   }
 
-  /// Whether what an F sends is part of what it keeps.
+  /// Whether the values that an F sends are among those that it keeps.
   bool results_are_saved(const StageShape& shape, size_t at) const {
     return shape_.training && shape.keeps_results && !recomputed_[at];
   }
@@ -97,12 +98,12 @@ class Follower {
     return action.kind == ActionKind::kBackward || action.kind == ActionKind::kWeightGradient;
   }
 
-  /// Whether sums of parameters' gradients begin here.
+  /// Whether the action is the first that adds gradients of parameters.
   bool needs_first(const Action& action, const StageShape& shape, size_t at) const {
     return action.kind == ActionKind::kBackward && !summed_[slot(at)] && !shape.first_backward.empty();
   }
 
-  /// That of the next larger share that is known; of the largest where this one is larger.
+  /// Bytes of the smallest known share of at least `samples`; of the largest known share if `samples` exceeds it.
   static int64_t first_backward(const StageShape& shape, int64_t samples) {
     int64_t bytes = shape.first_backward.front().bytes;
     for (const PassBytes& known : shape.first_backward) {
@@ -149,7 +150,7 @@ class Follower {
 
   enum class Side { kIncoming, kOutgoing };
 
-  /// Bytes that other devices sent to, or will receive from, this computation.
+  /// Bytes of messages that this computation receives from, or sends to, other devices.
   int64_t messages(const Action& action, Side side) const {
     if (!lowered_) return 0;
     int64_t bytes = 0;
@@ -195,7 +196,7 @@ class Follower {
     return send(action.peer, bytes);
   }
 
-  /// A training step holds what it sends until the send has certainly completed; an inference step does not wait.
+  /// A training step holds a sent message until send completion. An inference step does not wait.
   int64_t send(DeviceId peer, int64_t bytes) {
     const int64_t during = live_;
     if (completion_) {

@@ -1,4 +1,4 @@
-/// Writes schedules as text, reads them back.
+/// Printing and parsing of schedules.
 #include <charconv>
 #include <optional>
 
@@ -46,7 +46,7 @@ StageId only_stage(const std::vector<Action>& row) {
   return stage;
 }
 
-/// The letters at the front of a word, as a kind.
+/// Removes the leading letters of a word and returns the kind that they denote.
 std::optional<ActionKind> take_kind(std::string_view& word) {
   size_t length = 0;
   while (length < word.size() && word[length] >= 'A' && word[length] <= 'Z') ++length;
@@ -174,7 +174,7 @@ class Parser {
     return compute_action(kind, StageId(stage), micro_batch);
   }
 
-  /// `F0`: the stage is the only one of the device.
+  /// Short form `F0`: the stage is the only one of the device.
   Result<Action> finish_short(std::string_view whole, ActionKind kind, uint32_t micro_batch, DeviceId device) {
     StageId only;
     uint32_t count = 0;

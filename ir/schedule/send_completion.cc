@@ -1,4 +1,4 @@
-// Reads the rows of a device's peers.
+// Derivation of send completion from the rows of a device's peers.
 #include "ir/schedule/send_completion.h"
 
 #include <algorithm>
@@ -10,12 +10,13 @@ namespace {
 
 using MessageName = std::tuple<bool, uint32_t, uint32_t>;  // of an activation, route, micro-batch
 
-// Receives that a peer has posted when a message of its own is here, and a recomputation later: that waits for nobody.
+// Receives that a peer has posted when one of its messages arrives, and after a further recomputation, which never
+// waits.
 struct Posted {
   uint32_t at_once = 0, soon = 0;
 };
 
-// What a peer's row says of its exchanges with one device.
+// Messages in a peer's row that it exchanges with one device.
 class PeerRow {
  public:
   PeerRow(const std::vector<Action>& row, DeviceId device) {

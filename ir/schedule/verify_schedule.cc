@@ -1,27 +1,23 @@
 /// Checks the rules of schedules.
 ///
-///   S1  each (stage, micro-batch) has exactly one F on each replica, and either one B or one I and one W; F alone when
-///       not training
-///   S2  on a row F precedes B or I, I precedes W; R, if any, lies between F and B or I, once, and only where the plan
-///       recomputes
-///   S3  a stage lives on its planned devices only; all replicas of a stage have the same computations in the same
-///   order S4  every send has exactly one receive with the same route and micro-batch on the named peer, and vice
-///   versa; both
-///       carry samples that the two replicas share
+///   S1  each (stage, micro-batch) has exactly one F on each replica and, in training, one B, or one I and one W
+///   S2  on a row F precedes B or I, and I precedes W; R occurs at most once, between F and B or I, and only if the
+///       plan recomputes
+///   S3  a stage runs on its planned devices only; its replicas have the same computations in the same order
+///   S4  every send has exactly one receive with the same route and micro-batch on the named peer, and vice versa;
+///       both carry samples that the two replicas share
 ///   S5  per ordered pair of devices, sends and receives appear in the same order
-///   S6  rows, messages, collectives and computations that replicas share never wait for each other in a circle, where
-///       sends, receives and collectives all block; then any looser transport is safe too
-///   S7  every value read by an action was produced or received before, on the same row
+///   S6  rows, messages, collectives and computations shared by replicas never deadlock if sends, receives and
+///       collectives all block; any looser transport is then safe too
+///   S7  every value that an action reads was produced or received before, on the same row
 ///   S8  a backward pass comes after the gradients of all readers of its stage's outputs
-///   S9  one all-reduce per replicated stage, after the stage's last B or W; collectives of the same members in the
-///   same
-///       order on every member
+///   S9  one all-reduce per replicated stage, after the stage's last B or W; collectives of the same members have
+///       the same order on every member
 ///   S10 one optimizer step per stage and device, after its weight gradients and reductions; weights never change
 ///       between the micro-batches of a step
 ///   S11 live bytes never exceed the device's memory
 ///   S12 the gradient of a shared parameter is reduced once on each device that holds it, after the last weight
-///   gradient
-///       of all its stages there
+///       gradient of all its stages there
 #include "ir/schedule/verify_schedule.h"
 
 #include "ir/schedule/internal/schedule_rules.h"
@@ -30,12 +26,12 @@
 namespace rannc::ir {
 namespace {
 
-/// The rules that look at one row, or at the rows of replicas side by side.
+/// Rules that concern one row, or the rows of replicas.
 class RowRules : ScheduleRules {
  public:
   explicit RowRules(ScheduleFacts& facts) : ScheduleRules(facts) {}
 
-  // S3 (first half): what an action names exists, and is on its device.
+  // S3 (first half): an action refers to existing parts of the plan on its device.
   void check_places() {
     if (schedule_.rows.size() != shape_.devices) {
       report("S3", fmt::format("{} rows for {} devices", schedule_.rows.size(), shape_.devices));
@@ -43,9 +39,9 @@ class RowRules : ScheduleRules {
     }
     each_action([&](DeviceId device, uint32_t i, const Action& action) {
       if (!names_something(device, action)) {
-        report("S3", fmt::format("{}: {} names nothing of the plan", at(device, i), to_string(action)));
+        report("S3", fmt::format("{}: {} does not refer to the plan", at(device, i), to_string(action)));
       } else if (dependencies_.replica(action.stage, device) < 0) {
-        report("S3", fmt::format("{}: {}, but stage {} does not live there", at(device, i), to_string(action),
+        report("S3", fmt::format("{}: {}, but stage {} is not planned there", at(device, i), to_string(action),
                                  action.stage.index()));
       }
     });
@@ -94,7 +90,7 @@ class RowRules : ScheduleRules {
         if (there < i) return;
         const char* rule = backward && needed.action.kind != ActionKind::kForward ? "S8" : "S7";
         report(rule, fmt::format("{}: {} needs {}", at(device, i), to_string(action), to_string(needed.action)),
-               {{{}, there == kAbsent ? "which is nowhere on the row" : "which comes later, at " + at(device, there)}});
+               {{{}, there == kAbsent ? "which is not on the row" : "which comes later, at " + at(device, there)}});
       });
     });
   }
@@ -114,7 +110,7 @@ class RowRules : ScheduleRules {
   }
 
  private:
-  /// Whether the action's fields say one thing of the plan, and nothing beside it.
+  /// Whether the action's fields are consistent with the plan and unused fields are empty.
   bool names_something(DeviceId device, const Action& action) const {
     if (!action.stage.valid() || action.stage.index() >= shape_.stages.size()) return false;
     if (is_compute(action.kind)) {

@@ -1,4 +1,4 @@
-/// Checks that messages pair up and that rows which block on each other still reach their end (S4, S5, S6).
+/// Checks that messages pair up and that rows that block on each other reach their end (S4, S5, S6).
 #include <map>
 
 #include "ir/schedule/internal/schedule_rules.h"
@@ -77,13 +77,13 @@ class MessageRules : ScheduleRules {
   bool paired_ = true;
 };
 
-/// Runs the rows with everything blocking.
+/// Rule S6.
 class ProgressRule : ScheduleRules {
  public:
   ProgressRule(ScheduleFacts& facts, const std::vector<bool>& joint) : ScheduleRules(facts), joint_(joint) {}
 
-  // S6: runs the rows with everything blocking. The outcome does not depend on the order in which devices are tried,
-  // since no action chooses between partners. Pairs and counts hold by now.
+  // S6: runs the rows with all messages and collectives blocking. The outcome does not depend on the order in which
+  // devices are tried, because no action chooses between partners. Pairs and counts have been checked before.
   void check_progress() {
     std::vector<uint32_t> next(shape_.devices, 0), worklist;
     for (uint32_t d = shape_.devices; d-- > 0;) worklist.push_back(d);
@@ -122,8 +122,8 @@ class ProgressRule : ScheduleRules {
   }
 
  private:
-  /// Whether all members of a group do it together. Of the group of a stage each waits in the same one: all replicas
-  /// have the stage's computations in one order (S3), and its AR after them (S9).
+  /// Whether all members of a group execute the action together. All members of a stage's group wait in the same
+  /// action: replicas have the stage's computations in one order (S3) and its AR after them (S9).
   bool joins(const Action& action) const {
     return is_collective(action.kind) || (is_compute(action.kind) && joint_[action.stage.index()]);
   }

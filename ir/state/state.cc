@@ -14,7 +14,7 @@ namespace {
 
 using Sizes = std::vector<int64_t>;
 
-/// Nothing where a dimension is no number.
+/// Nothing if a dimension is symbolic.
 std::optional<Sizes> static_sizes(const ValueType& type) {
   if (!type.shape) return std::nullopt;
   Sizes sizes;
@@ -31,7 +31,7 @@ Sizes identity(size_t rank) {
   return axes;
 }
 
-/// Nothing where the product does not fit.
+/// Nothing if the product overflows.
 std::optional<int64_t> product(const Sizes& sizes) {
   int64_t all = 1;
   for (const int64_t size : sizes) {
@@ -77,7 +77,7 @@ class StateVerifier {
           fmt::format("has {} elements as [{}], its parts have {}", *sizes, fmt::join(tensor.shape, ","), elements));
   }
 
-  /// Nothing, and a fault, where the part is none.
+  /// Number of elements of a part; nothing, with a reported fault, if the part is invalid.
   std::optional<int64_t> elements_of(const StateTensor& tensor, const StatePart& part) {
     const auto none = [&](std::string message) {
       add(tensor, std::move(message));

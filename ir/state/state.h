@@ -1,4 +1,4 @@
-/// Tensors of the exported program's state: how they lie in the stored values of a graph.
+/// State tensors of the exported program and their placement in the stored values of a graph.
 #pragma once
 
 #include <string>
@@ -9,14 +9,14 @@
 
 namespace rannc::ir {
 
-/// A stored value as it is. Its shape has to be static.
+/// The part that is an entire, unpermuted stored value. Its shape has to be static.
 StatePart whole(const Graph& graph, ValueId value);
-/// Whether a part is a stored value as it is.
+/// Whether a part is an entire, unpermuted stored value.
 bool is_whole(const Graph& graph, const StatePart& part);
-/// The tensor that is all of one value, its axes reordered so that axis i is `axes[i]` of the value's.
+/// The tensor that is an entire value with its axes permuted: axis i is axis `axes[i]` of the value.
 StateTensor state_of(const Graph& graph, std::string name, ValueId value, std::vector<int64_t> axes);
 
-/// What breaks rule G20.
+/// Violations of rule G20.
 std::vector<Diagnostic> faults_of_state(const Graph& graph);
 
 }  // namespace rannc::ir

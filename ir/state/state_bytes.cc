@@ -24,15 +24,15 @@ int64_t product(const Sizes& sizes) {
   return all;
 }
 
-/// Of a type whose shape G20 has found static.
+/// Sizes of a type whose shape is static by G20.
 Sizes sizes_of(const ValueType& type) {
   Sizes sizes;
   for (const Dim& dim : *type.shape) sizes.push_back(dim.constant());
   return sizes;
 }
 
-/// Calls `f(stored, own, count)` for runs of elements that lie side by side in the stored value, from its element
-/// `stored` on, and in the part, from `own` on.
+/// Calls `f(stored, own, count)` for runs of `count` elements that are contiguous in the stored value, from element
+/// `stored` on, and in the part, from element `own` on.
 template <class F>
 void each_run(const StatePart& part, const Sizes& stored, F&& f) {
   const size_t rank = stored.size();
@@ -66,7 +66,7 @@ void each_run(const StatePart& part, const Sizes& stored, F&& f) {
   }
 }
 
-/// Whether all of `part` lies in `whole`, a part of the same value.
+/// Whether `part` lies entirely in `whole`, a part of the same value.
 bool lies_in(const StatePart& part, const StatePart& whole) {
   for (size_t i = 0; i < part.begin.size(); ++i) {
     if (part.begin[i] < whole.begin[i] || part.begin[i] + part.extent[i] > whole.begin[i] + whole.extent[i])
@@ -155,7 +155,7 @@ Result<Bytes> state_bytes(const Graph& graph, const StateTensor& tensor, const R
 
 namespace {
 
-/// One comparison of a graph's state with tensors that are handed in.
+/// Matches a graph's state with given tensors.
 class Matcher {
  public:
   Matcher(const Graph& graph, const std::map<std::string, StoredTensor>& given, const TakeState& how)
@@ -238,7 +238,7 @@ class Matcher {
   StateMatch match_;
 };
 
-/// The elements of a source's part as bytes of `dtype`.
+/// Bytes of the elements of a source's part, converted to `dtype`.
 Result<Bytes> part_bytes(const StateMatch::Source& source, DType dtype) {
   const DType given = source.tensor.type.dtype;
   const uint64_t width = byte_size(given);
@@ -261,7 +261,7 @@ Result<Bytes> part_bytes(const StateMatch::Source& source, DType dtype) {
   return encode_numbers(dtype, numbers).bytes();
 }
 
-/// A stored value as it is filled by one source after another.
+/// A stored value that is filled by one source after another.
 class Filled {
  public:
   Filled(const Graph& graph, ValueId value, const std::vector<StateMatch::Source>& sources)
@@ -299,7 +299,7 @@ class Filled {
         first_with(differs).name, source.name, graph_.value(value_).name));
   }
 
-  /// The first of the elements that was written before and is something else; -1: there is none.
+  /// The first element that was written before with different bytes; -1 if there is none.
   int64_t difference(int64_t at, const std::byte* piece, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto element = static_cast<size_t>(at + i);
@@ -327,10 +327,10 @@ class Filled {
   const DType dtype_ = graph_.type(value_).dtype;
   const uint64_t width_ = byte_size(dtype_);
   Bytes bytes_;
-  std::vector<bool> written_;  ///< by element; empty: only one source is there
+  std::vector<bool> written_;  ///< by element; empty if there is only one source
 };
 
-/// Whether the bytes of the only source are those of the value as it is.
+/// Whether the bytes of the only source are exactly those of the value.
 bool is_value(const Graph& graph, const std::vector<StateMatch::Source>& sources, DType dtype) {
   return sources.size() == 1 && is_whole(graph, sources[0].part) && sources[0].tensor.type.dtype == dtype &&
          sources[0].first == 0 &&

@@ -121,7 +121,7 @@ class StatisticsVerifier {
       add(maker, fmt::format("{} and {} differ in type", name(leaf), name(made)));
   }
 
-  // A pass that loses statistics would leave buffers as they are, and nobody would see it.
+  // Without this check a pass could lose statistics unnoticed, and the buffers would never be updated.
   void check_entry(TaskId task) {
     if (listed_.contains(task) || !has_operands(task)) return;
     const auto lost = statistics_by_entry(graph_, task);
@@ -131,14 +131,14 @@ class StatisticsVerifier {
                           task.index(), graph_.op(task).name, name(lost->running_mean), name(lost->running_variance)));
   }
 
-  // Else G2 or G3 say so.
+  // Otherwise G2 or G3 report it.
   bool has_operands(TaskId task) const {
     const auto inputs = graph_.inputs(task);
     return std::all_of(inputs.begin(), inputs.end(), [&](ValueId input) { return !input.valid() || exists(input); });
   }
 
   const Graph& graph_;
-  std::set<TaskId> listed_;  // tasks that make statistics
+  std::set<TaskId> listed_;  // tasks that compute statistics
   std::vector<Diagnostic> found_;
 };
 

@@ -1,4 +1,4 @@
-/// What a model's file says of its stored tensors, for which a graph has no place.
+/// Information about stored tensors in a model file that a graph does not represent.
 #pragma once
 
 #include <map>
@@ -10,32 +10,32 @@
 
 namespace rannc::ir {
 
-/// A node of the file reads a stored tensor.
+/// One read of a stored tensor by a node of the file.
 struct Reading {
-  std::string node;      ///< as locations of tasks name it
+  std::string node;      ///< name of the node, as in task locations
   uint32_t operand = 0;  ///< of the node
-  /// The module that the node belongs to, `bert.encoder.layer.0`; the node's own name where nothing says it.
+  /// The module of the node, `bert.encoder.layer.0`; the node's own name if unknown.
   std::string module;
-  /// What the program reads there, by the names of its state: one, or those that were joined into the tensor. Empty:
-  /// nothing says it. Readings that name other tensors read others, whatever the exporter stored.
+  /// State names of the tensors that the program reads there: one, or several that were joined into the stored tensor.
+  /// Empty: unknown. Readings with different names read different tensors, even if the exporter stored one.
   std::vector<std::string> state;
 };
 
-/// From the frontend that reads a file to the pass that decides what is trained. All by value name.
+/// Notes from the frontend for the pass that decides which values are trained. All by value name.
 struct StoredNotes {
-  /// Values that `Constant` nodes make, constants that a translator adds, ones and zeros for normalisations without
-  /// weights: numbers of the model's code, where initializers are tensors of its state.
+  /// Numbers from the model's code, in contrast to initializers, which are state tensors: results of `Constant` nodes,
+  /// constants that an importer adds, ones and zeros for normalizations without weights.
   std::set<std::string> literals;
-  /// Of each float initializer, and of each renaming of one by Identity, in the order of the nodes.
+  /// Reads of each float initializer, and of each renaming of one by Identity, in the order of the nodes.
   std::map<std::string, std::vector<Reading>> readings;
-  /// Of tensors that the exported program lists among its state: parameters, and what is none as a constant.
+  /// Kinds of the tensors that the exported program lists as state: parameter, or constant for all others.
   std::map<std::string, ValueKind> listed;
-  /// Those of them that are no part of `state_dict`.
+  /// Those of them that are not part of `state_dict`.
   std::set<std::string> transient;
-  /// By node, the bias that its call reads and the exporter left out, for it was all zeros.
+  /// By node, the bias of its call that the exporter omitted because it was all zeros.
   std::map<std::string, std::string> dropped_biases;
-  /// Stored tensors that are weights though their readers do not show it: slopes of PRelu, recurrent weights, and named
-  /// single numbers of a file of the legacy exporter.
+  /// Stored tensors that are weights although their readers do not show it: slopes of PRelu, recurrent weights, and
+  /// named scalars in files of the legacy exporter.
   std::set<std::string> weights;
 };
 

@@ -1,4 +1,4 @@
-/// What a model's file says of training that its graph does not do.
+/// Information about training in a model file that its graph does not represent.
 #pragma once
 
 #include <map>
@@ -7,23 +7,23 @@
 
 namespace rannc::ir {
 
-/// A dropout that a graph has as an identity, or not at all.
+/// A dropout that a graph contains as an identity, or not at all.
 struct LostDropout {
-  double drop = 0;  ///< the share that it drops
-  /// Whether the file says that it was on: its program was exported in training mode. Else it is off as the rest is.
+  double drop = 0;  ///< probability of dropping an element
+  /// Whether the dropout was active because the program was exported in training mode.
   bool asked = false;
   bool operator==(const LostDropout&) const = default;
 };
 
-/// From the frontend that reads a file to the pass that brings training back.
+/// Notes from the frontend for the pass that restores training behavior.
 struct TrainingNotes {
-  /// By name of node the innermost module that it belongs to, as `bert.encoder.layer.0`, where the file knows it.
+  /// By node name, the innermost module that contains it, such as `bert.encoder.layer.0`, if the file specifies it.
   std::map<std::string, std::string> modules;
-  /// All modules that were called, those around others too. A list of modules is not called, its elements are.
+  /// All modules that were called, including enclosing ones. A list of modules is not called, but its elements are.
   std::set<std::string> called;
-  /// By the name of the value whose elements they drop.
+  /// Lost dropouts, by the name of the value whose elements they drop.
   std::map<std::string, LostDropout> dropouts;
-  /// Results of batch normalisations by fixed statistics that were in training mode in the exported program.
+  /// Results of batch normalizations with fixed statistics that were in training mode in the exported program.
   std::set<std::string> normalised;
 };
 

@@ -1,4 +1,4 @@
-// Whole texts of graphs and of atoms; those of plans are in text_plan*.cc.
+// Texts of graphs and atoms. Those of plans are in text_plan*.cc.
 #include "ir/text/text.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Prints the statements of a graph. Values that no task makes stand where their id puts them, so that reading the text
-// hands out the same ids.
+// Printer of graph statements. Leaf values are printed in the order of ids, so that reading the text assigns the same
+// ids.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -77,7 +77,7 @@ class GraphPrinter {
     fmt::format_to(std::back_inserter(to_), " key {}", draw.key);
   }
 
-  /// The statements of a body stand before the task that has it, further in.
+  /// Prints the statements of a body, indented, before its task.
   void body(const Body& body) {
     std::string text;
     GraphPrinter(text, body.graph()).print();

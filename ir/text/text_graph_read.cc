@@ -1,5 +1,5 @@
-// Reads the statements of a graph. What the graph's own interface demands (operands exist, names are unique) is checked
-// here; everything else is left to the verifier, so that a wrong graph can be written down and looked at.
+// Parser of graph statements. It checks the preconditions of `Graph` (operands exist, names are unique). Everything
+// else is left to the verifier, so that invalid graphs can be written as text and inspected.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace rannc::ir {
 
 namespace {
 constexpr std::string_view kDropout = "core.dropout";  // of older texts
-constexpr int kDeepest = 64;                           // bodies in bodies
+constexpr int kDeepest = 64;                           // nesting depth of bodies
 }  // namespace
 
 GraphReader::GraphReader(const std::string& file, int depth) : depth_(depth) {
@@ -31,12 +31,12 @@ Result<void> GraphReader::open_body(TextCursor& line) {
     return line.fault(
         begin, fmt::format("expected body @b{}, found @b{}: bodies are numbered in order", bodies_.size(), number));
   }
-  if (depth_ == kDeepest) return line.fault(begin, fmt::format("bodies lie in more than {} others", kDeepest));
+  if (depth_ == kDeepest) return line.fault(begin, fmt::format("bodies are nested more than {} deep", kDeepest));
   inner_ = std::make_unique<GraphReader>(folder_, depth_ + 1);
   return {};
 }
 
-// A statement of the body that is open, which is of a graph of its own, or its end.
+// Reads a statement of the open body, which has its own graph, or the end of the body.
 Result<bool> GraphReader::read_in_body(TextCursor& line) {
   if (inner_->inner_ || !line.accept_word("end")) return inner_->read(line);
   RANNC_ASSIGN(const uint32_t number, line.index("@b", UINT32_MAX, "a body"));
@@ -156,12 +156,12 @@ Result<TensorData> GraphReader::read_data(TextCursor& line) {
 
 Result<RandomInput> GraphReader::read_draw(TextCursor& line) {
   const auto word = std::find(kDistributions.begin(), kDistributions.end(), line.peek_word());
-  if (word == kDistributions.end()) return line.expected("what is drawn (uniform normal bernoulli)");
+  if (word == kDistributions.end()) return line.expected("a distribution (uniform normal bernoulli)");
   line.accept_word(*word);
   RandomInput draw{.of = static_cast<RandomInput::Of>(word - kDistributions.begin())};
   if (draw.of == RandomInput::Of::kBernoulli) {
     RANNC_TRY(line.expect("drop"));
-    RANNC_ASSIGN(draw.drop, line.number("the share that is dropped"));
+    RANNC_ASSIGN(draw.drop, line.number("a drop probability"));
   }
   RANNC_TRY(line.expect("key"));
   RANNC_ASSIGN(draw.key, line.unsigned_integer("a key"));
@@ -215,7 +215,7 @@ Result<Location> GraphReader::read_location(TextCursor& line) {
   return location;
 }
 
-// Older texts have an operator that drew the factor itself: it becomes a product with a draw.
+// Older texts have a dropout operator that generated its factor itself. It becomes a product with a random input.
 Result<void> GraphReader::add_factor(TextCursor& line, const Attributes& given) {
   if (operands_.size() != 1 || output_names_.size() != 1)
     return line.fault(0, fmt::format("{} has one operand and one output", kDropout), "G3");
@@ -379,7 +379,8 @@ Result<StatePart> GraphReader::read_state_part(TextCursor& line) {
     return part;
   }
   if (static_count(graph_.type(value))) return whole(graph_, value);
-  return line.fault(begin, fmt::format("all of %{}, whose shape is not known", graph_.value(value).name), "G20");
+  return line.fault(
+      begin, fmt::format("a state tensor needs the shape of %{}, which is unknown", graph_.value(value).name), "G20");
 }
 
 Result<void> GraphReader::read_state(TextCursor& line) {

@@ -1,5 +1,5 @@
-// Finds the statement that a message is about. Messages of verifiers name things as text IR spells them, so a statement
-// is found by the front of its line, without a second table of positions.
+// Finds the statement that a message is about. Verifier messages spell names as text IR does, so a statement is found
+// by the beginning of its line, without a table of positions.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,17 +11,17 @@ namespace rannc::ir {
 
 namespace {
 
-// A name in a message, as the fronts of the lines that may define it.
+// A name in a message, as prefixes of the lines that may define it.
 struct Mention {
   std::vector<std::string> fronts;
-  std::string inside;  // or what stands within the line of a task: `%y: `
+  std::string inside;  // or a fragment of a task's line: `%y: `
 };
 
 std::string_view digits(std::string_view text) {
   return text.substr(0, std::min(text.find_first_not_of("0123456789"), text.size()));
 }
 
-// What a message names at its front, if anything.
+// The name at the beginning of a message, if any.
 Mention mentioned(std::string_view rest) {
   const auto numbered = [&](std::string_view sigil) {
     return rest.starts_with(sigil) ? digits(rest.substr(sigil.size())) : std::string_view();
@@ -54,7 +54,7 @@ std::optional<Location> find(const Mention& mention, std::string_view text, cons
   return std::nullopt;
 }
 
-// The first thing a message names that the text defines.
+// The place of the first name in a message that the text defines.
 std::optional<Location> place_of(std::string_view message, std::string_view text, const std::string& file) {
   for (size_t at = 0; at < message.size(); ++at) {
     if (at != 0 && is_word_char(message[at - 1])) continue;

@@ -1,4 +1,4 @@
-// Prints a plan: its graph, then devices, atoms, blocks, stages, routes, schedule, predictions.
+// Printer of plans: graph, then devices, atoms, blocks, stages, routes, schedule, predictions.
 #include <fmt/format.h>
 
 #include "ir/internal/text_graph.h"

@@ -1,5 +1,4 @@
-// Reads a plan. Numbers of tasks, stages and devices are checked as they are read, so that the verifier may rely on
-// them.
+// Parser of plans. It checks the numbers of tasks, stages and devices, so that the verifier may rely on them.
 #include <fmt/format.h>
 
 #include "ir/internal/text_graph.h"
@@ -18,7 +17,7 @@ class PlanReader {
   Result<void> read(TextCursor& line) {
     if (in_schedule_) return schedule_line(line);
     RANNC_ASSIGN(const bool known, graph_.read(line));
-    if (known) return closed_ ? Result<void>(line.fault(0, "the graph stands before the plan")) : Result<void>();
+    if (known) return closed_ ? Result<void>(line.fault(0, "graph statements must precede the plan")) : Result<void>();
     closed_ = true;
     for (const auto& [word, read] : kStatements) {
       if (!line.accept_word(word)) continue;
@@ -41,7 +40,7 @@ class PlanReader {
     const PipelineShape shape = pipeline_shape(plan_);
     auto schedule = parse_schedule(schedule_text_, shape, file_);
     if (!schedule.ok()) {
-      // Rows that refer to what the plan lacks say less than the rule that the plan breaks.
+      // A violated plan rule is more informative than a schedule error that follows from it.
       auto broken = verify(plan_);
       if (!broken.empty() && broken.front().rule != "P13") return as_result(std::move(broken)).diagnostic();
       Diagnostic fault = schedule.diagnostic();
@@ -51,7 +50,7 @@ class PlanReader {
       return fault;
     }
     plan_.schedule = *std::move(schedule);
-    plan_.schedule.lowered = true;  // older texts do not say so; the rules ask for all that lowering adds
+    plan_.schedule.lowered = true;  // older texts lack the word; the rules require all lowered actions
     RANNC_TRY(as_result(verify(plan_)));
     return std::move(plan_);
   }
@@ -285,7 +284,7 @@ class PlanReader {
     return {};
   }
 
-  // The rest of the text is the schedule's; it is read once all that it refers to is.
+  // Collects a line of the schedule, the rest of the text. It is parsed after everything that it refers to.
   Result<void> schedule_line(TextCursor& line) {
     in_schedule_ = true;
     schedule_text_ += line.without_comment();

@@ -1,4 +1,4 @@
-// Wraps every block search in the checks that none may skip.
+// Wraps every block search in checks that no implementation can skip.
 #include "partition/blocks/block_partitioner.h"
 
 #include <algorithm>
@@ -29,10 +29,10 @@ std::string label(const Dag& dag, uint32_t task) {
   return dag.names.empty() || dag.names[task].empty() ? text : text + " (" + dag.names[task] + ")";
 }
 
-/// What needs no search; an outcome without a reason means: go on.
+/// Returns the outcome of cases that need no search, or an outcome without a reason if a search is needed.
 BlockOutcome settle(const Dag& dag, const BlockOptions& options) {
   if (options.blocks > dag.tasks()) {
-    return impossible(std::to_string(options.blocks) + " blocks were asked of a graph of " +
+    return impossible(std::to_string(options.blocks) + " blocks were requested from a graph of " +
                       std::to_string(dag.tasks()) + " tasks; every block needs at least one");
   }
   for (uint32_t t = 0; t < dag.tasks(); ++t) {
@@ -65,7 +65,7 @@ BlockOutcome fall_back(const Dag& dag, std::span<const uint32_t> order, const Bl
 }  // namespace
 
 Result<BlockOutcome> BlockPartitioner::partition(const Dag& dag, const BlockOptions& options) const {
-  if (options.blocks == 0) return error("0 blocks were asked for; at least 1 is needed");
+  if (options.blocks == 0) return error("0 blocks were requested; at least 1 is needed");
   if (!(options.imbalance >= 0)) return error("the imbalance is negative or not a number");
   RANNC_ASSIGN(std::vector<uint32_t> order, validated_order(dag));
   if (options.ties == BlockTies::kByStructure) order = structural_order(dag, order);
@@ -77,7 +77,7 @@ Result<BlockOutcome> BlockPartitioner::partition(const Dag& dag, const BlockOpti
     outcome.partition = std::move(found);
     return outcome;
   }
-  // An empty answer, too few or many blocks, or too much memory ask for another way; an order broken is our defect.
+  // An empty result, a wrong number of blocks or too much memory requires another method. A broken order is our bug.
   RANNC_CHECK(found.block_of.empty() || checked.ok() || checked.diagnostic().rule == "Q4")
       << name() << ": " << checked.diagnostic().str();
   outcome = fall_back(dag, order, options);

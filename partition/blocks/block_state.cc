@@ -1,4 +1,4 @@
-// Keeps block loads and reader counts under single-node moves.
+// Maintains block loads and reader counts under single-node moves.
 #include "partition/blocks/block_state.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ BlockState::BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, 
     memory_[block_of_[v]] += graph_.memory[v];
     ++size_[block_of_[v]];
   }
-  // A table pays where a net has more readers than a scan should touch; 4 * readers >= blocks bounds its size by 16
+  // A table is used for nets with more readers than a scan should visit. 4 * readers >= blocks limits its size to 16
   // bytes per pin.
   constexpr size_t kScan = 8;
   uint32_t tables = 0;

@@ -1,4 +1,4 @@
-/// A partition of one level under single-node moves, each of which keeps block ids ranks.
+/// Maintains a partition of one level under single-node moves that keep block ids ranks.
 #pragma once
 
 #include <cstdint>
@@ -8,31 +8,31 @@
 
 namespace rannc::partition {
 
-/// Cost of the values between blocks, each once per receiving block; `block_of` are ranks < blocks. O(pins + blocks).
+/// Cost of the values between blocks, once per receiving block. `block_of` are ranks < blocks. O(pins + blocks).
 double crossing_cost(const LevelGraph& graph, const std::vector<uint32_t>& block_of, uint32_t blocks);
 
-/// Blocks a node may move to: [low, high], which contains its own.
+/// Blocks to which a node may move: [low, high], which contains its own.
 struct RankWindow {
   uint32_t low = 0;
   uint32_t high = 0;
 };
 
-/// The two moves of a node that the refinement looks at.
+/// The two moves of a node that the refinement considers.
 struct EdgeMoves {
   RankWindow window;
-  double low_gain = 0;   ///< fall of the crossing cost by moving to `window.low`
-  double high_gain = 0;  ///< by moving to `window.high`
+  double low_gain = 0;   ///< decrease of the crossing cost by a move to `window.low`
+  double high_gain = 0;  ///< by a move to `window.high`
 };
 
-/// Block of every node, with the loads of the blocks and the gains of moves.
+/// Block of every node, loads of the blocks, and gains of moves.
 ///
-/// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v): then every edge still goes from a rank to
-/// the same or a higher one, so the quotient stays acyclic without a search. Every net knows its producer's block and
-/// its readers' lowest, so a window costs O(degree); a gain scans the other readers of a node's inputs, or looks into a
-/// table of readers per block where they are many.
+/// A move of v to t is legal iff max block(pred v) <= t <= min block(succ v). Every edge then still goes from a rank to
+/// the same or a higher one, so the quotient stays acyclic without a search. Every net stores its producer's block and
+/// its readers' lowest block, so a window costs O(degree). A gain scans the other readers of a node's inputs, or uses a
+/// table of readers per block if they are many.
 class BlockState {
  public:
-  /// `block_of` are ranks < blocks on `graph`, which outlives the state.
+  /// `block_of` are ranks < blocks on `graph`, which must outlive the state.
   BlockState(const LevelGraph& graph, std::vector<uint32_t> block_of, uint32_t blocks);
 
   uint32_t blocks() const { return blocks_; }
@@ -43,11 +43,11 @@ class BlockState {
   uint32_t size(uint32_t block) const { return size_[block]; }
 
   RankWindow window(uint32_t node) const;
-  /// Fall of the crossing cost (each value once per receiving block) when `node` moves to `target`.
+  /// Decrease of the crossing cost (each value once per receiving block) if `node` moves to `target`.
   double gain(uint32_t node, uint32_t target) const;
-  /// `window` with `gain` at both of its ends, in one pass over the pins.
+  /// Returns `window` and `gain` at both of its ends, in one pass over the pins.
   EdgeMoves edge_moves(uint32_t node) const;
-  /// Moves; the caller has checked the window.
+  /// Moves a node. The caller must check the window.
   void move(uint32_t node, uint32_t target);
   /// Block of the producer of `net`.
   uint32_t home(uint32_t net) const { return home_[net]; }
@@ -59,7 +59,7 @@ class BlockState {
 
  private:
   bool large(uint32_t net) const { return table_[net] != kNoTable; }
-  /// Readers of a net in the blocks that matter to a move, the moving node left out.
+  /// Readers of a net in the blocks that matter to a move, without the moving node.
   struct Readers {
     uint32_t source = 0, low = 0, high = 0;
   };

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Places that can end a given number of blocks.
+/// Places at which a given number of blocks can end.
 struct Range {
   uint32_t first = 0, last = 0;  // inclusive; empty when first > last
 };
@@ -31,7 +31,7 @@ Prefixes prefixes(const LevelGraph& graph, std::span<const uint32_t> order) {
   return sums;
 }
 
-/// First place from which [place, end) fits; ends ascend, so the scan continues where the last one stopped.
+/// Returns the first place from which [place, end) fits. Ends ascend, so the scan continues where the last one stopped.
 class Reach {
  public:
   Reach(const Prefixes& sums, const IntervalLimits& limits) : sums_(sums), limits_(limits) {}
@@ -49,8 +49,8 @@ class Reach {
   uint32_t place_ = 0;
 };
 
-/// The programme of `cut_order`: best[s][end] = least cost of s blocks that end at `end`, over the places from which
-/// the rest can still fit.
+/// The dynamic program of `cut_order`: best[s][end] = least cost of s blocks that end at `end`, over the places from
+/// which the rest can still fit.
 class IntervalSearch {
  public:
   IntervalSearch(const LevelGraph& graph, std::span<const uint32_t> order, const IntervalLimits& limits)
@@ -71,7 +71,7 @@ class IntervalSearch {
   }
 
  private:
-  /// Places that s blocks can end at: what they hold and what is left must fit on so many blocks.
+  /// Places at which s blocks can end: the contents of these blocks and the rest must each fit.
   void set_ranges() {
     const uint32_t n = static_cast<uint32_t>(order_.size()), k = limits_.blocks;
     const double slack = limits_.work * 1e-12 * k;
@@ -86,7 +86,7 @@ class IntervalSearch {
     range_[k] = {n, n};
   }
 
-  /// One more block; `best` goes from stage s - 1 to stage s. False where no place can be reached.
+  /// Advances `best` from stage s - 1 to stage s. Returns false if no place is reachable.
   bool extend(uint32_t s, std::vector<double>& best) {
     const Range from = range_[s - 1], to = range_[s];
     std::vector<double> next(to.last - to.first + 1, kInfinity);

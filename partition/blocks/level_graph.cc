@@ -1,4 +1,4 @@
-// Builds and contracts levels.
+// Builds and contracts levels of a multilevel hierarchy.
 #include "partition/blocks/level_graph.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ uint64_t saturating_sum(uint64_t a, uint64_t b) {
   return sum < a ? UINT64_MAX : sum;
 }
 
-/// Appends one net after another; drops those of a single pin.
+/// Appends nets one by one. Drops nets with a single pin.
 class NetBuilder {
  public:
   explicit NetBuilder(LevelGraph& graph) : graph_(graph) { graph_.pins.offsets.push_back(0); }
@@ -33,7 +33,7 @@ class NetBuilder {
     graph_.pins.offsets.push_back(static_cast<uint32_t>(graph_.pins.items.size()));
     graph_.cost.push_back(cost);
   }
-  /// The net just opened has one reader: fold it into `net` and forget it.
+  /// The new net has one reader: merge it into `net` and drop it.
   void fold_into(uint32_t net, double cost) {
     graph_.pins.items.resize(graph_.pins.offsets.back());
     graph_.cost[net] += cost;
@@ -89,7 +89,7 @@ LevelGraph level_zero(const Dag& dag, std::span<const uint32_t> order, uint32_t 
     for (uint32_t v : dag.task_outputs.row(order[i])) {
       nets.open(i);
       for (uint32_t reader : dag.value_readers.row(v)) nets.add(place[reader]);
-      nets.sort_readers();  // by place, so that nothing downstream depends on the tasks' own numbers
+      nets.sort_readers();  // by place, so that the result does not depend on the tasks' own numbers
       nets.close(dag.value_cost[v]);
     }
   }

@@ -1,4 +1,4 @@
-/// One level of a multilevel hierarchy: groups of tasks, numbered in a topological order, and the values between them.
+/// Represents one level of a multilevel hierarchy: topologically numbered groups of tasks, and the values between them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace rannc::partition {
 
 /// Nodes 0 … n-1 are numbered so that every value goes from a lower id to higher ids. A net is a value with its pins:
-/// the producer first, then distinct readers; nets that stay inside a node do not appear.
+/// the producer first, then distinct readers. Nets inside one node are omitted.
 struct LevelGraph {
   std::vector<double> work;      ///< per node
   std::vector<uint64_t> memory;  ///< per node: resident + in_flight * stashed bytes, saturating
@@ -25,17 +25,17 @@ struct LevelGraph {
   std::span<const uint32_t> readers(uint32_t net) const { return pins.row(net).subspan(1); }
 };
 
-/// Level 0 of a graph: tasks in `order`, a topological order; values that nobody reads are left out.
+/// Builds level 0 of a graph: tasks in `order`, a topological order. Values without readers are omitted.
 LevelGraph level_zero(const Dag& dag, std::span<const uint32_t> order, uint32_t in_flight);
 
-/// The graph of `groups` groups. `group_of` has one entry < groups per node and numbers groups topologically.
-/// Parallel values of two pins become one. O(size).
+/// Contracts the graph into `groups` groups. `group_of` has one entry < groups per node and numbers groups
+/// topologically. Parallel two-pin values are merged. O(size).
 LevelGraph contract(const LevelGraph& graph, std::span<const uint32_t> group_of, uint32_t groups);
 
 /// Fills `outputs` and `inputs` from `pins`.
 void index_nodes(LevelGraph& graph);
 
-/// Numbers the distinct `rank`s densely in ascending order; returns how many there are.
+/// Renumbers the distinct `rank`s densely in ascending order. Returns their number.
 uint32_t compress_ranks(std::vector<uint32_t>& rank, uint32_t rank_limit);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-// Meets a memory limit with exactly k blocks, or shows that it cannot be met.
+// Meets a memory limit with exactly k blocks, or proves that it cannot be met.
 #include "partition/blocks/memory_fit.h"
 
 #include <algorithm>
@@ -30,10 +30,10 @@ std::optional<std::vector<uint32_t>> cut_orders(const LevelGraph& graph, const I
 using DownSet = std::vector<uint64_t>;  // one bit per node
 
 constexpr size_t kMostBytes = size_t{256} << 20;  // of all down-sets together
-constexpr size_t kMostLooks = 400'000'000;        // at a node, whether it can come next
-constexpr size_t kBytesBeside = 128;              // what a down-set takes beside its bits
+constexpr size_t kMostLooks = 400'000'000;        // at nodes, whether they can come next
+constexpr size_t kBytesBeside = 128;              // overhead of a down-set besides its bits
 
-/// How many down-sets the exact search may remember.
+/// Limit on the down-sets that the exact search may store.
 size_t most_down_sets(const LevelGraph& graph, size_t asked) {
   const size_t nodes = std::max<size_t>(graph.nodes(), 1), each = (nodes + 63) / 64 * sizeof(uint64_t) + kBytesBeside;
   return std::max<size_t>(1, std::min({asked, kMostBytes / each, kMostLooks / nodes}));
@@ -42,7 +42,7 @@ size_t most_down_sets(const LevelGraph& graph, size_t asked) {
 struct State {
   uint32_t blocks = 0;
   uint64_t last_bytes = 0;
-  uint32_t added = UINT32_MAX;  // the node that completed this down-set on the best way to it
+  uint32_t added = UINT32_MAX;  // the node that completed this down-set on its best path
 };
 
 bool contains(const DownSet& set, uint32_t node) { return set[node / 64] >> (node % 64) & 1; }
@@ -60,7 +60,7 @@ State extend(const LevelGraph& graph, const State& state, uint32_t node, uint64_
   return {state.blocks + 1, graph.memory[node], node};
 }
 
-/// The down-sets with one node more, each with the best way to it; false: more than `most`.
+/// Adds the down-sets with one more node, each with its best path. Returns false if there are more than `most`.
 bool grow(const LevelGraph& graph, const std::map<DownSet, State>& layer, uint64_t limit, size_t most,
           std::map<DownSet, State>& next) {
   for (const auto& [set, state] : layer) {
@@ -80,7 +80,7 @@ bool grow(const LevelGraph& graph, const std::map<DownSet, State>& layer, uint64
   return true;
 }
 
-/// Blocks along the way that the layers remember; splits blocks until there are k.
+/// Returns the blocks along the path stored in the layers. Splits blocks until there are k.
 std::vector<uint32_t> retrace(const LevelGraph& graph, const std::vector<std::map<DownSet, State>>& layers,
                               uint64_t limit, uint32_t k) {
   DownSet set = layers.back().begin()->first;

@@ -1,4 +1,4 @@
-// Repairs METIS's undirected partition into one with an acyclic quotient.
+// Partitions with METIS and repairs the undirected partition into one with an acyclic quotient.
 #include "partition/blocks/metis_blocks.h"
 
 #include <metis.h>
@@ -14,7 +14,7 @@
 namespace rannc::partition {
 namespace {
 
-/// METIS wants 32-bit weights whose sum fits; the largest sum used here.
+/// METIS requires 32-bit weights whose sum fits. This is the largest sum used here.
 constexpr double kWeightSum = 1e9;
 
 struct UndirectedGraph {
@@ -30,7 +30,7 @@ UndirectedGraph undirected(const LevelGraph& graph) {
   const double total_work = std::accumulate(graph.work.begin(), graph.work.end(), 0.0);
   const double work_scale = total_work > 0 ? kWeightSum / total_work : 0;
   out.offsets.push_back(0);
-  std::vector<uint32_t> place(n, UINT32_MAX);  // where a neighbour of the current node stands
+  std::vector<uint32_t> place(n, UINT32_MAX);  // place of each neighbour of the current node
   for (uint32_t v = 0; v < n; ++v) {
     out.node_weights.push_back(static_cast<idx_t>(graph.work[v] * work_scale));
     const size_t begin = out.neighbours.size();
@@ -54,7 +54,7 @@ UndirectedGraph undirected(const LevelGraph& graph) {
   return out;
 }
 
-/// METIS's answer, blocks numbered by the mean id of their nodes; empty where METIS gives none.
+/// Runs METIS. Returns blocks numbered by the mean id of their nodes; empty if METIS returns none.
 std::vector<uint32_t> metis_partition(const LevelGraph& graph, const BlockOptions& options) {
   UndirectedGraph input = undirected(graph);
   idx_t n = static_cast<idx_t>(graph.nodes()), constraints = 1, parts = static_cast<idx_t>(options.blocks), cut = 0;
@@ -85,7 +85,7 @@ std::vector<uint32_t> metis_partition(const LevelGraph& graph, const BlockOption
   return block_of;
 }
 
-/// The topological order that takes, of the ready nodes, the one of the lowest block, ties by id.
+/// Returns the topological order that takes the ready node of the lowest block first, ties by id.
 std::vector<uint32_t> order_by_block(const LevelGraph& graph, const std::vector<uint32_t>& block_of) {
   std::vector<uint32_t> missing(graph.nodes()), order;
   using Entry = std::pair<uint32_t, uint32_t>;
@@ -122,7 +122,7 @@ BlockPartition MetisBlocks::search(const Dag& dag, std::span<const uint32_t> tas
   std::vector<uint32_t> seed = metis_partition(graph, options);
   if (seed.empty()) return {};
 
-  // The order by lifted blocks is one that METIS's blocks need least change for; the plain order keeps their shape.
+  // The order by lifted blocks changes METIS's blocks least; the plain order keeps their shape.
   std::vector<uint32_t> lifted = seed;
   lift(graph, lifted);
   BlockPartition best;

@@ -1,4 +1,4 @@
-// Dinic's algorithm over doubles.
+// Implements Dinic's algorithm over doubles.
 #include "partition/blocks/min_cut.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ bool FlowNetwork::label(uint32_t source, uint32_t sink, double tolerance) {
   return level_[sink] != kNone;
 }
 
-/// One augmenting path along the labels; 0 when the phase is over.
+/// Pushes flow along one augmenting path of the labels. Returns 0 at the end of the phase.
 double FlowNetwork::push(uint32_t source, uint32_t sink, double tolerance) {
   path_.clear();
   uint32_t v = source;

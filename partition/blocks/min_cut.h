@@ -1,4 +1,4 @@
-/// Maximum flow on small networks with real capacities.
+/// Computes maximum flows on small networks with real capacities.
 #pragma once
 
 #include <cstdint>
@@ -6,21 +6,21 @@
 
 namespace rannc::partition {
 
-/// A directed network. Not thread-safe; made for many small instances, so `reset` keeps the storage.
+/// A directed network. Not thread-safe. `reset` keeps the storage, for use with many small instances.
 class FlowNetwork {
  public:
   static constexpr double kUncuttable = 1e300;
 
   void reset(uint32_t nodes);
-  /// Its number is the count of nodes before.
+  /// Returns the new node, numbered by the count of nodes before.
   uint32_t add_node();
-  /// Edge from -> to with `capacity` >= 0, and `back` the other way.
+  /// Adds an edge from -> to with `capacity` >= 0, and `back` in the other direction.
   void add_edge(uint32_t from, uint32_t to, double capacity, double back = 0);
-  /// Value of a minimum cut between source and sink (Dinic); flows below `tolerance` are dropped, so the value may be
-  /// short by that times the number of augmentations, never too large. Returns early once it exceeds `enough`.
-  /// Called again after more edges, it goes on and returns what the value grew by.
+  /// Returns the value of a minimum cut between source and sink (Dinic). Flows below `tolerance` are dropped, so the
+  /// value may be too small by that times the number of augmentations, but never too large. Returns early once it
+  /// exceeds `enough`. If called again after more edges were added, continues and returns the increase.
   double min_cut(uint32_t source, uint32_t sink, double tolerance, double enough = kUncuttable);
-  /// Edges looked at by all searches so far: the work done.
+  /// Number of edges examined by all searches so far, a measure of work.
   uint64_t steps() const { return steps_; }
   /// After `min_cut`: nodes on the source's side of the smallest minimum cut.
   std::vector<bool> source_side(uint32_t source, double tolerance) const;
@@ -33,7 +33,7 @@ class FlowNetwork {
     uint32_t next;
     double residual;
   };
-  /// Nodes that residual edges lead to from `start` (kAlong), or that they lead from to it (kAgainst).
+  /// Nodes that residual edges reach from `start` (kAlong), or from which they reach it (kAgainst).
   std::vector<bool> joined(uint32_t start, uint32_t direction, double tolerance) const;
   bool label(uint32_t source, uint32_t sink, double tolerance);
   double push(uint32_t source, uint32_t sink, double tolerance);

@@ -1,13 +1,13 @@
-// Multilevel acyclic partitioning over ranks, in cycles.
+// Implements multilevel acyclic partitioning over ranks, in cycles.
 //
-//   1 coarsen by rank clustering, another order on every level, until about kNodesPerBlock * k nodes are left, no
-//     cluster heavier than the slack of a block
+//   1 coarsen by rank clustering, with another order on every level, until about kNodesPerBlock * k nodes are left; no
+//     cluster is heavier than the slack of a block
 //   2 cut several orders of the coarsest graph by interval DP, and bisect it; refine the cheapest, keep the best;
-//     dive: do the same on still coarser graphs and come back, as long as that is not hopeless
-//   3 uncoarsen: cut again where the finer level can be balanced better, refine by value gains, at the end by flow
-//   4 as long as it pays: coarsen again inside the blocks, and go on from 3
-//   5 as long as steps are left: start again from 1 with other orders
-// O(pins log nodes) a cycle while levels shrink geometrically. Not optimal: a heuristic throughout.
+//     repeat this on still coarser graphs ("dive") while that is promising
+//   3 uncoarsen: cut again if the finer level can be balanced better, refine by value gains, finally by flow
+//   4 while it improves enough: coarsen again inside the blocks, and continue from 3
+//   5 while steps are left: start again from 1 with other orders
+// O(pins log nodes) a cycle if levels shrink geometrically. A heuristic, not optimal.
 #include "partition/blocks/multilevel_blocks.h"
 
 #include <algorithm>
@@ -36,16 +36,16 @@ constexpr uint64_t kFixedSteps = 3'800'000;
 constexpr uint64_t kStepsPerNode = 155;
 constexpr uint32_t kDeepNodesPerBlock = 16;
 constexpr uint32_t kLeastDeepNodes = 300;
-constexpr size_t kPolished = 2;           // candidates that are refined, the cheapest
-constexpr double kClose = 1.1;            // and cost at most so many times the cheapest
-constexpr double kHopeless = 1.02;        // diving ends where it costs so many times the best
-constexpr double kWorthwhile = 0.998;     // a cycle that leaves more of the cost is the last
-constexpr uint32_t kManyNodes = 300'000;  // levels beyond it get the cheaper steps only
-constexpr double kGrowth = 4;             // a cluster of one level holds at most so much mean work
+constexpr size_t kPolished = 2;           // number of candidates that are refined, the cheapest first
+constexpr double kClose = 1.1;            // refined candidates cost at most this multiple of the cheapest
+constexpr double kHopeless = 1.02;        // diving ends at this multiple of the best cost
+constexpr double kWorthwhile = 0.998;     // a cycle that leaves more than this part of the cost is the last
+constexpr uint32_t kManyNodes = 300'000;  // levels beyond this size only get the cheaper steps
+constexpr double kGrowth = 4;             // a cluster of one level has at most this multiple of the mean work
 constexpr uint32_t kCycles = 3;
 constexpr uint32_t kPasses = 2;       // of refinement on a level
 constexpr double kFlowSlacks = 8;     // reach of a flow in slacks of a block
-constexpr double kFlowNodes = 1'000;  // and at most so many nodes of level 0
+constexpr double kFlowNodes = 1'000;  // and at most this many nodes of level 0
 
 constexpr OrderKind kLevelOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, OrderKind::kBreadthFirst,
                                       OrderKind::kDepthFirst};
@@ -60,7 +60,7 @@ class Search {
     budget_ = kFixedSteps + kStepsPerNode * std::min(hierarchy_.levels.front().nodes(), kManyNodes);
   }
 
-  /// Block of every node of level 0; empty where no order can be cut within the limits.
+  /// Returns the block of every node of level 0; empty if no order can be cut within the limits.
   std::vector<uint32_t> run() {
     std::vector<uint32_t> best = attempt();
     if (best.empty() || !options_.refine) return best;
@@ -108,7 +108,7 @@ class Search {
 
   size_t pins(size_t level) const { return hierarchy_.levels[level].pins.items.size(); }
 
-  /// Leaves the levels up to `last`.
+  /// Returns to level `last`.
   void truncate(size_t last) {
     hierarchy_.levels.resize(last + 1);
     hierarchy_.parent.resize(last);
@@ -118,8 +118,8 @@ class Search {
     return block_of.empty() ? std::numeric_limits<double>::infinity() : crossing_cost(graph, block_of, options_.blocks);
   }
 
-  /// Solves the coarsest level several times by coarsening it further, each time in another way; returns the cheapest
-  /// answer, `best` among them. The hierarchy is left as it was.
+  /// Solves the coarsest level several times by coarsening it further, each time differently. Returns the cheapest
+  /// result, including `best`. Restores the hierarchy.
   std::vector<uint32_t> dive(std::vector<uint32_t> best) {
     const size_t base = hierarchy_.levels.size() - 1;
     double best_cost = cost_of(hierarchy_.levels[base], best);
@@ -136,7 +136,8 @@ class Search {
     return best;
   }
 
-  /// Replaces `best` (of the coarsest level) where `other` is cheaper; false where it is hopelessly dearer.
+  /// Replaces `best` (of the coarsest level) if `other` is cheaper. Returns false if `other` is hopelessly more
+  /// expensive.
   bool keep_cheaper(std::vector<uint32_t>& best, double& best_cost, std::vector<uint32_t> other) const {
     const double cost = cost_of(hierarchy_.levels.back(), other);
     if (cost < best_cost) {
@@ -146,7 +147,7 @@ class Search {
     return cost <= best_cost * kHopeless;
   }
 
-  /// Adds levels; returns `block_of` (of the coarsest level so far, may be empty) on the new coarsest level.
+  /// Adds levels. Returns `block_of` (of the previous coarsest level, may be empty) on the new coarsest level.
   std::vector<uint32_t> coarsen(std::vector<uint32_t> block_of, uint32_t least_nodes, uint32_t nodes_per_block) {
     uint32_t target = std::max(least_nodes, nodes_per_block * options_.blocks);
     const uint32_t now = hierarchy_.levels.back().nodes();
@@ -184,7 +185,7 @@ class Search {
     return block_of;
   }
 
-  /// Stable: the order inside a block stays.
+  /// Stable: keeps the order inside a block.
   std::vector<uint32_t> sorted_by_block(const std::vector<uint32_t>& order, const std::vector<uint32_t>& block_of) {
     std::vector<uint32_t> start(options_.blocks + 1, 0), sorted(order.size());
     for (uint32_t b : block_of) ++start[b + 1];
@@ -193,7 +194,7 @@ class Search {
     return sorted;
   }
 
-  /// The cut of `order` within the balance of level 0, or within what this level's heaviest node makes possible.
+  /// Cuts `order` within the balance of level 0, or within the limit that this level's heaviest node makes possible.
   std::optional<std::vector<uint32_t>> cut(const LevelGraph& graph, std::span<const uint32_t> order) {
     const double looser = work_limit(graph, options_.blocks, options_.imbalance);
     for (double work : {limit_, looser}) {
@@ -266,7 +267,7 @@ class Search {
     candidate.block_of = std::move(state).take();
   }
 
-  /// Calls f(0) … f(count-1), on several threads where that is asked for; a recorder need not be thread-safe.
+  /// Calls f(0) … f(count-1), on several threads if requested. A recorder need not be thread-safe.
   void for_all(size_t count, const std::function<void(size_t)>& f) const {
     std::atomic<size_t> next = 0;
     auto work = [&] {
@@ -277,8 +278,8 @@ class Search {
     work();
   }
 
-  /// Blocks of the coarsest graph: the first of the cheapest, whichever thread made it. Orders are cut on coarsened
-  /// graphs only; on level 0 that would be the rival `order-dp`.
+  /// Returns blocks of the coarsest graph: the first of the cheapest, independent of threads. Orders are cut only on
+  /// coarsened graphs; on level 0 that would be the rival `order-dp`.
   std::vector<uint32_t> cut_coarsest() {
     const bool orders = hierarchy_.levels.size() > 1;
     const bool bisects = !orders || can_bisect();
@@ -293,7 +294,7 @@ class Search {
     return std::move(std::min_element(candidates.begin(), candidates.end(), cheaper)->block_of);
   }
 
-  /// Cuts the order (block, id) again when some block is beyond this level's limit.
+  /// Cuts the order (block, id) again if some block exceeds this level's limit.
   std::vector<uint32_t> rebalance(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     std::vector<double> work(options_.blocks, 0);
     for (uint32_t v = 0; v < graph.nodes(); ++v) work[block_of[v]] += graph.work[v];
@@ -302,7 +303,7 @@ class Search {
     return cuts ? *std::move(cuts) : block_of;
   }
 
-  /// Moves the cuts of the order (block, place in another order) where that is cheaper.
+  /// Moves the cuts of the order (block, place in another order) if that is cheaper.
   std::vector<uint32_t> cut_again(const LevelGraph& graph, std::vector<uint32_t> block_of) {
     double cost = crossing_cost(graph, block_of, options_.blocks);
     constexpr OrderKind kinds[] = {OrderKind::kGiven, OrderKind::kBreadthFirst, OrderKind::kLeastLive};
@@ -319,7 +320,7 @@ class Search {
     return block_of;
   }
 
-  /// Takes blocks of the coarsest level down to level `last`, refined on every level.
+  /// Projects blocks of the coarsest level down to level `last`, refined on every level.
   std::vector<uint32_t> uncoarsen(std::vector<uint32_t> block_of, size_t last) {
     for (size_t level = hierarchy_.levels.size(); level-- > last;) {
       const LevelGraph& graph = hierarchy_.levels[level];
@@ -343,11 +344,11 @@ class Search {
   Hierarchy hierarchy_;
   double total_ = 0;
   double limit_ = 0;     // of a block's work on level 0
-  uint64_t budget_ = 0;  // steps after which nothing more is begun
+  uint64_t budget_ = 0;  // steps after which no new work is started
   uint32_t attempt_ = 0;
   uint32_t cycle_ = 0;
   uint32_t dive_ = 0;
-  std::atomic<uint64_t> spent_ = 0;  // steps, a measure of time that does not depend on the machine
+  std::atomic<uint64_t> spent_ = 0;  // steps, a machine-independent measure of time
 };
 
 }  // namespace

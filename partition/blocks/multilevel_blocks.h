@@ -1,4 +1,4 @@
-/// Our own block partitioner: multilevel, seeded by orders.
+/// Implements rannc's own multilevel block partitioner.
 #pragma once
 
 #include "partition/blocks/block_partitioner.h"
@@ -6,7 +6,7 @@
 namespace rannc::partition {
 
 /// Clusters by rank moves, cuts several orders of the coarsest graph exactly, and refines with rank moves by value gain
-/// on the way back. The invariant is one and the same throughout: ids are ranks and no edge goes down.
+/// while uncoarsening. The invariant throughout: ids are ranks and no edge goes to a lower rank.
 class MultilevelBlocks : public BlockPartitioner {
  public:
   std::string_view name() const override { return "multilevel"; }

@@ -1,11 +1,11 @@
-/// Blocks as intervals of fixed topological orders.
+/// Computes blocks as intervals of fixed topological orders.
 #pragma once
 
 #include "partition/blocks/block_partitioner.h"
 
 namespace rannc::partition {
 
-/// Several orders, each cut exactly by `cut_order` within the balance; the least crossing cost wins. No refinement.
+/// Cuts several orders exactly by `cut_order` within the balance. The least crossing cost wins. No refinement.
 class OrderDpBlocks : public BlockPartitioner {
  public:
   std::string_view name() const override { return "order-dp"; }

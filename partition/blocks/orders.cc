@@ -1,4 +1,4 @@
-// Produces topological orders of a level.
+// Computes topological orders of a level.
 #include "partition/blocks/orders.h"
 
 #include <algorithm>
@@ -65,7 +65,8 @@ std::vector<uint32_t> breadth_first(const LevelGraph& graph) {
 }
 
 /// Greedy by live cost: a node adds the values it produces and frees those whose last reader it is. The key of a node
-/// is computed when it becomes ready; later falls (it became the last reader) re-queue it.
+/// is computed when it becomes ready. If the key falls later because the node became the last reader, the node is
+/// re-queued.
 std::vector<uint32_t> least_live(const LevelGraph& graph) {
   const uint32_t n = graph.nodes();
   std::vector<uint32_t> missing(n), left(graph.nets()), order;

@@ -1,4 +1,4 @@
-/// Topological orders of a level, each in near-linear time.
+/// Computes topological orders of a level, each in near-linear time.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@ enum class OrderKind {
   kDepthFirst,      ///< last ready, first out; siblings by ascending id
   kDepthFirstBack,  ///< the same from the outputs, reversed
   kBreadthFirst,    ///< by longest-path level, ties by id
-  kLeastLive,       ///< among the ready, the one that raises the cost of live values least; O(n log n)
+  kLeastLive,       ///< the ready node that raises the cost of live values least; O(n log n)
 };
 inline constexpr OrderKind kAllOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirst, OrderKind::kDepthFirstBack,
                                            OrderKind::kBreadthFirst, OrderKind::kLeastLive};
 
-/// Nodes in that order. Deterministic; ties by id.
+/// Returns the nodes in that order. Deterministic; ties by id.
 std::vector<uint32_t> order_nodes(const LevelGraph& graph, OrderKind kind);
 
-/// Longest-path level of every node, sources 0.
+/// Returns the longest-path level of every node; sources have 0.
 std::vector<uint32_t> longest_path_levels(const LevelGraph& graph);
 
 }  // namespace rannc::partition

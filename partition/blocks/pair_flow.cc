@@ -1,9 +1,9 @@
 // Improves the cut between two neighbouring blocks by maximum flow.
 //
 //   1 the region: nodes of both blocks nearest the cut, breadth first, up to the reach; the rest is source and sink
-//   2 the network: a value costs where its producer, or one of its readers, is parted from other readers; from a reader
-//     to its producer an edge that no cut can take
-//   3 a minimum cut; where it breaks the limits, pierce and go on until it keeps them or costs as much as before
+//   2 the network: a value costs if its producer, or one of its readers, is separated from other readers; an uncuttable
+//     edge leads from a reader to its producer
+//   3 a minimum cut; if it breaks the limits, pierce and repeat until it meets them or costs as much as before
 //   4 move the nodes that changed sides
 // Exact for the two blocks: nodes elsewhere pay the same either way. O(region * augmenting phases) a pair.
 #include "partition/blocks/pair_flow.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr uint32_t kSource = 0, kSink = 1, kFirstInner = 2, kElsewhere = UINT32_MAX;
 constexpr uint32_t kMaxPiercings = 8;
-constexpr double kNarrowing = 4;  // of the reach where no cheaper cut was found
+constexpr double kNarrowing = 4;  // of the reach if no cheaper cut was found
 constexpr uint32_t kRounds = 2;
 
 class PairFlow {
@@ -61,7 +61,8 @@ class PairFlow {
     for (uint32_t v = 0; v < graph_.nodes(); ++v) members_.items[next[state_.block(v)]++] = v;
   }
 
-  /// Steps 1 to 4 for blocks `low` and `low` + 1, nearer to the cut each time until something is gained; the gain.
+  /// Runs steps 1 to 4 for blocks `low` and `low` + 1, closer to the cut each time until there is a gain. Returns the
+  /// gain.
   double improve(uint32_t low) {
     low_ = low;
     const double node = (state_.work(low) + state_.work(low + 1)) / (state_.size(low) + state_.size(low + 1));
@@ -72,7 +73,7 @@ class PairFlow {
     return 0;
   }
 
-  /// The same where so much work of the lower and of the upper block may change sides.
+  /// The same with limits on the work of the lower and of the upper block that may change sides.
   double improve(double low_reach, double high_reach) {
     double gain = 0;
     if (collect_region(low_reach, high_reach)) {
@@ -86,7 +87,7 @@ class PairFlow {
 
   bool in_pair(uint32_t block) const { return block == low_ || block == low_ + 1; }
 
-  /// Calls f(net) once for every net of `node` not yet seen since the stamp was raised.
+  /// Calls f(net) once for every net of `node` not seen since the stamp was raised.
   template <typename F>
   void for_new_nets(uint32_t node, F f) {
     for (const Csr* nets : {&graph_.inputs, &graph_.outputs}) {
@@ -99,8 +100,8 @@ class PairFlow {
     }
   }
 
-  /// Fills `region_`: nodes of the lower block from far to near, then of the upper one from near to far. False where
-  /// no value passes between the blocks.
+  /// Fills `region_`: nodes of the lower block from far to near, then of the upper block from near to far. Returns
+  /// false if no value passes between the blocks.
   bool collect_region(double low_reach, double high_reach) {
     std::vector<uint32_t> sides[2];
     ++stamp_;
@@ -132,7 +133,7 @@ class PairFlow {
     }
   }
 
-  /// Breadth first from the pins at the cut until the reach is used; one node of the block stays out.
+  /// Breadth first from the pins at the cut until the reach is used up. One node of the block stays out.
   void grow(uint32_t block, std::vector<uint32_t>& side, double reach) {
     double work = 0;
     size_t kept = 0;
@@ -152,7 +153,7 @@ class PairFlow {
     side.resize(kept);
   }
 
-  /// Node of the network that stands for a node of the graph.
+  /// Returns the network node that represents a graph node.
   uint32_t inner(uint32_t node) const {
     if (place_[node] != kElsewhere) return place_[node];
     const uint32_t block = state_.block(node);
@@ -177,7 +178,7 @@ class PairFlow {
   struct Fixed {
     bool below = false, above = false;
   };
-  /// Fills `readers_` with the places of the readers that may change sides, and says where others are.
+  /// Fills `readers_` with the places of the readers that may change sides, and determines where the others are.
   Fixed collect_readers(uint32_t e) {
     Fixed fixed;
     readers_.clear();
@@ -190,7 +191,7 @@ class PairFlow {
     return fixed;
   }
 
-  /// A value produced in the pair: it costs where the producer is below and a reader above.
+  /// A value produced in the pair costs if the producer is below and a reader above.
   void add_value(uint32_t e) {
     const uint32_t from = inner(graph_.producer(e));
     const double cost = graph_.cost[e];
@@ -218,7 +219,7 @@ class PairFlow {
     return std::any_of(readers.begin(), readers.end(), [&](uint32_t r) { return state_.block(r) == block; });
   }
 
-  /// A value from an earlier block: it costs once more where readers are on both sides.
+  /// A value from an earlier block costs once more if it has readers on both sides.
   void add_received_value(uint32_t e) {
     const auto [fixed_below, fixed_above] = collect_readers(e);
     if (readers_.size() + fixed_below + fixed_above < 2 || (fixed_below && fixed_above)) return;
@@ -232,7 +233,7 @@ class PairFlow {
     }
   }
 
-  /// Sides of the network's nodes (true: below) and the gain; no gain: nothing cheaper was found.
+  /// Returns the sides of the network's nodes (true: below) and the gain; without a gain nothing cheaper was found.
   std::vector<bool> solve(double& gain) {
     const double tolerance = 1e-10 * paid_, least = 1e-6 * paid_;
     double flow = 0;
@@ -272,7 +273,7 @@ class PairFlow {
            state_.memory(low_ + 1) - std::min(state_.memory(low_ + 1), down) + up <= limits_.memory;
   }
 
-  /// Joins nodes to the side that is too light, half of what it lacks; false where that is not what is wrong.
+  /// Moves half of the missing work to the side that is too light. Returns false if the violation is a different one.
   bool pierce(const std::vector<bool>& least_side, const std::vector<bool>& most_side) {
     const double both = state_.work(low_) + state_.work(low_ + 1), lightest = both - limits_.work;
     const double least = work_below(least_side), most = work_below(most_side);
@@ -281,8 +282,8 @@ class PairFlow {
     return false;
   }
 
-  /// `side` is where the nodes are that `terminal` reaches (source) or does not reach (sink); first those on which the
-  /// smallest and the largest minimum cut differ, since they cost nothing.
+  /// `side` contains the nodes that `terminal` reaches (source) or does not reach (sink). Nodes on which the smallest
+  /// and the largest minimum cut differ come first, because they cost nothing.
   bool join(const std::vector<bool>& side, const std::vector<bool>& other, double work, uint32_t terminal) {
     const bool below = terminal == kSource;
     bool any = false;
@@ -300,7 +301,7 @@ class PairFlow {
     return any;
   }
 
-  /// Readers go up before producers, producers down before readers.
+  /// Moves readers up before producers, and producers down before readers.
   void apply(const std::vector<bool>& side) {
     std::vector<uint32_t> nodes = region_;
     std::sort(nodes.begin(), nodes.end());
@@ -327,7 +328,7 @@ class PairFlow {
   FlowNetwork network_;
   uint32_t stamp_ = 0;
   uint32_t low_ = 0;
-  double paid_ = 0;  // what the cut in the region costs as it stands
+  double paid_ = 0;  // current cost of the cut in the region
   uint64_t scanned_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Keeps a topological order of a level under pairwise merges.
+// Maintains a topological order of a level under pairwise merges.
 #include "partition/blocks/pair_matching.h"
 
 #include <algorithm>
@@ -7,11 +7,11 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kMaxVisited = 24;   // groups a re-order may touch on each side
-constexpr size_t kMaxPins = 256;     // pins a re-order may look at on each side
-constexpr size_t kMaxDegree = 1024;  // neighbours that the O(degree) tests look at
+constexpr size_t kMaxVisited = 24;   // groups that a reordering may visit on each side
+constexpr size_t kMaxPins = 256;     // pins that a reordering may examine on each side
+constexpr size_t kMaxDegree = 1024;  // neighbours that the O(degree) tests examine
 
-/// Calls f(neighbour) for successors or predecessors, repeats included, until f returns false.
+/// Calls f(neighbour) for successors or predecessors, including repeats, until f returns false.
 template <class F>
 bool for_neighbours(const LevelGraph& graph, uint32_t node, bool forward, F&& f) {
   if (!forward) {
@@ -63,8 +63,8 @@ bool PairMatching::try_merge(uint32_t first, uint32_t second) {
   return reorder(first, second);
 }
 
-/// Groups reachable from `start` (not by the edge to `avoid`) whose position lies between the two; false where `avoid`
-/// is reached, which makes the merge a cycle, or the budget ends.
+/// Collects groups reachable from `start` (not by the edge to `avoid`) with positions between the two. Returns false if
+/// `avoid` is reached, which makes the merge a cycle, or if the budget is spent.
 bool PairMatching::collect(uint32_t start, uint32_t avoid, bool forward, std::vector<uint32_t>& found) {
   ++search_;
   size_t pins = kMaxPins;
@@ -88,7 +88,7 @@ bool PairMatching::collect(uint32_t start, uint32_t avoid, bool forward, std::ve
 }
 
 bool PairMatching::reorder(uint32_t first, uint32_t second) {
-  std::vector<uint32_t> after, before;  // a group each, by one of its nodes
+  std::vector<uint32_t> after, before;  // groups, each represented by one of its nodes
   if (!collect(first, second, true, after) || !collect(second, first, false, before)) return false;
   auto by_position = [&](uint32_t a, uint32_t b) { return position_[a] < position_[b]; };
   std::sort(after.begin(), after.end(), by_position);

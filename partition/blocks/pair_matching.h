@@ -1,4 +1,4 @@
-/// Merges pairs of nodes of one level, one at a time, with the quotient acyclic after each.
+/// Merges pairs of nodes of one level while the quotient stays acyclic.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace rannc::partition {
 
-/// A topological order of the level's quotient is kept all the time: position(x) < position(y) for every edge between
-/// two groups. A merge is made only where that order can be kept too, which is exactly what the convexity of each pair
-/// alone does not give (the pairs {p,r} and {q,s} over p,q -> r,s).
+/// Maintains a topological order of the level's quotient: position(x) < position(y) for every edge between two groups.
+/// A merge is made only if the order can be maintained. Convexity of each pair alone does not guarantee this (the pairs
+/// {p,r} and {q,s} over p,q -> r,s).
 class PairMatching {
  public:
   explicit PairMatching(const LevelGraph& graph);
@@ -18,12 +18,13 @@ class PairMatching {
   bool free(uint32_t node) const { return mate_[node] == node; }
   uint32_t groups() const { return groups_; }
 
-  /// Merges `first` and `second`, both free, with an edge from first to second, where the order can follow. Tries in
-  /// turn: first takes second's place; second takes first's place; a local re-order (Pearce and Kelly) that visits at
-  /// most a constant number of nodes. False where none works: a cycle, or one that a bounded search cannot exclude.
+  /// Merges `first` and `second`, both free, with an edge from first to second, if the order can be maintained. Tries
+  /// in turn: first takes second's place; second takes first's place; a local reordering (Pearce and Kelly) that visits
+  /// at most a constant number of nodes. Returns false if none works: the merge makes a cycle, or a bounded search
+  /// cannot exclude one.
   bool try_merge(uint32_t first, uint32_t second);
 
-  /// Groups numbered in the kept order; `groups()` of them.
+  /// Groups numbered in the maintained order; `groups()` of them.
   std::vector<uint32_t> group_of() const;
 
  private:
@@ -35,7 +36,7 @@ class PairMatching {
   uint32_t groups_;
   std::vector<uint32_t> position_;  ///< per node; equal for the two of a pair
   std::vector<uint32_t> mate_;      ///< per node: its partner, or itself
-  std::vector<uint32_t> stamp_;     ///< per node: last search that saw it
+  std::vector<uint32_t> stamp_;     ///< per node: last search that visited it
   uint32_t search_ = 0;
 };
 

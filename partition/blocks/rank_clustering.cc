@@ -1,4 +1,4 @@
-// Agglomerates nodes under the rank rule.
+// Clusters nodes under the rank rule.
 #include "partition/blocks/rank_clustering.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ class Clustering {
     }
   }
 
-  /// Joins `node` to a neighbouring cluster where one is legal and fits.
+  /// Moves `node` into a neighbouring cluster if one is legal and fits.
   bool join(uint32_t node) {
     const uint32_t own = rank_[node];
     if (size_[own] > 1) return false;
@@ -54,13 +54,13 @@ class Clustering {
 
  private:
   bool fits(uint32_t node, uint32_t rank) const {
-    // A cluster keeps the rank of the node that stood there first, so that node tells its block.
+    // A cluster keeps the rank of its first node, so that node determines its block.
     if (!block_of_.empty() && block_of_[order_[rank]] != block_of_[node]) return false;
     return work_[rank] + graph_.work[node] <= limits_.work && graph_.memory[node] <= limits_.memory &&
            memory_[rank] <= limits_.memory - graph_.memory[node];
   }
 
-  /// Cost of values between `node` and the cluster, each divided by its readers.
+  /// Cost of values between `node` and the cluster, each divided by its number of readers.
   double shared(uint32_t node, uint32_t rank) const {
     double sum = 0;
     for (uint32_t e : graph_.inputs.row(node)) {

@@ -1,7 +1,7 @@
-// RaNNC, section III.B (Tanaka et al., IPDPS 2021): multilevel blocks in near-linear time.
+// Implements RaNNC, section III.B (Tanaka et al., IPDPS 2021): multilevel blocks in near-linear time.
 //
-// Complexity: O(n log n) per level for the order of picks, O(pins) tests; the levels shrink geometrically.
-// Not optimal: a greedy search; and a convex pair is passed over when a bounded search cannot prove that merging it
+// Complexity: O(n log n) per level for the order of picks, O(pins) tests. The levels shrink geometrically.
+// Not optimal: the search is greedy, and a convex pair is skipped if a bounded search cannot prove that merging it
 // keeps the quotient acyclic.
 #include "partition/blocks/rannc_blocks.h"
 
@@ -46,7 +46,7 @@ void merge_candidates(const LevelGraph& graph, const PairMatching& matching, uin
   candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
 }
 
-/// One level: the group of each node, numbered topologically, and how many groups there are.
+/// Coarsens one level. Returns the group of each node, numbered topologically, and the number of groups.
 std::pair<std::vector<uint32_t>, uint32_t> merge_level(const Hierarchy& hierarchy, uint32_t k, uint64_t memory_limit,
                                                        const StepReporter& report) {
   const LevelGraph& graph = hierarchy.levels.back();
@@ -151,7 +151,7 @@ uint32_t compact(const Hierarchy& hierarchy, std::vector<uint32_t>& block_of, ui
     work[block_of[v]] += graph.work[v];
     memory[block_of[v]] += graph.memory[v];
   }
-  // A list of the blocks in order; a merged pair lives on under its left member.
+  // A list of the blocks in order. A merged pair is represented by its left member.
   std::vector<uint32_t> left(blocks), right(blocks), into(blocks);
   std::iota(into.begin(), into.end(), 0);
   for (uint32_t b = 0; b < blocks; ++b) {

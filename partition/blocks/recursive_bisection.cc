@@ -1,7 +1,7 @@
-// Recursive bisection under the rank rule.
+// Implements recursive bisection under the rank rule.
 //
-// The structure is Herrmann et al.'s (SISC 2019); the slack of each halving is chosen so that the blocks at the end
-// keep the limit (Karypis and Kumar; Schlag et al.).
+// The structure is that of Herrmann et al. (SISC 2019). The slack of each bisection is chosen so that the final blocks
+// meet the limit (Karypis and Kumar; Schlag et al.).
 #include "partition/blocks/recursive_bisection.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr OrderKind kOrders[] = {OrderKind::kGiven, OrderKind::kDepthFirstBack, 
 
 constexpr size_t kRefined = 2;  // of the orders, the cheapest
 
-/// The nodes in `members` (ascending) with the values among them.
+/// Returns the nodes in `members` (ascending) with the values among them.
 LevelGraph induced(const LevelGraph& graph, const std::vector<uint32_t>& members, std::vector<uint32_t>& local) {
   LevelGraph part;
   for (uint32_t i = 0; i < members.size(); ++i) {
@@ -52,7 +52,7 @@ LevelGraph induced(const LevelGraph& graph, const std::vector<uint32_t>& members
 /// One cut of one order.
 struct Half {
   std::vector<uint32_t> block_of;  // 0 or 1 per node
-  double price = 0;                // cost of the values that cross; huge where a half is too heavy
+  double price = 0;                // cost of the values that cross; huge if a half is too heavy
 };
 
 class Bisection {
@@ -82,7 +82,7 @@ class Bisection {
   std::vector<uint32_t> halve(const LevelGraph& part, uint32_t low_blocks, uint32_t blocks) const {
     const double total = std::accumulate(part.work.begin(), part.work.end(), 0.0);
     const double heaviest = *std::max_element(part.work.begin(), part.work.end());
-    // Spread what the limit allows over the halvings that are still to come.
+    // Distribute the slack over the remaining bisections.
     const double depth = std::ceil(std::log2(static_cast<double>(blocks)));
     const double slack = total > 0 ? std::pow(std::max(1.0, limit_ * blocks / total), 1 / depth) : 1;
     auto share = [&](uint32_t part_blocks) {
@@ -109,7 +109,7 @@ class Bisection {
     return best;
   }
 
-  /// The cheapest place within both limits, or the one nearest the target where none is.
+  /// Returns the cheapest place within both limits, or the one nearest the target if there is none.
   static Half cut_once(const LevelGraph& part, const std::vector<uint32_t>& order, const RefineLimits& limits,
                        double total, uint32_t low_blocks, uint32_t blocks) {
     const std::vector<double> live = live_costs(part, order);

@@ -1,7 +1,7 @@
-// Fiduccia-Mattheyses refinement under the rank rule.
+// Implements Fiduccia-Mattheyses refinement under the rank rule.
 //
-// After Fiduccia and Mattheyses (DAC 1982) with the legality rule of Moreira, Popp and Schulz (SEA 2017). Not optimal:
-// a local search; nets of more than `kMaxUpdatedPins` pins do not refresh the gains of their pins.
+// After Fiduccia and Mattheyses (DAC 1982) with the legality rule of Moreira, Popp and Schulz (SEA 2017). A local
+// search, not optimal. Nets of more than `kMaxUpdatedPins` pins do not refresh the gains of their pins.
 #include "partition/blocks/refine.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Move {
 
 constexpr uint32_t kNone = UINT32_MAX;
 
-/// The move of one node that stands in the queue.
+/// The queued move of one node.
 struct Queued {
   double gain = 0;
   uint32_t target = kNone;
@@ -97,7 +97,7 @@ class Pass {
            graph_.memory[node] <= limits_.memory && state_.memory(target) <= limits_.memory - graph_.memory[node];
   }
 
-  /// Pins of values that cross; any other node can only lose by moving, and enters when a neighbour has moved.
+  /// Pins of crossing values. Any other node can only lose by moving; it is queued when a neighbour has moved.
   void enqueue_boundary() {
     std::vector<bool> boundary(graph_.nodes(), false);
     for (uint32_t e = 0; e < graph_.nets(); ++e) {
@@ -111,8 +111,8 @@ class Pass {
     }
   }
 
-  /// The gain of an entry as things are; nothing where it is no longer that good or legal. Entries go stale without a
-  /// new stamp only through large nets, whose pins are not refreshed.
+  /// Returns the current gain of an entry, or nothing if the move is no longer as good or legal. Entries become stale
+  /// without a new stamp only through large nets, whose pins are not refreshed.
   std::optional<double> gain_now(const Move& move) const {
     if (!large_nets_ || !has_large_net(move.node)) return move.gain;
     const EdgeMoves moves = state_.edge_moves(move.node);
@@ -146,7 +146,7 @@ class Pass {
     queued_[node] = best;
   }
 
-  /// A reader that moves changes the moves of the producer only through the lowest block of the readers.
+  /// A moving reader affects the producer's moves only through the lowest block of the readers.
   void note_first_readers(uint32_t node) {
     first_readers_.clear();
     for (uint32_t e : graph_.inputs.row(node)) first_readers_.push_back(state_.first_reader(e));
@@ -181,7 +181,7 @@ class Pass {
   std::vector<uint32_t> first_readers_;  // per input of the node that moves, before its move
   std::vector<bool> locked_;
   uint64_t evaluations_ = 0;
-  bool large_nets_ = false;  // some net is not refreshed
+  bool large_nets_ = false;  // whether some net is not refreshed
   std::vector<Move> done_;   // `target` is where the node came from
 };
 

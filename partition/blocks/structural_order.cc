@@ -1,4 +1,4 @@
-// Orders tasks by structure.
+// Orders tasks by a hash of their structure.
 #include "partition/blocks/structural_order.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 uint64_t hash_of(double x) { return ir::split_mix(std::bit_cast<uint64_t>(x)); }
 
-/// Sums over neighbours, so that their order does not count.
+/// Sums over neighbours, so that their order does not matter.
 std::vector<uint64_t> structural_hashes(const Dag& dag, std::span<const uint32_t> order) {
   const uint32_t n = dag.tasks();
   std::vector<uint64_t> down(n), up(n);

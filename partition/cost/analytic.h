@@ -1,4 +1,4 @@
-/// Prices tasks by a roofline, with no device at hand.
+/// Prices tasks with a roofline model.
 #pragma once
 
 #include <memory>
@@ -7,14 +7,14 @@
 
 namespace rannc::partition {
 
-/// How a backward pass relates to its forward pass.
+/// Cost of a backward pass relative to its forward pass.
 struct AnalyticOptions {
   double input_gradient = 1;   ///< work and traffic of I in units of F
   double weight_gradient = 1;  ///< of W, where the task has parameters
 };
 
-/// time = max(flops / rate, traffic / bandwidth) + launch, per pass; W also adds to the accumulated gradient, which
-/// makes many small micro-batches dearer than few large ones. Never fails. Limit: no caches, no fusion; sums of tasks
+/// Prices each pass as max(flops / rate, traffic / bandwidth) + launch. W also adds to the accumulated gradient, so
+/// many small micro-batches cost more than few large ones. Never fails. Limits: no caches, no fusion; sums over tasks
 /// overestimate a fused stage (RaNNC IV.C).
 std::unique_ptr<CostModel> analytic_costs(AnalyticOptions options = {});
 

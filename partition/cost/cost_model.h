@@ -1,4 +1,4 @@
-/// What a task costs on a device: one interface, several sources.
+/// Defines the interface of cost models.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,20 @@
 
 namespace rannc::partition {
 
-/// Times and bytes of one task for one number of samples. Without a `together_ns` B is I + W. The bytes are those of
-/// the task alone, as a measurement finds them; what tasks of one stage keep together follows from the graph (`Tape`).
+/// Times and bytes of one task for one number of samples. Without `together_ns`, B takes I + W. The bytes are those of
+/// the task alone, as measured. What the tasks of one stage keep together follows from the graph (`Tape`).
 struct TaskCost {
   double forward_ns = 0;
   double input_gradient_ns = 0;
   double weight_gradient_ns = 0;
-  double recompute_ns = 0;     ///< of the forward pass again; usually `forward_ns`
+  double recompute_ns = 0;     ///< of the repeated forward pass; usually `forward_ns`
   double saved_bytes = 0;      ///< kept from F to I and W
   double pending_bytes = 0;    ///< kept from I to W
-  double temporary_bytes = 0;  ///< live only while it runs
-  double together_ns = 0;      ///< of I and W in one pass, where that was priced: they share work and a start
+  double temporary_bytes = 0;  ///< live only while the task runs
+  double together_ns = 0;      ///< of I and W in one pass, if priced so: they share work and launch overhead
   double backward_ns() const { return together_ns > 0 ? together_ns : input_gradient_ns + weight_gradient_ns; }
-  /// The part of `backward_ns` that makes weight gradients. Where both were priced in one pass they share work: each
-  /// has its part of it.
+  /// The part of `backward_ns` that computes weight gradients. I and W priced in one pass share work, so the time is
+  /// divided in proportion.
   double late_ns() const {
     const double parts = input_gradient_ns + weight_gradient_ns;
     return parts > 0 ? backward_ns() * weight_gradient_ns / parts : 0;
@@ -31,26 +31,26 @@ struct TaskCost {
   bool operator==(const TaskCost&) const = default;
 };
 
-/// What is known of a task without running it.
+/// Properties of a task that are known without running it.
 struct TaskFacts {
-  /// Structure: operator, attributes, dtypes, and shapes with the batch as a symbol. Equal tasks have equal keys; names
-  /// of tasks and values are no part of it.
+  /// Structure: operator, attributes, dtypes, and shapes with the batch as a symbol. Equal tasks have equal keys. The
+  /// key does not contain names of tasks and values.
   std::string key;
   std::string what;            ///< for messages: operator and name
   double flops = 0;            ///< of the forward pass at these samples
   double traffic_bytes = 0;    ///< read and written by the forward pass
-  double parameter_bytes = 0;  ///< trained; 0: no weight gradient
+  double parameter_bytes = 0;  ///< trained parameters; 0: no weight gradient
   double saved_bytes = 0;      ///< activations that its backward pass reads
   bool needs_input_gradient = true;
 };
 
-/// Prices one task. Implementations are immutable: one object may serve many threads.
+/// Prices one task. Implementations are immutable and may be shared between threads.
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  /// `facts` are those for `samples` >= 1. A diagnostic where the model does not know the task.
+  /// `facts` must be those for `samples` >= 1. Fails if the model cannot price the task.
   virtual Result<TaskCost> price(const TaskFacts& facts, uint64_t samples, const DeviceKind& device) const = 0;
-  /// Identifies the numbers behind the prices; goes into the plan. Empty: derived from the cluster alone.
+  /// Identifies the numbers behind the prices; stored in the plan. Empty: derived from the cluster alone.
   virtual std::string fingerprint() const = 0;
 };
 

@@ -8,7 +8,7 @@ namespace {
 
 constexpr double kMostBytesPerSecond = 1e15;
 
-// On the line through two points.
+// Evaluates the line through two points.
 double between(double x0, double y0, double x1, double y1, double x) { return y0 + (y1 - y0) * (x - x0) / (x1 - x0); }
 
 }  // namespace

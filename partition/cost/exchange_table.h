@@ -1,4 +1,4 @@
-/// What moving bytes between devices costs, as measured.
+/// Prices data movement between devices from measurements.
 #pragma once
 
 #include <cstdint>
@@ -8,27 +8,27 @@
 
 namespace rannc::partition {
 
-/// Bytes to nanoseconds; at least one entry when it is asked.
+/// Time in ns by number of bytes; must not be empty when evaluated.
 using TimeByBytes = std::map<uint64_t, double>;
-/// Devices that take part to the time of one exchange among them. A message takes two.
+/// Times of one exchange by number of participating devices; a message has two.
 using ExchangeTable = std::map<uint32_t, TimeByBytes>;
 
-/// Linear between measured sizes; beyond them along the nearest segment, never below 0.
+/// Interpolates linearly between measured sizes and extrapolates along the nearest segment, never below 0.
 double time_at(const TimeByBytes& times, double bytes);
 
-/// Time of an exchange among `devices`, linear between measured numbers of devices; beyond the largest in proportion to
-/// `devices - 1`, as rings and direct exchanges grow. Fewer than two devices exchange nothing.
+/// Returns the time of an exchange among `devices`, linear between measured numbers of devices. Beyond the largest it
+/// grows in proportion to `devices - 1`, as rings and direct exchanges do. Fewer than two devices take no time.
 double exchange_ns(const ExchangeTable& table, uint32_t devices, double bytes);
 
-/// The line latency + bytes / bandwidth that fits with the least squared relative error, so that the smallest message
-/// counts as much as the largest. Latency is not negative, bandwidth at most 10^15 bytes/s: within a process nothing
-/// is copied, and time does not depend on bytes.
+/// Fits the line latency + bytes / bandwidth with the least squared relative error, so that the smallest message counts
+/// as much as the largest. Latency is not negative. Bandwidth is at most 10^15 bytes/s: within a process nothing is
+/// copied, and time does not depend on bytes.
 Link fit_link(const TimeByBytes& times);
 
-/// One link that prices both messages and the all-reduces of replicas, which planners take as moving 2 (n - 1) / n of
-/// the bytes: latency as fitted to `messages`, bandwidth the smaller of theirs and of what the all-reduces come to. An
-/// all-reduce also adds, so in one process it is slower than messages, which are handed over. Either may be null, not
-/// both.
+/// Fits one link that prices both messages and the replicas' all-reduces, which planners assume to move 2 (n - 1) / n
+/// of the bytes. Latency is fitted to `messages`; bandwidth is the smaller of the messages' and the all-reduces'. An
+/// all-reduce also adds, so within one process it is slower than messages, which are not copied. One of the two may be
+/// null.
 Link fit_link(const ExchangeTable* messages, const ExchangeTable* all_reduces);
 
 }  // namespace rannc::partition

@@ -35,14 +35,14 @@ void copy_environment(const Outer& from, const std::string& environment, Outer& 
   if (keys != from.end()) to.insert(*keys);
 }
 
-// What lies outside is no measurement of one and the same work.
+// Ratios outside these limits do not compare the same work.
 constexpr double kMostFusion = 100;
 
 double ratio(double measured, double summed) {
   return measured > 0 && summed > 0 ? std::clamp(measured / summed, 1 / kMostFusion, kMostFusion) : 1;
 }
 
-// Linear between two sample counts, constant beyond them.
+// Interpolates linearly between two sample counts, constant beyond them.
 Fusion at_samples(const std::map<uint64_t, Fusion>& curve, uint64_t samples) {
   if (curve.empty()) return {};
   const auto high = curve.lower_bound(samples);

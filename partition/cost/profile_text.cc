@@ -31,7 +31,7 @@ constexpr Field kFields[] = {
     {"temporary_bytes", &TaskCost::temporary_bytes, false},
 };
 
-/// A place in the document, as `tasks/cpu/core.relu f32[B]/8`.
+/// A path in the document, such as `tasks/cpu/core.relu f32[B]/8`.
 struct Place {
   std::string file, path;
   Place operator/(const std::string& member) const { return {file, path.empty() ? member : path + "/" + member}; }
@@ -43,12 +43,12 @@ Result<double> read_number(const Json& json, const Place& place, bool may_be_neg
   const double number = json.get<double>();
   const double least = may_be_negative ? -kMost : 0;
   if (!(number >= least && number <= kMost)) {
-    return place.error(fmt::format("is {}, allowed is {:g} to {:g}", number, least, kMost));
+    return place.error(fmt::format("is {}, it must be from {:g} to {:g}", number, least, kMost));
   }
   return number;
 }
 
-/// A member's name that counts something, in decimal without leading zeros.
+/// Parses a member's name that is a count, in decimal without leading zeros.
 template <class Count>
 Result<Count> read_count(const std::string& text, const Place& place, uint64_t least, const char* what) {
   uint64_t count = 0;
@@ -76,7 +76,7 @@ Result<TaskCost> read_cost(const Json& json, const Place& place) {
 
 Result<BlockCost> read_block_cost(const Json& json, const Place& place) {
   if (!json.is_object() || json.size() != 2 || !json.contains("measured") || !json.contains("summed")) {
-    return place.error("a block's measurement holds 'measured' and 'summed'");
+    return place.error("a block's measurement must contain 'measured' and 'summed'");
   }
   BlockCost cost;
   RANNC_ASSIGN(cost.measured, read_cost(json["measured"], place / "measured"));
@@ -84,7 +84,7 @@ Result<BlockCost> read_block_cost(const Json& json, const Place& place) {
   return cost;
 }
 
-// { "<samples>": … } to a curve of either kind.
+// Reads { "<samples>": … } as a curve of either kind.
 template <class Cost>
 Result<std::map<uint64_t, Cost>> read_curve(const Json& json, const Place& place,
                                             Result<Cost> (*read)(const Json&, const Place&)) {
@@ -111,7 +111,7 @@ Result<ExchangeTable> read_exchange(const Json& json, const Place& place) {
   return table;
 }
 
-// { "<environment>": { "<key>": … } }
+// Reads { "<environment>": { "<key>": … } }.
 template <class Add>
 Result<void> read_section(const Json& root, const char* section, const std::string& file, Add&& add) {
   const Place place{file, section};
@@ -141,7 +141,7 @@ Result<void> check_head(const Json& root, const std::string& file) {
   if (!version.is_number_integer()) return (place / "rannc_profile").error("the version must be an integer");
   if (version.get<int64_t>() != ProfileDatabase::kVersion) {
     return (place / "rannc_profile")
-        .error(fmt::format("version {} of the format, this program reads {}", version.get<int64_t>(),
+        .error(fmt::format("format version {} is not supported, this program reads version {}", version.get<int64_t>(),
                            ProfileDatabase::kVersion));
   }
   for (const auto& [name, value] : root.items()) {

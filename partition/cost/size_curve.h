@@ -1,4 +1,4 @@
-/// A task's cost at several sample counts, interpolated between them.
+/// Interpolates a task's cost between measured sample counts.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +8,16 @@
 
 namespace rannc::partition {
 
-/// Samples to cost; at least one entry when it is asked.
+/// Cost by number of samples; must not be empty when evaluated.
 using SizeCurve = std::map<uint64_t, TaskCost>;
 
-/// Linear between two measured sizes. Above the largest it follows the last segment, or the proportion of a single
-/// entry; below the smallest likewise the proportion. Time is far from linear over the whole range, hence the curve.
+/// Interpolates linearly between two measured sizes. Above the largest size it continues the last segment, or the
+/// proportion if there is a single entry. Below the smallest size it uses the proportion. Time is far from linear over
+/// the whole range, hence the curve.
 TaskCost at_samples(const SizeCurve& curve, uint64_t samples);
 
-/// Times that never fall with the number of samples, as close to the curve's as can be in squares (pool adjacent
-/// violators): more samples are never less work, so a fall is noise of the measurement. Bytes stay.
+/// Makes times non-decreasing in the number of samples with the least sum of squared changes (pool adjacent violators).
+/// More samples are never less work, so a decrease is measurement noise. Bytes are unchanged.
 void make_monotone(SizeCurve& curve);
 
 }  // namespace rannc::partition

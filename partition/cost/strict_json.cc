@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-/// Sees every member while the document is parsed.
+/// Receives every member while the document is parsed.
 class DuplicateWatch {
  public:
   void see(Json::parse_event_t event, const Json& parsed) {
@@ -57,7 +57,7 @@ Result<Json> parse_strict_json(std::string_view text, const std::string& file) {
     const char* what = failure.byte >= text.size() ? "the file ends in the middle of a document" : "not JSON";
     return error(place(text, failure.byte, file), what);
   } catch (const Json::exception&) {
-    return error({file, 0, 0, {}}, "holds a number that is out of range");
+    return error({file, 0, 0, {}}, "contains a number that is out of range");
   }
 }
 

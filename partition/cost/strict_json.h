@@ -1,4 +1,4 @@
-/// JSON that was written by a program and may have been damaged since.
+/// Parses JSON files that may be damaged.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 
 namespace rannc::partition {
 
-/// Parses one document. An incomplete or malformed one is an error with line and column; a member that occurs twice in
-/// one object is an error that names its path: the library alone would keep the last and say nothing.
+/// Parses one document. An incomplete or malformed document is an error with line and column. A duplicate member of an
+/// object is an error that names its path; the library alone would silently keep the last one.
 Result<nlohmann::json> parse_strict_json(std::string_view text, const std::string& file);
 
 }  // namespace rannc::partition

@@ -37,7 +37,7 @@ std::optional<double> number(std::string_view text) {
   return value;
 }
 
-/// Text after `key=` up to the next field; lists in brackets may hold commas.
+/// Returns the text after `key=` up to the next field. Lists in brackets may contain commas.
 std::optional<std::string_view> field(std::string_view fields, std::string_view key) {
   const std::string wanted = std::string(key) + "=";
   size_t at = fields.find(wanted);
@@ -87,7 +87,7 @@ class Reader {
       return error(where_, fmt::format("found {} parts where 'node -- description -- costs' has 3", parts.size()));
     }
     ProfileNode node;
-    // A description may hold the separator: costs are the last part, or the last but one before a stage.
+    // A description may contain the separator: costs are the last part, or the last but one before a stage.
     size_t costs = parts.size() - 1;
     if (const auto stage = field(parts[costs], "stage_id"); stage && parts.size() > 3) {
       const auto value = number(*stage);
@@ -132,7 +132,7 @@ class Reader {
     for (int i = 0; i < 2; ++i) {
       const auto found = ids_.find(std::string(trim(ends[i])));
       if (found == ids_.end())
-        return error(where_, fmt::format("the edge names '{}', which is no node", trim(ends[i])));
+        return error(where_, fmt::format("the edge names '{}', which is not a node", trim(ends[i])));
       ids[i] = static_cast<uint32_t>(found->second);
     }
     profile_.edges.emplace_back(ids[0], ids[1]);
@@ -145,7 +145,7 @@ class Reader {
   std::map<std::string, size_t> ids_;
 };
 
-/// Bytes as an integer; what no integer holds stays for `validate` to refuse through the cost.
+/// Converts bytes to an integer. A value that does not fit is left to `validate`, which rejects its cost.
 uint64_t whole_bytes(double bytes) {
   return bytes > 0 && bytes < 1e18 ? static_cast<uint64_t>(std::llround(bytes)) : 0;
 }

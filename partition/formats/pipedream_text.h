@@ -1,4 +1,4 @@
-/// The text graphs in which PipeDream and DAPPLE publish profiles.
+/// Reads and writes the text graphs in which PipeDream and DAPPLE publish profiles.
 #pragma once
 
 #include <optional>
@@ -25,23 +25,22 @@ struct ProfileNode {
   double activation_sum() const;
 };
 
-/// Nodes in the file's order; an edge goes from producer to reader by position in `nodes`.
+/// Nodes are in the file's order. An edge goes from producer to reader by position in `nodes`.
 struct PipedreamProfile {
   std::vector<ProfileNode> nodes;
   std::vector<std::pair<uint32_t, uint32_t>> edges;
   bool operator==(const PipedreamProfile&) const = default;
 };
 
-/// Reads the format; lines in any order. Errors name the line: a field missing, a number that is none, a node twice, an
-/// edge to a node that is not there. Whether costs can be priced and the graph is acyclic is `validate`'s question.
+/// Reads the format; lines may be in any order. Errors name the line: a missing field, an invalid number, a duplicate
+/// node, an edge to a missing node. `validate` checks that costs can be priced and that the graph is acyclic.
 Result<PipedreamProfile> read_pipedream(std::string_view text, const std::string& file);
 
-/// Writes the format; `read_pipedream` of it gives an equal profile.
+/// Writes the format. `read_pipedream` of the result returns an equal profile.
 std::string write_pipedream(const PipedreamProfile& profile);
 
-/// A task per node, a value per node that has readers. `transfers` is how often a value's bytes are priced (2: its
-/// gradient comes back); a value costs transfers * bytes / bytes_per_second, in ms. Parameters become resident bytes,
-/// activations stashed bytes.
+/// Creates a task per node and a value per node that has readers. A value costs transfers * bytes / bytes_per_second,
+/// in ms; 2 transfers include its gradient. Parameters become resident bytes, activations stashed bytes.
 Dag dag_of_profile(const PipedreamProfile& profile, double bytes_per_second, double transfers);
 
 }  // namespace rannc::partition

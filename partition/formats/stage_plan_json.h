@@ -1,4 +1,4 @@
-/// Stage plans as JSON files.
+/// Reads and writes stage plans as JSON files.
 #pragma once
 
 #include <string>
@@ -10,12 +10,12 @@
 
 namespace rannc::partition {
 
-/// A JSON object over several lines, equal for equal plans. Where there are `block_names`, each stage also lists those
-/// of its blocks; nobody reads them back.
+/// Returns a JSON object over several lines, equal for equal plans. With `block_names`, each stage also lists the names
+/// of its blocks, which are ignored on reading.
 std::string write_stage_plan(const StagePlan& plan, const std::vector<std::string>& block_names = {});
 
-/// Reads what `write_stage_plan` writes, to an equal plan. Errors name the field: one that is missing, of another type,
-/// out of range, or of a version that is not known. Whether the plan suits a problem is `verify_plan`'s question.
+/// Reads the output of `write_stage_plan` back as an equal plan. Errors name a field that is missing, has the wrong
+/// type or is out of range, or an unknown version. `verify_plan` checks the plan against a problem.
 Result<StagePlan> read_stage_plan(std::string_view text, const std::string& file);
 
 }  // namespace rannc::partition

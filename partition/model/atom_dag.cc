@@ -8,12 +8,12 @@ namespace rannc::partition {
 
 namespace {
 
-// Gives each parameter to the first atom that needs it.
+// Assigns each parameter to the first atom that needs it.
 class ParameterOwners {
  public:
   explicit ParameterOwners(const ModelFacts& model) : model_(model), seen_(model.graph.value_count()) {}
 
-  // Bytes of the parameters that no task before this one needs, with their gradients and optimizer state.
+  // Returns the bytes, with gradients and optimizer state, of the parameters that this task is the first to need.
   Result<double> bytes_of(TaskId task) {
     double bytes = 0;
     std::vector<TaskId> left = {task};
@@ -37,7 +37,7 @@ class ParameterOwners {
   }
 
  private:
-  // Whether the value is a parameter, or made of parameters by constant tasks alone, and was not met before.
+  // Whether the value is a parameter, or computed by constant tasks from parameters alone, and is new.
   bool first_seen(ValueId value, TaskId producer) {
     const bool ours = producer.valid() ? static_cast<bool>(model_.atoms.constant[producer.index()])
                                        : model_.graph.value(value).kind == ir::ValueKind::kParameter;

@@ -1,4 +1,4 @@
-/// From a graph with atoms to the weighted task graph that is cut into blocks.
+/// Builds the weighted task graph that block partitioners cut.
 #pragma once
 
 #include <vector>
@@ -9,19 +9,19 @@
 
 namespace rannc::partition {
 
-/// Samples at which atoms are weighed.
+/// Sample counts at which atoms are priced.
 struct AtomSamples {
-  uint64_t reference = 1;       ///< of times and messages: a typical share of a micro-batch
-  uint64_t smallest_share = 1;  ///< of memory: the fewest samples that a replica can be given
+  uint64_t reference = 1;       ///< for times and messages: a typical share of a micro-batch
+  uint64_t smallest_share = 1;  ///< for memory: the smallest share that a replica can get
 };
 
-/// The task graph of a model's atoms: times of the first device kind. Task i of the Dag is atom i. Times of constant
-/// tasks count once for every atom that reads them directly. Memory is the *necessary* one, so that nothing which some
-/// plan could hold is refused: a parameter's copies at the first atom that needs it (directly or through constant
+/// Builds the task graph of a model's atoms with the times of the first device kind. Task i of the Dag is atom i. The
+/// time of a constant task counts once for every atom that reads it directly. Memory is a lower bound, so that no
+/// feasible plan is rejected: a parameter's copies at the first atom that needs it (directly or through constant
 /// tasks), and the stash of one micro-batch's smallest share.
 Result<Dag> atom_dag(const ModelFacts& model, const Cluster& cluster, const AtomSamples& samples);
 
-/// Atoms that read a value, ascending.
+/// Returns the atoms that read a value, ascending.
 std::vector<uint32_t> reading_atoms(const ModelFacts& model, ValueId value);
 
 }  // namespace rannc::partition

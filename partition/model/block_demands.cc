@@ -18,7 +18,7 @@ Diagnostic contradiction(const Pin& a, const Pin& b, const Name& name, const std
                "C5");
 }
 
-// One pin for each block, blocks ascending.
+// Returns one pin per block, blocks ascending.
 Result<void> add_pins(const AtomDemands& demands, const std::vector<uint32_t>& block_of_atom, const Name& name,
                       StageConstraints& constraints) {
   std::vector<Pin> pins = demands.pins;

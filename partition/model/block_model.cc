@@ -10,7 +10,7 @@ namespace rannc::partition {
 
 namespace {
 
-// Of the roomiest device: what fits none of them fits nowhere.
+// Memory of the largest device: what does not fit there fits nowhere.
 uint64_t memory_limit(const Cluster& cluster, const std::optional<uint64_t>& demanded) {
   uint64_t limit = 0;
   for (const DeviceKind& kind : cluster.kinds)
@@ -18,7 +18,7 @@ uint64_t memory_limit(const Cluster& cluster, const std::optional<uint64_t>& dem
   return demanded ? std::min(limit, *demanded) : limit;
 }
 
-// The asked number of blocks or the first above it that fits, left in `options`.
+// Tries the requested number of blocks and larger ones until one fits. Leaves the number in `options`.
 Result<BlockOutcome> fitting_blocks(const BlockPartitioner& partitioner, const Dag& dag, BlockOptions& options) {
   while (true) {
     RANNC_ASSIGN(BlockOutcome outcome, partitioner.partition(dag, options));
@@ -55,7 +55,7 @@ Result<std::variant<BlockedModel, Infeasible>> block_model(const ModelFacts& mod
   BlockedModel blocked;
   if (outcome.partition->count > asked) {
     blocked.remark =
-        fmt::format("{} blocks do not fit the devices' memory: {} are cut", asked, outcome.partition->count);
+        fmt::format("{} blocks do not fit the devices' memory: using {} blocks", asked, outcome.partition->count);
   }
   blocked.metrics = measure(dag, outcome.partition->block_of, outcome.partition->count);
   blocked.partition = std::move(*outcome.partition);

@@ -11,23 +11,23 @@
 
 namespace rannc::partition {
 
-/// What block cutting is told.
+/// Options of block partitioning.
 struct BlockModelOptions {
-  uint32_t blocks = 32;  ///< k (RaNNC IV.A); fewer where the model has fewer atoms, more where memory asks for it
-  std::string partitioner = "rannc";  ///< of `block_partitioner_names`
+  uint32_t blocks = 32;  ///< k (RaNNC IV.A); fewer if the model has fewer atoms, more if memory requires it
+  std::string partitioner = "rannc";  ///< one of `block_partitioner_names`
   AtomSamples samples;
   std::optional<uint64_t> memory_bytes;  ///< lowers the devices' own limit
 };
 
-/// Blocks of a model, ranks in topological order, or why there are none.
+/// Blocks of a model; block ids are ranks in topological order.
 struct BlockedModel {
-  Dag atoms;                 ///< what was cut
+  Dag atoms;                 ///< the graph that was cut
   BlockPartition partition;  ///< per atom
   PartitionMetrics metrics;
-  std::string remark;  ///< empty, or why there are more blocks than were asked for
+  std::string remark;  ///< empty, or why there are more blocks than requested
 };
-/// Where `options.blocks` blocks cannot be held by the devices, more are cut: the least number that memory asks for, or
-/// the first above it, in steps of an eighth, into which the partitioner finds a way.
+/// Cuts the model into `options.blocks` blocks. If the devices cannot hold these, cuts more: the least number that
+/// memory requires, or the first larger number, in steps of an eighth, for which the partitioner finds a partition.
 Result<std::variant<BlockedModel, Infeasible>> block_model(const ModelFacts& model, const Cluster& cluster,
                                                            const BlockModelOptions& options);
 

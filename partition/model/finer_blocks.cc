@@ -14,8 +14,8 @@ std::vector<std::vector<uint32_t>> members_of(const BlockPartition& blocks) {
   return members;
 }
 
-// The graph of these tasks alone: values that leave them or enter them cost the same wherever they are cut.
-// `place` has one entry per task of the whole graph, for use within.
+// Returns the graph of these tasks alone. Values that enter or leave cost the same wherever it is cut. `place` is
+// scratch with one entry per task of the whole graph.
 Dag induced(const Dag& dag, const std::vector<uint32_t>& tasks, std::vector<uint32_t>& place) {
   Dag part;
   for (uint32_t i = 0; i < tasks.size(); ++i) {

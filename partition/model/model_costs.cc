@@ -14,7 +14,7 @@ namespace rannc::partition {
 
 namespace {
 
-// What a body computes, without names.
+// Describes the computation of a body, without names.
 std::string structure(const ir::Graph& body);
 
 struct AttributeText {
@@ -57,9 +57,11 @@ Result<double> number(const ir::Dim& dim, const ir::Bindings& bindings, const ir
   dim.collect_symbols(symbols);
   for (const std::string& symbol : symbols) {
     if (!bindings.contains(symbol)) {
-      return error(graph.location(task),
-                   fmt::format("the size {} depends on the symbol '{}': say what to plan for, by --assume {}=<number>",
-                               dim.str(), symbol, symbol));
+      return error(
+          graph.location(task),
+          fmt::format(
+              "the size {} depends on the symbol '{}': specify its value for planning with --assume {}=<number>",
+              dim.str(), symbol, symbol));
     }
   }
   return error(graph.location(task), fmt::format("the size {} is out of range", dim.str()));
@@ -69,7 +71,7 @@ ir::Dim bytes_of(const ir::ValueType& type) {
   return type.shape ? ir::element_count(*type.shape) * ir::Dim(ir::byte_size(type.dtype)) : ir::Dim(0);
 }
 
-// Views and sums need nothing of the forward pass to go back.
+// The backward passes of views and sums need nothing from the forward pass.
 bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
   if (!graph.op(task).tape) return false;
   uint64_t wanted = 0;
@@ -86,7 +88,7 @@ bool keeps_nothing(const ir::Graph& graph, TaskId task, const std::vector<bool>&
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient) {
   std::string key = graph.op(task).name;
   for (const auto& [name, value] : graph.attributes(task)) {
-    if (name == ir::kSynchronised) continue;  // what replicas exchange is not priced
+    if (name == ir::kSynchronised) continue;  // exchanges between replicas are not priced
     key += fmt::format(" {}={}", name, std::visit(AttributeText{}, value));
   }
   for (const ValueId input : graph.inputs(task)) {

@@ -1,4 +1,4 @@
-/// Prices of a graph's tasks at several micro-batch sizes.
+/// Prices a graph's tasks at several micro-batch sizes.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace rannc::partition {
 
-/// Structure, work and traffic of a task at `samples`; other symbols take their values from `assume`.
-/// An error names the symbol that has none.
+/// Returns structure, work and traffic of a task at `samples`. `assume` binds the other symbols. An error names an
+/// unbound symbol.
 Result<TaskFacts> task_facts(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient,
                              uint64_t samples, const ir::Bindings& assume);
 
-/// Only the structural key of `task_facts`: equal tasks have equal keys, whatever they are called.
+/// Returns only the structural key of `task_facts`. Equal tasks have equal keys, whatever their names.
 std::string structural_key(const ir::Graph& graph, TaskId task, const std::vector<bool>& needs_gradient);
 
 /// Costs of all tasks, stored once per structural key.
@@ -30,11 +30,11 @@ struct ModelCosts {
   }
 };
 
-/// Prices every task of a graph on every device kind of a cluster; a key is priced once.
+/// Prices every task of a graph on every device kind of a cluster. Each structural key is priced once.
 Result<ModelCosts> price_model(const ir::Graph& graph, const Cluster& cluster, const CostModel& costs,
                                std::vector<uint64_t> sizes, const ir::Bindings& assume);
 
-/// Powers of two up to `mini_batch`, and `mini_batch`.
+/// Returns the powers of two below `mini_batch`, and `mini_batch`.
 std::vector<uint64_t> sample_sizes(uint64_t mini_batch);
 
 }  // namespace rannc::partition

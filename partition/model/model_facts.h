@@ -1,4 +1,4 @@
-/// What cost models, blocks and stages are told of one model.
+/// Describes one model to cost models, block partitioners and stage planners.
 #pragma once
 
 #include "ir/graph/graph.h"
@@ -8,7 +8,7 @@
 
 namespace rannc::partition {
 
-/// A model with its prices, and what it is planned for. Refers to what the caller owns.
+/// A model with its prices and its purpose. Refers to objects that the caller owns.
 struct ModelFacts {
   const ir::Graph& graph;
   const ir::Atoms& atoms;
@@ -18,7 +18,7 @@ struct ModelFacts {
   bool training = true;         ///< false: no backward pass, gradients, optimizer state or stash
   double optimizer_factor = 2;  ///< bytes of optimizer state per byte of parameters
 
-  /// Copies of a parameter that a device holds: itself, the sum of its gradients, optimizer state.
+  /// Memory of a parameter on a device, in multiples of its size: itself, the sum of its gradients, optimizer state.
   double copies(ValueId parameter) const {
     return training ? 1 + sum_ratio(graph.type(parameter).dtype) + optimizer_factor : 1;
   }

@@ -1,4 +1,4 @@
-// Times of a finished plan: what its actions and messages cost, and how its schedule runs.
+// Predicts the times of a finished plan: durations of its actions and messages, and the simulated schedule.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@ namespace rannc::partition {
 
 namespace {
 
-constexpr double kMostStepNs = 4e18;  // below what 63 bits hold
+constexpr double kMostStepNs = 4e18;  // below the range of 63 bits
 
-// Of each of the plan's devices, the one of its name in the cluster.
+// Maps each of the plan's devices to the device of the same name in the cluster.
 std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   std::map<std::string_view, DeviceId> named;
   for (size_t i = 0; i < cluster.devices.size(); ++i) named.emplace(cluster.devices[i].name, DeviceId::from(i));
@@ -33,10 +33,10 @@ std::vector<DeviceId> devices_in(const Cluster& cluster, const ir::Plan& plan) {
   return found;
 }
 
-// Of a stage, a parameter once.
+// Bytes of a stage; each parameter counts once.
 struct TrainedBytes {
-  double parameters = 0;  // what the optimizer passes over, with
-  double gradients = 0;   // their sums, which an all-reduce moves
+  double parameters = 0;  // size of the parameters that the optimizer updates
+  double gradients = 0;   // size of their gradient sums, which an all-reduce moves
 };
 
 std::vector<TrainedBytes> trained_bytes(const ir::Plan& plan) {
@@ -97,7 +97,7 @@ void price_finish(ir::Plan& plan, const ir::PipelineShape& shape, const Cluster&
   plan.finish_times.clear();
   if (!plan.training) return;
   const std::vector<DeviceId> in_cluster = devices_in(cluster, plan);
-  // What a sum of so many bytes takes between all devices of some stages.
+  // Time of an all-reduce of these bytes between all devices of some stages.
   const auto sum_ns = [&](const std::vector<StageId>& stages, double bytes) -> int64_t {
     std::set<DeviceId> members;
     for (const StageId stage : stages) {
@@ -136,8 +136,8 @@ Result<Timeline> predict(ir::Plan& plan, const Cluster& cluster) {
   RANNC_ASSIGN(Timeline timeline, simulate(shape, plan.schedule, schedule_costs(plan, cluster), options));
   if (!(timeline.makespan <= kMostStepNs)) {
     return error(
-        fmt::format("a step would take {:.3g} ns, a plan holds at most {:.0e}: the cluster's rates or the "
-                    "profile's times cannot be right",
+        fmt::format("a step would take {:.3g} ns, more than the limit of {:.0e}: the cluster's rates or the "
+                    "profile's times must be wrong",
                     timeline.makespan, kMostStepNs));
   }
   plan.predictions.clear();

@@ -1,5 +1,6 @@
-// Forward in order, backward in reverse, as an interpreter with a tape goes: a value lives until its last reader has
-// run, or until the last task that keeps it has gone backward. A draw begins to live with its first reader.
+// Follows a stage's tasks forward in order and backward in reverse, like an interpreter with a tape. A value is live
+// until its last reader has run, or until the backward pass of the last task that keeps it. A random input becomes live
+// at its first reader.
 #include "partition/model/stage_memory.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ class StageFollower::Pass {
   ValueId base(ValueId value) const { return o_.base_[value.index()]; }
   bool gradient(ValueId value) const { return tape_.needs_gradient(value); }
 
-  // Bases within the stage: what it did not make is a base. Samples and received values are there all along.
+  // Bases within the stage: a value from outside is a base. Samples and received values are always present.
   void prepare() {
     std::vector<ValueId> touched;
     const auto touch = [&](ValueId value) {
@@ -93,7 +94,7 @@ class StageFollower::Pass {
     o_.held_[value.index()] = bytes(value);
     grow(bytes(value));
   }
-  /// What the task's kernel allocates for itself.
+  /// Scratch memory that the task's kernel allocates.
   ir::KernelScratch scratch(TaskId task) {
     const uint32_t kind = tape_.scratch_kind(task);
     if (kind == Tape::kNoScratch) return {};
@@ -114,7 +115,7 @@ class StageFollower::Pass {
     first_peak_ = std::max(first_peak_, live_ - added_ + summed_);
   }
 
-  /// The peak beside received values; `live_` is then what stays.
+  /// Returns the peak beyond received values. `live_` is then what stays.
   double forward(bool keeps) {
     live_ = peak_ = fed_;
     for (const ValueId value : made_) o_.held_[value.index()] = 0;
@@ -140,7 +141,7 @@ class StageFollower::Pass {
     return peak_;
   }
 
-  // Of tasks with parameters: what they keep, each value once, and the gradients of their results.
+  // For tasks with parameters: the values that they keep, each once, and the gradients of their results.
   double pending() {
     double total = 0;
     std::vector<ValueId> counted;
@@ -166,10 +167,10 @@ class StageFollower::Pass {
     for (size_t i = tasks_.size(); i-- > 0;) go_back(tasks_[i], of);
   }
 
-  /// The gradient of a value that the stage made; gradients may share memory.
+  /// The gradient of a value that the stage computed. Gradients may share memory.
   struct Gradient {
     bool known = false;
-    uint32_t memory = UINT32_MAX;  // index into `blocks_`; none: that of a gradient that was received
+    uint32_t memory = UINT32_MAX;  // index into `blocks_`; none: memory of a received gradient
   };
   struct Block {
     double bytes = 0;
@@ -201,7 +202,7 @@ class StageFollower::Pass {
       give(input, passes ? shared : UINT32_MAX, passes, of);
     };
     if (tape_.is_view(task)) {
-      // Of a part: as large as the whole.
+      // For a part: the size of the whole.
       pass(graph_.inputs(task)[0]);
     } else {
       for (const ValueId input : graph_.inputs(task)) pass(input);
@@ -217,21 +218,21 @@ class StageFollower::Pass {
     }
   }
 
-  /// A parameter's gradient is added to the sum and gone, one task at a time; the step's first becomes the sum, or,
-  /// where it comes as rows, is added to zeros. That of a view is there already; the first is copied into the
-  /// parameter's order. One of 16 bits is there once more in the sum's type.
+  /// A parameter's gradient is added to the sum and freed, one task at a time. The first gradient of a step becomes the
+  /// sum, or, if it consists of rows, is added to zeros. The gradient of a view already exists; the first is copied
+  /// into the parameter's order. A 16-bit gradient also exists once in the sum's type.
   void add_to_sum(TaskId task, ValueId parameter, double& transient) {
     const double ratio = sum_ratio(graph_.type(parameter).dtype), sum = bytes(parameter) * ratio;
     const bool as_rows = tape_.gives_rows(task), as_view = tape_.is_view(task) && tape_.passes_gradient(task);
     const double made = as_view ? 0 : as_rows ? bytes(graph_.outputs(task)[0]) : bytes(parameter);
-    const double widened = ratio == 1 ? 0 : as_rows ? made * ratio : sum;  // beside the gradient that the task made
+    const double widened = ratio == 1 ? 0 : as_rows ? made * ratio : sum;  // beside the gradient that the task computed
     summed_ += sum;
     if (!as_rows) added_ += ratio == 1 ? made : widened;
     grow(made + widened);
     transient += made + widened;
   }
 
-  /// Adds to the gradient of a value: the first is taken as it is, later ones are added to it.
+  /// Adds to the gradient of a value. The first gradient is taken as it is.
   void give(ValueId input, uint32_t shared, bool passes, std::vector<Gradient>& of) {
     const size_t at = index(input);
     if (at == made_.size()) {  // of a received value: stays, as a message
@@ -254,7 +255,7 @@ class StageFollower::Pass {
       gradient.memory = block(bytes(input));
       return;
     }
-    // A sum: in the memory of one of both where that is nobody else's, for a moment both are there.
+    // A sum is computed in the memory of one operand if nothing else uses it. For a moment both exist.
     const bool alone = gradient.memory != UINT32_MAX && blocks_[gradient.memory].references == 1;
     if (fresh && !(passes && shared == UINT32_MAX)) {
       grow(bytes(input));
@@ -279,9 +280,10 @@ class StageFollower::Pass {
   const std::vector<ValueId>& sent_;
   double samples_;
   double received_ = 0, fed_ = 0, live_ = 0, peak_ = 0;
-  // Of a step's first backward pass: parameters' gradients so far; of `live_`, those that only later passes have twice.
+  // In the first backward pass of a step: parameter gradients so far, and the part of `live_` that only later passes
+  // hold twice.
   double first_peak_ = 0, summed_ = 0, added_ = 0;
-  std::vector<ValueId> made_, always_;  // ascending; draws are among those made
+  std::vector<ValueId> made_, always_;  // ascending; random inputs are in `made_`
   std::vector<Block> blocks_;
 };
 

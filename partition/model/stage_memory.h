@@ -1,4 +1,4 @@
-/// What a stage's tasks hold and need, followed task by task.
+/// Computes the memory of a stage by following its tasks one by one.
 #pragma once
 
 #include <map>
@@ -9,26 +9,26 @@
 
 namespace rannc::partition {
 
-/// Bytes of one micro-batch's share on one replica. A value that shares memory with another counts once; parameters,
-/// buffers and gradients of parameters that are summed count elsewhere.
+/// Bytes of one micro-batch's share on one replica. A value that shares memory with another counts once. Parameters,
+/// buffers and summed gradients of parameters are counted elsewhere.
 struct StageMemory {
-  double inputs = 0;    ///< samples and received values: all that stays where the forward pass is run again
-  double saved = 0;     ///< from forward to backward: these, what the tape keeps, and what is sent to later stages
-  double pending = 0;   ///< of that, with gradients of results, from the input gradient to the weight gradient
-  double passing = 0;   ///< at most, while a forward pass keeps nothing, beside its received values
-  double forward = 0;   ///< at most, while a forward pass keeps all, beside its received values
-  double backward = 0;  ///< at most, while a backward pass runs, beyond what was there before it
-  /// The same of the first one of a step, which makes the sums of parameters' gradients that later ones add to.
+  double inputs = 0;    ///< samples and received values: all that is kept under recompute
+  double saved = 0;     ///< kept from forward to backward: inputs, what the tape keeps, and values sent to later stages
+  double pending = 0;   ///< part of `saved` plus gradients of results, kept from input to weight gradient
+  double passing = 0;   ///< peak of a forward pass that keeps nothing, beyond its received values
+  double forward = 0;   ///< peak of a forward pass that keeps everything, beyond its received values
+  double backward = 0;  ///< peak of a backward pass, beyond what was held before it
+  /// The same for the first backward pass of a step, which creates the gradient sums that later passes add to.
   double first_backward = 0;
 };
 
-/// Follows stages of one graph. Not for several threads at once.
+/// Computes the memory of stages of one graph. Not thread-safe.
 class StageFollower {
  public:
-  /// Both outlive the follower.
+  /// Both arguments must outlive the follower.
   StageFollower(const ir::Graph& graph, const Tape& tape);
 
-  /// Of `tasks` (ascending) for `samples`. `sent`: results that later stages read.
+  /// Returns the memory for `samples` of a stage with `tasks` (ascending). `sent`: results that later stages read.
   StageMemory follow(const std::vector<TaskId>& tasks, const std::vector<ValueId>& sent, double samples);
 
  private:
@@ -39,7 +39,7 @@ class StageFollower {
   std::vector<double> held_;        // by base
   std::vector<uint32_t> last_use_;  // by base: position of the task
   std::vector<uint32_t> keepers_;   // by base: tasks that keep it
-  // What kernels allocate for themselves, by samples and kind of the tape, once it was asked for.
+  // Scratch memory of kernels, by samples and scratch kind of the tape; filled on first use.
   std::map<uint64_t, std::vector<std::optional<ir::KernelScratch>>> scratch_;
 };
 

@@ -9,7 +9,7 @@ namespace rannc::partition {
 
 namespace {
 
-// Every task of each block, constant ones cloned into all blocks that need them.
+// Returns all tasks of each block. Constant tasks are cloned into all blocks that need them.
 std::vector<std::vector<TaskId>> tasks_of_blocks(const ModelFacts& model, const BlockPartition& blocks) {
   const ir::Atoms& atoms = model.atoms;
   std::vector<std::vector<TaskId>> tasks(blocks.count);
@@ -46,7 +46,7 @@ void add_times(const ModelFacts& model, const std::vector<std::vector<TaskId>>& 
   }
 }
 
-// Parameters, buffers and samples that a block alone needs are its own; what several need they share.
+// Parameters, buffers and samples that only one block needs are its own; those of several blocks are shared.
 class Holdings {
  public:
   Holdings(const ModelFacts& model, StageProblem& problem)
@@ -55,12 +55,12 @@ class Holdings {
   void read(TaskId task, uint32_t block) {
     for (const ValueId input : model_.graph.inputs(task)) {
       if (!input.valid() || model_.graph.producer(input).valid()) continue;
-      if (model_.graph.kind(input) == ir::ValueKind::kRandomInput) continue;  // there while a task needs it
+      if (model_.graph.kind(input) == ir::ValueKind::kRandomInput) continue;  // only live while a task needs it
       std::vector<uint32_t>& blocks = blocks_of_[input.index()];
       if (blocks.empty() || blocks.back() != block) {
         blocks.push_back(block);
       } else if (model_.training && model_.graph.kind(input) == ir::ValueKind::kParameter) {
-        problem_.buffer_bytes[block] += sum_bytes(input);  // each reader sums a gradient of its own
+        problem_.buffer_bytes[block] += sum_bytes(input);  // each reader sums its own gradient
       }
     }
   }
@@ -98,7 +98,7 @@ class Holdings {
   std::vector<std::vector<uint32_t>> blocks_of_;  // ascending
 };
 
-// What the passes of a block need beyond what it keeps, with the gradients of what it sends.
+// Temporary memory of a block's passes, including gradients of the values that it sends.
 double temporary_bytes(const ModelFacts& model, const StageMemory& memory, const std::vector<ValueId>& sent,
                        double samples) {
   if (!model.training) return memory.passing;
@@ -107,7 +107,7 @@ double temporary_bytes(const ModelFacts& model, const StageMemory& memory, const
   return std::max(memory.backward + gradients, memory.forward - (memory.saved - memory.inputs));
 }
 
-// What blocks keep and need for a while, at the largest size.
+// Sets the kept and temporary memory of blocks, at the largest size.
 void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>& tasks,
                 const std::vector<std::vector<ValueId>>& sent, StageProblem& problem) {
   Holdings holdings(model, problem);
@@ -120,7 +120,7 @@ void add_memory(const ModelFacts& model, const std::vector<std::vector<TaskId>>&
     const double at_least = temporary_bytes(model, smallest, sent[block], least);
     const StageMemory memory = follower.follow(tasks[block], sent[block], samples);
     const double at_most = temporary_bytes(model, memory, sent[block], samples);
-    // Temporaries are maxima of lines: the one through both ends lies above what is between.
+    // Temporaries are maxima of lines. The line through both ends lies above the values in between.
     const double growth = samples > least ? std::max(0.0, at_most - at_least) / (samples - least) : at_most / samples;
     problem.temporary_bytes_per_sample[block] = growth;
     problem.temporary_bytes[block] = std::max({0.0, at_most - growth * samples, at_least - growth * least});
@@ -138,7 +138,7 @@ ValueKept kept_of(const ModelFacts& model, ValueId value) {
   return model.tape.is_kept(model.tape.base(value)) ? ValueKept::kInProducersStash : ValueKept::kWhereItCrosses;
 }
 
-// Returns, of each block, the values that it sends and that a gradient comes back for.
+// Returns, for each block, the values that it sends and whose gradients return.
 std::vector<std::vector<ValueId>> add_crossing_values(const ModelFacts& model, const BlockPartition& blocks,
                                                       StageProblem& problem) {
   std::vector<std::vector<ValueId>> sent(blocks.count);

@@ -1,4 +1,4 @@
-/// From a model's blocks to what stage planners are given.
+/// Builds the input of stage planners from a model's blocks.
 #pragma once
 
 #include "partition/metrics.h"
@@ -7,8 +7,8 @@
 
 namespace rannc::partition {
 
-/// Fills everything of a stage problem that follows from the model: times, bytes, crossing values. The caller adds
-/// cluster, mini-batch and demands. For inference parameters count as buffers: held once, never reduced.
+/// Fills every field of a stage problem that follows from the model: times, bytes, crossing values. The caller adds
+/// cluster, mini-batch and demands. For inference, parameters count as buffers: held once, never reduced.
 Result<StageProblem> stage_problem(const ModelFacts& model, const BlockPartition& blocks);
 
 }  // namespace rannc::partition

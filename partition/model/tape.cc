@@ -52,7 +52,7 @@ class TapeBuilder {
   }
 
  private:
-  // What a rule of the registry found, in bytes.
+  // Result of a registry rule, in bytes.
   struct Found {
     std::vector<ir::Kept> keeps;
     ByteLine own, workspace;
@@ -91,7 +91,7 @@ class TapeBuilder {
     keep_by_rule(op);
   }
 
-  // Kernels of windows and of resampling copy a gradient whose elements are scattered.
+  // Kernels of windows and of resampling copy a gradient with non-contiguous elements.
   static bool wants_gradient_in_one_piece(const ir::OpInfo& op) {
     return op.family == "resample" || ir::has_kernel_scratch(op);
   }
@@ -101,7 +101,7 @@ class TapeBuilder {
     return kConcatenation.contains(op);
   }
 
-  // Whether the gradient of the result lies in that of a concatenation, which holds each sample's parts together.
+  // Whether the result's gradient lies in the gradient of a concatenation, which stores each sample's parts together.
   bool gradient_is_part() const {
     size_t uses = 0;
     bool part = false;
@@ -112,7 +112,7 @@ class TapeBuilder {
     return uses == 1 && part;
   }
 
-  // What shares memory with what.
+  // Determines which values share memory.
   void share(ir::View kind) {
     if (kind == ir::View::kNone || !operand(0).valid()) return;
     const bool shares = views_.base(result()) == views_.base(operand(0));
@@ -120,7 +120,7 @@ class TapeBuilder {
     tape_.traits_[task_.index()] |= (shares ? Tape::kView : 0) | (passes ? Tape::kPassesGradient : 0);
   }
 
-  // Whether neither operand is stretched.
+  // Whether neither operand is broadcast.
   bool passes_whole() const {
     for (const ValueId input : graph_.inputs(task_)) {
       if (input.valid() && tape_.needs_gradient_[input.index()] &&
@@ -131,7 +131,7 @@ class TapeBuilder {
     return true;
   }
 
-  // Of an operator of which nothing is known.
+  // Default for operators without a rule.
   void keep_all() {
     for (const ValueId input : graph_.inputs(task_)) {
       if (input.valid() && ir::is_float(graph_.type(input).dtype)) keep(input);
@@ -159,7 +159,7 @@ class TapeBuilder {
     if (found.gives_rows && is_large_table(operand(0))) tape_.traits_[task_.index()] |= Tape::kGivesRows;
   }
 
-  /// As the runtime decides it.
+  /// Same decision as in the runtime.
   bool is_large_table(ValueId value) const {
     return graph_.kind(value) == ir::ValueKind::kParameter &&
            line(value).fixed >= static_cast<double>(ir::kRowGradientTableBytes);
@@ -173,7 +173,7 @@ class TapeBuilder {
     tape_.scratch_kind_[task_.index()] = at->second;
   }
 
-  // Equal tasks have equal keys. Returns which operands want gradients.
+  // Equal tasks have equal keys. Returns the operands that need gradients.
   uint64_t set_key(const ir::OpInfo& op) {
     const auto address = uint64_t{reinterpret_cast<uintptr_t>(&op)};
     uint64_t wanted = 0;
@@ -187,7 +187,7 @@ class TapeBuilder {
     return wanted;
   }
 
-  // Of equal tasks the rule is asked once.
+  // The rule is evaluated once for equal tasks.
   const Found& found_by_rule(const ir::OpInfo& op) {
     const uint64_t wanted = set_key(op);
     const auto [at, fresh] = found_.try_emplace(key_);
@@ -200,7 +200,7 @@ class TapeBuilder {
     return {std::move(use.keeps), of(use.own_bytes), of(use.workspace_bytes), use.gives_rows};
   }
 
-  // Symbols of sizes have numbers: those of the values have been asked for before.
+  // Symbols of sizes have numbers, because those of the values were evaluated before.
   ByteLine of(const ir::Dim& bytes) const {
     const auto found = byte_line(bytes, graph_.batch_symbol(), *assume_);
     RANNC_CHECK(found.has_value()) << bytes.str() << " has a symbol that no value's size has";
@@ -210,7 +210,7 @@ class TapeBuilder {
   const ir::Graph& graph_;
   Tape& tape_;
   const ir::Views views_;
-  const ir::Bindings* assume_ = nullptr;  // while it runs
+  const ir::Bindings* assume_ = nullptr;  // during construction only
   TaskId task_;
   std::unordered_map<std::vector<uint32_t>, Found, ir::HashOfNumbers> found_;
   std::unordered_map<std::vector<uint32_t>, uint32_t, ir::HashOfNumbers> scratch_kinds_;

@@ -6,7 +6,7 @@ namespace rannc::partition {
 
 namespace {
 
-// Of the shapes that most values have: numbers, one of them perhaps the batch. Nothing for any other.
+// Handles the most common shapes: numbers, one of them perhaps the batch. Returns nothing for others.
 std::optional<ByteLine> plain_line(const ir::Shape& shape, const std::string& batch, double element_bytes) {
   double product = element_bytes;
   bool batched = false;
@@ -23,7 +23,7 @@ std::optional<ByteLine> plain_line(const ir::Shape& shape, const std::string& ba
 }
 
 Diagnostic unknown_size(const ir::Graph& graph, ValueId value) {
-  return error(fmt::format("the size of value '{}' is not known: {}", graph.value(value).name,
+  return error(fmt::format("the size of value '{}' is unknown: {}", graph.value(value).name,
                            graph.type(value).shape ? ir::str(*graph.type(value).shape) : "it has no shape"));
 }
 

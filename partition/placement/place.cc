@@ -6,7 +6,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kExchangeLimit = 64;  ///< devices up to which exchanges are tried
+constexpr size_t kExchangeLimit = 64;  ///< largest number of devices for which exchanges are tried
 
 /// Calls `visit(from, to, share)` for each pair of replicas that share samples; the shares sum to 1.
 template <class Visit>
@@ -31,7 +31,7 @@ StageDevices consecutive(const std::vector<uint32_t>& replicas) {
   return devices;
 }
 
-/// As many copies of the pipeline as the counts allow, each on consecutive devices.
+/// Places as many copies of the pipeline as the counts allow, each on consecutive devices.
 StageDevices copied(const std::vector<uint32_t>& replicas) {
   uint32_t copies = 0;
   for (const uint32_t count : replicas) copies = std::gcd(copies, count);
@@ -77,7 +77,7 @@ double bytes_between_nodes(const Cluster& cluster, const PlacementTraffic& traff
     for (const DeviceId device : devices[s]) nodes.push_back(node(device).index());
     std::sort(nodes.begin(), nodes.end());
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
-    // A ring that follows the nodes leaves each of them once; every link of it carries 2 (n - 1) / n bytes.
+    // A ring in node order leaves each node once. Each of its links carries 2 (n - 1) / n bytes.
     const double n = static_cast<double>(devices[s].size());
     if (nodes.size() > 1) total += static_cast<double>(nodes.size()) * 2 * (n - 1) / n * traffic.gradient_bytes[s];
   }

@@ -1,4 +1,4 @@
-/// Which units of a split problem depend on which.
+/// Computes the transitive dependences between units of a split problem.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,8 @@
 
 namespace rannc::partition {
 
-/// All predecessors (or successors) of every unit, direct or not. O(units * values / 64) to build, a bit per pair.
+/// All direct and indirect predecessors (or successors) of every unit. O(units * values / 64) to build, one bit per
+/// pair.
 class Closure {
  public:
   enum class Side : uint8_t { kPredecessors, kSuccessors };
@@ -23,7 +24,7 @@ class Closure {
   std::vector<double> work_;
 };
 
-/// A longest chain of units of which each depends on the one before.
+/// Returns a longest chain of units in which each depends on the one before.
 std::vector<uint32_t> longest_chain(const SplitProblem& problem);
 
 }  // namespace rannc::partition

@@ -2,8 +2,8 @@
 //
 //   1 fold units that cost nothing            4 complete enumeration, if it ends: the exact chain
 //   2 bounds from work and the heaviest unit  5 else improve over cheap cuts, bound by minimum cuts
-//   3 several orders give a first split; fuse what no better split can part
-// Exact where step 4 ends: the chain search is exact over all down-sets. Otherwise a heuristic with a proven bound.
+//   3 several orders give a first split; fuse units that no better split can separate
+// Exact if step 4 ends: the chain search is exact over all down-sets. Otherwise a heuristic with a proven bound.
 #include "partition/reference/contiguous_split.h"
 
 #include <algorithm>
@@ -19,20 +19,20 @@
 namespace rannc::partition {
 namespace {
 
-constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds keep a bit per pair of units
+constexpr uint32_t kMaxClosureUnits = 5'000;  // the bounds store a bit per pair of units
 constexpr uint32_t kRounds = 12;
 constexpr uint32_t kSteps = 4;
 constexpr uint32_t kBeam = 60;
 constexpr uint64_t kMostPairs = 20'000'000;               // of down-sets, in one search through a pool
-constexpr uint64_t kMostNearPairs = 100'000'000;          // in all searches beside the best cuts
+constexpr uint64_t kMostNearPairs = 100'000'000;          // in all searches near the best cuts
 constexpr uint64_t kMostExactPairs = 4'000'000'000;       // through all of them
-constexpr uint64_t kMostPairsToTheEnd = 400'000'000'000;  // likewise where asked to go to the end: some twenty minutes
+constexpr uint64_t kMostPairsToTheEnd = 400'000'000'000;  // likewise in exact mode: some twenty minutes
 constexpr uint32_t kShakes = 2;                           // times that cuts are priced with other costs
 constexpr double kReach = 0.12;           // of the largest load: work by which cuts that are combined differ
 constexpr size_t kMostStretches = 4'000;  // priced for a bound
-constexpr double kImprove = 1 - 1e-12;    // a split counts as better below this share of the best
+constexpr double kImprove = 1 - 1e-12;    // a split counts as better below this fraction of the best
 
-/// A level whose nets are the precedences, for the orders that levels have.
+/// Builds a level whose nets are the precedences, to use the topological orders of levels.
 LevelGraph precedence_level(const SplitProblem& problem) {
   LevelGraph graph;
   graph.work = problem.work;
@@ -110,7 +110,7 @@ class Solver {
     return result_.timed_out;
   }
 
-  /// Takes over a chain that is better than the best so far.
+  /// Takes a chain that is better than the best so far.
   void keep(const DownSetPool& pool, const Chain& chain) {
     if (!chain.found || (result_.device_of && chain.largest_load >= result_.largest_load)) return;
     const std::vector<uint32_t> of_unit = devices_of(pool, chain);
@@ -125,19 +125,19 @@ class Solver {
     DownSetPool pool(now_);
     const LevelGraph level = precedence_level(now_);
     for (OrderKind kind : kAllOrders) pool.add_prefixes(order_nodes(level, kind));
-    // A tight bound prunes the search; loosen it until something fits under it.
+    // A tight bound prunes the search; relax it until a chain is found.
     const double total = now_.total_work() + std::accumulate(now_.cost.begin(), now_.cost.end(), 0.0) * 2;
     for (double slack = 1.02; !result_.device_of; slack = 1 + (slack - 1) * 1.6) {
       const double bound = result_.lower_bound * slack;
       keep(pool, best_chain(pool, options_.devices, bound > 0 ? bound : 1e-300, UINT64_MAX, interrupt_));
       if (bound > 2 * total || bound <= 0 || out_of_time()) break;
     }
-    // Some split comes of a search that was stopped, too.
+    // A search that was stopped may also have found a split.
     if (!result_.device_of)
       keep(pool, best_chain(pool, options_.devices, 2 * total + 1, out_of_time() ? kMostPairs : UINT64_MAX));
   }
 
-  /// True when every down-set was seen, which settles the problem.
+  /// Returns true if every down-set was enumerated, which solves the problem.
   bool enumerate() {
     const SplitProblem reduced = result_.device_of ? fuse_inseparable(now_, result_.largest_load * kImprove) : now_;
     DownSetPool pool(reduced);
@@ -157,8 +157,8 @@ class Solver {
     return true;
   }
 
-  /// Improves over the cheapest down-sets of each class of cuts, then over those beside the best cuts; bounds by
-  /// classes of cuts, then by stretches.
+  /// Improves over the cheapest down-sets of each class of cuts, then over those near the best cuts. Bounds by classes
+  /// of cuts, then by stretches.
   void cheap_cuts() {
     if (now_.units() > kMaxClosureUnits) return;
     DownSetPool pool(now_);
@@ -169,7 +169,7 @@ class Solver {
                           price_cut_classes(now_, price, nullptr, interrupt_)),
                 "cuts");
     shake_prices(pool);
-    bool combined = false;  // a step goes on with what has helped last
+    bool combined = false;  // each step continues with what improved last
     for (uint32_t round = 0; round < kRounds && gap_left() && pairs_left_ > 0 && !out_of_time(); ++round) {
       if (improve_beside(pool, combined)) continue;
       combined = !combined;
@@ -181,9 +181,10 @@ class Solver {
         "stretches");
   }
 
-  /// One step among the sets beside the best cuts, with or without those that `pool` gives; false: it found nothing.
+  /// Makes one step among the sets near the best cuts, with or without those of `pool`. Returns false if nothing
+  /// improved.
   bool improve_beside(const DownSetPool& pool, bool combined) {
-    DownSetPool near(now_);  // a fresh one, since the search through a pool is quadratic
+    DownSetPool near(now_);  // a new pool, since the search through a pool is quadratic
     for (uint32_t set : best_cuts(near)) {
       if (combined) combine(pool, near, set);
       add_neighbours(near, set);
@@ -195,8 +196,9 @@ class Solver {
     return chain.found;
   }
 
-  /// More cuts of each class: the cheapest ones if some values cost more and some less than they do. On wide graphs a
-  /// class has many cuts that cost nearly as little as the cheapest, and which of them fit together is the question.
+  /// Adds more cuts of each class: the cheapest ones if some values cost more and some less than they do. On wide
+  /// graphs a class has many cuts that cost nearly as little as the cheapest, and which of them fit together is the
+  /// question.
   void shake_prices(DownSetPool& pool) {
     std::mt19937_64 random(1);
     for (uint32_t shake = 0; shake < kShakes && gap_left() && !out_of_time(); ++shake) {
@@ -207,8 +209,8 @@ class Solver {
     }
   }
 
-  /// Adds to `near` the sets of `pool` that have about as much work as `cut`, and their unions and intersections with
-  /// it: together these two cut no more than the sets themselves.
+  /// Adds to `near` the sets of `pool` with about as much work as `cut`, and their unions and intersections with it.
+  /// The union and the intersection together cut no more than the two sets themselves.
   void combine(const DownSetPool& pool, DownSetPool& near, uint32_t cut) const {
     std::vector<uint64_t> bits(near.words());
     for (uint32_t other = DownSetPool::kFull + 1; other < pool.size(); ++other) {
@@ -223,7 +225,7 @@ class Solver {
     }
   }
 
-  /// The cuts of the best split so far, as members of `pool`.
+  /// Returns the cuts of the best split so far, as members of `pool`.
   std::vector<uint32_t> best_cuts(DownSetPool& pool) const {
     std::vector<uint32_t> cuts;
     for (uint32_t device = 0; device + 1 < options_.devices; ++device) {
@@ -238,7 +240,7 @@ class Solver {
     return cuts;
   }
 
-  /// Down-sets a few units away from `from`, the cheaper cuts first; at most kBeam a step.
+  /// Adds down-sets a few units away from `from`, the cheaper cuts first; at most kBeam a step.
   static void add_neighbours(DownSetPool& pool, uint32_t from) {
     const SplitProblem& problem = pool.problem();
     std::vector<uint32_t> beam{from}, next;

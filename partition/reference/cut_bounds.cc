@@ -1,7 +1,7 @@
 // Bounds the largest load by minimum cuts.
 //
-// The device bound is a minimum cut per unit; the chain bound prices the classes of cuts along one longest chain.
-// Both are relaxations: sets need not be convex there, and cuts of different places need not nest here.
+// The device bound is a minimum cut per unit. The chain bound prices the classes of cuts along one longest chain. Both
+// are relaxations: the sets of the device bound need not be convex, and the cuts of the chain bound need not nest.
 #include "partition/reference/cut_bounds.h"
 
 #include <algorithm>
@@ -16,11 +16,11 @@ namespace rannc::partition {
 namespace {
 
 constexpr double kTolerance = 1e-11;             // relative to the work in question
-constexpr uint64_t kMostSteps = 10'000'000'000;  // edges looked at by the cuts around single units
+constexpr uint64_t kMostSteps = 10'000'000'000;  // edges examined by the cuts around single units
 
 enum class Side : uint8_t { kFree, kIn, kOut };
 
-/// The minimum cut of one class: units fixed to either side, the rest free.
+/// The minimum cut of one class: some units are fixed to either side, the rest are free.
 class ClassCut {
  public:
   ClassCut(const SplitProblem& problem, const std::vector<double>& price) : problem_(problem), price_(price) {}
@@ -51,7 +51,7 @@ class ClassCut {
     }
   }
 
-  /// Least of price of the cut + tilt * work of the free units inside; a negative tilt draws units in.
+  /// Returns the least price of the cut + tilt * work of the free units inside. A negative tilt draws units in.
   double solve(double tilt, double scale) {
     tolerance_ = kTolerance * scale;
     network_.reset(static_cast<uint32_t>(2 + free_.size() + 2 * values_.size()));
@@ -81,7 +81,7 @@ class ClassCut {
     return network_.min_cut(kSource, kSink, tolerance_) + constant;
   }
 
-  /// Adds the smallest and the largest minimum cut found last.
+  /// Adds the smallest and the largest minimum cut of the last search.
   void collect(DownSetPool& pool) const {
     for (const std::vector<bool>& inside :
          {network_.source_side(kSource, tolerance_), network_.not_sink_side(kSink, tolerance_)}) {
@@ -101,7 +101,7 @@ class ClassCut {
   }
 
  private:
-  /// Dropped flow may leave a set that is not closed; such a one is no candidate.
+  /// Dropped flow may leave a set that is not closed; such a set is not a candidate.
   bool is_down_set(const std::vector<uint64_t>& bits) const {
     for (uint32_t u : free_) {
       if (!(bits[u / 64] >> (u % 64) & 1)) continue;
@@ -150,7 +150,7 @@ double device_bound(const SplitProblem& problem, double known, const Interrupt& 
   constexpr uint32_t kSource = 0, kSink = 1;
   const uint32_t n = problem.units();
   const double total = problem.total_work() + std::accumulate(problem.cost.begin(), problem.cost.end(), 0.0);
-  std::vector<std::pair<double, uint32_t>> candidates;  // by what a device of u alone would load, largest first
+  std::vector<std::pair<double, uint32_t>> candidates;  // by the load of a device with u alone, largest first
   for (uint32_t u = 0; u < n; ++u) {
     double alone = problem.work[u];
     for (uint32_t e : problem.values.row(u)) alone += problem.cost[e];
@@ -171,7 +171,7 @@ double device_bound(const SplitProblem& problem, double known, const Interrupt& 
         network.add_edge(leave, 2 + pin, FlowNetwork::kUncuttable);
       }
     }
-    // A value that leaves the set is paid towards the sink: everything outside is joined to it by its work alone, so
+    // A value that leaves the set is paid towards the sink: all units outside are joined to it by their work alone, so
     // the cut is work inside + values between; work outside is not paid.
     known = std::max(known, network.min_cut(kSource, kSink, kTolerance * total));
   }
@@ -215,11 +215,11 @@ std::vector<CutClass> price_cut_classes(const SplitProblem& problem, const std::
 std::vector<double> crossing_prices(const SplitProblem& problem, uint32_t devices, double upper) {
   const Closure before(problem, Closure::Side::kPredecessors), after(problem, Closure::Side::kSuccessors);
   const double total = problem.total_work();
-  // A device between two cuts has at least what the others cannot take.
+  // A device between two cuts has at least the work that the others cannot take.
   const double least_middle = total - upper * (devices - 1);
   std::vector<double> price;
   for (uint32_t e = 0; e < problem.cost.size(); ++e) {
-    // A pin inside the first cut brings its predecessors, a pin outside the second its successors.
+    // A pin inside the first cut implies its predecessors, a pin outside the second its successors.
     double inside = std::numeric_limits<double>::infinity(), outside = inside;
     for (uint32_t pin : problem.pins.row(e)) {
       inside = std::min(inside, before.work(pin) + problem.work[pin]);

@@ -1,7 +1,7 @@
 // Enumerates down-sets and finds the best chain among them.
 //
-// The dynamic programme over ideals is Tarnawski et al. (NeurIPS 2020); the pruning by prefix and suffix loads, which
-// makes it fast, is ours.
+// The dynamic program over ideals is from Tarnawski et al. (NeurIPS 2020). The pruning by prefix and suffix loads,
+// which makes it fast, is our addition.
 #include "partition/reference/down_sets.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kHopeless = 16;
 constexpr size_t kMostBytes = size_t{1} << 30;  // of a complete enumeration
-constexpr uint64_t kLook = 1 << 16;             // pairs between two questions whether to stop
+constexpr uint64_t kLook = 1 << 16;             // pairs between two checks for an interrupt
 
 bool bit(std::span<const uint64_t> bits, uint32_t unit) { return bits[unit / 64] >> (unit % 64) & 1; }
 
@@ -162,7 +162,8 @@ void DownSetPool::add_prefixes(std::span<const uint32_t> order, size_t most_byte
 bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& interrupt) {
   const SplitProblem& problem = pool.problem();
   const uint32_t n = problem.units();
-  // Layers by size: a set is expanded once, from the layer that it belongs to, and knows the units it may take next.
+  // Layers by size: a set is expanded once, from the layer that it belongs to, and stores the units that it may take
+  // next.
   struct Grown {
     uint32_t set;
     std::vector<uint32_t> ready;
@@ -173,7 +174,7 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& inter
   }
   std::vector<bool> known(pool.size(), true);
   for (uint32_t size = 0; size + 1 < n; ++size) {
-    // A layer this wide with so many to come means that the limit is out of reach; say so before it is paid for.
+    // A layer this wide with so many layers to come means that the limit cannot be met; stop before paying for it.
     if (layer.size() * size_t{n - size} > kHopeless * limit || interrupt.requested()) return false;
     next.clear();
     for (const Grown& grown : layer) {
@@ -202,7 +203,7 @@ bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& inter
 
 namespace {
 
-/// The dynamic programme of `best_chain`, one stage per block.
+/// The dynamic program of `best_chain`, one stage per block.
 class ChainSearch {
  public:
   ChainSearch(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs, const Interrupt& interrupt)
@@ -241,7 +242,7 @@ class ChainSearch {
     double best;    // least largest load of a chain that ends here
   };
 
-  /// Ends the chain with block s where that is better than the answer so far.
+  /// Ends the chain with block s if that is better than the best so far.
   void finish(uint32_t s) {
     const Entry last = extend(stages_[s - 1], DownSetPool::kFull, answer_.largest_load);
     if (last.from == kNone) return;
@@ -256,8 +257,8 @@ class ChainSearch {
     std::reverse(answer_.sets.begin(), answer_.sets.end());
   }
 
-  /// A stage lists a set only when it reaches it with a smaller largest load than every earlier stage: fewer blocks and
-  /// no larger load are as good for whatever follows.
+  /// A stage lists a set only if it reaches it with a smaller largest load than every earlier stage: fewer blocks and
+  /// no larger load are as good for all continuations.
   void extend_all(uint32_t s) {
     const double limit = answer_.largest_load;
     for (uint32_t set : by_work_) {
@@ -275,7 +276,8 @@ class ChainSearch {
     }
   }
 
-  /// The best way to `set` over the entries of the previous stage, which ascend by work; below `limit`, or none.
+  /// Returns the best predecessor of `set` among the entries of the previous stage, which ascend by work; below
+  /// `limit`, or none.
   Entry extend(const std::vector<Entry>& previous, uint32_t set, double limit) {
     Entry entry{set, kNone, limit};
     const double work = pool_.work(set), cut = pool_.cut(set);
@@ -294,7 +296,7 @@ class ChainSearch {
     return entry;
   }
 
-  /// Whether no further pair may be looked at; asks the interrupt now and then.
+  /// Whether no further pair may be examined. Checks the interrupt periodically.
   bool spent() {
     if (pairs_ > 0) return false;
     if (left_ == 0 || interrupt_.requested()) return true;
@@ -306,12 +308,12 @@ class ChainSearch {
   static constexpr uint32_t kNone = UINT32_MAX;
   const Interrupt& interrupt_;
   const uint64_t most_pairs_;
-  uint64_t left_;       // still to be looked at, beside those below
-  uint64_t pairs_ = 0;  // likewise, before the next question
+  uint64_t left_;       // pairs left to examine, beside those below
+  uint64_t pairs_ = 0;  // pairs left before the next check
   const DownSetPool& pool_;
   uint32_t devices_;
   double total_;
-  double rounding_;  // sums of one set differ by the order in which they were made
+  double rounding_;  // sums of one set differ by order of addition
   std::vector<uint32_t> by_work_;
   std::vector<std::vector<Entry>> stages_;
   std::vector<double> reached_;  // per set: the best of all stages so far

@@ -1,4 +1,4 @@
-/// Down-sets of a split problem with what a cut after each of them costs.
+/// Enumerates down-sets of a split problem with the cost of a cut after each.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@
 
 namespace rannc::partition {
 
-/// A set of distinct down-sets (with a unit, all its predecessors). A split is a chain of them.
+/// A set of distinct down-sets (with each unit, all its predecessors). A split is a chain of them.
 class DownSetPool {
  public:
-  /// Holds the empty and the full set from the start, as 0 and 1. `problem` outlives the pool.
+  /// Contains the empty and the full set from the start, as 0 and 1. `problem` must outlive the pool.
   explicit DownSetPool(const SplitProblem& problem);
 
   static constexpr uint32_t kEmpty = 0, kFull = 1;
@@ -30,15 +30,15 @@ class DownSetPool {
   /// Load of a device that holds `outer` without `inner`, a subset of it.
   double load(uint32_t inner, uint32_t outer) const;
 
-  /// Adds the set with these bits unless it is there; returns its id.
+  /// Adds the set with these bits unless it exists. Returns its id.
   uint32_t add(std::span<const uint64_t> bits);
-  /// Adds `set` with `unit`, which is ready in it, in time proportional to the unit's values.
+  /// Adds `set` plus `unit`, which is ready in it, in time proportional to the unit's values.
   uint32_t add_unit(uint32_t set, uint32_t unit);
-  /// Adds the proper prefixes of a topological order; where all would take more than `most_bytes`, every few of them.
+  /// Adds the proper prefixes of a topological order, or every few of them if all would take more than `most_bytes`.
   void add_prefixes(std::span<const uint32_t> order, size_t most_bytes = kPrefixBytes);
 
   static constexpr size_t kPrefixBytes = size_t{96} << 20;
-  /// Of all sets, in memory.
+  /// Memory of all sets.
   size_t bytes_taken() const { return bits_.size() * sizeof(uint64_t) + crossing_.size() * sizeof(uint32_t); }
   uint32_t words() const { return words_; }
   const SplitProblem& problem() const { return problem_; }
@@ -57,10 +57,10 @@ class DownSetPool {
   std::vector<uint64_t> offset_;    // of each set's crossing values
   std::vector<uint32_t> crossing_;  // ascending per set
   std::vector<uint64_t> unit_hash_;
-  std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // looked up only, never walked
+  std::unordered_multimap<uint64_t, uint32_t> by_hash_;  // lookup only, never iterated
 };
 
-/// What ends a search early: a token, a moment, or both.
+/// Condition that ends a search early: a stop request, a time limit, or both.
 class Interrupt {
  public:
   explicit Interrupt(std::stop_token stop = {}, double seconds = 0) : stop_(std::move(stop)), seconds_(seconds) {}
@@ -72,28 +72,28 @@ class Interrupt {
   Stopwatch watch_;
 };
 
-/// Fills `pool` with all down-sets; false, with the pool as far as it came, when there are more than `limit`, or
-/// plainly will be, when they would take more than a gigabyte, or when `interrupt` asks.
+/// Fills `pool` with all down-sets. Returns false, with the pool filled so far, if there are or will clearly be more
+/// than `limit`, if they would take more than a gigabyte, or on an interrupt.
 bool enumerate_down_sets(DownSetPool& pool, size_t limit, const Interrupt& interrupt = Interrupt());
 
 /// The best chain through a pool.
 struct Chain {
   double largest_load = 0;
-  std::vector<uint32_t> sets;  ///< ascending, without empty and full set: the cuts
+  std::vector<uint32_t> sets;  ///< ascending, without the empty and the full set: the cuts
   bool found = false;
-  bool complete = true;  ///< whether all pairs were looked at
-  uint64_t pairs = 0;    ///< that were
+  bool complete = true;  ///< whether all pairs were examined
+  uint64_t pairs = 0;    ///< number of examined pairs
 };
 
-/// The chain of at most `devices` blocks, each within memory, whose largest load is least and < `bound`; not found
-/// where there is none. Exact over the pool, so over all splits when the pool holds every down-set. A set I can end
-/// block s only if work(I) + cut(I) < s * bound and W - work(I) + cut(I) < (devices - s) * bound: that prunes nearly
-/// all sets of real networks before any pair is looked at. After `most_pairs` it ends with what it has found: graphs
-/// without an order have so many that only a bound ends the search. The same where `interrupt` asks.
+/// Returns the chain of at most `devices` blocks, each within memory, with the least largest load < `bound`; not found
+/// if there is none. Exact over the pool, hence over all splits if the pool contains every down-set. A set I can end
+/// block s only if work(I) + cut(I) < s * bound and W - work(I) + cut(I) < (devices - s) * bound. This prunes nearly
+/// all sets of real networks before any pair is examined. Ends with the best chain so far after `most_pairs`, because
+/// graphs without an order have too many pairs, and on an interrupt.
 Chain best_chain(const DownSetPool& pool, uint32_t devices, double bound, uint64_t most_pairs = UINT64_MAX,
                  const Interrupt& interrupt = Interrupt());
 
-/// Device of every unit under a chain.
+/// Returns the device of every unit under a chain.
 std::vector<uint32_t> devices_of(const DownSetPool& pool, const Chain& chain);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-// Builds, reduces and judges contiguous splits.
+// Builds, reduces and evaluates contiguous splits.
 #include "partition/reference/split_problem.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace rannc::partition {
 namespace {
 
-/// Disjoint sets of nodes, each known by its least member.
+/// Disjoint sets of nodes, each represented by its least member.
 class Union {
  public:
   explicit Union(size_t n) : rank_(n, 0), parent_(n), least_(n), sets_(Map(rank_.begin()), Map(parent_.begin())) {
@@ -54,7 +54,7 @@ Csr csr_of(uint32_t rows, std::vector<std::pair<uint32_t, uint32_t>> pairs) {
 std::vector<uint32_t> components(const Csr& after, uint32_t& count) {
   using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
   const uint32_t n = after.rows();
-  // Nodes count from the last one, so that among those without an order the first gets the lower number.
+  // Nodes are visited from the last one, so that among unordered nodes the first gets the lower number.
   const auto mirrored = [n](uint32_t node) { return n - 1 - node; };
   std::vector<std::pair<uint32_t, uint32_t>> edges;
   for (uint32_t v = n; v-- > 0;) {
@@ -71,7 +71,7 @@ std::vector<uint32_t> components(const Csr& after, uint32_t& count) {
 
 using Pairs = std::vector<std::pair<uint32_t, uint32_t>>;
 
-/// Fills `pins`, `cost` and `values` from a source's values; those with equal pins become one.
+/// Fills `pins`, `cost` and `values` from a source's values. Values with equal pins are merged.
 void merge_values(SplitProblem& problem, const std::vector<SplitSource::Value>& values) {
   std::map<std::vector<uint32_t>, double> merged;
   for (const SplitSource::Value& value : values) {
@@ -95,7 +95,7 @@ void merge_values(SplitProblem& problem, const std::vector<SplitSource::Value>& 
   problem.values = csr_of(problem.units(), std::move(touches));
 }
 
-/// The problem whose units are the strongly connected components of the sets of `join` under `order`.
+/// Returns the problem whose units are the strongly connected components of the sets of `join` under `order`.
 SplitProblem condense(const std::vector<double>& work, const std::vector<uint64_t>& bytes, Union& join,
                       const Pairs& order, const std::vector<SplitSource::Value>& values, uint64_t memory_limit) {
   const uint32_t n = static_cast<uint32_t>(work.size());
@@ -107,7 +107,7 @@ SplitProblem condense(const std::vector<double>& work, const std::vector<uint64_
   problem.memory_limit = memory_limit;
   uint32_t components_found = 0;
   const std::vector<uint32_t> component = components(csr_of(n, between), components_found);
-  // Nodes that a set has absorbed are components of their own; number only those that stand for a set.
+  // Nodes absorbed by a set are components of their own. Number only those that represent a set.
   std::vector<uint32_t> number(components_found, UINT32_MAX);
   std::vector<bool> used(components_found, false);
   for (uint32_t v = 0; v < n; ++v) used[component[join.find(v)]] = true;
@@ -155,7 +155,7 @@ SplitProblem rejoin(const SplitProblem& problem, Union& join) {
   return out;
 }
 
-/// The unit that `u` may be folded into, or none.
+/// Returns the unit that `u` may be folded into, or none.
 uint32_t fold_target(const SplitProblem& problem, uint32_t u) {
   const auto before = problem.before.row(u), after = problem.after.row(u);
   double sent = 0, received = 0;
@@ -163,7 +163,7 @@ uint32_t fold_target(const SplitProblem& problem, uint32_t u) {
   for (uint32_t e : problem.values.row(u)) {
     const auto pins = problem.pins.row(e);
     for (uint32_t pin : pins) {
-      // A value with a pin that is no neighbour in the order (a backward value) is left alone.
+      // A value with a pin that is not a neighbour in the order (a backward value) is left alone.
       if (pin == u) continue;
       const bool neighbour =
           std::binary_search(before.begin(), before.end(), pin) || std::binary_search(after.begin(), after.end(), pin);
@@ -171,7 +171,7 @@ uint32_t fold_target(const SplitProblem& problem, uint32_t u) {
     }
     if (pins[0] == u) {
       sent += problem.cost[e];
-      // Values that go back to a predecessor break the argument.
+      // Values that go back to a predecessor invalidate the argument.
       for (uint32_t pin : pins.subspan(1)) {
         if (!std::binary_search(after.begin(), after.end(), pin)) return UINT32_MAX;
       }
@@ -274,7 +274,7 @@ SplitProblem fold_free_units(const SplitProblem& problem) {
       if (now.work[u] > 0 || (memory_binds && now.bytes[u] > 0) || touched[u]) continue;
       const uint32_t target = fold_target(now, u);
       if (target == UINT32_MAX || touched[target]) continue;
-      // One fold per neighbourhood and round: each is argued on the graph as it is.
+      // One fold per neighbourhood and round, because each argument applies to the current graph.
       for (uint32_t v : now.before.row(u)) touched[v] = true;
       for (uint32_t v : now.after.row(u)) touched[v] = true;
       touched[u] = true;

@@ -1,4 +1,4 @@
-/// The table of schedules: one row for each name.
+/// Defines the table of schedules, with one row per name.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace rannc::partition {
 
 /// A schedule by name, with the parameters that some families require.
 struct ScheduleSpec {
-  std::string name;              ///< of a row of `schedule_families()`
+  std::string name;              ///< name of a row of `schedule_families()`
   std::vector<uint32_t> warmup;  ///< `Needs::kWarmUp`: depth by stage
   ChainTimes times;              ///< `Needs::kTimes`
   std::vector<uint32_t> most;    ///< `latency`: forwards of each stage that fit in memory; may be empty
@@ -27,7 +27,7 @@ struct ScheduleSpec {
   std::string table_file;        ///< `Needs::kTable`: its name in messages
 };
 
-/// How a family lays stages out on p ranks.
+/// Arrangement of stages on p ranks.
 enum class StageLayout : uint8_t {
   kOnePerRank,  ///< stage r on rank r
   kV,           ///< stages r and 2p-1-r on rank r
@@ -35,7 +35,7 @@ enum class StageLayout : uint8_t {
   kAny,         ///< any allocation of stages to devices
 };
 
-/// What a generator reads.
+/// Input of a generator.
 struct GeneratorInput {
   const ir::PipelineShape& shape;
   const ScheduleSpec& spec;
@@ -43,8 +43,8 @@ struct GeneratorInput {
   uint32_t micro_batches = 0;
 };
 
-/// One schedule as the rest of the compiler sees it. To add one, add a row, its generator, and the literal table of the
-/// generator's test.
+/// Properties of one schedule. To add a schedule, add a row, its generator, and the literal table of the generator's
+/// test.
 struct ScheduleFamily {
   enum class Needs : uint8_t { kNothing, kWarmUp, kTimes, kTable };
 
@@ -53,11 +53,11 @@ struct ScheduleFamily {
   StageLayout layout = StageLayout::kOnePerRank;
   Needs needs = Needs::kNothing;
   bool chosen_by_auto = false;   ///< planner `auto` may choose it
-  bool splits_backward = false;  ///< B is an I and a later W
-  /// What planners that choose no schedule assume (`StageProblem::in_flight`).
+  bool splits_backward = false;  ///< B is split into an I and a later W
+  /// Assumption of planners that choose no schedule (`StageProblem::in_flight`).
   InFlight assumed = InFlight::kOneFOneB;
-  /// Micro-batches in flight; where the backward pass is split, up to the last I, and up to the last W what the first
-  /// stage holds. `Needs::kWarmUp`: the depths instead.
+  /// Micro-batches in flight. If the backward pass is split: until the last I; until the last W, the number that the
+  /// first stage holds. With `Needs::kWarmUp` the depths apply instead.
   InFlight held = InFlight::kAll;
   /// Rows by rank; null: `by_device` generates them.
   Result<Rows> (*by_rank)(const GeneratorInput&) = nullptr;
@@ -65,13 +65,13 @@ struct ScheduleFamily {
   Result<ir::Schedule> (*by_device)(const GeneratorInput&) = nullptr;
 };
 
-/// Every row, in the order of documentation. Among equal plans, `auto` prefers the schedule that stands first.
+/// All rows, in the order of documentation. Among equal plans `auto` prefers the earlier schedule.
 std::span<const ScheduleFamily> schedule_families();
 
-/// The row of that name; null: there is none.
+/// Returns the row with this name, or null.
 const ScheduleFamily* find_schedule(std::string_view name);
 
-/// Whether there is a row of that name with that need.
+/// Whether there is a row with this name and this need.
 bool schedule_needs(std::string_view name, ScheduleFamily::Needs needs);
 
 /// Names of all rows.

@@ -1,4 +1,4 @@
-/// The published schedules as pure functions: rows of compute actions by rank.
+/// Generates the published schedules: rows of compute actions by rank.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace rannc::partition {
 
-/// By rank, in order. A rank is a place of the pipeline; `make_schedule` gives its row to each of its devices.
-/// One stage per rank: stage = rank. Two in a V: stages r and 2·ranks−1−r. Looped: stages r, r+ranks, r+2·ranks …
+/// Actions by rank, in order. A rank is a position in the pipeline; `make_schedule` assigns its row to each of its
+/// devices. One stage per rank: stage = rank. Two in a V: stages r and 2·ranks−1−r. Looped: stages r, r+ranks,
+/// r+2·ranks …
 using Rows = std::vector<std::vector<ir::Action>>;
 
 /// GPipe: all forwards, then all backwards, last micro-batch first. Idle (p−1)(F+B), peak m.
@@ -19,14 +20,14 @@ using Rows = std::vector<std::vector<ir::Action>>;
 Rows gpipe_rows(uint32_t stages, uint32_t micro_batches);
 
 /// Early backward (DAPPLE 3.2, 5.3): depth[s] forwards, then one backward, one forward …, then the remaining backwards.
-/// Peak min(m, depth[s]), whatever m is. Depths must be positive and must not grow from stage to stage.
+/// Peak min(m, depth[s]) for every m. Depths must be positive and non-increasing.
 ///   0: F0 F1 B0 F2 B1 B2     depth 2
 ///   1: F0 B0 F1 B1 F2 B2     depth 1
 Rows warmup_rows(std::span<const uint32_t> depth, uint32_t micro_batches);
 
 /// DAPPLE P_A, which is 1F1B: depth p−s.
 std::vector<uint32_t> warmup_a(uint32_t stages);
-/// DAPPLE P_B: depth 2(p−s)−1, that of P_A where every hop counts as a stage.
+/// DAPPLE P_B: depth 2(p−s)−1, which is P_A with every hop counted as a stage.
 std::vector<uint32_t> warmup_b(uint32_t stages);
 
 /// ZB-H1 (arXiv 2401.10241): 1F1B with B split; after I(j) follows W(j−s). Idle (p−1)(F+I−W), peak p on all stages.
@@ -38,15 +39,15 @@ Rows zb_h2_rows(uint32_t stages, uint32_t micro_batches);
 
 /// Interleaved 1F1B (arXiv 2104.04473): stage = chunk·ranks + rank. 2(ranks−rank−1) + (chunks−1)·ranks forwards, then
 /// pairs of forward and backward. The n-th forward is of chunk (n mod ranks·chunks) div ranks; backwards take the
-/// chunks in reverse. Micro-batches that do not fill the last round are left out of the rows of a full one, which keeps
-/// the order free of cycles. Idle (ranks−1)(F+B)/chunks.
+/// chunks in reverse. If micro-batches do not fill the last round, the missing ones are omitted from the rows of a full
+/// round, which keeps the order acyclic. Idle (ranks−1)(F+B)/chunks.
 Rows interleaved_rows(uint32_t ranks, uint32_t chunks, uint32_t micro_batches);
 
 /// ZB-V (arXiv 2401.10241, section 6): V placement; no idle time inside a row where F = I = W; peak 2·ranks chunks.
 Rows zb_v_rows(uint32_t ranks, uint32_t micro_batches);
 
-/// V-Half and V-Min (arXiv 2405.15362): V placement; a building block repeated every six slots, then moved to earlier
-/// slots where that raises no peak. Peaks (ranks+2) div 2 and (ranks+4) div 3 activations of a whole rank.
+/// V-Half and V-Min (arXiv 2405.15362): V placement. A building block is repeated every six slots, then moved to
+/// earlier slots if that raises no peak. Peaks (ranks+2) div 2 and (ranks+4) div 3 activations of a whole rank.
 Rows v_half_rows(uint32_t ranks, uint32_t micro_batches);
 Rows v_min_rows(uint32_t ranks, uint32_t micro_batches);
 

@@ -29,8 +29,8 @@ std::string families_of(StageLayout layout) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// The devices of each rank, if the shape is laid out so: all stages of a rank on the same devices, in the same order,
-/// and no device in two ranks.
+/// Returns the devices of each rank if the shape has this layout: all stages of a rank on the same devices, in the same
+/// order, and no device in two ranks.
 Result<Ranks> find_ranks(const PipelineShape& shape, StageLayout layout, uint32_t chunks, const std::string& name) {
   const auto stages = static_cast<uint32_t>(shape.stages.size());
   const auto refuse = [&](const std::string& why) {
@@ -63,7 +63,7 @@ Result<Ranks> find_ranks(const PipelineShape& shape, StageLayout layout, uint32_
   return devices;
 }
 
-/// Stages per device of a looped layout: those of the first stage's device.
+/// Number of stages per device of a looped layout, from the first stage's device.
 uint32_t count_chunks(const PipelineShape& shape) {
   uint32_t chunks = 0;
   if (shape.stages.empty() || shape.stages[0].devices.empty()) return 1;
@@ -114,7 +114,8 @@ ir::Schedule place_rows(const PipelineShape& shape, std::string name, const Rows
 Result<ir::Schedule> make_schedule(const PipelineShape& shape, const ScheduleSpec& spec) {
   const ScheduleFamily* family = find_schedule(spec.name);
   if (family == nullptr) {
-    return error(fmt::format("`{}` is no schedule; there are {}", spec.name, fmt::join(schedule_names(), ", ")));
+    return error(
+        fmt::format("`{}` is not a schedule; the schedules are {}", spec.name, fmt::join(schedule_names(), ", ")));
   }
   RANNC_ASSIGN(ir::Schedule schedule, generate(*family, input_of(shape, spec, family->layout)));
   return shape.training ? ir::add_recompute(shape, std::move(schedule)) : forward_only(std::move(schedule));

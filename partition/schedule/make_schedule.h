@@ -1,4 +1,4 @@
-/// Rows of a schedule for the stages and devices of a plan.
+/// Generates the rows of a schedule for the stages and devices of a plan.
 #pragma once
 
 #include <string>
@@ -10,13 +10,13 @@
 
 namespace rannc::partition {
 
-/// Compute-only rows with recompute actions where stages recompute; `ir::lower_schedule` makes them runnable.
-/// Not training: the forward actions alone.
-/// Fails where the schedule cannot serve the shape: it needs one stage per device (GPipe, warm-ups, ZB-H), two in a V
-/// (ZB-V, V-Half, V-Min) or a loop (interleaved); the message says what it found and which schedule would fit.
+/// Returns compute-only rows, with recompute actions for stages that recompute. `ir::lower_schedule` makes them
+/// executable. For inference, rows contain only forward actions. Fails if the schedule does not support the shape: it
+/// needs one stage per device (GPipe, warm-ups, ZB-H), two in a V (ZB-V, V-Half, V-Min) or a loop (interleaved). The
+/// message states the actual shape and a schedule that fits.
 Result<ir::Schedule> make_schedule(const ir::PipelineShape& shape, const ScheduleSpec& spec);
 
-/// Rows of ranks given to devices: rank r's to each of `devices[r]`.
+/// Assigns rows of ranks to devices: the row of rank r to each of `devices[r]`.
 ir::Schedule place_rows(const ir::PipelineShape& shape, std::string name, const Rows& rows,
                         const std::vector<std::vector<DeviceId>>& devices);
 

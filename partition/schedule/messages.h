@@ -1,4 +1,4 @@
-/// Arrival times of the messages of a simulated schedule.
+/// Computes arrival times of the messages of a simulated schedule.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace rannc::partition {
 
-/// Remembers, per route, micro-batch and pair of replicas, when an activation and a gradient arrive.
+/// Stores when activations and gradients arrive, by route, micro-batch and pair of replicas.
 class Messages {
  public:
   Messages(const ir::Dependencies& dependencies, const ScheduleCosts& costs, const SimulationOptions& options);
 
-  /// When everything that a computation reads from other stages is there; infinity: some message is not sent yet.
+  /// When all inputs of a computation from other stages have arrived; infinity: some message has not been sent.
   double arrival(DeviceId device, const ir::Action& action) const {
     double time = 0;
     dependencies_.each_producer(device, action, [&](const ir::Message& m, const ir::Action& needed) {
@@ -26,12 +26,12 @@ class Messages {
     return time;
   }
 
-  /// Arrival of the message of a send or receive.
+  /// Arrival time of the message of a send or receive.
   double arrival_of(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch) const {
     return (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)];
   }
 
-  /// Calls `visit(message, kind of send)` for every message that the results of a computation make.
+  /// Calls `visit(message, kind of send)` for every message with results of a computation.
   template <class Visit>
   void each_result(DeviceId device, const ir::Action& action, Visit&& visit) const {
     if (action.kind == ir::ActionKind::kForward) {
@@ -48,7 +48,7 @@ class Messages {
     }
   }
 
-  /// Calls `visit(message)` for the message that a send or receive names (none where the peers share no samples).
+  /// Calls `visit(message)` for the message of a send or receive (none if the peers share no samples).
   template <class Visit>
   void each_of(DeviceId device, const ir::Action& action, Visit&& visit) const {
     const auto check = [&](const ir::Message& m) {
@@ -63,25 +63,25 @@ class Messages {
     }
   }
 
-  /// Both ends on one device: there at once.
+  /// Delivers at once a message with both ends on one device.
   void hand_over(const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time) {
     (is_activation(kind) ? activations_ : gradients_)[slot(m, micro_batch)] = time;
     if (!unread_.empty()) unread_[m.peer.index()].push_back({pair(m), is_activation(kind), micro_batch, time});
   }
 
-  /// Sends at `time`, after the resources are free where they are shared; returns the arrival.
+  /// Sends at `time`, after contended resources are free. Returns the arrival.
   double send(DeviceId from, const ir::Message& m, ir::ActionKind kind, uint32_t micro_batch, double time);
 
-  /// A computation takes what it reads; only where periods may be left out.
+  /// Marks the inputs of a computation as read. Only if periods may be skipped.
   void take(DeviceId device, const ir::Action& action);
-  /// What a standing has to know of messages.
+  /// Stores the state of messages in `standing`.
   void describe(Standing& standing) const;
-  /// Puts everything under way `times` periods later.
+  /// Shifts all messages in progress by `times` periods.
   void move_on(const Standing& earlier, const Period& period, uint64_t times);
 
  private:
   struct Channel {
-    uint32_t producer = std::numeric_limits<uint32_t>::max();  ///< whose link is cached
+    uint32_t producer = std::numeric_limits<uint32_t>::max();  ///< producer of the cached link
     LinkCost cost;
     std::vector<Hold> resources;
   };
@@ -90,7 +90,7 @@ class Messages {
     return kind == ir::ActionKind::kSendActivation || kind == ir::ActionKind::kReceiveActivation;
   }
 
-  /// Pairs of replicas that share samples differ in the sum of their numbers.
+  /// Pairs of replicas that share samples differ in the sum of their indices.
   size_t pair(const ir::Message& m) const { return first_pair_[m.route] + m.producer + m.consumer; }
   size_t slot(const ir::Message& m, uint32_t micro_batch) const {
     return pair(m) * dependencies_.shape().micro_batch_count() + micro_batch;
@@ -104,7 +104,7 @@ class Messages {
   std::vector<double> activations_, gradients_;
   std::vector<Channel> forward_channels_, backward_channels_;  ///< by pair
   std::vector<Port> ports_;                                    ///< by resource
-  std::vector<std::vector<UnreadMessage>> unread_;             ///< by device; empty unless periods may be left out
+  std::vector<std::vector<UnreadMessage>> unread_;             ///< by device; empty unless periods may be skipped
 };
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// Builds periodic patterns, unrolls them to rows.
+/// Builds periodic patterns and unrolls them into rows.
 #include "partition/schedule/periodic.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@ using ir::ActionKind;
 /// Sums of equal times differ in their last bits.
 double tolerance(double period) { return 1e-9 * period; }
 
-/// 1F1B* of a chain in which hops are stages already.
+/// 1F1B* of a chain that already contains hops as stages.
 Pattern star_of_chain(std::span<const double> forward, std::span<const double> backward, double period) {
   const size_t n = forward.size();
   std::vector<double> loads(n);
@@ -31,7 +31,7 @@ Pattern star_of_chain(std::span<const double> forward, std::span<const double> b
   pattern.backward_start.resize(n);
   pattern.backward_end.resize(n);
   for (size_t s = n; s-- > 0;) {
-    // The last stage of group g turns round at once, with the batch that is g−1 behind the one it just did.
+    // The last stage of group g turns around at once, with the batch g−1 behind the one that it just processed.
     const bool turns = s + 1 == n || group[s + 1] != group[s];
     pattern.backward_start[s] = turns ? pattern.forward_end[s] + (group[s] - 1) * period : pattern.backward_end[s + 1];
     pattern.backward_end[s] = pattern.backward_start[s] + backward[s];
@@ -44,7 +44,7 @@ class Circle {
  public:
   explicit Circle(double period) : period_(period) {}
 
-  /// Earliest start at or after `ready` for something that takes `length`; negative: no hole is long enough.
+  /// Returns the earliest start at or after `ready` for an operation of `length`; negative if no gap is long enough.
   double earliest(double ready, double length) const {
     if (length > period_ + tolerance(period_)) return -1;
     double best = -1;
@@ -61,7 +61,7 @@ class Circle {
     if (length > 0) busy_.emplace_back(std::fmod(start, period_), length);
   }
 
-  /// First time at or after `ready` with that offset.
+  /// Returns the first time at or after `ready` with that offset.
   double next(double ready, double offset) const {
     const double periods = std::ceil((ready - offset - tolerance(period_)) / period_);
     return std::max(ready, offset + std::max(0.0, periods) * period_);
@@ -135,7 +135,7 @@ class Placer {
     return ready;
   }
 
-  /// All devices of a stage hold the same stages, so the first speaks for all.
+  /// All devices of a stage hold the same stages, so the first represents all.
   bool place(size_t s, double ready, double length, double& start, double& end) {
     const uint32_t device = shape_.stages[s].devices[0].index();
     if (packed_[device]) {
@@ -210,8 +210,8 @@ Result<Pattern> one_f_one_b_star(const ChainTimes& times, double period) {
   return pattern;
 }
 
-/// Parts of one transfer. Each makes the warm-up one deeper at most, and no schedule has so many micro-batches to
-/// begin.
+/// Number of parts of one transfer. Each deepens the warm-up by at most one, and no schedule has that many
+/// micro-batches.
 constexpr double kMostPieces = 1 << 16;
 
 std::vector<uint32_t> warmup_by_latency(const ChainTimes& times, std::span<const uint32_t> most) {

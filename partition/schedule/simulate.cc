@@ -1,4 +1,4 @@
-/// Runs schedules in simulated time.
+/// Simulates schedules.
 #include "partition/schedule/simulate.h"
 
 #include <fmt/format.h>
@@ -78,7 +78,7 @@ class Engine {
     order_.push({time, d});
   }
 
-  /// The first device has ended a backward pass: leaves out what the steady part repeats.
+  /// Called when the first device has ended a backward pass. Skips repetitions of the steady state.
   void look_for_period(double now) {
     Standing& standing = standings_.fresh();
     standing.now = now;
@@ -100,7 +100,7 @@ class Engine {
     }
   }
 
-  /// Goes on with a row until it waits, ends or (in time order) has to let others catch up.
+  /// Continues a row until it waits, ends or (in time order) must let others catch up.
   void advance(uint32_t d, double now) {
     DeviceState& state = states_[d];
     state.waiting = false;
@@ -176,8 +176,8 @@ class Engine {
     }
   }
 
-  /// What follows at once from the computation just ended: hand-overs on the same device, and all sends of
-  /// compute-only rows.
+  /// Processes the immediate effects of the computation that just ended: hand-overs on the same device, and all sends
+  /// of compute-only rows.
   void send_results(uint32_t d) {
     DeviceState& state = states_[d];
     state.unsent = false;
@@ -203,7 +203,8 @@ class Engine {
     note(d, start, arrival);
   }
 
-  /// A send or receive that holds its device until the message has arrived; false: the other end is not there yet.
+  /// Runs a send or receive that blocks its device until the message has arrived. Returns false if the other end is not
+  /// there yet.
   bool meet(uint32_t d, const Action& action) {
     DeviceState& state = states_[d];
     const bool activation = action.kind == ActionKind::kSendActivation || action.kind == ActionKind::kReceiveActivation;
@@ -240,7 +241,7 @@ class Engine {
     queue(std::max(time, states_[d].clock), d);
   }
 
-  /// Whether the end of the action is when periods are looked for.
+  /// Whether to look for a period at the end of the action.
   bool watches(uint32_t d, const Action& action) const {
     return watching_ && d == 0 && (action.kind == ActionKind::kBackward || action.kind == ActionKind::kInputGradient);
   }
@@ -262,7 +263,7 @@ class Engine {
     for (uint32_t waiting : c.waiting) wake(waiting, c.end);
   }
 
-  /// Under rendezvous a collective holds its members until it ends; false: it has not.
+  /// Under rendezvous a collective blocks its members until it ends. Returns false if it has not ended.
   bool leave(uint32_t d) {
     DeviceState& state = states_[d];
     if (state.held->end == kUnknown) {
@@ -274,7 +275,7 @@ class Engine {
     return true;
   }
 
-  /// Whether the step was taken; if not, the device waits or is parked.
+  /// Returns whether the step was taken. Otherwise the device waits or is parked.
   bool step(uint32_t d, const Action& action) {
     DeviceState& state = states_[d];
     double start = std::max(state.clock, state.reduced);
@@ -297,7 +298,7 @@ class Engine {
     return true;
   }
 
-  /// Lets every device step once all have come as far.
+  /// Releases the steps of all devices once every device has reached its own.
   void pass_barrier() {
     double barrier = 0;
     for (const DeviceState& state : states_) barrier = std::max(barrier, state.clock);
@@ -386,7 +387,7 @@ class Engine {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t, uint32_t, bool>, Meeting> meetings_;
   Timeline timeline_;
   const bool watching_;
-  uint32_t done_ = kNoAction;  ///< micro-batch of a backward pass of the first device that has just ended
+  uint32_t done_ = kNoAction;  ///< micro-batch of the backward pass that the first device has just ended
   Standings standings_;
   uint64_t skipped_ = 0;
 };
@@ -402,7 +403,7 @@ Result<Timeline> simulate(const ir::PipelineShape& shape, const ir::Schedule& sc
     return error("compute-only rows have no sends that could block; lower the schedule first");
   }
   if (options.skip_periods && (!options.contention || options.spans || options.blocking)) {
-    return error("periods are left out only under contention, without spans and without blocking");
+    return error("periods can only be skipped with contention, without spans and without blocking");
   }
   if (options.contention) return Engine<TimeOrder>(shape, schedule, costs, options).run();
   return Engine<AnyOrder>(shape, schedule, costs, options).run();

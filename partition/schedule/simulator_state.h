@@ -1,4 +1,4 @@
-/// What the simulator's engine keeps of devices, collectives and blocked messages; in which order it looks at devices.
+/// Defines the state of the simulator's engine: devices, collectives, blocked messages and the event queue.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@ namespace rannc::partition {
 
 inline constexpr double kUnknown = std::numeric_limits<double>::infinity();
 
-/// A device whose row may go on at a time.
+/// A time at which the row of a device may continue.
 struct Wake {
   double time;
   uint32_t device;
   bool operator>(const Wake& other) const { return std::tie(time, device) > std::tie(other.time, other.device); }
 };
 
-/// Devices in any order: right where transfers do not compete, since then no order of events changes a time.
+/// Devices in any order. Correct if transfers do not compete, because then the order of events does not change times.
 class AnyOrder {
  public:
   static constexpr bool kTimed = false;
@@ -34,7 +34,7 @@ class AnyOrder {
   std::vector<Wake> wakes_;
 };
 
-/// Devices in the order of time, so that a resource serves first who asks first.
+/// Devices in order of time, so that a resource serves requests first come, first served.
 class TimeOrder {
  public:
   static constexpr bool kTimed = true;
@@ -50,7 +50,7 @@ class TimeOrder {
   std::priority_queue<Wake, std::vector<Wake>, std::greater<>> wakes_;
 };
 
-/// A collective under way: who has joined, and when it ends.
+/// A collective in progress: its members so far, and its end.
 struct Collective {
   uint32_t joined = 0;
   uint32_t members = 0;
@@ -60,20 +60,20 @@ struct Collective {
 };
 
 struct DeviceState {
-  uint32_t next = 0;           ///< action of the row
-  double wake = kUnknown;      ///< when the device is looked at again; unknown: it waits or has ended
-  double clock = 0;            ///< when the compute lane is free
-  double reduced = 0;          ///< end of the last collective that a coming step waits for
-  Collective* held = nullptr;  ///< under rendezvous: the collective that the device is in
+  uint32_t next = 0;           ///< next action of the row
+  double wake = kUnknown;      ///< when the device is examined again; unknown: it waits or has ended
+  double clock = 0;            ///< when the compute lane becomes free
+  double reduced = 0;          ///< end of the last collective that a later step waits for
+  Collective* held = nullptr;  ///< under rendezvous: the collective that the device has joined
   bool waiting = false;        ///< for a message or a collective
-  bool parked = false;         ///< at its first step, behind the barrier
+  bool parked = false;         ///< at its first step, waiting at the barrier
   bool unsent = false;         ///< compute-only rows: the action before `next` has not sent its results yet
 };
 
-/// One end of a blocking message: the first to come leaves its time, the second finds it.
+/// One blocking message. The first end to arrive stores its time for the second.
 struct Meeting {
-  double offered = kUnknown;  ///< when the first end came
-  double arrival = kUnknown;  ///< known once both are there
+  double offered = kUnknown;  ///< when the first end arrived
+  double arrival = kUnknown;  ///< known once both ends have arrived
 };
 
 }  // namespace rannc::partition

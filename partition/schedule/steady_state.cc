@@ -16,7 +16,7 @@ bool same_flags(const DeviceState& a, const DeviceState& b) {
 bool device_repeats(const Standing& earlier, const Standing& later, size_t d, double time) {
   const DeviceState &a = earlier.devices[d], &b = later.devices[d];
   if (!same_flags(a, b)) return false;
-  // Whoever has not moved must have nothing under way that would come at its own time.
+  // A device that has not advanced must have no pending event with a time of its own.
   if (a.next == b.next && (a.unsent || a.wake != kUnknown)) return false;
   const double by = a.next == b.next ? 0 : time;
   return shifted(a.clock, b.clock, by) && (a.wake == kUnknown || shifted(a.wake, b.wake, by)) &&
@@ -62,11 +62,11 @@ uint64_t periods_ahead(const ir::Schedule& schedule, const Standing& earlier, co
     const size_t from = earlier.devices[d].next, to = later.devices[d].next, length = to - from;
     if (length == 0) continue;
     const auto& row = schedule.rows[d];
-    // A computation under way has its results still to send.
+    // A computation in progress still has to send its results.
     if (later.devices[d].unsent && !is_shift(row[from - 1], row[to - 1], period.micro_batches)) return 0;
     size_t alike = 0;
     while (to + alike < row.size() && is_shift(row[from + alike], row[to + alike], period.micro_batches)) ++alike;
-    // The action behind the last period counts: a device may already be waiting for it.
+    // The action after the last period counts, because a device may already be waiting for it.
     periods = std::min<uint64_t>(periods, alike == 0 ? 0 : (alike - 1) / length);
   }
   return periods == std::numeric_limits<uint64_t>::max() ? 0 : periods;

@@ -1,4 +1,4 @@
-/// Figures of a timeline, and costs that many timelines share.
+/// Computes figures of a timeline and common costs.
 #include <algorithm>
 
 #include "partition/schedule/simulate.h"

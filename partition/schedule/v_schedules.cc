@@ -1,4 +1,4 @@
-/// Schedules on the V placement: stage r and stage 2·ranks−1−r share rank r.
+/// Generates schedules on the V placement: stage r and stage 2·ranks−1−r share rank r.
 #include <algorithm>
 #include <array>
 #include <compare>
@@ -36,7 +36,7 @@ std::vector<Action> zb_v_row(uint32_t ranks, uint32_t rank, uint32_t m) {
     row.input(chunk);
     row.weight(chunk);
   };
-  // Warm-up: fill the way down, let both ways share the device, then let the way up turn into backward passes.
+  // Warm-up: fill the way down, let both directions share the device, then turn the way up into backward passes.
   for (uint32_t i = 0; i < 2 * (ranks - rank) - 1; ++i) row.forward(0);
   for (uint32_t i = 0; i < rank; ++i) {
     row.forward(1);
@@ -53,7 +53,7 @@ std::vector<Action> zb_v_row(uint32_t ranks, uint32_t rank, uint32_t m) {
     row.forward(1);
     both(1);
   }
-  // Drain: input gradients first, as other ranks wait for them; weight gradients fill what would be idle.
+  // Drain: input gradients first, because other ranks wait for them. Weight gradients fill idle slots.
   for (uint32_t i = 0; i < rank; ++i) {
     row.input(0);
     row.input(1);
@@ -70,10 +70,11 @@ std::vector<Action> zb_v_row(uint32_t ranks, uint32_t rank, uint32_t m) {
 // V-Half and V-Min work on slots of equal length. An operation is a pass of a micro-batch over a rank; each rank has
 // one operation per slot.
 //   1. Repeat the building block every six slots (F, I, W of two chunks).
-//   2. Warm-up and drain leave holes: move operations to earlier holes while the peak stays, weight gradients included.
-//   3. Start everything as early as its order allows.
-//   4. Once more for the drain, with weight gradients wherever a hole is.
-//   5. Put the weight gradients of each chunk into the holes that are left.
+//   2. Warm-up and drain leave holes: move operations to earlier holes without raising the peak, weight gradients
+//      included.
+//   3. Start every operation as early as its order allows.
+//   4. Repeat this for the drain, with weight gradients in every hole.
+//   5. Put the weight gradients of each chunk into the remaining holes.
 
 enum Pass : uint32_t { kDown, kUp, kBackUp, kBackDown, kWeight };
 constexpr uint32_t kInterval = 6;
@@ -101,7 +102,7 @@ Slots repeat(const Block& block, uint32_t m) {
   return slots;
 }
 
-/// The pass in each slot of a rank.
+/// Returns the pass in each slot of a rank.
 std::vector<uint32_t> grid_of(const RankSlots& slots) {
   uint32_t last = 0;
   for (const auto& pass : slots) last = pass.empty() ? last : std::max(last, pass.back());
@@ -112,7 +113,7 @@ std::vector<uint32_t> grid_of(const RankSlots& slots) {
   return grid;
 }
 
-/// Puts a W into each hole behind an I that still lacks one.
+/// Puts a W into each hole after an I without a W.
 void fill_weights(RankSlots& slots) {
   slots[kWeight].clear();
   uint32_t lacking = 0, slot = 0;
@@ -127,7 +128,8 @@ void fill_weights(RankSlots& slots) {
   for (; lacking > 0; --lacking) slots[kWeight].push_back(slot++);
 }
 
-/// Most activations of one chunk alive at once. Without W of its own, the grid has one in every hole that allows it.
+/// Returns the largest number of live activations of one chunk. A grid without its own W has one in every hole that
+/// allows it.
 int peak(const std::vector<uint32_t>& grid, bool has_weights) {
   int live = 0, most = 0;
   uint32_t lacking = 0;
@@ -156,8 +158,8 @@ std::vector<Operation> in_order(const Slots& slots) {
   return operations;
 }
 
-/// First slot in which the operation's inputs are there: those of the neighbouring rank, of its own earlier pass and of
-/// the micro-batch before.
+/// Returns the first slot in which the inputs of the operation are available: those of the neighbouring rank, of its
+/// own earlier pass and of the micro-batch before.
 uint32_t earliest(const Slots& slots, const Operation& o) {
   uint32_t slot = 0;
   const auto after = [&](uint32_t rank, uint32_t pass, uint32_t number) {
@@ -172,7 +174,7 @@ uint32_t earliest(const Slots& slots, const Operation& o) {
   return slot;
 }
 
-/// Steps 2 and 4. The steady part between rank 0's first finished micro-batch and the last micro-batch to enter stays.
+/// Steps 2 and 4. The steady part stays, from rank 0's first finished micro-batch to the entry of the last micro-batch.
 void move_to_holes(Slots& slots, bool with_weights) {
   std::vector<std::vector<uint32_t>> grids;
   int limit = 0;
@@ -207,7 +209,7 @@ void move_to_holes(Slots& slots, bool with_weights) {
   }
 }
 
-/// Step 3: slots of a run in which every operation takes one slot and ranks keep their order.
+/// Step 3: returns slots of a run in which every operation takes one slot and ranks keep their order.
 void squeeze(Slots& slots) {
   std::vector<uint32_t> next(slots.size(), 0);
   for (const Operation& o : in_order(slots)) {
@@ -217,7 +219,8 @@ void squeeze(Slots& slots) {
   }
 }
 
-/// Step 5: the rank's operations in the order of slots; holes take a W of chunk 1 first, as its I came first.
+/// Step 5: returns the rank's operations in the order of slots. Holes take a W of chunk 1 first, because its I came
+/// first.
 std::vector<Action> finish_row(const RankSlots& slots, uint32_t ranks, uint32_t rank) {
   VRow row(ranks, rank);
   for (uint32_t pass : grid_of(slots)) {
@@ -256,7 +259,7 @@ Rows rows_of(const Block& block, uint32_t m) {
 }  // namespace
 
 Rows zb_v_rows(uint32_t ranks, uint32_t micro_batches) {
-  // The pattern needs 2·ranks−1 micro-batches; fewer are what is left when the others are taken out.
+  // The pattern needs 2·ranks−1 micro-batches. Fewer are obtained by removing the others.
   const uint32_t m = std::max(2 * ranks - 1, micro_batches);
   Rows rows;
   for (uint32_t rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-/// A plan in words: why it is so, how far from the bound, why the others lost, what would help.
+/// Explains a plan to the user: its bottleneck, its gap, the alternatives, possible improvements.
 #pragma once
 
 #include <string>
@@ -9,26 +9,27 @@
 
 namespace rannc::partition {
 
-/// A change of the cluster, and the objective of the planner's answer under it.
+/// A change of the cluster, and the planner's objective under it.
 struct Remedy {
   std::string what;      ///< `links twice as fast`
   double objective = 0;  ///< 0: still no plan
 };
 
-/// Plans anew with twice the memory, links twice as fast, and one more device of the last node, each alone.
+/// Plans again with each of these changes alone: twice the memory, links twice as fast, one more device of the last
+/// node.
 std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem& problem);
 
-/// Several lines, each at most about 120 characters, a line break after each. `block_names` may be empty.
+/// Returns several lines of about 120 characters at most, each with a line break. `block_names` may be empty.
 std::string explain(const StagePlan& plan, const std::vector<Remedy>& remedies = {},
                     const std::vector<std::string>& block_names = {});
-/// Of the objective of that name: what the remedies' numbers are.
+/// `objective_name` is the objective of the remedies' values.
 std::string explain(const Infeasible& none, const std::vector<Remedy>& remedies = {},
                     std::string_view objective_name = {});
 
-/// `12.345 ms`, or `1.234 GB` where the objective's name says that it counts bytes.
+/// Returns `12.345 ms`, or `1.234 GB` if the objective's name states bytes.
 std::string quantity(std::string_view objective_name, double value);
 
-/// `blocks 0-3 (embedding … pooler)`: the first and last name where there are names.
+/// Returns `blocks 0-3 (embedding … pooler)`, with the first and last name if there are names.
 std::string block_range(uint32_t first, uint32_t end, const std::vector<std::string>& block_names);
 
 }  // namespace rannc::partition

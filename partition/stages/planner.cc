@@ -1,4 +1,4 @@
-// What holds for every planner: problems are checked before, plans after.
+// Validates problems before and plans after every planner.
 #include "partition/stages/planner.h"
 
 #include <fmt/format.h>
@@ -17,8 +17,8 @@ Result<void> covers_blocks(const StageProblem& problem, const StagePlan& plan) {
   uint32_t at = 0;
   for (const PlannedStage& stage : plan.stages) {
     if (stage.first != at || stage.end <= stage.first) {
-      return broken(
-          "V1", fmt::format("a stage holds blocks [{}, {}), expected is a start at {}", stage.first, stage.end, at));
+      return broken("V1",
+                    fmt::format("a stage holds blocks [{}, {}), it must start at {}", stage.first, stage.end, at));
     }
     at = stage.end;
   }
@@ -34,7 +34,7 @@ Result<void> devices_are_distinct(const StageProblem& problem, const StagePlan& 
       if (device.index() >= used.size()) {
         return broken("V2", fmt::format("device {} of a cluster of {}", device.index(), used.size()));
       }
-      if (used[device.index()]++) return broken("V2", fmt::format("device {} serves twice", device.index()));
+      if (used[device.index()]++) return broken("V2", fmt::format("device {} is assigned twice", device.index()));
     }
   }
   return {};
@@ -44,17 +44,17 @@ Result<void> constraints_hold(const StageProblem& problem, const StagePlan& plan
   const StageConstraints& given = problem.constraints;
   const size_t count = plan.stages.size();
   if (given.stages && count != *given.stages) {
-    return broken("V4", fmt::format("{} stages were asked for, the plan has {}", *given.stages, count));
+    return broken("V4", fmt::format("{} stages were requested, the plan has {}", *given.stages, count));
   }
   if (given.max_stages && count > *given.max_stages) {
-    return broken("V4", fmt::format("at most {} stages were asked for, the plan has {}", *given.max_stages, count));
+    return broken("V4", fmt::format("at most {} stages were requested, the plan has {}", *given.max_stages, count));
   }
   for (size_t s = 0; s < count; ++s) {
     if (std::binary_search(given.forbidden_cuts.begin(), given.forbidden_cuts.end(), plan.stages[s].first)) {
       return broken("V4", fmt::format("cut {} is forbidden", plan.stages[s].first));
     }
     if (!given.replicas.empty() && plan.stages[s].devices.size() != given.replicas[s]) {
-      return broken("V4", fmt::format("stage {} has {} replicas, {} were asked for", s, plan.stages[s].devices.size(),
+      return broken("V4", fmt::format("stage {} has {} replicas, {} were requested", s, plan.stages[s].devices.size(),
                                       given.replicas[s]));
     }
   }
@@ -80,13 +80,13 @@ Result<void> memory_suffices(const StageProblem& problem, const StagePlan& plan)
   return {};
 }
 
-// What no search can mend, said before any planner begins one.
+// Detects problems that no search can solve, before any planner starts.
 std::optional<Infeasible> too_many_stages(const StageProblem& problem) {
   const uint32_t most = std::min(problem.blocks, problem.cluster.size());
   if (!problem.constraints.stages || *problem.constraints.stages <= most) return std::nullopt;
-  return Infeasible{fmt::format("{} stages are asked for; {} blocks on {} devices allow at most {}",
+  return Infeasible{fmt::format("{} stages were requested; {} blocks on {} devices allow at most {}",
                                 *problem.constraints.stages, problem.blocks, problem.cluster.size(), most),
-                    0, "ask for fewer stages, or give more devices or more blocks"};
+                    0, "request fewer stages, or use more devices or more blocks"};
 }
 
 StageProblem monotone(StageProblem problem) {
@@ -137,8 +137,8 @@ Result<StageOutcome> StagePlanner::verified(const StageProblem& monotone, std::s
     found->planner = name();
     if (const Result<void> kept = constraints_hold(monotone, *found); !kept.ok()) {
       return StageOutcome(
-          Infeasible{"planner " + name() + " has no plan that keeps the constraints: " + kept.diagnostic().message, 0,
-                     "planner rannc or auto"});
+          Infeasible{"planner " + name() + " has no plan that satisfies the constraints: " + kept.diagnostic().message,
+                     0, "planner rannc or auto"});
     }
     const Result<void> checked = verify_plan(monotone, *found);
     RANNC_CHECK(checked.ok()) << name() << ": " << checked.diagnostic().str();

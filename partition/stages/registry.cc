@@ -21,7 +21,7 @@ constexpr double kAnySize = std::numeric_limits<double>::infinity();
 struct Entry {
   const char* name;
   Factory make;
-  double reach;  ///< blocks * devices up to which `auto` asks it, so that a search stays within a second; 0: never
+  double reach;  ///< blocks * devices up to which `auto` runs it, so that a search stays within a second; 0: never
   double most_devices = kAnySize;  ///< likewise
 };
 

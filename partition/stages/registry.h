@@ -1,4 +1,4 @@
-/// Stage planners by name.
+/// Creates stage planners by name.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace rannc::partition {
 
-/// All names, the default first.
+/// Names of all planners, the default first.
 std::vector<std::string> stage_planner_names();
 
-/// Those that hand candidates to `auto`.
+/// Names of the planners that contribute candidates to `auto`.
 std::vector<std::string> rival_names();
 
-/// Whether `auto` asks that rival on a problem of this size.
+/// Whether `auto` runs this rival on a problem of this size.
 bool within_reach(std::string_view name, const StageProblem& problem);
 
-/// The planner of that name, or null.
+/// Returns the planner with this name, or null.
 std::unique_ptr<StagePlanner> make_planner(std::string_view name);
 
 }  // namespace rannc::partition

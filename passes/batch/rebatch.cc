@@ -26,7 +26,7 @@ using ir::Mix;
 using ir::Shape;
 using ir::ValueType;
 
-/// What is asked for.
+/// The request.
 struct Baked {
   const Graph& from;
   const Samples samples;
@@ -64,7 +64,7 @@ class Walk {
   }
 
   Graph finish() && { return std::move(rewriter_).finish(); }
-  /// Results that mix samples, or pick among them.
+  /// Checks for results that mix samples, or select among them.
   int mixed() const { return mixed_; }
   /// Choices that the failure rests on; where there was none, those of the first result that mixes samples.
   const ChoiceSet& failure() const { return failure_; }
@@ -112,7 +112,7 @@ class Walk {
       rewriter_.copy(task);
       return {};
     }
-    if (!from_.op(task).known()) return refused(task, error("its rule for types is not known"));
+    if (!from_.op(task).known()) return refused(task, error("its type rule is not known"));
     if (picks_samples(task, operands)) return pick(task, std::move(operands));
     RANNC_ASSIGN(Way way, find(task, operands));
     RANNC_TRY(check_scale(task, way));
@@ -134,7 +134,7 @@ class Walk {
           std::abs(divisor - std::round(divisor)) < 1e-6 * std::abs(divisor) && times == std::round(times);
       if (!counts || std::round(divisor) == 1 || (samples_.baked == 1 && divisor == 2)) continue;
       return refused(task, error(fmt::format("a sum over samples is divided by {:g}, which may be a multiple of their "
-                                             "number; ask for the loss by --loss, or export a mean",
+                                             "number; specify the loss by --loss, or export a mean",
                                              divisor)));
     }
     return {};
@@ -148,7 +148,7 @@ class Walk {
     return all;
   }
 
-  // Sizes of what an input reaches are none of its elements.
+  // Sizes of a value are independent of its elements, even if it depends on an input.
   void reach(TaskId task) {
     const auto operands = from_.inputs(task);
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -159,8 +159,8 @@ class Walk {
   }
 
   Diagnostic refused(TaskId task, const Diagnostic& why) const {
-    return error(from_.location(task), fmt::format("{} stands for {} sample{}: {}", from_.op(task).name, samples_.baked,
-                                                   samples_.baked == 1 ? "" : "s", why.message));
+    return error(from_.location(task), fmt::format("{} has a fixed batch size of {} sample{}: {}", from_.op(task).name,
+                                                   samples_.baked, samples_.baked == 1 ? "" : "s", why.message));
   }
 
   // As it is, or with other sizes; else with operands that are given samples. What mixes samples comes last.
@@ -222,7 +222,7 @@ class Walk {
   /// Operands of a task with samples that they do not have so far.
   using Added = std::vector<std::pair<size_t, BatchLayout>>;
 
-  // Those that no input reaches: one, somewhere; two; or all of them.
+  // Operands that depend on no input: one, somewhere; two; or all of them.
   std::vector<Added> additions(TaskId task, const std::vector<ValueId>& operands) {
     std::vector<Added> singles;
     const auto old = from_.inputs(task);
@@ -286,7 +286,7 @@ class Walk {
     });
   }
 
-  // Random numbers that no input reaches, a row for each sample, as a generator of samples gives them out.
+  // Random numbers that depend on no input, a row for each sample, as a sample generator outputs them.
   bool gives_draws_out(TaskId task) const {
     const auto outputs = from_.outputs(task);
     return std::any_of(outputs.begin(), outputs.end(), [&](ValueId output) {
@@ -302,7 +302,7 @@ class Walk {
     std::optional<Diagnostic> why;
     const auto way = with_samples_added(task, operands, why, Additions::kAll);
     if (way && way->types.front().batch == BatchLayout{0, 1, 1}) return build(task, *way);
-    return refused(task, error("it gives out random numbers that are not shown to be each sample's own"));
+    return refused(task, error("its random numbers are not provably separate for each sample"));
   }
 
   // `types`: of the operands with these samples.
@@ -363,10 +363,10 @@ class Walk {
       if (own.ok()) return build(task, way);
       why = own.diagnostic();
     }
-    return refused(task, why ? *why : error("it picks samples by numbers that are the same for all of them"));
+    return refused(task, why ? *why : error("it selects samples by indices that are the same for all of them"));
   }
 
-  // By a task that nothing reads, so that names stay free for the one that is built.
+  // Uses a task without readers, so that names stay free for the one that is built.
   Result<void> check_picks(TaskId task, const Way& way) {
     std::vector<std::string> names;
     for (const ValueId output : from_.outputs(task))
@@ -507,7 +507,7 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   while (has_symbol(graph, symbol)) symbol += "_";
   const auto common = baked_.samples ? std::nullopt : first_extent(graph);
   const auto found = baked_.samples ? baked_.samples : common ? common : extent_of_outputs(graph);
-  if (!found) return error("the inputs have no first extent in common that would be the number of samples");
+  if (!found) return error("the inputs have no common first extent that could be the number of samples");
   const Samples samples{*found, symbol};
   Graph needed = graph.clone();
   ir::remove_dead(needed);  // what nothing reads may mix samples
@@ -522,13 +522,13 @@ Result<Outcome> Rebatch::run(Graph& graph, PassContext& context) const {
   };
   context.remarks.push_back(
       {{},
-       fmt::format("made for {}, it takes any number of them: {} and {} changed", plural(samples.baked, "sample"),
+       fmt::format("made the static batch size of {} symbolic: {} and {} changed", plural(samples.baked, "sample"),
                    plural(made.resized, "task"), plural(made.tables, "table"))});
   if (samples.baked == 1 && made.drawn_for_each > 0) {
     context.remarks.push_back(
         {{},
-         fmt::format("made for 1 sample, {} of random numbers {} each sample its own",
-                     plural(made.drawn_for_each, "draw"), made.drawn_for_each == 1 ? "gives" : "give")});
+         fmt::format("{} of the file's 1 sample now {} each sample its own numbers",
+                     plural(made.drawn_for_each, "random input"), made.drawn_for_each == 1 ? "gives" : "give")});
   }
   return Outcome{true};
 }

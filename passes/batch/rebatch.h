@@ -1,4 +1,4 @@
-/// rebatch: a model whose file was made for one number of samples takes any.
+/// Makes the static batch size of a model symbolic.
 #pragma once
 
 #include <functional>
@@ -9,43 +9,44 @@
 
 namespace rannc::passes {
 
-/// What is known of a file without a batch symbol.
+/// Facts about a file without a batch symbol.
 struct BakedBatch {
-  /// For which it was made: each input has them on the first of its two leading axes that is as long. Nothing: all have
-  /// them on the first, and it says how many.
+  /// Static batch size. Each input has its samples on the first of its two leading axes with this extent. If nullopt,
+  /// the first extent of all inputs is the batch size.
   std::optional<int64_t> samples = {};
   ir::StoredNotes file = {};
-  /// Asked last: why the graph that was made, a symbol in place of so many samples, is not the function that the file's
-  /// is, if it is not. Passes run nothing; who calls them may. Empty: nobody is asked.
+  /// Called last, with the original and the rewritten graph. Returns an error if they are not the same function. Passes
+  /// do not run graphs, but their caller may. Null: no check.
   std::function<Result<void>(const ir::Graph& file, const ir::Graph& made, int64_t samples, PassContext&)> judge = {};
 };
 
-/// Exports without dynamic axes have their number of samples N in shapes, constants and tables of indices. The pass
-/// makes it a symbol.
+/// Exports without dynamic axes have their number of samples N in shapes, constants and index tables. The pass replaces
+/// it by a symbol.
 ///
-/// Before => after: inputs of [N, …] become [batch, …]; where the samples lie is followed from there by the type rules
-/// of the operators (`ir::BatchLayout`). A number changes only where a rule demands it: `reshape` and `expand` to
-/// shapes that hold N, slices of all N samples, and tables. A value that no input reaches, but that a rule wants with
-/// samples (a mask of [N, 1, T, T], states of [layers, N, H], a class token stretched to N), is made anew with them: it
-/// must be alike for all samples, or count them (row i is row 0 + i * c). With N of 1, nothing
-/// tells where it lies in a shape. Samples then take an axis of their own where one fits, the first of those that do,
-/// and other alternatives are tried where a task further on refuses: only those that its operands rest on. Indices
-/// that look up one sample's rows among those of all grow by as many from each sample to the next. Random
-/// numbers of one sample become those of each, wherever a rule takes them so: shared by all, the masks of a dropout
-/// would be another model's.
+/// Before => after: inputs of [N, …] become [batch, …]; from there the type rules of the operators (`ir::BatchLayout`)
+/// track the batch axis. A number changes only where a rule requires it: `reshape` and `expand` to shapes that contain
+/// N, slices of all N samples, and tables.
 ///
-/// Why that is right: each new task gives for N samples what the old one gave, and the type rules know that the result
-/// computes each sample from itself alone, by the same numbers. There is but one such function.
+/// Values that depend on no input but need samples according to a rule are rebuilt with them, such as a mask of [N, 1,
+/// T, T], states of [layers, N, H], or a class token expanded to N. Such a value must be equal for all samples or count
+/// them (row i is row 0 + i * c). If N is 1, the shape does not show where the batch axis is. Samples then get the
+/// first axis of their own that fits. If a later task rejects this choice, the alternatives that its operands depend on
+/// are tried. Indices that select one sample's rows among those of all samples grow by a constant from sample to
+/// sample. Random numbers of one sample become separate numbers for each sample wherever a rule permits it: dropout
+/// masks shared by all samples would be another model.
 ///
-/// Stands first: later passes ask which axis the samples have. A graph with a batch symbol, and one whose inputs have
-/// no common first extent, is left alone. An error at the first task that cannot take another number of samples, or
-/// what the judge says: the model then trains whole, N at a time. Linear in the graph for each alternative that is
-/// tried, of which there are at most kMostAlternatives, fewer of large graphs; reads tables whose extents N divides.
-/// Never changes a number that no rule asks for.
+/// Correctness: for N samples each new task gives the result of the old one, and the type rules prove that each sample
+/// of the result is computed from that sample alone, in the same way. Only one function has both properties.
+///
+/// Runs first, because later passes depend on the batch axis. A graph with a batch symbol, or whose inputs have no
+/// common first extent, is left unchanged. It is an error if a task rejects a variable number of samples or if the
+/// judge rejects the result; the model then keeps its static batch size N. Linear in the graph for each alternative
+/// tried; there are at most kMostAlternatives, fewer for large graphs. Reads tables with extents divisible by N. Never
+/// changes a number that no rule requires to change.
 class Rebatch : public Pass {
  public:
   static constexpr int kMostAlternatives = 128;
-  static constexpr int64_t kMostTasks = 20'000'000;  ///< that are built in all alternatives together
+  static constexpr int64_t kMostTasks = 20'000'000;  ///< built in all alternatives together
   explicit Rebatch(BakedBatch baked = {}) : baked_(std::move(baked)) {}
   std::string_view name() const override { return "rebatch"; }
   std::string spelling() const override;

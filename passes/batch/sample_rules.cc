@@ -28,18 +28,18 @@ Result<void> check_sample_index(const Graph& graph, TaskId task) {
   }
   return error(graph.location(task), op.name + " picks samples along axis " + std::to_string(data.batch.axis) + " of " +
                                          ir::str(*data.shape) + " by %" + std::string(graph.value(in[1]).name) +
-                                         ", which is not shown to hold each sample's own number");
+                                         ", which is not provably each sample's own index");
 }
 
 namespace {
 
-// Outputs are put together from those of micro-batches by their samples' axis.
+// Outputs of micro-batches are concatenated along their batch axis.
 Result<void> check_given(const Graph& graph, TaskId task, ValueId sum) {
   if (std::find(graph.outputs().begin(), graph.outputs().end(), sum) == graph.outputs().end()) return {};
   return error(graph.location(task), std::string(graph.op(task).name) + " makes %" +
                                          std::string(graph.value(sum).name) +
-                                         " a sum over the samples of a micro-batch, which can be a loss, but not be "
-                                         "given out");
+                                         " a sum over the samples of a micro-batch, which can be a loss, but not an "
+                                         "output");
 }
 
 /// The first output that can be a loss: one float number, which no sample has for itself. Invalid where none can.
@@ -62,14 +62,14 @@ Diagnostic with_other_axis(Diagnostic failure, const Graph& graph) {
       if (!dim.is_symbol() || dim.symbol_name() == graph.batch_symbol()) continue;
       return std::move(failure).note("'" + graph.batch_symbol() + "' (axis " + std::to_string(type.batch.axis) +
                                      " of input '" + std::string(graph.value(input).name) +
-                                     "') was taken to count samples; if '" + dim.symbol_name() + "' (axis " +
-                                     std::to_string(axis) + ") does, give --batch-symbol " + dim.symbol_name());
+                                     "') is assumed to count samples; if '" + dim.symbol_name() + "' (axis " +
+                                     std::to_string(axis) + ") does, specify --batch-symbol " + dim.symbol_name());
     }
   }
   return failure;
 }
 
-// What helps where the sum is the model's own loss, or where samples lie elsewhere.
+// Adds hints for a sum that is the model's own loss, and for another batch axis.
 Diagnostic with_advice(Diagnostic failure, const Graph& graph) {
   failure = with_other_axis(std::move(failure), graph);
   const ValueId loss = graph.losses().empty() ? possible_loss(graph) : ValueId();
@@ -108,7 +108,7 @@ Result<void> check_no_mix(const Graph& graph, TaskId task) {
 
 namespace {
 
-/// Finds what is made of numbers of samples.
+/// Finds values that depend on the number of samples.
 class CountedSamples {
  public:
   explicit CountedSamples(const Graph& graph)
@@ -159,9 +159,9 @@ class CountedSamples {
     const std::string made = from.valid() ? "%" + std::string(graph_.value(from).name) : "a size";
     return error(graph_.location(task),
                  graph_.op(task).name + " makes %" + std::string(graph_.value(output).name) +
-                     ", in which each sample has its part, of " + made +
-                     ", which follows from the number of samples, or from a sample's own number: those of a "
-                     "micro-batch are not those of the mini-batch");
+                     ", which has samples, from " + made +
+                     ", which depends on the number of samples or on a sample's index: these differ between a "
+                     "micro-batch and the mini-batch");
   }
 
   bool uses_batch(const Dim& dim) const { return dim.uses(graph_.batch_symbol()); }
@@ -186,7 +186,7 @@ class CountedSamples {
     return {};
   }
 
-  /// Whether a task makes them of sizes alone.
+  /// Returns whether a task makes sample counts or indices from sizes alone.
   bool numbers_samples(TaskId task) const {
     static const ir::Ops kRange = "range", kFull = "full";
     const ir::OpInfo& op = graph_.op(task);
@@ -197,7 +197,7 @@ class CountedSamples {
     return size != nullptr && uses_batch(*size);
   }
 
-  /// Whether integers depend on the number of their sample after the task as those that it reads do.
+  /// Returns whether the results, like the operands, depend on the index of their sample.
   bool still_counts(TaskId task) {
     const ValueId made = graph_.outputs(task)[0];
     if (!ir::is_integer(graph_.type(made).dtype)) return true;

@@ -122,8 +122,8 @@ bool hides_by_infinity(const Match& match) {
   return true;
 }
 
-/// As LibTorch's kernel takes it: no parameter reaches a mask, since it gets no gradient, rows without a place are
-/// zeros, and no row is hidden by large finite numbers.
+/// Returns whether LibTorch's kernel supports the mask: it depends on no parameter, because it gets no gradient, fully
+/// hidden rows are zeros, and no row is hidden by large finite numbers.
 bool mask_serves(const Match& match) {
   const Capture place = match.has(kHidden) ? kHidden : kMask;
   if (!match.has(place)) return true;
@@ -187,7 +187,7 @@ std::optional<ValueType> keys(const Match& match) {
   return type;
 }
 
-/// What a value's layout follows from: views, and elementwise tasks after which `at` is laid out.
+/// The tasks that determine a value's layout: views, and elementwise tasks that keep the layout of `at`.
 class Layout {
  public:
   explicit Layout(const Graph& graph) : graph_(graph) {}

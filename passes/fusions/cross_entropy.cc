@@ -20,7 +20,7 @@ constexpr Capture kPlaced{4}, kLabels{5};
 constexpr Capture kShown{6}, kHidden{7};
 constexpr Capture kClasses{8}, kEqual{9}, kRows{10}, kTuples{11};
 
-/// What no place on an axis is, counted from either end.
+/// A number that is not a position on an axis, counted from either end.
 constexpr int64_t kNoLabel = std::numeric_limits<int32_t>::min();
 
 const Shape& sizes(const Match& match, Capture place) { return *match.graph().type(match[place]).shape; }
@@ -121,7 +121,7 @@ std::optional<ValueType> of_labels(const Match& match, Capture place) {
 
 Capture labels_of(const Match& match) { return match.has(kLabels) ? kLabels : kPlaced; }
 
-/// The type of labels of which those that do not count say so; nothing where they and their mask differ.
+/// Returns the type of labels after uncounted ones are marked; nullopt if labels and mask have different types.
 std::optional<ValueType> type_of_labels(const Match& match) {
   auto type = of_labels(match, labels_of(match));
   if (!type || (type->dtype != DType::kI32 && type->dtype != DType::kI64)) return std::nullopt;

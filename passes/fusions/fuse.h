@@ -1,4 +1,4 @@
-/// What exporters write out becomes the one operator that LibTorch has for it.
+/// Replaces decomposed operators by one LibTorch operator.
 #pragma once
 
 #include <set>
@@ -12,30 +12,30 @@
 
 namespace rannc::passes {
 
-/// One kind of fusion: patterns as values, none of which knows a model.
+/// One kind of fusion: a set of patterns, none of which is specific to a model.
 struct Fusion {
   std::vector<ir::Rewrite> (*rules)();
   std::string_view name;  ///< `gelu`
-  std::string_view says;  ///< what becomes what
+  std::string_view says;  ///< what is replaced by what
 };
 
-/// The pass of a fusion: `fuse-gelu`.
+/// Returns the name of the fusion's pass: `fuse-gelu`.
 std::string pass_name(const Fusion& fusion);
 
-/// In the order in which they run: what an earlier one makes, a later one may be about.
+/// Returns all fusions in the order in which they run: later ones may match results of earlier ones.
 std::span<const Fusion> fusions();
 
-/// Names of the passes that write a model in fewer operators: `cse`, `hoist-uniform`, `join-pieces`, `merge-slices` and
-/// all fusions. Left out where operators are counted.
+/// Returns the names of the passes that reduce the number of operators: `cse`, `hoist-uniform`, `join-pieces`,
+/// `merge-slices` and all fusions. Skipped where operators are counted.
 std::set<std::string> shortening_passes();
 
-/// Replaces what the rules of one fusion recognise.
+/// Replaces the matches of one fusion's rules.
 ///
-/// Before: final types, losses attached. After: the same numbers but for rounding in the element type of the graph: a
-/// number in the graph is what an operator means only where they round to the same one (`snap-constants` sees to that
-/// where a file's numbers are rounded more coarsely). A value that anything else reads, an output or a loss is never
-/// lost. A remark says how many were found. Linear in tasks.
-/// Never moves a gradient to another parameter: stored tensors are read as they are.
+/// Before: final types, losses attached. After: the same numbers except for rounding in the element type of the graph.
+/// A number matches an operator's constant only if both round to the same number of that type; `snap-constants` ensures
+/// this if the file's numbers are rounded more coarsely. A value with other readers, an output or a loss is never
+/// removed. A remark counts the matches. Linear in tasks. Never moves a gradient to another parameter: stored tensors
+/// are read as they are.
 class Fuse : public Pass {
  public:
   explicit Fuse(const Fusion& fusion) : fusion_(fusion), name_(pass_name(fusion)) {}

@@ -15,7 +15,7 @@ namespace rannc::passes {
 
 namespace {
 
-/// Insertions, deletions and exchanges that make one text of another (Wagner and Fischer, JACM 1974).
+/// Returns the edit distance of two texts (Wagner and Fischer, JACM 1974).
 size_t distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), 0);

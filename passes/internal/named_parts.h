@@ -12,19 +12,19 @@
 
 namespace rannc::passes {
 
-/// Nodes, modules and values of a graph by name, held against patterns in which `*` and `?` stand for other characters,
-/// which has to outlive it and stay as it is. A node is what one node of the model's file became: one or more tasks.
+/// Matches nodes, modules and values of a graph against patterns in which `*` and `?` are wildcards. The graph must
+/// outlive this object and must not change. A node is one node of the model file; it may correspond to several tasks.
 class NamedParts {
  public:
   NamedParts(const ir::Graph& graph, const ir::TrainingNotes& file);
 
-  /// Whether a pattern names a task: its node, a value that it makes, or a module that it is in.
+  /// Returns whether a pattern names a task: its node, a value that it makes, or a module that contains it.
   bool names(const std::string& pattern, TaskId task) const;
-  /// What leaves the parts that a pattern names: values of floats of one axis and more that depend on an input, are
-  /// made in the part, and read outside of it or given out. A part is the outermost module that the pattern names; else
-  /// the nodes that it names in one module; else a value. Ascending.
+  /// Returns the results of the parts that a pattern names: float values of at least one axis that depend on an input,
+  /// are made in the part, and are read outside of it or are outputs of the graph. A part is the outermost module that
+  /// the pattern names, else the nodes that it names in one module, else a value. Ascending.
   std::vector<ValueId> results(const std::string& pattern) const;
-  /// Names that are much like a pattern, most alike first, for a message: `'a', 'b' and 'c'`.
+  /// Returns names similar to a pattern, most similar first, for a message: `'a', 'b' and 'c'`.
   std::string near(const std::string& pattern) const;
 
  private:
@@ -42,7 +42,7 @@ class NamedParts {
   std::map<std::string, uint32_t, std::less<>> module_numbers_;
   std::vector<std::string> nodes_;                  ///< names
   std::vector<uint32_t> node_of_, module_of_task_;  ///< per task
-  std::vector<bool> varies_, given_;                ///< per value: depends on an input; is a result of the graph
+  std::vector<bool> varies_, given_;                ///< per value: depends on an input; is an output of the graph
 };
 
 }  // namespace rannc::passes

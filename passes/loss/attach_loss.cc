@@ -38,7 +38,7 @@ Result<void> check_output(const Graph& graph, ValueId output) {
   if (!value.type.shape) return fault("its shape is not known");
   if (!ir::is_float(value.type.dtype)) return fault(fmt::format("it is {}, not a float", str(value.type.dtype)));
   if (!graph.batch_symbol().empty() && !value.type.batch.has_batch()) {
-    return fault(fmt::format("its shape {} does not tell samples apart, so that it would count once a micro-batch",
+    return fault(fmt::format("its shape {} has no batch axis, so it would count once per micro-batch",
                              ir::str(*value.type.shape)));
   }
   return {};
@@ -83,7 +83,7 @@ Result<ValueId> labels_input(Graph& graph, const LossSpec& term, ValueId output,
   return made;
 }
 
-// The input whose sum divides: one of the model's own, or a new one with a number for each sample.
+// Returns the input whose sum is the denominator: one of the model's own, or a new one with a number for each sample.
 Result<ValueId> count_input(Graph& graph, const LossSpec& term, ValueId output) {
   for (const std::string& name : {term.count, "labels/" + term.count}) {
     const ValueId found = graph.find(name);
@@ -169,8 +169,8 @@ class TermBuilder {
     const bool one = weights.size() == 1;
     if (!one && (logits.empty() || logits.back() != ir::Dim(static_cast<int64_t>(weights.size())))) {
       return error(
-          fmt::format("{} numbers of pos_weight on output %{} of shape {}: there is one, or one for each place "
-                      "on the last axis",
+          fmt::format("{} numbers of pos_weight on output %{} of shape {}: expected one, or one per element "
+                      "of the last axis",
                       weights.size(), graph_.value(output_).name, ir::str(logits)));
     }
     const ir::Shape shape = one ? ir::Shape{} : ir::Shape{logits.back()};
@@ -231,7 +231,7 @@ class TermBuilder {
   int64_t axis_;
 };
 
-// What divides the sum, and its labels where it counts them; `weight` takes what is a number.
+// Sets the denominator and the labels that it counts. Constant factors go to the weight of the term.
 Result<void> set_denominator(Graph& graph, const LossSpec& spec, ValueId output, ValueId labels, int64_t axis,
                              LossTerm& term) {
   using Denominator = LossTerm::Denominator;

@@ -1,4 +1,4 @@
-/// Puts the training loss under a model's outputs.
+/// Adds the training loss to a model's outputs.
 #pragma once
 
 #include <utility>
@@ -8,16 +8,15 @@
 
 namespace rannc::passes {
 
-/// For each term: an input `labels/<name>` of the right symbolic shape, tasks that
-/// sum the term over the samples of a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted
-/// from the labels of the whole mini-batch, so that the loss and its gradient do not depend on how the mini-batch is
-/// cut (averaging the means of uneven micro-batches would).
+/// Adds for each term an input `labels/<name>` of the right symbolic shape, tasks that sum the term over the samples of
+/// a micro-batch, and an `ir::LossTerm`. The sum is divided by a denominator counted from the labels of the whole
+/// mini-batch. The loss and its gradient therefore do not depend on how the mini-batch is split; averaging the means of
+/// uneven micro-batches would.
 ///
-/// Before: types are inferred. After: the graph has losses; its outputs are what they were. Stands after
-/// fold-constants and before remove-dead. Work per term only, beside the type rules of the new tasks.
-/// Never touches losses that are there, nor terms of kind in_graph, which open-loss takes before types are inferred.
-/// An output that is not there, that has no samples in a model that has a batch, or that is no float, is an error by
-/// name.
+/// Before: types are inferred. After: the graph has losses; its outputs are unchanged. Runs after fold-constants and
+/// before remove-dead. Costs a constant number of tasks per term and their type inference. Never touches existing
+/// losses, nor terms of kind in_graph, which open-loss handles before types are inferred. It is an error if an output
+/// does not exist, has no samples in a model with a batch, or is not float.
 class AttachLoss : public Pass {
  public:
   explicit AttachLoss(std::vector<LossSpec> terms) : terms_(std::move(terms)) {}
@@ -29,7 +28,7 @@ class AttachLoss : public Pass {
   std::vector<LossSpec> terms_;
 };
 
-/// The output a loss speaks of: the one of that name, or the only one where the name is empty.
+/// Returns the output that a loss refers to: the one of that name, or the only one if the name is empty.
 Result<ValueId> find_output(const ir::Graph& graph, const LossSpec& term);
 
 }  // namespace rannc::passes

@@ -37,7 +37,7 @@ class Joiner {
                    fmt::format("no input of the loss is an output of the model; its inputs are{}, "
                                "the model's outputs{}",
                                names(loss_, loss_.inputs()), names(model_, model_.outputs())))
-          .note("--loss-input INPUT=OUTPUT says which output an input of the loss is");
+          .note("--loss-input INPUT=OUTPUT maps an input of the loss to an output");
     }
     RANNC_TRY(check_batch());
     add_leaves();
@@ -67,7 +67,7 @@ class Joiner {
       }
       if (find(model_, model_.outputs(), output).valid() || find(model_, model_.inputs(), output).valid()) continue;
       return error({how_.file, 0, 0, {}},
-                   fmt::format("input {} of the loss is to be {}, which the model does not have; "
+                   fmt::format("input {} of the loss is mapped to {}, which the model does not have; "
                                "its outputs are{}",
                                input, output, names(model_, model_.outputs())));
     }

@@ -53,7 +53,7 @@ Result<std::vector<double>> parse_numbers(std::string_view key, std::string_view
 
 bool is_softmax(Kind kind) { return kind == Kind::kCrossEntropy || kind == Kind::kSoftCrossEntropy; }
 
-// Options that only some kinds heed.
+// Options that only some kinds have.
 struct OfKinds {
   std::string_view key;
   bool (*uses)(Kind kind);

@@ -14,7 +14,7 @@ Diagnostic of_file(Diagnostic found, const std::string& file) {
   return found;
 }
 
-/// Names of tensors of integers that are others than the graph's.
+/// Returns the names of integer tensors that differ from the graph's.
 Result<std::vector<std::string>> other_integers(const ir::Graph& graph, const ir::StateMatch& match) {
   std::vector<std::string> found;
   for (const auto& [value, sources] : match.sources) {
@@ -39,9 +39,8 @@ Result<Outcome> LoadWeights::run(ir::Graph& graph, PassContext& context) const {
   const auto integers = other_integers(graph, match);
   if (!integers.ok()) return of_file(integers.diagnostic(), file);
   if (!integers->empty()) {
-    return error({file, 0, 0, {}},
-                 fmt::format("tensors of integers that the model was exported with have other values: {}",
-                             fmt::join(*integers, ", ")));
+    return error({file, 0, 0, {}}, fmt::format("integer tensors differ from those that the model was exported with: {}",
+                                               fmt::join(*integers, ", ")));
   }
   std::map<ValueId, ir::TensorData> taken;
   for (const auto& [value, sources] : match.sources) {
@@ -51,7 +50,7 @@ Result<Outcome> LoadWeights::run(ir::Graph& graph, PassContext& context) const {
     taken.emplace(value, *std::move(data));
   }
   for (auto& [value, data] : taken) graph.set_data(value, std::move(data));
-  context.remarks.push_back({{}, fmt::format("{} stored tensors have the numbers of {}", taken.size(), file)});
+  context.remarks.push_back({{}, fmt::format("loaded {} stored tensors from {}", taken.size(), file)});
   const auto warn = [&](const std::vector<std::string>& names, const char* what) {
     if (!names.empty())
       context.warnings.push_back({{}, fmt::format("{}: {} {}: {}", file, names.size(), what, fmt::join(names, ", "))});

@@ -1,4 +1,4 @@
-/// load-weights: stored values take the numbers of tensors under the program's own names.
+/// Loads stored values from tensors that have the program's own names.
 #pragma once
 
 #include <map>
@@ -14,18 +14,19 @@ namespace rannc::passes {
 struct GivenWeights {
   std::string file;  ///< for messages
   std::map<std::string, ir::StoredTensor> tensors;
-  bool partial = false;   ///< names may be missing, and keep their values, or unexpected, and are left out
-  bool converts = false;  ///< floats of another width become those of the model
+  bool partial = false;   ///< missing names keep their values; unexpected names are ignored
+  bool converts = false;  ///< floats of another width are converted to those of the model
 };
 
 /// Before => after: parameters, buffers and float constants that have a part of the graph's state (`ir::full_state`)
-/// hold what the tensors say; nothing else changes. Integers have decided what the graph is: they must be equal. All
-/// names, shapes and types that do not fit are one error; under `partial` names that differ are a warning.
+/// get the values of the tensors; nothing else changes. Integers must be equal, because they have already determined
+/// the graph. All mismatched names, shapes and types are reported in one error; with `partial`, mismatched names are a
+/// warning.
 ///
-/// It stands behind recover-parameters, which knows the names, and set-precision, so that a tensor is converted once;
-/// before fold-constants, which reads numbers. Cost: the bytes of tensors that the graph holds otherwise than the file
-/// (transposed, joined, converted); the others stay in the file. Without tensors it does nothing: a reproducer has
-/// none.
+/// Runs after recover-parameters, which determines the names, and set-precision, so that a tensor is converted once,
+/// and before fold-constants, which reads numbers. Cost: the bytes of tensors that the graph stores in another form
+/// than the file (transposed, concatenated, converted); the others stay in the file. Without tensors it does nothing,
+/// because a reproducer has none.
 class LoadWeights : public Pass {
  public:
   explicit LoadWeights(std::optional<GivenWeights> given = {}) : given_(std::move(given)) {}

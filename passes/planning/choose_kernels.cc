@@ -27,7 +27,8 @@ bool flag(const ir::Graph& graph, TaskId task) {
   return ir::OpAttributes(graph.op(task), graph.attributes(task)).flag(kChannelsLast);
 }
 
-/// What may have to be copied into another order: weights and draws lie as their readers want.
+/// Returns whether a value may need a copy into another layout. Weights and random inputs have the layout of their
+/// readers.
 bool is_image(const ir::Graph& graph, ValueId value) {
   const ir::ValueKind kind = graph.kind(value);
   if (kind != ir::ValueKind::kActivation && kind != ir::ValueKind::kInput) return false;
@@ -35,20 +36,20 @@ bool is_image(const ir::Graph& graph, ValueId value) {
   return type.shape && type.shape->size() == 4 && ir::is_float(type.dtype);
 }
 
-/// Whether the result of a task that has no order of its own lies as images before it do.
+/// Returns whether the result of a task without a layout of its own has the layout of the images that it reads.
 bool follows_images(const ir::Graph& graph, TaskId task) {
   const std::vector<ValueId> as = ir::laid_out_as(graph, task);
   return !as.empty() && std::all_of(as.begin(), as.end(), [&](ValueId value) { return is_image(graph, value); });
 }
 
-/// An attribute that says what its absence says is left out, so that equal tasks have equal attributes.
+/// Omits an attribute with the default value, so that equal tasks have equal attributes.
 ir::Attributes with(const ir::OpInfo& op, ir::Attributes attributes, std::string_view name, ir::Attribute value) {
   attributes.erase(name);
   if (!(op.attribute(name)->otherwise == value)) attributes.set(name, std::move(value));
   return attributes;
 }
 
-/// The ways to compute a task that its operator's rule allows, as it is now first.
+/// Returns the variants of a task that its operator's rule allows, the current one first.
 std::vector<ir::Attributes> ways(const ir::Graph& graph, TaskId task) {
   const ir::OpInfo& op = graph.op(task);
   const auto operands = ir::type_list(graph, graph.inputs(task));
@@ -68,7 +69,7 @@ std::vector<ir::Attributes> ways(const ir::Graph& graph, TaskId task) {
   return found;
 }
 
-/// Adds to a graph what could stand for its tasks, each kind once.
+/// Adds the alternatives of a graph's tasks, each kind once.
 class Alternatives {
  public:
   explicit Alternatives(const ir::Graph& graph) : graph_(graph.clone()), needs_gradient_(ir::needs_gradient(graph)) {
@@ -85,7 +86,7 @@ class Alternatives {
   const std::vector<bool>& needs_gradient() const { return needs_gradient_; }
   ir::Graph take() && { return std::move(graph_); }
 
-  /// A task that computes as `task` does now, then others.
+  /// A task that computes like `task` does now, then the alternatives.
   const std::vector<TaskId>& ways_of(TaskId task) {
     const auto [at, fresh] = ways_.try_emplace(numbers(task));
     if (!fresh) return at->second;
@@ -95,7 +96,7 @@ class Alternatives {
     return at->second;
   }
 
-  /// Tasks that copy such a value into the one order and into the other.
+  /// Tasks that copy such a value into one layout and into the other.
   const std::array<TaskId, 2>& copies_of(ValueId value) {
     const auto kind = std::pair(graph_.type_number(value), bool{needs_gradient_[value.index()]});
     const auto [at, fresh] = copies_.try_emplace(kind);
@@ -143,7 +144,7 @@ class Alternatives {
   std::map<std::pair<uint32_t, bool>, std::array<TaskId, 2>> copies_;
 };
 
-/// The least time of a task in one order, and how it is reached.
+/// The least time of a task in one layout, and the variant that achieves it.
 struct Best {
   double ns = 0;
   const ir::Attributes* attributes = nullptr;  ///< null: it cannot be computed in that order, or not timed
@@ -156,7 +157,7 @@ class Choice {
     cut_.pay(kAsAxesSay, 0, LeastCut::kNever);
   }
 
-  /// Nothing: all stays as it is.
+  /// Returns nothing if no task changes.
   std::optional<ir::Graph> run() {
     for (const TaskId task : graph_.tasks()) {
       if (!is_image(graph_, graph_.outputs(task)[0])) continue;
@@ -172,12 +173,12 @@ class Choice {
     return rewritten();
   }
 
-  /// For people.
+  /// The remark for the user.
   std::string summary() const {
     std::string text =
-        fmt::format("kernels by their times: {} of {} tasks compute channels last", on_second_, weighed_);
+        fmt::format("kernels by measured time: {} of {} tasks compute channels last", on_second_, weighed_);
     for (const auto& [name, count] : algorithms_) text += fmt::format(", {} by `{}`", count, name);
-    return text + fmt::format(", {} copies between orders", copies_);
+    return text + fmt::format(", {} copies between layouts", copies_);
   }
 
  private:
@@ -221,7 +222,7 @@ class Choice {
     return sum / 2;
   }
 
-  /// Whether an operand has to lie as its task does.
+  /// Returns whether an operand must have the layout of its task.
   bool has_order(TaskId task, size_t operand) const {
     const ValueId value = graph_.inputs(task)[operand];
     if (!is_image(graph_, value)) return false;
@@ -273,7 +274,7 @@ class Choice {
     return std::move(rewriter).finish();
   }
 
-  /// As its task reads it: a copy in the other order where they differ, one for all such tasks.
+  /// Returns the operand in the layout of its task. If layouts differ this is a copy, shared by all such tasks.
   ValueId operand(ir::Rewriter& rewriter, TaskId task, size_t index) {
     const ValueId old = graph_.inputs(task)[index];
     if (!old.valid() || !has_order(task, index)) return rewriter.map(old);

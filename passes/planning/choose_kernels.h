@@ -1,4 +1,4 @@
-/// Kernels, and the order of elements in memory, by their times.
+/// Chooses kernels and memory layouts by their measured times.
 #pragma once
 
 #include <memory>
@@ -8,36 +8,36 @@
 
 namespace rannc::passes {
 
-/// Times of tasks, from whoever can measure them.
+/// Source of measured task times.
 class KernelTimes {
  public:
   virtual ~KernelTimes() = default;
-  /// Forward and backward pass of a task of `with_alternatives(graph)`, ns; nothing: not known. `needs_gradient` is
-  /// that graph's (`ir::needs_gradient`).
+  /// Returns the time of the forward and backward pass of a task of `with_alternatives(graph)`, in ns; nullopt if
+  /// unknown. `needs_gradient` belongs to that graph (`ir::needs_gradient`).
   virtual std::optional<double> ns(const ir::Graph& graph, TaskId task,
                                    const std::vector<bool>& needs_gradient) const = 0;
 };
 
-/// Whether a task has several kernels, or computes in either order of memory.
+/// Returns whether a task has several kernels or can compute in either memory layout.
 bool has_alternatives(const ir::Graph& graph, TaskId task);
-/// Whether any task of the graph does.
+/// Returns whether any task of the graph has alternatives.
 bool has_alternatives(const ir::Graph& graph);
-/// A copy of the graph and, behind its tasks, what else could stand for them: per kind of task each way to compute it
-/// that its operator's rule allows, and per kind of value between them the copies into either order. Nobody reads their
-/// results: they are there to be timed. Tasks and values of `graph` keep their ids. Without a task that has
-/// alternatives nothing is added.
+/// Returns a copy of the graph with the alternatives appended, so that they can be measured. For each kind of task
+/// these are all variants that its operator's rule allows. For each kind of value between such tasks they are the
+/// copies into either layout. Their results have no readers. Tasks and values of `graph` keep their ids. Nothing is
+/// added if no task has alternatives.
 ir::Graph with_alternatives(const ir::Graph& graph);
 
-/// Gives convolutions, pooling and batch normalisation the kernels (`algorithm`) and orders (`channels_last`) that
-/// together take the least time, the copies between orders (`contiguous`) included. Elementwise tasks and
-/// concatenations between them have the order of their operands; all other tasks read what lies as its axes say.
+/// Assigns kernels (`algorithm`) and layouts (`channels_last`) to convolutions, pooling and batch normalization such
+/// that the total time is minimal, including the copies between layouts (`contiguous`). Elementwise tasks and
+/// concatenations between them use the layout of their operands. All other tasks read the default layout.
 ///
-/// Before: all lies as its axes say, and LibTorch chooses kernels. After: the same values by the same operators, whose
-/// sums are taken in another order. The choice is a minimum cut: a node for each task that may have either order, an
-/// edge for what the one or the other takes, and for each value a group whose nodes pay for one copy unless they agree;
-/// so it is the best choice for these times. Times that differ by less than two in a hundred count as equal, and a
-/// value without a known time of its copy is not copied. Stands behind the planner's pipeline, where times are known,
-/// and before mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph of which no time is
+/// Before: everything has the default layout, and LibTorch chooses kernels. After: the same values by the same
+/// operators, whose sums are taken in another order. The choice is a minimum cut. It has a node for each task that may
+/// use either layout and an edge for the time of each choice. Each value has a group whose nodes pay for one copy
+/// unless they agree. The choice is therefore optimal for these times. Times that differ by less than 2 % count as
+/// equal, and a value whose copy has no known time is not copied. Runs after the planner's pipeline, where times are
+/// known, and before mark-constants. Almost linear (Boykov and Kolmogorov 2004). Never changes a graph if no time is
 /// known.
 class ChooseKernels : public Pass {
  public:

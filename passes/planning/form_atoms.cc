@@ -20,7 +20,7 @@ ir::Atoms form_atoms(const ir::Graph& graph, std::vector<bool> constant) {
 Result<Outcome> FormAtoms::run(ir::Graph& graph, PassContext& context) const {
   context.atoms = form_atoms(graph, context.constant ? *context.constant : constant_tasks(graph));
   if (!context.atoms->tasks.empty()) return Outcome{};
-  return error("no task depends on an input of the model: there is nothing to train or to divide");
+  return error("no task depends on an input of the model: there is nothing to train or to partition");
 }
 
 }  // namespace rannc::passes

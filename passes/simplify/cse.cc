@@ -17,7 +17,7 @@ using namespace ir;  // NOLINT: reads as its neighbours
 
 namespace {
 
-/// A task by what it computes.
+/// Key of a task: what it computes.
 struct Computed {
   const OpInfo* op;
   std::vector<ValueId> operands;
@@ -44,7 +44,7 @@ class Merge {
     merge_constants();
   }
 
-  /// How many tasks went.
+  /// Returns the number of removed tasks.
   size_t run() {
     size_t merged = 0;
     for (const TaskId task : graph_.tasks()) merged += visit(task) ? 1 : 0;
@@ -73,7 +73,7 @@ class Merge {
            std::none_of(outputs.begin(), outputs.end(), [&](ValueId value) { return asked_for_[value.index()]; });
   }
 
-  /// Whether an earlier task stands for it.
+  /// Returns whether an earlier task replaces it.
   bool visit(TaskId task) {
     Computed computed{&graph_.op(task), {}, graph_.attributes(task), graph_.outputs(task).size()};
     for (const ValueId operand : graph_.inputs(task))
@@ -113,7 +113,8 @@ Result<Outcome> Cse::run(Graph& graph, PassContext& context) const {
   const size_t merged = merge.run();
   if (merged == 0) return Outcome{};
   graph = std::move(merge).finish();
-  context.remarks.emplace_back().message = fmt::format("merged {} tasks that computed the same as another", merged);
+  context.remarks.emplace_back().message =
+      fmt::format("merged {} tasks that compute the same values as another task", merged);
   return Outcome{true};
 }
 

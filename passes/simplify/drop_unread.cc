@@ -19,7 +19,7 @@ bool makes_statistics(const ir::Graph& graph, TaskId task) {
   return runs_on && op.asks_training(graph.attributes(task));
 }
 
-/// What makes none works out sizes, as a rule.
+/// Tasks without float results usually compute sizes.
 bool makes_floats(const ir::Graph& graph, TaskId task) {
   const auto results = graph.outputs(task);
   return std::any_of(results.begin(), results.end(),

@@ -1,16 +1,16 @@
-/// Drops tasks that nothing needs before anything judges them.
+/// Removes unneeded tasks before other passes inspect them.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
 
-/// Drops tasks whose results reach no output, as the assertions and the unread branches that exporters write: what they
-/// would mix or cannot type is nobody's concern. Tasks that make running statistics stay, and so do all stored tensors,
-/// which later passes know by name. Dropped tasks that make floats are counted in a remark.
+/// Removes tasks whose results reach no output, such as assertions and unread branches written by exporters. They must
+/// not cause errors by mixing samples or lacking types. Tasks that compute running statistics stay. So do all stored
+/// tensors, which later passes look up by name. A remark counts the removed tasks that compute floats.
 ///
-/// Before => after: as imported => each task has a reader or a purpose. Stands first, since rebatch and infer-shapes
-/// refuse a model for any of its tasks. Linear.
+/// Before => after: as imported => each task has a reader or a purpose. Runs first, because rebatch and infer-shapes
+/// reject a model for any of its tasks. Linear.
 class DropUnread : public Pass {
  public:
   std::string_view name() const override { return "drop-unread"; }

@@ -47,7 +47,7 @@ bool becomes_attribute(const Graph& graph, TaskId task, size_t i) {
          !graph.attributes(task).has(op.operand(i).attribute);
 }
 
-// What is still read once contents are known: nothing is built for shape arithmetic that then vanishes.
+// Values that are still read once contents are known. Nothing is built for shape arithmetic that disappears.
 struct Liveness {
   explicit Liveness(const Graph& graph) : task(graph.task_count()), value(graph.value_count()) {
     ir::for_each_kept(graph, [&](ValueId id) { mark(id); });
@@ -136,7 +136,7 @@ class Folder {
     RANNC_CHECK(inferred.ok()) << inferred.diagnostic().str();
   }
 
-  // A task as it reads once operands of known contents have moved into attributes.
+  // A task after operands of known contents have moved into attributes.
   struct Reading {
     std::vector<ValueId> operands;  // of the old graph; invalid where absent or moved
     ir::Attributes attributes;
@@ -163,7 +163,7 @@ class Folder {
     return found;
   }
 
-  // A task of constants whose result is worth storing.
+  // Returns whether a task reads only constants and its result is worth storing.
   bool fold_data(TaskId task) {
     const ir::OpInfo& op = from_.op(task);
     if (!op.known() || op.asks_training(from_.attributes(task)) || !reads_constants_only(task)) return false;
@@ -188,7 +188,7 @@ class Folder {
     return !results.empty();
   }
 
-  // Whether a compiler had better leave the work to the one time when the program runs.
+  // Returns whether the work is better done when the program runs.
   bool is_long(TaskId task) const {
     const Dim flops = ir::work_of(from_, task).flops;
     return !flops.is_constant() || flops.constant() > kMostFoldedWork;
@@ -205,7 +205,7 @@ class Folder {
     return !inputs.empty();
   }
 
-  // The results, or none where nobody can compute them.
+  // Returns the results, or none if they cannot be computed.
   std::vector<StoredTensor> evaluate(const ir::OpInfo& op, const Reading& read, const std::vector<ValueType>& types) {
     std::vector<StoredTensor> tensors;
     for (const ValueId input : read.operands) {

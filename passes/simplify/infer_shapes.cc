@@ -21,8 +21,8 @@ struct Renaming {
   Dim by;
 };
 
-// The symbol of `from` that has to equal `to`, if replacing it can make them equal. Nothing for the batch symbol, which
-// has to stay free, and for two numbers.
+// Returns the symbol of `from` that must equal `to`, if replacing it makes them equal. Returns nothing for the batch
+// symbol, which must stay free, and for two numbers.
 std::optional<Renaming> renaming(const Dim& a, const Dim& b, const std::string& batch) {
   if (a == b || a == Dim(1) || b == Dim(1)) return std::nullopt;
   if (b.is_symbol() && b.symbol_name() != batch && !a.uses(b.symbol_name())) return Renaming{b.symbol_name(), a};
@@ -96,7 +96,7 @@ bool fill_contents(Graph& graph) {
   return changed;
 }
 
-// Draws that have the type of an operand beside them go on having it.
+// Random inputs that have the type of an operand beside them keep having it.
 class DrawTypes {
  public:
   explicit DrawTypes(const Graph& graph) {

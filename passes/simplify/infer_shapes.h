@@ -1,18 +1,18 @@
-/// Types of all values, from the inputs' types and the initializers.
+/// Infers the types of all values from the types of inputs and stored values.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
 
-/// Runs every task's type rule in order: element type, symbolic shape, place of the samples, contents of integer
-/// values. Integer constants get their contents first. Two different symbols that meet in one axis are one size under
-/// two names: the second is replaced by the first everywhere (the batch symbol wins), with a remark.
+/// Runs every task's type rule in order: element type, symbolic shape, batch layout, contents of integer values.
+/// Integer constants get their contents first. If two different symbols meet in one axis, they are one size under two
+/// names: the first replaces the second everywhere (the batch symbol wins), with a remark.
 ///
-/// Before: inputs, parameters, buffers and constants have types. After: so has every activation of a known operator.
-/// Stands first, since every later pass reads types. Linear in the graph, once more for each symbol replaced.
-/// Never adds or drops tasks. An operand that does not fit, an operation that would mix samples, or one that picks
-/// samples by anything but their own number, is an error at the task.
+/// Before: inputs, parameters, buffers and constants have types. After: every activation of a known operator has a
+/// type. Runs early, because every later pass reads types. Linear in the graph, with one more run for each symbol
+/// replaced. Never adds or removes tasks. It is an error at the task if an operand does not fit, if the operation would
+/// mix samples, or if it selects samples by anything but their own index.
 class InferShapes : public Pass {
  public:
   std::string_view name() const override { return "infer-shapes"; }

@@ -29,7 +29,7 @@ class Follower {
  public:
   explicit Follower(const Graph& graph) : graph_(graph) {}
 
-  /// Of which pieces a value consists along an axis; nothing where sizes are not known, or there are too many.
+  /// Returns the pieces of a value along an axis; nullopt if sizes are unknown or there are too many pieces.
   std::optional<Pieces> pieces(ValueId value, size_t axis) {
     const auto extent = size(value, axis);
     if (!extent || ++visited_ > kMostVisited) return std::nullopt;
@@ -38,7 +38,7 @@ class Follower {
     return found ? found : Pieces{{value, axis, 0, *extent}};
   }
 
-  /// The value that a concatenation is; invalid where it is none.
+  /// Returns the value that a concatenation restores; invalid if there is none.
   ValueId joined(TaskId task) {
     visited_ = 0;
     const ValueId result = graph_.outputs(task)[0];
@@ -158,7 +158,7 @@ class Follower {
 
 Attributes shape_of(const Graph& graph, ValueId result) { return {{"shape", *graph.type(result).shape}}; }
 
-/// Whether the one, seen in the shape of the other, has its samples there, too.
+/// Returns whether one type, reshaped to the other, has its batch axis in the same place.
 bool stands_for(const Graph& graph, ValueId whole, ValueId result) {
   const ValueType *const type = &graph.type(whole), &wanted = graph.type(result);
   if (type->shape == wanted.shape) return type->batch == wanted.batch;
@@ -198,8 +198,7 @@ Result<Outcome> JoinPieces::run(Graph& graph, PassContext& context) const {
   }
   if (joined == 0) return Outcome{};
   graph = std::move(rewriter).finish();
-  context.remarks.push_back(
-      {{}, fmt::format("{} values that are taken apart and put together again stay whole", joined)});
+  context.remarks.push_back({{}, fmt::format("removed {} concatenations of adjacent parts of one value", joined)});
   return Outcome{true};
 }
 

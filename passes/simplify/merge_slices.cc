@@ -20,7 +20,7 @@ struct Slice {
 };
 using Slices = std::vector<Slice>;  // by their beginnings
 
-/// Whether they follow each other from the value's beginning to its end.
+/// Returns whether they cover the value without gaps or overlaps.
 bool are_a_whole(const ir::Graph& graph, const Slices& slices) {
   int64_t at = 0;
   for (const Slice& slice : slices) {
@@ -31,7 +31,7 @@ bool are_a_whole(const ir::Graph& graph, const Slices& slices) {
   return slices.size() > 1 && at == known_size(graph, of, slices.front().part.axis);
 }
 
-/// By the first task of each whole its slices.
+/// The slices of each value, by the first of their tasks.
 std::unordered_map<uint32_t, Slices> wholes(const ir::Graph& graph) {
   std::unordered_map<uint32_t, Slices> found;
   for (const ValueId value : graph.values()) {
@@ -85,7 +85,7 @@ Result<Outcome> MergeSlices::run(ir::Graph& graph, PassContext& context) const {
     }
   }
   graph = std::move(rewriter).finish();
-  context.remarks.push_back({{}, fmt::format("{} slices are parts of {} splits", merged, found.size())});
+  context.remarks.push_back({{}, fmt::format("replaced {} slices by {} splits", merged, found.size())});
   return Outcome{true};
 }
 

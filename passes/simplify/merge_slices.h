@@ -1,17 +1,17 @@
-/// Slices that together are a whole become one split.
+/// Replaces slices that together cover a value by one split.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
 
-/// Heads of a stacked projection, halves of a rotation, gates: several slices of one value along one axis that follow
-/// each other from its beginning to its end. Going back each slice makes a gradient of the whole, mostly of zeros, and
-/// these are added; a split makes one.
+/// Matches several slices of one value along one axis that follow each other from its beginning to its end: heads of a
+/// stacked projection, halves of a rotation, gates. In the backward pass each slice makes a gradient of the full size,
+/// mostly zeros, and these are added. A split makes one gradient.
 ///
-/// Before: final types; equal slices are one. After: the same numbers, bit for bit, under the same names. Stands behind
-/// fusions, one of which makes slices, and the `cse` behind them. Linear. Never touches slices that overlap, leave
-/// something out, or go by steps.
+/// Before: final types; equal slices are merged. After: the same numbers, bit for bit, under the same names. Runs after
+/// the fusions, one of which makes slices, and after the `cse` that follows them. Linear. Never touches slices that
+/// overlap, leave a gap, or have a step other than 1.
 class MergeSlices : public Pass {
  public:
   std::string_view name() const override { return "merge-slices"; }

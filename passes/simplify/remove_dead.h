@@ -1,15 +1,15 @@
-/// Drops what no result needs.
+/// Removes tasks and stored values that no result needs.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
 
-/// Drops tasks whose outputs reach no output, no loss and no running statistics, and the parameters, buffers and
-/// constants that only they read (`ir::remove_dead`). Inputs stay, since they are the model's signature. What was
-/// dropped is counted in a remark.
+/// Removes tasks whose outputs reach no output, no loss and no running statistics, and the parameters, buffers and
+/// constants that only they read (`ir::remove_dead`). Inputs stay, because they are the model's signature. A remark
+/// counts what was removed.
 ///
-/// Before: the losses are attached. After: every task has a reader or a purpose, which form-atoms asks for. Linear.
+/// Before: the losses are attached. After: every task has a reader or a purpose, as form-atoms requires. Linear.
 class RemoveDead : public Pass {
  public:
   std::string_view name() const override { return "remove-dead"; }

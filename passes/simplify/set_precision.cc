@@ -14,7 +14,7 @@ Result<ir::TensorData> converted(const ir::ValueType& type, const ir::TensorData
   return ir::encode_numbers(target, numbers);
 }
 
-/// The same attributes with element types and bodies of that precision; whether any differs.
+/// Converts element types and bodies in attributes to that precision. Returns whether any changed.
 Result<bool> convert(ir::Attributes& attributes, ir::DType target);
 
 Result<bool> convert(ir::Graph& graph, ir::DType target) {

@@ -1,17 +1,17 @@
-/// One float type for the whole model.
+/// Converts the whole model to one float type.
 #pragma once
 
 #include "passes/pass.h"
 
 namespace rannc::passes {
 
-/// Turns every float type of a model into `target`: inputs, parameters, buffers, constants (bytes converted, exactly
-/// where `target` is wider) and activations; a cast to a float type becomes a cast to `target`. Attributes that are
-/// numbers stay what they are: they are doubles already.
+/// Changes every float type of a model to `target`: inputs, parameters, buffers, constants (bytes are converted,
+/// exactly if `target` is wider) and activations. A cast to a float type becomes a cast to `target`. Numeric attributes
+/// do not change: they are doubles already.
 ///
-/// Before: any mixture of float types. After: `target` alone. Stands before fold-constants, so that constants are
-/// computed in the target's precision. Reads the bytes of every initializer whose type changes.
-/// Never touches integers, booleans, or a model that is in `target` already.
+/// Before: any mixture of float types. After: `target` only. Runs before fold-constants, so that constants are computed
+/// in the target's precision. Reads the bytes of every stored value whose type changes. Never touches integers,
+/// booleans, or a model that is in `target` already.
 class SetPrecision : public Pass {
  public:
   explicit SetPrecision(ir::DType target) : target_(target) {}

@@ -17,8 +17,8 @@ using namespace ir;  // NOLINT: reads as its neighbours
 
 namespace {
 
-/// The shortest decimal that rounds to the same float32, where that is what the number is; else the number. Powers of
-/// two, as the unit of float32, are written as what they are.
+/// Returns the shortest decimal that rounds to the same float32, if the number is a float32; else the number itself.
+/// Powers of two, such as the unit of float32, stay.
 double shortest_decimal(double number) {
   const auto rounded = static_cast<float>(number);
   int exponent = 0;
@@ -26,7 +26,7 @@ double shortest_decimal(double number) {
   return std::strtod(fmt::format("{}", rounded).c_str(), nullptr);
 }
 
-/// One that a gelu speaks of and that rounds to the same float32.
+/// Returns the constant of gelu that rounds to the same float32.
 double meant_by_gelu(double number) {
   for (const double meant : {std::sqrt(2.0), std::sqrt(0.5), 0.044715, std::sqrt(2 / M_PI)}) {
     if (static_cast<float>(meant) == static_cast<float>(number)) return meant;
@@ -45,7 +45,7 @@ class Snap {
     }
   }
 
-  /// How many numbers are others.
+  /// Returns the number of changed constants.
   size_t find() {
     for (const TaskId task : graph_.tasks()) {
       if (graph_.outputs(task).empty() || graph_.type(graph_.outputs(task)[0]).dtype != DType::kF64) continue;
@@ -127,7 +127,7 @@ Result<Outcome> SnapConstants::run(Graph& graph, PassContext& context) const {
   if (count == 0) return Outcome{};
   graph = snap.build();
   context.remarks.emplace_back().message =
-      fmt::format("took {} numbers that the file rounds to float32 for what their operators mean", count);
+      fmt::format("restored the exact values of {} constants that the file rounds to float32", count);
   return Outcome{true};
 }
 

@@ -19,7 +19,7 @@ using ir::Graph;
 using ir::Joint;
 using ir::Phase;
 
-/// Values that lie above a loss.
+/// Returns the values that a loss depends on.
 std::vector<bool> under_losses(const Graph& graph) {
   std::vector<bool> reaches(graph.value_count(), false);
   for (const ir::LossTerm& term : graph.losses()) reaches[term.numerator.index()] = true;
@@ -133,15 +133,15 @@ class Differentiator {
     return graph().outputs(made)[0];
   }
 
-  // Their sum in order; invalid of none.
+  // Returns their sum in order; invalid if there are none.
   ValueId sum_of(const std::vector<ValueId>& parts, TaskId task) {
     ValueId sum;
     for (const ValueId part : parts) sum = sum.valid() ? add("add", {sum, part}, task) : part;
     return sum;
   }
 
-  // The gradient of a result of `task`; invalid where none reaches it. Of what is made once a step it is whole: parts
-  // that come once a micro-batch are made so first.
+  // Returns the gradient of a result of `task`; invalid if none reaches it. For a value that is computed once per step,
+  // parts of single micro-batches are completed first.
   ValueId gradient_of(TaskId task, ValueId result) {
     std::vector<ValueId> parts = std::move(parts_[result.index()]);
     const auto is_partial = [&](ValueId part) { return graph().type(part).batch.is_partial(); };
@@ -187,7 +187,7 @@ class Differentiator {
     }
   }
 
-  // Of a task that reads a parameter twice the parts are added.
+  // Adds the parts of a task that reads a parameter twice.
   void add_part(TaskId task, ValueId parameter, ValueId gradient) {
     const ValueId copy = copies_[parameter.index()];
     if (!joint_.gradients.empty()) {

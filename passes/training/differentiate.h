@@ -1,4 +1,4 @@
-/// Writes the backward pass as tasks.
+/// Builds the backward pass as tasks.
 #pragma once
 
 #include "ir/gradient/joint.h"
@@ -6,20 +6,20 @@
 
 namespace rannc::passes {
 
-/// Reverse mode over a graph with losses: a copy of the forward tasks, then the tasks that the operators' gradient
-/// rules add (`ir/gradient/gradient.h`), from the last task to the first. Only what lies between a parameter and a loss
-/// is differentiated. A value that several tasks read has its gradients added in the order of one tape: the loss's
-/// seed, then its readers from the last to the first. An operator without a rule becomes one `vjp` task, which repeats
-/// its forward pass and runs the tape for it alone. The gradient of what is made once a step is made whole first
-/// (`core.total`).
+/// Applies reverse mode to a graph with losses. The result is a copy of the forward tasks, followed by the tasks that
+/// the operators' gradient rules add (`ir/gradient/gradient.h`), from the last task to the first. Only tasks between a
+/// parameter and a loss are differentiated. Gradients of a value with several readers are added in the order of a
+/// single tape: the loss's seed, then its readers from last to first. An operator without a rule becomes one `vjp`
+/// task, which repeats its forward pass and runs the tape for it alone. The gradient of a value that is computed once
+/// per step is first summed over the micro-batches (`core.total`).
 ///
 /// The graph must have types. Linear in its size. A diagnostic names a value whose gradient would mix the samples of a
 /// micro-batch.
 Result<ir::Joint> differentiate(const ir::Graph& graph);
 
-/// Leaves the planning graph as it is, and its backward pass beside it (`PassContext::joint`).
+/// Writes the backward pass to `PassContext::joint`. Does not change the graph.
 ///
-/// Before: losses are attached. After: `joint` holds. Stands last: later changes of the graph make it useless.
+/// Before: losses are attached. After: `joint` is set. Runs last, because later changes of the graph invalidate it.
 class Differentiate : public Pass {
  public:
   std::string_view name() const override { return "differentiate"; }

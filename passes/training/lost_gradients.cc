@@ -25,7 +25,7 @@ Result<void> set_padding(Graph& graph, const std::string& name, int64_t row) {
   const bool known = shape && shape->size() == 2 && (*shape)[0].is_constant();
   const int64_t rows = known ? (*shape)[0].constant() : 0, index = row < 0 ? row + rows : row;
   if (index < 0 || index >= rows) {
-    return error(fmt::format("a padding index {} of %{}, which is {}: it is a row of a table of rank 2", row, name,
+    return error(fmt::format("a padding index {} of %{}, which is {}: expected a row of a table of rank 2", row, name,
                              shape ? ir::str(*shape) : "[*]"));
   }
   bool found = false;
@@ -39,7 +39,7 @@ Result<void> set_padding(Graph& graph, const std::string& name, int64_t row) {
     found = true;
   }
   if (found) return {};
-  return error(fmt::format("a padding index of %{}, in which nothing is looked up along axis 0", name));
+  return error(fmt::format("a padding index of %{}, of which no rows are looked up along axis 0", name));
 }
 
 Result<void> set_strict(Graph& graph, const std::string& name) {
@@ -47,7 +47,7 @@ Result<void> set_strict(Graph& graph, const std::string& name) {
   const ValueId value = graph.find(name);
   const TaskId task = value.valid() ? graph.producer(value) : TaskId();
   if (!task.valid() || !ir::match(graph, task, kClamp)) {
-    return error(fmt::format("strict bounds of %{}, which no clamp makes", name));
+    return error(fmt::format("strict bounds of %{}, which is not the result of a clamp", name));
   }
   ir::Attributes attributes = graph.attributes(task);
   attributes.set("strict", true);
@@ -55,15 +55,15 @@ Result<void> set_strict(Graph& graph, const std::string& name) {
   return ir::infer_types(graph, task);
 }
 
-// The graph whose tasks read the stops; its outputs read the values themselves.
+// Returns the graph whose tasks read the stops; its outputs are the values themselves.
 Result<Graph> with_stops(const Graph& graph, const std::set<std::string>& names) {
   std::vector<bool> stopped(graph.value_count());
   for (const std::string& name : names) {
     const ValueId value = graph.find(name);
-    if (!value.valid()) return error(fmt::format("a stop of gradients at %{}, which the model does not have", name));
+    if (!value.valid()) return error(fmt::format("a gradient stop at %{}, which the model does not have", name));
     if (!ir::is_float(graph.type(value).dtype)) {
       return error(
-          fmt::format("a stop of gradients at %{}, which is {} and has none", name, str(graph.type(value).dtype)));
+          fmt::format("a gradient stop at %{}, which is {} and has no gradient", name, str(graph.type(value).dtype)));
     }
     stopped[value.index()] = true;
   }
@@ -122,7 +122,7 @@ Result<LostGradients> parse_lost_gradients(std::string_view text) {
       int64_t row = 0;
       const char* const end = value.data() + value.size();
       const auto [at, status] = std::from_chars(value.data() + colon + 1, end, row);
-      if (status != std::errc() || at != end) return error(fmt::format("`{}`: a row is an integer", part));
+      if (status != std::errc() || at != end) return error(fmt::format("`{}`: the row must be an integer", part));
       lost.padding[value.substr(0, colon)] = row;
     } else {
       return error(fmt::format("`{}` is none of padding=TABLE:ROW, stop=VALUE and strict=VALUE", part));

@@ -1,4 +1,4 @@
-/// Says where no gradient flows, as a model file does not.
+/// Restores gradient stops that a model file does not record.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace rannc::passes {
 
-/// What a user knows of gradients that the file lost. By value name.
+/// Gradient stops that the file lost, from the user. By value name.
 struct LostGradients {
-  std::map<std::string, int64_t> padding;  ///< of a table, the row that takes none; negative: from the end
+  std::map<std::string, int64_t> padding;  ///< row of a table that gets no gradient; negative: from the end
   std::set<std::string> stopped;           ///< values that were detached, for all readers
-  std::set<std::string> strict;            ///< results of clamps whose bounds take none, as those of relu6 and hardtanh
+  std::set<std::string> strict;  ///< results of clamps without gradient at the bounds, as in relu6 and hardtanh
   bool empty() const { return padding.empty() && stopped.empty() && strict.empty(); }
 };
 
 /// Before: as imported. After: look-ups of the tables have `padding_index`, readers of the values read
-/// `core.stop_gradient` of them, the clamps are strict. Stands first, so that recover-parameters does not train what is
-/// read through a stop alone. Linear.
-/// A name that stands for no such thing is an error; a value that the graph gives out stays what it is there.
+/// `core.stop_gradient` of them, and the clamps are strict. Runs early, so that recover-parameters does not train what
+/// is read only through a stop. Linear. A name without a matching table, value or clamp is an error. A value that is a
+/// graph output does not change there.
 class LoseGradients : public Pass {
  public:
   explicit LoseGradients(LostGradients lost) : lost_(std::move(lost)) {}
@@ -36,7 +36,7 @@ class LoseGradients : public Pass {
 
 /// `padding=table:0`, `stop=value` and `strict=value`, joined by commas.
 std::string str(const LostGradients& lost);
-/// Reads that spelling.
+/// Parses that spelling.
 Result<LostGradients> parse_lost_gradients(std::string_view text);
 
 }  // namespace rannc::passes

@@ -16,11 +16,10 @@ Result<void> refuse_in_bodies(const ir::Attributes& attributes, TaskId owner) {
     const ir::Graph& inside = body->graph();
     for (const TaskId task : inside.tasks()) {
       if (ir::synchronised(inside, task)) {
-        return error(
-            inside.location(task),
-            fmt::format("sync-batch-norm: {} stands in `{}` of task #{}, which not all replicas need run alike; "
-                        "one outside of branches and loops can be synchronised",
-                        inside.op(task).name, name, owner.index()));
+        return error(inside.location(task),
+                     fmt::format("sync-batch-norm: {} is in `{}` of task #{}, which replicas may execute differently; "
+                                 "only one outside of branches and loops can be synchronised",
+                                 inside.op(task).name, name, owner.index()));
       }
       RANNC_TRY(refuse_in_bodies(inside.attributes(task), owner));
     }

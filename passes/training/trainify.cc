@@ -19,10 +19,10 @@ using ir::Graph;
 
 std::string name_of(const Graph& graph, ValueId value) { return std::string(graph.value(value).name); }
 
-/// Of a pattern of that flag which finds nothing.
+/// Returns the error for a pattern that matches nothing.
 Diagnostic finds_nothing(const std::string& what, const NamedParts& parts, const std::string& pattern) {
   const std::string near = parts.near(pattern);
-  return error(what + (near.empty() ? "" : "; near are " + near));
+  return error(what + (near.empty() ? "" : "; similar names: " + near));
 }
 
 bool any_names(const std::set<std::string>& patterns, const NamedParts& parts, TaskId task) {
@@ -32,7 +32,7 @@ bool any_names(const std::set<std::string>& patterns, const NamedParts& parts, T
 
 // --- batch normalisation
 
-/// A task becomes of arithmetic that a pattern names. Returns whether any did.
+/// Replaces arithmetic that a pattern names by a task. Returns whether there was any.
 bool recognise_named(Graph& graph, const TrainingRequest& asked, const ir::TrainingNotes& notes, PassContext& context) {
   if (asked.batch_norms.empty()) return false;
   const NamedParts parts(graph, notes);
@@ -60,14 +60,14 @@ Result<void> check_batch_norms(const Graph& graph, const TrainingRequest& asked,
     const size_t written = written_batch_norms(graph).size();
     const std::string known =
         written == 0
-            ? "what an exporter folded into weights cannot be known"
+            ? "normalisations that an exporter folded into weights cannot be restored"
             : fmt::format("{} are written out as arithmetic, which --train-batch-norm=PATTERN trains", written);
     return error("--train-batch-norm: the model has no batch normalisation of its own; " + known);
   }
   for (const std::string& pattern : asked.batch_norms) {
     const bool any = std::any_of(all.begin(), all.end(), [&](TaskId task) { return parts.names(pattern, task); });
     if (any) continue;
-    return finds_nothing(fmt::format("--train-batch-norm={}: names none of the model's {} batch normalisations, by "
+    return finds_nothing(fmt::format("--train-batch-norm={}: matches none of the model's {} batch normalisations, by "
                                      "module, node or value",
                                      pattern, all.size()),
                          parts, pattern);
@@ -88,7 +88,7 @@ Result<bool> train_named(Graph& graph, const TrainingRequest& asked, const ir::T
 
 // --- dropout
 
-/// What each value drops, and who says so.
+/// The dropout probability of each value, and its pattern.
 struct Share {
   double drop = 0;
   std::string pattern;
@@ -103,10 +103,11 @@ Result<void> find_results(const Graph& graph, const NamedParts& parts, const std
     bool any = false;
     for (const TaskId task : tasks) any = any || parts.names(pattern, task);
     if (any) {
-      return error(fmt::format("--dropout {}={}: no tensor of floats that depends on an input leaves what it names",
-                               pattern, drop));
+      return error(
+          fmt::format("--dropout {}={}: the named part has no float result that depends on an input", pattern, drop));
     }
-    return finds_nothing(fmt::format("--dropout {}={}: names no module, node or value", pattern, drop), parts, pattern);
+    return finds_nothing(fmt::format("--dropout {}={}: matches no module, node or value", pattern, drop), parts,
+                         pattern);
   }
   for (const ValueId result : results) {
     const ValueId value = dropped_value(graph, result);
@@ -121,15 +122,16 @@ Result<void> find_results(const Graph& graph, const NamedParts& parts, const std
 Result<void> find_lost(const Graph& graph, const ir::TrainingNotes& notes, Shares& shares, PassContext& context) {
   if (notes.dropouts.empty()) {
     return error(
-        "--train-dropout: the file has no dropout that is off, and says of none that was left out; "
-        "--dropout PATTERN=RATIO puts one behind what it names");
+        "--train-dropout: the file has no dropout that is off and records none that was omitted; "
+        "--dropout PATTERN=RATIO inserts one after each match");
   }
   for (const auto& [name, dropout] : notes.dropouts) {
     const ValueId value = graph.find(name);
     if (value.valid() && graph.producer(value).valid()) {
       shares.emplace(dropped_value(graph, value), Share{dropout.drop, {}});
     } else {
-      context.open.push_back({{}, fmt::format("a dropout of '{}' is not brought back: no task makes it", name)});
+      context.open.push_back(
+          {{}, fmt::format("the dropout of '{}' is not restored: no task computes this value", name)});
     }
   }
   return {};
@@ -156,7 +158,7 @@ Result<bool> drop_named(Graph& graph, const TrainingRequest& asked, const ir::Tr
 
 // --- what is left as it is
 
-/// Asked: by the exported program, which was in training mode.
+/// `asked`: by the exported program, which was in training mode.
 struct Left {
   size_t asked = 0, others = 0;
 };
@@ -176,7 +178,7 @@ void tell_batch_norms(const Graph& graph, const ir::TrainingNotes& notes, PassCo
   }
   if (left.others > 0) {
     context.open.push_back({{},
-                            fmt::format("{} batch normalisations go by fixed statistics, as in a model exported for "
+                            fmt::format("{} batch normalisations use fixed statistics, as in a model exported for "
                                         "inference: --train-batch-norm trains them",
                                         left.others)});
   }
@@ -184,7 +186,7 @@ void tell_batch_norms(const Graph& graph, const ir::TrainingNotes& notes, PassCo
   if (written == 0) return;
   context.open.push_back({{},
                           fmt::format("{} batch normalisations by fixed statistics are written out as arithmetic, as "
-                                      "frozen ones are: --train-batch-norm=PATTERN trains those that it names",
+                                      "frozen ones are: --train-batch-norm=PATTERN trains those that match",
                                       written)});
 }
 
@@ -198,14 +200,14 @@ void tell_dropouts(const Graph& graph, const ir::TrainingNotes& notes, PassConte
   if (left.asked > 0) {
     context.warnings.push_back(
         {{},
-         fmt::format("{} dropouts of the exported program are off or not in the file, which trains without them: "
-                     "--train-dropout brings them back",
+         fmt::format("{} dropouts of the exported program are off or not in the file, so training omits them: "
+                     "--train-dropout restores them",
                      left.asked)});
   }
   if (left.others > 0) {
     context.open.push_back({{},
                             fmt::format("{} dropouts are off, as in a model exported for inference: --train-dropout "
-                                        "switches them on",
+                                        "enables them",
                                         left.others)});
   }
 }
@@ -220,15 +222,14 @@ bool is_number(std::string_view text, double& number) {
 std::optional<std::string> fault_of(const TrainingRequest& asked) {
   for (const auto& [pattern, drop] : asked.dropout) {
     if (drop > 0 && drop < 1) continue;
-    return fmt::format("--dropout {}={}: expected a share above 0 and below 1", pattern, drop);
+    return fmt::format("--dropout {}={}: expected a ratio above 0 and below 1", pattern, drop);
   }
   if (!asked.momentum) return std::nullopt;
   if (!(*asked.momentum > 0 && *asked.momentum <= 1)) {
-    return fmt::format("--batch-norm-momentum {}: expected a weight of the new statistics, above 0 and at most 1",
-                       *asked.momentum);
+    return fmt::format("--batch-norm-momentum {}: expected a number above 0 and at most 1", *asked.momentum);
   }
   if (asked.batch_norm || !asked.batch_norms.empty()) return std::nullopt;
-  return "--batch-norm-momentum: of normalisations that --train-batch-norm trains, which is not asked for";
+  return "--batch-norm-momentum requires --train-batch-norm";
 }
 
 std::string str(const TrainingRequest& asked) {

@@ -1,4 +1,4 @@
-/// trainify: gives a model that was exported for inference its training back.
+/// Restores the training behaviour of a model that was exported for inference.
 #pragma once
 
 #include <map>
@@ -11,34 +11,36 @@
 
 namespace rannc::passes {
 
-/// What a user wants back. Patterns (`*`: any characters, `?`: one) are held against modules (`layer1.0.bn1`), nodes
-/// and values.
+/// Training behaviour that the user wants back. Patterns (`*`: any characters, `?`: one) are matched against modules
+/// (`layer1.0.bn1`), nodes and values.
 struct TrainingRequest {
-  bool batch_norm = false;                     ///< of all that are one task
-  std::set<std::string> batch_norms = {};      ///< of those that match, written out as arithmetic too
-  std::optional<double> momentum = {};         ///< in (0, 1]: of those; nothing: as the node has it
-  std::map<std::string, double> dropout = {};  ///< by pattern a share in (0, 1) behind what matches
-  bool lost_dropout = false;                   ///< what the file says was dropped
+  bool batch_norm = false;                 ///< all batch normalizations that are one task
+  std::set<std::string> batch_norms = {};  ///< those that match, including ones decomposed into arithmetic
+  std::optional<double> momentum = {};     ///< of those, in (0, 1]; nullopt: as in the node
+  std::map<std::string, double> dropout =
+      {};                     ///< pattern -> dropout probability in (0, 1), applied to the results of what matches
+  bool lost_dropout = false;  ///< dropouts that the file records as dropped
   bool any() const { return batch_norm || !batch_norms.empty() || !dropout.empty() || lost_dropout; }
 };
 
 /// Before => after:
-/// - Batch normalisation: `core.batch_norm` by fixed statistics trains: its batch's statistics normalise, and running
-///   ones, buffers if they were not, follow them (`ir::Statistics`). Arithmetic on x that is the same function (x less
-///   a mean, over the root of a variance with a number added, scaled and shifted, each a stored number per channel)
-///   becomes a task first, where a pattern names it: frozen normalisations look alike.
-/// - Dropout: the result y of what matches becomes `y.whole`, and y = y.whole * draw, with a draw `y.draw` of kind
-///   bernoulli. Its key follows from y's name, so that masks stay as they are whatever else is asked for. A result that
-///   is such a product already gets the new share.
-/// - Lost dropout: the same behind values that the file names (`ir::TrainingNotes`), where no pattern says otherwise.
+/// - Batch normalization: `core.batch_norm` by fixed statistics becomes trained. It normalises by the statistics of its
+///   batch and updates running statistics (`ir::Statistics`), which become buffers if they were not. Arithmetic on x
+///   that is the same function first becomes a task, if a pattern names it, because other frozen normalizations look
+///   alike. This function is x minus a mean, divided by the root of a variance plus a number, scaled and shifted, each
+///   a stored number per channel.
+/// - Dropout: the result y of what matches becomes `y.whole`, and y = y.whole * draw, with a random input `y.draw` of
+///   kind bernoulli. Its key depends on y's name only, so that masks do not depend on other options. A result that is
+///   such a product already gets the new probability.
+/// - Lost dropout: the same for values that the file names (`ir::TrainingNotes`), unless a pattern specifies otherwise.
 ///
-/// Each change is a remark. What is not asked for is `open`, or a warning where the exported program was in training
-/// mode. An error where a pattern, or a demand without one, finds nothing, where two patterns want different shares of
-/// one value, and where statistics are read by others as well. What it has done it does not do again.
+/// Each change is a remark. A possible change that was not requested is `open`, or a warning if the exported program
+/// was in training mode. It is an error if a pattern, or a request without one, matches nothing, if two patterns
+/// specify different probabilities for one value, or if the statistics have other readers. Idempotent.
 ///
-/// Stands behind recover-parameters, which parts statistics that an exporter merged with equal tensors, and before
-/// set-precision. Linear for each pattern. Never takes a convolution for one that a normalisation was folded into: of
-/// what it was no file says enough.
+/// Runs after recover-parameters, which separates statistics that an exporter merged with equal tensors, and before
+/// set-precision. Linear for each pattern. Never restores a normalization that was folded into a convolution: no file
+/// records enough about it.
 class Trainify : public Pass {
  public:
   explicit Trainify(TrainingRequest asked = {}, ir::TrainingNotes file = {})
@@ -54,9 +56,9 @@ class Trainify : public Pass {
 
 /// `batch-norm`, `batch-norm=PATTERN`, `momentum=0.1`, `dropout=PATTERN:0.1` and `lost-dropout`, joined by commas.
 std::string str(const TrainingRequest& asked);
-/// Reads that spelling.
+/// Parses that spelling.
 Result<TrainingRequest> parse_training(std::string_view text);
-/// What is wrong with the numbers; nothing: they can be asked for.
+/// Returns why the numbers are invalid; nullopt if they are valid.
 std::optional<std::string> fault_of(const TrainingRequest& asked);
 
 }  // namespace rannc::passes

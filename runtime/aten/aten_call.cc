@@ -16,7 +16,7 @@ namespace {
 
 namespace aten = ir::aten;
 
-/// The registered operator; null: none of that name. Found once each.
+/// Returns the registered operator, or null. Look-ups are cached.
 const c10::OperatorHandle* handle_of(const std::string& schema) {
   static std::mutex mutex;
   static std::map<std::string, std::optional<c10::OperatorHandle>> found;
@@ -30,7 +30,7 @@ const c10::OperatorHandle* handle_of(const std::string& schema) {
   return at->second ? &*at->second : nullptr;
 }
 
-/// Which argument of the call stands for parameter `index`; null: the default.
+/// Returns the call's argument for parameter `index`; null means the default value.
 const aten::Argument* argument_for(const aten::Call& call, const c10::FunctionSchema& schema, size_t index) {
   const c10::Argument& parameter = schema.arguments()[index];
   for (size_t i = 0; i < call.arguments.size(); ++i) {
@@ -72,7 +72,7 @@ class Runner {
     return {};
   }
 
-  /// A size, or the number in a tensor; nothing: none.
+  /// Returns a size or the number in a tensor; nullopt for none.
   Result<std::optional<int64_t>> number_in(const aten::Argument& argument) const {
     if (std::holds_alternative<aten::None>(argument.value)) return std::optional<int64_t>();
     if (const auto* value = std::get_if<aten::Value>(&argument.value))
@@ -234,7 +234,7 @@ Result<void> check_call(const ir::aten::Call& call) {
   }
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     if (argument_for(call, schema, i) == nullptr && !schema.arguments()[i].default_value()) {
-      return error(fmt::format("`{}` lacks its argument {}", call.schema, schema.arguments()[i].name()));
+      return error(fmt::format("`{}` lacks argument {}", call.schema, schema.arguments()[i].name()));
     }
   }
   return {};

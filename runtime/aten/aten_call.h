@@ -1,4 +1,4 @@
-/// Runs a lowering by LibTorch's dispatcher, call by call, without text in between.
+/// Runs a lowering call by call through LibTorch's dispatcher.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -13,17 +13,17 @@
 namespace rannc::runtime {
 
 struct AtenRun {
-  std::span<const std::optional<at::Tensor>> operands;  ///< of the task; nothing: absent
-  const ir::Bindings& sizes;                            ///< of the symbols
+  std::span<const std::optional<at::Tensor>> operands;  ///< of the task; nullopt if absent
+  const ir::Bindings& sizes;                            ///< values of the symbols
   at::Device device = at::kCPU;
   bool training = true;
 };
 
-/// The results, with a tape where an operand wants a gradient. A diagnostic names a symbol without a size; what the
-/// kernels throw is thrown.
+/// Runs the lowering and returns its results, recorded by autograd if an operand requires a gradient. The error for an
+/// unbound symbol names it. Exceptions of kernels pass through.
 Result<std::vector<at::Tensor>> run_lowering(const ir::aten::Lowering& lowering, const AtenRun& run);
 
-/// An error that names the call where `schema` is not registered or an argument does not fit it.
+/// Returns an error that names the call if its schema is not registered or an argument does not match it.
 Result<void> check_call(const ir::aten::Call& call);
 
 }  // namespace rannc::runtime

@@ -10,7 +10,7 @@
 namespace rannc::runtime {
 namespace {
 
-/// Operands and results without symbols: everything is known ahead of a run.
+/// Evaluates the operator. Types of operands and results have no symbols.
 Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes) {
   std::vector<const ir::ValueType*> input_types, output_types;
@@ -39,7 +39,7 @@ Result<std::vector<ir::StoredTensor>> computed(const ir::OpInfo& op, std::span<c
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes) {
   if (op.infer == nullptr || !op.can_be_lowered() || op.min_results() == 0 || op.asks_training(attributes)) {
-    return error("operator `" + op.name + "` cannot be computed ahead of a run");
+    return error("operator `" + op.name + "` cannot be evaluated at compile time");
   }
   try {
     const c10::NoGradGuard no_grad;

@@ -1,4 +1,4 @@
-/// Computes one operator on stored bytes, by running its lowered statement.
+/// Evaluates one operator on stored tensors by running its lowering.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace rannc::runtime {
 
-/// The outputs of one execution, types as `op.infer` gives them; a null operand is absent. Deterministic: same
-/// operands, same bytes. Errors: an operator without type rule or lowering, or whose number of outputs varies; what
-/// trains one way and evaluates another; operands without bytes; what LibTorch says.
+/// Returns the outputs of one execution, with types from `op.infer`. A null operand is absent. Deterministic: equal
+/// operands give equal bytes. Errors: an operator without type rule or lowering, with a variable number of outputs, or
+/// with different behavior in training and evaluation; operands without bytes; LibTorch errors.
 Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op, std::span<const ir::StoredTensor* const> operands,
                                                const ir::Attributes& attributes);
 

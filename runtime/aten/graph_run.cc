@@ -15,14 +15,14 @@ namespace {
 
 using Operands = std::vector<std::optional<at::Tensor>>;
 
-/// The results of an operator on tensors, with a tape where one wants a gradient.
+/// Returns the results of an operator, recorded by autograd if an operand requires a gradient.
 Result<std::vector<at::Tensor>> run_operator(const ir::LowerCall& call, const Operands& operands, const GraphRun& run) {
   RANNC_ASSIGN(const ir::aten::Lowering lowering, ir::lowering(call));
   return run_lowering(lowering,
                       {.operands = operands, .sizes = run.sizes, .device = run.device, .training = run.training});
 }
 
-/// Runs the forward pass again, and the tape of it alone.
+/// Reruns the forward pass and differentiates only that.
 Result<std::vector<at::Tensor>> run_vjp(const ir::Graph& graph, const ir::Vjp& vjp, const Operands& given,
                                         const GraphRun& run) {
   Operands operands(given.begin() + static_cast<std::ptrdiff_t>(vjp.gradients.size()), given.end());
@@ -64,7 +64,7 @@ Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, 
     operands.back() = values[input.index()];
     if (operands.back()) continue;
     return error(graph.location(task),
-                 "the run reads %" + std::string(graph.value(input).name) + ", which is not there");
+                 "the run reads %" + std::string(graph.value(input).name) + ", which has no value");
   }
   const auto located = [&](const std::string& what) {
     return error(graph.location(task), graph.op(task).name + ": " + what);

@@ -1,4 +1,4 @@
-/// Runs a graph of core operators as a program of one device, task by task, by LibTorch's dispatcher.
+/// Runs a graph of core operators on one device, task by task, through LibTorch's dispatcher.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,17 +10,17 @@
 
 namespace rannc::runtime {
 
-/// Tensors of a graph's values, by id; nothing where a value is not computed yet.
+/// Tensors of a graph's values by id; nullopt if a value is not computed yet.
 using GraphValues = std::vector<std::optional<at::Tensor>>;
 
 struct GraphRun {
-  ir::Bindings sizes;  ///< of the symbols
+  ir::Bindings sizes;  ///< values of the symbols
   at::Device device = at::kCPU;
   bool training = true;
 };
 
-/// Runs one task on `values`, into which its results go. A diagnostic names the task where an operand is not there, the
-/// operator has no lowering, a symbol no size, or a kernel fails.
+/// Runs one task on `values` and stores its results there. Errors name the task: an operand is missing, the operator
+/// has no lowering, a symbol is unbound, or a kernel fails.
 Result<void> run_task(const ir::Graph& graph, TaskId task, const GraphRun& run, GraphValues& values);
 
 /// Runs all tasks in order.

@@ -19,7 +19,7 @@ Result<at::Tensor> to_tensor(const ir::StoredTensor& stored) {
   RANNC_ASSIGN(const std::vector<std::byte> bytes, stored.data.read());
   at::Tensor tensor = at::empty(sizes, scalar_type(stored.type.dtype));
   if (tensor.nbytes() != bytes.size()) {
-    return error(fmt::format("an operand has {} bytes; its type asks for {}", bytes.size(), tensor.nbytes()));
+    return error(fmt::format("an operand has {} bytes; its type requires {}", bytes.size(), tensor.nbytes()));
   }
   if (!bytes.empty()) std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
   return tensor;
@@ -30,8 +30,8 @@ Result<ir::StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type)
   ir::Shape shape;
   for (int64_t extent : dense.sizes()) shape.emplace_back(extent);
   if (dense.scalar_type() != scalar_type(type.dtype)) {
-    return error(
-        fmt::format("computed {}, but the type rule says {}", at::toString(dense.scalar_type()), ir::str(type.dtype)));
+    return error(fmt::format("computed {}, but the type rule expects {}", at::toString(dense.scalar_type()),
+                             ir::str(type.dtype)));
   }
   type.shape = std::move(shape);
   std::vector<std::byte> bytes(dense.nbytes());

@@ -1,4 +1,4 @@
-/// Stored bytes as tensors, and back.
+/// Conversion between stored tensors and LibTorch tensors.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +7,9 @@
 
 namespace rannc::runtime {
 
-/// A copy of the bytes. An error where the shape has symbols or the bytes do not fit the type.
+/// Returns a tensor with a copy of the bytes. Errors: the shape has symbols, or the bytes do not match the type.
 Result<at::Tensor> to_tensor(const ir::StoredTensor& stored);
-/// The tensor's bytes under a type of its element type; the shape becomes the tensor's.
+/// Returns the tensor's bytes with `type`, whose shape is replaced by the tensor's. An error if element types differ.
 Result<ir::StoredTensor> to_stored(const at::Tensor& tensor, ir::ValueType type);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// The folder in which a compiled model lies: plan, a program and weights per stage, manifest.
+/// The bundle: a folder with a plan, a program and weights per stage, and a manifest.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace rannc::runtime {
 /// Names inside a bundle.
 inline constexpr const char* kPlanFile = "plan.rir";
 inline constexpr const char* kManifestFile = "manifest.json";
-/// Stored values that have a part of the state and that no stage takes (`unread_state`); only where there are any.
+/// Stored state that no stage reads (`unread_state`). The file is absent if there is none.
 inline constexpr const char* kStateFile = "state.safetensors";
 inline constexpr int kBundleVersion = 1;
 std::string program_file(StageId stage);  ///< `stage0.pt`
@@ -21,37 +21,37 @@ std::string weights_file(StageId stage);  ///< `stage0.safetensors`
 
 /// A shared library of a user's operators.
 struct Library {
-  std::string path;    ///< whole, where it was when the bundle was written
+  std::string path;    ///< absolute, at the time the bundle was written
   std::string digest;  ///< `file_digest`
 };
 
-/// A bundle whose rules hold. Weights stay on disk until they are asked for.
+/// A verified bundle. Weights stay on disk until they are read.
 struct Bundle {
   std::string path;
   ir::Plan plan;
-  std::vector<Library> libraries;        ///< that its programs need (`runtime/bundle/libraries.h`)
+  std::vector<Library> libraries;        ///< needed by its programs (`runtime/bundle/libraries.h`)
   std::vector<Signature> signatures;     ///< by stage
   std::vector<SafetensorsFile> weights;  ///< by stage
   std::string program_path(StageId stage) const;
 };
 
-/// Stored values that have numbers and a part of the state (`ir::full_state`) though no stage's program takes them:
-/// what was computed from them at compile time is in the programs, or nothing needs them. Ascending.
+/// Returns the stored values that have data and belong to the state (`ir::full_state`) but that no stage's program
+/// reads. Either they were folded into the programs at compile time, or nothing needs them. Ascending.
 std::vector<ValueId> unread_state(const ir::Plan& plan);
 
-/// Everything wrong with the bundle at `path`; empty: it holds. The rules (B1…) head verify_bundle.cc. Whether a
-/// program fits its signature (B8) is seen by the engine that loads it.
+/// Returns all rule violations of the bundle at `path`; empty if it is valid. verify_bundle.cc lists the rules (B1…).
+/// The engine that loads a program checks that it matches its signature (B8).
 std::vector<Diagnostic> verify_bundle(const std::string& path);
 
-/// Verifies and opens.
+/// Verifies and opens the bundle at `path`.
 Result<Bundle> open_bundle(const std::string& path);
 
-/// Writes `manifest.json`: version, libraries, and size and digest of every other file of the bundle. The last file of
-/// a bundle.
+/// Writes `manifest.json`: version, libraries, and the size and digest of every other file of the bundle. Call it after
+/// all other files are written.
 Result<void> write_manifest(const std::string& folder, const ir::Plan& plan,
                             const std::vector<Library>& libraries = {});
 
-/// 32 hexadecimal digits over a file's bytes.
+/// Returns a 128-bit hash of a file's bytes as 32 hexadecimal digits.
 Result<std::string> file_digest(const std::string& path);
 
 }  // namespace rannc::runtime

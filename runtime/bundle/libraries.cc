@@ -10,7 +10,7 @@ namespace rannc::runtime {
 
 namespace {
 
-/// A file as a bundle says it.
+/// Returns a file in the form in which a bundle records it.
 Result<Library> found_at(const std::string& path) {
   std::error_code failed;
   const auto whole = std::filesystem::canonical(path, failed);
@@ -28,7 +28,7 @@ Result<void> open(const Library& library) {
 Diagnostic other_digest(const Library& found, const Library& recorded) {
   return error({.file = found.path}, fmt::format("has digest {}; the bundle was compiled with {} of digest {}",
                                                  found.digest, recorded.path, recorded.digest))
-      .note("compile the model again with it, or give the file that it was compiled with by --load-library");
+      .note("recompile the model with it, or pass the original file with --load-library");
 }
 
 }  // namespace
@@ -60,7 +60,7 @@ Result<void> load_libraries(const Bundle& bundle, const std::vector<std::string>
     auto found = found_at(recorded.path);
     if (!found.ok()) {
       return std::move(Diagnostic(found.diagnostic()))
-          .note("the bundle was compiled with it; where it has moved, give it by --load-library");
+          .note("the bundle was compiled with it; if it has moved, pass its new path with --load-library");
     }
     if (found->digest != recorded.digest) return other_digest(*found, recorded);
     RANNC_TRY(open(*found));

@@ -1,4 +1,4 @@
-/// Shared libraries that bring operators (`TORCH_LIBRARY`), and those that a bundle was compiled with.
+/// Loads shared libraries of custom operators (`TORCH_LIBRARY`).
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace rannc::runtime {
 
-/// Loads a shared library for good: what it registers is there from then on, for all of the process. Loading it again
-/// changes nothing. Errors: no such file, or why the system does not load it.
+/// Loads a shared library. Its registrations stay for the lifetime of the process. Loading it again has no effect.
+/// Errors: the file does not exist, or the system cannot load it.
 Result<Library> load_library(const std::string& path);
 
-/// Loads what a bundle was compiled with: of the files `given` those that have the digest recorded, else the one at the
-/// path recorded. Errors: a file is missing or has another digest, or a given one is none of the bundle's.
+/// Loads the libraries that a bundle was compiled with. Prefers a file of `given` with the recorded digest and falls
+/// back to the recorded path. Errors: a file is missing or has another digest, or a given file does not belong to the
+/// bundle.
 Result<void> load_libraries(const Bundle& bundle, const std::vector<std::string>& given);
 
 }  // namespace rannc::runtime

@@ -64,7 +64,7 @@ std::optional<uint64_t> unsigned_of(const Json& json) {
   return json.get<uint64_t>();
 }
 
-/// One tensor of the header. `data` is where the bytes begin, `size` how many there are.
+/// Parser of one tensor of the header. `data` is the offset of the data section, `size` its number of bytes.
 class EntryReader {
  public:
   EntryReader(const std::string& path, const std::string& name, uint64_t data, uint64_t size)
@@ -146,7 +146,7 @@ Result<Json> parse_header(const std::string& path, const std::string& text) {
     if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second && !repeated) {
       repeated = parsed.get<std::string>();
     }
-    return keys.size() <= 4;  // deeper nesting is dropped, and found missing later
+    return keys.size() <= 4;  // deeper nesting is dropped and reported as missing later
   };
   Json header = Json::parse(text, watch, /*allow_exceptions=*/false);
   if (repeated) return at(path, *repeated, "name occurs twice in the header");
@@ -163,7 +163,8 @@ Result<void> check_layout(const std::string& path, std::vector<SafetensorsFile::
   for (const auto& entry : entries) {
     if (entry.offset < expected) return at(path, entry.name, "bytes overlap those of another tensor");
     if (entry.offset > expected) {
-      return at(path, entry.name, fmt::format("{} bytes before this tensor belong to none", entry.offset - expected));
+      return at(path, entry.name,
+                fmt::format("{} bytes before this tensor belong to no tensor", entry.offset - expected));
     }
     expected += entry.spec.bytes();
   }
@@ -231,7 +232,7 @@ ir::TensorData SafetensorsFile::data(const Entry& entry) const {
 
 namespace {
 
-/// A file that is written to disk before it takes its place.
+/// A file that is flushed to disk before it is renamed to its path.
 class FlushedFile {
  public:
   explicit FlushedFile(const std::string& path) : path_(path), replacement_(path) {}
@@ -265,14 +266,14 @@ class FlushedFile {
   int descriptor_ = -1;
 };
 
-// The header is JSON, in which one name has another meaning.
+// The header is JSON, in which one name is reserved.
 Result<void> names_fit(const std::string& path, const std::vector<SafetensorsTensor>& tensors) {
   for (const SafetensorsTensor& tensor : tensors) {
-    if (tensor.name == "__metadata__") return at(path, tensor.name, "the format keeps this name for itself");
+    if (tensor.name == "__metadata__") return at(path, tensor.name, "this name is reserved by the format");
     try {
       static_cast<void>(nlohmann::json(tensor.name).dump());
     } catch (const nlohmann::json::exception&) {
-      return at(path, tensor.name, "the name is not UTF-8, as the format demands");
+      return at(path, tensor.name, "the name is not UTF-8, which the format requires");
     }
   }
   return {};
@@ -298,7 +299,7 @@ std::string header_text(const std::vector<SafetensorsTensor>& tensors,
 
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                const std::map<std::string, std::string>& metadata) {
-  // Wide elements first keeps every tensor aligned to its own element size without gaps, which the format forbids.
+  // Writing wide elements first aligns every tensor to its element size without gaps, which the format forbids.
   std::sort(tensors.begin(), tensors.end(), [](const SafetensorsTensor& a, const SafetensorsTensor& b) {
     const uint32_t wide_a = ir::byte_size(a.spec.dtype), wide_b = ir::byte_size(b.spec.dtype);
     return wide_a != wide_b ? wide_a > wide_b : a.name < b.name;

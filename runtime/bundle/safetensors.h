@@ -1,4 +1,4 @@
-/// Reads and writes .safetensors files, trusting nothing in them.
+/// Reads and writes .safetensors files. Input is untrusted.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@
 
 namespace rannc::runtime {
 
-/// The format: 8 bytes little-endian header length, a JSON object {name: {dtype, shape, data_offsets}}, the bytes.
+/// The format: header length (8 bytes, little-endian), a JSON object {name: {dtype, shape, data_offsets}}, the data.
 /// https://huggingface.co/docs/safetensors
 class SafetensorsFile {
  public:
@@ -25,16 +25,17 @@ class SafetensorsFile {
     uint64_t offset = 0;  ///< of the first byte in the file
   };
 
-  /// Reads the header alone. Errors name the file, the tensor, what was found and what was allowed: a header longer
-  /// than the file or 100 MB, anything that is no such object, unknown element types, negative or overflowing sizes,
-  /// ranges that do not fit the shape, overlap, leave gaps or leave the file.
+  /// Reads only the header. Errors name the file, the tensor, what was found and what was allowed:
+  /// - a header longer than the file or 100 MB, or one that is not such an object;
+  /// - unknown element types, negative or overflowing sizes;
+  /// - ranges that do not match the shape, overlap, leave gaps or exceed the file.
   static Result<SafetensorsFile> open(const std::string& path);
 
   const std::string& path() const { return path_; }
   const std::vector<Entry>& entries() const { return entries_; }  ///< sorted by name
-  const Entry* find(std::string_view name) const;                 ///< null: not there
+  const Entry* find(std::string_view name) const;                 ///< null if absent
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
-  /// The bytes, row-major and little-endian, to be read when needed.
+  /// The data, row-major and little-endian. It is read when needed.
   ir::TensorData data(const Entry& entry) const;
 
  private:
@@ -43,16 +44,16 @@ class SafetensorsFile {
   std::map<std::string, std::string> metadata_;
 };
 
-/// A tensor to write. `bytes` is called once, when it is the tensor's turn, so that a model larger than memory can be
-/// written; what it returns must stay valid until the next call.
+/// A tensor to write. `bytes` is called once, when the tensor is written, so that a model larger than memory can be
+/// written. Its result must stay valid until the next call.
 struct SafetensorsTensor {
   std::string name;
   TensorSpec spec;
   std::function<Result<std::span<const std::byte>>()> bytes;
 };
 
-/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors with wide elements come first, then
-/// by name, so that all are aligned; equal input gives equal bytes. After an error nothing is left behind.
+/// Writes a temporary sibling, flushes it to disk and renames it to `path`. Tensors are sorted by descending element
+/// width, then by name, so that all are aligned. Equal input gives equal bytes. An error leaves no file behind.
 Result<void> write_safetensors(const std::string& path, std::vector<SafetensorsTensor> tensors,
                                const std::map<std::string, std::string>& metadata = {});
 

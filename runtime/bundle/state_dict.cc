@@ -30,7 +30,7 @@ bool has_bytes(const ir::Graph& graph, const ir::StateTensor& tensor) {
                      [&](const ir::StatePart& part) { return graph.value(part.value).data.present(); });
 }
 
-/// Names that exporters hand out, and no program: `onnx::MatMul_530`, `/layer/Constant_output_0`, `val_12`.
+/// Whether an exporter generated the name: `onnx::MatMul_530`, `/layer/Constant_output_0`, `val_12`.
 bool is_made_up(std::string_view name) {
   if (name.find_first_of(":/") != std::string_view::npos) return true;
   return name.starts_with("val_") && name.substr(4).find_first_not_of("0123456789") == std::string_view::npos;
@@ -56,21 +56,21 @@ Result<StateWritten> write_state_dict(const std::string& path, const ir::Graph& 
                        }});
   }
   StateWritten written{tensors.size(), {}};
-  // Readers of PyTorch ask for the format's name.
+  // PyTorch's readers require the format's name.
   RANNC_TRY(write_safetensors(path, std::move(tensors), {{"format", "pt"}}));
   if (!lost.empty())
     written.warnings.push_back(
-        fmt::format("{} tensors have no stored numbers and are left out: {}", lost.size(), fmt::join(lost, ", ")));
+        fmt::format("{} tensors have no stored data and are skipped: {}", lost.size(), fmt::join(lost, ", ")));
   std::vector<std::string> made_up = state.own_names;
   std::erase_if(made_up, [](const std::string& name) { return !is_made_up(name); });
   if (!made_up.empty()) {
     written.warnings.push_back(
-        fmt::format("{} tensors are called as in the model's file, which does not say what the program called them: {}",
+        fmt::format("{} tensors have exporter-made names, because the model file lacks their original names: {}",
                     made_up.size(), fmt::join(made_up, ", ")));
   }
   for (const ValueId value : state.partly) {
     written.warnings.push_back(
-        fmt::format("the state has a part of {} alone: what else it has is not written", graph.value(value).name));
+        fmt::format("only a part of {} belongs to the state; the rest is not written", graph.value(value).name));
   }
   return written;
 }

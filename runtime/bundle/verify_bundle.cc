@@ -1,16 +1,14 @@
-// The rules that a bundle on disk obeys.
+// Verifies the rules of a bundle on disk.
 //
 // B1  the folder exists and holds the plan, the manifest, and a program and weights per stage
 // B2  the manifest is a JSON object of format `rannc.bundle` and a version that this build reads
-// B3  the manifest lists exactly the bundle's files, each with the size and digest it has
-// B4  the plan parses, verifies (rules G, P, S) and has as many stages as the manifest says
-// B5  a stage's weights hold every parameter, buffer and constant that its program takes, under the model's name
-// B6  weights have the element type and shape that the plan says
-// B7  a stage's weights hold nothing that its program does not take
-// B8  a program takes and returns what the plan says (checked by the engine that loads it)
-// B9  `state.safetensors` holds the values that have a part of the state and that no stage takes, as the plan says; it
-// is
-//     there exactly where there are any
+// B3  the manifest lists exactly the bundle's files, each with its size and digest
+// B4  the plan parses, verifies (rules G, P, S) and has the number of stages in the manifest
+// B5  a stage's weights contain every parameter, buffer and constant of its program, under the model's name
+// B6  weights have the element types and shapes of the plan
+// B7  a stage's weights contain nothing that its program does not use
+// B8  a program's arguments and results match the plan (checked by the engine that loads it)
+// B9  `state.safetensors` contains the state that no stage reads, as in the plan; it exists only if there is any
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -33,7 +31,7 @@ class BundleVerifier {
  public:
   explicit BundleVerifier(const std::string& path) : path_(path) {}
 
-  /// Later rules speak of what earlier ones found, so each step needs the one before.
+  /// Later rules use the results of earlier ones, so each step requires the previous one.
   std::vector<Diagnostic> verify(std::optional<Bundle>& bundle) {
     const bool opened = check_folder() && check_manifest() && check_files() && check_plan() && check_weights();
     if (opened) bundle = std::move(bundle_);
@@ -66,8 +64,7 @@ class BundleVerifier {
       fail(file, "not the manifest of a bundle: expected a JSON object with format `rannc.bundle`", "B2");
     } else if (manifest_.value("version", Json()) != kBundleVersion) {
       fail(file,
-           fmt::format("version {} of bundles; this build reads version {}", excerpt(manifest_["version"]),
-                       kBundleVersion),
+           fmt::format("bundle version {}; this build reads version {}", excerpt(manifest_["version"]), kBundleVersion),
            "B2");
     } else if (!manifest_.value("stages", Json()).is_number_unsigned() ||
                !manifest_.value("files", Json()).is_object() || manifest_["stages"] > 1'000'000) {
@@ -78,7 +75,7 @@ class BundleVerifier {
     return found_.empty();
   }
 
-  // Older bundles have none.
+  // Bundles of older versions have none.
   void check_libraries(const std::string& file) {
     for (const Json& each : manifest_.value("libraries", Json::array())) {
       const bool fits =
@@ -97,7 +94,8 @@ class BundleVerifier {
     if (manifest_["files"].contains(kStateFile)) names.emplace_back(kStateFile);
     const std::set<std::string> expected(names.begin(), names.end());
     for (const auto& [name, entry] : manifest_["files"].items()) {
-      if (!expected.contains(name)) fail(at(kManifestFile), "lists a file that is no part of a bundle", "B3", name);
+      if (!expected.contains(name))
+        fail(at(kManifestFile), "lists a file that does not belong to a bundle", "B3", name);
     }
     for (const std::string& name : names) check_file(name);
     return found_.empty();
@@ -108,7 +106,7 @@ class BundleVerifier {
     if (!std::filesystem::is_regular_file(at(name), failed)) return fail(at(name), "file is missing", "B1");
     const Json entry = manifest_["files"].value(name, Json());
     if (!entry.is_object() || !entry.contains("bytes") || !entry.contains("digest")) {
-      return fail(at(kManifestFile), "says no `bytes` and `digest` of this file", "B3", name);
+      return fail(at(kManifestFile), "lacks `bytes` or `digest` of this file", "B3", name);
     }
     const uint64_t bytes = std::filesystem::file_size(at(name), failed);
     if (entry["bytes"] != bytes) {
@@ -160,11 +158,12 @@ class BundleVerifier {
   void check_state() {
     const std::vector<ValueId> unread = unread_state(bundle_.plan);
     const bool listed = manifest_["files"].contains(kStateFile);
-    if (unread.empty() && listed) return fail(at(kStateFile), "every value of the state is in a stage's file", "B9");
+    if (unread.empty() && listed)
+      return fail(at(kStateFile), "file is unexpected: every value of the state is in a stage's file", "B9");
     if (unread.empty()) return;
     const ir::Graph& graph = bundle_.plan.graph;
     if (!listed)
-      return fail(at(kStateFile), "file is missing: no stage takes this value", "B9",
+      return fail(at(kStateFile), "file is missing; it must contain this value, which no stage reads", "B9",
                   std::string(graph.value(unread[0]).name));
     const Result<SafetensorsFile> file = SafetensorsFile::open(at(kStateFile));
     if (!file.ok()) {
@@ -178,7 +177,8 @@ class BundleVerifier {
       check_weight({value, std::string(graph.value(value).name), graph.type(value), {}}, *file, "B9", "B9");
     }
     for (const auto& entry : file->entries()) {
-      if (!names.contains(entry.name)) fail(file->path(), "is no value of the state without a stage", "B9", entry.name);
+      if (!names.contains(entry.name))
+        fail(file->path(), "is read by a stage or does not belong to the state", "B9", entry.name);
     }
   }
 
@@ -191,7 +191,8 @@ class BundleVerifier {
       }
     }
     for (const auto& entry : file.entries()) {
-      if (!taken.contains(entry.name)) fail(file.path(), "the stage's program takes no such tensor", "B7", entry.name);
+      if (!taken.contains(entry.name))
+        fail(file.path(), "the stage's program does not use this tensor", "B7", entry.name);
     }
   }
 
@@ -202,7 +203,7 @@ class BundleVerifier {
     for (int64_t extent : entry->spec.shape) found.emplace_back(extent);
     if (entry->spec.dtype == weight.type.dtype && weight.type.shape && found == *weight.type.shape) return;
     fail(file.path(),
-         fmt::format("is {}{}; the plan says {}{}", ir::str(entry->spec.dtype), ir::str(found),
+         fmt::format("is {}{}; the plan expects {}{}", ir::str(entry->spec.dtype), ir::str(found),
                      ir::str(weight.type.dtype), weight.type.shape ? ir::str(*weight.type.shape) : "[?]"),
          type, weight.name);
   }

@@ -1,4 +1,4 @@
-/// Follows the bytes that one thread's tensors keep allocated, and their peak.
+/// Tracks the live and peak bytes of one thread's tensors.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -9,13 +9,13 @@
 
 namespace rannc::runtime {
 
-/// Adds what this thread allocates for tensors from its construction to its end and subtracts what it frees, be it from
-/// before: then the count may be negative. One at a time per thread.
+/// Counts this thread's tensor allocations minus its frees, from construction to destruction. Freeing older tensors may
+/// make the count negative. At most one meter per thread at a time.
 class AllocationMeter {
  public:
   AllocationMeter() : counter_(std::make_shared<Counter>()), guard_(c10::DebugInfoKind::PROFILER_STATE, counter_) {}
   int64_t live_bytes() const { return counter_->live; }
-  /// Since construction or the last `restart`.
+  /// Peak since construction or the last `restart`.
   int64_t peak_bytes() const { return counter_->peak; }
   void restart() { counter_->peak = counter_->live; }
 

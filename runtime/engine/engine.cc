@@ -25,7 +25,7 @@ Result<const Engine*> find_engine(std::string_view name) {
   for (const Engine& engine : kEngines) {
     if (name.empty() || engine.name == name) return &engine;
   }
-  return error(fmt::format("there is no engine '{}'; there are: {}", name, fmt::join(engine_names(), ", ")));
+  return error(fmt::format("unknown engine '{}'; expected one of: {}", name, fmt::join(engine_names(), ", ")));
 }
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// The table of engines: what runs a stage's program.
+/// The table of engines, which run the programs of stages.
 #pragma once
 
 #include <memory>
@@ -21,16 +21,16 @@ struct Engine {
   Result<std::unique_ptr<Program>> (*load)(const Bundle& bundle, StageId stage, Origins origins) = nullptr;
 };
 
-/// Every row; the first is the default.
+/// Returns all rows. The first is the default.
 std::span<const Engine> engines();
 
-/// Names of all rows.
+/// Returns the names of all rows.
 std::vector<std::string> engine_names();
 
 /// `autograd: ...; ...`, for `--help`.
 std::string engine_summaries();
 
-/// The row of that name; empty: the default. Error: there is none; the message lists the names.
+/// Returns the row named `name`, or the default if `name` is empty. The error for an unknown name lists all names.
 Result<const Engine*> find_engine(std::string_view name);
 
 }  // namespace rannc::runtime

@@ -9,8 +9,8 @@
 
 namespace rannc::runtime {
 
-/// Loads program and weights of a stage of an open bundle. Errors: rule B8 where the program does not take and return
-/// what the plan says; whatever LibTorch says of a file it cannot load.
+/// Loads the program and weights of a stage. Errors: the program's arguments or results do not match the plan (rule
+/// B8), or LibTorch cannot load the file.
 Result<std::unique_ptr<Program>> load_autograd_program(const Bundle& bundle, StageId stage,
                                                        Origins origins = Origins::kForgotten);
 

@@ -1,4 +1,4 @@
-// Finds the comment that codegen writes above the statements of a task.
+// Finds the task of an operator in the comment that codegen writes above its statements.
 #include "runtime/engine/operator_origin.h"
 
 #include <torch/csrc/jit/frontend/source_range.h>
@@ -32,7 +32,7 @@ std::optional<TaskId> running_task() {
   const auto stack = torch::jit::currentCallstack();
   if (stack.empty()) return std::nullopt;
   const SourceRange& loaded = stack.front().range;
-  // By places in loaded texts; the keys keep these.
+  // Keyed by source locations in loaded programs. The keys keep the sources alive.
   thread_local std::map<std::pair<std::shared_ptr<torch::jit::Source>, size_t>, std::optional<TaskId>> known;
   const auto [entry, fresh] = known.try_emplace({loaded.source(), loaded.start()});
   if (fresh) entry->second = task_above(loaded.findSourceRangeThatGenerated().value_or(loaded));

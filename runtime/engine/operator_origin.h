@@ -1,4 +1,4 @@
-/// Says which task of the model an operator comes from while it runs.
+/// Maps a running operator to the task of the model that it comes from.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace rannc::runtime {
 
-/// Whether a loaded program remembers where in its text an operator stands. The records are as large as a small model's
-/// weights: they are kept only for who asks.
+/// Whether a loaded program keeps the source locations of its operators. The records are as large as a small model's
+/// weights, so they are dropped by default.
 enum class Origins : uint8_t { kForgotten, kKept };
 
-/// The task whose statement this thread's forward pass is at; none outside of a forward pass, and none in a program
-/// that was loaded without its origins. For LibTorch's callbacks at operators.
+/// Returns the task that this thread's forward pass is executing. Empty outside of a forward pass, and in a program
+/// that was loaded without origins. For LibTorch's operator callbacks.
 std::optional<TaskId> running_task();
 
 }  // namespace rannc::runtime

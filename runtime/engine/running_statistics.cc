@@ -1,4 +1,4 @@
-// Sums, and what they say of mean and variance.
+// Converts between sums and mean and variance.
 #include "runtime/engine/internal/running_statistics.h"
 
 #include <c10/core/GradMode.h>

@@ -30,16 +30,16 @@ struct Call {
   double momentum, epsilon;
 };
 
-/// A number per channel beside x.
+/// Reshapes one number per channel so that it broadcasts with x.
 at::Tensor beside(const at::Tensor& x, const at::Tensor& numbers) {
   std::vector<int64_t> sizes(static_cast<size_t>(x.dim()), 1);
   sizes[1] = -1;
   return numbers.to(x.scalar_type()).view(sizes);
 }
 
-/// The gradient through moments that all replicas share:
+/// Gradient through moments over all replicas:
 ///   dx = scale * rstd * (dy - sum(dy) / n - (x - mean) * rstd * sum(dy * (x - mean) * rstd) / n)
-/// with sums over all replicas; scale and bias get this replica's sums, which the end of the step adds up.
+/// with sums over all replicas. Scale and bias get this replica's sums, which are added up at the end of the step.
 struct Backward final : torch::autograd::Node {
   SyncBatchNorm* norms = nullptr;
   size_t index = 0;
@@ -90,7 +90,7 @@ SyncBatchNorm::Moments moments_of(const at::Tensor& x) {
           static_cast<double>(x.numel()) / static_cast<double>(mean.numel())};
 }
 
-/// What goes into running statistics is of this replica's samples: there they are summed once more.
+/// Writes this replica's own statistics for the running statistics, which are summed over replicas separately.
 void say_own(const Call& call, const SyncBatchNorm::Moments& own) {
   call.mean.copy_(own.mean);
   call.variance.copy_(own.count > 1 ? own.variance * (own.count / (own.count - 1)) : own.variance);
@@ -130,7 +130,7 @@ c10::FunctionSchema schema_of(const std::string& name) {
   return {name, "", std::move(arguments), {c10::Argument("", c10::TensorType::get())}};
 }
 
-/// Whether a node normalises by its batch where the run trains: it asks the program's one flag.
+/// Whether a node normalizes by batch statistics in training, that is, reads the program's training flag.
 bool trains(const jit::Graph& graph, const jit::Node& node) {
   static const auto one = c10::Symbol::fromQualString("aten::batch_norm"),
                     with_moments = c10::Symbol::fromQualString("aten::native_batch_norm");
@@ -158,15 +158,15 @@ Result<void> SyncBatchNorm::take_over(jit::Graph& graph, const std::vector<bool>
     if (trains(graph, *node)) calls.push_back(node);
   }
   if (calls.size() != synchronised.size()) {
-    return error(fmt::format("the program has {} batch normalisations of training, but the plan says {}", calls.size(),
-                             synchronised.size()));
+    return error(fmt::format("the program has {} batch normalizations with batch statistics, but the plan expects {}",
+                             calls.size(), synchronised.size()));
   }
   for (size_t i = 0; i < calls.size(); ++i) {
     if (!synchronised[i]) continue;
     if (calls[i]->outputs().size() != 1) {
       return error(
-          fmt::format("batch normalisation {} of the program returns what it normalises by, which one that is "
-                      "synchronised does not",
+          fmt::format("batch normalization {} of the program returns its statistics, which a synchronized one "
+                      "does not",
                       i));
     }
     const std::string name = fmt::format("sync_batch_norm_{}", i);
@@ -205,8 +205,8 @@ at::Tensor SyncBatchNorm::exchanged(at::Tensor own) {
 void SyncBatchNorm::expect_same_call(size_t index, const at::Tensor& of_replicas) {
   if (of_replicas.eq(static_cast<double>(index)).all().item<bool>()) return;
   failure_ =
-      error(fmt::format("replicas of the stage are in different batch normalisations, this one in number {}: a "
-                        "branch that depends on data must not decide whether a gradient flows through one",
+      error(fmt::format("replicas of the stage run different batch normalizations, this one number {}: a "
+                        "data-dependent branch must not determine whether a gradient flows through one",
                         index));
   throw std::runtime_error(failure_->message);
 }
@@ -214,7 +214,7 @@ void SyncBatchNorm::expect_same_call(size_t index, const at::Tensor& of_replicas
 SyncBatchNorm::Moments SyncBatchNorm::moments(size_t index, const Moments& own) {
   const int64_t channels = own.mean.numel();
   const auto options = own.mean.options();
-  // A row for each replica: the sum of rows of zeros and one is that one, whatever the order.
+  // One row per replica. All others are zero, so each row's sum is exact in any order.
   at::Tensor rows = at::zeros({replicas_->replicas(), 2 + 2 * channels}, options);
   const at::Tensor head = at::tensor({static_cast<double>(index), own.count}, options);
   rows[replicas_->replica()].copy_(at::cat({head, own.mean, own.variance}));
@@ -230,7 +230,7 @@ SyncBatchNorm::Moments SyncBatchNorm::moments(size_t index, const Moments& own) 
 
 at::Tensor SyncBatchNorm::sum(size_t index, const at::Tensor& own) {
   RANNC_CHECK(replicas_ != nullptr) << "a backward pass is over the replicas of its forward pass";
-  // Other normalisations have other numbers: where not all are the same, some replica's is not their mean.
+  // Every normalization has its own index. If the indices differ, at least one replica's differs from their mean.
   const at::Tensor sums = exchanged(at::cat({at::full({1}, static_cast<double>(index), own.options()), own}));
   expect_same_call(index, sums.narrow(0, 0, 1) / static_cast<double>(replicas_->replicas()));
   return sums.narrow(0, 1, own.numel());

@@ -1,4 +1,4 @@
-/// LibTorch's tensors as values of the runtime, for programs that hand over batches of their own.
+/// Conversion between LibTorch tensors and runtime values, for programs that provide their own batches.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,9 +7,9 @@
 
 namespace rannc::runtime {
 
-/// Wraps a tensor; it must not be changed as long as the value is shared, but for parameters and buffers (Program).
+/// Wraps a tensor. It must not be modified while the value is shared, except parameters and buffers (Program).
 Value to_value(at::Tensor tensor);
-/// The tensor of a value made by `to_value`, sharing its memory; undefined for null.
+/// Returns the tensor of a value made by `to_value`, sharing its memory; undefined for null.
 const at::Tensor& to_tensor(const Value& value);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-// Draws sample by sample, then lays the samples out as the type says.
+// Generates random numbers sample by sample and arranges the samples as specified by the type.
 #include "runtime/engine/internal/torch_draws.h"
 
 #include <fmt/format.h>
@@ -10,7 +10,7 @@ namespace rannc::runtime {
 namespace {
 
 Result<std::vector<int64_t>> sizes_of(const DrawnValue& value, const ir::Bindings& bindings) {
-  const Diagnostic unknown = error(fmt::format("draw %{} has no known shape", value.name));
+  const Diagnostic unknown = error(fmt::format("random input %{} has an unknown shape", value.name));
   std::vector<int64_t> sizes;
   if (!value.type.shape) return unknown;
   for (const ir::Dim& dim : *value.type.shape) {
@@ -21,7 +21,7 @@ Result<std::vector<int64_t>> sizes_of(const DrawnValue& value, const ir::Binding
   return sizes;
 }
 
-/// The largest number below 1: rounding to fewer bits gives 1 where it rounds up.
+/// Returns the largest number below 1 of a type. Rounding to fewer bits may give 1.
 double below_one(ir::DType dtype) {
   return dtype == ir::DType::kBF16 ? 0x1.fep-1 : dtype == ir::DType::kF16 ? 0x1.ffcp-1 : 0x1.fffffep-1;
 }

@@ -1,4 +1,4 @@
-// Values over at::Tensor.
+// Implements values with at::Tensor.
 #include "runtime/internal/torch_value.h"
 
 #include <c10/core/GradMode.h>
@@ -56,7 +56,7 @@ class TorchPayload final : public Payload {
   }
 
  private:
-  /// The axis seen as three: outer, samples, inner.
+  /// Views the axis as three: outer, samples, inner.
   at::Tensor parted(const SampleAxis& axis) const {
     std::vector<int64_t> sizes = tensor_.sizes().vec();
     const auto at = sizes.begin() + axis.axis;

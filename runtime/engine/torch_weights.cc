@@ -1,4 +1,4 @@
-// Copies bytes of weights files into tensors.
+// Reads tensors from weights files.
 #include "runtime/engine/internal/torch_weights.h"
 
 #include <cstring>

@@ -1,13 +1,12 @@
-// A training program of one's own over rannc's runtime: own data, own loop, own learning rate.
+// A training program on rannc's runtime with its own data, training loop and learning rate.
 //
 //   rannc-compile tests/data/small_mlp/model.onnx -o mlp.rannc --cluster local:2 --stages 2 --mini-batch 32 \
 //     --loss "cross_entropy(output=logits,labels=y)" --optimizer sgd
-//   train mlp.rannc out 400                                               # both stages, as threads of this process
-//   torchrun --no-python --nproc-per-node 2 train mlp.rannc out 400       # or a process for each
-//   train mlp.rannc out 400 data.safetensors                              # on the samples of a file, as rannc-run
-//   --data
+//   train mlp.rannc out 400                                               # all stages, as threads of one process
+//   torchrun --no-python --nproc-per-node 2 train mlp.rannc out 400       # one process per stage
+//   train mlp.rannc out 400 data.safetensors                              # with a file of samples
 //
-// Started again with more steps, it goes on from the checkpoint in `out`, under any plan of the same model.
+// Restarted with more steps, it continues from the checkpoint in `out`, under any plan of the same model.
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -22,15 +21,15 @@
 
 namespace runtime = rannc::runtime;
 
-// Points in 12 dimensions, each labelled by the largest of 7 fixed projections: a function of the step alone, so that a
-// resumed run sees what an uninterrupted one would have. A worker uses those samples and inputs that its stage reads.
+// Points in 12 dimensions, labelled by the largest of 7 fixed projections. They depend only on the step, so that a
+// resumed run sees the same data as an uninterrupted one. A worker uses the samples and inputs that its stage reads.
 runtime::Batch points(uint64_t seed, int64_t count) {
   static const at::Tensor projections = at::randn({12, 7}, at::detail::createCPUGenerator(1));
   const at::Tensor x = at::randn({count, 12}, at::detail::createCPUGenerator(2 + seed));
   return {{"x", runtime::to_value(x)}, {"labels/y", runtime::to_value(x.matmul(projections).argmax(1))}};
 }
 
-// One worker of several where the environment says so, as torchrun does; else all devices of the plan in this process.
+// Opens one worker if torchrun's environment variables are set, otherwise all devices of the plan in this process.
 std::unique_ptr<runtime::Trainer> open(const std::string& bundle, const runtime::TrainerOptions& options) {
   const char* const workers = std::getenv("WORLD_SIZE");
   if (workers == nullptr) return runtime::Trainer::open(bundle, options).value();
@@ -42,7 +41,7 @@ std::unique_ptr<runtime::Trainer> open(const std::string& bundle, const runtime:
   return runtime::Trainer::open_worker(bundle, options, runtime::join_gloo(meeting).value()).value();
 }
 
-// Samples of a file, cut along the axes that the model says; without a file points.
+// Samples of a file, split along the axes specified by the model; points if there is no file.
 class Samples {
  public:
   Samples(const std::string& file, const rannc::ir::Plan& plan) : mini_batch_(plan.mini_batch) {
@@ -71,7 +70,7 @@ void train(const std::string& bundle, const std::string& folder, uint64_t steps,
     const double loss = trainer->step(samples.of(step)).value().loss;
     if (leads && step % 50 == 0) std::printf("step %lu loss %.9g\n", static_cast<unsigned long>(step), loss);
   }
-  // Points that no step has seen: their seeds begin where those of steps end. Files begin again.
+  // Evaluates on points that no step has seen: their seeds follow those of the steps. Files start over.
   const double loss = trainer->evaluate(samples.of(1U << 30)).value().loss;
   if (leads) std::printf("after %lu steps, on new points: loss %.9g\n", static_cast<unsigned long>(steps), loss);
   trainer->save(folder + "/step-" + std::to_string(steps)).value();

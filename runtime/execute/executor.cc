@@ -1,4 +1,4 @@
-// Walks a row: calls programs, moves messages, joins collectives, reports the first error.
+// Executes a row: calls programs, moves messages, joins collectives, reports the first error.
 #include "runtime/execute/executor.h"
 
 #include <fmt/format.h>
@@ -49,7 +49,7 @@ std::string_view words(ActionKind kind) {
 
 bool has_micro_batch(ActionKind kind) { return ir::is_compute(kind) || ir::is_send(kind) || ir::is_receive(kind); }
 
-/// The row around `at`, with the action there marked.
+/// Returns the part of the row around `at` with that action marked.
 std::string marked_row(const std::vector<Action>& row, size_t at) {
   constexpr size_t kAround = 8;
   const size_t first = at > kAround ? at - kAround : 0;
@@ -120,7 +120,7 @@ class Executor::Impl {
     }
   }
 
-  /// Sums over several holders go on at one of them: the first replica, of a shared parameter that of its first stage.
+  /// Selects the one holder that keeps a sum: the first replica and, for a shared parameter, its first stage.
   Carried carried(StageId stage) const {
     const bool first = dependencies_.replica(stage, device_) == 0;
     Carried kept{std::vector<bool>(pipeline_.stages[stage.index()].parameters.size(), first), first};
@@ -198,7 +198,7 @@ class Executor::Impl {
     }
   }
 
-  /// Lets go of messages that peers are ready for, now that theirs are here. Rows are walked whole in training alone.
+  /// Frees sends that have certainly finished at this position. Only in training are rows executed completely.
   Result<void> await_completed_sends() {
     if (!input_->training) return {};
     for (const ir::SendCompletion::Wait& wait : completion_.before(position_)) {
@@ -269,7 +269,8 @@ class Executor::Impl {
     return result;
   }
 
-  /// The program gives the gradient up meanwhile: only one of its terms is there twice, as its sum.
+  /// Sums one gradient over the replicas. The program releases its term first, so that only one term at a time exists
+  /// twice.
   Result<void> sum_gradient(const CollectiveKey& key, const Action& action, uint32_t parameter) {
     Values values = program(action.stage).gradients({&parameter, 1});
     program(action.stage).set_gradients({&parameter, 1}, {nullptr});
@@ -278,7 +279,7 @@ class Executor::Impl {
     return {};
   }
 
-  /// Gradients one by one, and statistics. Shared parameters are left out: their group's own sum runs over all replicas
+  /// Sums gradients one by one, then statistics. Skips shared parameters: their group has its own sum over all replicas
   /// of all stages.
   Result<void> all_reduce(const Action& action) {
     std::set<uint32_t> shared;
@@ -296,14 +297,14 @@ class Executor::Impl {
     return {};
   }
 
-  /// Index of a group's parameter in one of its stages.
+  /// Returns the index of a group's parameter in one of its stages.
   uint32_t slot(uint32_t group, StageId stage) const {
     const auto& stages = pipeline_.shape.shared[group].stages;
     const auto it = std::find(stages.begin(), stages.end(), stage);
     return pipeline_.shared[group][static_cast<size_t>(it - stages.begin())];
   }
 
-  /// The device adds the gradients of its own stages of the group first, then the devices add theirs.
+  /// Adds the gradients of this device's stages of the group, then sums over devices.
   Result<void> reduce_shared(const Action& action) {
     const uint32_t group = action.route;
     std::vector<StageId> here;
@@ -334,7 +335,7 @@ class Executor::Impl {
     return input_->update(stage, program(stage));
   }
 
-  /// Tells everybody; what is returned is the reason that was first.
+  /// Aborts the run and returns the first reason.
   Diagnostic fail(const Diagnostic& reason) {
     transport_.abort(reason);
     kept_.clear();
@@ -343,7 +344,7 @@ class Executor::Impl {
   }
 
   Diagnostic describe(size_t position, const Diagnostic& cause) const {
-    if (transport_.failure()) return cause;  // somebody else's error, described where it happened
+    if (transport_.failure()) return cause;  // another device's error, described there
     const Action& action = row_[position];
     std::string place =
         fmt::format("step {}, device {}, stage {}", input_->step, device_.index(), action.stage.index());

@@ -1,4 +1,4 @@
-/// Walks one device's row of a schedule.
+/// Executes one device's row of a schedule.
 #pragma once
 
 #include <cstdint>
@@ -13,53 +13,53 @@
 
 namespace rannc::runtime {
 
-/// One finished action, for traces. Times are of a monotonic clock.
+/// One finished action, for traces. Times come from a monotonic clock.
 struct ActionRecord {
   uint64_t step = 0;
   DeviceId device;
   ir::Action action;
   int64_t start_ns = 0, end_ns = 0;
-  int64_t waited_ns = 0;    ///< of that time: blocked on messages or on peers of a collective
+  int64_t waited_ns = 0;    ///< part of that time: blocked on messages or on peers of a collective
   uint64_t live_bytes = 0;  ///< held for backward passes and in mailboxes, after the action
 };
 
-/// Told of every action by the device's thread.
+/// Receives every action, on the device's thread.
 class Observer {
  public:
   virtual ~Observer() = default;
-  /// An action begins, or what `clipped` will tell of.
+  /// An action begins, or work that `clipped` will report.
   virtual void started(DeviceId) {}
   virtual void finished(const ActionRecord& record) = 0;
-  /// Outside of actions, in training that clips: the device took norms of its gradients, or updated its parameters.
+  /// Work outside of actions when gradients are clipped: the device computed gradient norms or updated its parameters.
   virtual void clipped(DeviceId, int64_t /*start_ns*/, int64_t /*end_ns*/) {}
 };
 
-/// Where the samples of a mini-batch come from.
+/// The source of a mini-batch's samples.
 class Feed {
  public:
   virtual ~Feed() = default;
-  /// Samples [first, last) of the mini-batch of a graph input; the whole value where it has no samples.
+  /// Returns samples [first, last) of a graph input within the mini-batch, or the whole value if it has no samples.
   virtual Result<Value> input(const Port& port, ir::SampleRange samples) = 0;
 };
 
-/// What to do in one step.
+/// Parameters of one step.
 struct StepInput {
   uint64_t step = 0;
   uint64_t seed = 0;
-  bool training = true;       ///< false: the schedule's forward actions alone
-  bool keep_outputs = false;  ///< return graph outputs, not only loss numerators
-  /// Go on from the gradients and statistics that the last call left, summed over their holders as they are.
+  bool training = true;       ///< false: run only the schedule's forward actions
+  bool keep_outputs = false;  ///< return graph outputs in addition to loss numerators
+  /// Add to the gradients and statistics of the last call, which are already summed over their holders.
   bool carry = false;
-  uint64_t samples_before = 0;  ///< samples of the step that went before this mini-batch: random factors go on
+  uint64_t samples_before = 0;  ///< samples of the step before this mini-batch; offsets random inputs
   ir::Bindings symbols;         ///< all symbols but the batch symbol
-  Values loss_seeds;            ///< per loss term: the scalar weight / denominator; unread when not training
+  Values loss_seeds;            ///< per loss term: the scalar weight / denominator; unused if not training
   Feed* feed = nullptr;
-  /// The optimizer: called at the action S of each stage on this device, once its running statistics are committed.
-  /// Empty: gradients and running statistics are left as they are.
+  /// The optimizer, called at action S of each stage on this device, after its running statistics are committed. If
+  /// empty, gradients and running statistics are left unchanged.
   std::function<Result<void>(StageId, Program&)> update;
 };
 
-/// A piece of a graph output or loss numerator as one device computed it.
+/// The part of a graph output or loss numerator that one device computed.
 struct OutputPart {
   ValueId value;
   uint32_t micro_batch = 0;
@@ -68,18 +68,18 @@ struct OutputPart {
 };
 
 struct StepOutcome {
-  /// In the order of samples per value, whatever the schedule.
+  /// Per value in sample order, regardless of the schedule.
   std::vector<OutputPart> outputs;
-  /// Per loss term: this device's parts, in the order of micro-batches.
+  /// Per loss term: this device's parts in micro-batch order.
   std::vector<std::vector<OutputPart>> numerators;
 };
 
-/// One device of a run. Knows no schedule by name: it does what the row says, in the order of the row.
-/// The first error wins: it aborts the transport, which ends the other devices, and names stage, action and
-/// micro-batch, with the row around the action as a note.
+/// One device of a run. It executes its row action by action and does not depend on a particular schedule.
+/// The first error aborts the transport, which ends the other devices. The error names stage, action and micro-batch,
+/// with the row around the action as a note.
 class Executor {
  public:
-  /// `programs` is by stage; those of stages that are not on `device` are null. All arguments outlive the executor.
+  /// `programs` is indexed by stage, with null for stages on other devices. All arguments must outlive the executor.
   Executor(const Pipeline& pipeline, DeviceId device, std::vector<Program*> programs, Transport& transport,
            Observer* observer = nullptr);
   ~Executor();

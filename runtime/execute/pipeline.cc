@@ -1,4 +1,4 @@
-// Turns a plan into what executors need of it.
+// Converts a plan to the form that executors use.
 #include "runtime/execute/pipeline.h"
 
 #include "ir/base/diagnostic.h"

@@ -1,4 +1,4 @@
-/// What executors need of a plan: shape, lowered schedule, and which port each route and parameter group touches.
+/// A plan in the form that executors use: shape, lowered schedule, and the ports of each route and parameter group.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ struct RoutePorts {
   uint32_t input = 0;   ///< of the consumer's signature
 };
 
-/// A loss term: where its numerator comes out.
+/// The stage and output port that compute the numerator of a loss term.
 struct LossPort {
   StageId stage;
   uint32_t output = 0;
@@ -34,11 +34,11 @@ struct Pipeline {
   std::vector<ValueId> graph_outputs;  ///< in the graph's order
 };
 
-/// The pipeline of a plan that verifies and whose schedule is lowered.
+/// Returns the pipeline of a verified plan with a lowered schedule.
 Pipeline make_pipeline(const ir::Plan& plan);
 
-/// The forward passes of `pipeline` alone, in the order of its rows, over at most as many samples as its mini-batch:
-/// its number of micro-batches or, where there are fewer samples, as many. The schedule verifies (rules S).
+/// Returns a pipeline of only the forward passes, in row order, over `samples` samples (at most a mini-batch). The
+/// number of micro-batches is that of `pipeline`, or `samples` if that is smaller. The schedule verifies (rules S).
 Result<Pipeline> forward_pipeline(const Pipeline& pipeline, uint32_t samples);
 
 }  // namespace rannc::runtime

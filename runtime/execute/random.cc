@@ -1,4 +1,4 @@
-// The Philox counter-based generator.
+// Implements the Philox counter-based generator.
 #include "runtime/execute/random.h"
 
 #include <algorithm>
@@ -29,10 +29,11 @@ namespace {
 
 using Four = std::array<uint32_t, 4>;
 
-/// Multiples of 2^-24 from 0 to below 1: floats hold them exactly.
+/// Multiples of 2^-24 in [0, 1), which floats represent exactly.
 float uniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24F; }
 
-/// Box and Muller, «A note on the generation of random normal deviates», 1958: two from two; the first is not 0.
+/// Box and Muller, «A note on the generation of random normal deviates», 1958. Maps two numbers to two. Adding
+/// 2^-24 keeps the argument of the logarithm above 0.
 std::array<float, 4> normal(const Four& bits) {
   std::array<float, 4> numbers;
   for (size_t i = 0; i < 4; i += 2) {
@@ -44,7 +45,7 @@ std::array<float, 4> normal(const Four& bits) {
   return numbers;
 }
 
-/// Fills with what `numbers_of` makes of 32 random bits for each of four elements at a time.
+/// Fills `numbers` with results of `numbers_of`, which converts 32 random bits for each of four elements.
 template <class NumbersOf>
 void fill_by_four(uint64_t key, uint64_t sample, std::span<float> numbers, NumbersOf&& numbers_of) {
   for (size_t i = 0; i < numbers.size(); i += 4) {

@@ -1,4 +1,4 @@
-/// Random numbers that depend on what they are for, not on who draws them or when.
+/// Counter-based random inputs that do not depend on device or order.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@ namespace rannc::runtime {
 /// Philox 4x32-10 (Salmon et al., «Parallel random numbers: as easy as 1, 2, 3», SC 2011).
 std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
-/// Of which step of which run.
+/// The run and step that random numbers belong to.
 struct DrawnIn {
   uint64_t seed = 0, step = 0;
 };
 
-/// The numbers of one sample. Element i depends on the draw, `in`, `sample` (its number within the mini-batch) and i
-/// alone.
+/// Fills `numbers` with the random input of one sample. Element i depends only on `draw`, `in`, `sample` (the index
+/// within the mini-batch) and i.
 void fill(const ir::RandomInput& draw, const DrawnIn& in, uint64_t sample, std::span<float> numbers);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-// Messages between the replicas of stages.
+// Routes messages between the replicas of stages.
 #include "runtime/internal/router.h"
 
 #include <fmt/format.h>
@@ -56,7 +56,7 @@ Result<TensorSpec> Router::spec_of(const Port& port, int64_t samples) const {
   return spec;
 }
 
-// Whether the consumer of a message is the first of those that read its producer's replica.
+// Whether the consumer of a message is the first reader of its producer's replica.
 bool Router::is_first_reader(uint32_t route, const ir::Message& message, uint32_t micro_batch) const {
   const ir::PipelineShape& shape = pipeline_.shape;
   const ir::StageShape& producer = shape.stages[shape.routes[route].producer.index()];
@@ -85,7 +85,7 @@ Result<Value> Router::gather(const Slot& slot, const Port& port, const std::vect
   if (parts.size() == 1) return parts.front();
   if (port.type.batch.has_batch()) return parts.front()->joined(parts, axis_of(port));
   const bool added = slot.direction == Direction::kGradient || port.type.batch.is_partial();
-  if (!added) return parts.front();  // each producer made the same value
+  if (!added) return parts.front();  // every producer computed the same value
   Value total;
   for (const Value& part : parts) total = sum(total, part);
   return total;
@@ -118,7 +118,7 @@ void Router::file_outputs(StageId stage, uint32_t micro_batch, const Values& out
     dependencies_.each_outgoing(route, micro_batch, device_, [&](const ir::Message& m) {
       const bool whole = !axis.present() || m.samples.size() == mine.size();
       Value part = whole ? outputs[index] : outputs[index]->samples(axis, shifted(m.samples, -mine.first));
-      // A part of a sum counts once: its first reader gets it.
+      // A part of a sum must count once, so only its first reader gets it.
       if (port.type.batch.is_partial() && m.samples.first != mine.first) part = part->zeros();
       mailbox_.put({Direction::kActivation, route, micro_batch, m.peer}, std::move(part));
     });
@@ -159,8 +159,8 @@ void Router::file_input_gradients(StageId stage, uint32_t micro_batch, const Val
       Value part = gradients[index];
       if (axis.present() && m.samples.size() != mine.size())
         part = part->samples(axis, shifted(m.samples, -mine.first));
-      // A value without samples came from several replicas: one of them gets its whole gradient, so it counts once. Of
-      // a sum each replica gets it whose part was added here.
+      // The gradient of a value without samples must count once, so one of the producing replicas gets it. For a sum,
+      // each replica whose part was added here gets it.
       const bool counts = port.type.batch.is_partial() ? is_first_reader(route, m, micro_batch) : first;
       if (!axis.present() && !counts) part = part->zeros();
       first = false;

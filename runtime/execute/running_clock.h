@@ -1,4 +1,4 @@
-/// Time that this process ran.
+/// A clock that ignores pauses of this process.
 #pragma once
 
 #include <algorithm>
@@ -6,13 +6,14 @@
 
 namespace rannc::runtime {
 
-/// Counts time for limits on others: a pause of this very process (Ctrl-Z, a machine asleep) counts as one tick, so
-/// that nobody else is blamed for it. Whoever waits looks at it at least every `kTick`. Not thread-safe.
+/// Measures time-outs of waits for other processes. A pause of this process (Ctrl-Z, a suspended machine) counts as at
+/// most four ticks, so that no peer times out because of it. Waiters must call `now` at least every `kTick`. Not
+/// thread-safe.
 class RunningClock {
  public:
   static constexpr std::chrono::milliseconds kTick{50};
 
-  /// Since construction.
+  /// Time since construction.
   std::chrono::milliseconds now() {
     const auto current = std::chrono::steady_clock::now();
     total_ += std::min<std::chrono::nanoseconds>(current - last_, 4 * kTick);

@@ -30,7 +30,7 @@ json event(int process, DeviceId device, const ir::Action& action, double start_
   return entry;
 }
 
-// What names a message in a run.
+// Identifies a message within a run.
 using Flow =
     std::tuple<uint64_t, bool, uint32_t, uint32_t, DeviceId, DeviceId>;  // step, activation, route, mb, from, to
 
@@ -70,7 +70,7 @@ void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& e
     };
     const int64_t sent = send->second->end_ns;
     events.push_back(arrow("s", send->second->device, sent));
-    // A receive is only posted: it may end long before its message is sent, and whoever computes with it waits.
+    // A receive is only posted. It may end long before its message is sent; the consuming action waits.
     events.push_back(arrow("f", record.device, std::max(sent, record.end_ns)));
   }
 }
@@ -79,7 +79,7 @@ void add_flows(const std::vector<ActionRecord>& records, int64_t origin, json& e
 
 void TraceRecorder::finished(const ActionRecord& record) {
   const std::lock_guard lock(mutex_);
-  // Devices run at most one step apart: what is older than the kept steps goes when a new step begins.
+  // Devices are at most one step apart, so older records are dropped when a new step begins.
   if (!records_.empty() && record.step > records_.back().step && record.step >= steps_) {
     std::erase_if(records_, [&](const ActionRecord& old) { return old.step + steps_ <= record.step; });
   }
@@ -158,7 +158,7 @@ Result<std::vector<ActionRecord>> parse_records(const std::string& text, const s
     uint32_t device = 0, kind = 0, route = 0, stage = 0, peer = 0;
     fields >> record.step >> device >> kind >> route >> stage >> record.action.micro_batch >> peer >> record.start_ns >>
         record.end_ns >> record.waited_ns >> record.live_bytes;
-    if (fields.fail() || kind >= ir::kActionKinds) return error({file, number, 1, {}}, "is no record of an action");
+    if (fields.fail() || kind >= ir::kActionKinds) return error({file, number, 1, {}}, "is not an action record");
     record.device = DeviceId(device);
     record.action.kind = static_cast<ir::ActionKind>(kind);
     record.action.route = route & ir::Action::kNone;

@@ -1,4 +1,4 @@
-/// Records what every device did and when, and writes it for Perfetto.
+/// Records the actions of all devices as a trace for Perfetto.
 #pragma once
 
 #include <mutex>
@@ -30,16 +30,19 @@ struct PlannedSpan {
   double start_ns = 0, end_ns = 0;
 };
 
-/// Chrome's trace format, which ui.perfetto.dev opens: process 0 `actual`, process 1 `planned`, a thread per device;
-/// one event per action with stage, micro-batch and what it waited; arrows from sends to receives; a counter of live
-/// bytes per device. The planned step stands beside the last recorded one.
+/// Returns a trace in Chrome's format, which ui.perfetto.dev opens:
+/// - process 0 `actual`, process 1 `planned`, a thread per device;
+/// - one event per action with stage, micro-batch and waiting time;
+/// - arrows from sends to receives;
+/// - a counter of live bytes per device.
+/// The planned step is aligned with the last recorded one.
 std::string chrome_trace(const ir::PipelineShape& shape, const std::vector<ActionRecord>& actual,
                          const std::vector<PlannedSpan>& planned);
 
-/// By step, device and start.
+/// Sorts by step, device and start.
 void sort_records(std::vector<ActionRecord>& records);
 
-/// One line a record, and back: how worker processes hand their part to the first.
+/// Serializes records, one per line, so that worker processes can pass theirs to the first.
 std::string print_records(const std::vector<ActionRecord>& records);
 Result<std::vector<ActionRecord>> parse_records(const std::string& text, const std::string& file);
 

@@ -1,4 +1,4 @@
-/// A tensor as executor and transports see it: an opaque payload with the few operations that routing needs.
+/// A tensor as seen by executor and transports: an opaque payload with the operations that routing needs.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct TensorSpec {
   bool operator==(const TensorSpec&) const = default;
 };
 
-/// `ir::BatchLayout` with its symbols bound: `axis` has extent outer * samples * inner. axis -1: the value has no
+/// `ir::BatchLayout` with its symbols bound: `axis` has extent outer * samples * inner. If axis is -1, the value has no
 /// samples.
 struct SampleAxis {
   int32_t axis = -1;
@@ -34,28 +34,28 @@ struct SampleAxis {
 };
 
 class Payload;
-/// Shared, never changed once it is one. Null stands for «no value»: an output without gradient.
+/// Shared and immutable. Null means no value, such as an output without gradient.
 using Value = std::shared_ptr<const Payload>;
 using Values = std::vector<Value>;
 
-/// What a `Value` points to. All values of one run have the same implementation (LibTorch's tensors, or a test's fake).
+/// Target of a `Value`. All values of one run have the same implementation (LibTorch tensors, or a fake in tests).
 /// Reading is thread-safe. Results may share memory with `*this`.
 class Payload {
  public:
   virtual ~Payload() = default;
   virtual TensorSpec spec() const = 0;
-  /// Element-wise sum with a value of equal spec, as a new value.
+  /// Returns the element-wise sum with a value of equal spec as a new value.
   virtual Value plus(const Payload& other) const = 0;
-  /// Element-wise sum of values of equal spec in their order; `terms[0]` is this value. Those of 16 bits are added in
-  /// 32 and rounded once.
+  /// Returns the element-wise sum of values of equal spec, added in order. `terms[0]` is this value. 16-bit values are
+  /// added in 32 bits and rounded once.
   virtual Value sum(std::span<const Value> terms) const = 0;
-  /// Samples [first, last) along a present `axis`.
+  /// Returns samples [first, last) along a present `axis`.
   virtual Value samples(const SampleAxis& axis, ir::SampleRange range) const = 0;
-  /// The parts put together along a present `axis`, in order; `parts[0]` is this value.
+  /// Concatenates `parts` in order along a present `axis`. `parts[0]` is this value.
   virtual Value joined(std::span<const Value> parts, const SampleAxis& axis) const = 0;
-  /// Zeros of the same spec.
+  /// Returns zeros of the same spec.
   virtual Value zeros() const = 0;
-  /// The element of a value with one element.
+  /// Returns the element of a value with one element.
   virtual double item() const = 0;
   uint64_t bytes() const { return spec().bytes(); }
 };

@@ -1,4 +1,4 @@
-/// A thread that lives as long as its device and runs one job at a time.
+/// A thread that runs the jobs of one device, one at a time.
 #pragma once
 
 #include <condition_variable>
@@ -8,8 +8,8 @@
 
 namespace rannc::runtime {
 
-/// Kept from step to step, because LibTorch's per-thread state is expensive to make. `wait` returns when the posted
-/// job is done; posting before that is our bug.
+/// Reused across steps, because LibTorch's per-thread state is expensive to create. `wait` returns when the posted job
+/// is done. Posting before that is a bug.
 class DeviceThread {
  public:
   DeviceThread() : thread_([this] { loop(); }) {}
@@ -54,7 +54,7 @@ class DeviceThread {
   std::condition_variable changed_;
   std::function<void()> job_;
   bool stop_ = false;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: starts after all other members exist
 };
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// Values between the action that makes them and the action that takes them, on one device.
+/// Messages on one device between the actions that produce and consume them.
 #pragma once
 
 #include <compare>
@@ -11,7 +11,7 @@
 
 namespace rannc::runtime {
 
-/// One message of a route: its samples are those that this device shares with `peer`.
+/// One message of a route. Its samples are those that this device shares with `peer`.
 struct Slot {
   Direction direction = Direction::kActivation;
   uint32_t route = 0;
@@ -20,7 +20,7 @@ struct Slot {
   auto operator<=>(const Slot&) const = default;
 };
 
-/// Each slot is filled once and emptied once, so a value lives exactly from its making to its last use.
+/// Each slot is filled once and emptied once, so a value lives exactly from its production to its last use.
 class Mailbox {
  public:
   void put(const Slot& slot, Value value) {
@@ -45,7 +45,7 @@ class Mailbox {
     receipts_.erase(it);
     return receipt;
   }
-  /// Bytes of the values in here; those still travelling are not counted.
+  /// Bytes of the stored values. Values in transit are not counted.
   uint64_t bytes() const { return bytes_; }
   bool empty() const { return values_.empty() && receipts_.empty(); }
   void clear() {

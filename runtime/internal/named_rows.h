@@ -1,4 +1,4 @@
-/// What tables of named rows print of themselves.
+/// Names and summaries of tables of named rows.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-/// Cuts what a stage makes into messages and puts what it reads together from them.
+/// Splits the outputs of stages into messages and assembles inputs from messages.
 #pragma once
 
 #include <chrono>
@@ -10,32 +10,32 @@
 
 namespace rannc::runtime {
 
-/// Time on the clock of `ActionRecord`.
+/// Returns the time on the clock of `ActionRecord`.
 inline int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
       .count();
 }
 
-/// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples; a message carries
-/// the intersection of a producer's and a consumer's range. Of a value without samples it carries the whole; of a sum
-/// over samples each replica's part reaches its first reader, and the others get zeros.
+/// The traffic of one device in one step. Replicas own contiguous ranges of a micro-batch's samples. A message carries
+/// the intersection of a producer's and a consumer's range, or the whole value if it has no samples. For a sum over
+/// samples, each replica's part goes to its first reader, and the other readers get zeros.
 class Router {
  public:
   Router(const Pipeline& pipeline, const ir::Dependencies& dependencies, DeviceId device, Transport& transport)
       : pipeline_(pipeline), dependencies_(dependencies), device_(device), transport_(transport) {}
 
   void begin_step(const StepInput& input);
-  /// Samples of a micro-batch that this device's replica of a stage owns.
+  /// Returns the samples of a micro-batch that this device's replica of a stage owns.
   ir::SampleRange own(StageId stage, uint32_t micro_batch) const;
   /// The same, counted within the mini-batch.
   ir::SampleRange within_mini_batch(StageId stage, uint32_t micro_batch) const;
 
-  /// Inputs of a stage's program: fed, or put together from messages.
+  /// Returns the inputs of a stage's program, fed or assembled from messages.
   Result<Values> inputs(StageId stage, uint32_t micro_batch);
-  /// Files the messages that a stage's outputs make.
+  /// Splits a stage's outputs into messages and stores them.
   void file_outputs(StageId stage, uint32_t micro_batch, const Values& outputs);
-  /// Gradients of a stage's outputs. The seed of a loss comes first, then the readers from the last stage to the first:
-  /// the order in which one tape over the whole graph would add them, so that cutting does not change the sum.
+  /// Returns the gradients of a stage's outputs. Adds the seed of a loss first, then the readers from the last stage to
+  /// the first. Autograd over the whole graph would use the same order, so the cut does not change the sum.
   Result<Values> output_gradients(StageId stage, uint32_t micro_batch);
   void file_input_gradients(StageId stage, uint32_t micro_batch, const Values& gradients);
 

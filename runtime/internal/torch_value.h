@@ -1,4 +1,4 @@
-/// What the runtime knows of LibTorch's tensors: element types, sums.
+/// Element types and sums of LibTorch tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,13 +7,13 @@
 
 namespace rannc::runtime {
 
-/// `Payload::sum` of tensors.
+/// Implements `Payload::sum` for tensors.
 at::Tensor sum_in_order(std::span<const at::Tensor> terms);
 
 at::ScalarType to_scalar_type(ir::DType dtype);
-/// `ir::sum_dtype`: in which gradients of tensors of this type are summed.
+/// Returns the type in which gradients of tensors of `type` are summed (`ir::sum_dtype`).
 at::ScalarType sum_type(at::ScalarType type);
-/// The element type, or an error for complex, quantized and other kinds that no model of ours has.
+/// Returns the element type, or an error for unsupported types such as complex and quantized ones.
 Result<ir::DType> to_dtype(at::ScalarType type);
 
 }  // namespace rannc::runtime

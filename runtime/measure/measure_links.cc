@@ -17,7 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// One device's part in all exchanges.
+/// Runs one device's part of all exchanges.
 class Exchanger {
  public:
   Exchanger(const ExchangePlan& plan, Transport& end) : plan_(plan), end_(end), members_(plan.devices) {

@@ -22,12 +22,12 @@ namespace {
 
 constexpr int kLeastSteps = 3;
 constexpr int kMostSteps = 15;
-constexpr double kEnoughNs = 1.5e9;            // of steps that count, unless they are fewer than kLeastSteps
-constexpr double kTooMuchNs = 3e10;            // no further step is begun
-constexpr double kLossSeed = 1e-3;             // about what a mean over a mini-batch gives
+constexpr double kEnoughNs = 1.5e9;            // total of counted steps, if there are at least kLeastSteps
+constexpr double kTooMuchNs = 3e10;            // no further step starts after this
+constexpr double kLossSeed = 1e-3;             // typical of a mean over a mini-batch
 constexpr std::chrono::minutes kPatience{30};  // a step of a large model takes minutes
 
-/// Samples of every input, made once for each number of samples.
+/// Synthetic samples of every input, generated once per number of samples.
 class SyntheticFeed final : public Feed {
  public:
   explicit SyntheticFeed(const ir::Plan& plan, ir::Bindings symbols)
@@ -56,7 +56,7 @@ class SyntheticFeed final : public Feed {
   std::map<std::pair<std::string, int64_t>, Value> made_;
 };
 
-/// The actions of one step.
+/// Records the actions of one step.
 class StepRecorder final : public Observer {
  public:
   void finished(const ActionRecord& record) override {
@@ -84,11 +84,11 @@ OptimizerOptions optimizer_of(const ir::Plan& plan) {
   options.kind =
       parse_optimizer(plan.optimizer.name).ok() ? *parse_optimizer(plan.optimizer.name) : OptimizerKind::kAdam;
   options.momentum = plan.optimizer.momentum;
-  options.learning_rate = 0;  // made-up samples must not lead the weights astray
+  options.learning_rate = 0;  // synthetic samples must not change the weights
   return options;
 }
 
-/// All devices of a plan, a thread each.
+/// Runs all devices of a plan, one thread each.
 class Bench {
  public:
   Bench(const Bundle& bundle, const ir::Bindings& symbols)
@@ -173,21 +173,21 @@ struct Mean {
     sum += static_cast<double>(record.end_ns - record.start_ns - record.waited_ns);
     ++count;
   }
-  /// `otherwise` where nothing was added.
+  /// Returns the mean, or `otherwise` if nothing was added.
   int64_t value(int64_t otherwise) const { return count == 0 ? otherwise : static_cast<int64_t>(sum / count); }
 };
 
-/// From when the last member has joined.
+/// Duration from the time when the last member has joined.
 struct Joined {
   int64_t start = INT64_MIN, end = INT64_MIN;
   void add(const ActionRecord& record) {
     start = std::max(start, record.start_ns);
     end = std::max(end, record.end_ns);
   }
-  int64_t value() const { return end > start ? end - start : 0; }  // 0 where nobody has
+  int64_t value() const { return end > start ? end - start : 0; }  // 0 if no member has
 };
 
-/// What the actions of one step took, those of micro-batches on average.
+/// Times of the actions of one step, averaged over micro-batches.
 class Averages {
  public:
   Averages(const ir::Plan& plan, const std::vector<ActionRecord>& records)

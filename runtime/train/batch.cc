@@ -23,8 +23,8 @@ Diagnostic mismatch(const std::string& name, const TensorSpec& found, const ir::
                            ir::str(type.dtype), type.shape ? ir::str(*type.shape) : "[any shape]"));
 }
 
-// Binds what stands alone in a dimension; checks of expressions come when all symbols are known. False where an extent
-// is 0: all that is known of symbols is known of sizes from 1 on.
+// Binds symbols that are a whole dimension. Expressions are checked later, when all symbols are bound. Returns false if
+// an extent is 0, because symbols are assumed to be at least 1.
 bool bind_symbols(const ir::Shape& shape, const TensorSpec& found, ir::Bindings& bindings) {
   for (size_t i = 0; i < shape.size(); ++i) {
     if (!shape[i].is_symbol()) continue;
@@ -49,7 +49,7 @@ bool is_needed(const std::string& name, const std::vector<std::string>& needed) 
 
 Diagnostic missing(const std::string& name) { return error(fmt::format("batch: input '{}' is missing", name)); }
 
-/// Binds the symbols of a batch's shapes, beside those that are bound, and checks every input that is there.
+/// Adds the symbols of a batch's shapes to `bindings` and checks every input in the batch.
 Result<ir::Bindings> bind_inputs(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed,
                                  ir::Bindings bindings) {
   const ir::Graph& graph = plan.graph;
@@ -94,7 +94,7 @@ Result<void> check_names(const ir::Graph& graph, const Batch& batch) {
   return {};
 }
 
-/// Zeros of an input's type; nothing where a symbol of it is not bound.
+/// Returns zeros of an input's type; nullopt if one of its symbols is unbound.
 std::optional<Value> zeros_of(const ir::ValueType& type, const ir::Bindings& bindings) {
   if (!type.shape) return std::nullopt;
   std::vector<int64_t> sizes;
@@ -151,7 +151,7 @@ Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch
   const ir::Graph& graph = plan.graph;
   RANNC_TRY(check_names(graph, batch));
   EvaluationBatch bound{.batch = batch, .samples = plan.mini_batch};
-  // Also by inputs that this process does not read: they say how many samples there are.
+  // Includes inputs that this process does not read, because they determine the number of samples.
   RANNC_ASSIGN(bound.symbols, bind_inputs(plan, batch, {}, {}));
   if (!graph.batch_symbol().empty()) {
     const auto samples = bound.symbols.emplace(graph.batch_symbol(), plan.mini_batch).first->second;
@@ -193,7 +193,7 @@ Result<double> sum_of_class_weights(const ir::LossTerm& term, const std::string&
   for (const int64_t end : {classes.min().item<int64_t>(), classes.max().item<int64_t>()}) {
     if (end >= 0 && end < count) continue;
     return error(
-        fmt::format("batch: labels '{}' hold class {}, but there are weights of {} classes", name, end, count));
+        fmt::format("batch: labels '{}' contain class {}, but there are weights for {} classes", name, end, count));
   }
   const at::Tensor weights = at::tensor(term.class_weights, at::kDouble);
   return weights.index_select(0, classes.to(weights.device())).sum().item<double>();
@@ -219,7 +219,7 @@ Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, 
   const at::Tensor labels = trimmed(to_tensor(found->second), term.trims);
   if (term.denominator == Denominator::kElements) return static_cast<double>(labels.numel());
   if (term.denominator == Denominator::kSum) return labels.to(at::kDouble).sum().item<double>();
-  // Of 32-bit labels none equals a wider number, which would not fit their type.
+  // Compares 64-bit numbers, because the ignore index may not fit 32-bit labels.
   const at::Tensor classes = labels.to(at::kLong).reshape({-1}), counted = classes.ne(term.ignore_index);
   if (term.denominator == Denominator::kNotIgnored) return static_cast<double>(counted.sum().item<int64_t>());
   return sum_of_class_weights(term, name, classes.masked_select(counted));
@@ -231,7 +231,7 @@ Result<Value> BatchFeed::input(const Port& port, ir::SampleRange samples) {
   const ir::BatchLayout& layout = port.type.batch;
   if (!layout.has_batch()) return found->second;
   const auto outer = layout.outer.evaluate(symbols_), inner = layout.inner.evaluate(symbols_);
-  if (!outer || !inner) return error(fmt::format("batch: the place of the samples in '{}' is not known", port.name));
+  if (!outer || !inner) return error(fmt::format("batch: the layout of the samples in '{}' is unknown", port.name));
   return found->second->samples({layout.axis, *outer, *inner}, samples);
 }
 

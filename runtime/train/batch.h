@@ -1,4 +1,4 @@
-/// One mini-batch as a training binary hands it over.
+/// One mini-batch, as provided by a training program.
 #pragma once
 
 #include <map>
@@ -9,44 +9,43 @@
 
 namespace rannc::runtime {
 
-/// Tensors by the name of the graph input.
+/// Tensors by name of the graph input.
 using Batch = std::map<std::string, Value>;
 
-/// Symbols of the graph that a batch binds: the batch symbol to the plan's mini-batch, the others from the shapes.
-/// Errors: an input that is missing, unknown, or of another element type, rank or extent than the graph says; each
-/// names the input, what was found and what was expected; sizes that break an assumption of the graph, located at the
-/// task that needs it. A worker of its own needs only the inputs of its stages:
-/// `needed` says which (empty: all).
+/// Binds the symbols of the graph to a batch: the batch symbol to the plan's mini-batch, the others from the shapes.
+/// `needed` lists the inputs that a worker's stages require (empty: all). Errors:
+/// - an input that is missing, unknown, or has another element type, rank or extent than in the graph; names the input,
+///   what was found and what was expected;
+/// - sizes that violate an assumption of the graph, located at the task that requires it.
 Result<ir::Bindings> bind_batch(const ir::Plan& plan, const Batch& batch, const std::vector<std::string>& needed = {});
 
 /// A batch to evaluate.
 struct EvaluationBatch {
-  Batch batch;  ///< with zeros for inputs that are not there and that no output reads
+  Batch batch;  ///< with zeros for missing inputs that no output reads
   ir::Bindings symbols;
   uint32_t samples = 0;
-  bool labelled = true;  ///< nothing was missing
+  bool labelled = true;  ///< no input was missing
 };
 
-/// Per value whether an output of the graph depends on it.
+/// Returns per value whether an output of the graph depends on it.
 std::vector<bool> read_by_outputs(const ir::Graph& graph);
 
-/// Per value whether it is an input that a task reads, or by which a loss is divided.
+/// Returns per value whether it is an input that a task reads or that determines the denominator of a loss.
 std::vector<bool> read_in_training(const ir::Graph& graph);
 
-/// As `bind_batch`, but the batch symbol is bound to the samples that are there, at most the plan's mini-batch, and
-/// what only losses read may be missing.
+/// As `bind_batch`, but binds the batch symbol to the number of samples in the batch, at most the plan's mini-batch.
+/// Inputs that only losses read may be missing.
 Result<EvaluationBatch> bind_evaluation(const ir::Plan& plan, const Batch& batch,
                                         const std::vector<std::string>& needed = {});
 
-/// The batch with float inputs converted to the model's float type: a file's fp32 samples feed an fp64 model.
+/// Converts float inputs to the model's float types, so that fp32 samples can feed an fp64 model.
 Batch to_model_types(const ir::Plan& plan, const Batch& batch);
 
-/// What a loss term counts in a whole mini-batch of `samples`, to be divided by (`LossTerm::divisor`). 0 where all
-/// labels are ignored.
-/// An error where the labels are missing, or are of a class without a weight where weights are summed.
+/// Returns the denominator of a loss term over a whole mini-batch of `samples` (`LossTerm::divisor`); 0 if all labels
+/// are ignored. Errors: the labels are missing, or class weights are summed and a label's class has no weight.
 Result<double> loss_denominator(const ir::Plan& plan, const ir::LossTerm& term, const Batch& batch, uint32_t samples);
 
-/// Samples of a batch. Keeps a reference.
+/// Feeds the samples of a batch. Keeps a reference to it.
 class BatchFeed : public Feed {
  public:
   BatchFeed(const Batch& batch, ir::Bindings symbols) : batch_(batch), symbols_(std::move(symbols)) {}

@@ -30,7 +30,7 @@ Diagnostic file_error(const fs::path& path, const std::string& what) { return er
 Result<nlohmann::json> read_manifest(const std::string& folder) {
   const fs::path path = fs::path(folder) / kManifest;
   std::ifstream file(path);
-  if (!file) return file_error(path, "cannot be opened: this is no finished checkpoint");
+  if (!file) return file_error(path, "cannot be opened: the checkpoint does not exist or is incomplete");
   nlohmann::json manifest = nlohmann::json::parse(file, nullptr, false);
   if (!manifest.is_object()) return file_error(path, "is not a JSON object");
   if (manifest.value("version", 0) != kVersion) {
@@ -56,7 +56,7 @@ nlohmann::json to_json(const TrainingSettings& settings) {
           {"seed", settings.seed}};
 }
 
-// Throws what reading JSON throws.
+// Exceptions of the JSON reader pass through.
 Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
   TrainingSettings settings;
   OptimizerOptions& optimizer = settings.optimizer;
@@ -75,7 +75,7 @@ Result<TrainingSettings> settings_from(const nlohmann::json& entry) {
   return settings;
 }
 
-// The files of a checkpoint, opened, with an index over all their tensors.
+// The opened files of a checkpoint with an index of all their tensors.
 struct Parts {
   std::vector<SafetensorsFile> files;
   std::map<std::string, std::pair<size_t, const SafetensorsFile::Entry*>, std::less<>> index;
@@ -89,7 +89,7 @@ Result<Parts> open_parts(const std::string& folder) {
   }
   for (const auto& name : manifest["files"]) {
     if (!name.is_string() || name.get<std::string>().find('/') != std::string::npos) {
-      return file_error(fs::path(folder) / kManifest, "lists a file name that leaves the folder");
+      return file_error(fs::path(folder) / kManifest, "lists a file outside of the folder");
     }
     RANNC_ASSIGN(SafetensorsFile file, SafetensorsFile::open((fs::path(folder) / name.get<std::string>()).string()));
     parts.files.push_back(std::move(file));
@@ -151,7 +151,7 @@ Result<CheckpointState> read_checkpoint_state(const std::string& folder) {
 
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan) {
   if (state.model_digest == plan.model_digest) return {};
-  return file_error(folder, fmt::format("checkpoint is of another model: its digest is {}, the bundle's {}",
+  return file_error(folder, fmt::format("checkpoint belongs to another model: its digest is {}, the bundle's is {}",
                                         state.model_digest, plan.model_digest));
 }
 

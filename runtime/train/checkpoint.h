@@ -1,4 +1,4 @@
-/// Checkpoints: folders that hold a training run by the model's own names, so that any plan of the model can go on.
+/// Checkpoints: folders that store a training run under the model's names, so that any plan of the model can resume it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace rannc::runtime {
 
-/// What a run trains with.
+/// Optimizer, clipping and seed of a run.
 struct TrainingSettings {
   OptimizerOptions optimizer;
   double clip_norm = 0;  ///< as in `TrainerOptions`
@@ -22,36 +22,36 @@ struct TrainingSettings {
   bool operator==(const TrainingSettings&) const = default;
 };
 
-/// Where a run stands.
+/// Progress and settings of a run.
 struct CheckpointState {
-  uint64_t step = 0;  ///< steps done
+  uint64_t step = 0;  ///< completed steps
   TrainingSettings settings;
   std::string model_digest;  ///< of the plan's model
-  std::string data_state;    ///< of the caller
+  std::string data_state;    ///< opaque data of the caller
 };
 
 /// Tensors of a run by key: `parameter/<name>`, `buffer/<name>`, `optimizer/<state>/<name>`.
 using CheckpointTensors = std::map<std::string, Value>;
 
-/// A checkpoint is written by one or more devices into `<folder>.partial`, each a file of its own, and becomes visible
-/// by one rename when all are done. Nothing is left of a failed one but what the next attempt overwrites.
+/// Writes one device's file of a checkpoint to `<folder>.partial`. The checkpoint becomes visible by one rename when
+/// all devices are done. A failed attempt leaves only files that the next one overwrites.
 Result<void> write_checkpoint_part(const std::string& folder, uint32_t device, const CheckpointTensors& tensors);
-/// Writes the manifest over the parts of `devices` and renames; an older checkpoint of that name is replaced.
+/// Writes the manifest for the parts of `devices` and renames the folder. Replaces an older checkpoint of that name.
 Result<void> finish_checkpoint(const std::string& folder, const std::vector<uint32_t>& devices,
                                const CheckpointState& state);
-/// Removes what `write_checkpoint_part` left of a checkpoint that will not be finished.
+/// Removes the parts of a checkpoint that will not be finished.
 void discard_checkpoint(const std::string& folder);
 
 Result<CheckpointState> read_checkpoint_state(const std::string& folder);
-/// An error where the checkpoint is of another model than the plan.
+/// Returns an error if the checkpoint belongs to a different model than the plan.
 Result<void> check_model(const CheckpointState& state, const std::string& folder, const ir::Plan& plan);
-/// All tensors of a checkpoint by key, their bytes left where they are.
+/// Returns all tensors of a checkpoint by key. Their bytes stay on disk.
 Result<std::map<std::string, ir::StoredTensor>> checkpoint_tensors(const std::string& folder);
-/// Copies the checkpoint's bytes into `into`, matched by key. All keys are looked up and compared in type and shape
-/// before the first byte is written.
+/// Copies the checkpoint's tensors into `into`, matched by key. Keys, types and shapes are checked before anything is
+/// written.
 Result<void> read_checkpoint(const std::string& folder, const CheckpointTensors& into);
 
-/// The complete checkpoint `<parent>/step-<n>` with the largest n, or empty where there is none.
+/// Returns the complete checkpoint `<parent>/step-<n>` with the largest n, or an empty string if there is none.
 std::string latest_checkpoint(const std::string& parent);
 
 }  // namespace rannc::runtime

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr uint64_t kLargestTextFile = uint64_t{1} << 26;
 
-// Files under a folder in the order of their names; hidden entries and `build` are somebody's artefacts.
+// Files under a folder, sorted by name. Skips hidden entries and `build`, which are not text of the user.
 void collect(const fs::path& folder, std::vector<fs::path>& files) {
   std::vector<fs::path> entries;
   std::error_code failed;
@@ -88,7 +88,7 @@ class SampleDataset : public Dataset {
     const uint64_t left = file_.left_over();
     std::string text = fmt::format("{} samples", file_.samples());
     if (file_.fixed() && file_.samples() > file_.mini_batch()) {
-      text += fmt::format(" on axis 0 (the model, made for {} at a time, does not say which axis counts them)",
+      text += fmt::format(" on axis 0 (the model has a fixed batch of {} and does not specify the axis)",
                           file_.mini_batch());
     }
     if (left == 0) return text;

@@ -8,7 +8,7 @@ namespace rannc::runtime {
 
 namespace {
 
-/// Where the bytes of what stages train are.
+/// Returns the checkpoint data of all parameters and buffers of stages; empty without a checkpoint.
 Result<std::map<ValueId, ir::TensorData>> trained(const Bundle& bundle, const std::string& checkpoint) {
   std::map<ValueId, ir::TensorData> found;
   if (checkpoint.empty()) return found;

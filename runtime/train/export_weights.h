@@ -1,4 +1,4 @@
-/// Weights of a bundle, or of its training, under the names of `state_dict`.
+/// Exports initial or trained weights of a bundle under `state_dict` names.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace rannc::runtime {
 
-/// Writes the state of a bundle's model to `path`: parameters and buffers as the checkpoint has them (empty: as the
-/// bundle has them, never trained), all else as the bundle has it. Of several processes one alone calls it, once all
-/// have saved. Errors: a checkpoint of another model, or without a tensor that a stage trains; what the file system
-/// says. `path` is then as it was.
+/// Writes the state of a bundle's model to `path`. Parameters and buffers come from `checkpoint`, or from the untrained
+/// bundle if `checkpoint` is empty. All else comes from the bundle. In a run of several processes, exactly one calls
+/// it, after all have saved. Errors: a checkpoint of another model or without a trained tensor, and file system errors.
+/// An error leaves `path` unchanged.
 Result<StateWritten> export_weights(const Bundle& bundle, const std::string& checkpoint, const std::string& path);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-// Joins the pieces of graph outputs that devices made.
+// Joins the parts of graph outputs that devices computed.
 #include "runtime/train/internal/gather_outputs.h"
 
 #include <algorithm>

@@ -18,14 +18,14 @@ namespace {
 
 constexpr int64_t kMostComputed = int64_t{1} << 20;
 
-/// Tasks that keep each element in its place in memory.
+/// Whether a task keeps the position of each element in memory.
 bool keeps_order(const ir::OpInfo& op) {
   static const ir::Ops kOps = {"identity", "cast", "reshape", "squeeze", "unsqueeze", "where",        "add",
                                "sub",      "mod",  "maximum", "minimum", "clamp",     "stop_gradient"};
   return kOps.contains(op);
 }
 
-/// What indices of a task may be.
+/// Valid indices of a task.
 struct Range {
   int64_t low = 0, high = 0;  ///< both included
   std::optional<int64_t> ignored;
@@ -42,7 +42,7 @@ std::optional<int64_t> extent(const ir::Graph& graph, ValueId value, int64_t axi
   return (*shape)[static_cast<size_t>(at)].evaluate(bindings);
 }
 
-/// Nothing where the task takes no indices, or any.
+/// Returns the range of a task's indices; nullopt if it has no indices or accepts any.
 std::optional<Range> range_of(const ir::Graph& graph, TaskId task, const ir::Bindings& bindings) {
   static const ir::Ops kLosses = {"cross_entropy_sum"}, kLooksUp = {"gather", "gather_elements"};
   const ir::OpInfo& op = graph.op(task);
@@ -54,13 +54,13 @@ std::optional<Range> range_of(const ir::Graph& graph, TaskId task, const ir::Bin
   return Range{0, *count - 1, attributes.integer("ignore_index"), true};
 }
 
-/// Integer values of a step as far as inputs and constants make them.
+/// Integer values of a step that are computed from inputs and constants.
 class Numbers {
  public:
   Numbers(const ir::Graph& graph, const Batch& batch, const ir::Bindings& bindings)
       : graph_(graph), batch_(batch), bindings_(bindings) {}
 
-  /// An input's own tensor; undefined where it is none, is not there or holds floats.
+  /// Returns the tensor of an integer input of the batch; undefined otherwise.
   at::Tensor input(ValueId value) const {
     if (graph_.kind(value) != ir::ValueKind::kInput) return {};
     const auto found = batch_.find(std::string(graph_.value(value).name));
@@ -68,14 +68,14 @@ class Numbers {
     return to_tensor(found->second);
   }
 
-  /// Null: not known here.
+  /// Returns the value, or null if it is unknown.
   const ir::StoredTensor* of(ValueId value) {
     const auto [known, fresh] = made_.try_emplace(value);
     if (fresh) known->second = make(value);
     return known->second ? &*known->second : nullptr;
   }
 
-  /// Inputs that a value is computed from; false where a task on the way moves elements.
+  /// Collects the inputs that a value is computed from. Returns false if a task in between moves elements.
   bool inputs_of(ValueId value, std::vector<ValueId>& inputs) const {
     if (graph_.kind(value) == ir::ValueKind::kInput) {
       inputs.push_back(value);
@@ -138,7 +138,7 @@ class Numbers {
     return computed(found.producer, found.output_index);
   }
 
-  /// Of what types know of an integer value.
+  /// Evaluates the symbolic contents of an integer value's type.
   std::optional<ir::StoredTensor> of_contents(const ir::Contents& contents, const ir::ValueType& type) const {
     std::vector<int64_t> elements;
     for (const ir::Dim& dim : contents) {
@@ -185,7 +185,7 @@ class Numbers {
   std::map<ValueId, std::optional<ir::StoredTensor>> made_;
 };
 
-/// The first element that is no index; nothing where all are.
+/// Returns the position of the first invalid index, if any.
 std::optional<size_t> first_outside(std::span<const int64_t> numbers, const Range& range) {
   for (size_t i = 0; i < numbers.size(); ++i) {
     if (!range.holds(numbers[i])) return i;
@@ -242,12 +242,12 @@ class Search {
     return fault(input, numbers[*at], sample_of(graph_.type(input), wide.sizes().vec(), *at), range, false);
   }
 
-  /// Of an element by its place in memory; nothing where the value has no samples.
+  /// Returns the sample of an element, given its position in memory; nullopt if the value has no samples.
   std::optional<int64_t> sample_of(const ir::ValueType& type, const std::vector<int64_t>& shape, size_t element) const {
     ir::BatchLayout layout = type.batch;
     if (!layout.has_batch()) {
       if (!graph_.batch_symbol().empty() || shape.empty()) return std::nullopt;
-      layout.axis = 0;  // of a fixed batch
+      layout.axis = 0;  // fixed batch
     }
     const auto outer = layout.outer.evaluate(bindings_), inner = layout.inner.evaluate(bindings_);
     if (!outer || !inner || static_cast<size_t>(layout.axis) >= shape.size()) return std::nullopt;
@@ -262,13 +262,13 @@ class Search {
     std::string text = derived ? fmt::format("gives the index {}", value) : fmt::format("holds {}", value);
     if (sample) text += fmt::format(" in sample {}", *sample);
     text += range.classes ? fmt::format(", but the classes are 0 to {}", range.high)
-                          : fmt::format(", but the places to look up are 0 to {}", range.high);
+                          : fmt::format(", but the valid indices are 0 to {}", range.high);
     if (range.low < 0) text += fmt::format(", or {} to -1 from the end", range.low);
-    constexpr int64_t kNobodyWrites = -(int64_t{1} << 31);  // fusions have it, or less, for labels that do not count
+    constexpr int64_t kNobodyWrites = -(int64_t{1} << 31);  // fusions use this or less for ignored labels
     if (range.ignored && *range.ignored > kNobodyWrites) {
       text += fmt::format(", and {} is ignored", *range.ignored);
     } else if (range.ignored) {
-      text += ", or what the model itself counts from the end or ignores";
+      text += ", or values that the model itself counts from the end or ignores";
     }
     return {std::string(graph_.value(input).name), std::move(text)};
   }

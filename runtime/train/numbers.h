@@ -7,7 +7,7 @@
 
 namespace rannc::runtime {
 
-/// All elements, row-major, widened to double.
+/// Returns all elements in row-major order, widened to double.
 std::vector<double> to_doubles(const Value& value);
 
 }  // namespace rannc::runtime

@@ -46,14 +46,14 @@ uint32_t OptimizerOptions::states() const {
 
 namespace {
 
-// A parameter with what an update reads and writes beside it.
+// A parameter with its gradient and optimizer state.
 struct Trained {
   at::Tensor parameter, gradient;
   std::vector<at::Tensor> states;
 };
 
-// What one call of LibTorch's fused kernels changes. A kernel treats its tensors one by one, so that the numbers of a
-// parameter do not depend on what else is in the group.
+// Operands of one call of LibTorch's fused kernels. A kernel processes its tensors separately, so the result for a
+// parameter does not depend on the rest of the group.
 struct Group {
   explicit Group(size_t states) : states(states) {}
   void add(const Trained& trained) {
@@ -66,10 +66,10 @@ struct Group {
   std::vector<std::vector<at::Tensor>> states;  // by state
 };
 
-// What is copied is copied slice by slice, also of several tensors: so many bytes of copies stay near the processor,
-// and a second set of gradients is never there.
+// Bytes of copies at a time. Copies are made in slices, possibly of several tensors, so that they stay in cache and no
+// second set of gradients exists.
 constexpr int64_t kCopiedBytes = int64_t{1} << 20;
-// Slices begin at multiples of any vector's length, so that they give the numbers of the whole.
+// Slices begin at multiples of all vector lengths, so that the results are bit-identical to those of whole tensors.
 constexpr int64_t kAligned = 1024;
 
 struct Slice {
@@ -82,7 +82,7 @@ at::Tensor part_of(const at::Tensor& tensor, const Slice& slice) {
   return tensor.as_strided({slice.size}, {1}, tensor.storage_offset() + slice.first);
 }
 
-// Calls `use` on runs of slices, each of at most `most` elements in all, together all of the tensors in their order.
+// Calls `use` with groups of slices of at most `most` elements per group. Together they cover all tensors in order.
 template <class Use>
 void for_each_chunk(const std::vector<Trained>& tensors, int64_t most, Use&& use) {
   std::vector<Slice> chunk;
@@ -145,8 +145,8 @@ class StageOptimizer::Impl {
   std::vector<Values> states;  // [state][parameter]
 
  private:
-  // Other members of a collective may hold the same gradients: they are scaled in a copy. What is narrower than the sum
-  // of its gradients is updated in the sum's type and rounded once.
+  // Gradients are scaled in a copy, because other members of a collective may share them. Parameters narrower than the
+  // sum of their gradients are updated in the sum's type and rounded once.
   void update_copies(const std::vector<Trained>& tensors, uint64_t step, double gradient_scale) const {
     const c10::InferenceMode views_are_cheap;
     const at::TensorOptions wide = tensors.front().gradient.options();
@@ -156,9 +156,9 @@ class StageOptimizer::Impl {
     int64_t elements = 0;
     for (const Trained& each : tensors) elements += each.parameter.numel();
     const at::Tensor scaled = at::empty({gradient_scale != 1 ? std::min(most, elements) : 0}, wide);
-    const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // of no dimension: the type stays
+    const at::Tensor factor = at::scalar_tensor(gradient_scale, at::kDouble);  // a scalar keeps the type
     for_each_chunk(tensors, most, [&](const std::vector<Slice>& chunk) {
-      std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // a place, and what was updated for it
+      std::vector<std::pair<at::Tensor, at::Tensor>> narrow;  // destination and updated wide copy
       Group group(states.size());
       int64_t at = 0;
       for (const Slice& slice : chunk) {
@@ -184,7 +184,7 @@ class StageOptimizer::Impl {
     });
   }
 
-  // Kernels walk memory as it lies: all tensors of a parameter are contiguous.
+  // Returns all parameters to update. Kernels process memory linearly, so all tensors of a parameter are contiguous.
   std::vector<Trained> everything() const {
     std::vector<uint32_t> indices;
     for (uint32_t i = 0; i < program.parameters().size(); ++i) {
@@ -244,8 +244,8 @@ const std::vector<Values>& StageOptimizer::states() const { return impl_->states
 
 namespace {
 
-// LibTorch sums the squares of a row in the row's type, in one pass over memory: rows are short, and their norms are
-// squared and added in double precision.
+// Elements per row. LibTorch sums the squares of a row in the row's type in one pass over memory. Rows are short, and
+// their norms are squared and added in double precision.
 constexpr int64_t kRow = 4096;
 
 double sum_of_squares(const at::Tensor& flat) {
@@ -260,7 +260,7 @@ double sum_of_squares(const at::Tensor& flat) {
   return sum;
 }
 
-// In slices, as double precision takes more room.
+// Works in slices, because double precision needs more memory.
 double sum_of_wide_squares(const at::Tensor& flat) {
   constexpr int64_t kSlice = kCopiedBytes / static_cast<int64_t>(sizeof(double));
   double sum = 0;
@@ -272,7 +272,7 @@ double sum_of_wide_squares(const at::Tensor& flat) {
 }  // namespace
 
 double squared_norm(Program& program, std::span<const uint32_t> parameters) {
-  // Between these float32 is exact enough; beyond, its numbers have squares that it does not hold.
+  // Between these bounds float32 is accurate enough. Beyond them, squares may underflow or overflow.
   constexpr double kLeast = 1e-24, kMost = 1e38;
   const c10::NoGradGuard no_grad;
   const Values gradients = program.gradients(parameters);

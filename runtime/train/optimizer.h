@@ -1,4 +1,4 @@
-/// Optimizers: what a step does with a stage's gradients.
+/// Optimizers, which update a stage's parameters from its gradients.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace rannc::runtime {
 
 enum class OptimizerKind : uint8_t { kSgd, kAdam, kAdamW };
 std::string_view str(OptimizerKind kind);
-/// `sgd`, `adam`, `adamw`; an error lists them.
+/// Accepts `sgd`, `adam` and `adamw`. The error for other names lists them.
 Result<OptimizerKind> parse_optimizer(std::string_view name);
 
 struct OptimizerOptions {
@@ -23,33 +23,32 @@ struct OptimizerOptions {
   double momentum = 0;                                ///< SGD
   double weight_decay = 0;                            ///< added to the gradient; AdamW: decoupled
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam
-  uint64_t warmup_steps = 0;                          ///< the learning rate rises linearly over so many steps
-  uint64_t decay_steps = 0;                           ///< then falls as a half cosine until this step; 0: stays
+  uint64_t warmup_steps = 0;                          ///< the learning rate rises linearly over this many steps
+  uint64_t decay_steps = 0;                           ///< then falls as a half cosine until this step; 0: no decay
   double decay_to = 0.1;                              ///< to this fraction
-  /// The learning rate of a step, counted from 0.
+  /// Returns the learning rate of a step. Steps are counted from 0.
   double learning_rate_at(uint64_t step) const;
-  /// Copies of the parameters that the optimizer keeps.
+  /// Number of state tensors per parameter.
   uint32_t states() const;
   bool operator==(const OptimizerOptions&) const = default;
 };
 
-/// State of one stage's parameters. Same numbers as torch.optim's, parameter by parameter, so that the result does not
-/// depend on which stage holds one: LibTorch's fused kernels, one call for all parameters of the stage, without memory
-/// of its own; where gradients are scaled, or wider than parameters, calls over slices that are scaled or widened in a
-/// copy of a mebibyte: others may hold the gradients, which stay what they were. Used by one thread at a time;
-/// `program` outlives it.
+/// Optimizer of one stage. It computes the same numbers as torch.optim for each parameter separately, so that the
+/// result does not depend on the cut. It calls LibTorch's fused kernels once for all parameters, without temporary
+/// memory. If gradients are scaled or wider than the parameters, it works on slices copied to a buffer of one mebibyte,
+/// because the gradients may be shared and must not change. Used by one thread at a time. `program` must outlive it.
 class StageOptimizer {
  public:
-  /// `left_alone`: per parameter of the signature whether no gradient reaches it, so that no step changes it, as
-  /// PyTorch's optimizers leave parameters without a gradient; empty: none.
+  /// `left_alone`: per parameter of the signature whether it has no gradient and is never updated, as in PyTorch's
+  /// optimizers; empty: all are updated.
   StageOptimizer(const OptimizerOptions& options, Program& program, std::vector<bool> left_alone = {});
   ~StageOptimizer();
-  /// Changes the program's parameters in place by its accumulated gradients, scaled by `gradient_scale`.
+  /// Updates the program's parameters in place from its accumulated gradients, scaled by `gradient_scale`.
   Result<void> update(uint64_t step, double gradient_scale = 1);
   void set_learning_rate(double rate);
-  /// Names of the states (`momentum`; `exp_avg`, `exp_avg_sq`), and per state the tensors in the order of the
-  /// signature's parameters. Writing through them restores a checkpoint.
+  /// State names: `momentum` for SGD, `exp_avg` and `exp_avg_sq` for Adam.
   const std::vector<std::string>& state_names() const;
+  /// Per state, the tensors in the order of the signature's parameters. A checkpoint is restored by writing to them.
   const std::vector<Values>& states() const;
 
  private:
@@ -57,12 +56,12 @@ class StageOptimizer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Sum of squares of the accumulated gradients of the given parameters: rows of a few thousand elements in the
-/// gradient's type, their sums in double precision. Where float32 does not hold such a sum, all of it is in double
-/// precision.
+/// Returns the sum of squares of the accumulated gradients of `parameters`. Rows of a few thousand elements are summed
+/// in the gradient's type, the row sums in double precision. If float32 cannot represent such a sum, all arithmetic is
+/// in double precision.
 double squared_norm(Program& program, std::span<const uint32_t> parameters);
 
-/// By what gradients of the global norm `norm` are scaled down to `limit`, as torch.nn.utils.clip_grad_norm_ has it.
+/// Returns the factor that scales gradients of global norm `norm` down to `limit`, as torch.nn.utils.clip_grad_norm_.
 double clip_scale(double norm, double limit);
 
 }  // namespace rannc::runtime

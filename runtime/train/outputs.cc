@@ -21,7 +21,7 @@ SafetensorsTensor to_write(const std::string& name, const Value& value) {
           }};
 }
 
-/// `0-4,8-12`.
+/// Formats ranges as `0-4,8-12`.
 std::string print_ranges(const std::vector<ir::SampleRange>& ranges) {
   std::string text;
   for (const ir::SampleRange& range : ranges) {
@@ -36,9 +36,10 @@ Result<std::vector<ir::SampleRange>> parse_ranges(const std::string& text, const
   while (at < end) {
     ir::SampleRange range;
     const auto first = std::from_chars(at, end, range.first);
-    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-') return error(where, "is no list of samples");
+    if (first.ec != std::errc() || first.ptr == end || *first.ptr != '-')
+      return error(where, "is not a list of samples");
     const auto last = std::from_chars(first.ptr + 1, end, range.last);
-    if (last.ec != std::errc() || range.empty()) return error(where, "is no list of samples");
+    if (last.ec != std::errc() || range.empty()) return error(where, "is not a list of samples");
     ranges.push_back(range);
     at = last.ptr == end ? end : last.ptr + 1;
   }
@@ -49,7 +50,7 @@ Result<std::vector<ir::SampleRange>> parse_ranges(const std::string& text, const
 
 SampleAxis Outputs::axis_of(const std::string& name) const {
   const ir::BatchLayout& layout = plan_.graph.type(plan_.graph.find(name)).batch;
-  if (!layout.has_batch()) return {0, 1, 1};  // of a fixed batch: SampleFile has seen that samples lie in front
+  if (!layout.has_batch()) return {0, 1, 1};  // fixed batch: SampleFile has checked that axis 0 counts samples
   return {layout.axis, layout.outer.evaluate(symbols_).value_or(1), layout.inner.evaluate(symbols_).value_or(1)};
 }
 
@@ -107,7 +108,8 @@ Result<void> Outputs::add_part(const std::string& path) {
   for (const auto& [name, value] : values) {
     const auto ranges = file.metadata().find(name);
     const Location where{path, 0, 0, name};
-    if (ranges == file.metadata().end() || !plan_.graph.find(name).valid()) return error(where, "is no output's part");
+    if (ranges == file.metadata().end() || !plan_.graph.find(name).valid())
+      return error(where, "is not part of an output");
     RANNC_ASSIGN(const auto samples, parse_ranges(ranges->second, where));
     add_pieces(name, samples, value, 0);
   }

@@ -1,4 +1,4 @@
-/// What a model makes of all samples of an evaluation.
+/// Outputs of a model over all samples of an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -10,30 +10,30 @@
 
 namespace rannc::runtime {
 
-/// Graph outputs, put together from mini-batches and from the parts of several processes. Not thread-safe.
+/// Graph outputs, assembled from mini-batches and from the parts of several processes. Not thread-safe.
 class Outputs {
  public:
-  /// `symbols`: of a mini-batch, as `bind_evaluation` says. Keeps a reference to the plan.
+  /// `symbols`: bindings of a mini-batch from `bind_evaluation`. Keeps a reference to the plan.
   Outputs(const ir::Plan& plan, ir::Bindings symbols) : plan_(plan), symbols_(std::move(symbols)) {}
 
-  /// Adds those of a mini-batch that begins at sample `first`.
+  /// Adds the outputs of a mini-batch that begins at sample `first`.
   void add(const StepResult& result, uint64_t first);
 
-  /// What this process has, as a file for `add_part` of another one.
+  /// Writes the outputs of this process to a file, which `add_part` of another process reads.
   Result<void> write_part(const std::string& path) const;
   Result<void> add_part(const std::string& path);
 
-  /// Every output over [0, samples). What was added has to cover all samples.
+  /// Returns every output over [0, samples). The added outputs must cover all samples.
   std::map<std::string, Value> whole(uint64_t samples) const;
 
-  /// Writes every output over [0, samples) under its name to a temporary sibling of `path`, which is renamed. What was
-  /// added has to cover all samples.
+  /// Writes every output over [0, samples) under its name to a temporary sibling of `path` and renames it. The added
+  /// outputs must cover all samples.
   Result<void> write(const std::string& path, uint64_t samples,
                      const std::map<std::string, std::string>& metadata = {}) const;
 
  private:
   struct Piece {
-    ir::SampleRange samples;  ///< empty: of an output without samples
+    ir::SampleRange samples;  ///< empty for an output without samples
     Value value;
   };
   SampleAxis axis_of(const std::string& name) const;

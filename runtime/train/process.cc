@@ -12,8 +12,8 @@ void set_threads(int threads) { at::set_num_threads(threads); }
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  // Nothing in mappings of its own, which go back when they are freed; one heap, since those of threads take no large
-  // pieces; and what lies free at its end stays.
+  // No separate mappings, which are returned when freed. One heap, because thread heaps cannot hold large blocks. No
+  // trimming of free memory at the end of the heap.
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_ARENA_MAX, 1);
   mallopt(M_TRIM_THRESHOLD, -1);

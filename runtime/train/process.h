@@ -1,13 +1,13 @@
-/// Settings of the whole process: for programs, never called by the library.
+/// Process-wide settings for programs. The library never calls them.
 #pragma once
 
 namespace rannc::runtime {
 
-/// Threads that LibTorch computes an operator with, for every device of this process.
+/// Sets the number of threads that LibTorch uses per operator, for every device of this process.
 void set_threads(int threads);
 
-/// Lets the process keep the memory that tensors give back, where its C library can: the next step makes tensors of the
-/// same sizes, and pages fresh from the system cost a tenth of a step. Before the first tensor and the first thread.
+/// Makes the C library keep freed memory, if it supports that. The next step allocates tensors of the same sizes, and
+/// fresh pages from the system cost a tenth of a step. Call it before the first tensor and the first thread.
 void keep_freed_memory();
 
 }  // namespace rannc::runtime

@@ -17,7 +17,7 @@ std::vector<std::byte> bytes_of(const Value& value) {
   return {data, data + tensor.nbytes()};
 }
 
-/// Names of those that are other than what the programs were made with.
+/// Returns the names of constants that differ from those compiled into the programs.
 Result<std::vector<std::string>> changed_constants(const ir::Graph& graph, const ir::StateMatch& match) {
   std::vector<std::string> changed;
   for (const auto& [value, sources] : match.sources) {
@@ -42,10 +42,10 @@ Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string&
   const auto changed = changed_constants(graph, match);
   if (!changed.ok()) return of_file(changed.diagnostic());
   if (!changed->empty()) {
-    return error({path, 0, 0, {}}, fmt::format("{} tensors are constants of the compiled programs, and others than "
-                                               "there: {}",
+    return error({path, 0, 0, {}}, fmt::format("{} tensors are constants of the compiled programs, with "
+                                               "different values: {}",
                                                changed->size(), fmt::join(*changed, ", ")))
-        .note("rannc-compile --weights takes them in");
+        .note("recompile the model with rannc-compile --weights");
   }
   std::map<ValueId, ir::TensorData> taken;
   for (const auto& [value, tensors] : held) {

@@ -26,7 +26,7 @@ ValueId input_of(const ir::Graph& graph, const std::string& name) {
   return {};
 }
 
-/// Whether all extents but that of `axis` are the type's, as far as `bindings` tell them.
+/// Whether all extents except that of `axis` match the type, as far as `bindings` determine them.
 bool fits_beside(const ir::ValueType& type, const TensorSpec& spec, int32_t axis, const ir::Bindings& bindings) {
   if (type.dtype != spec.dtype) return false;
   if (!type.shape) return true;
@@ -38,19 +38,19 @@ bool fits_beside(const ir::ValueType& type, const TensorSpec& spec, int32_t axis
   return true;
 }
 
-/// Whether a type of a model with a fixed batch has so many samples in front.
+/// Whether axis 0 of a type has the extent `samples`, for models with a fixed batch.
 bool leads_with(const ir::ValueType& type, uint64_t samples) {
   return type.shape && !type.shape->empty() && (*type.shape)[0] == ir::Dim(static_cast<int64_t>(samples));
 }
 
-/// Where the samples of each tensor lie, and how many there are.
+/// Sample axis of each tensor, and the number of samples.
 class SamplePlaces {
  public:
-  /// `fixed`: the samples of a graph in which no symbol counts them.
+  /// `fixed`: number of samples of a graph without a batch symbol.
   SamplePlaces(const ir::Graph& graph, std::string path, std::optional<uint64_t> fixed)
       : graph_(graph), path_(std::move(path)), fixed_(fixed) {}
 
-  /// Sizes that stand alone in a dimension, but for the samples; the first tensor that has one says it.
+  /// Binds symbols that are a whole dimension, except the batch symbol. The first tensor with a symbol determines it.
   void bind(const std::string& name, const TensorSpec& spec) {
     const ValueId id = input_of(graph_, name);
     if (!id.valid() || !graph_.type(id).shape || graph_.type(id).shape->size() != spec.shape.size()) return;
@@ -61,7 +61,8 @@ class SamplePlaces {
     }
   }
 
-  /// The samples of a tensor of an input, after all are bound. Not present: an input without samples.
+  /// Returns the sample axis of an input's tensor, after all symbols are bound. Not present for an input without
+  /// samples.
   Result<SampleAxis> place(const std::string& name, ValueId id, const TensorSpec& spec) {
     const ir::ValueType& type = graph_.type(id);
     const Location where{path_, 0, 0, name};
@@ -69,7 +70,8 @@ class SamplePlaces {
     if (fixed_ && leads_with(type, *fixed_)) axis = {0, 1, 1};
     if (type.batch.has_batch()) {
       const auto outer = type.batch.outer.evaluate(sizes_), inner = type.batch.inner.evaluate(sizes_);
-      if (!outer || !inner) return error(where, "where its samples lie does not follow from the tensors of the file");
+      if (!outer || !inner)
+        return error(where, "the layout of its samples cannot be determined from the tensors of the file");
       axis = {type.batch.axis, *outer, *inner};
     }
     const int64_t share = axis.outer * axis.inner;
@@ -81,7 +83,7 @@ class SamplePlaces {
     return axis;
   }
 
-  /// All symbols of the file.
+  /// Returns the values of all symbols of the file.
   ir::Bindings bindings() const {
     ir::Bindings all = sizes_;
     if (!counted_.empty() && !graph_.batch_symbol().empty()) {
@@ -90,7 +92,7 @@ class SamplePlaces {
     return all;
   }
 
-  /// Nothing where no tensor counts samples.
+  /// Returns the number of samples; nullopt if no tensor has a sample axis.
   std::optional<uint64_t> samples() const { return counted_.empty() ? std::nullopt : std::optional(samples_); }
 
  private:
@@ -108,7 +110,7 @@ class SamplePlaces {
 
   Diagnostic misfit(const Location& where, const ir::ValueType& type, const TensorSpec& spec) const {
     Diagnostic failure =
-        error(where, fmt::format("is {}, but the model takes {}{}", describe(spec), ir::str(type.dtype),
+        error(where, fmt::format("is {}, but the model expects {}{}", describe(spec), ir::str(type.dtype),
                                  type.shape ? ir::str(*type.shape) : "[any shape]"));
     std::set<std::string> symbols;
     for (const ir::Dim& dim : type.shape.value_or(ir::Shape{})) dim.collect_symbols(symbols);
@@ -125,8 +127,8 @@ class SamplePlaces {
   std::optional<uint64_t> fixed_;
   ir::Bindings sizes_;
   std::map<std::string, std::string> sized_by_;  ///< by symbol
-  std::string counted_;                          ///< the tensor whose samples were counted last
-  int32_t axis_ = 0;                             ///< of its samples
+  std::string counted_;                          ///< the last tensor with a sample axis
+  int32_t axis_ = 0;                             ///< its sample axis
   uint64_t samples_ = 0;
 };
 
@@ -136,7 +138,7 @@ Diagnostic unknown(const ir::Graph& graph, const Location& where) {
   return error(where, fmt::format("the model has no such input; it has {}", fmt::join(names, ", ")));
 }
 
-/// An input that is needed for `use` and not there.
+/// Returns an error for the first input that `use` requires and that is missing.
 Result<void> check_complete(const ir::Graph& graph, const std::map<std::string, TensorSpec>& tensors, SampleUse use,
                             const std::string& path) {
   const bool trains = use == SampleUse::kTraining;
@@ -145,8 +147,8 @@ Result<void> check_complete(const ir::Graph& graph, const std::map<std::string, 
     const std::string name(graph.value(id).name);
     if (!read[id.index()] || tensors.contains(name)) continue;
     const std::string tensor = name.starts_with("labels/") ? name : "x/" + name;
-    return error({path, 0, 0, {}}, fmt::format("has no tensor '{}', which the model's {} made of", tensor,
-                                               trains ? "loss is" : "outputs are"));
+    return error({path, 0, 0, {}}, fmt::format("has no tensor '{}', which the model's {}", tensor,
+                                               trains ? "loss requires" : "outputs require"));
   }
   return {};
 }
@@ -192,14 +194,14 @@ Result<SampleFile> SampleFile::open(const std::string& path, const ir::Plan& pla
     file.inputs_.emplace(name, Input{value, axis});
   }
   RANNC_TRY(check_complete(graph, specs, use, path));
-  file.samples_ = places.samples().value_or(file.mini_batch_);  // nothing counts samples: all is as exported
+  file.samples_ = places.samples().value_or(file.mini_batch_);  // no sample axis: all tensors are as exported
   if (file.samples_ == 0) return error({path, 0, 0, {}}, "has no samples");
   if (use == SampleUse::kTraining && file.samples_ < file.mini_batch_) {
     return error({path, 0, 0, {}},
                  fmt::format("has {} samples, one mini-batch needs {}", file.samples_, file.mini_batch_));
   }
   if (file.fixed_ && use == SampleUse::kEvaluation) RANNC_TRY(file.check_fixed(graph));
-  if (file.fixed_ && file.samples_ != file.mini_batch_) return file;  // its types are those of a mini-batch
+  if (file.fixed_ && file.samples_ != file.mini_batch_) return file;  // the graph's types are those of one mini-batch
   if (const auto fault = find_index_fault(graph, all, places.bindings())) {
     return error({path, 0, 0, fault->input}, fault->message);
   }
@@ -211,15 +213,15 @@ Result<void> SampleFile::check_fixed(const ir::Graph& graph) const {
     return error({path_, 0, 0, {}},
                  fmt::format("has {} samples, but the model was exported for {} at a time: {} would be left over",
                              samples_, mini_batch_, left))
-        .note("export the model with a dynamic batch, or hand over a multiple");
+        .note("export the model with a dynamic batch size, or provide a multiple of the fixed one");
   }
   if (samples_ == mini_batch_) return {};
   for (const ValueId id : graph.outputs()) {
     if (leads_with(graph.type(id), mini_batch_)) continue;
     return error(
         {path_, 0, 0, {}},
-        fmt::format("has {} samples, but the model was exported for {} at a time, and its output '{}' does not "
-                    "count them in front, so that several mini-batches cannot be put together",
+        fmt::format("has {} samples, but the model was exported for {} at a time, and axis 0 of its output '{}' "
+                    "does not count samples, so that mini-batches cannot be concatenated",
                     samples_, mini_batch_, graph.value(id).name));
   }
   return {};

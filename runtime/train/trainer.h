@@ -1,4 +1,4 @@
-/// Trains a bundle step by step: what a training binary links.
+/// Trains a bundle step by step. The main interface for training programs.
 #pragma once
 
 #include <chrono>
@@ -17,90 +17,92 @@ namespace rannc::runtime {
 
 struct TrainerOptions {
   OptimizerOptions optimizer;
-  double clip_norm = 0;  ///< gradients are scaled down to this global norm; 0: never
+  double clip_norm = 0;  ///< maximum global norm of the gradients; 0: no clipping
   uint64_t seed = 0;
-  std::chrono::milliseconds timeout{60000};  ///< of a wait for another device
-  Observer* observer = nullptr;              ///< told of every action; called by several threads; not owned
-  Origins origins = Origins::kForgotten;     ///< kept: `running_task` knows tasks
+  std::chrono::milliseconds timeout{60000};  ///< of every wait for another device
+  Observer* observer = nullptr;              ///< receives every action; called by several threads; not owned
+  Origins origins = Origins::kForgotten;     ///< kept: `running_task` returns tasks
   std::string engine;                        ///< a name of `engines()`; empty: the default
-  std::string transport;                     ///< of `open`: one of `transports()` between threads; empty: the default
+  std::string transport;                     ///< for `open`: one of `transports()` between threads; empty: the default
 };
 
-/// A loss term of a mini-batch: its value is numerator / denominator. Where the denominator is 0, as of ignored labels
-/// alone, the term adds nothing to the loss, and exactly 0 to every gradient.
+/// A loss term of a mini-batch with the value numerator / denominator. If the denominator is 0, for example because all
+/// labels are ignored, the term contributes nothing to the loss and exactly 0 to every gradient.
 struct LossSum {
   double numerator = 0, denominator = 0;
 };
 
-/// What a step found.
+/// Results of a step.
 struct StepResult {
   double loss = 0;              ///< weighted sum of the terms over the mini-batch
-  std::vector<LossSum> losses;  ///< per term of the graph; empty where labels were missing in an evaluation
-  double gradient_norm = 0;     ///< only where gradients are clipped
-  /// Graph outputs, only where asked for: of the mini-batch's samples that this process computes, all of them where it
-  /// runs all devices.
+  std::vector<LossSum> losses;  ///< per term of the graph; empty if labels are missing in an evaluation
+  double gradient_norm = 0;     ///< only if gradients are clipped
+  /// Graph outputs of `evaluate` and `accumulate`; empty after `step`. They cover the samples that this process
+  /// computes: the whole mini-batch if it runs all devices.
   std::map<std::string, Value> outputs;
-  /// Which samples an output holds, in their order; none for an output without samples.
+  /// Sample ranges of each output, in order; empty for an output without samples.
   std::map<std::string, std::vector<ir::SampleRange>> output_samples;
 };
 
-/// A bundle in training. Steps are counted from 0. After a failed step the trainer is closed: every later call returns
-/// the first failure. Not thread-safe.
+/// A bundle in training. Steps are counted from 0. A failed step closes the trainer: every later call returns the first
+/// failure. Not thread-safe.
 class Trainer {
  public:
-  /// Runs all devices of the plan in this process, a thread each, handing tensors over.
+  /// Runs all devices of the plan in this process, one thread each.
   static Result<std::unique_ptr<Trainer>> open(const std::string& bundle, const TrainerOptions& options);
-  /// Runs one device of the plan, the one of `transport`; the others are other processes.
+  /// Runs the device of `transport`. The other devices of the plan run in other processes.
   static Result<std::unique_ptr<Trainer>> open_worker(const std::string& bundle, const TrainerOptions& options,
                                                       std::shared_ptr<Transport> transport);
   ~Trainer();
 
   const ir::Plan& plan() const;
   uint64_t steps_done() const;
-  /// Of random operators and, for those who draw it, of the data: the option's, or a loaded checkpoint's.
+  /// Seed of random operators and of randomly chosen data, from the options or from a loaded checkpoint.
   uint64_t seed() const;
-  /// Inputs that the stages of this process read, and labels of its losses: what `step` needs of a batch.
+  /// Inputs that `step` requires in a batch: those that this process's stages read, and the labels of its losses.
   const std::vector<std::string>& needed_inputs() const;
 
-  /// Replaces the options' learning rate for the steps to come, for programs with a schedule of their own: warm-up and
-  /// decay of the options then scale it. In a run of several processes all call it alike. A checkpoint keeps the last.
+  /// Replaces the options' learning rate for later steps. The options' warm-up and decay scale the new rate. In a run
+  /// of several processes, all must call it with the same rate. A checkpoint stores the last rate.
   void set_learning_rate(double rate);
 
-  /// Goes on under another schedule of the same cut: micro-batches, schedule, recompute and predictions may differ;
-  /// graph, stages' tasks and devices may not. In a run of several processes all call it with the same plan. What
-  /// `accumulate` has summed is forgotten.
+  /// Continues under another schedule of the same cut. Micro-batches, schedule, recompute and predictions may differ;
+  /// the graph and the stages' tasks and devices may not. In a run of several processes, all must call it with the same
+  /// plan. Discards the sums of `accumulate`.
   Result<void> reschedule(ir::Plan plan);
 
-  /// Forward, backward and optimizer, over this mini-batch and those accumulated since the last step.
+  /// Runs forward, backward and optimizer over this mini-batch and those accumulated since the last step.
   Result<StepResult> step(const Batch& batch);
-  /// Forward and backward of one more mini-batch of the step to come. Gradients add up over calls as they are: the next
-  /// `step` applies the gradient of the sum of all their losses, clipped as one. Statistics of batch normalization add
-  /// up too and are committed once, by that step; random factors go on as if the mini-batches were one. The step count
-  /// stays. The sums are part of no checkpoint; `load` and `reschedule` forget them.
+  /// Runs forward and backward of an additional mini-batch of the next step. Gradients are summed without averaging:
+  /// the next `step` applies the gradient of the sum of all losses, clipped once. Batch normalization statistics also
+  /// accumulate and are committed once by that step. Random inputs continue as if the mini-batches were one. The step
+  /// count does not change. Checkpoints do not contain the sums. `load` and `reschedule` discard them.
   Result<StepResult> accumulate(const Batch& batch);
-  /// Forward alone; loss (where the model has one) and outputs. Changes nothing. The batch may have fewer samples than
-  /// the mini-batch, and may lack what only losses read: then there are outputs alone.
+  /// Runs only the forward pass and returns the loss (if the model has one) and the outputs. Changes nothing. The batch
+  /// may have fewer samples than the mini-batch. If inputs that only losses read are missing, only outputs are
+  /// returned.
   Result<StepResult> evaluate(const Batch& batch);
-  /// Gradients of this process's parameters, by name, as accumulated or as the last step applied them (before
-  /// clipping); a shared parameter appears once, at its owner. Those of 16-bit parameters are float32.
+  /// Returns gradients of this process's parameters by name: the accumulated ones, or those of the last step before
+  /// clipping. A shared parameter appears only at its owner. Gradients of 16-bit parameters are float32.
   Result<std::map<std::string, Value>> gradients();
 
-  /// Whether every process of the run says yes. All call it at the same place; returns when all have. What one process
-  /// wrote before, the others can read afterwards.
+  /// Returns whether `own` is true in every process of the run. Collective: returns when all have called it. Files that
+  /// a process wrote before the call can be read by the others afterwards.
   Result<bool> all_agree(bool own);
 
-  /// Writes a checkpoint folder: parameters, buffers and optimizer state by the model's names, and where training
-  /// stands. Written to a temporary sibling and renamed; `data_state` is given back by `load`.
+  /// Writes a checkpoint folder: parameters, buffers and optimizer state under the model's names, step count and
+  /// settings. Writes a temporary sibling and renames it. `load` returns `data_state`.
   Result<void> save(const std::string& folder, const std::string& data_state = {});
-  /// Continues from a checkpoint, also of another plan of the same model; returns its `data_state`. Optimizer, clipping
-  /// and seed become those of the checkpoint, or stay those of this trainer's options: where these keep another state
-  /// than the checkpoint has, it begins anew, which Adam's cannot after the first step.
+  /// Continues from a checkpoint of any plan of the same model and returns its `data_state`. `settings` selects whether
+  /// optimizer, clipping and seed come from the checkpoint or from this trainer's options. If the options need
+  /// different optimizer state than the checkpoint contains, the state starts from zero; for Adam that is an error
+  /// after step 0.
   enum class Settings : uint8_t { kOfCheckpoint, kOfOptions };
   Result<std::string> load(const std::string& folder, Settings settings = Settings::kOfCheckpoint);
-  /// Replaces parameters and buffers by tensors of a .safetensors file, called as PyTorch's `state_dict` calls them
-  /// (`ir::full_state`) and of the bundle's types. Steps done and the optimizer's state stay. In a run of several
-  /// processes all call it alike. Constants are in the programs already: those in the file must be what the bundle has,
-  /// else it is an error that names them. Nothing is replaced after an error that is about the file.
+  /// Replaces parameters and buffers by tensors of a .safetensors file with `state_dict` names (`ir::full_state`) and
+  /// the bundle's types. Step count and optimizer state do not change. In a run of several processes, all must make the
+  /// same call. Constants are compiled into the programs: if the file's constants differ from the bundle's, the error
+  /// names them. An error about the file leaves everything unchanged.
   Result<WeightsLoaded> load_weights(const std::string& path, WeightNames names = WeightNames::kAll);
 
  private:

@@ -1,4 +1,4 @@
-// What c10d asks of a store, answered by ours within limits of time.
+// Adapts our store to c10d's store interface, with time limits.
 #include "runtime/transport/internal/gloo_group.h"
 
 #include <fmt/format.h>
@@ -20,7 +20,7 @@ T need(Result<T> result) {
   return *std::move(result);
 }
 
-/// Throws where the store is lost or a key does not come within the time-out.
+/// Throws if the store is lost or a key is not set within the time-out.
 class GroupStore final : public c10d::Store {
  public:
   GroupStore(StoreClient& client, std::chrono::milliseconds timeout) : c10d::Store(timeout), client_(client) {}
@@ -74,7 +74,7 @@ Result<uint16_t> exchange_port(const Rendezvous& where, uint16_t own) {
     const Bytes text = store.get(key);
     return static_cast<uint16_t>(std::stoul(std::string(text.begin(), text.end())));
   } catch (const std::exception& failed) {
-    return error("worker 0 did not say to torchrun's store where it listens: " + plain(failed));
+    return error("worker 0 did not publish its port in torchrun's store: " + plain(failed));
   }
 }
 
@@ -89,7 +89,7 @@ GlooGroup make_gloo_group(StoreClient& client, const Rendezvous& where) {
                                                      options);
 }
 
-// In a thread that is left behind where the store does not answer: LibTorch's client waits for that without a limit.
+// Runs in a thread that is abandoned if the store does not answer, because LibTorch's client waits without a limit.
 Result<uint16_t> port_by_torch_store(const Rendezvous& where, uint16_t own) {
   auto promise = std::make_shared<std::promise<Result<uint16_t>>>();
   auto future = promise->get_future();
@@ -103,7 +103,7 @@ Result<uint16_t> port_by_torch_store(const Rendezvous& where, uint16_t own) {
 std::string plain(const std::exception& failure) {
   std::string text = failure.what();
   text.erase(std::min(text.find('\n'), text.size()));
-  // Gloo begins with "[file:line] ".
+  // Gloo's messages begin with "[file:line] ".
   if (const size_t end = text.find("] "); text.starts_with('[') && end != std::string::npos) text.erase(0, end + 2);
   return text;
 }

@@ -1,4 +1,4 @@
-/// How the processes of one run find each other.
+/// Parameters with which the processes of a run find each other.
 #pragma once
 
 #include <chrono>
@@ -7,22 +7,22 @@
 
 namespace rannc::runtime {
 
-/// How a worker finds the others.
+/// Identity and connection settings of one worker.
 struct Rendezvous {
-  std::string host = "127.0.0.1";  ///< where worker 0 serves the store
+  std::string host = "127.0.0.1";  ///< host on which worker 0 serves the store
   uint16_t port = 0;
   uint32_t rank = 0;  ///< this worker is device `rank`
   uint32_t workers = 1;
-  /// Of this machine's data connections; empty: the interface that reaches `host`.
+  /// Address for data connections of this machine; empty: the interface that reaches `host`.
   std::string interface_address;
-  /// Of worker 0: a socket that listens on `port` already and belongs to the transport from now on; -1: one is made,
-  /// which fails where another program has taken the port meanwhile.
+  /// For worker 0: a socket that already listens on `port`; the transport takes ownership. If -1, the transport opens
+  /// one, which fails if another program has taken the port in the meantime.
   int listening_socket = -1;
-  /// At `port` torchrun serves a store of LibTorch's: there worker 0 says where it listens instead, under a key of this
-  /// round, so that a restarted run does not read the port of the one before.
+  /// Whether torchrun serves a LibTorch store at `port`. Worker 0 then publishes its own port there, under a key that
+  /// contains `torch_round`, so that a restarted run does not read the port of the previous one.
   bool torch_store = false;
   std::string torch_round;
-  std::chrono::milliseconds timeout{60000};  ///< of joining, and of every wait for another worker
+  std::chrono::milliseconds timeout{60000};  ///< for joining and for every wait for another worker
 };
 
 }  // namespace rannc::runtime

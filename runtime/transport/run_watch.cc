@@ -8,10 +8,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kPeriod{100};
-constexpr std::chrono::milliseconds kPatience{1000};  // with a store that may not answer, once the run has failed
-constexpr std::chrono::milliseconds kTelling{5000};   // the store why it has
+constexpr std::chrono::milliseconds kPatience{1000};  // for a store that may not answer after a failure
+constexpr std::chrono::milliseconds kTelling{5000};   // for reporting the reason to the store
 
-// What the store carries: all of a diagnostic but the word that whoever prints it puts before it.
+// Text of a diagnostic for the store, without the severity that its printer adds.
 std::string spoken(const Diagnostic& reason) {
   constexpr std::string_view kWord = "error: ";
   std::string text = reason.str();
@@ -40,7 +40,7 @@ void RunWatch::abort(const Diagnostic& reason) {
   if (failure()) return;
   client_.hurry(kTelling);
   const std::string own = spoken(reason);
-  const Result<std::string> kept = client_.fail(own);  // where the store is lost, the others see that themselves
+  const Result<std::string> kept = client_.fail(own);  // if the store is lost, the others notice it themselves
   set(!kept.ok() || *kept == own ? reason : error(*kept));
 }
 

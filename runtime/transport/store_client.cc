@@ -1,4 +1,4 @@
-// Requests to the store, each within its limit of time.
+// Sends requests to the store, each with a time limit.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ int try_connect(const addrinfo& address, std::chrono::milliseconds limit) {
   return -1;
 }
 
-/// Tries again until `timeout` has passed: the others may start later.
+/// Retries until `timeout` has passed, because worker 0 may start later.
 Result<int> connect_to(const std::string& host, uint16_t port, std::chrono::milliseconds timeout) {
   addrinfo wanted{};
   wanted.ai_family = AF_UNSPEC;
@@ -94,7 +94,7 @@ Result<std::unique_ptr<StoreClient>> StoreClient::join(const std::string& host, 
   return client;
 }
 
-/// Until the socket is ready. The limit may shrink meanwhile.
+/// Waits until the socket is ready. The limit may shrink during the wait.
 Result<void> StoreClient::await(short events, RunningClock& clock) {
   for (;;) {
     pollfd ready{socket_, events, 0};
@@ -103,7 +103,7 @@ Result<void> StoreClient::await(short events, RunningClock& clock) {
     if (count < 0 && errno != EINTR) return error(std::strerror(errno));
     if (const auto waited = clock.now(); waited.count() >= limit_ms_) {
       return error(fmt::format(
-          "worker 0 has not answered for {} ms: its process is stopped, or its machine out of reach", waited.count()));
+          "worker 0 has not answered for {} ms: its process is stopped or its machine is unreachable", waited.count()));
     }
   }
 }

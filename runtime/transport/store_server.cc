@@ -1,4 +1,4 @@
-// One thread that polls a listening socket and the workers' connections.
+// Serves the store with one thread that polls the listening socket and the workers' connections.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
@@ -28,7 +28,7 @@ constexpr size_t kNamedMissing = 8;
 struct Peer {
   int socket = -1;
   std::string in, out;
-  std::optional<uint32_t> rank;  // once it has joined
+  std::optional<uint32_t> rank;  // set when it has joined
   bool left = false, closed = false;
   std::chrono::milliseconds heard{0};
 };
@@ -112,7 +112,7 @@ class StoreServer::Impl {
       for (Peer& peer : peers_) {
         if (ready[index++].revents != 0) read(peer);
       }
-      // Who has gone first: it is why the others lost their connections.
+      // Handles disconnected workers first, because they are the reason why others lose their connections.
       for (Peer& peer : peers_) {
         if (peer.closed) serve(peer), depart(peer);
       }
@@ -158,11 +158,11 @@ class StoreServer::Impl {
     if (size > 0) peer.out.erase(0, static_cast<size_t>(size));
   }
 
-  /// Answers every whole request.
+  /// Answers every complete request.
   void serve(Peer& peer) {
     while (peer.in.size() >= 4) {
       const uint32_t size = store_frame_size(peer.in);
-      if (size > kStoreFrameLimit) {  // another program's connection
+      if (size > kStoreFrameLimit) {  // not a rannc worker
         peer.in.clear();
         peer.closed = true;
         return;
@@ -178,7 +178,7 @@ class StoreServer::Impl {
   StoreWriter answer(Peer& peer, StoreReader& request) {
     const auto ask = static_cast<StoreAsk>(request.number());
     if (ask == StoreAsk::kJoin) return join(peer, request);
-    if (!peer.rank) return refused("requests begin with joining");
+    if (!peer.rank) return refused("the first request must be a join");
     switch (ask) {
       case StoreAsk::kBeat:
         return beat();
@@ -204,7 +204,7 @@ class StoreServer::Impl {
       table_[key] = request.text();
       return done();
     }
-    if (ask != StoreAsk::kAdd) return refused("this is no request");
+    if (ask != StoreAsk::kAdd) return refused("unknown request");
     const uint64_t sum = (sums_[key] += request.number());
     table_[key] = std::to_string(static_cast<int64_t>(sum));
     return std::move(done().number(sum));
@@ -215,11 +215,13 @@ class StoreServer::Impl {
     const uint64_t rank = request.number(), workers = request.number();
     if (!request.ok() || magic != kStoreMagic) return refused("this is a worker of another version of rannc");
     if (workers != workers_) {
-      return refused(fmt::format("worker {} was told of {} workers, worker 0 of {}", rank, workers, workers_));
+      return refused(fmt::format("worker {} expects {} workers, but worker 0 expects {}", rank, workers, workers_));
     }
-    if (rank >= workers_) return refused(fmt::format("worker {} of {} cannot be", rank, workers_));
+    if (rank >= workers_)
+      return refused(fmt::format("worker {} does not exist in a run of {} workers", rank, workers_));
     const auto own = static_cast<uint32_t>(rank);
-    if (!joined_.insert(own).second) return refused(fmt::format("another process has joined as worker {}", rank));
+    if (!joined_.insert(own).second)
+      return refused(fmt::format("another process has already joined as worker {}", rank));
     peer.rank = own;
     const std::lock_guard lock(mutex_);
     here_.insert(own);
@@ -262,12 +264,14 @@ class StoreServer::Impl {
     changed_.notify_all();
   }
 
-  /// Requests that have arrived were answered before, so silence is never that of this thread.
+  /// Fails the run for silent workers. All received requests were answered before, so a delay of this thread does not
+  /// count as silence.
   void judge() {
     for (const Peer& peer : peers_) {
       if (!peer.rank || peer.left || peer.closed || now_ - peer.heard < patience_) continue;
-      fail(fmt::format("worker {} has not been heard of for {} ms: its process is stopped, or its machine out of reach",
-                       *peer.rank, (now_ - peer.heard).count()));
+      fail(fmt::format(
+          "worker {} has not been heard from for {} ms: its process is stopped or its machine is unreachable",
+          *peer.rank, (now_ - peer.heard).count()));
     }
   }
 
@@ -285,9 +289,9 @@ class StoreServer::Impl {
   std::string failure_;
   RunningClock clock_;
   std::chrono::milliseconds now_{0};
-  std::mutex mutex_;  // of `here_`
+  std::mutex mutex_;  // guards `here_`
   std::condition_variable changed_;
-  std::set<uint32_t> here_;  // joined, neither left nor gone
+  std::set<uint32_t> here_;  // joined and still connected
   std::atomic<bool> stop_{false};
   std::thread thread_;  // last: it uses all others
 };

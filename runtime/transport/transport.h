@@ -1,4 +1,4 @@
-/// How values travel between the devices of a pipeline.
+/// The interface for communication between the devices of a pipeline.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace rannc::runtime {
 
 enum class Direction : uint8_t { kActivation, kGradient };
 
-/// What a message between two devices carries. With both devices it names the message uniquely within a run.
+/// Identifies a message between two devices uniquely within a run.
 struct MessageKey {
   uint64_t step = 0;
   uint32_t route = 0;  ///< index into `PipelineShape::routes`
@@ -22,51 +22,52 @@ struct MessageKey {
   auto operator<=>(const MessageKey&) const = default;
 };
 
-/// A collective, by its kind and number within a step: stage for AR and for sums in the middle of its passes, group for
-/// RS, 0 for the others.
+/// Identifies a collective by kind and index within a step. The index is the stage for AR and for sums within passes,
+/// the group for RS, and 0 otherwise.
 struct CollectiveKey {
   enum class Kind : uint8_t { kAllReduce, kReduceShared, kWithinPass, kOther };
   uint64_t step = 0;
   Kind kind = Kind::kOther;
   uint32_t index = 0;
-  uint32_t part = 0;  ///< of one action's sums, or of all passes of a stage, which follow each other
+  uint32_t part = 0;  ///< counts the sums of one action, or those within all passes of a stage
   auto operator<=>(const CollectiveKey&) const = default;
 };
 
-/// A value that is on its way to this device.
+/// A pending receive.
 class Receipt {
  public:
   virtual ~Receipt() = default;
-  /// Blocks until the value is here, the transport's time-out has passed, or the run was aborted. Call it once.
+  /// Blocks until the value arrives, the transport's time-out expires, or the run is aborted. Call it once.
   virtual Result<Value> wait() = 0;
 };
 
-/// One device's end. Used by that device's thread, except `abort` and `failure`, which any thread may call.
-/// After an abort every call on every end returns the diagnostic it was aborted with, within seconds.
+/// One device's endpoint. Used by that device's thread, except `abort` and `failure`, which any thread may call.
+/// After an abort, every call on every endpoint returns the abort's diagnostic within seconds.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual DeviceId device() const = 0;
-  /// How many devices the run has.
+  /// Number of devices of the run.
   virtual uint32_t devices() const = 0;
-  /// Hands `value` over without waiting for the receiver. Between two devices, sends happen in the order in which the
-  /// other side posts its receives (rule S5).
+  /// Sends `value` without waiting for the receiver. Between two devices, sends happen in the order in which the
+  /// receiver posts its receives (rule S5).
   virtual Result<void> send(const MessageKey& key, DeviceId to, Value value) = 0;
-  /// Posts a receive and returns at once. `spec` is what the plan says of the value.
+  /// Posts a receive and returns immediately. `spec` is the type of the value in the plan.
   virtual Result<std::unique_ptr<Receipt>> receive(const MessageKey& key, DeviceId from, const TensorSpec& spec) = 0;
-  /// Element-wise sums over `members`, among which this device is; all call it with the same key, members and specs.
-  /// Every member gets the same bits, the same over every transport: those of `Payload::sum` in the order of `members`.
+  /// Returns element-wise sums over `members`, which include this device. All call it with the same key, members and
+  /// specs. The result is bit-identical for all members and transports: `Payload::sum` in the order of `members`.
   virtual Result<Values> all_reduce(const CollectiveKey& key, std::span<const DeviceId> members, Values values) = 0;
-  /// Waits until at most `left` messages to a device are under way; nothing is where a send itself hands over.
+  /// Waits until at most `left` sends to a device are incomplete. The default is for transports whose sends complete
+  /// immediately.
   virtual Result<void> await_sends(DeviceId to, size_t left) {
     (void)to, (void)left;
     return {};
   }
-  /// Waits until everything sent was handed over; ends a step.
+  /// Waits for completion of all sends. Called at the end of a step.
   virtual Result<void> flush() = 0;
-  /// Ends the run for all devices. The first reason wins.
+  /// Ends the run for all devices. The first reason is kept.
   virtual void abort(const Diagnostic& reason) = 0;
-  /// Why the run was aborted, here or elsewhere.
+  /// Returns the reason of an abort on this or another device; empty if there was none.
   virtual std::optional<Diagnostic> failure() const = 0;
 };
 

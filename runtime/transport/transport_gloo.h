@@ -1,4 +1,4 @@
-/// Devices that are processes, joined by c10d over Gloo.
+/// A transport between processes, over c10d's Gloo backend.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace rannc::runtime {
 
-/// Joins and returns this worker's end. Collective: all workers call it. Errors name the host and port, and whether
-/// worker 0 or another was missing. A worker that goes, is stopped or cannot be reached ends the run on every other one
-/// within about the time-out, also worker 0, and is named.
+/// Joins the run and returns this worker's endpoint. Collective: all workers call it. Errors name the host and port,
+/// and whether worker 0 or another worker was missing. If any worker, including worker 0, exits, is stopped or becomes
+/// unreachable, the run ends on all others within about the time-out, with an error that names it.
 Result<std::unique_ptr<Transport>> join_gloo(const Rendezvous& rendezvous);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-// Hands values over between threads of one process.
+// Passes values between threads of one process.
 #include "runtime/transport/transport_local.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ std::string describe(const MessageKey& key) {
   return fmt::format("the {} of route {}, micro-batch {}", what, key.route, key.micro_batch);
 }
 
-/// What all ends share.
+/// State shared by all endpoints.
 class Exchange {
  public:
   explicit Exchange(std::chrono::milliseconds timeout) : timeout_(timeout) {}
@@ -43,7 +43,7 @@ class Exchange {
     return std::move(messages_.extract(name).mapped());
   }
 
-  /// The last member adds up, in the order of members, so that every member gets the same bits.
+  /// The last member to arrive adds all values in the order of `members`, so that the result is bit-identical for all.
   Result<Values> sum(const CollectiveName& name, DeviceId self, Values values) {
     std::unique_lock lock(mutex_);
     if (failure_) return *failure_;
@@ -51,7 +51,7 @@ class Exchange {
     collective.parts[self] = std::move(values);
     if (collective.parts.size() == name.second.size()) {
       const std::map<DeviceId, Values> parts = std::move(collective.parts);
-      lock.unlock();  // others may go on sending meanwhile
+      lock.unlock();  // others may send during the addition
       Values total = add(name.second, parts);
       lock.lock();
       collective.total = std::move(total);

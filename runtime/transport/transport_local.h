@@ -1,4 +1,4 @@
-/// Devices that are threads of one process: values are handed over, nothing is copied.
+/// A transport between threads of one process that passes values without copying.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,8 @@
 
 namespace rannc::runtime {
 
-/// One end per device, sharing one exchange. A wait longer than `timeout` is an error that names what was waited for.
+/// Returns one endpoint per device. A wait longer than `timeout` is an error that names the awaited message or
+/// collective.
 std::vector<std::unique_ptr<Transport>> make_local_transports(uint32_t devices, std::chrono::milliseconds timeout);
 
 }  // namespace rannc::runtime

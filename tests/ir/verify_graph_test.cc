@@ -337,7 +337,7 @@ TEST(VerifyGraph, G20_State) {
   expect_broken(stored + "state \"s\" [-16,-1] = %w\n", "G20", "shape [-16,-1]");
   expect_broken(stored + "state \"s\" [17] = %w\n", "G20", "has 17 elements as [17], its parts have 16");
   expect_broken(stored + "state \"s\" [3,5] = %w\n", "G20", "16 elements of %w for rows of 5");
-  expect_broken(stored + "state \"s\" [4] = %x\n", "G20", "%x, whose shape is not known");
+  expect_broken(stored + "state \"s\" [4] = %x\n", "G20", "needs the shape of %x, which is unknown");
   expect_broken(stored + "state \"s\" [4] = %x from [0] extent [4] axes [0]\n", "G20", "%x, which is of kind input");
   expect_broken(stored + "state \"s\" [20] = %w + %k\n", "G20", "parts of f32 and of f64");
   expect_broken(stored + "state \"s\" [8] = %w from [3,0] extent [2,4] axes [0,1]\n", "G20",
@@ -366,7 +366,7 @@ TEST(VerifyGraph, G19_Bodies) {
   };
   expect_broken(changed("  batch batch\n", ""), "G19", "body `then` has the batch symbol \"\"");
   expect_broken(changed("  #0", "  constant %k: f32[] = hex \"0000803f\"\n  #0"), "G19",
-                "%k, which nothing hands to it");
+                "%k, which is not among its inputs");
   expect_broken(changed("outputs [%b]\n", "outputs [%b]\n  loss %b weight 0x1p+0 per one ignore 0\n"), "G19", "losses");
   expect_broken(changed("#0 %b: f32[batch,4]", "#0 %b: f32[batch,5]"), "G8", "body `then`: task #0");
   std::string narrow = branch;
@@ -379,7 +379,7 @@ TEST(VerifyGraph, G19_Bodies) {
                 "a body that stands before");
   std::string deep = "rannc.graph 1\n";
   for (int i = 0; i < 1000; ++i) deep += "body @b0\n";
-  expect_broken(deep, "", "bodies lie in more than 64 others");
+  expect_broken(deep, "", "bodies are nested more than 64 deep");
 }
 
 TEST(VerifyGraph, G12_Losses) {

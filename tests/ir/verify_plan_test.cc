@@ -207,7 +207,7 @@ TEST(VerifyPlan, P14_MomentumOfAnother) {
     plan.optimizer_states = 2;
   });
   expect_broken("P14", "momentum of 1;", [](Plan& plan) { plan.optimizer = {"sgd", 1}; });
-  expect_broken("P14", "momentum of 0.5 is of no optimizer", [](Plan& plan) { plan.optimizer.momentum = 0.5; });
+  expect_broken("P14", "momentum of 0.5 without an optimizer", [](Plan& plan) { plan.optimizer.momentum = 0.5; });
 }
 TEST(VerifyPlan, P14_OptimizerOfInference) {
   expect_broken("P14", "inference", [](Plan& plan) {

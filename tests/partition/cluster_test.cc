@@ -119,7 +119,7 @@ TEST(Cluster, ErrorsAreLocated) {
        "several devices needs 'inside'", 5},
       {"[kind.a]\nmemory_bytes=1\nflops=1\nbandwidth=1\n[[node]]\ndevices=[{kind=\"a\"}]\n[[link]]\ndevices=[0,0]\n"
        "bandwidth=1",
-       "holds ids|names one end twice", 8},
+       "must contain ids|contains the same id twice", 8},
   };
   for (const Bad& bad : cases) {
     const Result<Cluster> result = parse_cluster(bad.text, "bad.toml");

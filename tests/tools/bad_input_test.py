@@ -278,12 +278,12 @@ class Bundles(BadInputTest):
         for transport in ALL_TRANSPORTS:
             for path, flags in ((evaluated, []), (bundle, ["--evaluate"])):
                 self.refuse(DIAGNOSTICS, ["--profile: nothing is trained"], "rannc-run", path, *data, *output, *flags, "--transport", transport)
-            self.refuse(DIAGNOSTICS, ["--profile: give 4 --steps or more, found 3"], "rannc-run", bundle, *data, *output, "--steps", 3,
+            self.refuse(DIAGNOSTICS, ["--profile requires --steps 4 or more, found 3"], "rannc-run", bundle, *data, *output, "--steps", 3,
                         "--transport", transport)
         self.refuse(DIAGNOSTICS, ["--profile: give --text or --data"], "rannc-run", bundle, *output, "--export-weights", self.scratch / "w")
         self.assertFalse((self.scratch / "run").exists())
         self.succeed("rannc-run", bundle, *data, "-o", self.scratch / "run", "--steps", 3)
-        self.refuse(DIAGNOSTICS, ["--profile: give 7 --steps or more, found 6, 3 of which are done"], "rannc-run", bundle, *data, *output,
+        self.refuse(DIAGNOSTICS, ["--profile requires --steps 7 or more, found 6, 3 of which are done"], "rannc-run", bundle, *data, *output,
                     "--steps", 6, "--resume")
 
     def test_resume_without_or_with_a_spoiled_checkpoint(self):

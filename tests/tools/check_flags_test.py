@@ -38,7 +38,7 @@ class Flags(programs.ProgramTest):
                              ([2, 2], [1, 3, 5, 7]))
         said = self.succeed("rannc-check", folder, "--stages", 1).stderr
         self.assertIn("model.onnx: not done: its number of samples is in the file and stays: ", said)
-        self.refuse(1, ["holds other numbers for each of the 2 samples", "so that its mini-batches stay whole", "P15"], "rannc-check", folder, "--stages", 1, "--micro-batches", 2)
+        self.refuse(1, ["has different numbers for each of the 2 samples", "so its mini-batches cannot be divided", "P15"], "rannc-check", folder, "--stages", 1, "--micro-batches", 2)
 
     def test_symbols(self):
         floats = lambda *values: struct.pack(f"<{len(values)}f", *values)

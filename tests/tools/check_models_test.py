@@ -95,7 +95,7 @@ class WhatIsTrained(ProductTest):
 
     def test_trained_beyond_the_card(self):
         failures = self.spoiled(lambda card: card.update(float_initializers_that_are_constants={"layers.0.bias": []}))
-        self.assertEqual(failures, ["gradient of layers.0.bias: it is trained, but is no parameter of the original model"])
+        self.assertEqual(failures, ["gradient of layers.0.bias: it is trained, but is not a parameter of the original model"])
 
     def test_known_but_not_made(self):
         failures = self.spoiled(lambda card: card.update(parameter_of_initializer={"absent": {"state_dict": "absent", "transform": "none"}}))

@@ -101,7 +101,7 @@ class SpoiledFolders(TorchScriptFolder):
 
         self.assertEqual(sorted(self.failures(self.spoiled("mlp_legacy_dyn", change_reference=rename))),
                          ["gradient of ghost: we have none",
-                          "gradient of layers.0.bias: it is trained, but is no parameter of the original model"])
+                          "gradient of layers.0.bias: it is trained, but is not a parameter of the original model"])
 
     def test_gates_as_pytorch_has_them(self):
         def forget(card):

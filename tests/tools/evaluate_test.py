@@ -226,7 +226,7 @@ class FixedBatch(EvaluateTest):
     def test_outputs_that_do_not_count_samples_in_front(self):
         bundle = self.model(turned=True)
         self.assertEqual(self.evaluate(bundle, self.data(8))[0]["y"][1], [2, 8])
-        self.refuse(1, ["has 16 samples", "output 'y' does not count them in front"], "rannc-run", bundle,
+        self.refuse(1, ["has 16 samples", "axis 0 of its output 'y' does not count samples"], "rannc-run", bundle,
                     "-o", self.scratch / "run", "--data", self.data(16))
 
 

@@ -57,9 +57,9 @@ class SmallModels(ReportTest):
         report = self.lines(path)
         self.assertEqual(report["read"], ['fixed.onnx: 2 nodes → 2 tasks; 16 parameters in 1 tensor; '
                                           'batch symbol "batch" (made for 8 samples)'])
-        self.assertEqual(report["changed"], ["made for 8 samples, it takes any number of them: 0 tasks and 0 tables changed",
+        self.assertEqual(report["changed"], ["made the static batch size of 8 samples symbolic: 0 tasks and 0 tables changed",
                                              "1 tensor is trained because of its use alone (onnx::MatMul_7)", "fused 1 linear without bias"])
-        self.assertIn("the exporter made up the names of 1 of 1 parameter tensor, as 'onnx::MatMul_7'", report["not done"][0])
+        self.assertIn("the exporter generated the names of 1 of 1 parameter tensor, such as 'onnx::MatMul_7'", report["not done"][0])
         report = self.lines(path, "--skip-pass", "rebatch", "--no-fuse", "all")
         self.assertTrue(report["read"][0].endswith("; no batch symbol"), report)
         self.assertEqual(report["changed"], ["1 tensor is trained because of its use alone (onnx::MatMul_7)"])
@@ -71,7 +71,7 @@ class SmallModels(ReportTest):
                           [onnx.value("x", onnx.FLOAT, [2, 2])], [onnx.value("y", onnx.FLOAT, [2, 2])])
         report = self.lines(path)
         self.assertTrue(report["read"][0].endswith("; no batch symbol"), report)
-        said = ("core.add stands for 2 samples: %table of [2,2] holds other numbers for each of the 2 samples along axis 0")
+        said = ("core.add has a fixed batch size of 2 samples: %table of [2,2] has different numbers for each of the 2 samples along axis 0")
         self.assertTrue(any("its number of samples is in the file and stays: " + said in line for line in report["not done"]), report)
         self.compiled(path, "--print-after", "rebatch,infer-shapes")
         self.refuse(1, ["table.onnx: 'sum'", said], "rannc-compile", path, "--batch-size-in-file", 2, "-o", self.scratch / "none")
@@ -100,26 +100,26 @@ class PublishedModels(ReportTest):
         training = "--loss", "cross_entropy(output=logits,labels=y)"
         self.assertEqual(self.report("resnet_train_legacy")["trains"], [], "it is for inference")
         [apart] = self.report("resnet_train_legacy", *training)["trains"]
-        self.assertTrue(apart.startswith("23 batch normalisations by the samples of a micro-batch on one replica: losses depend on the "
+        self.assertTrue(apart.startswith("23 batch normalisations over the samples of a micro-batch on one replica: losses depend on the "
                                          "numbers of micro-batches and replicas"), apart)
         [joint] = self.report("resnet_train_legacy", *training, "--sync-batch-norm")["trains"]
-        self.assertEqual(joint, "23 batch normalisations by the samples of a micro-batch on all replicas: losses depend on the number of "
+        self.assertEqual(joint, "23 batch normalisations over the samples of a micro-batch on all replicas: losses depend on the number of "
                                 "micro-batches")
         self.assertEqual(self.report("resnet_folded_legacy", *training)["trains"], [], "nothing of it is left to train")
 
     def test_training_mode_that_the_file_lost(self):
         report = self.report("resnet_asked_training_dynamo")
         self.assertEqual(len(report["warning"]), 1)
-        self.assertIn("model.onnx: warning: 23 normalisations of the exported program were in training mode", report["warning"][0])
+        self.assertIn("model.onnx: warning: 23 normalizations of the exported program were in training mode", report["warning"][0])
         self.assertFalse(any("normalisations" in line for line in report["changed"] + report["not done"]), report)
 
     def test_merged_tensors_and_ties(self):
-        self.assertIn("20 tensors that the exporter merged with equal ones are apart again", self.report("bert_fresh_legacy")["changed"])
+        self.assertIn("separated 20 tensors that the exporter had merged with equal ones", self.report("bert_fresh_legacy")["changed"])
         fresh = self.report("bert_fresh_dynamo")["changed"]
-        self.assertIn("19 tensors that the exporter merged with equal ones are apart again", fresh)
-        self.assertIn("2 biases of zeros that the exporter left out are there again", fresh)
+        self.assertIn("separated 19 tensors that the exporter had merged with equal ones", fresh)
+        self.assertIn("restored 2 zero biases that the exporter had omitted", fresh)
         tied = self.report("gpt2_legacy_b8")["changed"]
-        self.assertTrue(any("are one, as their values and places say" in line for line in tied), tied)
+        self.assertTrue(any("are one, according to their values and uses" in line for line in tied), tied)
 
     def test_several_symbols(self):
         report = self.report("bert_mlm_dynamo_dynseq", "--assume", "sequence=12")

@@ -91,7 +91,7 @@ DEMANDS = [
     (["--step-limit", "5"], USAGE, ["--step-limit", "'5'"]),
     (["--step-limit", "0ms"], USAGE, ["--step-limit", "0ms"]),
     (["--step-limit", "nan"], USAGE, ["--step-limit", "nan"]),
-    (["--step-limit", "1ns"], DIAGNOSTICS, ["there is no plan", "the fastest plan that was found takes", "--step-limit"]),
+    (["--step-limit", "1ns"], DIAGNOSTICS, ["there is no plan", "the fastest plan found takes", "--step-limit"]),
     (["--step-limit", "1s", "--planner", "gpipe"], USAGE, ["--step-limit", "gpipe"]),
     (["--time-limit", "2"], USAGE, ["--time-limit", "'2'"]),
     (["--time-limit", "-2s"], USAGE, ["--time-limit", "-2s"]),

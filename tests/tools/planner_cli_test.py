@@ -124,7 +124,7 @@ class Profiles(PlannerTest):
     def test_disconnected_graph_is_told(self):
         text = profiles.chain(6) + profiles.node(20, "Lonely")
         found = self.compile("--summary=json", file=self.write("parts.txt", text))
-        self.assertIn("falls into 2 parts", found.stderr)
+        self.assertIn("the graph has 2 unconnected parts", found.stderr)
         self.assertIn("node20", json.loads(found.stdout)["warnings"][0])
 
     def test_explain(self):
@@ -370,7 +370,7 @@ class Models(PlannerTest):
         compared = re.search(r"at times of tasks measured one by one: simulated time of a mini-batch ([0-9.]+) ms; .* is below ([0-9.]+) ms", text)
         self.assertIsNotNone(compared, text)
         objective, bound = map(float, compared.groups())
-        others = [float(time) for time in re.findall(r"demands aside, .*: time of a step ([0-9.]+) ms", text)]
+        others = [float(time) for time in re.findall(r"without constraints, .*: time of a step ([0-9.]+) ms", text)]
         self.assertEqual(len(others), 2, text)
         for time in (objective, *others):
             self.assertGreaterEqual(time, bound, f"the bound is none:\n{text}")

@@ -94,12 +94,12 @@ class ProfileTest(programs.ProgramTest):
                                          for what in ("all-gather", "all-reduce", "message")])
         self.assertEqual(list(names["gloo.all-reduce"]), ["2", "4"])
         lacking = self.succeed("rannc-compile", self.gpt(2, width=64), *plan[1:])
-        self.assertRegex(lacking.stderr, r"of \d+ different tasks \d+ were not measured")
+        self.assertRegex(lacking.stderr, r"of \d+ distinct tasks, \d+ have no measurement")
         elsewhere = self.scratch / "elsewhere.json"
         elsewhere.write_text((self.scratch / "p.json").read_text().replace(
             json.dumps(self.the_environment("p.json")), '"another machine"'))
         foreign = self.succeed("rannc-compile", *plan[:-1], elsewhere)
-        self.assertIn("the file knows 'another machine'", foreign.stderr)
+        self.assertIn("the file has measurements for 'another machine'", foreign.stderr)
 
     def test_damaged_databases_are_refused_and_left(self):
         self.profile("p.json", self.gpt(2), LOSS, *QUICK)
@@ -107,7 +107,7 @@ class ProfileTest(programs.ProgramTest):
         cases = {"truncated": (whole[:len(whole) // 2], "ends in the middle"),
                  "foreign": ("{}", "not a profile database"),
                  "old": ('{"rannc_profile": 1, "entries": {}}', "version 1"),
-                 "negative": (whole.replace('"forward_ns": ', '"forward_ns": -', 1), "allowed is 0"),
+                 "negative": (whole.replace('"forward_ns": ', '"forward_ns": -', 1), "must be from 0"),
                  "nan": (whole.replace('"forward_ns": ', '"forward_ns": NaN', 1), "not JSON"),
                  "twice": (whole.replace('"tasks": {', '"tasks": {}, "tasks": {', 1), "occurs twice")}
         for name, (text, message) in cases.items():

@@ -12,7 +12,7 @@ DIAGNOSTICS = 1
 # `undivided`: parts of the error that refuses two micro-batches.
 DIVIDED = {"micro_batches": "1,2,3"}
 WHOLE = {"micro_batches": "1"}
-STAYS = ["so that its mini-batches stay whole, but 2 micro-batches are asked for", "[P15]"]
+STAYS = ["so its mini-batches cannot be divided, but 2 micro-batches are requested", "[P15]"]
 REPORTS = {
     "ai_onnx_domain_alias": DIVIDED,
     "assert_max_pt2": DIVIDED,
@@ -41,8 +41,8 @@ REPORTS = {
     "one_head_legacy": DIVIDED,
     "optimum_merged_decoder": {**DIVIDED, "flags": ["--input-value", "use_cache_branch=false"]},
     "paddle_constant_weights": {**DIVIDED, "flags": ["--train", "*"]},
-    "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers behind DequantizeLinear"]},
-    "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers behind DequantizeLinear"]},
+    "qdq_int8_weights": {"refuses": ["model.onnx", "there is nothing to train", "integers read by DequantizeLinear"]},
+    "qdq_int8_weights_last_layer_float": {**DIVIDED, "gradients": False, "says": ["warning: ", "integers read by DequantizeLinear"]},
     "samples_on_axis_1": DIVIDED,
     "samples_on_axis_1_fixed_length": DIVIDED,
     "sdpa5_pt2": DIVIDED,

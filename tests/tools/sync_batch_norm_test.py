@@ -91,10 +91,10 @@ class Trained(SmallModel):
 
     def test_the_report_says_by_what_batches_are_normalised(self):
         _, joint = self.compiled("joint", "--cluster", "local:2", "--sync-batch-norm")
-        self.assertIn("trains   2 batch normalisations by the samples of a micro-batch on all replicas: losses depend on the number of "
+        self.assertIn("trains   2 batch normalisations over the samples of a micro-batch on all replicas: losses depend on the number of "
                       "micro-batches\n", joint.stderr)
         _, plain = self.compiled("plain", "--cluster", "local:2")
-        self.assertIn("trains   2 batch normalisations by the samples of a micro-batch on one replica: losses depend on the numbers of "
+        self.assertIn("trains   2 batch normalisations over the samples of a micro-batch on one replica: losses depend on the numbers of "
                       "micro-batches and replicas", plain.stderr)
 
     def test_a_replica_without_samples_is_refused(self):

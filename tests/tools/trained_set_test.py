@@ -29,12 +29,12 @@ DIAGNOSTICS = 1
 # RATE in its first step.
 ALIKE = 2e-4
 RANDOM_CHAINS = 20
-IN_STEAD = re.compile("trained in (their|the) stead")
+IN_STEAD = re.compile("trained in (their place|place of)")
 # A buffer that the older exporter transposed has a name of its own, by which a message says that it is trained.
 MADE_UP = re.compile("trained because of (its|their) use.*onnx::")
 
 # What the older exporter made of a weight and the turned weight have names of its own, as two weights of a module have.
-APART = re.compile("weights of one module.*trained apart")
+APART = re.compile("weights of one module.*trained separately")
 
 
 def export(form, module, x, path):

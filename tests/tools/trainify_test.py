@@ -133,19 +133,19 @@ class BatchNorm(Runs):
     def test_what_is_said(self):
         compile_it = ["rannc-compile", self.model, "--loss", CLASSES, "--emit=plan", "--costs", "analytic", "--mini-batch", SAMPLES]
         said = self.succeed(*compile_it).stderr
-        self.assertIn("1 batch normalisations go by fixed statistics", said)
+        self.assertIn("1 batch normalisations use fixed statistics", said)
         said = self.succeed(*compile_it, "--train-batch-norm=bn", "--batch-norm-momentum", 0.25).stderr
         self.assertIn("batch normalisation 'n' trains: its running statistics 'bn.running_mean' and 'bn.running_var' follow", said)
         self.assertIn("with momentum 0.25", said)
-        self.assertNotIn("go by fixed statistics", said)
-        for flags, parts in ((["--train-batch-norm=bm"], ["--train-batch-norm=bm: names none of the model's 1", "near are 'bn'"]),
-                             (["--batch-norm-momentum", 0.5], ["--train-batch-norm trains, which is not asked for"]),
+        self.assertNotIn("use fixed statistics", said)
+        for flags, parts in ((["--train-batch-norm=bm"], ["--train-batch-norm=bm: matches none of the model's 1", "similar names: 'bn'"]),
+                             (["--batch-norm-momentum", 0.5], ["--batch-norm-momentum requires --train-batch-norm"]),
                              (["--train-batch-norm", "--batch-norm-momentum", 2], ["above 0 and at most 1"]),
                              (["--train-dropout"], ["--train-dropout: the file has no dropout"]),
                              (["--dropout", "fc=1"], ["--dropout fc=1", "above 0 and below 1"]),
                              (["--dropout", "fc=much"], ["--dropout fc=much: expected a number"]),
                              (["--dropout", "fc"], ["--dropout fc: expected NAME=VALUE"]),
-                             (["--dropout", "gc=0.5"], ["--dropout gc=0.5: names no module", "'fc'"])):
+                             (["--dropout", "gc=0.5"], ["--dropout gc=0.5: matches no module", "'fc'"])):
             with self.subTest(flags=flags):
                 self.refuse(1, parts, *compile_it, *flags)
 

@@ -84,7 +84,7 @@ class Undivided(programs.ProgramTest):
             bundle = self.scratch / f"bundle{stages}"
             done = self.compiled(similarity(self.scratch / "pairs.onnx"), bundle, "--mini-batch", SAMPLES, "--stages", stages,
                                  "--cluster", f"local:{stages}")
-            self.assertIn("a mini-batch of 4 samples stays whole, in one micro-batch without replicas", done.stderr)
+            self.assertIn("a mini-batch of 4 samples is not divided, but runs as one micro-batch without replicas", done.stderr)
             self.assertIn("similarity", done.stderr)
             self.succeed("rannc-run", bundle, "-o", self.scratch / f"run{stages}", "--data", data, "--steps", 2,
                          "--loss-log", log, "--learning-rate", 1e-12)
@@ -96,7 +96,7 @@ class Undivided(programs.ProgramTest):
         bundle, data, log = self.scratch / "bundle", self.scratch / "data.safetensors", self.scratch / "log"
         done = self.compiled(messages(self.scratch / "graph.onnx"), bundle, "--mini-batch", SAMPLES, "--assume", "edges=5", "--stages", 2,
                              "--cluster", "local:2")
-        self.assertIn("what all inputs hold together stays whole, in one micro-batch without replicas: 'send'", done.stderr)
+        self.assertIn("the mini-batch of all inputs together is not divided, but runs as one micro-batch without replicas: 'send'", done.stderr)
         for nodes, sources in ((6, [5, 0, 0, 3, 2, 4, 1]), (3, [2, 2])):
             rows = [NUMBERS[r * FEATURES:(r + 1) * FEATURES] for r in range(nodes)]
             programs.write_safetensors(data, {"x/x": ("F32", [nodes, FEATURES], struct.pack(f"<{nodes * FEATURES}f", *sum(rows, []))),
@@ -110,15 +110,15 @@ class Undivided(programs.ProgramTest):
         flags = ["--costs", "analytic", "--mini-batch", SAMPLES, "--cluster", "local:2"]
         command = similarity_of_a_file(self.scratch)
         done = self.succeed("rannc-compile", *command, "-o", self.scratch / "bundle", *flags)
-        self.assertIn("stays whole, in one micro-batch without replicas: 'similarity'", done.stderr)
-        self.refuse(DIAGNOSTICS, ["'similarity'", "2 micro-batches are asked for", "P15"], "rannc-compile", *command, "-o",
+        self.assertIn("is not divided, but runs as one micro-batch without replicas: 'similarity'", done.stderr)
+        self.refuse(DIAGNOSTICS, ["'similarity'", "2 micro-batches are requested", "P15"], "rannc-compile", *command, "-o",
                     self.scratch / "none", *flags, "--micro-batches", 2)
 
     def test_what_would_divide_it_is_refused(self):
         for samples in ("batch", SAMPLES):
             path = similarity(self.scratch / "pairs.onnx", samples)
             for flags, demand in ((["--micro-batches", 2], "2 micro-batches"), (["--replicas", "2,1"], "2, 1 replicas")):
-                self.refuse(DIAGNOSTICS, ["'similarity'", "so that its mini-batches stay whole", demand + " are asked for", "P15"],
+                self.refuse(DIAGNOSTICS, ["'similarity'", "so its mini-batches cannot be divided", demand + " are requested", "P15"],
                             "rannc-compile", path, "-o", self.scratch / "none", "--loss", "in_graph(output=loss)", "--mini-batch",
                             SAMPLES, "--cluster", "local:3", "--costs", "analytic", *flags)
 

@@ -31,7 +31,7 @@ class Untrained(programs.ProgramTest):
         model = self.write([node, onnx.node("MatMul", ["x", "w_float"], ["logits"], "m")], stored)
         bundle, done = self.compile(model)
         self.assertEqual(done.returncode, DIAGNOSTICS, done.stderr)
-        for part in ("model.onnx", "there is nothing to train", "1 tensor of integers behind DequantizeLinear", "not trained: w;"):
+        for part in ("model.onnx", "there is nothing to train", "1 tensor of integers read by DequantizeLinear", "not trained: w;"):
             self.assertIn(part, done.stderr)
         self.assertFalse(bundle.exists())
         self.succeed("rannc-compile", model, "-o", bundle, "--costs", "analytic")
@@ -42,7 +42,7 @@ class Untrained(programs.ProgramTest):
                            [*stored, onnx.tensor("v", [3, 3], range(9))])
         _, done = self.compile(model)
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("warning: 1 tensor of integers behind DequantizeLinear or a cast is not trained: w;", done.stderr)
+        self.assertIn("warning: 1 tensor of integers read by DequantizeLinear or a cast is not trained: w;", done.stderr)
 
     def test_constants_alone_are_nothing_to_train(self):
         model = self.write([onnx.node("MatMul", ["x", "w"], ["logits"], "m")], [onnx.tensor("w", [4, 3], range(12))])

@@ -90,7 +90,7 @@ class Out(WeightsTest):
         before = sorted(entry.name for entry in self.scratch.iterdir())
         nowhere = self.scratch / "no" / "w.safetensors"
         for transport in ("local", "gloo"):
-            self.refuse(DIAGNOSTICS, [str(nowhere), "is no folder"], *self.run_arguments(bundle, "run", "--transport", transport),
+            self.refuse(DIAGNOSTICS, [str(nowhere), "is not a folder"], *self.run_arguments(bundle, "run", "--transport", transport),
                         "--export-weights", nowhere)
         self.refuse(DIAGNOSTICS, ["is a folder"], "rannc-run", bundle, "--export-weights", bundle)
         self.refuse(DIAGNOSTICS, ["--resume"], "rannc-run", bundle, "-o", self.scratch / "absent", "--resume", "--export-weights",
@@ -217,7 +217,7 @@ class BadFiles(WeightsTest):
         self.refuse(DIAGNOSTICS, ["--text", "--data"], "rannc-run", self.bundle)
         for flags in (["-o", "x.onnx"], ["--weights", self.good]):
             self.refuse(USAGE, ["is missing: --emit onnx"], "rannc-compile", MLP / "model.onnx", "--emit", "onnx", *flags)
-        self.refuse(USAGE, ["--emit", "no ONNX file"], "rannc-compile", "x.rir", "--emit", "onnx", "--weights", self.good, "-o", "x.onnx")
+        self.refuse(USAGE, ["--emit", "not an ONNX file"], "rannc-compile", "x.rir", "--emit", "onnx", "--weights", self.good, "-o", "x.onnx")
 
 
 class IntoOnnx(WeightsTest):

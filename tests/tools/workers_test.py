@@ -105,7 +105,7 @@ class OfAnotherLauncher(WorkersTest):
 
     def test_survivors_of_a_stopped_worker_end(self):
         self.survivors_end(signal.SIGSTOP, 0, "has not answered")
-        self.survivors_end(signal.SIGSTOP, 1, "has not been heard of")
+        self.survivors_end(signal.SIGSTOP, 1, "has not been heard from")
 
     def test_survivors_of_a_killed_worker_end(self):
         self.survivors_end(signal.SIGKILL, 0, "is gone")

@@ -89,9 +89,9 @@ Result<CardField> read_card_file(const std::string& path) {
     const auto lines = static_cast<uint32_t>(std::count(text.begin(), end, '\n'));
     const auto begin = std::find(std::make_reverse_iterator(end), text.rend(), '\n').base();
     return error({path, lines + 1, static_cast<uint32_t>(std::max<ptrdiff_t>(end - begin, 1)), {}},
-                 "is no JSON from here on");
+                 "is not valid JSON from here on");
   } catch (const CardField::Json::exception&) {
-    return error({path, 0, 0, {}}, "holds a number that JSON's reader cannot represent");
+    return error({path, 0, 0, {}}, "contains a number that is out of range");
   }
 }
 

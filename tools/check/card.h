@@ -1,4 +1,4 @@
-/// The card of a check folder as located fields: whatever is malformed is an error that names the file and the field.
+/// Reads the fields of a check folder's card. An error about a malformed field names the file and the field.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 
 namespace rannc::tools {
 
-/// A value of a card and its path there, as `loss[0].weight`. Null counts as absent.
+/// A value of a card with its path, such as `loss[0].weight`. Null counts as absent.
 class CardField {
  public:
-  using Json = nlohmann::ordered_json;  // names are in the order in which the file has them
+  using Json = nlohmann::ordered_json;  // keeps the order of the file
   CardField(std::shared_ptr<const Json> root, const Json& value, std::string file, std::string at)
       : root_(std::move(root)), value_(&value), file_(std::move(file)), at_(std::move(at)) {}
 
-  /// Of an object. Nothing where it has no such member; an error where this is no object.
+  /// Returns a member of this object, or nothing if it is absent. It is an error if this is not an object.
   Result<std::optional<CardField>> find(const std::string& name) const;
-  /// The same of a member that must be there.
+  /// Returns a required member of this object.
   Result<CardField> at(const std::string& name) const;
-  /// All members of an object, in the order of the file.
+  /// Returns all members of this object, in the order of the file.
   Result<std::vector<std::pair<std::string, CardField>>> members() const;
-  /// All elements of a list.
+  /// Returns all elements of this list.
   Result<std::vector<CardField>> elements() const;
 
   Result<std::string> text() const;
@@ -49,7 +49,7 @@ class CardField {
   std::string file_, at_;
 };
 
-/// Reads a card. Errors: the file cannot be opened, is no JSON (with line and column), or is no object.
+/// Reads a card. It is an error if the file cannot be opened, is not JSON (with line and column) or is not an object.
 Result<CardField> read_card_file(const std::string& path);
 
 }  // namespace rannc::tools

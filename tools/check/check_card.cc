@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// From here on the card tells of parameters that the file has as one, not of rounding.
+// Larger deviations come from parameters that the file merged, not from rounding.
 constexpr double kMerged = 1e-2;
 
-/// A number, or several as a loss spells them: `0.5/1/2`.
+/// Returns a number, or several numbers in the syntax of a loss: `0.5/1/2`.
 Result<std::string> joined_numbers(const CardField& field) {
   if (!field.is_list()) {
     RANNC_ASSIGN(const double number, field.number());
@@ -38,7 +38,7 @@ Result<std::string> integer_of(const CardField& field) {
   return fmt::format("{}", number);
 }
 
-/// A field of a loss term, the option that it is, and how it is spelled.
+/// A field of a loss term, the loss option that it corresponds to, and its conversion to text.
 struct LossOption {
   const char* field;
   const char* option;
@@ -113,7 +113,7 @@ Result<void> read_loss_graph(const CardField& card, CheckFolder& folder) {
   return {};
 }
 
-/// Names of an object's members, or of a list; a string stands for names that need not be listed.
+/// Collects the names of an object's members or of a list. A string means that the names need not be listed.
 Result<void> collect_names(const CardField& card, const char* name, std::set<std::string>& into) {
   RANNC_ASSIGN(const auto field, card.find(name));
   if (!field || field->is_text()) return {};
@@ -127,7 +127,7 @@ Result<void> collect_names(const CardField& card, const char* name, std::set<std
   return {};
 }
 
-/// How the card says that an initializer lies; `none` where it does not.
+/// Returns the transform that the card specifies for an initializer; `none` by default.
 Result<std::string> transform_of(const CardField& card, const std::string& initializer) {
   RANNC_ASSIGN(const auto all, card.find("parameter_of_initializer"));
   if (!all || !all->is_object()) return std::string("none");
@@ -137,7 +137,7 @@ Result<std::string> transform_of(const CardField& card, const std::string& initi
   return transform ? transform->text() : std::string("none");
 }
 
-/// Copies of each tied parameter. An initializer that is not listed as transformed has the parameter's own layout.
+/// Collects the copies of each tied parameter. An initializer without a listed transform has the parameter's layout.
 Result<void> collect_tied(const CardField& card, std::vector<TiedCopies>& into) {
   RANNC_ASSIGN(const auto tied, card.find("tied"));
   if (!tied) return {};

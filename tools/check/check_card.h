@@ -1,4 +1,4 @@
-/// What the card of a check folder says.
+/// Reads the contents of a check folder's card.
 #pragma once
 
 #include "ir/base/diagnostic.h"
@@ -6,8 +6,8 @@
 
 namespace rannc::tools {
 
-/// Takes over what card.json in the folder says of losses, stored tensors and how far the file is off. An error names
-/// the card and the field that is malformed.
+/// Reads losses, stored tensors and the file's deviation from the reference from card.json into `folder`. An error
+/// names the card and the malformed field.
 Result<void> read_card(CheckFolder& folder);
 
 }  // namespace rannc::tools

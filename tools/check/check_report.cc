@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMostFailures = 5;  // of a run that are printed as text
+constexpr size_t kMostFailures = 5;  // maximum number of failures printed per run
 
 json to_json(const WorstError& worst) {
   return {{"relative", worst.relative}, {"of_limit", worst.of_limit}, {"at", worst.at}};

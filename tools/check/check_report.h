@@ -1,4 +1,4 @@
-/// Prints what rannc-check found, and carries it between its processes.
+/// Prints and serializes the results of rannc-check.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -11,9 +11,9 @@
 
 namespace rannc::tools {
 
-/// One way to run a step. All processes list them in the same order.
+/// One way to run a step. All processes list the variants in the same order.
 struct CheckVariant {
-  std::vector<uint32_t> replicas;  ///< by stage
+  std::vector<uint32_t> replicas;  ///< number of devices, by stage
   partition::Reschedule change;
   std::string str() const;
 };
@@ -21,16 +21,16 @@ struct CheckVariant {
 nlohmann::json to_json(const CheckResult& result);
 CheckResult result_from_json(const nlohmann::json& entry);
 
-/// Prints a run after the other and counts failures.
+/// Prints the runs one by one and counts failures.
 class CheckPrinter {
  public:
   explicit CheckPrinter(bool as_json) : json_(as_json) {}
 
-  /// `warnings` are of the folder's model.
+  /// Prints one run. `warnings` are those of the folder's model.
   void line(const std::string& folder, const std::vector<std::string>& warnings, const CheckVariant& variant,
             const std::string& transport, const CheckResult& result);
 
-  /// A summary, and an error where a run failed.
+  /// Prints a summary. Returns an error if a run failed.
   Result<void> end() const;
 
  private:

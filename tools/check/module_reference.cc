@@ -21,7 +21,7 @@ Result<CardField> card_of(const CheckFolder& folder) {
   return read_card_file((fs::path(folder.path) / "card.json").string());
 }
 
-/// An element type as ONNX calls it.
+/// Parses ONNX's name of an element type.
 std::optional<ir::DType> dtype_of(const std::string& text) {
   static const std::map<std::string, ir::DType> kTypes = {
       {"FLOAT", ir::DType::kF32},    {"DOUBLE", ir::DType::kF64}, {"FLOAT16", ir::DType::kF16},
@@ -46,7 +46,7 @@ Result<std::string> input_of(const std::string& name, const CardField& field) {
     RANNC_ASSIGN(const std::string text, type[0].text());
     dtype = dtype_of(text);
   }
-  if (!dtype) return field.fault("inputs have an element type of ONNX and sizes, as [\"FLOAT\", \"batch\", 3]");
+  if (!dtype) return field.fault("expected an ONNX element type and sizes, such as [\"FLOAT\", \"batch\", 3]");
   std::vector<std::string> sizes;
   for (size_t i = 1; i < type.size(); ++i) {
     RANNC_ASSIGN(std::string size, size_of(type[i]));
@@ -64,11 +64,11 @@ std::optional<Transform> transform_of(const std::string& text) {
   return found == kTransforms.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// What the card says that an initializer holds; one that it does not list has its parameter's name and layout.
+/// Returns the parameters in an initializer according to the card. An unlisted one has its parameter's name and layout.
 Result<ParameterLayout> layout_of(const std::string& initializer, const CardField& card) {
   const ParameterLayout as_named{{initializer}, Transform::kNone};
   RANNC_ASSIGN(const auto all, card.find("parameter_of_initializer"));
-  if (!all || !all->is_object()) return as_named;  // a text where names are equal
+  if (!all || !all->is_object()) return as_named;  // a string means that names are equal
   RANNC_ASSIGN(const auto entry, all->find(initializer));
   if (!entry) return as_named;
   ParameterLayout layout;
@@ -88,20 +88,20 @@ Result<ParameterLayout> layout_of(const std::string& initializer, const CardFiel
   const size_t parts = transform == Transform::kLstmBias ? 2 : 1;
   if (!transform || layout.parameters.size() != parts) {
     return entry->fault(
-        fmt::format("holds {} by '{}': its reference cannot be compared with that of a TorchScript file",
+        fmt::format("contains {} with transform '{}': its reference cannot be compared with a TorchScript file",
                     fmt::join(layout.parameters, ", "), text));
   }
   layout.transform = *transform;
   return layout;
 }
 
-/// How references are called that lie in an initializer so.
+/// Returns the name of a reference with this layout.
 std::string name_of(const ParameterLayout& layout) { return fmt::format("{}", fmt::join(layout.parameters, " and ")); }
 
 using References = std::map<std::string, ReferenceTensor>;
 
-/// By name of the reference: whose initializer's it is. Of several copies of one parameter, which all have the whole
-/// gradient, the one that lies as the parameter does.
+/// The initializer that a reference belongs to. Of several copies of one parameter, which all have the whole gradient,
+/// it is the one with the parameter's layout.
 struct Source {
   std::string initializer;
   ParameterLayout layout;
@@ -122,7 +122,7 @@ Result<std::map<std::string, Source>> sources_of(const CheckFolder& folder, cons
   return sources;
 }
 
-/// References under their new names.
+/// Returns the references under their new names.
 References renamed(const References& references, const std::map<std::string, Source>& sources) {
   References named;
   for (const auto& [name, source] : sources) {
@@ -132,7 +132,7 @@ References renamed(const References& references, const std::map<std::string, Sou
   return named;
 }
 
-/// Blocks of the first axis in another order: of PyTorch's gates i, f, g, o in ONNX's i, o, f, c, where g is c.
+/// Reorders blocks of the first axis from PyTorch's gate order i, f, g, o to ONNX's i, o, f, c, where g is c.
 std::vector<double> gates_of_onnx(const std::vector<double>& values) {
   constexpr std::array<size_t, 4> kOrder = {0, 3, 1, 2};
   const auto block = static_cast<std::ptrdiff_t>(values.size() / kOrder.size());
@@ -154,7 +154,7 @@ std::vector<double> transposed(const OwnTensor& matrix) {
   return turned;
 }
 
-/// The elements of a reference, in its order, made of ours.
+/// Converts our tensors to the elements of a reference, in its order.
 std::vector<double> elements_of(Transform transform, const std::vector<const OwnTensor*>& tensors) {
   const OwnTensor& first = *tensors.front();
   switch (transform) {
@@ -175,7 +175,7 @@ std::vector<double> elements_of(Transform transform, const std::vector<const Own
   return joined;
 }
 
-/// Our gradient of a parameter by its name in `state_dict`, and the trained tensors that it lies in.
+/// Our gradient of a parameter, found by its `state_dict` name, and the trained tensors that contain it.
 struct Found {
   const OwnTensor* tensor = nullptr;
   std::set<std::string> of;
@@ -208,7 +208,7 @@ Result<void> name_by_module(CheckFolder& folder) {
   for (auto* numbers : {&folder.gradients, &folder.outputs, &folder.state}) numbers->erase("file64");
   folder.losses.erase("file64");
   folder.file_off = 0;
-  const bool by_state = !folder.state.empty();  // of every parameter, as it is
+  const bool by_state = !folder.state.empty();  // references of all parameters in their own layout
   RANNC_ASSIGN(const CardField card, card_of(folder));
   folder.absent.clear();
   RANNC_ASSIGN(const auto without, card.find("parameters_without_gradient"));

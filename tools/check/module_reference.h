@@ -1,4 +1,4 @@
-/// References by initializers of an ONNX file, read as those of the module that it was exported from.
+/// Converts references of an ONNX file's initializers to those of the original module's parameters.
 #pragma once
 
 #include "ir/base/diagnostic.h"
@@ -6,17 +6,18 @@
 
 namespace rannc::tools {
 
-/// What the card says of inputs and outputs, as `--input` and `--output-name` have it, goes into `inputs` and
-/// `output_names`. An error names the card and what is malformed.
+/// Reads the card's inputs and outputs into `inputs` and `output_names`, spelled as for `--input` and `--output-name`.
+/// An error names the card and the malformed field.
 Result<void> read_signature(CheckFolder& folder);
 
-/// Names references after the parameters of the module that they are of, and says in `layouts` how they lie there: as
-/// in the initializer that the card names, or as in the module where the folder has them by names of `state_dict`.
-/// Numbers of the ONNX file itself go (`file64`, and how far it is off), and all that the folder says of its
-/// initializers. A parameter without a gradient in PyTorch is known, but not asked for.
+/// Renames references to the parameters of the original module and records their layouts in `layouts`: the layout of
+/// the initializer that the card names, or that of the module if the folder has references by `state_dict` names.
+/// Removes the numbers of the ONNX file itself (`file64` and its deviation) and all data about its initializers. A
+/// parameter without a gradient in PyTorch is known but not expected.
 Result<void> name_by_module(CheckFolder& folder);
 
-/// Gradients under the names of the folder's references and in their layout. What has no reference keeps its name.
+/// Returns gradients under the names and in the layouts of the folder's references. Gradients without a reference keep
+/// their names.
 OwnNumbers laid_out(const CheckFolder& folder, const OwnNumbers& own);
 
 }  // namespace rannc::tools

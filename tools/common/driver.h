@@ -1,4 +1,4 @@
-/// What all command-line tools share: argument errors, diagnostics, exit codes.
+/// Handles argument errors, diagnostics and exit codes for all command-line tools.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,15 +17,15 @@ enum ExitCode : int {
   kInternal = 70,    ///< a defect of rannc
 };
 
-/// Parses the command line, to which it adds `--version`, and runs `body`. Prints help to standard output, a diagnostic
-/// or a usage error to standard error, and returns the exit code. Exceptions that leave `body` are our defects: code
-/// 70, with a request to report.
+/// Adds `--version` to `app`, parses the command line and runs `body`. Prints help to standard output, a diagnostic or
+/// a usage error to standard error. Returns the exit code. Exceptions that leave `body` are defects of rannc: the code
+/// is 70 and the user is requested to report them.
 int run_tool(CLI::App& app, int argc, char** argv, const std::function<Result<void>()>& body);
 
-/// Arguments as a shell would have to be given them.
+/// Returns the arguments joined by spaces and quoted for a shell.
 std::string shell_words(const std::vector<std::string>& arguments);
 
-/// Thrown by `body` to end with another code than those above, such as 130 after an interrupt. Nothing is printed.
+/// Thrown by `body` to exit with a code other than those above, such as 130 after an interrupt. Nothing is printed.
 struct Exit {
   int code = kOk;
 };

@@ -1,4 +1,4 @@
-/// What to say to somebody who has a bundle without a loss.
+/// Advises users whose bundle has no loss.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace rannc::tools {
 
-/// How to ask rannc-compile for training, with an output of this very model.
+/// Returns a sentence on how to compile for training, with an output of this model as the example.
 std::string how_to_train(const ir::Plan& plan);
 
 }  // namespace rannc::tools

@@ -4,7 +4,7 @@ namespace rannc::tools {
 
 void add_library_flag(CLI::App& app, std::vector<std::string>& libraries) {
   app.add_option("--load-library", libraries,
-                 "FILE: a shared library of operators (TORCH_LIBRARY); a bundle records it, and its digest")
+                 "FILE: shared library of custom operators (TORCH_LIBRARY); a bundle records its path and digest")
       ->allow_extra_args(false);
 }
 

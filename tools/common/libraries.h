@@ -1,4 +1,4 @@
-/// Shared libraries of a user's operators, as the command-line tools take them.
+/// Loads shared libraries of custom operators for the command-line tools.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,10 +9,10 @@
 
 namespace rannc::tools {
 
-/// `--load-library FILE`, any number of times.
+/// Adds `--load-library FILE`, which may be repeated.
 void add_library_flag(CLI::App& app, std::vector<std::string>& libraries);
 
-/// Loads them, in order; what a bundle says of them.
+/// Loads the libraries in order. Returns the entries that a bundle records for them.
 Result<std::vector<runtime::Library>> load_libraries(const std::vector<std::string>& paths);
 
 }  // namespace rannc::tools

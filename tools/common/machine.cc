@@ -11,7 +11,7 @@ namespace rannc::tools {
 
 namespace {
 
-// A number alone in a file; `otherwise` where there is none, as of a control group without a limit.
+// The number in a file, or `otherwise` if there is none, as for a control group without a limit.
 uint64_t number_in(const char* path, uint64_t otherwise) {
   std::ifstream file(path);
   uint64_t number = 0;

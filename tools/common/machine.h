@@ -1,21 +1,21 @@
-/// What this machine offers to programs.
+/// Reports the memory and cores of this machine.
 #pragma once
 
 #include <cstdint>
 
 namespace rannc::tools {
 
-/// Memory of the machine, or of the control group that holds this process where that is less.
+/// Bytes of the machine's memory, or the limit of this process's control group where that is less.
 uint64_t machine_memory_bytes();
-/// Of that, what nobody uses at present.
+/// Bytes of that memory that are currently free.
 uint64_t free_memory_bytes();
 
-/// Cores that this process may run on.
+/// Number of cores that this process may run on.
 uint32_t machine_cores();
 
-/// What each of `workers` workers on this machine may fill with tensors: three quarters of the memory, divided. A plan
-/// counts tensors alone; the rest is for the system, for its cache of the files that are read and written, and for
-/// LibTorch itself, which takes some 0.3 GiB a process. The same in every run, whatever else runs.
+/// Bytes that each of `workers` workers on this machine may use for tensors: an equal share of three quarters of the
+/// memory. A plan counts only tensors. The rest is for the system, its file cache and LibTorch itself, which takes
+/// about 0.3 GiB per process. The result does not depend on what else is running.
 uint64_t worker_memory_bytes(uint32_t workers);
 
 }  // namespace rannc::tools

@@ -1,4 +1,4 @@
-/// A temporary folder.
+/// Owns a temporary folder.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,11 +13,11 @@
 
 namespace rannc::tools {
 
-/// Made in the system's folder for such things, gone with this object.
+/// A temporary folder in the system's temporary directory, removed by the destructor.
 class Scratch {
  public:
   Scratch() : path_((std::filesystem::temp_directory_path() / "rannc-XXXXXX").string()) {
-    if (mkdtemp(path_.data()) == nullptr) throw Error(error({path_, 0, 0, {}}, "a temporary folder cannot be made"));
+    if (mkdtemp(path_.data()) == nullptr) throw Error(error({path_, 0, 0, {}}, "cannot create a temporary folder"));
   }
   ~Scratch() {
     std::error_code ignored;

@@ -15,7 +15,7 @@ double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A text up to its colon, and without what counts in it: `measuring # of # tasks`.
+// The text up to its colon, with numbers replaced by #: `measuring # of # tasks`.
 std::string work_of(const std::string& text) {
   std::string work;
   for (const char c : text.substr(0, text.find(':'))) {

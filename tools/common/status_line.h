@@ -1,4 +1,4 @@
-/// What a program is doing, on standard error.
+/// Shows a program's current activity on standard error.
 #pragma once
 
 #include <condition_variable>
@@ -9,16 +9,16 @@
 
 namespace rannc::tools {
 
-/// When something is said: on a terminal at once and every second, elsewhere first when it has taken `first` seconds,
-/// then every `period` seconds. Knows no clock and no stream.
+/// Decides when a status text is printed: on a terminal at once and then every second; elsewhere after `first` seconds
+/// and then every `period` seconds. Uses no clock and no stream itself.
 class StatusPace {
  public:
   StatusPace(bool terminal, double first = 3, double period = 10)
       : terminal_(terminal), first_(first), period_(period) {}
-  /// What is being done from now on; a text that differs from the last only behind its colon, or in its numbers, goes
-  /// on with the same work. Empty: nothing.
+  /// Sets the current activity; an empty text means none. A text that differs from the last one only in its numbers or
+  /// after its colon continues the same activity.
   void show(std::string text, double now);
-  /// The text to be shown at `now`, with the seconds since the work began; nothing: too early to say something again.
+  /// Returns the text to print at `now`, with the seconds since the activity began, or nothing if it is too early.
   std::optional<std::string> due(double now);
 
  private:
@@ -29,17 +29,17 @@ class StatusPace {
   bool ever_said_ = false, changed_ = false;
 };
 
-/// Shows it from a thread of its own: on a terminal one line that is drawn again and wiped at the end, elsewhere a line
-/// now and then, so that short work says nothing.
+/// Prints the status from a thread of its own. On a terminal, one line is redrawn and erased at the end. Elsewhere,
+/// lines are printed at intervals, and short activities print nothing.
 class StatusLine {
  public:
   StatusLine();
   ~StatusLine();
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
-  /// Any thread may call it.
+  /// Thread-safe.
   void show(const std::string& text);
-  /// Nothing is being done, or others write now.
+  /// Removes the status line, for example before other output.
   void clear() { show({}); }
 
  private:
@@ -50,7 +50,7 @@ class StatusLine {
   std::mutex mutex_;
   std::condition_variable changed_;
   bool drawn_ = false, stop_ = false;
-  std::thread thread_;  // last: starts when all else is there
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace rannc::tools

@@ -20,7 +20,7 @@ namespace {
 constexpr int kInterrupted = 130;
 constexpr char kSignal = 's', kEnd = 'e';
 
-// A handler sees nothing but globals.
+// A signal handler can access only globals.
 std::atomic<int> interrupts{0};
 std::atomic<int> wake{-1};
 struct sigaction former;
@@ -70,7 +70,7 @@ void SearchStop::watch() {
     if (count <= 0) continue;
     char what = 0;
     if (read(event_[0], &what, 1) != 1 || what == kEnd) return;
-    fmt::print(stderr, "interrupted: going on with the best plan so far; once more to give up\n");
+    fmt::print(stderr, "interrupted: continuing with the best plan so far; press Ctrl-C again to abort\n");
     source_.request_stop();
   }
 }
@@ -87,7 +87,7 @@ std::string SearchStop::end() {
     reason_ = fmt::format("the search was stopped after {} (--time-limit): another run may find another plan",
                           duration(*limit_ns_));
   } else if (limit_ns_) {
-    reason_ = fmt::format("--time-limit {} gives up determinism: this search ended before, another may not",
+    reason_ = fmt::format("results may depend on --time-limit {}: this search finished in time, another may not",
                           duration(*limit_ns_));
   }
   return reason_;

@@ -1,4 +1,4 @@
-/// Ends a search early: Ctrl-C, or a limit of wall-clock time.
+/// Stops a search on Ctrl-C or at a wall-clock limit.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,25 @@
 
 namespace rannc::tools {
 
-/// While it lives, the first SIGINT requests `token()` to stop, the second ends the process with status 130; so nothing
-/// may be half-written meanwhile. One at a time in a process. The signal's former treatment comes back at the end.
+/// During its lifetime, the first SIGINT requests a stop through `token()`, and the second exits the process with
+/// status
+/// 130. Therefore no file may be half-written meanwhile. At most one object may exist in a process. The previous signal
+/// handler is restored at the end.
 class SearchStop {
  public:
-  /// `limit_ns`: wall-clock time from now after which the search is stopped as well.
+  /// `limit_ns`: wall-clock time from now after which a stop is requested as well.
   explicit SearchStop(std::optional<double> limit_ns);
   ~SearchStop();
   SearchStop(const SearchStop&) = delete;
   SearchStop& operator=(const SearchStop&) = delete;
 
   std::stop_token token() const { return source_.get_token(); }
-  /// Whether a signal or the limit has ended the search.
+  /// Whether a signal or the limit has requested a stop.
   bool stopped() const { return source_.stop_requested(); }
-  /// Wall-clock time since the start.
+  /// Wall-clock seconds since construction.
   double seconds() const;
-  /// The search is over: returns what the user must know of its determinism, or an empty text. Signals are left alone
-  /// from here on.
+  /// Marks the search as finished and restores the signal handler. Returns a warning if the result may not be
+  /// reproducible, else an empty text.
   std::string end();
 
  private:
@@ -32,7 +34,7 @@ class SearchStop {
 
   std::optional<double> limit_ns_;
   double started_;
-  int event_[2] = {-1, -1};  ///< a pipe: the handler and `end` write, the watching thread reads
+  int event_[2] = {-1, -1};  ///< a pipe: the handler and `end` write, the watcher reads
   std::stop_source source_;
   bool ended_ = false, out_of_time_ = false;
   std::string reason_;

@@ -11,7 +11,7 @@ namespace rannc::tools {
 
 namespace {
 
-/// A plain decimal number and what follows it.
+/// Splits a text into a decimal number and its unit.
 std::optional<std::pair<double, std::string_view>> number_and_unit(std::string_view text) {
   double value = 0;
   const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed);
@@ -58,14 +58,14 @@ Result<double> parse_duration(std::string_view text) {
     if (value > 0 && value <= kYear) return value;
     return error(fmt::format("'{}' is not between 0 and a year", text));
   }
-  return error(fmt::format("'{}' is no time: expected a number and ns, us, ms, s or min, as 120ms", text));
+  return error(fmt::format("'{}' is not a duration: expected a number with ns, us, ms, s or min, such as 120ms", text));
 }
 
 Result<uint64_t> parse_bytes(std::string_view text) {
   constexpr std::string_view kPrefixes = "KMGTkmgt";
   const auto parts = number_and_unit(text);
-  const Diagnostic none =
-      error(fmt::format("'{}' is no size: expected bytes, or a number and KiB, MiB, GiB or TiB, as 16GiB", text));
+  const Diagnostic none = error(
+      fmt::format("'{}' is not a size: expected bytes, or a number with KiB, MiB, GiB or TiB, such as 16GiB", text));
   if (!parts) return none;
   std::string_view unit = parts->second;
   double factor = 1;

@@ -1,4 +1,4 @@
-/// Quantities as people read and write them.
+/// Formats and parses quantities with units.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,14 @@ namespace rannc::tools {
 std::string duration(double ns);
 /// `12.3 KiB`, `12.3 MiB`, `1.23 GiB`.
 std::string bytes(double count);
-/// `369,507`, `124 M`, `12.9 B`: from ten millions on with three digits.
+/// `369,507`, `124 M`, `12.9 B`: three significant digits from ten million on.
 std::string count(uint64_t number);
 
-/// Nanoseconds of `120ms`, `2s`, `1.5 us`, `1 min`. A unit is needed; positive, at most a year.
+/// Parses `120ms`, `2s`, `1.5 us`, `1 min` to nanoseconds. The unit is required. The value must be positive and at most
+/// a year.
 Result<double> parse_duration(std::string_view text);
-/// Bytes of `16GiB`, `512MB`, `1.5 G`, `4096`: K, M, G, T are powers of 1024, with or without B or iB. Positive, whole,
-/// below 2^60.
+/// Parses `16GiB`, `512MB`, `1.5 G`, `4096` to bytes. K, M, G and T are powers of 1024, with or without B or iB. The
+/// value is rounded to an integer, which must be positive and below 2^60.
 Result<uint64_t> parse_bytes(std::string_view text);
 
 }  // namespace rannc::tools

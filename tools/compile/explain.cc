@@ -35,7 +35,7 @@ int64_t fixed_bytes(const ir::Plan& plan, size_t stage) {
   return shape.fixed_bytes + shape.gradient_bytes - ir::held_sample_bytes(plan, StageId::from(stage));
 }
 
-// What was chosen by, beside its bound and two plans that anybody would think of.
+// Compares the plan's objective with its bound and with two obvious plans.
 std::string comparison(const PlannedModel& planned, const SearchReport& report) {
   const partition::StagePlan& plan = planned.stages;
   std::string name = plan.objective_name.substr(0, plan.objective_name.find(", ns"));
@@ -43,11 +43,11 @@ std::string comparison(const PlannedModel& planned, const SearchReport& report) 
       fmt::format("at {}: {} {}", report.prices, name, partition::quantity(plan.objective_name, plan.objective));
   text +=
       plan.lower_bound > 0
-          ? fmt::format("; no plan of these blocks that meets the demands is below {} ({}): gap {:.2f} %\n",
+          ? fmt::format("; no plan of these blocks that meets the constraints is below {} ({}): gap {:.2f} %\n",
                         partition::quantity(plan.objective_name, plan.lower_bound), plan.bound_name, plan.gap() * 100)
-          : std::string("; this planner gives no bound\n");
+          : std::string("; this planner provides no bound\n");
   for (const partition::Alternative& other : planned.alternatives) {
-    text += fmt::format("  demands aside, {}: {}\n", other.what,
+    text += fmt::format("  without constraints, {}: {}\n", other.what,
                         other.step_ns > 0
                             ? fmt::format("time of a step {} ({})",
                                           partition::quantity("", static_cast<double>(other.step_ns)), other.remark)
@@ -56,7 +56,7 @@ std::string comparison(const PlannedModel& planned, const SearchReport& report) 
   return text;
 }
 
-// What a person may know a block by: its first task.
+// Names a block by its first task.
 std::vector<std::string> block_names(const PlannedModel& planned) {
   std::vector<std::string> names(planned.blocks.partition.count);
   for (size_t atom = planned.plan.atoms.tasks.size(); atom > 0; --atom) {
@@ -143,7 +143,7 @@ nlohmann::ordered_json summary_json(const PlannedModel& planned, const SearchRep
 
 std::string explain(const PlannedModel& planned, const partition::PlanOptions& options, const SearchReport& report) {
   partition::AutoOptions search = options.search;
-  search.starts = {planned.stages};  // what helps must not lose to what is there
+  search.starts = {planned.stages};  // a remedy must not be worse than the current plan
   const auto planner =
       options.planner == "auto" ? partition::auto_planner(search) : partition::make_planner(options.planner);
   const auto remedies = planner && !report.stopped ? partition::try_remedies(*planner, planned.problem)

@@ -1,4 +1,4 @@
-/// What a person reads of a plan.
+/// Formats and explains plans.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,18 +9,18 @@
 
 namespace rannc::tools {
 
-/// A line per block: atoms, work, parameters, what it receives and sends.
+/// Returns a line per block: atoms, work, parameters, received and sent values.
 std::string print_blocks(const partition::PlannedModel& planned);
-/// A line per stage, then the predicted step; then, at `report.prices`, this plan beside its bound, one device and data
-/// parallelism: the only numbers that may be compared with each other, as nothing but the plan itself is measured.
+/// Returns a line per stage and the predicted step. Then compares, at `report.prices`, this plan with its bound, with
+/// one device and with data parallelism. Only these numbers are comparable, since only the plan itself is measured.
 std::string summary_text(const partition::PlannedModel& planned, const SearchReport& report);
-/// The same for scripts, with objective, lower bound and gap as `stage_plan_json` has them, at `prices`. `step_ns` is
-/// the predicted step, `measured` whether that is of stages measured side by side. Where it is not,
-/// `step_lower_bound_ns` is what no plan of the model can beat at `prices`, whatever its blocks.
+/// Returns the same for scripts, with objective, lower bound and gap of `stage_plan_json` at `prices`. `step_ns` is the
+/// predicted step; `measured` tells whether it comes from stages that were measured side by side. If not,
+/// `step_lower_bound_ns` is a lower bound at `prices` for any plan of the model and any division into blocks.
 nlohmann::ordered_json summary_json(const partition::PlannedModel& planned, const SearchReport& report);
-/// Bottleneck, what bounds it, the runners-up and why each lost, what would help.
-/// Plans anew under each remedy, so it takes as long as planning a few times more.
-/// `options` are those of the plan. After a search that was stopped no remedies are tried.
+/// Describes the bottleneck and its bound, the runners-up with the reason why each lost, and remedies. Plans again for
+/// each remedy, so it takes a few times as long as planning. `options` are those of the plan. If the search was
+/// stopped, tries no remedies.
 std::string explain(const partition::PlannedModel& planned, const partition::PlanOptions& options,
                     const SearchReport& report);
 

@@ -18,7 +18,7 @@ using Descriptions = std::map<std::string, std::string, std::less<>>;
 
 const Descriptions kClusters{
     {"local:N", "N workers of this machine"},
-    {"flat:N", "N V100-32GB, every two joined alike"},
+    {"flat:N", "N V100-32GB, all pairs joined by equal links"},
     {"dapple-a", "DAPPLE, Table 2: 2 nodes of 8 V100-16GB, NVLink inside, 25 Gbit/s between"},
     {"dapple-b", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 25 Gbit/s"},
     {"dapple-c", "DAPPLE, Table 2: 16 nodes of one V100-16GB, 10 Gbit/s"},
@@ -27,10 +27,10 @@ const Descriptions kClusters{
 };
 
 const Descriptions kPlanners{
-    {"auto", "all of the below as candidates, own search, chosen on the simulated timeline"},
+    {"auto", "the best plan of its own search and of all planners below, by the simulated timeline"},
     {"exact", "every plan of a small problem"},
     {"rannc", "RaNNC, Algorithms 1 and 2, corrected"},
-    {"rannc-paper", "the same as printed"},
+    {"rannc-paper", "the same as printed in the paper"},
     {"rannc-anchored", "as printed, with V[0,0,0] = 0 only"},
     {"dapple", "DAPPLE, Formulas 1-5 over device sets"},
     {"dapple-released", "the other algorithm of its authors' program"},
@@ -55,7 +55,7 @@ const Descriptions kLosses{
 const Descriptions kOptimizers{
     {"sgd", "no state, or one copy of the parameters with --momentum"},
     {"adam", "two copies of the parameters"},
-    {"adamw", "two copies of the parameters, weight decay apart"},
+    {"adamw", "two copies of the parameters, decoupled weight decay"},
 };
 
 std::string lines(const std::vector<std::string>& names, const Descriptions& descriptions) {
@@ -104,7 +104,7 @@ void add_list_flag(CLI::App& app) {
            text.pop_back();
            throw CLI::CallForVersion(text, 0);
          },
-         "print the names that a flag takes: cluster, schedule, planner, loss or optimizer")
+         "print the names that a flag accepts: cluster, schedule, planner, loss or optimizer")
       ->check(CLI::IsMember(listed_kinds()));
 }
 

@@ -1,4 +1,4 @@
-/// What `--list` prints: names that flags take, a line each.
+/// Lists the names that flags accept, for `--list`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,10 +9,10 @@ namespace rannc::tools {
 
 /// Kinds of names: `cluster`, `schedule`, `planner`, `loss`, `optimizer`.
 std::vector<std::string> listed_kinds();
-/// `name  what it is`, a line each. Every name that the flag takes stands there.
+/// Returns a line `name  description` for every name that the flag accepts.
 std::string listing(const std::string& kind);
 
-/// `--list KIND` prints and ends, whatever else the command line lacks.
+/// Adds `--list KIND`, which prints the names and exits even if required arguments are missing.
 void add_list_flag(CLI::App& app);
 
 }  // namespace rannc::tools

@@ -17,7 +17,7 @@ using partition::SplitResult;
 
 constexpr const char* kObjective = "work and messages of the busiest device, in the file's unit of time";
 
-/// What one device is given.
+/// Nodes and load of one device.
 struct Share {
   size_t nodes = 0;
   double work = 0, messages = 0;
@@ -80,8 +80,9 @@ Result<SplitAnswer> split_placement(std::string_view text, const SplitRequest& r
   answer.seconds = watch.seconds();
   if (!answer.result.device_of) return answer;
   if (!exact(answer.result)) {
-    answer.warnings.push_back(fmt::format("not proved optimal: the bound leaves {:.2f} %{}", 100 * gap(answer.result),
-                                          request.exact ? "" : "; --exact searches on"));
+    answer.warnings.push_back(fmt::format("not proved optimal: the gap to the bound is {:.2f} %{}",
+                                          100 * gap(answer.result),
+                                          request.exact ? "" : "; --exact continues the search"));
   }
   return answer;
 }

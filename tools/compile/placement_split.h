@@ -1,4 +1,4 @@
-/// The contiguous split of a placement graph, as `rannc-compile` answers it.
+/// Computes and formats the contiguous split of a placement graph for `rannc-compile`.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -13,15 +13,15 @@
 
 namespace rannc::tools {
 
-/// A placement graph, and what is demanded of its split.
+/// A placement graph and the constraints on its split.
 struct SplitRequest {
   std::string file;                      ///< for messages
-  std::optional<uint32_t> devices;       ///< empty: as many as the file says
+  std::optional<uint32_t> devices;       ///< empty: the file's number
   std::optional<uint64_t> memory_bytes;  ///< lowers the file's limit
   bool exact = false;
 };
 
-/// A graph with its split. A split that does not exist has its reason in `result`.
+/// A graph with its split. If no split exists, `result` has the reason.
 struct SplitAnswer {
   partition::PlacementInput input;
   partition::SplitProblem problem;
@@ -31,16 +31,17 @@ struct SplitAnswer {
   std::vector<std::string> warnings;
 };
 
-/// Reads and splits; `stop` ends the search between two of its steps. Errors name the file, node or edge.
+/// Reads and splits a graph. `stop` is checked between steps of the search. Errors name the file, node or edge.
 Result<SplitAnswer> split_placement(std::string_view text, const SplitRequest& request, std::stop_token stop = {});
 
-/// Objective, bound, gap, per device its nodes, load and bytes, warnings. The gap is relative to the bound.
+/// Returns objective, bound, gap, warnings, and the nodes, load and bytes of each device. The gap is relative to the
+/// bound.
 nlohmann::ordered_json split_summary(const SplitAnswer& answer);
-/// The device of every node; the same bytes for the same split.
+/// Returns the device of every node. Equal splits give equal bytes.
 std::string split_file(const SplitAnswer& answer);
-/// A line per device, then the largest load beside its bound.
+/// Returns a line per device, then the largest load and its bound.
 std::string split_text(const SplitAnswer& answer);
-/// What the fullest device spends its load on, what bounds it, and what would help, by splitting anew.
+/// Describes the load of the busiest device, its bound, and remedies, which are found by splitting again.
 std::string explain_split(const SplitAnswer& answer, const SplitRequest& request);
 
 }  // namespace rannc::tools

@@ -36,7 +36,7 @@ std::vector<std::string> warnings_of(const StagePlan& plan) {
     if (!describes) warnings.push_back(note);
   }
   if (plan.lower_bound > 0 && !is_exact(plan)) {
-    warnings.push_back(fmt::format("not proved optimal: the bound leaves {:.2f} %", 100 * plan.gap()));
+    warnings.push_back(fmt::format("not proved optimal: the gap to the bound is {:.2f} %", 100 * plan.gap()));
   }
   return warnings;
 }

@@ -15,7 +15,7 @@ namespace rannc::tools {
 
 namespace {
 
-/// What two values that read the same bytes in the same way have in common.
+/// Returns a key that is equal for values that read the same bytes with the same type.
 std::string place_of(const ir::ValueType& type, const ir::TensorData& data) {
   const std::string what = fmt::format("{} {}", ir::str(type.dtype), ir::str(*type.shape));
   if (data.in_file()) return fmt::format("{} {} {} {}", what, data.path(), data.offset(), data.size());
@@ -58,9 +58,9 @@ Result<Float64Run> Float64Run::load(const ir::Graph& graph, WideTensors& tensors
     const bool holds = value.kind == ir::ValueKind::kParameter || value.kind == ir::ValueKind::kBuffer ||
                        value.kind == ir::ValueKind::kConstant;
     if (!holds) continue;
-    if (!value.data.present()) return error(fmt::format("the numbers of %{} are not there", value.name));
+    if (!value.data.present()) return error(fmt::format("the weights of %{} are absent", value.name));
     RANNC_ASSIGN(run.stored_[id.index()], tensors.of(value.type, value.data));
-    if (ir::is_float(value.type.dtype)) run.graph_.set_data(id, {});  // not widened once more
+    if (ir::is_float(value.type.dtype)) run.graph_.set_data(id, {});  // avoids widening it again
   }
   passes::PassContext context;
   RANNC_TRY(passes::SetPrecision(ir::DType::kF64).run(run.graph_, context));

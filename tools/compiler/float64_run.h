@@ -1,4 +1,4 @@
-/// Runs a graph as one process, in double precision.
+/// Runs a graph in double precision within one process.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,8 @@
 
 namespace rannc::tools {
 
-/// Tensors of stored values, floats as doubles. Graphs made from one file read the same bytes: these are widened once.
+/// Caches tensors of stored values, with floats widened to doubles. Graphs made from one file share their bytes, which
+/// are widened only once.
 class WideTensors {
  public:
   Result<at::Tensor> of(const ir::ValueType& type, const ir::TensorData& data);
@@ -21,22 +22,22 @@ class WideTensors {
   std::map<std::string, at::Tensor> known_;
 };
 
-/// A graph with its weights. Task by task, without a tape, as in evaluation: normalisations take their running
-/// statistics, since those of a mini-batch would mix its samples.
+/// A graph with its weights, run task by task, without a tape, in evaluation mode. Normalizations use running
+/// statistics, since mini-batch statistics would mix samples.
 class Float64Run {
  public:
-  /// An error where weights are absent. `tensors` holds what the run reads.
+  /// Loads the graph's weights through `tensors`. It is an error if weights are absent.
   static Result<Float64Run> load(const ir::Graph& graph, WideTensors& tensors);
 
-  /// Types are doubles where those of the loaded graph are floats; ids are the same.
+  /// Returns the loaded graph with floats replaced by doubles. Ids are the same.
   const ir::Graph& graph() const { return graph_; }
-  /// Bytes that a run takes at most beside the weights, where no result shares memory with another; sizes that are not
-  /// known count nothing.
+  /// Peak bytes of a run without the weights, assuming that no result shares memory with another. Values of unknown
+  /// size count as 0.
   double peak_bytes(const ir::Bindings& sizes) const;
   /// Floating-point operations of a run.
   double flops(const ir::Bindings& sizes) const;
-  /// Inputs and draws by value; returns the outputs and the numerators of losses, by value. A diagnostic names the task
-  /// that fails.
+  /// Runs the graph. `given` has the inputs and random inputs by value. Returns outputs and numerators of losses by
+  /// value. A diagnostic names the task that fails.
   Result<runtime::GraphValues> run(const runtime::GraphValues& given, const ir::Bindings& sizes) const;
 
  private:
@@ -44,7 +45,7 @@ class Float64Run {
   bool is_freed_after(TaskId task, ValueId input) const;
 
   ir::Graph graph_;
-  std::vector<TaskId> last_;  // by value: who reads it last; invalid: nobody, or it is kept
+  std::vector<TaskId> last_;  // by value: its last reader; invalid: unread or kept
   std::vector<bool> kept_;    // by value: outputs and numerators
   runtime::GraphValues stored_;
 };

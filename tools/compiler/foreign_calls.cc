@@ -23,7 +23,7 @@ Result<void> check(const ir::Graph& graph, TaskId task) {
   return runtime::check_call(lowering.calls.front());
 }
 
-/// Values to which a gradient flows.
+/// Returns, by value, whether a gradient flows to it.
 std::vector<bool> with_gradient(const ir::Graph& graph) {
   static const ir::Ops kEnds = "stop_gradient";
   const std::vector<bool> needs = ir::needs_gradient(graph);
@@ -40,7 +40,7 @@ std::vector<bool> with_gradient(const ir::Graph& graph) {
   return reaches;
 }
 
-/// By formula, or because its kernel calls operators that have one.
+/// Whether an operator has a gradient formula, or a kernel composed of operators that have one.
 bool has_gradient(const std::string& schema) {
   const size_t dot = schema.find('.');
   const auto handle = c10::Dispatcher::singleton().findSchema(
@@ -63,8 +63,8 @@ Result<void> check_gradients(const ir::Graph& graph) {
     if (has_gradient(call.schema)) continue;
     const std::string value(graph.value(outputs[0]).name);
     return error(graph.location(task),
-                 fmt::format("{} has no gradient, and parameters lie above it: nothing would train them", call.schema))
-        .note(fmt::format("register one for its Autograd key, or end it there: --stop-gradient {}", value));
+                 fmt::format("{} has no gradient, so the parameters before it would not be trained", call.schema))
+        .note(fmt::format("register one for its Autograd key, or stop the gradient there: --stop-gradient {}", value));
   }
   return {};
 }
@@ -72,7 +72,7 @@ Result<void> check_gradients(const ir::Graph& graph) {
 }  // namespace
 
 Result<std::string> foreign_calls(const ir::Graph& graph) {
-  std::map<std::string, std::pair<size_t, bool>> counts;  // and whether types are guessed
+  std::map<std::string, std::pair<size_t, bool>> counts;  // with the number of calls and whether types are guessed
   std::optional<Diagnostic> missing;
   std::set<std::string> named;
   for (const TaskId task : graph.tasks()) {
@@ -89,7 +89,7 @@ Result<std::string> foreign_calls(const ir::Graph& graph) {
       missing = error(graph.location(task), checked.diagnostic().message);
     }
   }
-  if (missing) return std::move(*missing).note("--load-library FILE loads a library that brings its own operators");
+  if (missing) return std::move(*missing).note("use --load-library FILE to load a library of custom operators");
   RANNC_TRY(check_gradients(graph));
   std::string text;
   for (const auto& [name, found] : counts) {

@@ -1,4 +1,4 @@
-/// What a model calls that is no core operator.
+/// Checks and lists a model's calls of operators outside the core set.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace rannc::tools {
 
-/// A line for people that lists these operators, empty where there are none: `calls    aten.cdist 2 times, …`. An error
-/// that lists all whose operator is not there, or whose arguments do not fit it; and of one that has no gradient where
-/// one would flow: LibTorch would let it end there.
+/// Returns a line that lists these operators, or an empty text if there are none: `calls    aten.cdist 2 times, …`.
+/// Returns an error that lists all calls whose operator does not exist or whose arguments do not match it. It is also
+/// an error if a gradient flows through an operator without one, since LibTorch would silently stop the gradient there.
 Result<std::string> foreign_calls(const ir::Graph& graph);
 
 }  // namespace rannc::tools

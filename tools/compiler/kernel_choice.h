@@ -1,4 +1,4 @@
-/// Kernels of a model by what they take on this machine.
+/// Chooses the kernels of a model by their measured times.
 #pragma once
 
 #include "partition/cost/profile_database.h"
@@ -7,12 +7,12 @@
 
 namespace rannc::tools {
 
-/// Samples that most stages of the plan which `options` ask for compute at once; those of the mini-batch where there is
-/// no such plan. Searches for it.
+/// Number of samples that most stages of the plan for `options` compute at once. Searches for that plan; if there is
+/// none, returns the number of samples in a mini-batch.
 uint64_t samples_at_once(const PreparedModel& model, const partition::PlanOptions& options);
 
-/// Gives the model the kernels that are fastest at so many samples by the database (`passes::ChooseKernels`), and atoms
-/// anew. Returns whether anything was changed, with a remark in the model.
+/// Switches the model to the kernels that are fastest for `samples` according to the database (`passes::ChooseKernels`)
+/// and recomputes its atoms. Returns whether anything changed; if so, adds a remark to the model.
 Result<bool> choose_kernels(PreparedModel& model, const partition::ProfileDatabase& database,
                             const std::string& environment, uint64_t samples);
 

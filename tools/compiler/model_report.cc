@@ -51,7 +51,7 @@ std::string read_line(const PreparedModel& model, const std::string& file) {
                      buffers > 0 ? ", " + plural(buffers, "buffer") : "", batch(model));
 }
 
-/// A remark without the names and numbers in it.
+/// Returns a remark without its names and numbers.
 std::string pattern_of(const std::string& text) {
   std::string pattern;
   bool quoted = false, named = false;
@@ -98,12 +98,12 @@ std::vector<std::string> changes(const PreparedModel& model, Detail detail) {
   std::vector<std::string> lines = told(model.remarks, detail);
   if (folded > 0) {
     lines.insert(lines.begin(), plural(static_cast<uint64_t>(folded), "task") +
-                                    " of sizes and constants computed beforehand, or read by none");
+                                    " of sizes and constants computed in advance, or removed as unused");
   }
   return lines;
 }
 
-/// Names that exporters make up where they computed on a parameter.
+/// Whether an exporter generated this name for a value that it computed from a parameter.
 bool is_generated(std::string_view name) {
   if (name.starts_with("onnx::")) return true;
   constexpr std::string_view kValue = "val_";
@@ -111,7 +111,8 @@ bool is_generated(std::string_view name) {
          std::all_of(name.begin() + kValue.size(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
 }
 
-/// What batches are normalised by in training: the one thing by which losses depend on how a mini-batch is divided.
+/// Reports the samples that batch normalization covers, the only way in which losses depend on the division of
+/// mini-batches.
 std::vector<std::string> normalisations(const PreparedModel& model) {
   if (model.graph.losses().empty()) return {};
   uint64_t all = 0, joint = 0;
@@ -123,14 +124,14 @@ std::vector<std::string> normalisations(const PreparedModel& model) {
   std::vector<std::string> lines;
   if (joint > 0) {
     lines.push_back(
-        fmt::format("{} by the samples of a micro-batch on all replicas: losses depend on the number of "
+        fmt::format("{} over the samples of a micro-batch on all replicas: losses depend on the number of "
                     "micro-batches",
                     plural(joint, "batch normalisation")));
   }
   if (all > joint) {
     lines.push_back(
-        fmt::format("{} by the samples of a micro-batch on one replica: losses depend on the numbers of "
-                    "micro-batches and replicas (--sync-batch-norm: of micro-batches alone)",
+        fmt::format("{} over the samples of a micro-batch on one replica: losses depend on the numbers of "
+                    "micro-batches and replicas (with --sync-batch-norm, only of micro-batches)",
                     plural(all - joint, "batch normalisation")));
   }
   return lines;
@@ -141,8 +142,8 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   const auto samples = ir::fixed_samples(model.graph);
   if (samples && (!model.undivided || model.read.samples)) {
     lines.push_back(
-        fmt::format("sizes of its inputs are numbers: the mini-batch of {} is one micro-batch; an export "
-                    "with a symbol for the batch can be divided",
+        fmt::format("its batch size is static: the mini-batch of {} is one micro-batch; an export with a "
+                    "dynamic batch dimension can be divided",
                     plural(*samples, "sample")));
   }
   uint64_t parameters = 0, generated = 0;
@@ -160,7 +161,7 @@ std::vector<std::string> limits(const PreparedModel& model, Detail detail) {
   }
   if (generated > 0) {
     lines.push_back(
-        fmt::format("the exporter made up the names of {} of {}, as '{}', and the file does not say PyTorch's",
+        fmt::format("the exporter generated the names of {} of {}, such as '{}'; the file lacks PyTorch's names",
                     count(generated), plural(parameters, "parameter tensor"), example));
   }
   for (std::string& line : told(model.open, detail)) lines.push_back(std::move(line));

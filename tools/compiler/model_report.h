@@ -1,4 +1,4 @@
-/// What a user reads of a model before its plan.
+/// Formats the report about a model that precedes its plan.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace rannc::tools {
 
-/// How much is said of a model.
+/// Level of detail of a report.
 enum class Detail {
-  kBrief,  ///< remarks that say the same of several names are one, with their number
-  kAll,    ///< each on a line of its own, with its place
+  kBrief,  ///< merges equal remarks about several names, with their number
+  kAll,    ///< one line per remark, with its location
 };
 
-/// A few lines: `read`, what the file holds; `changed`, what passes and importer made of it; `trains`, by
-/// which samples it normalises batches, where it does; `not done`, what could not be done, or may be meant otherwise.
-/// Then the warnings, under the file's name. No fact stands there twice.
+/// Returns a few lines: `read`, the contents of the file; `changed`, the changes by importer and passes; `trains`, the
+/// samples over which batches are normalized, if any are; `not done`, what could not be done or may not be intended.
+/// The warnings follow, under the file's name. No fact is repeated.
 std::string model_report(const PreparedModel& model, const std::string& file, Detail detail);
 
-/// The lines of `not done` alone: why a file stays whole, and what else could not be done.
+/// Returns only the lines of `not done`, such as why mini-batches cannot be divided.
 std::vector<std::string> not_done(const PreparedModel& model, Detail detail);
 
 }  // namespace rannc::tools

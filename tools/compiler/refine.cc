@@ -29,8 +29,9 @@ Result<bool> refine_prediction(partition::PlannedModel& planned, const partition
   const double needed = memory_of_all(planned.plan), free = static_cast<double>(free_memory_bytes());
   if (needed > free) {
     if (progress.remark) {
-      progress.remark(fmt::format("the stages were not measured side by side: together they need {}, {} are free here",
-                                  bytes(needed), bytes(free)));
+      progress.remark(
+          fmt::format("the stages were not measured side by side: together they need {}, but only {} are free",
+                      bytes(needed), bytes(free)));
     }
     return false;
   }

@@ -1,4 +1,4 @@
-/// Replaces a plan's summed task times by measured times of its stages.
+/// Replaces the predicted times of a plan's stages by measured ones.
 #pragma once
 
 #include <functional>
@@ -8,17 +8,17 @@
 
 namespace rannc::tools {
 
-/// Who hears what measuring does; either may be empty.
+/// Callbacks for progress; either may be empty.
 struct RefineProgress {
   std::function<void(const std::string&)> step;    ///< `measuring the stages side by side: step 2`
   std::function<void(const std::string&)> remark;  ///< why nothing was measured
 };
 
-/// Generates the stages into a scratch folder, trains a few steps of the whole plan on made-up samples on this machine,
-/// all workers side by side, optimizers included, puts the times into the plan and simulates it again: sums of tasks
-/// measured apart miss what caches, allocation and neighbours do to a sequence. The plan's lower bound, which holds at
-/// the planner's prices alone, is forgotten. Leaves the plan alone where the cluster is not this machine, or where its
-/// workers together need more memory than is free; then it returns false.
+/// Generates the stages into a scratch folder, trains a few steps of the whole plan with synthetic samples on this
+/// machine, stores the measured times in the plan and simulates it again. All workers run side by side, optimizers
+/// included. Sums of separately measured tasks would miss the effects of caches, allocation and neighbouring tasks. The
+/// plan's lower bound is removed, since it holds only at the planner's prices. Returns false and leaves the plan
+/// unchanged if the cluster is not this machine or if its workers need more memory than is free.
 Result<bool> refine_prediction(partition::PlannedModel& planned, const partition::PlanOptions& options,
                                const RefineProgress& progress = {});
 

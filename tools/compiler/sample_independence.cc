@@ -23,12 +23,12 @@ namespace {
 
 using ir::Graph;
 
-constexpr double kTolerance = 1e-8;      // of the largest number of an output
-constexpr double kLossTolerance = 1e-4;  // of a loss; float32 leaves 1e-7 of each constant
+constexpr double kTolerance = 1e-8;      // relative to the largest number of an output
+constexpr double kLossTolerance = 1e-4;  // relative to a loss; float32 rounds each constant by 1e-7
 constexpr int64_t kMostSingles = 8;      // samples that run alone
-constexpr int64_t kLeastTogether = 3;    // of which one is neither the first nor the last
+constexpr int64_t kLeastTogether = 3;    // so that one is neither the first nor the last
 
-/// Sizes of all symbols but that of the batch: of those that nobody says, one that the graph's assumptions allow.
+/// Completes the sizes of all symbols except the batch symbol with sizes that the graph's assumptions allow.
 ir::Bindings complete(const Graph& graph, ir::Bindings known) {
   std::set<std::string> symbols;
   for (const ValueId value : graph.values()) {
@@ -44,7 +44,7 @@ ir::Bindings complete(const Graph& graph, ir::Bindings known) {
   return known;
 }
 
-/// Which samples of all that can be made up.
+/// A range of synthetic samples.
 struct Samples {
   int64_t first, count;
   bool operator==(const Samples&) const = default;
@@ -66,14 +66,14 @@ double largest(const at::Tensor& tensor) {
   return at::nan_to_num(tensor.to(at::kDouble).abs(), 0, 0, 0).max().item<double>();
 }
 
-/// The elements that differ by more than `allowed`: not a number differs from all but itself.
+/// Returns a mask of the elements that differ by more than `allowed`. NaN equals only NaN.
 at::Tensor differences(const at::Tensor& a, const at::Tensor& b, double allowed) {
   const at::Tensor x = a.to(at::kDouble), y = b.to(at::kDouble);
   const at::Tensor equal = at::logical_or(at::eq(x, y), at::logical_and(at::isnan(x), at::isnan(y)));
   return at::logical_and(at::logical_not(equal), at::logical_not(at::le((x - y).abs(), allowed)));
 }
 
-/// One graph that takes any number of samples, on made-up ones.
+/// Runs and compares a batch-polymorphic graph on synthetic samples.
 class Comparison {
  public:
   Comparison(const Graph& graph, const Float64Run& run, SyntheticSamples made_up)
@@ -85,7 +85,7 @@ class Comparison {
     return Run{samples, std::move(values)};
   }
 
-  /// Outputs of samples that both have; and those that do not depend on samples.
+  /// Compares outputs of samples that both runs have, and outputs that do not depend on samples.
   Result<void> compare(const Run& whole, const Run& part) const {
     for (const ValueId output : graph_.outputs()) {
       const ir::BatchLayout& layout = graph_.type(output).batch;
@@ -108,13 +108,13 @@ class Comparison {
     return {};
   }
 
-  /// All outputs against those of another graph, of the same samples.
+  /// Compares all outputs with those of another graph for the same samples.
   Result<void> compare(const Run& own, const Graph& file, const runtime::GraphValues& others) const {
     for (size_t i = 0; i < graph_.outputs().size(); ++i) {
       const ValueId output = graph_.outputs()[i];
       const at::Tensor &a = *own.values[output.index()], &b = *others[file.outputs()[i].index()];
       if (a.sizes() != b.sizes()) {
-        return error(place(output), fmt::format("by numbers, %{} has {} elements, and {} in the file's own graph",
+        return error(place(output), fmt::format("numeric check: %{} has {} elements, but {} in the file's own graph",
                                                 graph_.value(output).name, a.numel(), b.numel()));
       }
       RANNC_TRY(compare(output, a, b, kTolerance * largest(b), [&](int64_t) {
@@ -124,7 +124,7 @@ class Comparison {
     return {};
   }
 
-  /// Whether some output tells samples apart; of losses, nobody knows.
+  /// Whether some output differs between samples. Returns true for graphs with losses, where this is unknown.
   bool tells_apart(const Run& whole) const {
     if (whole.samples.count < 2 || !graph_.losses().empty()) return true;
     bool any = false;
@@ -142,7 +142,7 @@ class Comparison {
     return !any;
   }
 
-  /// Whether an output, or a numerator, is a number somewhere.
+  /// Whether an output or a numerator has a finite element.
   bool is_finite(const Run& run) const {
     const auto finite = [&](ValueId value) { return at::isfinite(*run.values[value.index()]).any().item<bool>(); };
     return std::any_of(graph_.outputs().begin(), graph_.outputs().end(), finite) ||
@@ -150,7 +150,7 @@ class Comparison {
                        [&](const ir::LossTerm& term) { return finite(term.numerator); });
   }
 
-  /// Numerators of samples one by one add up to those of all.
+  /// Checks that the numerators of single samples sum to those of all samples.
   Result<void> compare_sums(const Run& whole, const std::vector<Run>& parts) const {
     for (const ir::LossTerm& term : graph_.losses()) {
       const size_t at = term.numerator.index();
@@ -163,7 +163,7 @@ class Comparison {
       }
       if (std::isnan(all) ? std::isnan(sum) : all == sum || std::abs(all - sum) <= kTolerance * size) continue;
       return error(place(term.numerator),
-                   fmt::format("by numbers, the loss %{} of {} samples is {:g}, but those of each "
+                   fmt::format("numeric check: the loss %{} of {} samples is {:g}, but those of each "
                                "alone add up to {:g}",
                                graph_.value(term.numerator).name, parts.size(), all, sum));
     }
@@ -193,7 +193,7 @@ class Comparison {
     const int64_t after = a.dim() == 3 ? a.size(2) : 1, samples = a.dim() == 3 ? a.size(1) : 1;
     const auto [which, where] = words(place / std::max<int64_t>(after, 1) % std::max<int64_t>(samples, 1));
     return error(this->place(output),
-                 fmt::format("by numbers, an element of %{}{} is {:g} {}, but {:g} {}", graph_.value(output).name,
+                 fmt::format("numeric check: an element of %{}{} is {:g} {}, but {:g} {}", graph_.value(output).name,
                              which, number(a), where.first, number(b), where.second));
   }
 
@@ -202,7 +202,7 @@ class Comparison {
   SyntheticSamples made_up_;
 };
 
-/// Which runs there are.
+/// Numbers of samples of the runs.
 struct Runs {
   int64_t whole, singles, other;
   explicit Runs(int64_t samples)
@@ -212,24 +212,24 @@ struct Runs {
   int64_t samples() const { return whole + singles + other; }
 };
 
-/// Why a graph is not run; empty: it is.
+/// Returns the reason why the graph is too large to run, or an empty text.
 std::string too_large(const Float64Run& run, const Comparison& comparison, const Runs& runs, int64_t in_file,
                       const CompareLimits& limits) {
   const double bytes = run.peak_bytes(comparison.sizes(runs.whole));
   if (bytes > limits.free_bytes) {
-    return fmt::format("it takes {}, and {} are free", tools::bytes(bytes), tools::bytes(limits.free_bytes));
+    return fmt::format("it needs {}, but {} are free", tools::bytes(bytes), tools::bytes(limits.free_bytes));
   }
   const double flops = run.flops(comparison.sizes(1)) * static_cast<double>(runs.samples() + in_file);
-  return flops > limits.flops ? fmt::format("it takes {:.0f} Gflop", flops / 1e9) : std::string();
+  return flops > limits.flops ? fmt::format("it needs {:.0f} Gflop", flops / 1e9) : std::string();
 }
 
 bool is_used(const Graph& graph, ValueId value) {
   return graph.any_use(value, [](Graph::Use) { return true; });
 }
 
-/// Inputs and draws of the graph of the file, as those of the other graph are for its number of samples.
+/// Returns inputs and random inputs of the file's graph that match those of the other graph.
 Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, const runtime::GraphValues& given) {
-  std::map<uint64_t, std::set<uint32_t>> draws;  // values of `made` by key
+  std::map<uint64_t, std::set<uint32_t>> draws;  // random inputs of `made` by key
   for (const ValueId value : made.values()) {
     if (const ir::RandomInput* const draw = made.random_input(value); draw && is_used(made, value))
       draws[draw->key].insert(value.index());
@@ -244,13 +244,13 @@ Result<runtime::GraphValues> for_file(const Graph& file, const Graph& made, cons
     const ir::RandomInput* const draw = file.random_input(value);
     if (draw == nullptr || !is_used(file, value)) continue;
     const auto& same = draws[draw->key];
-    if (same.size() != 1) return error(fmt::format("%{} is drawn with samples and without", name));
+    if (same.size() != 1) return error(fmt::format("random input %{} occurs both with and without samples", name));
     values[value.index()] = given[*same.begin()];
   }
   return values;
 }
 
-/// All runs, and what they say of each other.
+/// All runs and their comparisons.
 class Check {
  public:
   Check(const Graph& graph, const Float64Run& run, const SyntheticSamples& made_up, int64_t samples)
@@ -301,7 +301,7 @@ class Check {
 
 Compared left_out(const std::string& why) { return {why}; }
 
-/// Whether made-up samples may never end it.
+/// Whether the graph may not terminate on synthetic samples.
 bool may_be_endless(const Graph& graph) {
   static const ir::Ops kLoop = "loop";
   for (const TaskId task : graph.tasks()) {
@@ -312,16 +312,16 @@ bool may_be_endless(const Graph& graph) {
   return false;
 }
 
-/// A graph as its file has it, made for so many samples.
+/// The graph of a file, made for this number of samples.
 struct OfFile {
   const Graph& graph;
   const Float64Run& run;
   int64_t samples;
 };
 
-/// With samples of one kind; nothing where these do not fit the graph, `why` says how. That what the pass made cannot
-/// take samples that the file's graph takes is wrong only where these are `plain`: others look up what may not be
-/// there.
+/// Compares with samples of one kind. Returns nothing if they do not suit the graph, with the reason in `why`. If only
+/// the file's graph accepts the samples, this is an error only if they are `plain`, since others may be invalid
+/// indices.
 Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFile>& file, bool plain,
                                          std::string& why) {
   runtime::GraphValues of_file;
@@ -336,21 +336,21 @@ Result<std::optional<Compared>> compared(Check& check, const std::optional<OfFil
   if (const auto ran = check.run(); !ran.ok()) {
     why = ran.diagnostic().message;
     if (!file || !plain) return std::optional<Compared>();
-    return error(ran.diagnostic().where, "by numbers, it does not run as its file does: " + why);
+    return error(ran.diagnostic().where, "numeric check: it does not run, but the file's own graph does: " + why);
   }
   if (!check.is_finite()) {
-    why = "no output is a number";
+    why = "no output is finite";
     return std::optional<Compared>();
   }
   RANNC_TRY(check.compare());
   if (file) RANNC_TRY(check.compare_file(file->graph, of_file, file->samples));
-  if (!check.tells_apart()) return std::optional(left_out("its outputs are alike for all made-up samples"));
+  if (!check.tells_apart()) return std::optional(left_out("its outputs are equal for all synthetic samples"));
   return std::optional(Compared{});
 }
 
 Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples, const ir::Bindings& symbols,
                          const CompareLimits& limits) {
-  if (may_be_endless(graph)) return left_out("it has a loop that ends when its data say so");
+  if (may_be_endless(graph)) return left_out("it has a loop whose number of trips depends on data");
   WideTensors tensors;
   const auto own = Float64Run::load(graph, tensors);
   if (!own.ok()) return left_out(own.diagnostic().message);
@@ -372,10 +372,10 @@ Result<Compared> compare(const Graph* file, const Graph& graph, int64_t samples,
     RANNC_ASSIGN(const auto found, compared(check, given, kind == SyntheticSamples::Kind::kPlain, why));
     if (found) return *found;
   }
-  return left_out("on made-up samples, " + why);
+  return left_out("on synthetic samples, " + why);
 }
 
-/// The loss of a mini-batch as the runtime puts it together: each term over what it counts.
+/// Computes the loss of a mini-batch as the runtime does: each term divided by its denominator.
 Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, const runtime::GraphValues& values,
                        int64_t samples) {
   ir::Plan plan;
@@ -392,7 +392,7 @@ Result<double> loss_of(const Graph& graph, const runtime::GraphValues& given, co
   return sum;
 }
 
-/// Both losses of one kind of samples; nothing where these do not fit the graphs.
+/// Computes both losses for one kind of samples, or returns nothing if they do not suit the graphs.
 struct BothLosses {
   double own = 0, of_file = 0;
 };
@@ -427,10 +427,10 @@ Result<void> compare_loss(const Graph& graph, const FileLoss& file, const ir::Bi
     if (std::abs(both->own - both->of_file) <= kLossTolerance * size) return {};
     const TaskId maker = file.graph.producer(file.outputs.front().first);
     return error(maker.valid() ? file.graph.location(maker) : Location{},
-                 fmt::format("by numbers, the loss of {} samples is {:g}, but {:g} in the file's own graph",
+                 fmt::format("numeric check: the loss of {} samples is {:g}, but {:g} in the file's own graph",
                              file.samples, both->own, both->of_file));
   }
-  return {};  // what does not run has been said
+  return {};  // a graph that does not run was already reported
 }
 
 }  // namespace

@@ -21,14 +21,14 @@ namespace {
 
 constexpr float kShareOfOnes = 0.7F;
 
-/// The same on every machine, which std::hash need not be.
+/// Hashes a name identically on every machine, unlike std::hash.
 uint64_t key_of(std::string_view name) {
   uint64_t key = 0;
   for (const char c : name) key = ir::split_mix(key ^ static_cast<unsigned char>(c));
   return key;
 }
 
-/// Where the samples lie in a tensor.
+/// Position of the samples in a tensor.
 struct Split {
   int64_t before = 1, samples = 1, after = 1;
   Split(at::IntArrayRef shape, const ir::BatchLayout& layout, const ir::Bindings& sizes) {
@@ -40,7 +40,7 @@ struct Split {
   }
 };
 
-/// The least extent that numbers of the operand may point into.
+/// Returns the smallest extent that elements of the operand may index.
 std::optional<int64_t> extent_behind(const ir::Graph& graph, TaskId task, size_t operand, const ir::Bindings& sizes) {
   const ir::OpAttributes attributes(graph.op(task), graph.attributes(task));
   if (operand == 0) return attributes.has("depth") ? std::optional(attributes.integer("depth")) : std::nullopt;

@@ -1,11 +1,11 @@
-/// Gives fold-constants a library of tensors.
+/// Evaluates constants with LibTorch for fold-constants.
 #pragma once
 
 #include "passes/evaluator.h"
 
 namespace rannc::tools {
 
-/// Runs operators by `runtime::evaluate`.
+/// Runs operators with `runtime::evaluate`.
 class TorchEvaluator final : public passes::Evaluator {
  public:
   Result<std::vector<ir::StoredTensor>> evaluate(const ir::OpInfo& op,

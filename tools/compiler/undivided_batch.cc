@@ -13,8 +13,7 @@ namespace rannc::tools {
 namespace {
 
 constexpr const char* kDivisible =
-    "a model can be divided where each sample is computed by itself and samples meet in nothing but a loss that is a "
-    "sum or a mean over them";
+    "a mini-batch can be divided if samples are independent of each other, except in a loss that is their sum or mean";
 
 std::set<std::string> symbols_of(const ir::Shape& shape) {
   std::set<std::string> symbols;
@@ -58,26 +57,26 @@ std::optional<std::string> assumed_samples(const ir::Graph& graph) {
   });
   if (!samples || !divides) return std::nullopt;
   return fmt::format(
-      "reduction=samples divides the loss by {}: no symbol of the file counts its samples, so that they are assumed on "
-      "axis 0 of the first input; reduction=sum does not divide",
+      "reduction=samples divides the loss by {}: the file has no batch symbol, so axis 0 of the first input is assumed "
+      "to count samples; reduction=sum does not divide",
       *samples);
 }
 
 std::string why_whole(const PreparedModel& model, const Diagnostic& why) {
   const std::string extent = model.extent_of_data.empty()
                                  ? fmt::format("a mini-batch of {} samples", ir::fixed_samples(model.graph).value_or(1))
-                                 : std::string("what all inputs hold together");
+                                 : std::string("the mini-batch of all inputs together");
   const std::string at = why.where.node.empty() ? std::string() : fmt::format("'{}': ", why.where.node);
-  return fmt::format("{} stays whole, in one micro-batch without replicas: {}{}; {}", extent, at, why.message,
-                     kDivisible);
+  return fmt::format("{} is not divided, but runs as one micro-batch without replicas: {}{}; {}", extent, at,
+                     why.message, kDivisible);
 }
 
 Result<void> check_undivided(const PreparedModel& model, const partition::PlanOptions& options) {
   if (!model.undivided || !ir::fixed_samples(model.graph)) return {};
   const auto refused = [&](const std::string& demand) {
     return error(model.undivided->where,
-                 fmt::format("{}, so that its mini-batches stay whole, but {} are asked for", model.undivided->message,
-                             demand),
+                 fmt::format("{}, so its mini-batches cannot be divided, but {} are requested",
+                             model.undivided->message, demand),
                  "P15")
         .note(kDivisible);
   };

@@ -22,15 +22,15 @@ std::string listed(const std::vector<std::string>& names) {
   return fmt::format("{}{}", fmt::join(first, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
-/// Of a number of things: `1 parameter`, `3 parameters`.
+/// Formats a count: `1 parameter`, `3 parameters`.
 std::string counted(size_t count, std::string_view what) {
   return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
 }
 
-/// Whether an element type is one that weights are quantized to: wider integers are indices and sizes.
+/// Whether weights are quantized to this element type. Wider integers are indices and sizes.
 bool is_quantized(ir::DType dtype) { return ir::is_integer(dtype) && ir::byte_size(dtype) == 1; }
 
-/// Whether a stored tensor becomes floats, through tasks that move its elements alone.
+/// Whether a stored tensor is converted to floats, possibly after tasks that only move its elements.
 bool becomes_floats(const ir::Graph& graph, ValueId stored) {
   static const ir::Ops kMoves = {"identity", "reshape", "permute", "squeeze", "unsqueeze", "slice", "concat", "expand"};
   static const ir::Ops kDequantizes = {"dequantize"}, kCasts = {"cast"};
@@ -53,7 +53,7 @@ bool becomes_floats(const ir::Graph& graph, ValueId stored) {
   return false;
 }
 
-/// Parameters of a graph, apart by whether a gradient reaches them.
+/// Parameters of a graph, divided by whether a gradient reaches them.
 struct Parameters {
   std::vector<ValueId> reached, others;
 };
@@ -74,7 +74,7 @@ std::string place_of(const ir::Graph& graph, TaskId task) {
   return fmt::format("'{}'", graph.value(graph.outputs(task)[0]).name);
 }
 
-/// Tasks behind a value that let no gradient through.
+/// Returns the tasks after the values that stop gradients.
 std::vector<std::string> stops_behind(const ir::Graph& graph, const std::vector<ValueId>& values) {
   static const ir::Ops kStops = {"stop_gradient"};
   std::vector<bool> from(graph.value_count());
@@ -101,7 +101,7 @@ std::string names_of(const ir::Graph& graph, const std::vector<ValueId>& values)
 
 std::string about_integers(const std::vector<std::string>& integers) {
   return fmt::format(
-      "{} of integers behind DequantizeLinear or a cast {} not trained: {}; export the model with float "
+      "{} of integers read by DequantizeLinear or a cast {} not trained: {}; export the model with float "
       "weights to train them",
       counted(integers.size(), "tensor"), integers.size() == 1 ? "is" : "are", listed(integers));
 }
@@ -145,7 +145,7 @@ Result<std::vector<std::string>> check_trained(const ir::Graph& graph, const std
   for (const std::string& warning : warnings) failure.notes.push_back({{}, warning});
   if (warnings.empty()) {
     failure.notes.push_back(
-        {{}, "every stored tensor is a constant or a buffer; --train PATTERN trains those that it names"});
+        {{}, "every stored tensor is a constant or a buffer; use --train PATTERN to train some of them"});
   }
   return failure;
 }

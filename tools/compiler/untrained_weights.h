@@ -1,4 +1,4 @@
-/// Which of a model's weights a training run leaves as they are though a user may expect otherwise.
+/// Finds weights that training leaves unchanged although a user may expect otherwise.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace rannc::tools {
 
-/// Names of stored integer tensors that a graph as imported makes floats of, as weights behind DequantizeLinear.
+/// Names of stored integer tensors that an imported graph converts to floats, such as weights before DequantizeLinear.
 std::vector<std::string> integer_weights(const ir::Graph& graph);
 
-/// Of a graph with losses after its passes: a warning for the integer weights, and one for the parameters that no
-/// gradient reaches, with where it is stopped. An error, located in `file`, where no parameter is left to train.
+/// Checks a graph with losses after its passes. Returns one warning about the integer weights and one about parameters
+/// that no gradient reaches, with the place where it stops. Returns an error, located in `file`, if no parameter is
+/// left to train.
 Result<std::vector<std::string>> check_trained(const ir::Graph& graph, const std::vector<std::string>& integers,
                                                const std::string& file);
 

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kLeastAtoms = 16;
 constexpr size_t kMostAtoms = 64;
 
-/// Per atom how many values made up to there are read after it.
+/// Number of values, by atom, that are produced up to it and read after it.
 std::vector<int64_t> crossing_values(const ir::Graph& graph, const ir::Atoms& atoms) {
   std::vector<int64_t> change(atoms.tasks.size() + 1, 0);
   for (size_t atom = 0; atom < atoms.tasks.size(); ++atom) {

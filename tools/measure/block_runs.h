@@ -1,4 +1,4 @@
-/// Runs of tasks that a model repeats.
+/// Finds runs of tasks that a model repeats.
 #pragma once
 
 #include <string>
@@ -9,16 +9,16 @@
 
 namespace rannc::tools {
 
-/// A run of consecutive atoms with the constant tasks they need.
+/// A run of consecutive atoms with the constant tasks that they read.
 struct BlockRun {
   std::string key;            ///< digest over the tasks' structural keys and wiring, without names
-  std::vector<TaskId> tasks;  ///< of its first occurrence, ascending
-  uint32_t count = 0;         ///< how often it occurs
+  std::vector<TaskId> tasks;  ///< tasks of the first occurrence, ascending
+  uint32_t count = 0;         ///< number of occurrences
 };
 
-/// Cuts the model, in task order, into runs of 16 to 64 atoms, each ended where the fewest values cross, and returns
-/// the different ones, those that make up most of the model first. Equal layers make equal runs, so their number does
-/// not grow with the depth of a model.
+/// Cuts the model, in task order, into runs of 16 to 64 atoms. Each run ends where the fewest values cross. Returns the
+/// distinct runs, ordered by their share of the model, largest first. Equal layers yield equal runs, so the number of
+/// distinct runs does not grow with the depth of a model.
 std::vector<BlockRun> block_runs(const ir::Graph& graph, const ir::Atoms& atoms);
 
 }  // namespace rannc::tools

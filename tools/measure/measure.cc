@@ -20,7 +20,7 @@ namespace {
 using partition::ProfileDatabase;
 using partition::TaskCost;
 
-/// The text after the colon of the first line of `path` that starts with `name`; empty where there is none.
+/// Returns the text after the colon of the first line of `path` that starts with `name`, or an empty text.
 std::string field_of(const char* path, std::string_view name) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -43,7 +43,7 @@ uint64_t usable_memory() {
   return kib * 1024 / 2;
 }
 
-/// What all measurements of one graph share.
+/// Common data of all measurements of one graph.
 struct Bench {
   const ir::Graph& graph;
   const MeasureOptions& options;
@@ -63,10 +63,10 @@ struct Bench {
   }
 };
 
-/// Bytes that a run may need: what is read and written, their gradients, and as much again for what lies between.
+/// Memory estimate of a run: inputs and outputs, their gradients, and as much again for intermediate values.
 constexpr double kBytesPerTraffic = 4;
 
-/// False: too large.
+/// Returns false if the task is too large.
 Result<bool> measure_task(const Bench& bench, const std::string& key, TaskId task, partition::SizeCurve& curve) {
   for (const uint64_t samples : bench.options.sizes) {
     if (curve.contains(samples)) continue;
@@ -96,7 +96,7 @@ std::map<std::string, TaskId> distinct_tasks(const ir::Graph& graph, const std::
   return distinct;
 }
 
-/// The sum of the tasks' costs; nothing where one of them was not measured at that size.
+/// Returns the sum of the tasks' costs, or nothing if one of them was not measured at that size.
 std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId>& tasks, uint64_t samples,
                                     const ProfileDatabase& database) {
   TaskCost sum;
@@ -116,7 +116,7 @@ std::optional<TaskCost> summed_cost(const Bench& bench, const std::vector<TaskId
   return sum;
 }
 
-/// False: not at all sizes.
+/// Returns false if the block was not measured at all sizes.
 bool measure_block(const Bench& bench, const BlockRun& run, ProfileDatabase& database) {
   for (const uint64_t samples : bench.options.sizes) {
     const partition::BlockCurve* known = database.find_block(bench.environment, run.key);
@@ -165,7 +165,7 @@ std::vector<uint64_t> measured_sizes(uint64_t mini_batch) {
 
 namespace {
 
-/// Those of `distinct` that the database lacks; with `forgiving` what cannot be run is left out.
+/// Measures the tasks of `distinct` that the database lacks. If `forgiving`, tasks that cannot run are skipped.
 Result<MeasureCount> measure_distinct(const Bench& bench, const std::map<std::string, TaskId>& distinct,
                                       std::string_view what, bool forgiving, ProfileDatabase& database) {
   const MeasureOptions& options = bench.options;
@@ -249,10 +249,10 @@ std::shared_ptr<const partition::CostModel> database_costs(const ir::Graph& grap
     return database.find(environment, entry.first) == nullptr;
   });
   if (missing > 0 && remark) {
-    std::string text = fmt::format("{}: of {} different tasks {} were not measured in '{}' and are estimated", file,
+    std::string text = fmt::format("{}: of {} distinct tasks, {} have no measurement for '{}' and are estimated", file,
                                    distinct.size(), missing, environment);
     if (database.entries(environment) == 0) {
-      text += fmt::format("; the file knows '{}'", fmt::join(database.environments(), "', '"));
+      text += fmt::format("; the file has measurements for '{}'", fmt::join(database.environments(), "', '"));
     }
     remark(text);
   }

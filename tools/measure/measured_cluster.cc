@@ -10,8 +10,8 @@ namespace rannc::tools {
 
 namespace {
 
-constexpr double kComputesMuch = 8;         // floating-point operations per byte: beyond what memory could feed
-constexpr double kLeastTraffic = 64 << 10;  // bytes: below, starting a task is most of its time
+constexpr double kComputesMuch = 8;         // floating-point operations per byte from which a task is compute-bound
+constexpr double kLeastTraffic = 64 << 10;  // bytes; below, the launch overhead dominates
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-/// This machine as a cluster, from what was measured of it.
+/// Describes this machine as a cluster from its measurements.
 #pragma once
 
 #include "ir/graph/graph.h"
@@ -8,14 +8,14 @@
 
 namespace rannc::tools {
 
-/// Rates that a model's tasks reach here: work per time over those that compute much per byte, traffic per time over
-/// the others, and the shortest time of any as the cost of starting one. For tasks that were never measured. Where a
-/// model has no task of a sort, `kind` keeps its number.
+/// Returns the rates that a model's tasks reach on this machine, for pricing tasks that were never measured. The
+/// compute rate comes from tasks with high arithmetic intensity, the memory bandwidth from the others, and the launch
+/// overhead is the shortest time of any task. Where a model has no such task, `kind` keeps its value.
 Result<partition::DeviceKind> measured_kind(const ir::Graph& graph, const MeasureOptions& options,
                                             const partition::ProfileDatabase& database, partition::DeviceKind kind);
 
-/// `workers` devices of that kind, joined by the links of the database where it has some, by those of `local:N`
-/// otherwise.
+/// Returns a cluster of `workers` devices of that kind. Its links are those of the database, if it has any, else those
+/// of `local:N`.
 partition::Cluster measured_cluster(const partition::ProfileDatabase& database, partition::DeviceKind kind,
                                     uint32_t workers);
 

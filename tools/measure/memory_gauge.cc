@@ -19,7 +19,7 @@ std::atomic<uint64_t> live{0}, peak{0};
 std::atomic<bool> counts{false};
 thread_local MemoryGauge::Effort of_thread;
 
-// Counts the time of its life.
+// Adds its lifetime to the counted time.
 class Timed {
  public:
   Timed() {
@@ -43,8 +43,8 @@ void grow(uint64_t bytes) {
   }
 }
 
-// LibTorch frees raw allocations by their address alone: the size stands before the data, in a head as long as data are
-// aligned.
+// LibTorch frees raw allocations by address only. Therefore the size is stored in a header before the data, whose
+// length is the alignment of data.
 constexpr size_t kHead = std::max<size_t>(c10::gAlignment, 64);
 c10::DeleterFnPtr release_source = nullptr;
 
@@ -65,7 +65,7 @@ class CountingAllocator final : public c10::Allocator {
     RANNC_CHECK(release_source != nullptr) << "LibTorch's CPU allocator hands out raw memory";
   }
 
-  /// No memory for no bytes, as LibTorch's own. oneDNN wants the data to be its own context.
+  /// Returns null for 0 bytes, like LibTorch's allocator. oneDNN requires that the context equals the data.
   c10::DataPtr allocate(size_t bytes) override {
     void* data = nullptr;
     if (bytes > 0) {
@@ -89,7 +89,7 @@ class CountingAllocator final : public c10::Allocator {
 }  // namespace
 
 void MemoryGauge::install() {
-  // LibTorch takes allocators by plain pointer and keeps them as long as the process lives.
+  // LibTorch keeps a plain pointer to the allocator for the lifetime of the process.
   static CountingAllocator allocator(*c10::GetCPUAllocator());
   c10::SetCPUAllocator(&allocator, /*priority=*/1);
 }
@@ -97,7 +97,7 @@ void MemoryGauge::install() {
 uint64_t MemoryGauge::live_bytes() { return live.load(); }
 uint64_t MemoryGauge::peak_bytes() {
   const uint64_t bytes = peak.load();
-  RANNC_CHECK(bytes > 0) << "the gauge is asked for a peak, but saw no allocation";
+  RANNC_CHECK(bytes > 0) << "the peak was requested, but the gauge recorded no allocation";
   return bytes;
 }
 void MemoryGauge::restart() { peak.store(live.load()); }

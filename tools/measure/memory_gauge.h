@@ -1,31 +1,31 @@
-/// Measures what the tensors of this process take: bytes, and time to get and give them back.
+/// Measures the memory of this process's tensors and the time to allocate and free it.
 #pragma once
 
 #include <cstdint>
 
 namespace rannc::tools {
 
-/// Stands between LibTorch and its CPU allocator, for the rest of the process.
+/// Wraps LibTorch's CPU allocator for the rest of the process.
 class MemoryGauge {
  public:
-  /// Before the first tensor is made; once a process.
+  /// Must be called once per process, before the first tensor is created.
   static void install();
-  /// Bytes allocated now. Any thread.
+  /// Bytes that are allocated now. Thread-safe.
   static uint64_t live_bytes();
-  /// At most since `restart`. Any thread; a gauge that saw nothing is our mistake, never a reading of 0.
+  /// Peak bytes since `restart`. Thread-safe. Never returns 0: a gauge without any allocation is a defect of rannc.
   static uint64_t peak_bytes();
-  /// The peak starts again at what is allocated now.
+  /// Resets the peak to the bytes that are allocated now.
   static void restart();
 
-  /// What asking for memory and giving it back took. First touches of new pages are no part of it: the operators that
-  /// write there have them.
+  /// Cost of allocating and freeing memory. It excludes the first touch of new pages, which counts for the operators
+  /// that write there.
   struct Effort {
     int64_t ns = 0;
     uint64_t allocations = 0, bytes = 0;
   };
-  /// From now on efforts are counted, or no more.
+  /// Starts or stops counting efforts.
   static void count_efforts(bool counted);
-  /// Of this thread while they were counted.
+  /// Returns the efforts of this thread that were counted.
   static Effort effort();
 };
 

@@ -1,4 +1,4 @@
-// Counts by the shapes of inputs, operator by operator.
+// Counts floating-point operations from the shapes of an operator's inputs.
 #include "tools/measure/product_work.h"
 
 #include <ATen/core/Tensor.h>
@@ -38,7 +38,7 @@ double product(const at::Tensor& a, const at::Tensor& b) {
   return 2 * size(a) * (b.dim() > 1 ? static_cast<double>(b.size(-1)) : 1);
 }
 
-// Each element of the side with the places meets the weights of one of its channels.
+// Each element of the spatial side is multiplied by the weights of one of its channels.
 double convolution(double places, const at::Tensor& weight) {
   return 2 * places * size(weight) / static_cast<double>(weight.size(0));
 }

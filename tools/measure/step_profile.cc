@@ -1,4 +1,4 @@
-// Sums operators per thread while an action runs, then books them on the action's device.
+// Sums operators per thread while an action runs, then adds the sums to the action's device.
 #include "tools/measure/step_profile.h"
 
 #include <ATen/Parallel.h>
@@ -45,28 +45,28 @@ struct TaskTime {
   }
 };
 
-// Of one thread during one action.
+// Sums of one thread during one action.
 struct Operators {
-  double products = 0, others = 0, nodes = 0;  // own times: of operators, and of nodes of the backward pass around them
+  double products = 0, others = 0, nodes = 0;  // self times of operators, and of the backward nodes around them
   double counting = 0, outer = 0, outer_allocation = 0;
-  double flops = 0, at_full_rate = 0;  // of products; how long they would take at the machine's rate
+  double flops = 0, at_full_rate = 0;  // of products; their time at the machine's rate
   std::map<TaskId, TaskTime> tasks;
   double without_task = 0;
   double calls = 0, calls_without_task = 0;
 };
 
-// Flops in a second by element type; 0: not measured. Written before any thread is followed.
+// Operations per second by element type; 0: not measured. Written before any thread is profiled.
 std::array<double, static_cast<size_t>(at::ScalarType::NumOptions)> rates{};
 
-// What a thread knows of where it is.
+// The current position of a thread.
 struct Place {
   Operators operators;
-  uint32_t nodes = 0, calls = 0;  // how deep in the backward pass; in operators
+  uint32_t nodes = 0, calls = 0;  // nesting depth in backward nodes; in operators
   std::optional<TaskId> forward, backward;
-  std::unordered_map<int64_t, TaskId> task_of_sequence;  // by the number that a node has of its operator
-  uint64_t step = 0;                                     // of these
+  std::unordered_map<int64_t, TaskId> task_of_sequence;  // by the sequence number that a node shares with its operator
+  uint64_t step = 0;                                     // step that `task_of_sequence` belongs to
   int64_t start_allocation_ns = 0;
-  int64_t own_ns = 0;  // what `started` took
+  int64_t own_ns = 0;  // overhead of `started`
   int64_t start_faults = 0;
   uint64_t start_allocations = 0, start_bytes = 0;
 };
@@ -82,7 +82,7 @@ struct Sink {
   static void begin(const at::RecordFunction& function, Note& note) {
     const std::string_view name = function.name();
     if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
-      // Nodes that add to sums have no number of an operator: they follow the one whose gradient they add.
+      // Nodes that accumulate gradients have no operator's number. They follow the node whose gradient they add.
       const auto found = place.task_of_sequence.find(function.seqNr());
       if (found != place.task_of_sequence.end()) {
         place.backward = found->second;
@@ -96,7 +96,7 @@ struct Sink {
       return;
     }
     if (place.calls++ == 0 && place.nodes == 0) place.forward = runtime::running_task();
-    // Operators that make no node have the number of the next one that does, which comes later.
+    // Operators without a node have the number of the next operator with one, which runs later.
     if (place.nodes == 0 && place.forward && function.seqNr() >= 0)
       place.task_of_sequence.insert_or_assign(function.seqNr(), *place.forward);
     note.product = is_product(name);
@@ -137,7 +137,7 @@ struct Sink {
   }
 };
 
-// First touches of new pages, by this thread.
+// Page faults of this thread.
 int64_t page_faults() {
 #ifdef RUSAGE_THREAD
   rusage usage{};
@@ -151,7 +151,7 @@ int64_t page_faults() {
 struct DeviceTime {
   std::map<std::string, double> parts;
   double flops = 0, at_full_rate = 0, allocations = 0, allocated_bytes = 0, page_faults = 0;
-  int64_t last_ns = 0;  // when it was last seen in this step
+  int64_t last_ns = 0;  // time of its last event in this step
 
   void add(const DeviceTime& other) {
     for (const auto& [name, ns] : other.parts) parts[name] += ns;
@@ -164,7 +164,7 @@ struct Counted {
   std::map<DeviceId, DeviceTime> devices;
   std::map<TaskId, TaskTime> tasks;
   double without_task = 0;
-  double calls = 0, calls_without_task = 0;  // of operators
+  double calls = 0, calls_without_task = 0;  // number of operator calls
 };
 
 double median(std::vector<double> numbers) {
@@ -173,7 +173,7 @@ double median(std::vector<double> numbers) {
   return numbers[numbers.size() / 2];
 }
 
-// As profiles of tasks do: with one thread the time that it ran, not what other programs took meanwhile.
+// Like profiles of tasks: with one thread the processor time, which excludes other programs.
 double ran_ns() {
   timespec time{};
   clock_gettime(at::get_num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &time);
@@ -201,17 +201,17 @@ struct StepProfile::State {
 
   const ir::Plan& plan;
   runtime::Observer& next;
-  std::optional<TimedCalls<Sink>> calls;  // while a step is followed
+  std::optional<TimedCalls<Sink>> calls;  // set while a step is profiled
   std::mutex mutex;
-  Counted now, all;  // of the step that runs; of the followed ones
+  Counted now, all;  // of the current step; of all profiled steps
   uint64_t seen = 0;
   int64_t start_ns = 0;
   std::vector<double> followed_ns, plain_ns;
 
   bool follows() const { return calls.has_value(); }
 
-  // What the device did not do since it was last seen: its row is walked, or others are waited for.
-  // `own_ns` is what the profile took meanwhile.
+  // Books the time since the device's last event as interpreting its row or as waiting for other devices.
+  // `own_ns` is the overhead of the profile in it.
   void pass(DeviceTime& time, int64_t until_ns, int64_t own_ns, bool within_row) {
     const int64_t since = (time.last_ns == 0 ? start_ns : time.last_ns) + own_ns;
     time.parts["profiling"] += static_cast<double>(own_ns);
@@ -219,14 +219,14 @@ struct StepProfile::State {
     time.parts[waits ? "waiting" : "around"] += static_cast<double>(until_ns - since);
   }
 
-  // The device goes on once it is booked.
+  // Ends the booking; the device continues from here.
   static void leave(DeviceTime& time, int64_t end_ns, const Stopwatch& booking) {
     const int64_t own_ns = booking.nanoseconds();
     time.parts["profiling"] += static_cast<double>(own_ns);
     time.last_ns = end_ns + own_ns;
   }
 
-  // Of this thread since `started`; what the gauge and the counting took is booked, and returned.
+  // Books this thread's allocations and profiling overhead since `started`. Returns the allocation time.
   double book_asides(DeviceTime& time) {
     const MemoryGauge::Effort effort = MemoryGauge::effort();
     const auto allocation = static_cast<double>(effort.ns - place.start_allocation_ns);

@@ -1,4 +1,4 @@
-/// Measures where the time of training steps goes, by kind of work and by task of the model.
+/// Profiles training steps by kind of work and by task of the model.
 #pragma once
 
 #include <memory>
@@ -9,31 +9,30 @@
 
 namespace rannc::tools {
 
-/// Follows every second step of this process; the others run as without a profile, and say what following takes. At
-/// most one at a time, since LibTorch's callbacks have no state. It is told of actions by the threads that run
-/// operators, and hands each on to `next`. The gauge of memory (`MemoryGauge`) is installed, and programs keep their
-/// origins.
+/// Profiles every second step of this process. The other steps run without a profile, which shows its overhead. At most
+/// one object may exist, since LibTorch's callbacks have no state. The threads that run operators notify it of actions,
+/// which it forwards to `next`. Requires that `MemoryGauge` is installed and that programs keep their origins.
 class StepProfile final : public runtime::Observer {
  public:
-  /// The first steps make what later ones reuse: they do not count.
+  /// Number of first steps that do not count: they allocate what later steps reuse.
   static constexpr uint64_t kWarmUp = 2;
-  /// One of either kind.
+  /// Minimum number of steps: after the warm-up, one with and one without a profile.
   static constexpr uint64_t kLeastSteps = kWarmUp + 2;
 
-  /// Measures what a large product reaches here, with this process's threads and in the types of the plan's parameters.
+  /// Measures the rate of a large product with this process's threads and in the types of the plan's parameters.
   StepProfile(const ir::Plan& plan, runtime::Observer& next);
   ~StepProfile() override;
 
-  /// Before and after each step, by the thread that asks for it, between no actions.
+  /// Must be called before and after each step, by the thread that runs the step, while no action runs.
   void begin_step();
   void end_step();
   void started(DeviceId device) override;
   void finished(const runtime::ActionRecord& record) override;
   void clipped(DeviceId device, int64_t start_ns, int64_t end_ns) override;
 
-  /// This process's part: means of the followed steps. `devices` have `wall_ns` and, in `parts`, what it consists of
-  /// (`profile_report.h`), each measured by itself: that they add up is for tests to see. `tasks` are in the order of
-  /// the graph; a replicated or repeated one has the sum of all its runs.
+  /// Returns this process's part of the profile: means over the profiled steps. Each of `devices` has `wall_ns` and its
+  /// components in `parts` (`profile_report.h`). Each component is measured separately; tests check that they add up.
+  /// `tasks` are in the order of the graph; a replicated or repeated task has the sum of all its runs.
   nlohmann::json part() const;
 
  private:

@@ -1,4 +1,4 @@
-/// Times LibTorch's calls without the calls that they make in turn.
+/// Measures the self time of LibTorch's operator calls.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -9,23 +9,24 @@
 
 namespace rannc::tools {
 
-/// What a call took beside its own time. Over all calls, own times, counting and `outer_aside_ns` add up to `outer_ns`.
+/// Time of a call besides its self time. Over all calls, self times, `counting_ns` and `outer_aside_ns` add up to
+/// `outer_ns`.
 struct CountedCall {
-  int64_t counting_ns = 0;     ///< what counting it took
-  int64_t outer_ns = 0;        ///< of a call that no other made: all of it, counting and what is aside included
-  int64_t outer_aside_ns = 0;  ///< what is aside in such a call
+  int64_t counting_ns = 0;     ///< overhead of measuring this call
+  int64_t outer_ns = 0;        ///< of an outermost call: total time, including overhead and excluded time
+  int64_t outer_aside_ns = 0;  ///< of an outermost call: excluded time
 };
 
-/// Hands each call on all threads of this process to `Sink`, which has, all static:
+/// Passes each call on all threads of this process to `Sink`, whose members are static:
 ///
-///     struct Note {…};                                                  what it keeps of a call while that runs
-///     void begin(const at::RecordFunction&, Note&)                      inputs are there
-///     int64_t aside_ns()                                                of this thread so far: no part of any call
-///     void end(const at::RecordFunction&, const Note&, int64_t own_ns)  without callees, counting and what is aside
+///     struct Note {…};                                                  data about a running call
+///     void begin(const at::RecordFunction&, Note&)                      inputs are available
+///     int64_t aside_ns()                                                excluded time of this thread so far
+///     void end(const at::RecordFunction&, const Note&, int64_t own_ns)  without callees, overhead and excluded time
 ///     void counted(const CountedCall&)                                  right after `end`
 ///
-/// Calls of operators and of nodes of the backward pass count, not those of TorchScript's functions. One at a time per
-/// `Sink`, from construction to the end of its life; no call may be under way at either.
+/// Measures calls of operators and of nodes of the backward pass, but not of TorchScript functions. At most one object
+/// may exist per `Sink`. No call may be running when it is constructed or destroyed.
 template <class Sink>
 class TimedCalls {
  public:
@@ -42,7 +43,7 @@ class TimedCalls {
     typename Sink::Note note;
     Call* caller = nullptr;
     int64_t asked_ns = 0, start_ns = 0, start_aside_ns = 0;
-    int64_t callees_ns = 0, callees_aside_ns = 0;  // the time of callees and of counting them; of it aside
+    int64_t callees_ns = 0, callees_aside_ns = 0;  // time of callees with their overhead; the excluded part of it
   };
 
   static int64_t now_ns() {

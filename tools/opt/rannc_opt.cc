@@ -44,7 +44,7 @@ Result<void> report_failure(const Options& options, const passes::RunReport& rep
   if (!report.internal) return ir::located(*report.failure, text, options.input);
   auto written = write_text(options.reproducer, report.reproducer);
   throw InternalError(report.failure->str() +
-                      (written.ok() ? "\nthe graph that shows it is in " + options.reproducer : std::string()));
+                      (written.ok() ? "\na reproducer is in " + options.reproducer : std::string()));
 }
 
 Result<void> run_passes(const Options& options, ir::Graph& graph, std::string_view source) {
@@ -72,7 +72,7 @@ Result<void> run(const Options& options) {
   RANNC_ASSIGN(const std::string text, read_text(options.input));
   const std::string name = options.input == "-" ? "standard input" : options.input;
   if (text.starts_with("rannc.plan")) {
-    if (!options.passes.empty()) return error({name, 1, 1, {}}, "passes run on graphs, this is a plan");
+    if (!options.passes.empty()) return error({name, 1, 1, {}}, "passes require a graph, but this is a plan");
     RANNC_ASSIGN(const ir::Plan plan, ir::parse_plan(text, name));
     return options.verify_only ? Result<void>() : write_text(options.output, ir::print(plan));
   }
@@ -92,7 +92,7 @@ int rannc::tools::opt_main(int argc, char** argv) {
   CLI::App app("Reads text IR (a graph or a plan), runs passes, prints text IR", "rannc-opt");
   Options options;
   app.add_option("input", options.input, "text IR; - for standard input")->capture_default_str();
-  app.add_option("-o,--output", options.output, "where to write; - for standard output")->capture_default_str();
+  app.add_option("-o,--output", options.output, "output file; - for standard output")->capture_default_str();
   app.add_option("--pass", options.passes,
                  fmt::format("passes in order, separated by commas, options in braces: {}",
                              fmt::join(passes::pass_names(), " ")))
@@ -100,13 +100,14 @@ int rannc::tools::opt_main(int argc, char** argv) {
         const auto made = passes::make_passes(text);
         return made.ok() ? std::string() : made.diagnostic().message;
       });
-  app.add_flag("--verify", options.verify_only, "only say whether the rules G, and for plans P and S, hold");
-  app.add_option("--print-after", options.manager.print_after, "show the graph after these passes, separated by commas")
+  app.add_flag("--verify", options.verify_only, "only verify rules G, and for plans also rules P and S");
+  app.add_option("--print-after", options.manager.print_after,
+                 "print the graph after these passes, separated by commas")
       ->delimiter(',')
       ->allow_extra_args(false);
-  app.add_flag("--print-changed", options.manager.print_changed, "show the graph after each pass that changed it");
-  app.add_flag("--list-operators", options.list_operators, "print what is known of every core operator, as Markdown");
-  app.add_flag("--time-passes", options.show_times, "say how long each pass took");
-  app.add_option("--reproducer", options.reproducer, "written where a pass has a defect")->capture_default_str();
+  app.add_flag("--print-changed", options.manager.print_changed, "print the graph after each pass that changed it");
+  app.add_flag("--list-operators", options.list_operators, "print the properties of all core operators as Markdown");
+  app.add_flag("--time-passes", options.show_times, "print the time of each pass");
+  app.add_option("--reproducer", options.reproducer, "file to write if a pass has a defect")->capture_default_str();
   return tools::run_tool(app, argc, argv, [&] { return run(options); });
 }

@@ -16,9 +16,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Loss terms over all samples: sums of numerators and denominators, never averages of averages. A term that nothing
-/// divides is a sum over the samples, and so over all of them. Where no symbol counts the samples, the model may have
-/// divided by their fixed number itself: then it is the mean of the mini-batches.
+/// Accumulates loss terms over all samples as sums of numerators and denominators, never as averages of averages. A
+/// term without a denominator is a sum over all samples. If the batch size is static, the model may divide by it
+/// itself; then the term is the mean over mini-batches.
 class LossSums {
  public:
   void add(const runtime::StepResult& result) {
@@ -28,7 +28,7 @@ class LossSums {
       sums_[t].denominator += result.losses[t].denominator;
     }
   }
-  /// A term none of whose labels counts adds nothing. Nothing where the model has no loss or no label counts at all.
+  /// Returns the loss, or nothing if the model has no loss or no label counts. A term without counting labels adds 0.
   std::optional<double> loss(const ir::Graph& graph) const {
     bool counted = false;
     double loss = 0;
@@ -46,7 +46,7 @@ class LossSums {
   std::vector<runtime::LossSum> sums_;
 };
 
-/// Ends with the same answer in every worker.
+/// Returns the same result in every worker.
 Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, runtime::Outputs& outputs,
                            uint64_t samples, const std::map<std::string, std::string>& metadata) {
   RANNC_TRY(gather_parts(trainer, outputs, run.folder, run.rank, run.workers));
@@ -54,7 +54,7 @@ Result<void> write_outputs(runtime::Trainer& trainer, const EvaluationRun& run, 
   if (run.rank == 0) own = outputs.write((run.folder / kOutputsFile).string(), samples, metadata);
   RANNC_ASSIGN(const bool written, trainer.all_agree(own.ok()));
   RANNC_TRY(own);
-  if (!written) return error("the outputs were given up because worker 0 could not write them");
+  if (!written) return error("the outputs were discarded because worker 0 could not write them");
   return {};
 }
 
@@ -69,7 +69,7 @@ void say_what_was_done(const runtime::Trainer& trainer, const EvaluationRun& run
   if (!trainer.plan().training) {
     fmt::print("{} has no loss, so it was evaluated; {}\n", run.bundle, how_to_train(trainer.plan()));
   } else if (!loss) {
-    fmt::print("{} lacks labels that count, so there is no loss\n", run.data);
+    fmt::print("{} has no labels that count, so there is no loss\n", run.data);
   }
 }
 

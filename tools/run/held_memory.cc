@@ -44,7 +44,7 @@ uint64_t predicted_bytes(const ir::Plan& plan, const HeldMemory& held) {
 }
 
 uint64_t sample_bytes(const ir::Plan& plan, uint32_t first_device, uint32_t devices) {
-  std::vector<double> part(plan.graph.value_count(), 0);  // by value: of the mini-batch
+  std::vector<double> part(plan.graph.value_count(), 0);  // by value: the part of the mini-batch that is read
   for (const ir::Stage& stage : plan.stages) {
     const auto own = std::count_if(stage.devices.begin(), stage.devices.end(), [&](DeviceId device) {
       return device.index() >= first_device && device.index() < first_device + devices;
@@ -100,7 +100,7 @@ Result<std::optional<HeldMemory>> parse_held(const std::string& text, const std:
   std::istringstream words(text);
   HeldMemory held;
   if (words >> held.first_device >> held.devices >> held.peak_bytes) return std::optional(held);
-  return error({path, 0, 0, {}}, "does not say what a worker held");
+  return error({path, 0, 0, {}}, "is not a worker's memory record");
 }
 
 }  // namespace rannc::tools

@@ -26,7 +26,7 @@ Result<LossLog> LossLog::open(const std::string& path, uint64_t first_step) {
   return log;
 }
 
-// A last line without its end is what a killed run left.
+// A last line without a newline was left by a killed run.
 Result<void> LossLog::read(uint64_t before) {
   std::ifstream file(path_);
   std::string line;
@@ -42,7 +42,7 @@ Result<void> LossLog::read(uint64_t before) {
     }
     if (step < before) keep(step, value);
   }
-  if (!losses_.empty() && first_ + losses_.size() != before) losses_.clear();  // of another stretch of the run
+  if (!losses_.empty() && first_ + losses_.size() != before) losses_.clear();  // not consecutive with the next step
   return {};
 }
 

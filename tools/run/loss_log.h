@@ -1,4 +1,4 @@
-/// Losses of a run's steps, kept over its ends and resumptions.
+/// Records the losses of a run's steps across resumptions.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace rannc::tools {
 
-/// A file with a line per step: number and loss as a hexadecimal float. Written through line by line, so that a run
-/// that is killed leaves what it has done.
+/// A file with a line per step: its number and its loss as a hexadecimal float. Each line is flushed, so a killed run
+/// leaves the losses of its finished steps.
 class LossLog {
  public:
-  /// Goes on before step `first_step`: what the file says of earlier steps stays, what it says of later ones goes. 0: a
-  /// new file.
+  /// Opens the log to continue with step `first_step`. Keeps the lines of earlier steps and removes those of later
+  /// ones. 0 starts a new file.
   static Result<LossLog> open(const std::string& path, uint64_t first_step);
 
-  /// Steps follow each other.
+  /// Appends the next step. Steps must be consecutive.
   Result<void> add(uint64_t step, double loss);
 
-  /// Losses of steps `first()`, `first()` + 1 … up to the last, as far back as none is missing.
+  /// Losses of steps `first()`, `first()` + 1, … up to the last, as far back as no step is missing.
   const std::vector<double>& losses() const { return losses_; }
   uint64_t first() const { return first_; }
 

@@ -31,8 +31,7 @@ Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, 
   if (parts && rank == 0) own = add_parts(outputs, folder, workers);
   RANNC_ASSIGN(const bool gathered, trainer.all_agree(own.ok()));
   RANNC_TRY(own);
-  if (!parts || !gathered)
-    return error("the outputs were given up because another worker could not hand over its part");
+  if (!parts || !gathered) return error("the outputs were discarded because another worker could not write its part");
   return {};
 }
 

@@ -1,4 +1,4 @@
-/// Puts together what the workers of a run made.
+/// Merges the outputs of a run's workers.
 #pragma once
 
 #include <filesystem>
@@ -7,8 +7,8 @@
 
 namespace rannc::tools {
 
-/// Adds to worker 0's `outputs` what the other workers have, by files in a folder that all see; they keep theirs. All
-/// workers of the run call it; an error of one is an error of all.
+/// Adds the outputs of the other workers to those of worker 0, through files in a folder that all workers can access.
+/// The other workers keep their own outputs. All workers of the run must call it; an error of one is an error of all.
 Result<void> gather_parts(runtime::Trainer& trainer, runtime::Outputs& outputs, const std::filesystem::path& folder,
                           uint32_t rank, uint32_t workers);
 

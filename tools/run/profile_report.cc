@@ -22,21 +22,21 @@ struct TaskRow {
 };
 
 struct Tasks {
-  std::vector<TaskRow> rows;  // the longest first
-  double without_task = 0;    // of operators that no task makes
+  std::vector<TaskRow> rows;  // longest first
+  double without_task = 0;    // operators that belong to no task
   double of_all = 0;          // wall time of all devices
   double share(double ns) const { return of_all > 0 ? 100 * ns / of_all : 0; }
 };
 
 double part_of(const json& device, std::string_view key) { return device.at("parts").value(std::string(key), 0.0); }
 
-// What several nodes became: the first and the last.
+// Shortens a list of fused nodes to the first and the last.
 std::string short_name(const std::string& nodes) {
   const size_t first = nodes.find(", "), last = nodes.rfind(", ");
   return first == std::string::npos ? nodes : nodes.substr(0, first) + " … " + nodes.substr(last + 2);
 }
 
-// A task with replicas runs in several processes.
+// Sums by task, since a task with replicas runs in several processes.
 Tasks all_tasks(const json& processes) {
   Tasks found;
   std::map<uint32_t, TaskRow> rows;
@@ -79,7 +79,7 @@ std::string beside(const json& device, std::string_view key) {
   return key == "allocation" ? allocation_words(device) : "";
 }
 
-// What following operators took, beyond what it can see of itself.
+// The comparison with unprofiled steps shows overhead that the profile cannot see itself.
 std::string heading(const json& process, const json& device) {
   const double with = process.at("step_ns"), without = process.at("step_without_profile_ns");
   return fmt::format("device {}: {} a step, mean of {}; {} with this profile, {} without ({:+.1f} %)",
@@ -93,7 +93,7 @@ std::string heading(const json& process, const json& device) {
 std::string profile_text(const json& processes) {
   std::string text;
   for (const json& process : processes) {
-    if (process.at("steps").get<uint64_t>() == 0) return "no step was followed: the run ended before\n";
+    if (process.at("steps").get<uint64_t>() == 0) return "no step was profiled: the run ended too early\n";
     for (const json& device : process.at("devices")) {
       const double wall = device.at("wall_ns");
       text += heading(process, device) + "\n";
@@ -127,7 +127,7 @@ std::string profile_html(const json& processes, std::string (*escaped)(std::stri
     key += fmt::format("<span style='background:{}'>{}</span>", part.colour, part.words);
   page += key + "</p>";
   for (const json& process : processes) {
-    if (process.at("steps").get<uint64_t>() == 0) return page + "<p>No step was followed: the run ended before.</p>";
+    if (process.at("steps").get<uint64_t>() == 0) return page + "<p>No step was profiled: the run ended too early.</p>";
     for (const json& device : process.at("devices")) {
       constexpr double kWidth = 760;
       const double wall = std::max(1.0, device.at("wall_ns").get<double>());

@@ -1,4 +1,4 @@
-/// The progress bar of a training run.
+/// Shows the progress of a training run.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,17 @@
 
 namespace rannc::tools {
 
-/// `2444 tokens/s`, of so many tokens and samples a step; samples are counted where they have no length and `tokens` is
-/// 0.
+/// Formats a speed: `2444 tokens/s`, or samples/s if `tokens` is 0 because samples have no length. `tokens` and
+/// `samples` are per step.
 std::string speed_text(double steps_per_second, uint64_t tokens, uint64_t samples);
 
-/// On a terminal one line that is drawn again: bar, step, loss, speed, time left. Elsewhere about twenty lines in all.
+/// A progress bar. On a terminal, one line is redrawn: bar, step, loss, speed, time left. Elsewhere, prints about
+/// twenty lines in all.
 class Progress {
  public:
-  /// `shown` is false in workers that are not the first.
+  /// `shown` is false in all workers but the first.
   Progress(bool shown, uint64_t steps);
-  /// After a step of so many tokens and samples.
+  /// Must be called after each step, with its number of tokens and samples.
   void step(uint64_t done, double loss, uint64_t tokens, uint64_t samples);
   void end();
 

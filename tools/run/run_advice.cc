@@ -16,7 +16,7 @@ using ir::ActionKind;
 using partition::ScheduleCosts;
 using runtime::ActionRecord;
 
-/// Mean of durations.
+/// Mean of several durations.
 struct Mean {
   double sum = 0;
   uint64_t count = 0;
@@ -27,10 +27,10 @@ struct Mean {
   double value() const { return count == 0 ? 0 : sum / static_cast<double>(count); }
 };
 
-/// What was measured, by stage and by device.
+/// Measured times by stage and by device.
 struct Measured {
   std::vector<std::map<ActionKind, Mean>> stages;
-  std::vector<double> busy_ns;  ///< of a step
+  std::vector<double> busy_ns;  ///< per step
 };
 
 double worked_ns(const ActionRecord& record) {
@@ -70,7 +70,7 @@ ScheduleCosts costs_of(const Measured& measured) {
   return costs;
 }
 
-// Every stage as long as their mean.
+// Sets every stage to the mean.
 ScheduleCosts even(ScheduleCosts costs) {
   const double share = 1.0 / static_cast<double>(costs.compute.size());
   partition::ComputeTimes mean;
@@ -121,19 +121,19 @@ Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<ActionRecor
   const ScheduleCosts costs = costs_of(measured);
   RANNC_ASSIGN(advice.step_ns, simulated(costs));
   advice.bottleneck = bottleneck(plan, measured, measured_ns);
-  advice.remedies.push_back({"messages and waiting for other work of the machine, in no time", advice.step_ns});
+  advice.remedies.push_back({"free messages, and no waiting for other work of the machine", advice.step_ns});
   if (plan.stages.size() > 1) {
     RANNC_ASSIGN(const double level, simulated(even(costs)));
-    advice.remedies.push_back({"stages of equal work, besides", level});
+    advice.remedies.push_back({"in addition, stages of equal work", level});
     double work = 0;
     for (const double busy : measured.busy_ns) work += busy;
-    advice.remedies.push_back({"no bubble at all, besides (more, smaller micro-batches; another schedule)",
+    advice.remedies.push_back({"in addition, no bubble (more, smaller micro-batches; another schedule)",
                                work / static_cast<double>(plan.devices.size())});
   }
   ScheduleCosts stepless = costs;
   std::fill(stepless.step.begin(), stepless.step.end(), 0);
   RANNC_ASSIGN(const double without, simulated(stepless));
-  advice.remedies.push_back({"an optimizer that takes no time, and no messages", without});
+  advice.remedies.push_back({"free messages and a free optimizer", without});
   std::stable_sort(advice.remedies.begin(), advice.remedies.end(),
                    [](const Remedy& a, const Remedy& b) { return a.step_ns < b.step_ns; });
   return advice;

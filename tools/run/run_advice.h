@@ -1,4 +1,4 @@
-/// What bounds a run that was measured, and what would make it faster.
+/// Finds the bottleneck of a measured run and estimates remedies.
 #pragma once
 
 #include <string>
@@ -9,20 +9,20 @@
 
 namespace rannc::tools {
 
-/// A change, and how long a step would take with it.
+/// A change and the estimated step time with it.
 struct Remedy {
   std::string what;
   double step_ns = 0;
 };
 
 struct RunAdvice {
-  std::string bottleneck;  ///< a sentence
-  double step_ns = 0;      ///< of the plan's schedule with the measured times of its actions, messages for nothing
+  std::string bottleneck;        ///< a sentence
+  double step_ns = 0;            ///< plan's schedule with measured action times and free messages
   std::vector<Remedy> remedies;  ///< the best first
 };
 
-/// From the records of whole steps, which took `measured_ns` each; the first is left out where there are others, as it
-/// is not like them. Nothing where no computation was recorded.
+/// Derives advice from the records of complete steps, which took `measured_ns` each. The first step is ignored if there
+/// are others, since it is not representative. The advice is empty if no computation was recorded.
 Result<RunAdvice> run_advice(const ir::Plan& plan, const std::vector<runtime::ActionRecord>& records,
                              double measured_ns);
 

@@ -8,8 +8,8 @@ namespace rannc::tools {
 
 namespace {
 
-/// Where a list of tokens per sample has its places: the axis that does not count samples, whose extent is known.
-/// Nothing where an input is no such list.
+/// Returns the token axis of an input that is a list of tokens per sample: the non-batch axis, of known extent. Returns
+/// nothing for other inputs.
 std::optional<size_t> axis_of_places(const ir::ValueType& type) {
   if (type.dtype != ir::DType::kI64 || !type.shape || type.shape->size() != 2) return std::nullopt;
   const size_t places = type.batch.axis == 1 ? 0 : 1;
@@ -22,7 +22,7 @@ uint64_t places_of(const ir::ValueType& type, size_t axis) {
 
 }  // namespace
 
-// Plan facts that the data needs: a text model reads one token input and one label input of rank 2.
+// Text requires a model with one token input and one label input of rank 2.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, const std::vector<std::string>& text,
                                                     const ir::Plan& plan, uint64_t seed) {
   if (!data.empty()) return runtime::open_samples(data, plan);
@@ -36,7 +36,7 @@ Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, con
     const auto& type = plan.graph.type(id);
     const auto places = axis_of_places(type);
     if (!places) {
-      return error(fmt::format("--text: input '{}' is no list of tokens per sample; give --data instead", name));
+      return error(fmt::format("--text: input '{}' is not a list of tokens per sample; use --data instead", name));
     }
     options.length = places_of(type, *places);
     const bool labels = name.starts_with("labels/");
@@ -44,7 +44,7 @@ Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, con
     (labels ? options.labels_by_place : options.input_by_place) = *places == 0;
   }
   if (options.input.empty() || plan.graph.inputs().size() != 2) {
-    return error("--text needs a model with one token input and one label input; give --data instead");
+    return error("--text requires a model with one token input and one label input; use --data instead");
   }
   return runtime::open_text(options);
 }

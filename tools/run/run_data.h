@@ -1,4 +1,4 @@
-/// What a run reads its mini-batches from.
+/// Opens the data set of a run.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace rannc::tools {
 
-/// The samples of the file `data`, or else of the files and folders in `text`: next-byte prediction, for a model with
-/// one token input and one label input.
+/// Opens the samples of the file `data`, or else of the files and folders in `text`. The latter are for next-byte
+/// prediction and require a model with one token input and one label input.
 Result<std::unique_ptr<runtime::Dataset>> open_data(const std::string& data, const std::vector<std::string>& text,
                                                     const ir::Plan& plan, uint64_t seed);
 
-/// Of a mini-batch; 0 where the model reads none.
+/// Number of tokens in a mini-batch; 0 if the model reads none.
 uint64_t tokens_per_step(const ir::Plan& plan);
 
 }  // namespace rannc::tools

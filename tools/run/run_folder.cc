@@ -12,7 +12,7 @@ namespace {
 
 constexpr const char* kReports[] = {"trace.json", "report.html", "profile.json"};
 
-/// What a run before left in the folder; empty: nothing.
+/// Returns a file of a previous run in the folder, or an empty path.
 fs::path trace_of_run(const fs::path& folder) {
   const std::string checkpoint = runtime::latest_checkpoint(checkpoints_of(folder).string());
   if (!checkpoint.empty()) return checkpoint;
@@ -32,13 +32,14 @@ fs::path checkpoints_of(const fs::path& folder) { return folder / "checkpoints";
 Result<void> check_run_folder(const fs::path& folder, RunFolderUse use) {
   if (use == RunFolderUse::kResume) {
     if (!runtime::latest_checkpoint(checkpoints_of(folder).string()).empty()) return {};
-    return file_error(checkpoints_of(folder), "--resume: there is no finished checkpoint");
+    return file_error(checkpoints_of(folder), "--resume: no finished checkpoint found");
   }
   const fs::path found = trace_of_run(folder);
   if (found.empty() || use == RunFolderUse::kReplace) return {};
-  return file_error(folder,
-                    "holds a run already: --resume goes on with it, --replace removes it, -o takes another folder")
-      .note("this is of it", {found.string(), 0, 0, {}});
+  return file_error(
+             folder,
+             "contains a run already: use --resume to continue it, --replace to remove it, or -o for another folder")
+      .note("a file of that run", {found.string(), 0, 0, {}});
 }
 
 Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
@@ -48,7 +49,7 @@ Result<void> prepare_run_folder(const fs::path& folder, RunFolderUse use) {
     for (const char* name : kReports) {
       if (!failed) fs::remove(folder / name, failed);
     }
-    if (failed) return file_error(folder, "a run before cannot be removed: " + failed.message());
+    if (failed) return file_error(folder, "the previous run cannot be removed: " + failed.message());
   }
   fs::create_directories(checkpoints_of(folder), failed);
   if (failed) return file_error(folder, "cannot be created: " + failed.message());

@@ -1,4 +1,4 @@
-/// The folder of a run: what lies in it, and that no run overwrites another unasked.
+/// Protects the folder of a run from unintended overwriting.
 #pragma once
 
 #include <cstdint>
@@ -9,24 +9,26 @@
 
 namespace rannc::tools {
 
-/// Losses of all steps of the run in the folder, by `LossLog`.
+/// Name of the `LossLog` in the folder, with the losses of all steps of the run.
 inline constexpr const char* kLossesFile = "losses.txt";
 
-/// What a run may do with a folder that holds another.
+/// What a run may do with a folder that contains another run.
 enum class RunFolderUse {
-  kNew,      ///< nothing: that is an error
-  kResume,   ///< go on with it
+  kNew,      ///< nothing: this is an error
+  kResume,   ///< continue it
   kReplace,  ///< remove it
 };
 
 /// The folder `checkpoints` of a run's folder.
 std::filesystem::path checkpoints_of(const std::filesystem::path& folder);
 
-/// A new run needs a folder that holds none, a resumed one a finished checkpoint; errors say what would help. Changes
-/// nothing. Every worker may call it before the first step: none has written anything by then.
+/// Checks that the folder of a new run contains no other run, and that the folder of a resumed run has a finished
+/// checkpoint. Errors suggest a solution. Changes nothing. Every worker may call it before the first step, since none
+/// has written anything by then.
 Result<void> check_run_folder(const std::filesystem::path& folder, RunFolderUse use);
 
-/// Makes the folder; with `kReplace` without checkpoints, trace and report of a run before. One worker calls it.
+/// Creates the folder. `kReplace` removes checkpoints, trace and report of a previous run. Only one worker must call
+/// it.
 Result<void> prepare_run_folder(const std::filesystem::path& folder, RunFolderUse use);
 
 }  // namespace rannc::tools

@@ -1,4 +1,4 @@
-// One page of HTML with drawings in SVG; no script, no file beside it.
+// Writes a self-contained HTML page with SVG charts, without scripts or other files.
 #include "tools/run/run_report.h"
 
 #include <fmt/format.h>
@@ -94,7 +94,7 @@ std::string losses_svg(const RunFacts& facts) {
   return svg;
 }
 
-// Spans of one timeline, ns from its start, on a common scale.
+// Draws the spans of one timeline, in ns from its start, on a common scale.
 std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices, double scale_ns) {
   constexpr double kWidth = 720, kRow = 26, kLeft = 70;
   std::string svg =
@@ -120,7 +120,7 @@ std::string timeline_svg(const std::vector<PlannedSpan>& spans, uint32_t devices
                            devices * kRow + 16, kWidth - 6, devices * kRow + 16, duration(scale_ns));
 }
 
-// Steps by number, each with its first start and last end.
+// Collects steps by number, each with its first start and last end.
 std::map<uint64_t, std::pair<int64_t, int64_t>> step_bounds(const std::vector<ActionRecord>& records) {
   std::map<uint64_t, std::pair<int64_t, int64_t>> bounds;
   for (const ActionRecord& record : records) {
@@ -197,7 +197,7 @@ std::string advice_section(const ir::Plan& plan, const std::vector<ActionRecord>
   return section + "</table>";
 }
 
-// Colours of the timelines; grey between them is a device that waits.
+// Legend of the timelines. Grey between actions is a waiting device.
 std::string legend() {
   std::string key = "<p class='key'>";
   const auto entry = [&key](const char* fill, const char* what) {
@@ -208,7 +208,7 @@ std::string legend() {
   entry(colour(ir::ActionKind::kWeightGradient), "W weight gradient");
   entry(colour(ir::ActionKind::kRecompute), "R recompute");
   entry(colour(ir::ActionKind::kStep), "S optimizer");
-  entry("#9a9a9a", "pale ground: the device waits");
+  entry("#9a9a9a", "grey background: the device waits");
   return key + "</p><p>F2.0 is the forward pass of stage 2 over micro-batch 0.</p>";
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kLearningRate = 1e-3;
 
-/// Takes a flag over, and notes where it changes what a checkpoint says.
+/// Applies a flag and records whether it changes a checkpoint's setting.
 class Override {
  public:
   explicit Override(bool resumed) : resumed_(resumed) {}
@@ -37,17 +37,19 @@ Result<runtime::TrainingSettings> planned_settings(const ir::PlanOptimizer& plan
 
 void add_setting_flags(CLI::App& app, SettingFlags& flags) {
   app.add_option("--optimizer", flags.optimizer,
-                 "sgd, adam or adamw (default: the one that the bundle was planned for)")
+                 "sgd, adam or adamw (default: the optimizer that the bundle was planned for)")
       ->check(CLI::IsMember({"sgd", "adam", "adamw"}));
-  app.add_option("--learning-rate", flags.learning_rate, fmt::format("(default: {})", kLearningRate))
+  app.add_option("--learning-rate", flags.learning_rate, fmt::format("learning rate (default: {})", kLearningRate))
       ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", flags.momentum, "of sgd (default: the bundle's)")->check(CLI::Range(0.0, 0.999999));
-  app.add_option("--weight-decay", flags.weight_decay, "(default: 0)")->check(CLI::NonNegativeNumber);
+  app.add_option("--momentum", flags.momentum, "momentum of sgd (default: the bundle's)")
+      ->check(CLI::Range(0.0, 0.999999));
+  app.add_option("--weight-decay", flags.weight_decay, "weight decay (default: 0)")->check(CLI::NonNegativeNumber);
   app.add_option("--warmup-steps", flags.warmup_steps, "steps over which the learning rate rises (default: 0)");
-  app.add_option("--decay-steps", flags.decay_steps, "step at which it has fallen to a tenth (default: it stays)");
-  app.add_option("--clip-norm", flags.clip_norm, "largest global norm of the gradient; 0: any (default: 0)")
+  app.add_option("--decay-steps", flags.decay_steps,
+                 "step at which the learning rate reaches a tenth (default: no decay)");
+  app.add_option("--clip-norm", flags.clip_norm, "maximum global norm of the gradient; 0: unlimited (default: 0)")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--seed", flags.seed, "of data and random operators (default: 0)");
+  app.add_option("--seed", flags.seed, "seed of data and random operators (default: 0)");
 }
 
 Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOptimizer& planned,
@@ -62,7 +64,7 @@ Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOpt
   RANNC_ASSIGN(optimizer.kind, runtime::parse_optimizer(kind));
   take("learning rate", flags.learning_rate, optimizer.learning_rate);
   if (optimizer.kind != runtime::OptimizerKind::kSgd) {
-    if (flags.momentum.value_or(0) != 0) return error(fmt::format("--momentum is of sgd, not of {}", kind));
+    if (flags.momentum.value_or(0) != 0) return error(fmt::format("--momentum applies to sgd, not to {}", kind));
     optimizer.momentum = 0;
   }
   take("momentum", flags.momentum, optimizer.momentum);

@@ -1,4 +1,4 @@
-/// What a run trains with: from the bundle, a checkpoint and the command line.
+/// Determines the training settings from the bundle, a checkpoint and the command line.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace rannc::tools {
 
-/// What the user said; the rest comes from elsewhere.
+/// Settings from the command line; the others come from the checkpoint or the bundle.
 struct SettingFlags {
   std::optional<std::string> optimizer;
   std::optional<double> learning_rate, momentum, weight_decay, clip_norm;
@@ -22,14 +22,14 @@ void add_setting_flags(CLI::App& app, SettingFlags& flags);
 
 struct SettingsFound {
   runtime::TrainingSettings settings;
-  std::vector<std::string> changed;  ///< by flags from those of the checkpoint, for people: `learning rate 0.1 …`
+  std::vector<std::string> changed;  ///< changes by flags to the checkpoint's settings: `learning rate 0.1 …`
 };
 
-/// Flags win over the checkpoint (null: a new run), which wins over the plan's optimizer, which wins over ours.
+/// Precedence: flags, checkpoint (null for a new run), the plan's optimizer, the defaults.
 Result<SettingsFound> find_settings(const SettingFlags& flags, const ir::PlanOptimizer& planned,
                                     const runtime::TrainingSettings* checkpoint);
 
-/// `adam, learning rate 0.001, gradients clipped at 1`: for people, without what is off.
+/// Formats settings for people, without disabled ones: `adam, learning rate 0.001, gradients clipped at 1`.
 std::string describe(const runtime::TrainingSettings& settings);
 
 }  // namespace rannc::tools

@@ -13,15 +13,16 @@ namespace fs = std::filesystem;
 
 void add_weight_flags(CLI::App& app, WeightFlags& flags) {
   auto* from = app.add_option("--weights", flags.from,
-                              ".safetensors file under the names of state_dict, whose tensors replace the weights that "
-                              "the bundle begins with; a run that is resumed has those of its checkpoint");
+                              ".safetensors file with state_dict names, whose tensors replace the bundle's initial "
+                              "weights; a resumed run uses those of its checkpoint");
   app.add_flag("--partial-weights", flags.partial,
-               "--weights may lack names of the model, which stay as they are, and have others, which are left out "
-               "(strict=False)")
+               "allow --weights to lack names of the model, which keep their values, and to have other names, which "
+               "are ignored (strict=False)")
       ->needs(from);
-  app.add_option("--export-weights", flags.to,
-                 ".safetensors file for parameters and buffers under the names of state_dict at the end; with neither "
-                 "--text nor --data those of the bundle, or with --resume of the latest checkpoint");
+  app.add_option(
+      "--export-weights", flags.to,
+      ".safetensors file to write the final parameters and buffers to, with state_dict names; without --text "
+      "and --data, those of the bundle, or with --resume of the latest checkpoint");
 }
 
 Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle& bundle) {
@@ -33,7 +34,7 @@ Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle&
   const fs::path folder = to.has_parent_path() ? to.parent_path() : fs::path(".");
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    return error({flags.to, 0, 0, {}}, fmt::format("cannot be written: {} is no folder", folder.string()));
+    return error({flags.to, 0, 0, {}}, fmt::format("cannot be written: {} is not a folder", folder.string()));
   if (fs::is_directory(to, ignored)) return error({flags.to, 0, 0, {}}, "is a folder, expected a file to write");
   return {};
 }

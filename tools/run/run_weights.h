@@ -1,4 +1,4 @@
-/// Weights by the names of `state_dict`, into a run and out of it.
+/// Imports and exports a run's weights by the names of `state_dict`.
 #pragma once
 
 #include <string>
@@ -9,26 +9,26 @@
 
 namespace rannc::tools {
 
-/// What the user said of weights.
+/// Weight options from the command line.
 struct WeightFlags {
   std::string from;      ///< file that replaces the bundle's weights; empty: the bundle's
-  bool partial = false;  ///< names may be missing there, or unexpected
-  std::string to;        ///< file for the weights at the end; empty: none
+  bool partial = false;  ///< allows missing and unexpected names in `from`
+  std::string to;        ///< file to write the final weights to; empty: none
   runtime::WeightNames names() const {
     return partial ? runtime::WeightNames::kThoseGiven : runtime::WeightNames::kAll;
   }
 };
-/// `--weights`, `--partial-weights`, `--export-weights`.
+/// Adds `--weights`, `--partial-weights` and `--export-weights`.
 void add_weight_flags(CLI::App& app, WeightFlags& flags);
 
-/// What is wrong with the flags, seen without reading a tensor: a file that does not fit the bundle, a place where none
-/// can be written.
+/// Checks the flags without reading a tensor: the input file must match the bundle, and the output must be writable.
 Result<void> check_weight_flags(const WeightFlags& flags, const runtime::Bundle& bundle);
 
-/// Replaces the weights of a trainer, where the user said so. `leads`: says on standard error how names differed.
+/// Replaces the weights of a trainer if the user requested it. If `leads`, prints differences of names to standard
+/// error.
 Result<void> take_weights(runtime::Trainer& trainer, const WeightFlags& flags, bool leads);
 
-/// Writes the weights of a checkpoint (empty: the bundle's own) where the user said so, and says it.
+/// Writes and reports the weights of a checkpoint (if empty, of the bundle), if the user requested it.
 Result<void> give_weights(const runtime::Bundle& bundle, const std::string& checkpoint, const WeightFlags& flags);
 
 }  // namespace rannc::tools

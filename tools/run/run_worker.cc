@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kPipeHolds = 60'000;
 
-// All of it but the word that the launcher puts before it.
+// Returns the diagnostic without the prefix that the launcher adds.
 std::string spoken(const Diagnostic& why, uint32_t rank) {
   constexpr std::string_view kWord = "error: ";
   std::string text = why.str();

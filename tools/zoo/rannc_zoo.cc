@@ -29,7 +29,7 @@ void add_common(CLI::App& command, CommonOptions& options) {
   command.add_option("-o,--output", options.output, "ONNX file to write")->required();
   command.add_option("--seed", options.seed, "seed of the initial weights");
   command.add_flag("--without-weights", options.without_weights,
-                   "declare the weights but write none: for planning a model that fits nowhere");
+                   "declare the weights without writing them, to plan models that are too large to store");
 }
 
 template <class Config>
@@ -46,10 +46,10 @@ rannc::Result<void> write(const std::string& name, const CommonOptions& options,
   return {};
 }
 
-/// What is to be written once the command line is read.
+/// The model to write after the command line is parsed.
 using Job = std::function<rannc::Result<void>()>;
 
-/// A subcommand whose `Config` gets its flags from `flags` and is written by `build`.
+/// Adds a subcommand. `flags` adds the flags of its `Config`; `build` writes the model.
 template <class Config>
 void add_model(CLI::App& app, CommonOptions& common, Job& job, const std::string& name, const std::string& what,
                rannc::Result<void> (*build)(zoo::OnnxWriter&, const Config&), void (*flags)(CLI::App&, Config&)) {
@@ -70,7 +70,7 @@ void gpt_flags(CLI::App& command, zoo::GptConfig& config) {
   size(command, "--layers", config.layers, "number of layers");
   size(command, "--width", config.width, "hidden size");
   size(command, "--heads", config.heads, "attention heads");
-  size(command, "--context", config.context, "tokens a sample has");
+  size(command, "--context", config.context, "tokens per sample");
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
   command.add_flag("--tied", config.tied, "use the token embedding as output projection");
 }
@@ -79,18 +79,18 @@ void bert_flags(CLI::App& command, zoo::BertConfig& config) {
   size(command, "--layers", config.layers, "number of layers");
   size(command, "--width", config.width, "hidden size");
   size(command, "--heads", config.heads, "attention heads; 0: one per 64 of the width");
-  size(command, "--sequence", config.sequence, "tokens a sample has");
+  size(command, "--sequence", config.sequence, "tokens per sample");
   size(command, "--vocabulary", config.vocabulary, "number of tokens");
-  command.add_flag("--unfused", config.unfused, "write normalisation, GELU and softmax out in primitive operators");
-  command.add_option("--dropout", config.dropout, "ratio that is dropped in training")->capture_default_str();
+  command.add_flag("--unfused", config.unfused, "write normalization, GELU and softmax as primitive operators");
+  command.add_option("--dropout", config.dropout, "dropout ratio in training")->capture_default_str();
 }
 
 void resnet_flags(CLI::App& command, zoo::ResNetConfig& config) {
   size(command, "--depth", config.depth, "50, 101 or 152");
-  size(command, "--width", config.width, "factor of all filter counts");
+  size(command, "--width", config.width, "multiplier of all filter counts");
   size(command, "--image", config.image, "height and width of an image");
   size(command, "--classes", config.classes, "number of classes");
-  size(command, "--base", config.base, "channels of the stem before the factor");
+  size(command, "--base", config.base, "channels of the stem before multiplication");
 }
 
 void vgg_flags(CLI::App& command, zoo::VggConfig& config) {
@@ -127,7 +127,7 @@ int rannc::tools::zoo_main(int argc, char** argv) {
   app.require_subcommand(1);
   CommonOptions common;
   Job job;
-  add_model<zoo::GptConfig>(app, common, job, "gpt", "decoder-only language model, byte-level unless told otherwise",
+  add_model<zoo::GptConfig>(app, common, job, "gpt", "decoder-only language model, byte-level by default",
                             zoo::write_gpt, gpt_flags);
   add_model<zoo::BertConfig>(app, common, job, "bert", "BERT with both pre-training heads (RaNNC)", zoo::write_bert,
                              bert_flags);

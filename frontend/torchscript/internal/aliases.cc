@@ -8,10 +8,9 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-constexpr const char* kNotProved =
-    "it writes through a view by {}, of which it cannot be proved what becomes of the rest";
+constexpr const char* kNotProved = "it writes through a view by {}, whose effect on the other elements is unknown";
 
-/// `behind` with other elements from one place to another along one axis: what stands before and after them stays.
+/// Returns `behind` with one range along an axis replaced by `part`.
 ValueId with_places(TaskWriter& writer, ValueId behind, ValueId part, const Places& places) {
   if (!writer.good()) return {};
   const ir::Dim size = (*writer.shape(behind))[static_cast<size_t>(places.axis)];
@@ -31,7 +30,7 @@ Places places_of(const ir::Attributes& slice) {
   return {slice.integers("axes")[0], (*slice.list("starts"))[0], (*slice.list("ends"))[0]};
 }
 
-/// The same of every so many elements, up to the end of the axis: the axis is seen as two.
+/// Likewise for a slice with steps to the end of the axis, by reshaping the axis to two.
 ValueId with_every(TaskWriter& writer, ValueId behind, ValueId part, const ir::Attributes& slice) {
   const Places places = places_of(slice);
   const int64_t step = slice.integers("steps")[0];
@@ -52,7 +51,7 @@ ValueId with_every(TaskWriter& writer, ValueId behind, ValueId part, const ir::A
   return writer.emit("reshape", {made}, {{"shape", whole}});
 }
 
-/// What is behind a view once the view is `part`.
+/// Returns the base tensor after its view is set to `part`.
 ValueId written_back(TaskWriter& writer, ValueId behind, ValueId part, const View& view) {
   const ir::Shape* const shape = writer.shape(behind);
   if (!shape || !writer.good()) return {};
@@ -72,16 +71,15 @@ ValueId written_back(TaskWriter& writer, ValueId behind, ValueId part, const Vie
   return {};
 }
 
-/// Whether it is proved that no place is in both; nothing stands for all places.
+/// Whether two ranges are provably disjoint. No range means the whole tensor.
 bool are_apart(const std::optional<Places>& a, const std::optional<Places>& b) {
   if (!a || !b || a->axis != b->axis) return false;
   return ir::never_negative(b->start - a->end) || ir::never_negative(a->start - b->end);
 }
 
 std::string may_share(const TaskWriter& writer, ValueId tensor, std::string_view written) {
-  return fmt::format(
-      "'{}' may share memory with {}, which was written meanwhile: nothing proves which of the two numbers is meant",
-      writer.name(tensor), written);
+  return fmt::format("'{}' may share memory with {}, which was written in the meantime: its content is undetermined",
+                     writer.name(tensor), written);
 }
 
 }  // namespace
@@ -98,7 +96,7 @@ TensorRef Tensor::unsure(ValueId value, TensorRef of) {
   return made;
 }
 
-/// The part of its memory that it is a view of, as far as the first step from there tells.
+/// The range of its memory that it is a view of, as far as the first view of the base determines it.
 std::optional<Places> Tensor::places() const {
   const Tensor* step = this;
   while (!step->is_own() && !step->of_->is_own()) step = step->of_.get();
@@ -106,7 +104,7 @@ std::optional<Places> Tensor::places() const {
   return places_of(step->view_->attributes);
 }
 
-/// Why nobody knows what the tensor is now.
+/// The reason why the current content is unknown, if it is.
 std::optional<std::string> Tensor::fault(const TaskWriter& writer) const {
   const auto own = places();
   for (const Memory::Unknown& each : memory_->unknown) {

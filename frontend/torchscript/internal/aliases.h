@@ -1,11 +1,10 @@
-/// Tensors that share memory: what operators that write into one make of the others.
+/// Tracks in-place writes to tensors that share memory.
 ///
-/// TorchScript writes in place (`x.add_(y)`) and has views (`x[0]`), values of a task graph are made once. A `Tensor`
-/// here is what a name of the program stands for; which value of the graph it is changes as it is written. A view knows
-/// the tensor that it is a view of and the task that takes it from there: whoever writes through it writes the tensor
-/// behind, whoever reads it after that tensor was written takes it anew. Where ATen itself decides whether a result
-/// shares memory (`reshape`, `contiguous`), a write makes the tensor what was written, and nothing proves what the
-/// memory that it may share holds then: to read that afterwards is an error.
+/// TorchScript has in-place writes (`x.add_(y)`) and views (`x[0]`), whereas a value of a task graph never changes. A
+/// `Tensor` represents a name of the program, and a write changes its graph value. A view refers to its base tensor and
+/// to the task that derives it. A write through the view writes the base. A read after a write to the base derives the
+/// view again. If ATen decides whether a result shares memory (`reshape`, `contiguous`), a write changes only that
+/// result. The content of the memory that it may share is then unknown, and reading it is an error.
 #pragma once
 
 #include <cstdint>
@@ -20,26 +19,26 @@
 
 namespace rannc::frontend::torchscript {
 
-/// How a view is taken: one task on the tensor behind.
+/// The task that derives a view from its base tensor.
 struct View {
-  std::string op;  ///< of core, of one operand and one result
+  std::string op;  ///< core operator with one operand and one result
   ir::Attributes attributes;
 };
 
-/// Places along one axis of a tensor, from `start` to before `end`.
+/// The range [start, end) along one axis of a tensor.
 struct Places {
   int64_t axis;
   ir::Dim start, end;
 };
 
-/// What tensors share that are views of one another.
+/// Memory of a tensor and its views.
 struct Memory {
-  /// Places, or all of it, that hold no one knows what.
+  /// A range, or all, of unknown content.
   struct Unknown {
     std::optional<Places> places;
     std::string why;
   };
-  /// Memory that this may be a part of, with as many writes as this has seen.
+  /// Memory that may contain this one, with the writes and unknown ranges that it had when last compared.
   struct Shared {
     std::shared_ptr<Memory> with;
     std::optional<Places> places;
@@ -53,33 +52,33 @@ struct Memory {
 
 class Tensor {
  public:
-  /// A tensor of its own.
+  /// A tensor with its own memory.
   explicit Tensor(ValueId value) : value_(value), memory_(std::make_shared<Memory>()) {}
-  /// A view of `of`, which `value` is now.
+  /// A view of `of` whose current value is `value`.
   Tensor(ValueId value, TensorRef of, View view)
       : value_(value), of_(std::move(of)), view_(std::move(view)), memory_(of_->memory_), seen_(memory_->writes) {}
-  /// What may be `of` or a copy of it.
+  /// A tensor that is either `of` or a copy of it.
   static TensorRef unsure(ValueId value, TensorRef of);
 
-  /// The value that the tensor is now, taken anew where what is behind it was written. Errors latch in `writer`.
+  /// Returns the current value. Derives a view again if its base was written. Errors latch in `writer`.
   ValueId read(TaskWriter& writer);
-  /// The value that it was last, whose type and shape are those of now.
+  /// The last known value. Its type and shape are up to date, its content may not be.
   ValueId now() const { return value_; }
   bool is_view() const { return of_ != nullptr; }
-  /// From now on the tensor is `value`, of its type. Errors latch in `writer`.
+  /// Sets the tensor to `value`, which must have its type. Errors latch in `writer`.
   void write(TaskWriter& writer, ValueId value);
-  /// Makes reads of its memory, and of what that may share, errors that say so, until all of it is written anew. False:
-  /// others see that memory, too, which nobody can tell.
+  /// Makes reads of its memory, and of memory that it may share, fail with `why` until all of it is overwritten.
+  /// Returns false if memory outside the current body may be affected too.
   [[nodiscard]] bool lose(const std::string& why);
-  /// Says that the tensor is state of the model (a parameter or a buffer of that name): writes are effects.
+  /// Marks the tensor as state of the model (a parameter or a buffer of that name), so that writes are side effects.
   void set_state(std::string name) { state_ = std::move(name); }
-  /// Makes writes errors that say so.
+  /// Makes writes fail with `why`.
   void forbid_writes(std::string why) { forbidden_ = std::move(why); }
-  /// Of the tensor behind all views; empty: it is none.
+  /// State name of the base tensor. Empty: it is no state.
   const std::string& state() const { return of_ ? of_->state() : state_; }
 
  private:
-  bool is_own() const { return !of_ || unsure_; }  ///< not a view for certain
+  bool is_own() const { return !of_ || unsure_; }  ///< not certainly a view
   std::optional<Places> places() const;
   std::optional<std::string> fault(const TaskWriter& writer) const;
   const std::string& forbidden() const;
@@ -90,7 +89,7 @@ class Tensor {
   std::optional<View> view_;
   bool unsure_ = false;
   std::shared_ptr<Memory> memory_;
-  uint64_t seen_ = 0;  ///< of the memory's writes, when `value_` was taken
+  uint64_t seen_ = 0;  ///< number of writes to the memory when `value_` was derived
   std::string state_, forbidden_;
 };
 

@@ -90,7 +90,7 @@ std::optional<double> Call::number_of(const Item& item) {
 ir::Dim Call::size(std::string_view name) {
   const auto found = size_of(item(name));
   if (!found)
-    fail(fmt::format("{}: {} is {}; expected an integer that sizes say", schema_, name, describe(item(name))));
+    fail(fmt::format("{}: {} is {}; expected an integer that follows from sizes", schema_, name, describe(item(name))));
   return found.value_or(ir::Dim(1));
 }
 
@@ -129,7 +129,8 @@ ir::Shape Call::sizes(std::string_view name) {
   if (const Sequence* const list = given.sequence()) {
     for (const Item& element : list->elements) {
       const auto size = size_of(element);
-      if (!size) fail(fmt::format("{}: {} has {}; expected integers that sizes say", schema_, name, describe(element)));
+      if (!size)
+        fail(fmt::format("{}: {} has {}; expected integers that follow from sizes", schema_, name, describe(element)));
       found.push_back(size.value_or(ir::Dim(1)));
     }
   } else {
@@ -162,7 +163,7 @@ int64_t Call::rank(ValueId value) {
 
 ValueId Call::cast(ValueId x, ir::DType dtype) {
   if (!good() || !x.valid() || this->dtype(x) == dtype) return x;
-  // A number of the program's code is one of the type that is wanted, in all its digits.
+  // A number in the program's code is converted directly to the requested type, without losing digits.
   const auto known = TaskWriter::type(x).shape == ir::Shape{} ? TaskWriter::number(x) : std::nullopt;
   if (known && ir::is_float(dtype)) return scalar(*known, dtype);
   return emit("cast", {x}, {{"dtype", dtype}});
@@ -192,7 +193,7 @@ void Call::result_foreign(const std::string& op, std::span<const ValueId> operan
   for (size_t i = 1; i < call.types.results.size(); ++i) names.push_back(name_of(std::to_string(i)));
   const TaskId task = graph().add_task(graph().foreign_op(op), operands, ir::foreign_attributes(call), names, where());
   if (const auto typed = ir::infer_types(graph(), task); !typed.ok()) return fail(typed.diagnostic());
-  // What shares memory in ATen is a copy here: a write that would tell the difference is refused.
+  // A result that shares memory in ATen is a copy here. Writes for which that makes a difference are rejected.
   const auto* behind = static_cast<const TensorRef*>(nullptr);
   for (const Argument& each : arguments_) {
     if (behind == nullptr) behind = each.item.get<TensorRef>();
@@ -228,10 +229,10 @@ void Call::result_unsure(std::string_view argument, std::string_view op, ir::Att
 
 namespace {
 
-// Truth values, integers, floats.
+// Booleans, integers, floats.
 int kind_of(ir::DType dtype) { return dtype == ir::DType::kBool ? 0 : ir::is_float(dtype) ? 2 : 1; }
 
-// As torch.promote_types.
+// Implements torch.promote_types.
 ir::DType wider(ir::DType a, ir::DType b) {
   if (a == b) return a;
   if (kind_of(a) != kind_of(b)) return kind_of(a) > kind_of(b) ? a : b;
@@ -255,7 +256,7 @@ ir::DType wider(ir::DType a, ir::DType b) {
 
 std::optional<ir::DType> wider(std::optional<ir::DType> a, ir::DType b) { return a ? wider(*a, b) : b; }
 
-// What decides earlier stays unless what decides later is of a higher kind.
+// A type with precedence is kept unless a later one has a higher kind.
 std::optional<ir::DType> overruled(std::optional<ir::DType> earlier, std::optional<ir::DType> later) {
   if (!earlier || !later) return earlier ? earlier : later;
   return kind_of(*later) > kind_of(*earlier) ? later : earlier;

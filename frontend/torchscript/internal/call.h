@@ -1,4 +1,4 @@
-/// One call of an operator of ATen as its translator sees it.
+/// A translator's interface to one call of an ATen operator.
 #pragma once
 
 #include <initializer_list>
@@ -17,74 +17,74 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Arguments by the names of the operator's schema, and the graph that tasks go to. Integers of the program are
-/// expressions of sizes; numbers stand for tensors of no axis where a tensor is asked for.
+/// Arguments by the names in the operator's schema, with the graph that tasks are added to. Integers of the program are
+/// expressions of sizes. A number is converted to a tensor of rank 0 if a tensor is requested.
 class Call : public TaskWriter {
  public:
   struct Argument {
     std::string name;
     Item item;
   };
-  /// `schema` with its overload: `aten::add.Tensor`. `stem` is the name of the first result.
+  /// `schema` includes the overload: `aten::add.Tensor`. `stem` is the name of the first result.
   Call(ir::Graph& graph, Location where, std::string schema, std::string stem, std::vector<Argument> arguments,
        ImportNotes& notes);
 
   const std::string& schema() const { return schema_; }
-  /// Without the overload, and without the namespace of ATen: `add`.
+  /// The schema without overload and ATen's namespace: `add`.
   const std::string& op() const { return op_; }
   const std::vector<Argument>& arguments() const { return arguments_; }
-  /// Another call in this one's place, whose names derive from its own.
+  /// Returns another call at the same place, whose names derive from this call's.
   Call another(std::string schema, std::vector<Argument> arguments) const {
     return {graph(), where(), std::move(schema), stem() + ".part", std::move(arguments), notes_};
   }
-  /// The call as one of another operator, of the same arguments.
+  /// Changes the operator and keeps the arguments.
   void become(std::string schema);
 
-  // --- arguments. Asking for one that the call lacks, or that is something else, is an error.
-  /// None where the schema has no such argument.
+  // --- arguments. A missing argument or one of another kind is an error.
+  /// None if the schema has no such argument.
   const Item& item(std::string_view name) const;
   const Item& item(size_t index) const;
-  bool has(std::string_view name) const { return !item(name).is_none(); }  ///< there, and not None
+  bool has(std::string_view name) const { return !item(name).is_none(); }  ///< exists and is not None
   bool is_tensor(std::string_view name) const { return item(name).get<TensorRef>() != nullptr; }
-  /// The value that a tensor, or a number as a tensor, is now.
+  /// The current value of a tensor, or of a number as a tensor.
   ValueId tensor(std::string_view name) { return tensor(item(name), name); }
   ValueId tensor(const Item& item, std::string_view name);
-  /// The same, or invalid where it is None.
+  /// Likewise, or invalid if the argument is None.
   ValueId optional_tensor(std::string_view name) { return has(name) ? tensor(name) : ValueId(); }
   std::vector<ValueId> tensors(std::string_view name);
   ir::Dim size(std::string_view name);
-  int64_t integer(std::string_view name);  ///< a plain one
+  int64_t integer(std::string_view name);  ///< a plain integer
   double number(std::string_view name);
   bool flag(std::string_view name);
   std::string text(std::string_view name);
-  /// A list of integers; a single one stands for a list of one.
+  /// A list of integers. A single integer is a list of one.
   ir::Shape sizes(std::string_view name);
   std::vector<int64_t> integers(std::string_view name);
-  /// An element type by its number; `otherwise` where it is None.
+  /// An element type by its number, or `otherwise` if it is None.
   ir::DType dtype(std::string_view name, ir::DType otherwise);
   using TaskWriter::dtype;
   using TaskWriter::integers;
   using TaskWriter::number;
 
-  /// An integer or a number of an item; nothing where it is neither.
+  /// An item as an integer or a number. Nothing if it has another kind.
   std::optional<ir::Dim> size_of(const Item& item);
   static std::optional<double> number_of(const Item& item);
-  /// The rank of a value; an error where it is not known.
+  /// The rank of a value. An error if it is unknown.
   int64_t rank(ValueId value);
-  /// `x` as another type.
+  /// `x` converted to an element type.
   ValueId cast(ValueId x, ir::DType dtype);
 
   // --- results, in order
   void give(Item item) { results_.push_back(std::move(item)); }
-  /// A tensor of its own.
+  /// Adds a tensor that shares no memory.
   void give(ValueId value) { give(Item(std::make_shared<Tensor>(value))); }
-  /// A task's one result, under the call's name.
+  /// Adds the only result of a task, named after the call.
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// The first of the results is that of the task, the rest, which it returns, are that many auxiliary ones of it.
+  /// Adds the first result of a task. Returns its `auxiliary` other results.
   std::vector<ValueId> result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
                                              ir::Attributes attributes, size_t auxiliary);
-  /// All results of a task of an operator that is none of core's; one list where the schema gives one.
+  /// Adds all results of a foreign operator task, as one list if the schema returns a list.
   void result_foreign(const std::string& op, std::span<const ValueId> operands, const ir::ForeignCall& call);
   const std::string& batch_symbol() const { return graph().batch_symbol(); }
   /// A view of a tensor argument.
@@ -92,13 +92,13 @@ class Call : public TaskWriter {
   void result_view(std::string_view argument, std::string_view op, ir::Attributes attributes) {
     give(view(item(argument), op, std::move(attributes)));
   }
-  /// What may be a view, or a copy: ATen decides by how memory lies.
+  /// Adds a view or a copy: ATen decides by the memory layout.
   void result_unsure(std::string_view argument, std::string_view op, ir::Attributes attributes);
-  /// The argument itself.
+  /// Adds the argument itself.
   void pass(std::string_view argument) { give(item(argument)); }
   std::vector<Item>& results() { return results_; }
 
-  /// Something that users should know of such calls, which are counted.
+  /// Adds a remark for users. Calls with the same remark are counted.
   void remark(std::string_view text) { ++notes_.counted_remarks[std::string(text)]; }
   ImportNotes& notes() { return notes_; }
   using TaskWriter::graph;
@@ -110,10 +110,10 @@ class Call : public TaskWriter {
   ImportNotes& notes_;
 };
 
-/// The element type that ATen computes operands in: tensors that have axes decide before those that have none, and
-/// these before numbers, as long as what decides later is of no higher kind (truth values, integers, floats).
+/// Returns the element type in which ATen computes. Tensors with axes take precedence over tensors of rank 0, which
+/// take precedence over numbers, unless the latter have a higher kind (booleans < integers < floats).
 std::optional<ir::DType> common_type(const Call& call, std::span<const Item> items);
-/// Two operands of one type, as ATen promotes them.
+/// Returns the operands converted to one type by ATen's promotion.
 std::vector<ValueId> promoted(Call& call, std::span<const Item> items);
 std::vector<ValueId> promoted(Call& call, std::initializer_list<std::string_view> names);
 

@@ -19,7 +19,7 @@ std::vector<Item> lost(const std::string& schema, size_t results) {
   return std::vector<Item>(results, Undecided{std::string(kLost) + schema});
 }
 
-/// Operators that put items into lists and dictionaries, or take them from there, and look at none of them.
+/// Whether an operator only moves items into or out of lists and dictionaries, without reading them.
 bool only_holds(const std::string& schema) {
   static const std::set<std::string_view> kOperators = {
       "aten::append",    "aten::extend",     "aten::insert",     "aten::_set_item",      "aten::__getitem__",
@@ -29,7 +29,7 @@ bool only_holds(const std::string& schema) {
   return kOperators.contains(schema) || kOperators.contains(std::string_view(schema).substr(0, schema.find('.')));
 }
 
-/// Whether the operator writes into its arguments, by its name or its schema.
+/// Whether the operator writes to its arguments, by its name or schema.
 bool is_writing(const std::string& schema) {
   if (writes(schema)) return true;
   const size_t dot = schema.find('.', schema.find("::"));
@@ -50,7 +50,7 @@ void collect(const Item& item, Tensors& into) {
   }
 }
 
-/// Whether it is certain, after a look at so many values, that no gradient goes through one to what is trained.
+/// Whether no gradient can flow through a value to a parameter. Inspects at most `looks` values.
 bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId value, int& looks) {
   if (--looks < 0) return false;
   if (!ir::is_float(graph.type(value).dtype) || graph.kind(value) == ir::ValueKind::kInput) return true;
@@ -71,13 +71,12 @@ bool has_no_gradient(const ir::Graph& graph, const ImportNotes& notes, ValueId v
   return has_no_gradient(graph, notes, value, looks);
 }
 
-/// What a result is where gradients end: tensors that the call made anew. What it was given and hands on stays what it
-/// is, but where the call wrote into it.
+/// Stops gradients of a result in tensors that the call created or wrote to. Forwarded arguments stay as they are.
 Item stopped(Call& call, const Item& item, const Tensors& given, bool writes) {
   if (const Sequence* const sequence = item.sequence()) {
     Tensors within;
     collect(item, within);
-    if (std::includes(given.begin(), given.end(), within.begin(), within.end())) return item;  // a list is who it is
+    if (std::includes(given.begin(), given.end(), within.begin(), within.end())) return item;  // keeps list identity
     std::vector<Item> elements;
     for (const Item& each : sequence->elements) elements.push_back(stopped(call, each, given, writes));
     return sequence->is_tuple ? tuple_of(std::move(elements)) : list_of(std::move(elements));
@@ -100,7 +99,7 @@ bool is_lost(const Item& item) {
   return sequence && std::any_of(sequence->elements.begin(), sequence->elements.end(), is_lost);
 }
 
-// Nobody knows what it wrote.
+// Marks everything that an untranslated operator may have written as unknown.
 void Calls::note_writes(const std::string& schema, const std::vector<Call::Argument>& arguments) {
   if (!is_writing(schema)) return;
   Tensors written;
@@ -119,7 +118,7 @@ std::vector<Item> Calls::lose(const std::string& schema, const Location& where, 
 Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, const std::string& schema,
                                      std::vector<Call::Argument> arguments, const std::vector<std::string>& names,
                                      const std::string& module) {
-  // What an unknown operator would have made is unknown as well.
+  // Calls with results of untranslated operators have unknown results too.
   const bool is_of_lost = std::any_of(arguments.begin(), arguments.end(),
                                       [](const Call::Argument& argument) { return is_lost(argument.item); });
   if (is_of_lost && !only_holds(schema)) {
@@ -128,8 +127,8 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
   }
   const bool in_place = writes(schema) && !arguments.empty() && arguments[0].item.get<TensorRef>();
   if (no_grad_ > 0 && in_place && !has_no_gradient(graph, notes_, (*arguments[0].item.get<TensorRef>())->now())) {
-    return error(where, fmt::format("{} writes without gradients into a tensor that has one: nothing says what its "
-                                    "gradient is then; write into a copy",
+    return error(where, fmt::format("{} writes without gradients into a tensor that has a gradient, which would be "
+                                    "undefined; write into a copy",
                                     schema));
   }
   Tensors given;
@@ -145,7 +144,7 @@ Result<std::vector<Item>> Calls::run(ir::Graph& graph, const Location& where, co
     note_writes(schema, call.arguments());
     if (!known) return lose(schema, where, call.failure()->message, names.size());
     if (!failed_ && unknown_.empty()) failed_ = call.failure();
-    if (names.empty() || only_holds(schema)) return *call.failure();  // who raises, or changes a list
+    if (names.empty() || only_holds(schema)) return *call.failure();  // it raises or changes a list
     return lost(schema, names.size());
   }
   if (!module.empty()) notes_.training.modules.emplace(where.node, module);

@@ -1,4 +1,4 @@
-/// Calls of operators, one after another, become tasks; those that cannot are gathered.
+/// Turns a sequence of operator calls into tasks, collecting those that cannot be translated.
 #pragma once
 
 #include <map>
@@ -10,35 +10,35 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Whether something is, or has in it, what a call that was not translated would have made.
+/// Whether an item is or contains the result of a call that was not translated.
 bool is_lost(const Item& item);
 
 class Calls {
  public:
-  /// `notes` outlives it.
+  /// `notes` must outlive this object.
   explicit Calls(ImportNotes& notes) : notes_(notes) {}
 
-  /// What a call gives: as many items as `names`, the first of which names its task. A call that cannot be translated
-  /// is kept in mind, and the run goes on without its results: what needs none of them is a graph all the same.
-  /// `module` is the path of the module whose code calls, empty for the root.
+  /// Returns the results of a call, one per name. The first name is that of its task. A call that cannot be translated
+  /// is recorded, and the import continues without its results, because outputs that do not need them are still valid.
+  /// `module` is the path of the calling module, empty for the root.
   Result<std::vector<Item>> run(ir::Graph& graph, const Location& where, const std::string& schema,
                                 std::vector<Call::Argument> arguments, const std::vector<std::string>& names,
                                 const std::string& module);
-  /// How many blocks without gradients the next call stands in: where there is one, its results have none.
+  /// Number of no-gradient blocks around the next call. If there are any, its results have no gradients.
   uint32_t no_grad() const { return no_grad_; }
   void set_no_grad(uint32_t blocks) { no_grad_ = blocks; }
-  /// Says that an operator cannot be translated, and that its results are unknown.
+  /// Records that an operator cannot be translated. Returns placeholders for its results.
   std::vector<Item> lose(const std::string& schema, const Location& where, std::string why, size_t results);
-  /// The first call that failed, or all operators without a translation, with reasons; nothing where all calls are
+  /// The first call that failed, or all operators without a translation, with reasons. Nothing if all calls were
   /// translated.
   std::optional<Diagnostic> fault(const std::string& file) const;
-  /// Whether one of these wrote into state of the model, or from a body into what stands outside of it, which every
-  /// result may need.
+  /// Whether an untranslated call wrote to state of the model, or from a body to memory outside it. Every result may
+  /// depend on that.
   bool lost_state() const { return lost_state_; }
 
  private:
   struct Unknown {
-    Location where;  ///< of the first call
+    Location where;  ///< location of the first call
     std::string why;
     size_t calls = 0;
   };

@@ -15,7 +15,7 @@ Call writer(const Site& site, Region& region, std::string_view what) {
   return {region.graph, site.where, std::string(what), site.stem, {}, site.notes};
 }
 
-/// Tensors of items in order, and whether these are alike but for them.
+/// Collects the tensors of items in order.
 void collect(const Item& item, std::vector<Item>& into) {
   if (const Sequence* const list = item.sequence()) {
     for (const Item& each : list->elements) collect(each, into);
@@ -40,7 +40,7 @@ bool are_alike(const Item& a, const Item& b) {
   return is_tensor(a) ? is_tensor(b) : is_same_plain(a, b);
 }
 
-/// The item with other tensors, which are taken from `next` on.
+/// Returns the item with its tensors replaced by those from `next` on.
 Item with(const Item& item, std::vector<Item>::const_iterator& next) {
   if (item.get<TensorRef>() || item.is_of_data()) {
     const Item made = *next++;
@@ -55,7 +55,7 @@ Item with(const Item& item, std::vector<Item>::const_iterator& next) {
 
 bool is_number(const Item& item) { return item.get<bool>() || item.get<ir::Dim>() || item.get<double>(); }
 
-/// A number as one that data say; anything else as it is.
+/// Converts a number to a data-dependent one. Other items are unchanged.
 Item as_data(Call& call, const Item& item) {
   if (!is_number(item)) return item;
   const auto* const number = item.get<double>();
@@ -63,7 +63,7 @@ Item as_data(Call& call, const Item& item) {
   return call.good() ? of_data(std::make_shared<Tensor>(value), describe(item)) : item;
 }
 
-/// Of what two bodies give in one place, numbers that differ, or that are data on one side: data on both, of one type.
+/// Converts corresponding results of two bodies to data of one type, if they are different numbers or one is data.
 void unite(Call& in_a, Item& a, Call& in_b, Item& b) {
   const Sequence *const list = a.sequence(), *const other = b.sequence();
   if (list != nullptr && other != nullptr && list->elements.size() == other->elements.size()) {
@@ -90,7 +90,7 @@ void unite(Call& in_a, Item& a, Call& in_b, Item& b) {
   widen(in_b, b);
 }
 
-/// Values of a body's results: made by it, also where they are only handed on.
+/// Returns the values of a body's results. Forwarded values get an identity, so that the body produces all of them.
 Result<std::vector<ValueId>> results(const Site& site, Region& inside, const std::vector<Item>& tensors) {
   Call call = writer(site, inside, "result");
   std::vector<ValueId> values;
@@ -110,7 +110,7 @@ ir::ValueType scalar_type(ir::DType dtype) {
   return type;
 }
 
-/// A condition as a single truth value.
+/// Converts a condition to a boolean of rank 0.
 ValueId truth(Call& call, const Item& condition) {
   const ValueId value = call.cast(call.tensor(condition, "condition"), ir::DType::kBool);
   return call.good() && call.rank(value) > 0 ? call.emit("reshape", {value}, {{"shape", ir::Shape{}}}) : value;
@@ -124,7 +124,7 @@ Result<Item> taken(const Site& site, Region& inside, const Item& item) {
     const ValueId outside = call.tensor(item, "value");
     if (call.failure()) return *call.failure();
     auto made = std::make_shared<Tensor>(inside.take(outside));
-    made->forbid_writes("it writes, in a branch or a loop that data decide, into what stands outside of it");
+    made->forbid_writes("it writes, in a data-dependent branch or loop, into a tensor outside of it");
     return item.is_of_data() ? of_data(std::move(made), describe(item)) : Item(std::move(made));
   }
   if (const Sequence* const list = item.sequence()) {
@@ -155,8 +155,8 @@ Result<std::vector<Item>> add_branch(const Site& site, const Item& condition, co
   for (size_t i = 0; i < std::min(made.size(), other.size()); ++i) unite(in_first, made[i], in_second, other[i]);
   if (!std::equal(made.begin(), made.end(), other.begin(), other.end(), are_alike)) {
     return error(site.where,
-                 "a branch that data decide gives other lists, texts or None than the other branch: expected tensors "
-                 "or numbers where the two differ");
+                 "a data-dependent branch returns other lists, texts or None than the other branch: only tensors and "
+                 "numbers may differ");
   }
   std::vector<ValueId> taken;
   for (const auto& [open, own] : {std::pair(&first, &made), std::pair(&second, &other)}) {
@@ -183,10 +183,10 @@ Result<std::vector<Item>> add_branch(const Site& site, const Item& condition, co
 
 namespace {
 
-/// A loop's body, once it is run.
+/// A loop's body after it was run.
 struct Trip {
   std::unique_ptr<OpenBody> open;
-  std::vector<Item> states;  ///< as they were handed to it
+  std::vector<Item> states;  ///< states passed to it
   Item goes_on;
   std::vector<Item> last;
 };
@@ -213,7 +213,7 @@ Result<Trip> run_trip(const Site& site, const std::vector<Item>& states, const R
   return trip;
 }
 
-/// Makes data of numbers that the body changes from trip to trip. Whether there were any.
+/// Converts numbers that the body changes between trips to data. Returns whether there were any.
 bool loosen(Call& call, std::vector<Item>& states, const Trip& trip) {
   bool found = false;
   for (size_t i = 0; i < std::min(states.size(), trip.last.size()); ++i) {
@@ -231,26 +231,25 @@ bool loosen(Call& call, std::vector<Item>& states, const Trip& trip) {
 Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const RunTrip& body) {
   const std::string& batch = site.around.graph.batch_symbol();
   if (loop.trips && !batch.empty() && loop.trips->uses(batch)) {
-    return error(site.where, fmt::format("a loop makes {} trips, as many as a micro-batch has samples: these are "
-                                         "computed side by side, of any number of them",
+    return error(site.where, fmt::format("a loop makes {} trips, one per sample of a micro-batch, but samples must be "
+                                         "computed in parallel, for any batch size",
                                          loop.trips->str()));
   }
   if (!loop.trips && !site.max_trips) {
-    return error(site.where,
-                 "a loop makes a number of trips that depends on data; say by --max-trips how many there may be");
+    return error(site.where, "a loop has a data-dependent trip count; specify its maximum with --max-trips");
   }
   Call call = writer(site, site.around, "loop");
   std::vector<Item> states = loop.states;
   RANNC_ASSIGN(Trip trip, run_trip(site, states, body));
-  // What changes may change what else does.
+  // A changing number may make others change.
   while (loosen(call, states, trip)) {
     RANNC_ASSIGN(trip, run_trip(site, states, body));
   }
   OpenBody& open = *trip.open;
   if (!std::equal(trip.states.begin(), trip.states.end(), trip.last.begin(), trip.last.end(), are_alike)) {
-    return error(site.where,
-                 "a loop whose trips data count changes lists, texts or None from trip to trip: expected tensors or "
-                 "numbers there");
+    return error(
+        site.where,
+        "a loop that is not unrolled changes lists, texts or None between trips: only tensors and numbers may change");
   }
   const bool starts = loop.condition.is_none() || is_same_plain(loop.condition, Item(true));
   const bool asks = !starts || !is_same_plain(trip.goes_on, Item(true));
@@ -263,7 +262,7 @@ Result<std::vector<Item>> add_loop(const Site& site, const Loop& loop, const Run
   RANNC_TRY(open.close(values, Runs{true, loop.trips}, site.where, site.notes));
   const std::vector<ValueId> drawn = open.drawn(), captured = open.taken();
   const std::vector<Item> tensors = tensors_of(states);
-  if (tensors.empty()) return states;  // nothing is left of it
+  if (tensors.empty()) return states;  // the loop has no effect
   ir::Attributes attributes = {{"states", ir::Dim(static_cast<int64_t>(tensors.size()))},
                                {"scanned", ir::Dim(static_cast<int64_t>(drawn.size()))}};
   loop.trips ? attributes.set("trips", *loop.trips) : attributes.set("max_trips", ir::Dim(*site.max_trips));

@@ -12,14 +12,14 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-/// Arguments as the task says them, tensors as its operands.
+/// Converts the arguments of a call to those of a task, with tensors as operands.
 class Arguments {
  public:
   explicit Arguments(Call& call) : call_(call) {
     for (const Call::Argument& each : call.arguments()) add(each);
   }
   const std::vector<ForeignArgument>& all() const { return all_; }
-  /// Operands in the order in which a task says them: a parameter that is None may have a place, which is absent.
+  /// Operands in the order of the task. A parameter that is None may have an absent operand.
   std::vector<ValueId> in_order(const ir::ForeignCall& said) const {
     std::vector<ValueId> ordered;
     for (const ir::ForeignOperand& each : said.operands) {
@@ -42,7 +42,7 @@ class Arguments {
     if (const auto* number = item.get<double>()) return give(name, ir::Attribute(*number));
     if (const auto* text = item.get<std::string>()) return give(name, ir::Attribute(*text));
     if (const Sequence* const list = item.sequence()) return add(name, *list);
-    call_.fail(fmt::format("{}: {} is {}, which a task cannot say", call_.schema(), name, describe(item)));
+    call_.fail(fmt::format("{}: {} is {}, which a task cannot represent", call_.schema(), name, describe(item)));
   }
 
   void add(const std::string& name, const Sequence& list) {

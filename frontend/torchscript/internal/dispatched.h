@@ -1,12 +1,12 @@
-/// Calls that no core operator is.
+/// Translates calls that have no core operator.
 #pragma once
 
 #include "frontend/torchscript/internal/call.h"
 
 namespace rannc::frontend::torchscript {
 
-/// Makes the call a task that LibTorch's dispatcher runs (`frontend/torchscript/foreign.h`). False where that cannot
-/// be: the call's failure says why.
+/// Turns the call into a task that LibTorch's dispatcher runs (`frontend/torchscript/foreign.h`). Returns false if that
+/// is impossible; the call's failure is the reason.
 bool dispatch(Call& call);
 
 }  // namespace rannc::frontend::torchscript

@@ -19,14 +19,13 @@ constexpr int64_t kMostTrips = 1 << 16;
 namespace jit = torch::jit;
 namespace prim = c10::prim;
 
-/// Whether a block does nothing but raise.
+/// Whether a block only raises an exception.
 bool raises(const jit::Block& block) {
   return std::any_of(block.nodes().begin(), block.nodes().end(),
                      [](const jit::Node* node) { return node->kind() == prim::RaiseException; });
 }
 
-/// Values that a block reads, or hands on, and does not make itself; some of those that blocks within make are among
-/// them.
+/// Returns the values that a block reads or returns but does not define. May include values of nested blocks.
 std::vector<const jit::Value*> read_from_outside(const jit::Block& block) {
   std::vector<const jit::Value*> found(block.outputs().begin(), block.outputs().end());
   for (const jit::Node* const node : block.nodes()) {
@@ -54,7 +53,7 @@ Result<Item> Interpreter::call(const Object& self, const std::string& method, st
 
 Result<Item> Interpreter::run(const jit::Graph& graph, std::vector<Item> arguments, const std::string& path) {
   if (depth_ == kMostDepth)
-    return error(Location{file_}, fmt::format("calls of functions are more than {} deep", kMostDepth));
+    return error(Location{file_}, fmt::format("function calls are nested more than {} deep", kMostDepth));
   if (arguments.size() != graph.inputs().size()) {
     return error(Location{file_}, fmt::format("a function of '{}' takes {} arguments and is given {}", path,
                                               graph.inputs().size(), arguments.size()));
@@ -89,7 +88,7 @@ Result<void> Interpreter::run(Frame& frame, const Node& node) {
 Result<Item> Interpreter::item(const Frame& frame, const Value& value) const {
   const auto found = frame.items.find(&value);
   if (found == frame.items.end())
-    return error(Location{file_}, fmt::format("value %{} is read before it is made", value.debugName()));
+    return error(Location{file_}, fmt::format("value %{} is read before it is defined", value.debugName()));
   return found->second;
 }
 
@@ -108,13 +107,13 @@ std::string Interpreter::name(const Frame& frame, const Value& value) const {
 
 Location Interpreter::at(const Frame& frame, const Node& node) const {
   Location where{file_};
-  // The author's file, where the archive tells it; else the code that the archive carries.
+  // The author's file if the archive names it, or else the code in the archive.
   std::optional<std::tuple<std::string, size_t, size_t>> place;
   try {
     const auto origin = node.sourceRange().findSourceRangeThatGenerated();
     if (origin) place = origin->file_line_col();
   } catch (const std::exception&) {
-    // It is read when it is asked for first, and may be spoiled.
+    // The record is read on first access and may be damaged.
   }
   if (!place || std::get<0>(*place).empty()) place = node.sourceRange().file_line_col();
   if (place && !std::get<0>(*place).empty()) {
@@ -136,7 +135,7 @@ Result<void> Interpreter::unpack(Frame& frame, const Node& node, const std::vect
   return {};
 }
 
-// --- what is no operator
+// --- nodes that are no operators
 
 const std::unordered_map<c10::Symbol, Interpreter::Structure>& Interpreter::structures() {
   static const std::unordered_map<c10::Symbol, Structure> kStructures = {
@@ -216,7 +215,7 @@ Result<void> Interpreter::enter_or_leave(Frame& frame, const Node& node) {
   RANNC_ASSIGN(const Item of, item(frame, *node.inputs()[0]));
   const auto* const object = of.get<Object>();
   if (object == nullptr || !is_no_grad(state_.object(*object)))
-    return error(at(frame, node), "a with-statement of something else than no_grad is not supported");
+    return error(at(frame, node), "with statements other than no_grad are not supported");
   calls_.set_no_grad(calls_.no_grad() + (node.kind() == prim::Enter ? 1 : -1));
   return nothing(frame, node);
 }
@@ -252,22 +251,21 @@ Result<void> Interpreter::unsupported(Frame& frame, const Node& node) {
   return error(at(frame, node), fmt::format("{} is not supported", node.kind().toQualString()));
 }
 
-// What a module keeps from one step to the next is an effect, which training does not have.
+// State that a module keeps between steps would be a side effect, which training does not support.
 Result<void> Interpreter::set_attribute(Frame& frame, const Node& node) {
   RANNC_ASSIGN(const Object self, object(frame, node));
   RANNC_ASSIGN(const Item value, item(frame, *node.inputs()[1]));
   const std::string name = node.s(c10::attr::name), of = self.path.empty() ? "the model" : self.path;
   if (region_ != &root_) {
     return error(at(frame, node),
-                 fmt::format("the program sets '{}' of '{}' in a branch or a loop that data decide", name, of));
+                 fmt::format("the program sets '{}' of '{}' in a data-dependent branch or loop", name, of));
   }
   const bool is_module = state_.object(self).toObjectRef().type()->is_module();
   const auto* const tensor = value.get<TensorRef>();
   if (is_module && tensor && ir::is_float(root_.graph.type((*tensor)->now()).dtype)) {
-    return error(at(frame, node),
-                 fmt::format("the program sets '{}' of '{}' to a tensor, which would be state from one step to the "
-                             "next: training keeps the statistics of batch normalisations alone",
-                             name, of));
+    return error(at(frame, node), fmt::format("the program sets '{}' of '{}' to a tensor, which would be state between "
+                                              "steps: training updates only the statistics of batch normalization",
+                                              name, of));
   }
   if (is_module) ++notes_.counted_remarks["attributes that the program sets while it runs are not kept"];
   state_.set_attribute(self, name, value);
@@ -282,7 +280,7 @@ Result<void> Interpreter::branch(Frame& frame, const Node& node) {
     const bool then_raises = raises(*node.blocks()[0]), else_raises = raises(*node.blocks()[1]);
     if (then_raises == else_raises && condition.is_of_data()) return branch_of_data(frame, node, condition);
     if (then_raises == else_raises) {
-      return error(at(frame, node), fmt::format("a branch decides by {}, which is not known before the model runs",
+      return error(at(frame, node), fmt::format("a branch depends on {}, which is not known before the model runs",
                                                 describe(condition)));
     }
     taken = then_raises ? 1 : 0;
@@ -303,7 +301,7 @@ Result<void> Interpreter::loop(Frame& frame, const Node& node) {
   const auto* const trips = count.get<ir::Dim>();
   Item condition = states[1];
   if (trips == nullptr && !count.is_of_data())
-    return error(at(frame, node), fmt::format("a loop runs as often as {} says", describe(count)));
+    return error(at(frame, node), fmt::format("the trip count of a loop depends on {}", describe(count)));
   states.erase(states.begin(), states.begin() + 2);
   const Block& body = *node.blocks()[0];
   const int64_t most = trips && trips->is_constant() ? trips->constant() : 0;
@@ -325,8 +323,9 @@ Result<void> Interpreter::loop(Frame& frame, const Node& node) {
   if (is_done) return unpack(frame, node, states);
   const bool is_known = condition.get<bool>() || condition.is_of_data();
   if (!is_known)
-    return error(at(frame, node),
-                 fmt::format("a loop goes on by {}, which is not known before the model runs", describe(condition)));
+    return error(
+        at(frame, node),
+        fmt::format("a loop condition depends on {}, which is not known before the model runs", describe(condition)));
   Loop rest{.condition = condition, .states = std::move(states)};
   const bool is_endless = trips && *trips == ir::Dim(std::numeric_limits<int64_t>::max());  // `while`
   if (trips && !is_endless) rest.trips = *trips - ir::Dim(trip);
@@ -334,7 +333,7 @@ Result<void> Interpreter::loop(Frame& frame, const Node& node) {
   return loop_of_data(frame, node, rest, trip);
 }
 
-// --- what data decide
+// --- data-dependent control flow
 
 Site Interpreter::site(const Frame& frame, const Node& node) {
   return {*region_, at(frame, node), node.outputs().empty() ? "control" : name(frame, *node.outputs()[0]), notes_,
@@ -352,7 +351,7 @@ Result<std::vector<Item>> Interpreter::run_inside(const Site& site, Region& insi
   Frame own{frame.path};
   for (const Value* const value : read_from_outside(block)) {
     const auto found = frame.items.find(value);
-    if (found == frame.items.end()) continue;  // of a block within
+    if (found == frame.items.end()) continue;  // defined in a nested block
     RANNC_ASSIGN(own.items[value], taken(site, inside, found->second));
   }
   for (size_t i = 0; i < given.size(); ++i) own.items[block.inputs()[i]] = given[i];

@@ -1,4 +1,4 @@
-/// Runs a TorchScript program on what is known before it runs: calls of operators become tasks.
+/// Interprets a TorchScript program symbolically, turning operator calls into tasks.
 #pragma once
 
 #include <torch/csrc/jit/ir/ir.h>
@@ -18,14 +18,14 @@ namespace rannc::frontend::torchscript {
 
 class Interpreter {
  public:
-  /// All of it outlives the interpreter.
+  /// All arguments must outlive the interpreter.
   Interpreter(const std::string& file, State& state, ir::Graph& graph, ImportNotes& notes, Growth& growth,
               const ImportOptions& options)
       : file_(file), state_(state), root_{graph}, notes_(notes), growth_(growth), options_(options), calls_(notes) {}
 
-  /// What a method gives for these arguments, `self` not among them.
+  /// Returns the result of a method. `arguments` does not include `self`.
   Result<Item> call(const Object& self, const std::string& method, std::vector<Item> arguments);
-  /// Why calls could not be translated; the run went on without their results.
+  /// The error for calls that could not be translated. The interpretation continued without their results.
   std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
   bool lost_state() const { return calls_.lost_state(); }
 
@@ -35,14 +35,14 @@ class Interpreter {
   using Block = torch::jit::Block;
   /// One run of a function.
   struct Frame {
-    std::string path;  ///< of the module whose method it is
+    std::string path;  ///< path of the module that the method belongs to
     std::unordered_map<const Value*, Item> items = {};
   };
 
   Result<Item> run(const torch::jit::Graph& graph, std::vector<Item> arguments, const std::string& path);
   Result<void> run(Frame& frame, const Block& block);
   Result<void> run(Frame& frame, const Node& node);
-  /// What runs a node that is no call of an operator, by its kind.
+  /// Handler of a node that is no operator call, by node kind.
   using Structure = Result<void> (Interpreter::*)(Frame& frame, const Node& node);
   static const std::unordered_map<c10::Symbol, Structure>& structures();
   Result<void> constant(Frame& frame, const Node& node);
@@ -60,12 +60,12 @@ class Interpreter {
   Result<void> nothing(Frame& frame, const Node& node);
   Result<void> unsupported(Frame& frame, const Node& node);
   Result<Object> object(const Frame& frame, const Node& node) const;
-  // What data decide (tasks with bodies).
+  // Data-dependent control flow (tasks with bodies).
   Result<void> branch_of_data(Frame& frame, const Node& node, const Item& condition);
   Result<void> loop_of_data(Frame& frame, const Node& node, const Loop& loop, int64_t done);
   Result<std::vector<Item>> run_inside(const Site& site, Region& inside, const Frame& frame, const Block& block,
                                        const std::vector<Item>& given);
-  /// What is of the model's own graph as it is seen where the program runs now.
+  /// Returns an item of the model's graph as seen from the region that the program runs in.
   Result<Item> seen_here(const Item& item, Region& region, const Location& where);
   Site site(const Frame& frame, const Node& node);
   Result<void> call_operator(Frame& frame, const Node& node);
@@ -78,12 +78,12 @@ class Interpreter {
   const std::string& file_;
   State& state_;
   Region root_;              ///< the model's graph
-  Region* region_ = &root_;  ///< where tasks go now
+  Region* region_ = &root_;  ///< region that tasks are added to
   ImportNotes& notes_;
   Growth& growth_;
   const ImportOptions& options_;
   uint64_t nodes_ = 0;
-  uint32_t depth_ = 0;  ///< of calls
+  uint32_t depth_ = 0;  ///< call depth
   Calls calls_;
 };
 

@@ -1,4 +1,4 @@
-/// What a name of a TorchScript program stands for while the program is read.
+/// Values of a TorchScript program during interpretation.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -24,36 +24,36 @@ using TensorRef = std::shared_ptr<Tensor>;
 
 struct None {};
 
-/// A list or a tuple. Lists are shared, as those of Python are: who appends to one appends for all that have it.
+/// A list or a tuple. Lists are shared by reference as in Python.
 struct Sequence {
   bool is_tuple = false;
   std::vector<Item> elements;
-  bool is_fixed = false;  ///< it stands outside of the body that sees it, which must not change it
+  bool is_fixed = false;  ///< outside the body that reads it, which must not change it
 };
 
-/// A dictionary, in the order of its insertions.
+/// A dictionary in insertion order.
 struct Dictionary {
   std::vector<std::pair<Item, Item>> entries;
-  bool is_fixed = false;  ///< as that of a list
+  bool is_fixed = false;  ///< as for `Sequence`
 };
 
-/// A module, or another object of the program's own class.
+/// A module or another object of a class of the program.
 struct Object {
-  std::string path;   ///< attributes from the root on: `bert.encoder`; empty for the root
-  size_t handle = 0;  ///< of the program that it belongs to
+  std::string path;   ///< attribute path from the root: `bert.encoder`; empty for the root
+  size_t handle = 0;  ///< index of the object in `State`
 };
 
-/// A device, of which the program asks: all of them are the one on which it will run.
+/// A device that the program mentions. All devices are the one on which it will run.
 struct Device {};
 
-/// What is known only when the model runs, though the program decides or computes by it: a truth value of sizes, or a
-/// number or truth value of data.
+/// A value that is unknown before the model runs although the program uses it to branch or compute: a boolean that
+/// depends on sizes, or a number or boolean that depends on data.
 struct Undecided {
   std::string what;        ///< for messages
-  TensorRef of = nullptr;  ///< a tensor of the one element that it is; none: the graph has none
+  TensorRef of = nullptr;  ///< one-element tensor that contains the value; null: the graph has none
 };
 
-/// One value of the program. Integers are expressions of sizes, numbers are known or quotients of sizes.
+/// One value of the program. Integers are expressions of sizes. Numbers are known or are quotients of sizes.
 struct Item {
   using Kind = std::variant<None, TensorRef, ir::Dim, double, bool, std::string, std::shared_ptr<Sequence>,
                             std::shared_ptr<Dictionary>, Object, Device, Undecided, Ratio>;
@@ -69,7 +69,7 @@ struct Item {
   const T* get() const {
     return std::get_if<T>(&kind);
   }
-  /// A number or truth value of data, which a tensor holds.
+  /// Whether it is a data-dependent number or boolean in a tensor.
   bool is_of_data() const { return get<Undecided>() && get<Undecided>()->of; }
   const Sequence* sequence() const {
     const auto* found = get<std::shared_ptr<Sequence>>();
@@ -81,16 +81,16 @@ struct Item {
   }
 };
 
-/// What has no tensor and no object in it: None, a number, a truth value, a text, a device, lists of these. Nothing for
-/// the rest.
+/// Converts a value without tensors and objects: None, a number, a boolean, a string, a device or a list of these.
+/// Returns nothing for any other value.
 std::optional<Item> plain_item(const at::IValue& value);
-/// A number or a truth value that the one element of a tensor is.
+/// Returns a number or boolean that is the only element of a tensor.
 Item of_data(TensorRef tensor, std::string what);
-/// Whether both are the same None, integer, number, truth value, text, device or object.
+/// Whether both are the same None, integer, number, boolean, string, device or object.
 bool is_same_plain(const Item& a, const Item& b);
 Item list_of(std::vector<Item> elements);
 Item tuple_of(std::vector<Item> elements);
-/// What kind of value it is, for messages: `a list of 3`, `a tensor`.
+/// Describes the kind of a value for messages: `a list of 3`, `a tensor`.
 std::string describe(const Item& item);
 
 }  // namespace rannc::frontend::torchscript

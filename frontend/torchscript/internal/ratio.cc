@@ -13,9 +13,9 @@ namespace {
 
 using ir::Dim;
 
-constexpr int64_t kLargestSize = 1 << 16;  ///< up to here products with a factor are tried
+constexpr int64_t kLargestSize = 1 << 16;  ///< products with a factor are tested up to this size
 
-/// Whether doubles hold the number without rounding, as they do all sizes over a power of two.
+/// Whether doubles represent the number exactly, as they do sizes divided by a power of two.
 bool is_binary(const Ratio& x) {
   if (!x.below.is_constant() || x.below.constant() < 1) return false;
   const auto below = static_cast<uint64_t>(x.below.constant());
@@ -27,7 +27,7 @@ Ratio shortened(Dim above, Dim below, bool exact) {
   return {std::move(above), std::move(below), exact};
 }
 
-/// Whether doubles round the product of each size and `factor` as the fraction is rounded.
+/// Whether for every size up to the limit, rounding the double product with `factor` equals rounding the fraction.
 bool rounds_alike(double factor, int64_t above, int64_t below) {
   for (int64_t size = 0; size <= kLargestSize; ++size) {
     const double product = static_cast<double>(size) * factor;

@@ -1,4 +1,4 @@
-/// Numbers of the program that are quotients of sizes: `h / 4`, `h * 1.5`.
+/// Computes with numbers that are quotients of sizes: `h / 4`, `h * 1.5`.
 #pragma once
 
 #include <optional>
@@ -7,28 +7,29 @@
 
 namespace rannc::frontend::torchscript {
 
-/// The number above / below, which the program computes in double precision.
+/// The number above / below, computed by the program in double precision.
 struct Ratio {
   ir::Dim above, below = 1;
-  /// Whether rounding what the program computes is proved to give the integer that rounding the quotient gives.
+  /// Whether rounding the program's double provably gives the same integer as rounding the exact quotient.
   bool exact = true;
   bool operator==(const Ratio&) const = default;
 };
 
-/// The fraction that a number of the program's code stands for, as 3/2 does for 1.5; nothing far from 1.
+/// Returns the fraction that a number in the program's code represents: 3/2 for 1.5. Returns nothing for a nonzero
+/// number whose absolute value is outside [2^-20, 2^20].
 std::optional<Ratio> ratio_of(double number);
 
-/// Nothing where no quotient of sizes is proved to be the result.
+/// Each returns nothing if no quotient of sizes is provably the result.
 std::optional<Ratio> sum(const Ratio& a, const Ratio& b);
 std::optional<Ratio> difference(const Ratio& a, const Ratio& b);
 std::optional<Ratio> product(const Ratio& a, const Ratio& b);
 std::optional<Ratio> quotient(const Ratio& a, const Ratio& b);
-/// `size` times a number of the code.
+/// `size` times a number in the code.
 std::optional<Ratio> scaled(const ir::Dim& size, double factor);
 /// The integer whose square `x` is.
 std::optional<ir::Dim> root(const ir::Dim& x);
 
-/// Integers; nothing where floats might round otherwise, or where a sign is not known.
+/// Each returns an integer, or nothing if floats might round differently or a sign is unknown. `cut` truncates.
 std::optional<ir::Dim> rounded_down(const Ratio& x);
 std::optional<ir::Dim> rounded_up(const Ratio& x);
 std::optional<ir::Dim> cut(const Ratio& x);

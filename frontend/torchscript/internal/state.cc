@@ -44,7 +44,7 @@ Item State::create(const at::IValue& value, std::string path) {
 Result<Item> State::attribute(const Object& object, const std::string& name, const Location& where) {
   const auto key = std::pair(object.handle, name);
   if (const auto known = attributes_.find(key); known != attributes_.end()) {
-    // The path is that of the first who asked; a module that has several is reached by this one.
+    // The path is that of the first access. A module with several paths is reached by this one.
     if (const auto* child = known->second.get<Object>()) return Item(Object{joined(object.path, name), child->handle});
     return known->second;
   }
@@ -108,7 +108,7 @@ Result<Item> State::tensor(const at::Tensor& tensor, const Naming& given, const 
     return Item(known->second);
   const bool trained = how.is_parameter && tensor.requires_grad();
   const auto others = aliases_.find(how.name);
-  // Freezing makes numbers of the code of all that a module has.
+  // Freezing turns all state of a module into literals in the code.
   const StoredTensor stored{how.name, others == aliases_.end() ? std::vector<std::string>() : others->second,
                             has_no_parameters_ && how.is_literal ? Role::kUnknown
                             : how.is_literal                     ? Role::kLiteral

@@ -1,4 +1,4 @@
-/// Values of TorchScript's own kinds as items, and stored tensors as constants of the graph.
+/// Converts a module's attributes to items, with stored tensors as constants of the graph.
 #pragma once
 
 #include <ATen/core/ivalue.h>
@@ -18,22 +18,22 @@ namespace rannc::frontend::torchscript {
 
 class State {
  public:
-  /// All of it outlives the state.
+  /// All arguments must outlive the state.
   State(const Archive& archive, ir::Graph& graph, ImportNotes& notes);
 
-  /// The module itself.
+  /// The root module.
   Object root();
   const at::IValue& object(const Object& object) const { return objects_[object.handle]; }
-  /// Attribute of an object; a write to one is what it is from then on.
+  /// Attribute of an object, with the last item set by `set_attribute`.
   Result<Item> attribute(const Object& object, const std::string& name, const Location& where);
   void set_attribute(const Object& object, const std::string& name, Item item);
-  /// A constant of the program's code; a tensor among it gets that name.
+  /// A constant in the program's code. A tensor in it is named `name`.
   Result<Item> literal(const at::IValue& value, const std::string& name, const Location& where);
-  /// A fresh object of a class that is no module's.
+  /// A new object of a class that is no module class.
   Item create(const at::IValue& value, std::string path);
-  /// An error where tensors of the module share memory that training would part.
+  /// Returns an error if tensors of the module share memory that would diverge in training.
   Result<void> check_memory() { return memory_.check(archive_.path()); }
-  /// Whether the module has none, as a frozen one.
+  /// Whether the module has no parameters, like a frozen one.
   bool has_no_parameters() const { return has_no_parameters_; }
 
  private:
@@ -41,7 +41,7 @@ class State {
     std::string name;
     bool is_literal = false, is_parameter = false;
   };
-  /// Storage, offset, sizes, strides, element type: equal ones are one tensor.
+  /// Storage, offset, sizes, strides, element type. Equal places are one tensor.
   using Place = std::tuple<const void*, int64_t, std::vector<int64_t>, std::vector<int64_t>, int>;
   static Place place_of(const at::Tensor& tensor);
   Result<Item> item(const at::IValue& value, const Naming& how, const Location& where);
@@ -53,8 +53,8 @@ class State {
   std::vector<at::IValue> objects_;
   std::map<const void*, size_t> handles_;
   std::map<std::pair<size_t, std::string>, Item> attributes_;
-  std::map<std::string, std::vector<std::string>> aliases_;  ///< other names of a tensor, by its first
-  std::map<Place, Naming> named_;                            ///< as `state_dict` has them
+  std::map<std::string, std::vector<std::string>> aliases_;  ///< other names of a tensor, by its first name
+  std::map<Place, Naming> named_;                            ///< names as in `state_dict`
   std::map<Place, TensorRef> tensors_;
   SharedMemory memory_;
   bool has_no_parameters_ = true;

@@ -21,7 +21,7 @@ TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& s
     const bool is_trained = stored.role == Role::kParameter;
     notes.stored.listed.emplace(name, is_trained ? ir::ValueKind::kParameter : ir::ValueKind::kConstant);
   }
-  // A tensor of several names is one value, which `state_dict` has several times.
+  // A tensor with several names is one value, which `state_dict` lists several times.
   if (!stored.others.empty()) {
     std::vector<int64_t> sizes;
     for (const ir::Dim& size : *graph.type(value).shape) sizes.push_back(size.constant());
@@ -56,8 +56,8 @@ Result<void> SharedMemory::check(const std::string& file) {
       const Extent* const other = each.is_trained ? any : trained;
       if (other != nullptr && other->last >= each.first) {
         return error({file, 0, 0, each.name},
-                     fmt::format("'{}' and '{}' share a part of their memory, and training changes one of them alone: "
-                                 "keep a copy in the module (`.clone()`)",
+                     fmt::format("'{}' and '{}' share part of their memory, and training would change only one of "
+                                 "them: store a copy in the module (`.clone()`)",
                                  other->name, each.name));
       }
       if (any == nullptr || each.last > any->last) any = &each;

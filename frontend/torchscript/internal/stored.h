@@ -1,4 +1,4 @@
-/// Tensors that a file stores, as constants of the graph.
+/// Adds tensors stored in a file as constants of the graph.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,33 +12,33 @@
 
 namespace rannc::frontend::torchscript {
 
-/// What a stored tensor is to the program.
+/// Role of a stored tensor in the program.
 enum class Role : uint8_t {
-  kLiteral,    ///< a number of its code: no state
+  kLiteral,    ///< a number in the code, no state
   kConstant,   ///< state that is not trained
   kParameter,  ///< state that is trained
-  kUnknown,    ///< the archive does not say: where it is used tells, as in a file of ONNX
+  kUnknown,    ///< not in the archive; determined by its uses, as for ONNX files
 };
 
-/// What the program says of a stored tensor.
+/// Description of a stored tensor.
 struct StoredTensor {
-  std::string name;                 ///< as `state_dict` has it
-  std::vector<std::string> others;  ///< further names of the same tensor, all of it
+  std::string name;                 ///< as in `state_dict`
+  std::vector<std::string> others;  ///< other names of the same whole tensor
   Role role = Role::kLiteral;
 };
 
-/// Adds a constant of that type, and says in `notes` what is known of it. `type` is that of the file.
+/// Adds a constant of type `type`, which is that of the file, and records its role in `notes`.
 TensorRef add_stored(ir::Graph& graph, ImportNotes& notes, const StoredTensor& stored, ir::ValueType type,
                      ir::TensorData data);
 
-/// Finds tensors that share a part of their memory, as a buffer does that is a view of a parameter: values of a graph
-/// do not, so that training would change the one and not the other.
+/// Finds tensors that share part of their memory, such as a buffer that is a view of a parameter. Values of a graph do
+/// not share memory, so training would change only one of them.
 class SharedMemory {
  public:
-  /// A tensor's place in a storage, in elements; equal places are one tensor, which is added once.
+  /// Adds a tensor's extent in a storage, in elements. Equal places are one tensor, which must be added once.
   void add(const std::string& storage, int64_t offset, c10::IntArrayRef sizes, c10::IntArrayRef strides,
            const std::string& name, bool is_trained);
-  /// An error where two of them overlap, of which one is trained.
+  /// Returns an error if two tensors overlap and at least one is trained.
   Result<void> check(const std::string& file);
 
  private:
@@ -50,7 +50,7 @@ class SharedMemory {
   std::map<std::string, std::vector<Extent>> extents_;  ///< by storage
 };
 
-/// The type of a tensor, or an error where the graph has no such elements, or it is no plain one.
+/// Returns the type of a tensor, or an error if its element type is unsupported or it is no plain tensor.
 Result<ir::ValueType> stored_type(const at::Tensor& tensor, const std::string& name, const Location& where);
 
 }  // namespace rannc::frontend::torchscript

@@ -27,7 +27,7 @@ const Table& table() {
   return kTable;
 }
 
-/// Core operators that are lowered to one call, by that call's schema. Those of gradients are no program's.
+/// Core operators that are lowered to one call, by that call's schema. Gradient operators do not occur in programs.
 const std::unordered_map<std::string_view, const ir::OpInfo*>& derived() {
   static const auto kDerived = [] {
     std::unordered_map<std::string_view, const ir::OpInfo*> made;
@@ -45,7 +45,7 @@ struct Backwards {
   std::vector<ValueId> operands;
   ir::Attributes attributes;
 
-  // Position or name of a slot's argument.
+  // Position or name of the argument for a slot.
   const Call::Argument* argument(const ir::aten::Template::Slot& slot, size_t position) const {
     const auto& given = call.arguments();
     if (slot.name.empty()) return position < given.size() ? &given[position] : nullptr;
@@ -70,11 +70,11 @@ struct Backwards {
       case Kind::kSizes:
         return attributes.set(info.name, call.sizes(name));
       default:
-        return call.fail(fmt::format("{}: {} is of a kind that is not read", call.schema(), name));
+        return call.fail(fmt::format("{}: {} has an unsupported kind", call.schema(), name));
     }
   }
 
-  // What the template says itself has to be what the call says.
+  // Arguments fixed by the template must equal those of the call.
   void literal(const ir::aten::Argument::Kind& wanted, const std::string& name) {
     std::optional<double> number;
     if (const auto* size = std::get_if<ir::Dim>(&wanted)) number = static_cast<double>(size->constant());
@@ -86,7 +86,8 @@ struct Backwards {
     }
     const auto given = Call::number_of(call.item(name));
     if (!number || given != number)
-      call.fail(fmt::format("{}: {} is {}; no core operator has that", call.schema(), name, describe(call.item(name))));
+      call.fail(
+          fmt::format("{}: {} is {}, which no core operator supports", call.schema(), name, describe(call.item(name))));
   }
 
   void run() {
@@ -109,10 +110,10 @@ struct Backwards {
       const Item& rest = call.item(k);
       const bool off = rest.is_none() || (rest.get<bool>() && !*rest.get<bool>());
       if (!read[k] && !off)
-        return call.fail(fmt::format("{}: {} is {}; no core operator has that", call.schema(), call.arguments()[k].name,
-                                     describe(rest)));
+        return call.fail(fmt::format("{}: {} is {}, which no core operator supports", call.schema(),
+                                     call.arguments()[k].name, describe(rest)));
     }
-    // Functions of numbers take integers as floats.
+    // Functions of numbers convert integers to floats.
     if (op.family == "functions" && call.good() && !ir::is_float(call.dtype(operands[0])))
       operands[0] = call.cast(operands[0], ir::DType::kF32);
     call.result(op.name.substr(5), operands, std::move(attributes));
@@ -152,13 +153,12 @@ bool translate(Call& call) {
   const auto* const made = call.results()[0].get<TensorRef>();
   if (made == nullptr || *made == into) return true;
   if (!into->state().empty()) {
-    // Counters, as of the batches that a normalisation has seen, are no part of the numbers of a step.
+    // Counters, such as the number of batches in a normalization, do not affect the numbers of a step.
     if (!ir::is_float(call.dtype(into->now())))
       return call.remark("counters of the program's state are not kept"), true;
-    call.fail(
-        fmt::format("{} writes into '{}', which is state of the model: training keeps the statistics of batch "
-                    "normalisations alone",
-                    call.schema(), into->state()));
+    call.fail(fmt::format(
+        "{} writes into '{}', which is state of the model: training updates only the statistics of batch normalization",
+        call.schema(), into->state()));
     return true;
   }
   into->write(call, call.cast((*made)->read(call), call.dtype(into->now())));

@@ -1,4 +1,4 @@
-/// The table of operators of ATen.
+/// Maps ATen operators to the functions that translate them.
 #pragma once
 
 #include <span>
@@ -9,8 +9,8 @@
 
 namespace rannc::frontend::torchscript {
 
-/// `schema` is an operator without its namespace, for all overloads (`add`), or one overload (`max.dim`), which comes
-/// before it.
+/// Entry of the table. `schema` is an operator without its namespace, for all overloads (`add`) or one overload
+/// (`max.dim`). An overload's entry takes precedence.
 struct Translator {
   std::string_view schema;
   void (*translate)(Call&);
@@ -29,12 +29,12 @@ std::span<const Translator> loss_translators();
 std::span<const Translator> recurrent_translators();
 std::span<const Translator> decomposed_translators();
 
-/// Whether an operator writes into its first argument, as its name says: `aten::add_.Tensor`.
+/// Whether an operator writes to its first argument by its name: `aten::add_.Tensor`.
 bool writes(std::string_view schema);
 
-/// Translates a call: by its row of the table; else, where a core operator is lowered to that one call, by that
-/// lowering read backwards; an operator that writes in place (`add_`) as the one that does not, whose result its first
-/// argument then is. False where none of these knows it.
+/// Translates a call by its table entry, or else by inverting the lowering of a core operator to that single call. An
+/// in-place operator (`add_`) is translated as the out-of-place one, whose result is written to its first argument.
+/// Returns false if neither applies.
 bool translate(Call& call);
 
 }  // namespace rannc::frontend::torchscript

@@ -1,4 +1,4 @@
-/// The parts of a symbolic expression, for those who reason about them.
+/// Internal representation of symbolic expressions.
 #pragma once
 
 #include <limits>
@@ -13,7 +13,7 @@ enum class FactorKind : uint8_t { kSymbol, kFloor, kMod, kMax, kMin };
 
 struct Factor {
   FactorKind kind = FactorKind::kSymbol;
-  std::string text;  ///< canonical; of a symbol its name
+  std::string text;  ///< canonical; the name of a symbol
   Dim a, b;          ///< operands unless a symbol
 };
 
@@ -28,7 +28,7 @@ struct Dim::Expr {
   std::string text;
 };
 
-/// What sums and products beyond 64 bits become, in either direction.
+/// Result of sums and products that overflow 64 bits, in either direction.
 constexpr int64_t kOverflow = std::numeric_limits<int64_t>::max();
 
 struct DimBuilder {

@@ -10,7 +10,7 @@ namespace rannc::ir {
 
 namespace {
 
-// Bounds a pattern whose alternatives multiply: a graph is searched in time linear in its tasks, whatever the patterns.
+// Bounds patterns with combinatorial alternatives, so that searching a graph is linear in its tasks for any pattern.
 constexpr uint64_t kMostSteps = 4096;
 
 void keep_first_of_equals(std::vector<TaskId>& tasks) {
@@ -22,7 +22,7 @@ void keep_first_of_equals(std::vector<TaskId>& tasks) {
   tasks.resize(kept);
 }
 
-// Whether a cast, or what moves numbers, leaves what they are. Narrower types are taken to hold what they are given.
+// Whether a cast, or a move without a cast, preserves numbers. Narrower types are assumed to hold them.
 bool keeps_numbers(DType from, DType to) {
   if (to == DType::kBool) return from == DType::kBool;
   return !(is_float(from) && is_integer(to));
@@ -45,7 +45,7 @@ bool Matcher::match(const Pattern& pattern, ValueId value, const Pattern::Condit
   return true;
 }
 
-// Where it fails the match is as before.
+// Restores the match if it fails.
 bool Matcher::solve(const Goal* goal) {
   if (goal == nullptr) return !*accept_ || (*accept_)(match_);
   if (++steps_ > last_step_) return false;

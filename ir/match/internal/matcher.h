@@ -1,4 +1,4 @@
-/// The search that holds patterns against a graph.
+/// Backtracking search of patterns in a graph.
 #pragma once
 
 #include <string>
@@ -7,21 +7,21 @@
 
 namespace rannc::ir {
 
-/// One part of a pattern; what does not belong to its kind keeps its default.
+/// One part of a pattern. Members that do not belong to its kind keep their defaults.
 struct Pattern::Node {
   enum class Kind : uint8_t { kAny, kAbsent, kOp, kScalar, kOfKind, kSame, kThrough, kEither };
   struct AttributeTest {
     std::string name;
-    std::optional<Attribute> value;  ///< nothing: does not stand there
+    std::optional<Attribute> value;  ///< nothing: must be absent
   };
 
   Kind kind = Kind::kAny;
   Capture place = {};
   bool one_use = false;
   std::vector<Condition> conditions = {};
-  std::vector<Pattern> parts = {};  ///< operands of kOp, alternatives of kEither, what lies behind kThrough
+  std::vector<Pattern> parts = {};  ///< operands of kOp, alternatives of kEither, the pattern behind kThrough
   std::optional<Ops> ops = {};      ///< of kOp and kThrough
-  bool exact = false;               ///< of kThrough: stops at casts that may leave another number
+  bool exact = false;               ///< of kThrough: stops at casts that may change the number
   bool any_operands = false;
   bool commutative = false;
   uint32_t output = 0;
@@ -31,19 +31,19 @@ struct Pattern::Node {
   Capture same = {};                              ///< of kSame
 };
 
-/// Searches with full backtracking: what is left to match is a list of goals, and each way to fulfil the first one goes
-/// on with the rest.
+/// Searches with full backtracking. The remaining work is a list of goals; each way to fulfil the first goal continues
+/// with the rest.
 class Matcher {
  public:
-  /// `results`, where given, says of each value whether the graph gives it out; else outputs and losses are looked
-  /// through where a pattern asks.
+  /// `results`, if given, specifies whether each value is an output or loss of the graph. Without it those are searched
+  /// on demand.
   explicit Matcher(const Graph& graph, const std::vector<bool>* results = nullptr);
 
-  /// Goes on searching where `accept`, if any, refuses what was found; there a task may stand twice.
+  /// Continues the search if `accept`, if any, rejects a match. The match passed to `accept` may list a task twice.
   bool match(const Pattern& pattern, ValueId value, const Pattern::Condition& accept = {});
-  /// What the last `match` that succeeded found.
+  /// The result of the last successful `match`.
   const Match& found() const { return match_; }
-  /// Goals and tasks looked at so far.
+  /// Number of goals and tasks visited so far.
   uint64_t steps() const { return steps_; }
 
  private:

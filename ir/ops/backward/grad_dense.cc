@@ -1,4 +1,4 @@
-// Operators that gradients of normalisations, losses and look-ups are made of.
+// Backward operators of normalizations, losses and look-ups.
 #include <algorithm>
 
 #include "ir/ops/norms.h"
@@ -7,7 +7,7 @@
 namespace rannc::ir::ops {
 namespace {
 
-// --- what they share
+// --- shared helpers
 
 Result<void> require_shape(const OpCall& call, size_t operand, const Shape& expected) {
   RANNC_ASSIGN(const Shape found, shape_of(call, operand));
@@ -60,7 +60,7 @@ Result<aten::Lowering> lower_layer_norm_grad_input(const LowerCall& call) {
   return std::move(calls).with({made});
 }
 
-// Of the scale ATen reads the shape alone.
+// ATen reads only the shape of the scale.
 Result<aten::Lowering> lower_layer_norm_grad_scale(const LowerCall& call) {
   const Shape sizes = normalised_sizes(call.attributes, shape_of(*call.inputs[1]));
   Calls calls;
@@ -138,7 +138,7 @@ Result<aten::Lowering> lower_batch_norm_grad_scale(const LowerCall&) { return ba
 
 constexpr int64_t kSum = 2;
 
-// The logarithms have the classes on their last axis, the logits on `axis`.
+// The classes are on the last axis of the logarithms and on `axis` of the logits.
 Result<Types> infer_cross_entropy_grad(const OpCall& call) {
   RANNC_TRY(require_shape(call, 0, {}));
   RANNC_ASSIGN(Shape log, shape_of(call, 1));
@@ -154,7 +154,8 @@ Result<Types> infer_cross_entropy_grad(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-// What smoothing adds to the gradient of the logarithms: -smoothing / classes * weights * gy, of labels that count.
+// Adds the smoothing term to the gradient of the logarithms: -smoothing / classes * weights * gy at labels that are not
+// ignored.
 aten::Value with_smooth_part(Calls& calls, const LowerCall& call, aten::Value labels, aten::Value made) {
   const double smoothing = call.attributes.number("label_smoothing");
   const aten::Value counted =
@@ -166,7 +167,7 @@ aten::Value with_smooth_part(Calls& calls, const LowerCall& call, aten::Value la
   return calls("aten::sub.Tensor", {kept, calls("aten::mul.Scalar", {part, aten::Scalar{smoothing}})});
 }
 
-// By the logarithms at the labels, then through the softmax. Of a sum ATen does not read the total weight.
+// Goes through the logarithms at the labels, then through the softmax. ATen does not read the total weight for sums.
 Result<aten::Lowering> lower_cross_entropy_grad(const LowerCall& call) {
   const Shape& log = shape_of(*call.inputs[1]);
   const size_t axis = counted_axis(call.attributes, log.size());
@@ -203,8 +204,7 @@ Work pairs_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(call.in(1).shape ? element_count(*call.in(1).shape) * Dim(operations) : Dim(0), call, outputs);
 }
 
-// --- look-ups: sums of gy's elements in zeros of shape `sizes`; samples there are along an axis of outer * samples *
-// inner
+// --- look-ups: add gy's elements to zeros of shape `sizes`, whose batch axis has extent outer * samples * inner
 
 Result<Types> infer_scattered(const OpCall& call, const Shape& expected) {
   RANNC_TRY(require_shape(call, 0, expected));

@@ -1,4 +1,4 @@
-// Operators of the backward pass that stand for LibTorch's derivatives of elementwise operators.
+// Backward operators of elementwise operators, after LibTorch's derivatives.
 #include <algorithm>
 
 #include "ir/ops/backward/grad_rules.h"
@@ -14,14 +14,14 @@ using Slots = std::vector<aten::Template::Slot>;
 
 // --- type rules: operand 0 is the gradient of the result
 
-// Of operand 1, which has the shape of the result.
+// Type of operand 1, which has the shape of the result.
 Result<Types> infer_same(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 1));
   RANNC_TRY(require_gradient_shape(call, shape));
   return gradient_type(call, 1);
 }
 
-// Of an operand as it is stretched to the shape of the result, to which the others stretch.
+// Type of an operand broadcast to the shape of the result.
 Result<Types> infer_stretched(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
   for (size_t k = 1; k < call.inputs.size(); ++k) {
@@ -80,7 +80,7 @@ Result<Types> infer_product(const OpCall& call) {
 
 // --- lowerings of several calls
 
-// To the type of the result, where ATen's mixed operands gave another.
+// Casts to the type of the result if ATen's type promotion gave another.
 aten::Lowering in_result_type(const LowerCall& call, Calls calls, aten::Made value) {
   if (call.inputs[1]->dtype != call.inputs[2]->dtype) {
     value = calls("aten::to.dtype", {value, {"dtype", call.outputs[0]->dtype}});
@@ -118,7 +118,7 @@ Result<aten::Lowering> lower_exponent(const LowerCall& call) {
   return in_result_type(call, std::move(calls), made);
 }
 
-// Half of it where both operands are equal, none where the other one was taken.
+// gy; half of it where both operands are equal, 0 where the other one was chosen.
 aten::Lowering lower_choice(const std::string& other_taken) {
   Calls calls;
   const aten::Made equal = calls("aten::eq.Tensor", {Operand{1}, Operand{2}});
@@ -138,14 +138,14 @@ Result<aten::Lowering> lower_log_softmax(const LowerCall& call) {
   return by_softmax(call, "aten::_log_softmax_backward_data");
 }
 
-// Along the last axis of `x`: the product of all elements before each.
+// Product of all elements before each element, along the last axis of `x`.
 aten::Made product_before(Calls& calls, const aten::Value& x) {
   const aten::Made shifted = calls("aten::constant_pad_nd", {x, Shape{1, -1}, Scalar{Dim(1)}});
   return calls("aten::cumprod", {shifted, -1});
 }
 
-// gy times the product of all other elements, which quotients by zeros would not give: the folded axes become one at
-// the end, along which the elements before each are multiplied, and those after.
+// gy times the product of all other elements. Dividing the product by the element would fail for zeros. The reduced
+// axes become one last axis, along which the products of the elements before and after each are multiplied.
 Result<aten::Lowering> lower_product(const LowerCall& call) {
   const Shape& from = shape_of(*call.inputs[1]);
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, from.size()));
@@ -175,7 +175,7 @@ Result<aten::Lowering> lower_product(const LowerCall& call) {
 
 // --- rows
 
-/// Of an elementwise operator of one operand, by one call that reads it or its result.
+/// Entry for an elementwise operator of one operand, lowered to one call that reads the operand or the result.
 OpInfo unary(std::string_view name, std::string_view says, std::string_view reads, std::string schema, Slots slots = {},
              std::vector<AttributeInfo> attributes = {}) {
   OpInfo op = gradient_row(name, says, {{reads}}, infer_same);
@@ -201,7 +201,7 @@ void add_functions(std::vector<OpInfo>& table) {
                              unary("silu", "gy through silu of x", "x", "silu_backward"),
                              unary("hardswish", "gy through hardswish of x", "x", "hardswish_backward"),
                              unary("hardsigmoid", "gy through hardsigmoid of x", "x", "hardsigmoid_backward"),
-                             // The threshold is that of softplus.
+                             // Same threshold as softplus.
                              unary("softplus", "gy through softplus of x", "x", "softplus_backward",
                                    {{"", Scalar{Dim(1)}}, {"", Scalar{Dim(40)}}}),
                              unary("gelu", "gy through gelu of x", "x", "gelu_backward",

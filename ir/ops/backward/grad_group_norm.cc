@@ -1,4 +1,4 @@
-// Gradients of normalisations of groups of channels.
+// Gradient rule and backward operators of group normalization.
 #include "ir/ops/backward/grad_rules.h"
 #include "ir/ops/entries/group_norm.h"
 #include "ir/ops/gradients/gradients_dense.h"
@@ -16,7 +16,7 @@ bool gradient::group_norm(GradientCall& call) {
 
 namespace {
 
-// gy, x, mean, rstd, and perhaps a scale.
+// Operands: gy, x, mean, rstd and optionally a scale.
 Result<void> check_operands(const OpCall& call) {
   RANNC_ASSIGN(const int64_t groups, checked_groups(call, 1));
   RANNC_TRY(common_dtype(call, {0, 1}));
@@ -65,7 +65,7 @@ Result<aten::Lowering> lower_grad_input(const LowerCall& call) {
   return backward(call, std::move(calls), std::move(scale), 0);
 }
 
-// Of the scale ATen reads the shape alone.
+// ATen reads only the shape of the scale.
 Result<aten::Lowering> lower_grad_scale(const LowerCall& call) {
   Calls calls;
   const aten::Made scale = calls("aten::new_empty", {aten::Operand{1}, Shape{shape_of(*call.inputs[1])[1]}});

@@ -1,4 +1,4 @@
-// Operators that gradients of resampling are made of; `sizes` are those of the operand's spatial axes.
+// Backward operators of resampling. `sizes` are those of the operand's spatial axes.
 #include <algorithm>
 
 #include "ir/ops/backward/grad_rules.h"
@@ -7,7 +7,7 @@
 namespace rannc::ir::ops {
 namespace {
 
-// [samples, channels, sizes…] of the operand.
+// Shape [samples, channels, sizes…] of the operand.
 Result<Shape> operand_shape(const OpCall& call) {
   RANNC_ASSIGN(Shape to, shape_of(call, 0));
   RANNC_TRY(samples_lead(call, 0));
@@ -69,7 +69,7 @@ Work grid_grad_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(element_count(*call.in(0).shape) * Dim(4 * taps), call, outputs);
 }
 
-// Both gradients come from one kernel, the first of which it can leave out.
+// One kernel computes both gradients. It can skip the first.
 aten::Made grid_backward(Calls& calls, const LowerCall& call, aten::Value x, aten::Value grid, std::vector<bool> mask) {
   std::vector<aten::Argument> arguments = {aten::Operand{0}, x, grid};
   add_sampling(arguments, call.attributes);

@@ -1,19 +1,18 @@
-/// What the families of the backward pass share: operators whose operand 0 is the gradient of a result. Private to
-/// ir/ops.
+/// Helpers of the operators of the backward pass, whose operand 0 is the gradient of a result. Private to ir/ops.
 #pragma once
 
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
 
-/// An error where the gradient has not the shape of the result.
+/// Fails if the gradient does not have the shape of the result.
 inline Result<void> require_gradient_shape(const OpCall& call, const Shape& result) {
   RANNC_ASSIGN(const Shape found, shape_of(call, 0));
   if (found == result) return {};
   return error("a gradient of shape " + str(found) + " where the result has " + str(result));
 }
 
-/// `core.<name>_grad` of the gradient and `operands`.
+/// Entry of `core.<name>_grad`, whose operands are the gradient and `operands`.
 inline OpInfo gradient_row(std::string_view name, std::string_view says, std::vector<OperandInfo> operands,
                            InferRule infer, WorkRule work = elementwise_work<4>) {
   operands.insert(operands.begin(), {"gy"});

@@ -1,4 +1,4 @@
-// Operators of the backward pass of what writes elements by position.
+// Backward operators of operators that write elements by position.
 #include "ir/ops/backward/grad_rules.h"
 #include "ir/ops/picks.h"
 

@@ -1,4 +1,4 @@
-// Operators of the backward pass that stand for LibTorch's derivatives of operators that cut values or extend them.
+// Backward operators of slicing and padding, after LibTorch's derivatives.
 #include "ir/ops/backward/grad_rules.h"
 #include "ir/ops/cuts.h"
 
@@ -11,7 +11,7 @@ using Kind = AttributeKind;
 
 // --- type rules
 
-// The gradient's type with the operand's sizes, which have to be of its rank.
+// The gradient's type with the operand's sizes, which must have the same rank.
 Result<ValueType> sized_type(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
   const Shape& sizes = *call.attributes.list("sizes");
@@ -31,7 +31,7 @@ bool is_whole(const Cut& cut, const Shape& sizes) {
   return cut.start == Dim(0) && cut.count == sizes[cut.axis] && cut.step == 1;
 }
 
-// Where the samples of the operand lie, which the cut took from so many places.
+// Batch layout of the operand of a cut, whose axis has the given extent.
 std::optional<BatchLayout> layout_before_cut(const OpCall& call, const Cut& cut, const Dim& extent) {
   BatchLayout layout = call.in(0).batch;
   if (cut.step == 1) {
@@ -78,7 +78,7 @@ Result<Types> infer_pad(const OpCall& call) {
 
 // --- lowerings
 
-// The cuts are undone from the last on.
+// Reverts the cuts from the last to the first.
 Result<aten::Lowering> lower_slice(const LowerCall& call) {
   const Shape& sizes = *call.attributes.list("sizes");
   RANNC_ASSIGN(const std::vector<Cut> cuts, cuts_of(nullptr, sizes, slice_lists(call.attributes)));
@@ -96,7 +96,7 @@ Result<aten::Lowering> lower_slice(const LowerCall& call) {
   return std::move(calls).with({value});
 }
 
-// Of one axis that was cropped, then continued around both ends: the copies are added where they were taken from.
+// Reverts circular padding of one axis, after cropping: adds the copies to the elements that they were copied from.
 aten::Value unwrapped(Calls& calls, const aten::Value& value, const Shape& sizes, size_t axis, const Dim& before,
                       const Dim& after) {
   const Dim left = larger(before, 0), right = larger(after, 0);
@@ -119,7 +119,7 @@ aten::Value unwrapped(Calls& calls, const aten::Value& value, const Shape& sizes
   return whole ? sum : padded(sum, cropped_left, cropped_right);
 }
 
-// As the forward pass pads axis by axis, from the last padded one on.
+// Reverts padding axis by axis, as the forward pass pads, from the last padded axis on.
 aten::Lowering unmirrored_one_by_one(const LowerCall& call, const std::string& name) {
   const Shape &sizes = *call.attributes.list("sizes"), &pads = *call.attributes.list("pads");
   Shape now = shape_of(*call.inputs[0]);
@@ -153,7 +153,7 @@ Result<aten::Lowering> lower_pad(const LowerCall& call) {
   const std::string name = mode == "edge" ? "replication" : "reflection";
   const auto listed = first_listed(pads);
   if (!listed) return unmirrored_one_by_one(call, name);
-  // Of the padded value LibTorch reads the shape alone.
+  // LibTorch reads only the shape of the padded value.
   const aten::Made padded = calls("aten::new_empty", {Operand{0}, sizes});
   const std::string schema = "aten::" + name + "_pad" + std::to_string(rank - *listed) + "d_backward";
   return std::move(calls).with({calls(schema, {Operand{0}, padded, pads_from_last(pads, *listed)})});

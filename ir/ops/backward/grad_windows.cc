@@ -1,12 +1,12 @@
-// Operators that gradients of convolutions and pooling are made of; `sizes` are those of the operand's spatial axes.
+// Backward operators of convolutions and pooling. `sizes` are those of the operand's spatial axes.
 #include "ir/ops/windows.h"
 
 namespace rannc::ir::ops {
 namespace {
 
-// --- what they share: the operand's gradient is made from the result's, its samples lead as theirs do
+// --- shared helpers: the operand's gradient is computed from the result's; both have their samples on axis 0
 
-// [samples, channels, sizes…] of the operand; an error where windows over it do not make what `gy` is.
+// Type [samples, channels, sizes…] of the operand. Fails if windows over it do not give the shape of `gy`.
 Result<Types> operand_type(const OpCall& call, const Window* window, const Dim& channels, const Dim& made) {
   RANNC_ASSIGN(const Shape gy, shape_of(call, 0));
   RANNC_TRY(samples_lead(call, 0));
@@ -61,7 +61,7 @@ Result<Types> infer_conv_grad_weight(const OpCall& call) {
   return Types{make_type(dtype, std::move(to), {.mix = call.in(0).batch.has_batch() ? Mix::kPartial : Mix::kNone})};
 }
 
-// As much as the forward pass: each element of gy meets each of its filter.
+// Same work as the forward pass: each element of gy is multiplied with each element of its filter.
 Work conv_grad_input_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!call.in(0).shape || !call.in(1).shape) return {};
   const Shape& weight = *call.in(1).shape;
@@ -107,11 +107,11 @@ Result<aten::Lowering> lower_conv_grad_weight(const LowerCall& call) {
   return std::move(calls).with({aten::Made{made.call, 1}});
 }
 
-// --- pooling; ATen has no derivatives over one axis: over two, the first of which has one element
+// --- pooling; ATen has no derivatives for one axis, so a first axis of one element is added
 
 struct Lifted {
   Window window;
-  Shape from;  ///< of the operand, padded where that is done by hand
+  Shape from;  ///< of the operand, after explicit padding if any
   bool lifted = false;
 };
 
@@ -150,7 +150,7 @@ Result<aten::Lowering> lower_max_pool_grad(const LowerCall& call) {
   return std::move(calls).with({made});
 }
 
-// Zeros for the windows that begin in a right pad made by hand, which the forward pass drops.
+// Appends zeros for the windows that begin in an explicit right pad, which the forward pass drops.
 aten::Value with_late_windows(Calls& calls, const Window& window, const Shape& gy, const Shape& from) {
   Shape pads;
   for (size_t i = window.rank(); i-- > 0;) {

@@ -40,7 +40,7 @@ Result<Types> infer_bitcast(const OpCall& call) {
 
 bool is_wide_unsigned(DType dtype) { return dtype == DType::kU16 || dtype == DType::kU32 || dtype == DType::kU64; }
 
-// As i64: the same number, or, of 64 bits, the same bits.
+// Converts to i64: the same number, or the same bits for 64-bit types.
 aten::Value widened(Calls& calls, uint32_t operand) { return calls("aten::to.dtype", {Operand{operand}, DType::kI64}); }
 
 Result<aten::Lowering> lower_not(const LowerCall& call) {
@@ -60,7 +60,7 @@ Result<aten::Lowering> lower_left(const LowerCall& call) {
   return std::move(calls).with({calls("aten::to.dtype", {moved, dtype})});
 }
 
-// Zeros come in from the left: of 64 bits those of the sign, which comes in instead, are cleared.
+// Logical right shift. ATen shifts in the sign bit of 64-bit numbers, so these bits are cleared.
 Result<aten::Lowering> lower_right(const LowerCall& call) {
   const DType dtype = call.inputs[0]->dtype;
   if (!is_wide_unsigned(dtype)) return one_call("aten::bitwise_right_shift.Tensor", {Operand{0}, Operand{1}});

@@ -1,4 +1,4 @@
-// Operators that run bodies: a choice between two, and a loop.
+// Control-flow operators: if and loop.
 #include <algorithm>
 
 #include "ir/gradient/vjp.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr uint32_t kTrips = 0, kCondition = 1, kFirstValue = 2;  // operands of a loop
 
-// One result as a body makes it: what becomes of its samples without what it was made from.
+// Type of a result of a body. Its dependence on samples is determined without the operands inside the body.
 ValueType made_inside(const Graph& body, ValueId output) {
   ValueType type = body.type(output);
   type.contents.reset();
@@ -33,7 +33,7 @@ Result<Types> infer_if(const OpCall& call) {
   for (const Body* body : {&then, &otherwise}) {
     RANNC_TRY(check_operands(*body, call.inputs.subspan(1)));
     if (body->graph().outputs().size() == call.output_count) continue;
-    return error("a branch makes " + std::to_string(body->graph().outputs().size()) + " results, the task has " +
+    return error("a branch has " + std::to_string(body->graph().outputs().size()) + " results, the task has " +
                  std::to_string(call.output_count));
   }
   Types types;
@@ -42,7 +42,7 @@ Result<Types> infer_if(const OpCall& call) {
     const ValueType other = made_inside(otherwise.graph(), otherwise.graph().outputs()[i]);
     const bool same = type.dtype == other.dtype && type.shape == other.shape;
     if (!same) {
-      return error("its branches make different types of result " + std::to_string(i) + ": " +
+      return error("its branches have different types for result " + std::to_string(i) + ": " +
                    std::string(str(type.dtype)) + (type.shape ? str(*type.shape) : "[*]") + " and " +
                    std::string(str(other.dtype)) + (other.shape ? str(*other.shape) : "[*]"));
     }
@@ -90,7 +90,7 @@ Result<aten::Lowering> lower_if(const LowerCall& call) {
 
 // --- loop
 
-// The parts of a loop's operands, from the third on.
+// Groups of a loop's operands, from the third on.
 struct Parts {
   uint32_t states = 0, scanned = 0, end = 0;
   uint32_t first_scanned() const { return kFirstValue + states; }
@@ -102,7 +102,7 @@ Parts parts_of(const OpAttributes& attributes, size_t operands) {
           static_cast<uint32_t>(std::max<size_t>(operands, kFirstValue))};
 }
 
-// How often the body runs, where that follows from sizes: a condition may end it before.
+// Number of trips if it follows from sizes. A condition may end the loop earlier.
 std::optional<Dim> trips_of(const OpAttributes& attributes, std::span<const ValueType* const> inputs) {
   if (const Attribute* given = attributes.find("trips")) {
     if (const auto* dim = std::get_if<Dim>(given)) return *dim;
@@ -115,7 +115,7 @@ std::optional<Dim> trips_of(const OpAttributes& attributes, std::span<const Valu
   return std::nullopt;
 }
 
-// The most trips that are certain.
+// Certain upper bound of the number of trips.
 std::optional<Dim> most_trips(const OpAttributes& attributes, std::span<const ValueType* const> inputs) {
   if (const auto trips = trips_of(attributes, inputs)) return trips;
   if (attributes.has("max_trips")) return Dim(attributes.integer("max_trips"));
@@ -144,7 +144,7 @@ ValueType rows_of(ValueType row, const Dim& trips) {
   return row;
 }
 
-// What the body is handed: the number of the trip, the condition, states, rows, what is captured.
+// Values passed to the body: trip number, condition, states, rows, captured values.
 class Handed {
  public:
   Handed(const OpCall& call, const Parts& parts) {
@@ -187,13 +187,13 @@ Result<Types> states_of(const Parts& parts, const Graph& body, size_t first_outp
   for (uint32_t i = 0; i < parts.states; ++i) {
     const ValueType before = made_inside(body, body.inputs()[kFirstValue + i]);
     ValueType after = made_inside(body, body.outputs()[first_output + i]);
-    if (!before.shape) return error("it is not known which rank state " + std::to_string(i) + " has");
+    if (!before.shape) return error("the rank of state " + std::to_string(i) + " is unknown");
     if (before.dtype != after.dtype || before.shape != after.shape ||
         before.batch.has_batch() != after.batch.has_batch()) {
       return error("state %" + std::string(body.value(body.inputs()[kFirstValue + i]).name) + " is " +
                    std::string(str(before.dtype)) + str(*before.shape) + " before a trip and " +
                    std::string(str(after.dtype)) + (after.shape ? str(*after.shape) : "[*]") +
-                   " after it; it has to stay what it is");
+                   " after it; it must not change");
     }
     if (after.batch.mix != Mix::kNone) after.batch.mix = Mix::kMixed;
     types.push_back(std::move(after));
@@ -210,15 +210,16 @@ Result<Types> infer_loop(const OpCall& call) {
   if (trips && call.batch_symbol.size() > 0 && trips->uses(call.batch_symbol)) {
     return error("its number of trips, " + trips->str() + ", depends on the number of samples");
   }
-  if (!trips && !call.has(kTrips) && !call.has(kCondition)) return error("nothing says when it ends");
+  if (!trips && !call.has(kTrips) && !call.has(kCondition))
+    return error("it has neither a number of trips nor a condition");
   for (uint32_t i = parts.first_scanned(); i < parts.first_captured(); ++i) {
-    if (!trips) return error("it takes rows, but its number of trips depends on data");
+    if (!trips) return error("it reads rows, but its number of trips depends on data");
     RANNC_TRY(check_rows(call, i, *trips));
   }
   RANNC_TRY(check_operands(body, Handed(call, parts).given));
   const size_t conditions = call.has(kCondition) ? 1 : 0;
   if (graph.outputs().size() != call.output_count + conditions || call.output_count < parts.states) {
-    return error("its body makes " + std::to_string(graph.outputs().size()) + " results, " +
+    return error("its body has " + std::to_string(graph.outputs().size()) + " results, " +
                  std::to_string(call.output_count + conditions) + " are needed: those of the task" +
                  (conditions != 0 ? " after a condition" : ""));
   }
@@ -226,7 +227,7 @@ Result<Types> infer_loop(const OpCall& call) {
   for (uint32_t i = parts.states; i < call.output_count; ++i) {
     const ValueType row = made_inside(graph, graph.outputs()[conditions + i]);
     if (!trips || conditions != 0 || !row.shape) {
-      return error("it stacks what each trip makes, but its number of trips depends on data");
+      return error("it stacks a result of each trip, but its number of trips depends on data");
     }
     types.push_back(rows_of(row, *trips));
   }
@@ -259,7 +260,7 @@ Result<aten::Lowering> lower_loop(const LowerCall& call) {
 
 // --- tape
 
-// Operands from the 64th on count as wanted where they are floats.
+// Float operands from the 64th on count as wanted.
 bool wants(const TapeCall& call, size_t operand) {
   return operand < 64 ? call.wants(operand) : call.inputs[operand] != nullptr && is_float(call.inputs[operand]->dtype);
 }
@@ -281,7 +282,7 @@ TapeUse if_tape(const TapeCall& call) {
   return use;
 }
 
-// A state that comes around wants a gradient where any trip makes it one: all float states do where anything does.
+// A state wants a gradient if any trip gives it one. If any operand wants a gradient, all float states do.
 TapeUse loop_tape(const TapeCall& call) {
   const OpAttributes attributes(call.op, call.attributes);
   const Parts parts = parts_of(attributes, call.inputs.size());
@@ -294,7 +295,7 @@ TapeUse loop_tape(const TapeCall& call) {
   for (uint32_t i = kFirstValue; i < wanted.size(); ++i) {
     if (!once.inputs[i]) continue;
     use.keeps.push_back(kept_operand(i));
-    // On all trips but the first a state is what the trip before made, which may be kept there already.
+    // On all trips but the first, a state is a result of the previous trip, which may already be kept there.
     const size_t state = i - kFirstValue;
     if (state >= parts.states || once.outputs[first_output + state]) continue;
     const ValueType& type = *call.inputs[i];

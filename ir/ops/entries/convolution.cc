@@ -1,4 +1,4 @@
-// Convolutions and pooling: samples lead, then channels, then 1 to 3 spatial axes.
+// Convolutions and pooling over [samples, channels, 1 to 3 spatial axes].
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kLinear = "linear", kOneDnn = "onednn";
 
-// One result whose channels are `channels`.
+// Type of the result with `channels` channels.
 Result<Types> windowed(const OpCall& call, const Window& window, const Dim& channels, bool ceil) {
   RANNC_ASSIGN(Shape to, windowed(window, *call.in(0).shape, channels, ceil));
   RANNC_TRY(samples_lead(call, 0));
@@ -21,7 +21,7 @@ Result<Types> windowed(const OpCall& call, const Window& window, const Dim& chan
   return Types{make_type(call.in(0).dtype, std::move(to), call.in(0).batch)};
 }
 
-// Pads `value` by a call of its own, and clears the window's pads.
+// Pads `value` by a separate call and clears the window's pads.
 aten::Value padded_by_hand(Calls& calls, Window& window, aten::Value value, double fill) {
   value = padded(calls, window, value, fill);
   window = without_pads(window);
@@ -34,7 +34,8 @@ bool are_all(const std::vector<int64_t>& numbers, int64_t each) {
   return std::all_of(numbers.begin(), numbers.end(), [&](int64_t number) { return number == each; });
 }
 
-// A product over channels for each place, or a kernel whose pads are those of both ends.
+// Checks the conditions of the algorithms: `linear` is a product over channels at each position, and `onednn` needs
+// equal pads at both ends.
 Result<void> algorithm_fits(const OpCall& call, const Window& window) {
   const std::string algorithm = call.attributes.text("algorithm");
   if (algorithm == kOneDnn && !(window.symmetric() && call.in(0).dtype == DType::kF32))
@@ -68,7 +69,7 @@ Result<Types> infer_conv(const OpCall& call) {
   return windowed(call, window, weight[0], false);
 }
 
-// With a bias it is no multiple of x.
+// With a bias it is not linear in x.
 Linear conv_linear(const OpCall& call) { return call.has(2) ? Linear::kNo : Linear::kEach; }
 
 Work conv_work(const OpCall& call, std::span<const ValueType> outputs) {
@@ -78,7 +79,7 @@ Work conv_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(element_count(*outputs[0].shape) * per_output, call, outputs);
 }
 
-// The places that the window stops at, channels behind them, times the weight.
+// Product of the weight with the positions that the window visits, channels last.
 aten::Lowering lower_linear_conv(const LowerCall& call, const Window& window) {
   const Shape& weight = shape_of(*call.inputs[1]);
   Calls calls;
@@ -131,7 +132,7 @@ Work pool_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(window) : Dim(0), call, outputs);
 }
 
-// Drops windows that start in the right pad, which ATen cannot tell from the input once it has been padded.
+// Drops windows that start in the right pad, which ATen cannot distinguish from the input after explicit padding.
 aten::Value without_late_windows(Calls& calls, aten::Value value, const LowerCall& call, const Window& window) {
   const Shape& to = shape_of(*call.outputs[0]);
   for (size_t i = 0; i < window.rank(); ++i) value = calls("aten::slice.Tensor", {value, i + 2, 0, to[i + 2], 1});
@@ -152,7 +153,7 @@ Result<aten::Lowering> lower_pool(const LowerCall& call, std::string_view name, 
   return std::move(calls).with({value});
 }
 
-// Places are those in an operand that is padded by hand so far that the windows fit exactly.
+// Positions refer to an operand that is explicitly padded so that the windows fit exactly.
 Result<aten::Lowering> lower_max_pool_with_places(const LowerCall& call) {
   RANNC_ASSIGN(Window window, window_of(call.attributes, call.attributes.integers("kernel")));
   const bool by_hand = !aten_pads(window);
@@ -211,14 +212,14 @@ Result<aten::Lowering> lower_adaptive(const LowerCall& call) {
 
 // --- tape
 
-// What windows move over is kept: the operand, or a padded copy of it where ATen's own padding does not do.
+// Keeps the input of the windows: the operand, or a padded copy if ATen's own padding does not suffice.
 TapeUse windowed_tape(const TapeCall& call, const Window& window, bool by_hand) {
   if (!by_hand) return {.keeps = {kept_operand(0)}};
   const Shape padded = padded_shape(window, shape_of(*call.inputs[0]));
   return {.own_bytes = element_count(padded) * Dim(byte_size(call.inputs[0]->dtype))};
 }
 
-// Of places that it does not stop at nothing is kept.
+// Positions that the window skips are not kept.
 TapeUse linear_conv_tape(const TapeCall& call, const Window& window) {
   if (are_all(window.strides, 1)) return {.keeps = {operand_where(0, 1), operand_where(1, 0)}};
   TapeUse use{.keeps = {operand_where(1, 0)}};
@@ -249,14 +250,15 @@ TapeUse avg_pool_tape(const TapeCall& call) {
   return windowed_tape(call, *window, !aten_pads(*window));
 }
 
-// To one element for each channel ATen takes the mean, which keeps nothing.
+// For one element per channel ATen computes the mean, which keeps nothing.
 TapeUse adaptive_tape(const TapeCall& call) {
   const std::vector<int64_t> size = call.attributes.integers("size");
   const bool one = std::all_of(size.begin(), size.end(), [](int64_t n) { return n == 1; });
   return one ? TapeUse{} : TapeUse{.keeps = {kept_operand(0)}};
 }
 
-// The windows of a result as ATen counts them, which drops late ones of an operand padded by hand afterwards.
+// Number of windows as ATen counts them, including the late ones of an explicitly padded operand, which are dropped
+// afterwards.
 Dim windows(const TapeCall& call, const Window& window) {
   const Shape &from = shape_of(*call.inputs[0]), &to = shape_of(*call.outputs[0]);
   const bool late = !aten_pads(window) && OpAttributes(call.op, call.attributes).flag("ceil");
@@ -274,7 +276,7 @@ TapeUse max_pool_tape(const TapeCall& call) {
     const Shape exact = exact_extents(*window, shape_of(*call.outputs[0]));
     use.own_bytes = element_count(exact) * Dim(byte_size(call.inputs[0]->dtype));
   }
-  constexpr int64_t kPlaceBytes = 8;  // where each maximum was
+  constexpr int64_t kPlaceBytes = 8;  // position of each maximum
   use.own_bytes = use.own_bytes + windows(call, *window) * Dim(kPlaceBytes);
   return use;
 }

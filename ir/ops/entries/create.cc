@@ -1,4 +1,4 @@
-// Operators that make values from numbers and sizes.
+// Operators that create values from numbers and sizes.
 #include <cmath>
 
 #include "ir/ops/interval.h"
@@ -35,7 +35,7 @@ std::optional<double> number_of(const Bound& bound) {
   return dim.is_constant() ? std::optional(static_cast<double>(dim.constant())) : std::nullopt;
 }
 
-// Elements of a range between numbers: an error where there are more than any memory holds, or none can be counted.
+// Number of elements of a range between floats. Fails if there are too many for any memory or the number is undefined.
 Result<Dim> counted(double start, double limit, double delta) {
   constexpr double kMost = 0x1p53;
   const double count = std::ceil((limit - start) / delta);
@@ -44,7 +44,7 @@ Result<Dim> counted(double start, double limit, double delta) {
                number(count) + " elements");
 }
 
-// The same between integers, exactly; at most 2^53.
+// Exact number of elements of a range between integers; at most 2^53.
 Dim whole_count(int64_t start, int64_t limit, int64_t delta) {
   __extension__ typedef __int128 Wide;
   const Wide span = Wide{limit} - start;
@@ -60,7 +60,7 @@ Result<Dim> range_count(const Bound& start, const Bound& limit, const Bound& del
     RANNC_ASSIGN(Dim count, counted(*first, *last, *step));
     if (!from || !to || !by) return count;
   }
-  if (!from || !to || !by) return error("a range between a number that is no integer and a size that is not known");
+  if (!from || !to || !by) return error("a range with a symbolic bound needs integers for the others");
   if (first && last && step) return whole_count(from->constant(), to->constant(), by->constant());
   const Dim span = *to - *from;
   const Dim count = *by == Dim(1) ? span : ceil_div(span, *by);
@@ -93,7 +93,7 @@ Result<Types> infer_range(const OpCall& call) {
   return Types{std::move(type)};
 }
 
-// Up to the end of the elements that the type counts: ATen refuses a limit on the other side of the start.
+// Uses the end of the elements in the type as the limit, because ATen rejects a limit on the other side of the start.
 Result<aten::Lowering> lower_range(const LowerCall& call) {
   const ValueType& type = *call.outputs[0];
   const Dim& count = shape_of(type)[0];

@@ -30,7 +30,7 @@ Result<Types> infer_det_grad(const OpCall& call) {
   return gradient_type(call, 1);
 }
 
-// A'X = gy * det(A) * I by the factors of A, the zeros on whose diagonal are taken for the type's epsilon.
+// Solves A'X = gy * det(A) * I with the factors of A. Zeros on their diagonal are replaced by the type's epsilon.
 Result<aten::Lowering> lower_det_grad(const LowerCall& call) {
   const Shape& x = shape_of(*call.inputs[1]);
   const double epsilon = call.inputs[1]->dtype == DType::kF64 ? 0x1p-52 : 0x1p-23;
@@ -54,13 +54,13 @@ bool det_gradient(GradientCall& call) {
   return true;
 }
 
-// Two thirds of the cube of the extent for each matrix.
+// Two thirds of the cube of the extent per matrix.
 Work det_work(const OpCall& call, std::span<const ValueType> outputs) {
   const auto& x = call.in(call.inputs.size() > 1 ? 1 : 0).shape;
   return work(x && !x->empty() ? element_count(*x) * x->back() : Dim(0), call, outputs);
 }
 
-// The factors, and a place of 4 bytes for each row.
+// Keeps the factors and a 4-byte position per row.
 TapeUse det_tape(const TapeCall& call) {
   const Shape& x = shape_of(*call.inputs[0]);
   const Dim rows = element_count(Shape(x.begin(), x.end() - 1));

@@ -95,8 +95,8 @@ Result<Types> infer_clamp(const OpCall& call) {
   return Types{like(call, call.in(0).dtype)};
 }
 
-// Elements of `a` and `b` as the condition chooses; nothing where one of the three is not known. Operands of one
-// element stand for as many as the result has, which may be none.
+// Elements of `a` and `b` chosen by the condition; nothing if one of the three is unknown. Operands of one element are
+// broadcast to the number of elements of the result, which may be 0.
 std::optional<Contents> chosen_contents(const OpCall& call, const ValueType& type) {
   const Dim count = element_count(*type.shape);
   if (!count.is_constant() || count.constant() > kMaxContents) return std::nullopt;
@@ -175,9 +175,9 @@ Result<aten::Lowering> lower_cast(const LowerCall& call) {
 
 // --- sums over samples
 
-// Rounded quotients are no sums of quotients.
+// Rounded division is not linear.
 Linear linear_div(const OpCall& call) { return is_float(call.in(0).dtype) ? Linear::kFirst : Linear::kNo; }
-// From numbers to numbers that hold them: others round, or ask whether they are 0.
+// Linear only if the result type represents the numbers. Other casts round, or compare with 0.
 Linear linear_cast(const OpCall& call) {
   const DType to = *call.attributes.dtype("dtype");
   const bool holds = is_float(to) || (is_integer(to) && !is_float(call.in(0).dtype));

@@ -1,4 +1,4 @@
-/// Elementwise operators on the known elements of integer values: nothing where an element is not known. Private to
+/// Elementwise operators on known contents of integer values. They return nothing if the result is unknown. Private to
 /// ir/ops.
 #pragma once
 
@@ -26,7 +26,7 @@ inline std::optional<Dim> safe_mod(const Dim& a, const Dim& b) {
   if (b == Dim(0)) return std::nullopt;
   return mod(a, b);
 }
-/// Of the dividend's sign.
+/// Remainder with the dividend's sign.
 inline std::optional<Dim> truncated_mod(const Dim& a, const Dim& b) {
   const auto quotient = truncated_div(a, b);
   return quotient ? std::optional(minus(a, times(*quotient, b))) : std::nullopt;

@@ -1,4 +1,4 @@
-// Functions of one number.
+// Mathematical functions of one operand.
 #include "ir/gradient/gradient.h"
 #include "ir/ops/entries/elementwise_rows.h"
 #include "ir/ops/gradients/gradients_elementwise.h"
@@ -98,7 +98,7 @@ std::vector<OpInfo> function_ops() {
             {.gradient = gradient::hardswish, .tape = keeps_operand()}),
       unary("hardsigmoid", "x / 6 + 1 / 2 within 0 and 1", {"HardSigmoid"}, infer_float,
             {.gradient = gradient::hardsigmoid, .tape = keeps_operand()}),
-      // ATen's threshold of 20 would leave an error of 1e-9.
+      // ATen's default threshold of 20 would give an error of 1e-9.
       unary("softplus", "log(1 + e^x)", {"Softplus"}, infer_float,
             {.gradient = gradient::softplus,
              .tape = keeps_operand(),

@@ -1,4 +1,4 @@
-// Normalisation of groups of channels, sample by sample.
+// Group normalization.
 #include "ir/ops/entries/group_norm.h"
 
 #include "ir/ops/gradients/gradients_dense.h"
@@ -72,7 +72,7 @@ Result<aten::Lowering> lower_group_norm(const LowerCall& call) {
   return std::move(calls).with(std::move(results));
 }
 
-// Mean and inverse deviation of each group.
+// Keeps mean and inverse standard deviation of each group.
 TapeUse group_norm_tape(const TapeCall& call) {
   const Dim groups = OpAttributes(call.op, call.attributes).integer("groups");
   const Dim bytes = Dim(2 * byte_size(call.inputs[0]->dtype)) * shape_of(*call.inputs[0])[0] * groups;

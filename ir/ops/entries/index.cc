@@ -25,7 +25,7 @@ Diagnostic picks_samples(const OpCall& call, int64_t axis) {
                str(*call.in(0).shape) + " by indices that are the same for every sample");
 }
 
-// Such indices pick the row of x that has a sample's own number.
+// Error for an axis on which only one of x and indices has samples: each sample would select the row of its own number.
 Diagnostic one_batch(const OpCall& call, size_t without) {
   const std::string names[] = {"x", "indices"};
   return error(std::string(short_name(call.op)) + " of " + str(*call.in(0).shape) + " by indices " +
@@ -182,7 +182,7 @@ Result<Types> infer_gather_nd(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, std::move(to), std::move(layout))};
 }
 
-// One flat index into the picked axes, then one index_select: x is seen as [batch…, picked, rest…].
+// Flattens the index into the picked axes, then calls index_select once on x viewed as [batch…, picked, rest…].
 Result<aten::Lowering> lower_gather_nd(const LowerCall& call) {
   Calls calls;
   RANNC_ASSIGN(const FlatPicks flat, flat_picks(calls, call, shape_of(*call.inputs[0])));
@@ -275,7 +275,7 @@ Result<Types> infer_one_hot(const OpCall& call) {
   return Types{make_type(DType::kI64, std::move(shape), std::move(layout))};
 }
 
-// Indices outside 0…depth-1 give zeros, as in ONNX, where ATen's one_hot fails.
+// Indices outside 0…depth-1 give zeros, as in ONNX. ATen's one_hot fails for them.
 Result<aten::Lowering> lower_one_hot(const LowerCall& call) {
   const int64_t depth = call.attributes.integer("depth"), axis = call.attributes.integer("axis");
   Calls calls;
@@ -312,12 +312,12 @@ TapeUse gather_tape(const TapeCall& call) {
   const int64_t axis = attributes.integer("axis");
   return {.own_bytes = index_bytes(call), .gives_rows = rank == 2 && (axis == 0 || axis == -2)};
 }
-// One number for each tuple.
+// Keeps one flat index per tuple.
 TapeUse gather_nd_tape(const TapeCall& call) {
   const Shape& indices = shape_of(*call.inputs[1]);
   return {.own_bytes = element_count(Shape(indices.begin(), indices.end() - 1)) * Dim(kIndexBytes)};
 }
-// One copy more where sums are not those that ATen makes.
+// Keeps an additional copy if the sums differ from those that ATen computes.
 TapeUse cumsum_tape(const TapeCall& call) {
   const OpAttributes attributes(call.op, call.attributes);
   if (!attributes.flag("exclusive") && !attributes.flag("reverse")) return {};

@@ -7,7 +7,7 @@ namespace {
 
 // --- matmul
 
-// The layout an operand gives to the product of rank `rank`, whose last two axes are rows and columns.
+// Batch layout that an operand gives to a product of rank `rank`, whose last two axes are rows and columns.
 BatchLayout carried(const ValueType& type, size_t rank) {
   BatchLayout layout = type.batch;
   if (layout.has_batch()) layout.axis += static_cast<int32_t>(rank - type.shape->size());
@@ -17,7 +17,7 @@ BatchLayout carried(const ValueType& type, size_t rank) {
 Result<BatchLayout> matmul_layout(const OpCall& call, size_t rank) {
   const BatchLayout a = carried(call.in(0), rank), b = carried(call.in(1), rank);
   const auto columns = static_cast<int32_t>(rank) - 1, rows = columns - 1;
-  // Both sides may have the same samples there: their products are summed.
+  // If both operands have the same samples on the contracted axis, the result is a sum over samples.
   if (a.has_batch() && a.axis == columns && b.has_batch() && b.axis == rows && a.outer == b.outer && a.inner == b.inner)
     return BatchLayout{.mix = Mix::kPartial};
   if (a.axis == columns && rank >= 1 && a.has_batch()) return error("matmul contracts over the samples of operand 0");
@@ -104,9 +104,9 @@ Result<aten::Lowering> lower_linear(const LowerCall& call) {
   return std::move(calls).with({calls("aten::linear", {aten::Operand{0}, weight, aten::Operand{2}})});
 }
 
-// --- tape: a product of stacks of matrices lays operands out in one piece first
+// --- tape: a batched matrix product first makes its operands contiguous
 
-// Whether some axes of a stack, but not all, are stretched to the result's: the operand is copied then.
+// Whether some stack axes of an operand, but not all, are broadcast. The operand is then copied.
 bool partly_stretched(const Shape& operand, const Shape& result) {
   bool stretched = false, filled = false;
   for (size_t i = 2; i < result.size(); ++i) {

@@ -5,9 +5,9 @@
 namespace rannc::ir::ops {
 namespace {
 
-// --- type rule: a scalar, a sum over the samples where there are any
+// --- type rule: a scalar, which is a sum over the samples if there are any
 
-// Weights are numbers of the loss, the same for all samples.
+// Weights belong to the loss and are the same for all samples.
 Result<void> require_no_samples(const OpCall& call, size_t operand) {
   if (!call.in(operand).batch.has_batch()) return {};
   return error(std::string(call.op.operand(operand).name) + " " + str(*call.in(operand).shape) + " has samples");
@@ -50,7 +50,7 @@ Result<Types> infer_cross_entropy(const OpCall& call) {
   return types;
 }
 
-// Of a prediction and a target of its shape.
+// Type rule for a prediction and a target of equal shape.
 Result<Types> infer_pairs(const OpCall& call) {
   RANNC_ASSIGN(const Shape prediction, shape_of(call, 0));
   RANNC_ASSIGN(const Shape target, shape_of(call, 1));
@@ -111,7 +111,7 @@ aten::Value with_smooth_part(Calls& calls, const LowerCall& call, aten::Value lo
   return calls("aten::sub.Tensor", {kept, calls("aten::mul.Scalar", {part, aten::Scalar{smoothing}})});
 }
 
-// With the logarithms of the probabilities as a result, the two halves of ATen's loss.
+// Lowers to the two halves of ATen's loss, because the log-probabilities are a result.
 Result<aten::Lowering> lower_cross_entropy(const LowerCall& call) {
   const Shape& logits = shape_of(*call.inputs[0]);
   const int64_t given = call.attributes.integer("axis"), ignored = call.attributes.integer("ignore_index");
@@ -142,8 +142,8 @@ Result<aten::Lowering> lower_bce(const LowerCall& call) {
                   {aten::Operand{0}, aten::Operand{1}, aten::None{}, weights, kSum});
 }
 
-// The logarithms of the probabilities are kept; backward, the gradient with respect to them is made. Smoothing also
-// keeps which labels are ignored, and weights all logarithms.
+// Keeps the log-probabilities. The backward pass computes the gradient with respect to them. Smoothing also keeps the
+// mask of ignored labels, and weights keep all logarithms.
 TapeUse cross_entropy_tape(const TapeCall& call) {
   const Shape& logits = shape_of(*call.inputs[0]);
   const Dim bytes = element_count(logits) * Dim(byte_size(call.inputs[0]->dtype));

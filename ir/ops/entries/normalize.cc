@@ -1,4 +1,4 @@
-// Normalisations.
+// Layer, RMS and batch normalization.
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/memory.h"
 #include "ir/ops/norms.h"
@@ -56,7 +56,7 @@ Work norm_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(outputs[0].shape ? element_count(*outputs[0].shape) * Dim(8) : Dim(0), call, outputs);
 }
 
-// The first of the call's results that the task has.
+// The leading results of the call, as many as the task has.
 aten::Lowering as_many(const LowerCall& call, Calls calls, std::vector<aten::Value> results) {
   results.resize(call.outputs.size());
   return std::move(calls).with(std::move(results));
@@ -82,7 +82,7 @@ Result<aten::Lowering> lower_rms_norm(const LowerCall& call) {
   return std::move(calls).with({aten::Made{0, 0}, aten::Made{0, 1}});
 }
 
-// --- batch_norm: one result, then the statistics for the running ones, then those that x is normalised by
+// --- batch_norm: the result, then the statistics that update the running ones, then those that normalize x
 
 Result<Types> infer_batch_norm(const OpCall& call) {
   RANNC_ASSIGN(const Shape shape, shape_of(call, 0));
@@ -117,8 +117,9 @@ aten::Lowering lower_by_running(const LowerCall& call) {
   return std::move(calls).with({normalised, mean, variance, mean, rstd});
 }
 
-// ATen replaces running statistics in training, by its own alone where their momentum is 1, and leaves them alone in
-// evaluation: copies of them become the statistics that x is normalised by. ATen does not replace what has a gradient.
+// In training ATen updates running statistics in place; with momentum 1 they become the batch's statistics. In
+// evaluation it leaves them unchanged. ATen therefore gets copies of them, which become the statistics that normalize
+// x. The copies are detached, because ATen does not update tensors that have a gradient.
 Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
   if (!call.attributes.flag("training")) return lower_by_running(call);
   Calls calls;
@@ -144,7 +145,7 @@ Result<aten::Lowering> lower_batch_norm(const LowerCall& call) {
 
 // --- tape
 
-// Numbers kept of each row: mean, deviation.
+// Bytes of `each` numbers kept per row: mean, deviation.
 Dim row_bytes(const TapeCall& call, int64_t each) {
   const Shape& shape = shape_of(*call.inputs[0]);
   const auto axis = static_cast<ptrdiff_t>(counted_axis({call.op, call.attributes}, shape.size()));
@@ -161,7 +162,7 @@ TapeUse rms_norm_tape(const TapeCall& call) {
   return use;
 }
 
-// In training mean and inverse deviation, and the running statistics that it has replaced.
+// In training keeps mean and inverse deviation, and the updated running statistics.
 TapeUse batch_norm_tape(const TapeCall& call) {
   const Dim channels = element_count(shape_of(*call.inputs[1])) * Dim(byte_size(call.inputs[1]->dtype));
   TapeUse use{.keeps = {kept_operand(0)}, .own_bytes = Dim(2) * channels};

@@ -1,4 +1,4 @@
-// Operators that put elements in order.
+// Sorting operators.
 #include "ir/ops/gradients/gradients_dense.h"
 #include "ir/ops/rules.h"
 
@@ -22,8 +22,8 @@ Result<Types> infer_topk(const OpCall& call) {
   return Types{make_type(call.in(0).dtype, shape, layout), make_type(DType::kI64, shape, layout)};
 }
 
-// ATen's topk leaves open which of equal elements comes first; a stable sort takes the one of the lower index. Of the
-// sorted operand no more than the places of the first elements stays.
+// The order of equal elements is unspecified for ATen's topk. A stable sort puts the lower index first. Only the
+// positions of the first elements of the sorted operand stay in memory.
 Result<aten::Lowering> lower_topk(const LowerCall& call) {
   const Shape& to = shape_of(*call.outputs[0]);
   const size_t axis = counted_axis(call.attributes, to.size());
@@ -42,7 +42,7 @@ Result<aten::Lowering> lower_topk(const LowerCall& call) {
   return std::move(calls).with({values, places});
 }
 
-// Twenty comparisons for each element.
+// Twenty comparisons per element.
 Work sort_work(const OpCall& call, std::span<const ValueType> outputs) {
   return work(call.in(0).shape ? element_count(*call.in(0).shape) * Dim(20) : Dim(0), call, outputs);
 }

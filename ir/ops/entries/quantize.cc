@@ -1,4 +1,4 @@
-// Operators between numbers and the integers that stand for them by a scale and a zero point.
+// Quantization and dequantization with a scale and a zero point.
 #include <algorithm>
 
 #include "ir/ops/entries/elementwise_rows.h"
@@ -15,7 +15,7 @@ enum Of : size_t { kX, kScale, kZero };
 
 // --- type rules
 
-// Scale and zero point: one number, one for each place on attribute `axis`, or numbers that stretch to x.
+// Checks scale and zero point: one number, one number per position on attribute `axis`, or broadcastable to x.
 Result<void> require_steps(const OpCall& call) {
   RANNC_ASSIGN(const Shape x, shape_of(call, kX));
   RANNC_ASSIGN(const Shape scale, shape_of(call, kScale));
@@ -65,7 +65,7 @@ Result<Types> infer_fake_quantize(const OpCall& call) {
 
 // --- lowering
 
-// What there is for each place on the axis, shaped so that it stretches to x.
+// Reshapes a value with one number per position on the axis so that it broadcasts to x.
 aten::Value along_axis(Calls& calls, const LowerCall& call, aten::Value value) {
   if (!call.attributes.has("axis")) return value;
   const Shape& x = shape_of(*call.inputs[kX]);
@@ -111,7 +111,7 @@ Result<aten::Lowering> lower_dequantize(const LowerCall& call) {
   return std::move(calls).with({calls("aten::mul.Tensor", {apart, along_axis(calls, call, Operand{kScale})})});
 }
 
-// ATen takes scales of f32, of which it has no derivative, and zero points of i32.
+// ATen requires f32 scales, for which it has no derivative, and i32 zero points.
 Result<aten::Lowering> lower_fake_quantize(const LowerCall& call) {
   Calls calls;
   const aten::Value fixed = calls("aten::detach", {Operand{kScale}});
@@ -129,7 +129,7 @@ Result<aten::Lowering> lower_fake_quantize(const LowerCall& call) {
 
 // --- gradients
 
-// A value of x's shape as one of the scale's: sums over all that one of its numbers is of.
+// Gives the scale a gradient of x's shape, summed over all elements that share one number of the scale.
 void give_to_scale(GradientCall& call, ValueId gradient) {
   if (!call.attributes().has("axis")) return call.give_unstretched(kScale, gradient);
   const auto rank = static_cast<int64_t>(call.shape(gradient).size());
@@ -164,7 +164,8 @@ bool dequantize_gradient(GradientCall& call) {
   return true;
 }
 
-// Straight through where the integer lies within the bounds, 0 where it was clipped; as LibTorch none by the scale.
+// Straight-through gradient where the integer is within the bounds, 0 where it was clipped. As in LibTorch, the scale
+// has no gradient.
 bool fake_quantize_gradient(GradientCall& call) {
   const ValueId x = call.operand(kX), zero = call.operand(kZero);
   const auto number = [&](std::string_view bound) {
@@ -185,12 +186,12 @@ bool fake_quantize_gradient(GradientCall& call) {
 
 // --- tape
 
-// By the scale: the numbers that it multiplies.
+// The scale's gradient keeps the numbers that it multiplies.
 TapeUse dequantize_tape(const TapeCall& call) {
   const Dim count = element_count(shape_of(*call.inputs[kX]));
   return {.own_bytes = call.wants(kScale) ? count * Dim(byte_size(call.outputs[0]->dtype)) : Dim(0)};
 }
-// A truth value for each element.
+// Keeps one boolean per element.
 TapeUse fake_quantize_tape(const TapeCall& call) {
   return {.own_bytes = call.wants(kX) ? element_count(shape_of(*call.inputs[kX])) : Dim(0)};
 }

@@ -1,4 +1,4 @@
-// Operators that fold values along axes.
+// Reductions along axes.
 #include <algorithm>
 
 #include "ir/ops/folding/fold.h"
@@ -11,7 +11,7 @@ namespace {
 
 // --- type rule
 
-// The operand's type with `axes` (sorted) folded away.
+// The operand's type without the reduced `axes` (sorted).
 ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& axes, bool keepdim) {
   const Shape& from = *call.in(0).shape;
   Shape to;
@@ -29,7 +29,7 @@ ValueType reduced(const OpCall& call, DType dtype, const std::vector<int64_t>& a
 
 using Step = Dim (*)(const Dim&, const Dim&);
 
-// The contents folded by `step`, from `start` on where it is there, else from the first one.
+// Reduces contents by `step`, starting with `start` if given, else with the first element.
 template <Step step>
 std::optional<Contents> folded(const OpCall& call, std::optional<Dim> start) {
   const auto& values = call.in(0).contents;
@@ -49,7 +49,7 @@ Result<ValueType> reduced_by_axes(const OpCall& call, bool over_samples) {
   return reduced(call, call.in(0).dtype, axes, call.attributes.flag("keepdim"));
 }
 
-// Whether the samples were on an axis, and are on none.
+// Whether the operand has a batch axis and the result has none.
 bool folds_samples(const OpCall& call, const ValueType& result) {
   return call.in(0).batch.has_batch() && !result.batch.has_batch();
 }
@@ -114,7 +114,7 @@ Work softmax_work(const OpCall& call, std::span<const ValueType> outputs) {
 
 // --- lowering
 
-// One call of `schema` with the axes; without any the operand stays, as the type rule says.
+// One call of `schema` with the axes. Without axes the result is the operand, as in the type rule.
 Result<aten::Lowering> over_axes(const LowerCall& call, std::string schema, bool with_type) {
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
   if (axes.empty()) return passed_on();
@@ -127,14 +127,14 @@ Result<aten::Lowering> lower_mean(const LowerCall& call) { return over_axes(call
 Result<aten::Lowering> lower_amax(const LowerCall& call) { return over_axes(call, "aten::amax", false); }
 Result<aten::Lowering> lower_amin(const LowerCall& call) { return over_axes(call, "aten::amin", false); }
 
-// ATen's safe form has the derivative of the plain one, which 0 makes of rows that are 0.
+// ATen's safe softmax has the derivative of the plain one, which is 0 for zero rows.
 Result<aten::Lowering> lower_softmax(const LowerCall& call) {
   const bool safe = call.attributes.text("hidden_rows") == "zero";
   return one_call(safe ? "aten::_safe_softmax" : "aten::softmax.int",
                   {aten::Operand{0}, call.attributes.integer("axis")});
 }
 
-// One axis after another, from the last on.
+// Reduces one axis after another, from the last on.
 Result<aten::Lowering> lower_prod(const LowerCall& call) {
   RANNC_ASSIGN(const std::vector<int64_t> axes, reduced_axes(call.attributes, shape_of(*call.inputs[0]).size()));
   Calls calls;
@@ -148,14 +148,14 @@ Result<aten::Lowering> lower_prod(const LowerCall& call) {
 
 // --- tape
 
-// Both the operand and the result, where there are axes.
+// Keeps the operand and the result if there are axes.
 TapeUse extreme_tape(const TapeCall& call) {
   const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), shape_of(*call.inputs[0]).size());
   if (!axes.ok() || axes->empty()) return {};
   return {.keeps = {kept_operand(0), kept_result()}};
 }
 
-// Each product but the last keeps its result too.
+// Each product except the last also keeps its result.
 TapeUse prod_tape(const TapeCall& call) {
   const Shape& from = shape_of(*call.inputs[0]);
   const auto axes = reduced_axes(OpAttributes(call.op, call.attributes), from.size());

@@ -1,4 +1,4 @@
-// Upsampling to sizes, and sampling at places of a grid.
+// Upsampling, and sampling at positions of a grid.
 #include "ir/ops/entries/resample.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kScales[] = {"scale_d", "scale_h", "scale_w"};
 
-// The name over so many axes; empty: none.
+// Name of the kernel over `rank` axes; empty if there is none.
 std::string_view kernel_name(std::string_view mode, size_t rank) {
   constexpr std::string_view kNearest[] = {"upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d"},
                              kExact[] = {"_upsample_nearest_exact1d", "_upsample_nearest_exact2d",

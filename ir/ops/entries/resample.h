@@ -1,23 +1,23 @@
-/// Resampling as LibTorch's kernels do it: samples lead, then channels, then 1 to 3 spatial axes. Private to ir/ops.
+/// Resampling of [samples, channels, 1 to 3 spatial axes] by LibTorch's kernels. Private to ir/ops.
 #pragma once
 
 #include "ir/ops/rules.h"
 
 namespace rannc::ir::ops {
 
-/// Kernel of upsampling that the attributes `mode` and `align_corners` name, over so many axes, or of its derivative
-/// (`rest` is `_backward`); an error where LibTorch has none.
+/// Upsampling kernel for the attributes `mode` and `align_corners` over `rank` axes, or its derivative (`rest` is
+/// `_backward`). Fails if LibTorch has none.
 Result<std::string> upsampling_kernel(const OpAttributes& attributes, size_t rank, std::string_view rest = "");
-/// Appends what every such kernel takes last: whether corners are aligned, where it can be asked, and the scales.
+/// Appends the last arguments of every such kernel: `align_corners`, if the kernel has it, and the scales.
 void add_scales(std::vector<aten::Argument>& arguments, const OpAttributes& attributes, size_t rank);
-/// Elements of the operand that each of the result is made of.
+/// Number of operand elements that determine each result element.
 int64_t upsampling_taps(const OpAttributes& attributes, size_t rank);
-/// The attributes of the operator and of its derivative; `sizes` are of the spatial axes of what it makes.
+/// Attributes of the operator and of its derivative. `sizes` are those of the spatial axes of its result.
 std::vector<AttributeInfo> upsampling_attributes();
 
-/// [samples, channels, …] of grid_sample; an error where x of that shape and its grid do not fit each other.
+/// Result shape [samples, channels, …] of grid_sample. Fails if x of that shape and its grid do not match.
 Result<Shape> grid_sampled(const OpCall& call, const Shape& x, const Shape& grid);
-/// `aten::grid_sampler_2d` and what it takes last.
+/// The kernel `aten::grid_sampler_2d` or its 3-d form, and its last arguments.
 std::string grid_sampler(size_t rank, std::string_view rest = "");
 void add_sampling(std::vector<aten::Argument>& arguments, const OpAttributes& attributes);
 std::vector<AttributeInfo> sampling_attributes();

@@ -8,7 +8,7 @@ namespace {
 
 enum Of : size_t { kX, kIndices, kUpdates };
 
-// --- what they share
+// --- shared helpers
 
 Diagnostic apart(const OpCall& call) {
   const auto place = [&](size_t operand) {
@@ -28,7 +28,7 @@ Result<void> require_written(const OpCall& call) {
   return error("operand 0 is bool; reduction \"" + reduction + "\" is of numbers");
 }
 
-// An error where `updates` have not the shape that the indices ask for.
+// Fails if `updates` do not have the shape that the indices require.
 Result<void> require_updates(const OpCall& call, const Shape& expected) {
   RANNC_ASSIGN(const Shape found, shape_of(call, kUpdates));
   bool fits = found.size() == expected.size();
@@ -38,7 +38,7 @@ Result<void> require_updates(const OpCall& call, const Shape& expected) {
                str(*call.in(kX).shape) + " need " + str(expected));
 }
 
-// A product with what is written is homogeneous in what is written into.
+// Multiplying by the updates is linear in x.
 Linear linear_scatter(const OpCall& call) {
   return call.attributes.text("reduction") == "mul" ? Linear::kFirst : Linear::kNo;
 }
@@ -81,7 +81,7 @@ Result<aten::Lowering> lower_scatter_elements(const LowerCall& call) {
 
 // --- scatter_nd
 
-// The place of the samples where they are on an axis of x that the tuples do not pick: on that of the updates.
+// Checks the batch layout if the samples are on an axis of x that the tuples do not index: updates have them there too.
 Result<void> samples_beside(const OpCall& call, const Shape& indices) {
   const BatchLayout& source = call.in(kX).batch;
   BatchLayout expected = source;
@@ -108,7 +108,7 @@ Result<Types> infer_scatter_nd(const OpCall& call) {
   return Types{make_type(call.in(kX).dtype, data, source)};
 }
 
-// One flat index into the picked axes, of x seen as [picked, rest].
+// Flattens the index into the picked axes of x viewed as [picked, rest].
 Result<aten::Lowering> lower_scatter_nd(const LowerCall& call) {
   const Shape& data = shape_of(*call.inputs[kX]);
   const std::string reduction = call.attributes.text("reduction");
@@ -131,9 +131,9 @@ std::optional<int64_t> scatter_nd_picks(const OpCall& call, int64_t axis) {
   return axis < call.in(kIndices).shape->back().constant() ? std::optional(axis) : std::nullopt;
 }
 
-// --- tape: indices are kept as i64; extremes and products keep all that they read and made
+// --- tape: indices are kept as i64; extremes and products keep all operands and results
 
-// `places`: how many numbers the indices are made of.
+// `places`: number of index elements.
 TapeUse scatter_tape(const TapeCall& call, const Dim& places) {
   constexpr int64_t kIndexBytes = 8;
   const std::string reduction = OpAttributes(call.op, call.attributes).text("reduction");
@@ -147,7 +147,7 @@ TapeUse scatter_elements_tape(const TapeCall& call) {
   return scatter_tape(call, element_count(shape_of(*call.inputs[kIndices])));
 }
 
-// One number for each tuple; of sums and copies ATen keeps the updates, of which it reads the shape.
+// Keeps one flat index per tuple. For sums and copies ATen also keeps the updates, although it reads only their shape.
 TapeUse scatter_nd_tape(const TapeCall& call) {
   const Shape& indices = shape_of(*call.inputs[kIndices]);
   TapeUse use = scatter_tape(call, element_count(Shape(indices.begin(), indices.end() - 1)));

@@ -1,4 +1,4 @@
-// Operators that spread elements over windows: transposed convolution, unpooling.
+// Transposed convolution and unpooling.
 #include <algorithm>
 
 #include "ir/ops/gradients/gradients_dense.h"
@@ -10,7 +10,7 @@ namespace {
 
 // --- conv_transpose
 
-// Elements added at the ends, one number per axis.
+// Number of elements added at the end of each axis.
 Result<std::vector<int64_t>> added_at_ends(const OpAttributes& attributes, const Window& window) {
   std::vector<int64_t> added = attributes.integers("output_padding");
   if (added.empty()) added.assign(window.rank(), 0);
@@ -61,10 +61,10 @@ Result<Types> infer_conv_transpose(const OpCall& call) {
   return Types{make_type(dtype, std::move(to), call.in(0).batch)};
 }
 
-// With a bias it is no multiple of x.
+// With a bias it is not linear in x.
 Linear conv_transpose_linear(const OpCall& call) { return call.has(2) ? Linear::kNo : Linear::kEach; }
 
-// Each element of x meets each of its filter.
+// Each element of x is multiplied with each element of its filter.
 Work conv_transpose_work(const OpCall& call, std::span<const ValueType> outputs) {
   if (!call.in(0).shape || !call.in(1).shape) return {};
   const Shape& weight = *call.in(1).shape;
@@ -72,7 +72,7 @@ Work conv_transpose_work(const OpCall& call, std::span<const ValueType> outputs)
   return work(element_count(*call.in(0).shape) * filter, call, outputs);
 }
 
-// ATen takes pads off both sides alike; unequal ones come off by hand.
+// ATen removes equal pads from both sides. Unequal ones are removed explicitly.
 Result<aten::Lowering> lower_conv_transpose(const LowerCall& call) {
   RANNC_ASSIGN(const Window window, window_of(call.attributes, plain(shape_of(*call.inputs[1]), 2)));
   RANNC_ASSIGN(const std::vector<int64_t> added, added_at_ends(call.attributes, window));
@@ -89,13 +89,14 @@ Result<aten::Lowering> lower_conv_transpose(const LowerCall& call) {
 
 TapeUse conv_transpose_tape(const TapeCall& call) {
   const ValueType& weight = *call.inputs[1];
-  return {.keeps = {kept_operand(0), kept_operand(1)},
-          .workspace_bytes = element_count(shape_of(weight)) * Dim(byte_size(weight.dtype))};  // another layout of it
+  return {
+      .keeps = {kept_operand(0), kept_operand(1)},
+      .workspace_bytes = element_count(shape_of(weight)) * Dim(byte_size(weight.dtype))};  // a copy in another layout
 }
 
 // --- max_unpool
 
-// [samples, channels, places].
+// Shape viewed as [samples, channels, positions].
 Shape flat(const Shape& shape) { return {shape[0], shape[1], element_count(Shape(shape.begin() + 2, shape.end()))}; }
 
 Result<Types> infer_max_unpool(const OpCall& call) {
@@ -125,7 +126,7 @@ Result<aten::Lowering> lower_max_unpool(const LowerCall& call) {
   return std::move(calls).with({calls("aten::reshape", {spread, to})});
 }
 
-// Places are kept as i64.
+// Positions are kept as i64.
 TapeUse max_unpool_tape(const TapeCall& call) {
   if (call.inputs[1]->dtype == DType::kI64) return {.keeps = {kept_operand(1)}};
   constexpr int64_t kPlaceBytes = 8;

@@ -1,6 +1,6 @@
-/// The folding rules of the operators' entries, one function per operator and of its name. Private to ir/ops.
+/// Folding rules of the operators' entries, one function per operator, named after it. Private to ir/ops.
 ///
-/// Results are those of the lowered statement; arithmetic wraps as 64-bit integers do. Contract of all: `ir/op/fold.h`.
+/// Results equal those of the lowered calls. Arithmetic wraps as 64-bit integers do. `ir/op/fold.h` has the contract.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ using Numbers = std::vector<int64_t>;
 Numbers add(FoldCall& call);
 Numbers sub(FoldCall& call);
 Numbers mul(FoldCall& call);
-Numbers div(FoldCall& call);   ///< fails by zero; the lowest number by -1 wraps
-Numbers mod(FoldCall& call);   ///< of the divisor's sign; fails by zero
-Numbers fmod(FoldCall& call);  ///< of the dividend's sign; fails by zero
-Numbers pow(FoldCall& call);   ///< fails where an exponent is negative, of booleans and of two types
+Numbers div(FoldCall& call);   ///< fails on division by zero; the lowest number by -1 wraps
+Numbers mod(FoldCall& call);   ///< has the divisor's sign; fails on division by zero
+Numbers fmod(FoldCall& call);  ///< has the dividend's sign; fails on division by zero
+Numbers pow(FoldCall& call);   ///< fails for negative exponents, for booleans and for two types
 Numbers maximum(FoldCall& call);
 Numbers minimum(FoldCall& call);
 Numbers eq(FoldCall& call);
@@ -46,7 +46,7 @@ Numbers cast(FoldCall& call);
 Numbers where(FoldCall& call);
 
 // --- fold_rearrange.cc
-Numbers view(FoldCall& call);  ///< reshape, squeeze and unsqueeze: the elements stay in their order
+Numbers view(FoldCall& call);  ///< reshape, squeeze and unsqueeze: the elements keep their order
 Numbers expand(FoldCall& call);
 Numbers permute(FoldCall& call);
 Numbers tile(FoldCall& call);
@@ -55,7 +55,7 @@ Numbers split(FoldCall& call);
 Numbers concat(FoldCall& call);
 Numbers pad(FoldCall& call);  ///< fails in modes other than "constant"
 
-// --- fold_index.cc; an index outside fails, but for one_hot
+// --- fold_index.cc; fail on an index out of range, except one_hot
 Numbers gather(FoldCall& call);
 Numbers gather_nd(FoldCall& call);
 Numbers gather_elements(FoldCall& call);
@@ -63,11 +63,11 @@ Numbers cumsum(FoldCall& call);
 Numbers trilu(FoldCall& call);
 Numbers one_hot(FoldCall& call);
 
-// --- fold_scatter.cc; an index outside fails
+// --- fold_scatter.cc; fail on an index out of range
 Numbers scatter_elements(FoldCall& call);
 Numbers scatter_nd(FoldCall& call);
 
-// --- fold_reduce.cc; a greatest or least element of none fails
+// --- fold_reduce.cc; amax, amin and argmax fail on no elements
 Numbers sum(FoldCall& call);
 Numbers prod(FoldCall& call);
 Numbers amax(FoldCall& call);

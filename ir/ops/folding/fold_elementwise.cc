@@ -40,7 +40,7 @@ int64_t power(int64_t base, int64_t exponent) {
   return wrap(out);
 }
 
-// f(a, b) but for the divisors 0, which fails, and -1, for which the processor may trap: `of_minus_one(a)`.
+// f(a, b). Fails for the divisor 0. Uses `of_minus_one(a)` for the divisor -1, because the processor may trap.
 template <class F, class G>
 Numbers quotients(FoldCall& call, F&& f, G&& of_minus_one) {
   return binary(call, [&](int64_t a, int64_t b) -> int64_t {
@@ -77,7 +77,7 @@ Numbers fmod(FoldCall& call) {
       call, [](int64_t a, int64_t b) { return a % b; }, [](int64_t) { return 0; });
 }
 
-// Of two types ATen takes the one of the operand with axes, not always the wider.
+// For two types ATen chooses that of the operand with axes, which is not always the wider.
 Numbers pow(FoldCall& call) {
   const DType dtype = call.in(0).dtype;
   call.failed = dtype == DType::kBool || call.in(1).dtype != dtype;
@@ -123,7 +123,7 @@ Numbers sign(FoldCall& call) {
 Numbers logical_not(FoldCall& call) { return unary(call, std::logical_not<int64_t>()); }
 Numbers identity(FoldCall& call) { return call.in(0).data; }
 
-// Where the bounds cross, the upper one holds.
+// If the bounds cross, the upper one wins.
 Numbers clamp(FoldCall& call) {
   const auto bound = [&](std::string_view name, int64_t otherwise) {
     const Attribute* given = call.attributes.find(name);
@@ -136,7 +136,7 @@ Numbers clamp(FoldCall& call) {
   return unary(call, [&](int64_t x) { return std::min(std::max(x, low), high); });
 }
 
-// A cast to bool compares with zero; to an integer type the bytes written narrow.
+// A cast to bool compares with zero. Casts to integer types narrow when the bytes are written.
 Numbers cast(FoldCall& call) {
   if (call.outputs[0].dtype != DType::kBool) return call.in(0).data;
   return unary(call, [](int64_t x) { return x != 0; });

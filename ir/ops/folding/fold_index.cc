@@ -94,7 +94,7 @@ Numbers trilu(FoldCall& call) {
   return out;
 }
 
-// Indices outside give zeros.
+// Indices out of range give zeros.
 Numbers one_hot(FoldCall& call) {
   const Integers& indices = call.in(0);
   const Sizes to = call.out_shape();

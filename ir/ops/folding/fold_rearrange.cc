@@ -55,7 +55,7 @@ Numbers slice(FoldCall& call) {
     const int64_t axis = from_front(axes[i], from.size()), n = from[axis];
     const int64_t given = starts[i] < 0 ? starts[i] + n : starts[i];
     start += std::clamp<int64_t>(given, 0, steps[i] > 0 ? n : n - 1) * strides[axis];
-    strides[axis] = wrap(u(strides[axis]) * u(steps[i]));  // of no matter where only one place is taken
+    strides[axis] = wrap(u(strides[axis]) * u(steps[i]));  // irrelevant if there is only one position
   }
   return read(call, strides, start);
 }
@@ -90,7 +90,7 @@ Numbers concat(FoldCall& call) {
   return out;
 }
 
-// Negative pads cut.
+// Negative pads remove elements.
 Numbers pad(FoldCall& call) {
   const Integers& x = call.in(0);
   const Sizes before = list_of(call, "pads", 1), own = strides_of(x.shape);

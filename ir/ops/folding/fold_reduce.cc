@@ -1,4 +1,4 @@
-// Folding rules of operators that fold values along axes.
+// Folding rules of reductions.
 #include <algorithm>
 #include <limits>
 
@@ -11,7 +11,7 @@ namespace {
 
 using Limits = std::numeric_limits<int64_t>;
 
-// `f` of all elements along the axes, from `start` on.
+// Reduces all elements along the axes by `f`, starting with `start`.
 template <class F>
 Numbers reduce(const FoldCall& call, int64_t start, F&& f) {
   const Integers& x = call.in(0);

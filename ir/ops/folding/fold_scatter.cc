@@ -9,7 +9,7 @@ namespace {
 
 using Step = int64_t (*)(int64_t, int64_t);
 
-// What becomes of an element and a number that is written into it; of several the last one stays.
+// The function that combines an element with a number written to it. For plain writes the last one wins.
 Step step_of(const FoldCall& call) {
   const std::string reduction = call.attributes.text("reduction");
   if (reduction == "add") return [](int64_t x, int64_t update) { return wrap(u(x) + u(update)); };

@@ -1,4 +1,4 @@
-/// Walks over row-major integers, which the folding rules share. Private to ir/ops.
+/// Iteration over row-major integers for the folding rules. Private to ir/ops.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@ namespace rannc::ir::ops::fold {
 
 using Sizes = std::vector<int64_t>;
 
-/// Signed numbers as unsigned ones, whose sums and products wrap, and back.
+/// Conversion of signed numbers to unsigned ones, whose sums and products wrap, and back.
 inline uint64_t u(int64_t value) { return static_cast<uint64_t>(value); }
 inline int64_t wrap(uint64_t value) { return static_cast<int64_t>(value); }
 
@@ -48,14 +48,14 @@ void for_each_index(const Sizes& shape, F&& f) {
   }
 }
 
-/// Place of an index under strides.
+/// Offset of an index under strides.
 inline int64_t dot(const Sizes& index, const Sizes& strides) {
   int64_t at = 0;
   for (size_t i = 0; i < strides.size(); ++i) at += index[i] * strides[i];
   return at;
 }
 
-/// An axis of a value of that rank, which may be counted from the end.
+/// Normalizes an axis that may count from the end.
 inline int64_t from_front(int64_t axis, size_t rank) { return axis < 0 ? axis + static_cast<int64_t>(rank) : axis; }
 
 /// The attribute `axis` of an operator on a value of that rank.
@@ -67,7 +67,7 @@ inline Sizes list_of(const FoldCall& call, std::string_view name, size_t operand
   return call.has(operand) ? call.in(operand).data : otherwise;
 }
 
-/// `index` counted from the end where negative; outside of 0…extent-1 the call fails.
+/// Normalizes an index; negative ones count from the end. The call fails if it is out of range.
 inline int64_t position(FoldCall& call, int64_t index, int64_t extent) {
   const int64_t at = index < 0 ? index + extent : index;
   if (at >= 0 && at < extent) return at;

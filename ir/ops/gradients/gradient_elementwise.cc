@@ -16,7 +16,7 @@ bool give(GradientCall& call, ValueId gradient) {
   return true;
 }
 
-// By one task of a fused operator that reads `read`, with the attributes of the forward task.
+// Gives the gradient by one task of a fused operator that reads `read`, with the attributes of the forward task.
 bool give_fused(GradientCall& call, std::string_view op, ValueId read) {
   return give(call, call.add(op, {call.gradient(), read}, call.attributes().given()));
 }
@@ -26,7 +26,7 @@ ValueId where_true(GradientCall& call, ValueId condition) {
   return call.add("where_grad", {call.gradient(), condition});
 }
 
-// Zeros made from the result's gradient: they have its samples, or are a partial sum as it is.
+// Zeros computed from the result's gradient, so that they have its samples or are a partial sum like it.
 ValueId nothing(GradientCall& call) {
   return where_true(call, call.add("full", {}, {{"shape", Shape{}}, {"value", false}, {"dtype", DType::kBool}}));
 }
@@ -39,7 +39,7 @@ bool extreme(GradientCall& call, std::string_view op) {
   return true;
 }
 
-// Of a - b * q, where q is the quotient as rounded.
+// Gradient of a - b * q, where q is the rounded quotient.
 bool remainder(GradientCall& call, const std::string& rounding) {
   if (call.wants(0)) call.give_unstretched(0, call.gradient());
   if (!call.wants(1)) return true;
@@ -72,7 +72,7 @@ bool mul(GradientCall& call) {
   return true;
 }
 
-// Of the divisor: -gy * (y / b).
+// The divisor's gradient is -gy * (y / b).
 bool div(GradientCall& call) {
   const bool rounded = call.attributes().text("rounding") != "none";
   const ValueId zeros = rounded ? nothing(call) : ValueId();
@@ -87,7 +87,7 @@ bool div(GradientCall& call) {
 bool mod(GradientCall& call) { return remainder(call, "floor"); }
 bool fmod(GradientCall& call) { return remainder(call, "trunc"); }
 
-// The power is computed again: that of the exponent reads no more than the operands.
+// The exponent's gradient recomputes the power, so that only the operands are kept.
 bool pow(GradientCall& call) {
   const std::vector<ValueId> reads = {call.gradient(), call.operand(0), call.operand(1)};
   if (call.wants(0)) call.give_unstretched(0, call.add("pow_base_grad", reads));
@@ -105,7 +105,7 @@ bool abs(GradientCall& call) { return give(call, product(call, call.gradient(), 
 bool relu(GradientCall& call) { return give_fused(call, "relu_grad", call.result()); }
 bool steps(GradientCall& call) { return give(call, nothing(call)); }
 
-// Passes at the bounds too unless they are strict.
+// The gradient also passes at the bounds unless they are strict.
 bool clamp(GradientCall& call) {
   const ValueId x = call.operand(0);
   const bool strict = call.attributes().flag("strict");

@@ -1,10 +1,10 @@
-// Gradients of what reads or places elements by position.
+// Gradient rules of operators that read or place elements by position.
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
 namespace {
 
-// The operand's elements are picked: what reaches one of them is summed. Of the operand the shape alone is read.
+// Gradient of an operand whose elements are picked: sums the gradients of each element. Reads only the operand's shape.
 bool scattered(GradientCall& call, std::string_view op) {
   const ValueId x = call.operand(0);
   Attributes attributes = call.attributes().given();
@@ -21,7 +21,7 @@ bool gather(GradientCall& call) { return scattered(call, "gather_grad_input"); }
 bool gather_nd(GradientCall& call) { return scattered(call, "gather_nd_grad_input"); }
 bool gather_elements(GradientCall& call) { return scattered(call, "gather_elements_grad_input"); }
 
-// What stands before an element adds to it: to each goes the sum of what comes after.
+// The gradient of each element is the sum of the gradients from it on.
 bool cumsum(GradientCall& call) {
   Attributes attributes = call.attributes().given();
   attributes.set("reverse", !call.attributes().flag("reverse"));

@@ -1,4 +1,4 @@
-// Gradients of matrix products.
+// Gradient rules of matrix products.
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
@@ -38,7 +38,7 @@ ValueId columns(GradientCall& call, ValueId value) {
   return reshaped(call, moved, {shape[rank - 2], product(shape, 0, rank - 2) * shape.back()});
 }
 
-// Of a product of matrices [S…, M, K] and [S…, K, N], vectors being matrices of one row or column.
+// A product of matrices [S…, M, K] and [S…, K, N]. Vectors are matrices of one row or column.
 struct Product {
   ValueId a, b, gy;
 };
@@ -54,7 +54,7 @@ Product as_matrices(GradientCall& call) {
   return product;
 }
 
-// gy times b transposed; where a is one matrix for a stack, in one product over all of the stack.
+// gy times b transposed. If a is one matrix for a stack, one product covers the whole stack.
 void give_left(GradientCall& call, const Product& p) {
   const size_t rank = call.shape(call.operand(0)).size();
   const bool folds = rank <= 2 && call.shape(p.gy).size() == call.shape(p.b).size();

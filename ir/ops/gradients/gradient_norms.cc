@@ -1,4 +1,4 @@
-// Gradients of normalisations and losses.
+// Gradient rules of normalizations and losses.
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
@@ -12,14 +12,14 @@ Attributes only(const GradientCall& call, std::initializer_list<std::string_view
   return attributes;
 }
 
-// A number for each channel, to be stretched over [N, C, …].
+// Reshapes a value with one number per channel so that it broadcasts over [N, C, …].
 ValueId over_channels(GradientCall& call, ValueId value, size_t rank) {
   Shape shape(rank, Dim(1));
   shape[1] = call.shape(value)[0];
   return call.add("reshape", {value}, {{"shape", shape}});
 }
 
-// What x less the running mean is multiplied by.
+// Inverse running standard deviation, the factor of x - running mean.
 ValueId running_deviation(GradientCall& call) {
   const ValueId variance = call.operand(4);
   const ValueId epsilon = call.number(call.attributes().number("epsilon"), variance);
@@ -45,7 +45,7 @@ bool rms_norm(GradientCall& call) {
   return true;
 }
 
-// LibTorch has no derivative by running statistics. In evaluation the gradient of x reads nothing of x.
+// LibTorch has no derivative with respect to running statistics. In evaluation the gradient of x does not read x.
 bool batch_norm(GradientCall& call) {
   if (call.wants(3) || call.wants(4)) return false;
   const ValueId gy = call.gradient(), x = call.operand(0), scale = call.operand(1);
@@ -67,7 +67,7 @@ bool batch_norm(GradientCall& call) {
   return true;
 }
 
-// Weights are no parameters.
+// Class weights have no gradient.
 bool cross_entropy_sum(GradientCall& call) {
   if (call.wants(2)) return false;
   std::vector<ValueId> operands = {call.gradient(), call.result(1), call.operand(1)};
@@ -90,7 +90,7 @@ void give_of_bits(GradientCall& call) {
   call.give(1, call.add("mul", {made, call.gradient()}));
 }
 
-// With a target t and a weight w of it: ((w * t + 1 - t) * sigmoid(x) - w * t) * gy.
+// For target t and positive weight w: ((w * t + 1 - t) * sigmoid(x) - w * t) * gy.
 bool bce_with_logits_sum(GradientCall& call) {
   if (call.wants(2)) return false;
   if (call.wants(1)) give_of_bits(call);
@@ -106,7 +106,7 @@ bool bce_with_logits_sum(GradientCall& call) {
   return true;
 }
 
-// That of the target is the other way round.
+// The target's gradient is the negative of the prediction's.
 bool huber_sum(GradientCall& call) {
   const ValueId gy = call.gradient(), prediction = call.operand(0), target = call.operand(1);
   const Attributes delta = only(call, {"delta"});
@@ -117,7 +117,7 @@ bool huber_sum(GradientCall& call) {
   return true;
 }
 
-// That of the target is the other way round.
+// The target's gradient is the negative of the prediction's.
 bool mse_sum(GradientCall& call) {
   const ValueId gy = call.gradient(), prediction = call.operand(0), target = call.operand(1);
   if (call.wants(0)) call.give(0, call.add("mse_sum_grad_prediction", {gy, prediction, target}));

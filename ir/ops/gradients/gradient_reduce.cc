@@ -1,4 +1,4 @@
-// Gradient rules of operators that fold values along axes.
+// Gradient rules of reductions.
 #include "ir/ops/gradients/gradients_elementwise.h"
 #include "ir/ops/rules.h"
 
@@ -11,14 +11,14 @@ std::vector<int64_t> folded_axes(const GradientCall& call) {
 
 Shape list(const std::vector<int64_t>& axes) { return {axes.begin(), axes.end()}; }
 
-// A value of the result's shape with the folded axes back, of size 1.
+// Reinserts the reduced axes, with size 1, into a value of the result's shape.
 ValueId unfolded(GradientCall& call, ValueId value, const std::vector<int64_t>& axes) {
   if (axes.empty() || call.attributes().flag("keepdim")) return value;
   return call.add("unsqueeze", {value}, {{"axes", list(axes)}});
 }
 
-// `value` stretched to the operand's shape. Where the samples were folded they come back to where the operand has them;
-// those that vary in the middle of an axis need one of their own meanwhile.
+// Broadcasts `value` to the operand's shape. If the samples were reduced, they get the operand's batch layout back.
+// Samples in the middle of an axis need a temporary axis for that.
 ValueId stretched(GradientCall& call, ValueId value) {
   const ValueId x = call.operand(0);
   const Shape to = call.shape(x);
@@ -40,7 +40,7 @@ bool sum(GradientCall& call) {
   return true;
 }
 
-// Divided by the number of elements before it is stretched, in a type that holds such numbers.
+// Divides by the number of elements before broadcasting, in a type that can represent it.
 bool mean(GradientCall& call) {
   const std::vector<int64_t> axes = folded_axes(call);
   Dim count = 1;
@@ -55,7 +55,7 @@ bool mean(GradientCall& call) {
   return true;
 }
 
-// Divided evenly among the elements that are the extreme.
+// Divides the gradient evenly among the elements that equal the extreme.
 bool amax(GradientCall& call) {
   const std::vector<int64_t> axes = folded_axes(call);
   if (axes.empty()) return identity(call);  // as it is lowered

@@ -1,4 +1,4 @@
-// Gradients of resampling.
+// Gradient rules of resampling.
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {

@@ -1,15 +1,15 @@
-// Gradients of what writes elements by position, or puts them in order.
+// Gradient rules of scatter operators and topk.
 #include "ir/ops/gradients/gradients_dense.h"
 
 namespace rannc::ir::ops::gradient {
 namespace {
 
-/// A scatter and the look-up that reads where it writes.
+/// A scatter and the look-up that reads at the same positions.
 struct Pair {
   const char *scatter, *gather, *cleared;
 };
 
-// Of one scatter the parts that rules are made of.
+// Building blocks for the gradient rules of one scatter.
 class Scattered {
  public:
   Scattered(GradientCall& call, const Pair& pair) : call_(call), pair_(pair), attributes_(call.attributes().given()) {
@@ -18,16 +18,16 @@ class Scattered {
   const std::string& reduction() const { return reduction_; }
   ValueId x() const { return call_.operand(0); }
   ValueId updates() const { return call_.operand(2); }
-  /// Elements of a value like x where updates are written.
+  /// Elements of a value of x's shape at the positions of the updates.
   ValueId read(ValueId value) { return call_.add(pair_.gather, {value, call_.operand(1)}, place()); }
-  /// `value`, which is like x, with updates reduced into it.
+  /// `value`, which has x's shape, with updates reduced into it.
   ValueId write(ValueId value, ValueId updates, const std::string& reduction) {
     Attributes attributes = place();
     attributes.set("reduction", reduction);
     return call_.add(pair_.scatter, {value, call_.operand(1), updates}, std::move(attributes));
   }
   ValueId cleared(ValueId value) { return call_.add(pair_.cleared, {value, call_.operand(1)}, place()); }
-  /// How many updates of each place the condition holds for, and whether it does for x there.
+  /// For each element of x: 1 if the condition holds for it, plus the number of its updates for which it holds.
   ValueId counted(ValueId of_x, ValueId of_updates) { return write(whole(of_x), whole(of_updates), "add"); }
   ValueId floats(ValueId value) { return call_.add("cast", {value}, {{"dtype", call_.type(x()).dtype}}); }
   ValueId whole(ValueId value) { return call_.add("cast", {value}, {{"dtype", DType::kI64}}); }
@@ -48,7 +48,7 @@ class Scattered {
   std::string reduction_;
 };
 
-// Equal ones among the largest share the gradient.
+// Equal extremes share the gradient.
 void give_extremes(GradientCall& call, Scattered parts) {
   const ValueId y = call.result();
   const ValueId of_x = call.add("eq", {parts.x(), y});
@@ -59,7 +59,7 @@ void give_extremes(GradientCall& call, Scattered parts) {
   if (call.wants(2)) call.give(2, call.add("where_grad", {parts.read(share), of_updates}));
 }
 
-// Of an update: x there times all other updates there, none of which may be 0.
+// Gradient factor of an update: x times all other updates at that position, none of which may be 0.
 void give_product_of_others(GradientCall& call, Scattered parts) {
   const ValueId u = parts.updates();
   const ValueId zero = call.add("eq", {u, call.number(0, u)});
@@ -103,7 +103,7 @@ bool scatter_elements(GradientCall& call) {
 }
 bool scatter_nd(GradientCall& call) { return scattered(call, {"scatter_nd", "gather_nd", "scatter_nd_grad"}); }
 
-// The elements that were picked stand where the auxiliary result says.
+// The auxiliary result contains the positions of the picked elements.
 bool topk(GradientCall& call) {
   const ValueId x = call.operand(0);
   Attributes attributes = {{"axis", Dim(call.attributes().integer("axis"))}, {"sizes", call.shape(x)}};

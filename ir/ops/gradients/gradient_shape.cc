@@ -1,4 +1,4 @@
-// Gradient rules of operators that rearrange elements, cut values or put them together.
+// Gradient rules of operators that rearrange, slice, pad or concatenate values.
 #include "ir/ops/gradients/gradients_elementwise.h"
 #include "ir/ops/rules.h"
 
@@ -10,7 +10,7 @@ bool give(GradientCall& call, ValueId gradient) {
   return true;
 }
 
-// The list that the forward task takes as an attribute, or as an operand of known contents; null: it is not there.
+// A list of the forward task from an attribute, or from an operand with known contents; null if absent.
 const Shape* list_of(const GradientCall& call, std::string_view name, size_t operand) {
   if (const Shape* list = call.attributes().list(name)) return list;
   const ValueId given = call.operand(operand);
@@ -28,7 +28,7 @@ bool reshape(GradientCall& call) {
   return give(call, call.add("reshape", {call.gradient()}, {{"shape", call.shape(call.operand(0))}}));
 }
 
-// By the opposite, which knows where the samples are even of values without elements.
+// Uses squeeze instead of reshape, which cannot determine the batch layout of values without elements.
 bool unsqueeze(GradientCall& call) {
   return give(call, call.add("squeeze", {call.gradient()}, {{"axes", *call.attributes().list("axes")}}));
 }
@@ -58,7 +58,7 @@ bool expand(GradientCall& call) {
   return true;
 }
 
-// The copies get an axis of their own before the one along which they follow each other.
+// Splits each tiled axis into an axis of copies followed by the original axis.
 bool tile(GradientCall& call) {
   const Shape& from = call.shape(call.operand(0));
   const Shape repeats = *list_of(call, "repeats", 1);
@@ -90,7 +90,7 @@ bool concat(GradientCall& call) {
   return true;
 }
 
-// Parts that nothing reads are zeros beside those that are read.
+// Parts without a gradient become zeros.
 bool split(GradientCall& call) {
   const size_t rank = call.shape(call.operand(0)).size(), axis = ops::counted_axis(call.attributes(), rank);
   std::vector<ValueId> parts;
@@ -126,7 +126,7 @@ bool slice(GradientCall& call) {
   return give(call, call.add("slice_grad", {call.gradient()}, attributes));
 }
 
-// What was put around is cut away, and the other way round.
+// Pads are cut away, and removed elements are padded.
 bool pad(GradientCall& call) {
   Shape pads = *list_of(call, "pads", 1);
   const std::string mode = call.attributes().text("mode");

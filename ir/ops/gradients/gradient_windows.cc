@@ -1,4 +1,4 @@
-// Gradients of convolutions and pooling.
+// Gradient rules of convolutions and pooling.
 #include "ir/graph/memory_format.h"
 #include "ir/ops/gradients/gradients_dense.h"
 
@@ -7,7 +7,7 @@ namespace {
 
 Shape spatial(const Shape& shape) { return Shape(shape.begin() + 2, shape.end()); }
 
-// The forward task's attributes, but for what they say of its kernel, and one more.
+// The forward task's attributes without those that choose its kernel, plus one more.
 Attributes with(const GradientCall& call, std::string_view name, Shape value) {
   Attributes attributes = call.attributes().given();
   attributes.erase(kChannelsLast);
@@ -43,8 +43,8 @@ bool conv(GradientCall& call) {
 
 namespace {
 
-// Elements that output_padding adds beyond a stride are no windows of the gradient's: without them the rest is as
-// many as x has elements.
+// Removes the elements that output_padding adds beyond a stride. The gradient has no windows for them, and without them
+// it has as many windows as x has elements.
 ValueId without_late_windows(GradientCall& call, ValueId gy) {
   const OpAttributes attributes = call.attributes();
   const std::vector<int64_t> added = attributes.integers("output_padding");
@@ -63,7 +63,7 @@ ValueId without_late_windows(GradientCall& call, ValueId gy) {
 
 }  // namespace
 
-// The transposed convolution's derivatives are those of the convolution that it transposes, x and gy in turned roles.
+// The derivatives are those of the convolution that it transposes, with x and gy exchanged.
 bool conv_transpose(GradientCall& call) {
   const ValueId x = call.operand(0), weight = call.operand(1);
   if (call.wants(2)) give_channel_sums(call, 2);

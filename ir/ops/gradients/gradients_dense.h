@@ -11,7 +11,7 @@ bool matmul(GradientCall& call);
 bool linear(GradientCall& call);
 
 // --- windows (gradient_windows.cc)
-/// Gives a bias that is added to each channel of [N, C, …] the sum of the gradient there.
+/// Gives a bias that is added to each channel of [N, C, …] the sum of the gradient over that channel.
 void give_channel_sums(GradientCall& call, size_t operand);
 bool conv(GradientCall& call);
 bool conv_transpose(GradientCall& call);
@@ -28,7 +28,7 @@ bool grid_sample(GradientCall& call);
 bool layer_norm(GradientCall& call);
 bool rms_norm(GradientCall& call);
 bool batch_norm(GradientCall& call);
-/// In grad_group_norm.cc, beside its operators.
+/// Defined in grad_group_norm.cc with its operators.
 bool group_norm(GradientCall& call);
 bool cross_entropy_sum(GradientCall& call);
 bool mse_sum(GradientCall& call);

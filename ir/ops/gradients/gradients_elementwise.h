@@ -1,5 +1,5 @@
-/// Gradient rules of the families elementwise, reduce, shape, slice: one per operator, of its name
-/// (`ir/gradient/gradient.h`). Private to ir/ops.
+/// Gradient rules (`ir/gradient/gradient.h`) of the families elementwise, reduce, shape and slice, named after their
+/// operators. Private to ir/ops.
 #pragma once
 
 #include "ir/gradient/gradient.h"
@@ -19,7 +19,7 @@ bool minimum(GradientCall& call);
 bool neg(GradientCall& call);
 bool abs(GradientCall& call);
 bool relu(GradientCall& call);
-/// Of steps, whose gradient is 0 everywhere: sign, floor, ceil, round.
+/// Rule of step functions, whose gradient is 0 everywhere: sign, floor, ceil, round.
 bool steps(GradientCall& call);
 bool clamp(GradientCall& call);
 bool where(GradientCall& call);

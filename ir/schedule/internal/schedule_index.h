@@ -1,4 +1,4 @@
-/// Finds actions of a schedule by what they are.
+/// Index of the actions of a schedule by content.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace rannc::ir {
 
-/// Where each action stands. Keeps a reference to the schedule.
+/// Positions of each action. Does not refer to the schedule after construction.
 class ScheduleIndex {
  public:
   explicit ScheduleIndex(const Schedule& schedule) : rows_(schedule.rows.size()) {
@@ -34,7 +34,7 @@ class ScheduleIndex {
     return static_cast<size_t>(last - first);
   }
   static constexpr uint32_t kAbsent = 0xffffffff;
-  /// First and last position; kAbsent where there is none.
+  /// First and last position; kAbsent if there is none.
   uint32_t first(DeviceId device, const Action& action) const {
     const auto [first, last] = range(device, action);
     return first == last ? kAbsent : first->second;

@@ -1,4 +1,4 @@
-/// What the rules of schedules look things up with, and where they report.
+/// Look-up tables and reporting for the rules of schedules.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@
 
 namespace rannc::ir {
 
-/// Made once per verification; keeps references to shape and schedule.
+/// Built once per verification. Keeps references to shape and schedule.
 struct ScheduleFacts {
   ScheduleFacts(const PipelineShape& the_shape, const Schedule& the_schedule, size_t the_limit)
       : shape(the_shape), schedule(the_schedule), limit(the_limit), dependencies(the_shape), index(the_schedule) {
@@ -34,22 +34,22 @@ struct ScheduleFacts {
 
   const PipelineShape& shape;
   const Schedule& schedule;
-  const size_t limit;  ///< breaches to report
+  const size_t limit;  ///< maximum number of violations to report
   const Dependencies dependencies;
   const ScheduleIndex index;
   std::vector<std::vector<DeviceId>> members;  ///< by collective
   std::vector<Diagnostic> found;
 };
 
-/// Sends and receives pair up (S4) and keep their order (S5). Every action must name something of the plan.
+/// Checks that sends and receives pair up (S4) and keep their order (S5). Every action must refer to parts of the plan.
 void check_messages(ScheduleFacts& facts);
-/// Rows run to their end where everything blocks (S6), computations of the stages of `joint` until all replicas are
-/// there. S3, S4, S9 and S12 must hold.
+/// Checks that rows run to their end if everything blocks (S6). Computations of the stages in `joint` block until all
+/// replicas arrive. S3, S4, S9 and S12 must hold.
 void check_progress(ScheduleFacts& facts, const std::vector<bool>& joint);
-/// Gradients are reduced (S9, S12) and applied (S10) once, when they are complete.
+/// Checks that gradients are reduced (S9, S12) and applied (S10) once, when they are complete.
 void check_reductions(ScheduleFacts& facts);
 
-/// Base of the classes that check some rules: what they share.
+/// Base class of rule checkers.
 class ScheduleRules {
  protected:
   explicit ScheduleRules(ScheduleFacts& facts)
@@ -92,12 +92,12 @@ class ScheduleRules {
   uint32_t place(DeviceId device, ActionKind kind, StageId stage, uint32_t mb) const {
     return index_.first(device, compute_action(kind, stage, mb));
   }
-  /// Where the input gradient is made: by a B or an I.
+  /// Position of the input gradient's computation: a B or an I.
   uint32_t gradient_place(DeviceId device, StageId stage, uint32_t mb) const {
     return std::min(place(device, ActionKind::kBackward, stage, mb),
                     place(device, ActionKind::kInputGradient, stage, mb));
   }
-  /// Where the weight gradient is added: by a B or a W.
+  /// Position where the weight gradient is added: a B or a W.
   uint32_t weight_place(DeviceId device, StageId stage, uint32_t mb) const {
     return std::min(place(device, ActionKind::kBackward, stage, mb),
                     place(device, ActionKind::kWeightGradient, stage, mb));
@@ -111,7 +111,7 @@ class ScheduleRules {
     return last;
   }
 
-  /// First place on the device where a dependency is met; a B meets what an I or a W would.
+  /// First position on the device that satisfies a dependency. A B satisfies dependencies on an I or a W.
   uint32_t met(const DeviceAction& needed) const {
     const Action& a = needed.action;
     if (a.kind == ActionKind::kInputGradient) return gradient_place(needed.device, a.stage, a.micro_batch);

@@ -1,4 +1,4 @@
-/// What no plan of a problem can beat.
+/// Computes lower bounds on the objective of all plans of a problem.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,27 @@ struct Bound {
   std::string argument;  ///< `work over all devices`, `stages of a pipeline` …
 };
 
-/// How far a bound is to be raised.
+/// Effort to spend on raising a bound.
 struct BoundEffort {
-  double enough = 0;             ///< a bound of this value proves all that is asked; 0: as high as can be
-  uint64_t steps = 400'000'000;  ///< of a few ns, all together; the answer depends on nothing else
-  std::stop_token stop = {};     ///< once requested, the bound is what is proved by then
+  double enough = 0;             ///< stop once the bound reaches this value; 0: raise it as far as possible
+  uint64_t steps = 400'000'000;  ///< in total, a few ns each; makes the result independent of timing
+  std::stop_token stop = {};     ///< once requested, returns the bound proved so far
 };
 
-/// A lower bound on the problem's objective over all plans of `PlanJudge`: every cut, replica count, micro-batch count,
-/// recompute choice, placement and synchronous schedule. Bounds are below by a relative 1e-9 against rounding. It holds
-/// however soon the search for it ends; then it is lower.
+/// Returns a lower bound on the problem's objective over all plans of `PlanJudge`: every cut, replica count,
+/// micro-batch count, recompute choice, placement and synchronous schedule. A relative 1e-9 is subtracted against
+/// rounding. The bound is valid, though lower, if the search ends early.
 ///
-/// The strongest argument relaxes a plan to its stages: stage s cannot start before one micro-batch has passed the
-/// stages before it, works through all micro-batches on the best devices and links of the cluster, repeats the forward
-/// passes that it cannot hold in memory or waits for room (`internal/stage_floor.cc`), and then either reduces its
-/// gradients or waits for the last gradient to pass the stages before it. The least T for which stages on the given
-/// number of devices exist is found by dynamic programming over (blocks, devices), exactly, by bisection over T.
+/// The strongest argument relaxes a plan to its stages. Stage s cannot start before one micro-batch has passed the
+/// stages before it. It processes all micro-batches on the best devices and links of the cluster, and repeats the
+/// forward passes that it cannot hold in memory or waits for room (`bounds/stage_floor.cc`). Then it either reduces its
+/// gradients or waits for the last gradient to pass the stages before it. The least T for which such stages exist on
+/// the given number of devices is found exactly, by bisection over T and dynamic programming over (blocks, devices).
 Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const BoundEffort& effort = {});
 
-/// Stages that meet the strongest argument's bound for `micro_batches`, and a few that are somewhat slower but shorter:
-/// where to begin a search. Replica counts may exceed what the cluster has by rounding. Empty where the problem is too
-/// large for that argument.
+/// Returns starting points for a search: stages that meet the strongest argument's bound for `micro_batches`, and a few
+/// that are somewhat slower but shorter. Due to rounding, replica counts may exceed the cluster's devices. Empty if the
+/// problem is too large for that argument.
 std::vector<std::vector<StageOutline>> promising_stages(const StageProblem& problem, const RangeCosts& ranges,
                                                         uint64_t micro_batches);
 

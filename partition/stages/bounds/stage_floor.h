@@ -1,4 +1,4 @@
-/// Whether the stages that a plan could at best consist of form a pipeline within limits.
+/// Tests whether a pipeline of optimistically priced stages can meet limits.
 #pragma once
 
 #include <vector>
@@ -7,45 +7,46 @@
 
 namespace rannc::partition {
 
-/// Blocks [first, end) on so many devices.
+/// Blocks [first, end) on `replicas` devices.
 struct StageOutline {
   uint32_t first = 0, end = 0, replicas = 1;
   bool operator==(const StageOutline&) const = default;
 };
 
-/// Pipelines of one micro-batch count.
+/// Pipelines with one micro-batch count.
 class StageFloor {
  public:
-  /// What a stage that cannot hold all micro-batches pays for it.
+  /// Cost of a stage that cannot hold all micro-batches.
   enum class Recompute : uint8_t {
     kFree,    ///< nothing
-    kPriced,  ///< the forward passes it must repeat, or the time that its micro-batches wait for each other
+    kPriced,  ///< the forward passes that it must repeat, or the time that its micro-batches wait for each other
   };
   StageFloor(const StageProblem& problem, const RangeCosts& ranges, const BestLinks& links, uint64_t micro_batches,
              Recompute recompute = Recompute::kPriced);
 
-  /// What must hold for the stages of a pipeline.
+  /// Limits that all stages of a pipeline must meet.
   struct Limits {
     double time_ns = 0;       ///< of the objective, see `possible`
-    double step_ns = 0;       ///< of a step, whatever the objective; infinity: none
+    double step_ns = 0;       ///< of a step, for every objective; infinity: none
     double memory_bytes = 0;  ///< of each device; infinity: the devices' own
   };
-  /// Whether stages exist that meet the limits; false is certain, true is also said once the budget is spent.
-  /// O(blocks^2 * devices * replica counts), less where the limits are tight.
+  /// Returns whether stages exist that meet the limits. False is certain; true is also returned once the budget is
+  /// spent. O(blocks^2 * devices * replica counts), less for tight limits.
   bool possible(const Limits& limits, BoundBudget& budget) { return search(limits, budget, nullptr); }
-  /// Such stages, in order, with the least time of one micro-batch through all of them; empty: there are none, or the
-  /// budget is spent.
+  /// Returns such stages, in order, with the least time for one micro-batch to pass all of them. Empty if there are
+  /// none or the budget is spent.
   std::vector<StageOutline> stages(const Limits& limits, BoundBudget& budget);
 
  private:
   struct Query;
-  /// How a stage came to be the last one in a pipeline.
+  /// Last stage of a partial pipeline.
   struct Step {
     const FloorEntry* entry = nullptr;
     uint32_t first = 0;
   };
 
-  /// Least time from the end of a forward pass before a block until its gradient is back, by block and units left.
+  /// Computes the least time from the end of a forward pass before a block until its gradient returns, by block and
+  /// units left.
   void measure_away(Query& query);
   bool search(const Limits& limits, BoundBudget& budget, std::vector<Step>* last);
   size_t at(uint32_t block, uint32_t units) const { return size_t{block} * (entries_.units() + 1) + units; }

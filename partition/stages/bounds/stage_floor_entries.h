@@ -1,4 +1,4 @@
-/// Prices the stages that a plan could at best have, as far as a search asks for them.
+/// Prices optimistic stages on demand for the lower-bound search.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace rannc::partition {
 
-/// What the search for a bound may still spend. A search that has spent it knows less, never something false.
+/// Remaining effort of the bound search. A search that exhausts it returns a weaker but still valid bound.
 struct BoundBudget {
   uint64_t steps = UINT64_MAX;  ///< of a few ns
   std::stop_token stop = {};
 
-  /// Spends `amount`; false, and nothing is left, where that is more than there is or a stop is requested.
+  /// Spends `amount`. Returns false and empties the budget if less is left or a stop is requested.
   bool take(uint64_t amount) {
     if (amount > steps || stop.stop_requested()) steps = 0;
     if (steps == 0) return false;
@@ -25,12 +25,12 @@ struct BoundBudget {
   bool spent() const { return steps == 0; }
 };
 
-/// The best links of a cluster: no plan has better ones.
+/// The best links of a cluster, optimistic for every plan.
 class BestLinks {
  public:
   explicit BestLinks(const Cluster& cluster);
   const Link& any() const { return any_; }
-  /// For a group of devices: larger groups than a node must cross between nodes.
+  /// For a group of devices. Groups larger than a node must cross between nodes.
   const Link& of_group(uint64_t devices) const { return devices <= largest_node_ ? any_ : between_; }
 
  private:
@@ -38,72 +38,73 @@ class BestLinks {
   uint64_t largest_node_ = 1;
 };
 
-/// Blocks up to `end` on `units` devices at the cluster's best. Times in ns; of a mini-batch where nothing else is
-/// said.
+/// Blocks up to `end` on `units` devices under the best conditions of the cluster. Times in ns, of a mini-batch unless
+/// stated otherwise.
 struct FloorEntry {
   uint32_t end = 0;
-  uint16_t units = 0, replicas = 0;  ///< units counted; index of the replica count
-  double slots = 0;                  ///< micro-batches it can hold without recompute; 0: not even one
-  double repeated_slots = 0;         ///< likewise with recompute
+  uint16_t units = 0, replicas = 0;  ///< index of the replica count for `replicas`; `units` counts device units
+  double slots = 0;                  ///< micro-batches that fit without recompute; 0: none
+  double repeated_slots = 0;         ///< the same with recompute
   double work = 0;                   ///< all micro-batches, forward and backward
-  double forward = 0, backward = 0;  ///< of one micro-batch, input gradients alone
-  double port = 0;                   ///< all messages in, or all out
-  /// Where the pipeline is always full, as it is judged: every micro-batch as the largest, every latency counts.
+  double forward = 0, backward = 0;  ///< of one micro-batch, with input gradients only
+  double port = 0;                   ///< all incoming or all outgoing messages, whichever take longer
+  /// Times of an always full pipeline, as the judge computes them: all micro-batches as large as the largest, all
+  /// latencies included.
   struct Full {
-    double work = 0, port = 0, messages = 0;  ///< the last: in and out
+    double work = 0, port = 0, messages = 0;  ///< `messages`: incoming and outgoing
   } full;
   double tail = 0;   ///< all-reduce and optimizer
-  double bytes = 0;  ///< least peak
+  double bytes = 0;  ///< least peak memory
 };
 
-/// For one micro-batch count: ranges of blocks on numbers of devices, priced by the best kind of device, the best link,
-/// the smallest micro-batch and one micro-batch in flight. A range is priced when it is first asked for.
+/// Prices of all ranges of blocks on all numbers of devices for one micro-batch count. Uses the best kind of device,
+/// the best link, the smallest micro-batch and one micro-batch in flight. Ranges are priced on first use.
 class FloorEntries {
  public:
   FloorEntries(const StageProblem& problem, const RangeCosts& ranges, const BestLinks& links, uint64_t micro_batches);
 
-  /// How many steps a search through all of them takes.
+  /// Number of steps of a search through all entries.
   static double steps(const StageProblem& problem);
 
-  uint32_t unit() const { return unit_; }    ///< devices that count as one
-  uint32_t units() const { return units_; }  ///< of the cluster
+  uint32_t unit() const { return unit_; }    ///< devices that are counted as one
+  uint32_t units() const { return units_; }  ///< units of the cluster
   double micro_batches() const { return static_cast<double>(micro_batches_); }
 
-  /// The message from the block before `a` to a stage that begins there, and its gradient.
+  /// Message from the block before `a` to a stage that begins at `a`, and its gradient.
   struct Joint {
-    bool follows = false, returns = false;  ///< whether there are such
-    double there = 0, back = 0;             ///< of one micro-batch, for the replica that is first
-    double both = 0;                        ///< of one micro-batch, there and back, between the last replicas
-    double joined = 0;                      ///< the former of all micro-batches, on the busiest port
+    bool follows = false, returns = false;  ///< whether the message and its gradient exist
+    double there = 0, back = 0;             ///< of one micro-batch, for the first replica
+    double both = 0;                        ///< of one micro-batch, both directions, between the last replicas
+    double joined = 0;                      ///< messages of all micro-batches, on the busiest port
   };
   const Joint& joint(uint32_t a, uint16_t replicas) const { return joints_[a * groups_.size() + replicas]; }
 
-  /// How many units may stand before a block where no stage works longer than a limit.
+  /// Numbers of units that may precede each block if no stage works longer than a limit.
   struct Band {
-    std::vector<uint32_t> least, most;  ///< by block; least > most: none
+    std::vector<uint32_t> least, most;  ///< by block; least > most: no number
   };
   Band band(double limit) const;
 
-  /// Stages from block `a` that a plan can have where no stage works longer than `limit` (perhaps a few more),
-  /// ascending by end, then by replicas. Empty as well when the budget is spent.
+  /// Stages from block `a` in plans without a stage that works longer than `limit` (and perhaps a few more), ascending
+  /// by end, then by replicas. Also empty if the budget is spent.
   std::span<const FloorEntry> from(uint32_t a, double limit, BoundBudget& budget);
 
  private:
-  /// Replica counts that are told apart from others.
+  /// A range of replica counts that is priced as one.
   struct Group {
     uint64_t least = 1, most = 1;
     uint16_t units = 0;
     size_t share = 0, larger_share = 0;  ///< of the smallest and the largest micro-batch
-    double largest = 0;                  ///< samples of the largest micro-batch that the last replica has
-    double busiest = 0;                  ///< likewise of the smallest
-    double any = 0;                      ///< likewise those that every replica has that has some
-    double common = 0;  ///< likewise those that the last replicas of this and of the stage before have in common
+    double largest = 0;                  ///< samples of the largest micro-batch on the last replica
+    double busiest = 0;                  ///< the same for the smallest micro-batch
+    double any = 0;                      ///< samples of the smallest micro-batch on every replica that has any
+    double common = 0;  ///< samples of it that the last replicas of this and of the previous stage share
   };
   void add_groups();
-  /// Samples of the smallest micro-batch that the last of so many replicas sends and receives.
+  /// Samples of the smallest micro-batch that the last of `replicas` replicas sends and receives.
   double last_share(uint64_t replicas) const;
-  /// A replica sends and receives its part of all bytes of a message, also of those that do not grow with samples; the
-  /// parts are those of the largest micro-batch.
+  /// Bytes of a message that one replica sends and receives. Its share applies to all bytes, including those that do
+  /// not grow with samples. Shares are those of the largest micro-batch.
   double message_bytes(const Affine& bytes, double samples) const;
   void add_spread();
   void add_joints();
@@ -117,20 +118,20 @@ class FloorEntries {
   const BestLinks& links_;
   uint64_t micro_batches_;
   uint64_t more_ = 0;  ///< micro-batches with one sample more
-  /// Of the smallest and the largest micro-batch; of the smallest with the input gradients as backward time.
+  /// For the smallest and the largest micro-batch, and for the smallest with input gradients alone as backward time.
   StagePrices small_, large_, inputs_;
   uint32_t unit_ = 1, units_ = 1;
   double memory_ = 0;  ///< of the largest device
   double rate_ = 0;    ///< of the fastest device memory
   std::vector<Group> groups_;
-  /// By block: the least of work * units of all before it.
+  /// By block: least work * units of all blocks before it.
   std::vector<double> spread_;
   std::vector<Joint> joints_;  ///< by block, then replica count
-  double built_ = -1;          ///< the limit that `entries_` hold for
+  double built_ = -1;          ///< the limit for which `entries_` are valid
   Band built_band_;
   std::vector<std::vector<FloorEntry>> entries_;  ///< by first block
   std::vector<char> priced_;
-  uint64_t spent_ = 0;  ///< of the block being priced
+  uint64_t spent_ = 0;  ///< steps spent on the block that is being priced
 };
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// Feasibility of a stage plan under limits on its times: the question that every exact search here asks.
+/// Defines the feasibility query of the exact searches: a stage plan under limits on its times.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace rannc::partition {
 
-/// Every stage must keep `forward_ns`, `backward_ns` and their sum within these.
+/// Limits on `forward_ns`, `backward_ns` and their sum for every stage.
 struct TimeLimits {
   double forward_ns = 0, backward_ns = 0, both_ns = 0;
   bool allow(const StageNeed& need) const {
@@ -36,21 +36,23 @@ struct Cover {
   double forward_ns = 0, backward_ns = 0;  ///< largest among the stages
 };
 
-/// Splits all blocks into stages on consecutive devices, the first at device 0; devices behind the last stage idle.
+/// Splits all blocks into stages on consecutive devices from device 0 on. Devices after the last stage are idle.
 class CoverFinder {
  public:
   virtual ~CoverFinder() = default;
-  /// A cover within the limits with as few stages as the count allows; exact: nothing found means that none exists.
+  /// Returns a cover within the limits with as few stages as the count allows. Exact: an empty result proves that none
+  /// exists, unless `interrupted`.
   virtual std::optional<Cover> find(const TimeLimits& limits, StageCount count) = 0;
-  /// From now on a query ends where `stop` asks, with nothing found: then `interrupted` says that this means nothing.
+  /// Queries end with an empty result once `stop` is requested. `interrupted` then returns true: the result proves
+  /// nothing.
   void stop_on(std::stop_token stop) { stop_ = std::move(stop); }
-  /// Of the last query.
+  /// Whether the last query was stopped.
   bool interrupted() const { return interrupted_; }
-  /// Replaces the memory of every device (in bytes), to find out how much would be needed.
+  /// Replaces the memory of every device (bytes), to determine how much would be needed.
   virtual void set_memory(std::optional<double> bytes) = 0;
   uint64_t micro_batches() const { return micro_batches_; }
-  /// No cover's largest forward + largest backward time is below this: work spread evenly over all devices, or the
-  /// heaviest block on the smallest share.
+  /// Lower bound on the largest forward + largest backward time of any cover: work spread evenly over all devices, or
+  /// the heaviest block on the smallest share.
   virtual double least_step_ns() const = 0;
 
  protected:
@@ -63,16 +65,17 @@ class CoverFinder {
   bool interrupted_ = false;
 };
 
-/// For equal devices and equal links: least devices per (stages, first block). O(blocks^2 * stages) a query.
+/// Cover finder for equal devices and equal links. Computes least devices per (stages, first block) in O(blocks^2 *
+/// stages) a query.
 std::unique_ptr<CoverFinder> uniform_cover(const StageProblem& problem, const RangeCosts& ranges,
                                            uint64_t micro_batches);
 
-/// For unequal devices or links, on the first `devices` devices, copied `copies` times: reachable device positions per
-/// (stages, first block). O(blocks^2 * devices^2 * (1 + stages / 64)) a query.
+/// Cover finder for unequal devices or links, on the first `devices` devices, replicated `copies` times. Computes
+/// reachable device positions per (stages, first block) in O(blocks^2 * devices^2 * (1 + stages / 64)) a query.
 std::unique_ptr<CoverFinder> positional_cover(const StageProblem& problem, const RangeCosts& ranges,
                                               uint64_t micro_batches, uint32_t devices, uint32_t copies);
 
-/// The recompute choices that a problem offers, cheaper in time first.
+/// Returns the recompute choices that a problem allows, the faster first.
 std::vector<bool> recompute_choices(RecomputeRule rule);
 
 }  // namespace rannc::partition

@@ -1,7 +1,7 @@
-// Device positions from which a suffix of the blocks can be covered (stage DP for unequal devices and links).
+// Computes device positions from which a suffix of the blocks can be covered (stage DP for unequal devices and links).
 //
-// reach[s][a] = set of positions p such that blocks a..k fit in s stages on consecutive devices p, p + 1, …, idle
-// devices only behind the last stage. Positions are bits; a stage on [p, q) is priced by its class: share, kinds, least
+// reach[s][a] = set of positions p such that blocks a..k fit in s stages on consecutive devices p, p + 1, …, with idle
+// devices only after the last stage. Positions are bits. A stage on [p, q) is priced by its class: share, kinds, least
 // memory and the link between p - 1 and p.
 #include <algorithm>
 #include <limits>
@@ -13,7 +13,7 @@
 namespace rannc::partition {
 namespace {
 
-/// What the price of a group of devices depends on.
+/// Properties of a group of devices that determine its price.
 struct GroupClass {
   size_t share = 0;
   std::vector<uint32_t> kinds;
@@ -104,7 +104,7 @@ class PositionalCover final : public CoverFinder {
     return most;
   }
 
-  /// The choice that fits farthest from the end, the cheaper one first.
+  /// Returns the choice that fits farthest from the end, the faster one first.
   Fit fit(uint32_t a, uint32_t b, const GroupClass& group) const {
     Fit best;
     for (const bool recompute : choices_) {
@@ -134,10 +134,10 @@ class PositionalCover final : public CoverFinder {
     }
   }
 
-  /// Marks position p for blocks a.. where a stage [a, b) from p leads to a reachable end.
+  /// Marks position p for blocks a.. if a stage [a, b) from p leads to a reachable end.
   void extend(uint32_t a, uint32_t b, uint32_t p, uint32_t first, uint32_t last, const std::vector<uint32_t>& farthest,
               std::vector<uint64_t>& mask) {
-    uint32_t valid_to = 0;  // the mask holds for stages up to here
+    uint32_t valid_to = 0;  // the mask is valid for stages up to this one
     for (uint32_t s = first; s <= last; ++s) {
       if (!ranges_.stage_allowed(a, b, s)) continue;
       if (!fixed_.empty() || s > valid_to) valid_to = build_mask(p, s, farthest, mask);
@@ -196,7 +196,7 @@ class PositionalCover final : public CoverFinder {
     return {};
   }
 
-  /// The cheaper choice that fits this far from the end.
+  /// Returns the faster choice that fits this far from the end.
   Fit fit_at(uint32_t a, uint32_t b, const GroupClass& group, uint32_t s) const {
     for (const bool recompute : choices_) {
       const StageNeed need = need_of(a, b, group, recompute);
@@ -215,7 +215,7 @@ class PositionalCover final : public CoverFinder {
   std::vector<uint32_t> fixed_;
   std::optional<double> forced_memory_;
   std::vector<GroupClass> classes_;
-  std::vector<uint32_t> class_of_;  ///< [from][to], UINT32_MAX: some replica would get no sample
+  std::vector<uint32_t> class_of_;  ///< [from][to], UINT32_MAX: some replica has no sample
   TimeLimits limits_;
   uint32_t stages_ = 0;
   std::vector<uint64_t> reach_;  ///< [stages][first block][word]

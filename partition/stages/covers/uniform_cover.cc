@@ -1,8 +1,9 @@
-// Least devices that cover a suffix of the blocks (stage DP for equal devices, thresholds instead of Algorithm 1's V).
+// Computes the least devices that cover a suffix of the blocks (stage DP for equal devices; thresholds replace
+// Algorithm 1's V).
 //
 // devices[a][s] = least devices for blocks a..k in s stages, over b: need(a, b, s) + devices[b][s - 1], where need is
-// the least replica count that keeps time and memory within the limits. Counting stages from the end makes the
-// micro-batches in flight of the schedule a function of s. O(k^2 (1 + S / 16)) thanks to 16-bit counts in a contiguous
+// the least replica count that keeps time and memory within the limits. Stages are counted from the end, so that the
+// micro-batches in flight of the schedule are a function of s. O(k^2 (1 + S / 16)) with 16-bit counts in a contiguous
 // inner loop.
 #include <algorithm>
 #include <limits>
@@ -54,7 +55,8 @@ class UniformCover final : public CoverFinder {
   }
   Count* row(uint32_t a) { return least_.data() + static_cast<size_t>(a) * (stages_ + 1); }
 
-  /// Index of the least share list entry that meets the time limits, starting from a guess; shares().size(): none.
+  /// Index of the least entry of the share list that meets the time limits, starting from a guess; shares().size():
+  /// none.
   size_t fit_time(uint32_t a, uint32_t b, bool recompute, size_t guess) const {
     const size_t count = prices_.shares().size();
     size_t i = std::min(guess, count - 1);
@@ -68,7 +70,7 @@ class UniformCover final : public CoverFinder {
     return i;
   }
 
-  /// No range that starts at a and ends at b or later can meet the limits.
+  /// Whether no range from a to b or beyond can meet the limits.
   bool hopeless(uint32_t a, uint32_t b) const {
     const size_t last = prices_.shares().size() - 1;
     const double forward = prices_.forward(a, b, last, kind_), backward = prices_.backward(a, b, last, kind_);
@@ -90,7 +92,7 @@ class UniformCover final : public CoverFinder {
     }
   }
 
-  /// Returns whether memory never asked for more devices than time does.
+  /// Returns whether memory never required more devices than time.
   bool relax(uint32_t a, uint32_t b, bool recompute, size_t share) {
     const uint32_t k = ranges_.blocks();
     const uint32_t first = b == k ? 1 : 2, last = b == k ? 1 : std::min(stages_, k - b + 1);
@@ -117,8 +119,8 @@ class UniformCover final : public CoverFinder {
     return false;
   }
 
-  /// The first share from i on that fits memory this far from the end, and how far from the end it fits; smaller shares
-  /// never hold more.
+  /// Returns the first share from i on that fits memory this far from the end, and the largest distance at which it
+  /// fits. Smaller shares never hold more.
   size_t first_that_fits(uint32_t a, uint32_t b, bool recompute, size_t i, uint32_t from_end, uint32_t& reach) const {
     const auto fits = [&](size_t at) {
       const uint32_t farthest = prices_.farthest_from_end(a, b, at, recompute, memory_);

@@ -1,4 +1,4 @@
-/// One judgement under way: a plan as the simulator sees it.
+/// Defines the simulator's input for one plan that is being judged.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace rannc::partition {
 
-/// Every value to every stage that reads it, in the order of values, as a finished plan sends them.
+/// Returns a route from each value to each stage that reads it, in the order of values, as in a finished plan.
 std::vector<ir::RouteShape> value_routes(const StageProblem& problem, const StagePlan& plan,
                                          const std::vector<uint32_t>& micro_batches);
 
@@ -17,8 +17,8 @@ struct PlanJudge::Run {
   ir::PipelineShape shape;
   ScheduleCosts costs;
   std::vector<StageWay> ways;        ///< [from stage * stages + to stage]
-  std::vector<ir::RouteShape> sums;  ///< all values between two stages as one, with and without gradient; for bounds
-  std::vector<double> steps;         ///< optimizer, by stage, ns
+  std::vector<ir::RouteShape> sums;  ///< all values between two stages combined, with and without gradient; for bounds
+  std::vector<double> steps;         ///< optimizer step by stage, ns
   uint64_t largest = 0;              ///< samples of the largest micro-batch
 };
 

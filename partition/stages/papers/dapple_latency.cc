@@ -1,4 +1,4 @@
-// Formulas 1-3 and Algorithm 1.
+// Implements Formulas 1-3 and Algorithm 1.
 #include <algorithm>
 
 #include "partition/stages/papers/dapple.h"
@@ -32,7 +32,7 @@ double pipeline_latency(const std::vector<LatencyStage>& stages, uint64_t micro_
     rest += stages[s].backward;
     ending = std::max(ending, stages[s].all_reduce + rest);
   }
-  // Sum of the backward times from the pivot to s, both counted; or of those strictly between the two.
+  // Sum of the backward times from the pivot to s inclusive, or of those strictly between the two.
   double head_start = credit == EndingCredit::kPrinted ? stages[pivot].backward : 0;
   for (size_t s = pivot + 1; s < stages.size(); ++s) {
     if (credit == EndingCredit::kPrinted) head_start += stages[s].backward;

@@ -1,4 +1,4 @@
-// Search and score of the released program, over cut states.
+// Implements search and score of the released program, over cut states.
 #include "partition/stages/papers/dapple_released.h"
 
 #include <algorithm>
@@ -12,10 +12,11 @@ namespace {
 
 using Devices = std::vector<uint32_t>;
 
-/// Devices in use per machine; every policy takes the first free ones of a machine.
+/// Devices in use per machine. Every policy takes the first free ones of a machine.
 using Occupied = std::vector<uint32_t>;
 
-/// The program's view of the machines: whatever spans two of them is found by the smallest and largest device alone.
+/// The program's view of the machines: it determines whether a group spans machines from its smallest and largest
+/// device alone.
 class Machines {
  public:
   explicit Machines(const ReleasedOptions& options) : sizes_(options.machines), links_(options.links) {
@@ -42,7 +43,7 @@ class Machines {
     return bytes / static_cast<double>(from.size()) * static_cast<double>(afar) / links_.point_to_point;
   }
 
-  /// Sets that the three policies offer, without repetition: Fresh First, Append First, Scatter First.
+  /// Returns the sets that the three policies offer, without duplicates: Fresh First, Append First, Scatter First.
   std::vector<Devices> offers(const Occupied& occupied, uint32_t count) const {
     std::vector<Devices> sets;
     for (auto& set : {fill(occupied, count, true), fill(occupied, count, false), scatter(occupied, count)}) {
@@ -61,7 +62,7 @@ class Machines {
     return machine_of_[std::min(a.front(), b.front())] != machine_of_[std::max(a.back(), b.back())];
   }
 
-  /// From fresh machines only, or from begun ones only; empty when they do not suffice.
+  /// Takes from fresh machines only, or from used ones only. Empty if they do not suffice.
   Devices fill(const Occupied& occupied, uint32_t count, bool fresh) const {
     Devices set;
     for (size_t machine = 0; machine < sizes_.size(); ++machine) {
@@ -111,7 +112,7 @@ class ReleasedSearch {
 
  private:
   uint32_t states() const { return states_.size(); }
-  /// Of states [from, to], on one device for the whole mini-batch.
+  /// Time of states [from, to] on one device for the whole mini-batch.
   double compute_s(uint32_t from, uint32_t to) const {
     return scale_ * (states_.compute_s[to] - (from == 0 ? 0 : states_.compute_s[from - 1]));
   }
@@ -145,7 +146,7 @@ class ReleasedSearch {
     plans_.push_back(scored("one stage", {{0, states(), std::move(set)}}, copies, total_s() / parts / copies));
   }
 
-  /// Two stages of half the devices each: the cut with the least bottleneck.
+  /// Returns two stages of half the devices each, at the cut with the least bottleneck.
   void straight_pair() {
     const uint32_t half = machines_.devices() / 2;
     const Devices first = machines_.offers(machines_.none(), half).front();
@@ -164,7 +165,7 @@ class ReleasedSearch {
     if (cut > 0) plans_.push_back(scored("straight", {{0, cut, first}, {cut, states(), second}}, half, best));
   }
 
-  /// One device per stage. A node of the search: devices taken, and which was the last.
+  /// Returns one device per stage. A search node is the devices taken, and the last one.
   struct Node {
     Occupied occupied;
     uint32_t device = 0;
@@ -265,7 +266,8 @@ Devices all_of(const ReleasedOptions& options) {
   return all;
 }
 
-/// Samples between two all-reduces: what a device holds, rounded down to a divisor of the mini-batch where one is near.
+/// Number of samples between two all-reduces: as many as a device holds, rounded down to a divisor of the mini-batch if
+/// one is near.
 uint64_t accumulation_step(const ReleasedOptions& options, double held) {
   const uint64_t all = options.mini_batch;
   if (held >= static_cast<double>(all)) return all;
@@ -299,8 +301,8 @@ double released_data_parallel_overlapped(const CutStates& states, const Released
   const double held =
       (memory.device_bytes - memory.parameter_copies * states.parameter_bytes.back()) / memory.activation_per_sample;
   const double part = static_cast<double>(accumulation_step(options, held)) / mini_batch;
-  // Walks from the first state to the last, against the order in which gradients become ready. `spare` is time between
-  // two gradients that all-reduces of earlier states may still fill.
+  // Walks from the first state to the last, against the order in which gradients become ready. `spare` is the time
+  // between two gradients that all-reduces of earlier states may still use.
   double late = machines.all_reduce_s(all, states.parameter_bytes.front()), spare = 0;
   for (uint32_t s = 1; s < states.size(); ++s) {
     const double exchange = machines.all_reduce_s(all, states.parameter_bytes[s] - states.parameter_bytes[s - 1]);

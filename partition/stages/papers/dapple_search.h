@@ -1,4 +1,4 @@
-/// DAPPLE's search over device sets (4.3), for one micro-batch count.
+/// Implements DAPPLE's search over device sets (4.3) for one micro-batch count.
 #pragma once
 
 #include <map>
@@ -11,12 +11,12 @@
 
 namespace rannc::partition {
 
-/// The link between each two groups of a graph, found when first asked for.
+/// The link between any two groups of a graph, computed on first use.
 class GroupLinks {
  public:
   GroupLinks(const Cluster& cluster, const DeviceSetGraph& graph) : cluster_(cluster), graph_(graph) {}
   const Link& between(uint32_t from, uint32_t to);
-  /// To all devices that `set` leaves free.
+  /// The link to all devices that `set` leaves free.
   const Link& to_rest(uint32_t from, uint32_t set);
 
  private:
@@ -28,13 +28,13 @@ class GroupLinks {
 struct DappleSearchOptions {
   EndingCredit credit = EndingCredit::kPrinted;
   bool recompute = false;  ///< in every stage
-  uint32_t prefixes = 2;   ///< kept per (blocks planned, devices used)
-  uint32_t plans = 12;     ///< whole plans to return
+  uint32_t prefixes = 2;   ///< number kept per (blocks planned, devices used)
+  uint32_t plans = 12;     ///< number of complete plans to return
 };
 
-/// Whole plans in order of latency L, all within memory under the problem's discipline, keeping the constraints. Parts
-/// the last stage at one of `cuts` (ascending) again and again; a prefix that cannot lead below the plans found is
-/// left.
+/// Returns complete plans in order of latency L that satisfy the constraints and fit memory under the problem's
+/// discipline. Repeatedly splits the last stage at one of `cuts` (ascending). Prunes a prefix that cannot improve on
+/// the plans found.
 std::multimap<double, StagePlan> dapple_search(const StageProblem& problem, const RangeCosts& ranges,
                                                const DeviceSetGraph& graph, GroupLinks& links,
                                                const std::vector<uint32_t>& cuts, uint64_t micro_batches,
@@ -42,11 +42,11 @@ std::multimap<double, StagePlan> dapple_search(const StageProblem& problem, cons
 
 struct DappleCuts {
   std::vector<uint32_t> at;  ///< ascending
-  size_t left_out = 0;       ///< cuts that could matter
+  size_t left_out = 0;       ///< number of omitted cuts that could matter
 };
 
-/// Cuts worth trying, at most `most`: where neither work nor parameters lie between two cuts the cheaper one to send
-/// across stands for both; of what is left the cheapest in each of equal parts of the work.
+/// Selects at most `most` cuts to try. If neither work nor parameters lie between two cuts, only the one with the
+/// cheaper message is kept. From the rest it takes the cheapest in each of equal parts of the work.
 DappleCuts dapple_cuts(const StageProblem& problem, const RangeCosts& ranges, size_t most);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// The device sets that compositions of DAPPLE's three policies can reach (4.2).
+/// Enumerates the device sets that combinations of DAPPLE's three policies can reach (4.2).
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,19 @@
 
 namespace rannc::partition {
 
-/// A node is a set of devices in use, an edge the choice of the next stage's devices. Node 0 is the empty set; an edge
-/// leaves at least one device free. A group is the devices of a stage: of an edge, or all that a node leaves free.
+/// A node is a set of devices in use; an edge is a choice of devices for the next stage. Node 0 is the empty set. An
+/// edge leaves at least one device free. A group is the devices of a stage: those of an edge, or all that a node leaves
+/// free.
 class DeviceSetGraph {
  public:
   struct Pick {
-    uint32_t group = 0, set = 0;  ///< the devices, and the set with them in use
+    uint32_t group = 0, set = 0;  ///< the chosen devices, and the set in use afterwards
   };
 
-  /// Offers every device count for every stage where that makes at most `most_picks` edges. Else later stages take
-  /// powers of two, whole machines, or all but one or two of what is left; failing that, the first stage too, and
-  /// finally Fresh First alone; then a `most_picks` too small is exceeded.
+  /// Offers every device count for every stage if that makes at most `most_picks` edges. Otherwise later stages are
+  /// restricted to powers of two, whole machines, or all but one or two of the free devices. If that is still too many,
+  /// the first stage is restricted too, and finally only Fresh First is used. If `most_picks` is too small even for
+  /// that, it is exceeded.
   DeviceSetGraph(const Cluster& cluster, size_t most_picks);
 
   uint32_t sets() const { return static_cast<uint32_t>(picks_.size()); }
@@ -40,7 +42,7 @@ class DeviceSetGraph {
   bool all_counts_ = true;
 };
 
-/// The slowest link between a device of `a` and a device of `b`; the two are disjoint and not empty.
+/// Returns the slowest link between a device of `a` and a device of `b`. The groups are disjoint and not empty.
 Link slowest_link_between(const Cluster& cluster, const std::vector<DeviceId>& a, const std::vector<DeviceId>& b);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-// Antichain states of a profile, found as down-sets.
+// Finds the antichain states of a profile as down-sets.
 #include <algorithm>
 #include <boost/dynamic_bitset.hpp>
 #include <deque>
@@ -65,7 +65,7 @@ Result<Layers> layers_of(const PipedreamProfile& profile) {
   return layers;
 }
 
-/// Bytes that leave the down-set, as the released program counts them.
+/// Returns the bytes that leave the down-set, as the released program counts them.
 double output_of(const Layers& layers, const Bits& set) {
   const size_t n = layers.nodes.size();
   Bits inner(n), augmented(n);
@@ -88,7 +88,8 @@ double output_of(const Layers& layers, const Bits& set) {
   return bytes;
 }
 
-/// Down-sets reached from the first source by adding a reader with all its ancestors; empty: more than `most`.
+/// Returns down-sets reached from the first source by adding a reader with all its ancestors. Empty if there are more
+/// than `most`.
 std::vector<Bits> reachable(const Layers& layers, uint32_t most) {
   const size_t n = layers.nodes.size();
   Bits first(n);

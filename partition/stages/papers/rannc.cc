@@ -1,9 +1,9 @@
-// RaNNC III.C, Algorithms 1 and 2, corrected. The inner DP answers feasibility under thresholds (uniform_cover.cc,
-// positional_cover.cc); threshold_search.cc minimises exactly over them. What the printed text does instead is
-// rannc_paper.cc.
+// Implements RaNNC III.C, Algorithms 1 and 2, corrected. The inner DP decides feasibility under thresholds
+// (uniform_cover.cc, positional_cover.cc); threshold_search.cc minimises exactly over them. rannc_paper.cc implements
+// the printed text.
 //
-// Algorithm 2 runs n over nodes per pipeline and copies the pipeline N/n times. On a uniform cluster n = N alone is
-// complete: a copied pipeline is the same plan with every replica count multiplied.
+// Algorithm 2 iterates n over nodes per pipeline and replicates the pipeline N/n times. On a uniform cluster n = N
+// alone is complete: a replicated pipeline is the same plan with every replica count multiplied.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +15,12 @@
 namespace rannc::partition {
 namespace {
 
-/// A pipeline on the first `devices` devices, copied `copies` times.
+/// A pipeline on the first `devices` devices, replicated `copies` times.
 struct Shape {
   uint32_t devices = 0, copies = 1;
 };
 
-/// Whether every node looks like the first, so that a pipeline may be copied from node to node.
+/// Whether all nodes equal the first, so that a pipeline may be replicated from node to node.
 bool nodes_alike(const Cluster& cluster) {
   if (!cluster.node_links.empty() || !cluster.device_links.empty()) return false;
   const ClusterNode& first = cluster.nodes.front();
@@ -43,10 +43,11 @@ std::vector<Shape> shapes_of(const Cluster& cluster) {
   return shapes;
 }
 
-/// Steps of one query over all positions, (blocks * devices)^2 / 4, up to which positions are priced.
+/// Limit of the steps of one query over all positions, (blocks * devices)^2 / 4, for pricing positions.
 constexpr double kPositions = 4e6;
 
-/// Too much to price each position, and all nodes alike: links count as those inside a node (RaNNC, footnote 3).
+/// Whether pricing each position would take too long and all nodes are alike. Links then count as those inside a node
+/// (RaNNC, footnote 3).
 bool priced_coarsely(const StageProblem& problem) {
   const Cluster& cluster = problem.cluster;
   const double side = static_cast<double>(problem.blocks) * cluster.size();
@@ -68,7 +69,7 @@ class RanncPlanner final : public StagePlanner {
     const bool coarse = priced_coarsely(problem);
     const bool uniform = coarse || problem.cluster.uniform();
     for (const Shape& shape : coarse ? std::vector<Shape>{{problem.cluster.size(), 1}} : shapes_of(problem.cluster)) {
-      // Replica counts that a user fixes are those of the whole plan.
+      // Replica counts demanded by a user are those of the whole plan.
       if (!problem.constraints.replicas.empty() && shape.copies > 1) continue;
       for (const uint64_t micro_batches : micro_batch_candidates(problem)) {
         owned.push_back(uniform ? uniform_cover(problem, ranges, micro_batches)

@@ -1,4 +1,4 @@
-/// RaNNC's Algorithms 1 and 2 as printed, for reproduction; plans come from `rannc`.
+/// Implements RaNNC's Algorithms 1 and 2 as printed, for reproduction; use `rannc` for planning.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 namespace rannc::partition {
 
 enum class PaperReading : uint8_t {
-  kPrinted,   ///< to the letter, defects included
+  kPrinted,   ///< literal, including defects
   kAnchored,  ///< V[0,0,0] = 0 only, d_min reset, no empty shares; still one (tf, tb) per state
 };
 
@@ -26,16 +26,16 @@ struct PaperArguments {
 
 struct PaperSolution {
   double v = 0;                    ///< V[S, |B|, D]
-  uint32_t first_block = 0;        ///< where the first stage starts; above 0 the answer is no partition
+  uint32_t first_block = 0;        ///< where the first stage starts; if > 0, the answer is not a partition
   std::vector<uint32_t> ends;      ///< b_i
   std::vector<uint32_t> replicas;  ///< d_i - d_(i-1), of one pipeline
 };
 
-/// Algorithm 1; nothing: INFEASIBLE.
+/// Algorithm 1. Returns nothing for INFEASIBLE.
 std::optional<PaperSolution> form_stage_dp(const StageProblem& problem, const PaperArguments& arguments,
                                            PaperReading reading);
 
-/// Algorithm 2 over it. What is no plan (uncovered blocks, replicas without samples) is an `Infeasible` that says so.
+/// Algorithm 2 on top of it. Invalid results (uncovered blocks, replicas without samples) are reported as `Infeasible`.
 std::unique_ptr<StagePlanner> rannc_paper_planner(PaperReading reading = PaperReading::kPrinted);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// What a plan's stages send each other, for placement and for warm-up depths.
+/// Computes the traffic between a plan's stages, for placement and for warm-up depths.
 #pragma once
 
 #include "partition/placement/place.h"
@@ -9,10 +9,10 @@
 
 namespace rannc::partition {
 
-/// Bytes of a mini-batch between stages, gradients' way back included, and of each stage's all-reduce.
+/// Bytes between stages in a mini-batch, including returned gradients, and bytes of the all-reduce of each stage.
 PlacementTraffic traffic_of(const StageProblem& problem, const RangeCosts& ranges, const StagePlan& plan);
 
-/// Times of the judged plan's stages and of one message between neighbours, ns.
+/// Times of the judged plan's stages, and of one message between neighbours, ns.
 ChainTimes chain_times(const StageProblem& problem, const RangeCosts& ranges, const StagePlan& plan);
 
 }  // namespace rannc::partition

@@ -85,7 +85,7 @@ double StagePrices::least_step_ns(uint32_t devices) const {
     total += work;
     heaviest = std::max(heaviest, smallest);
   }
-  // Prefix sums round: stay below.
+  // Stay below, because prefix sums round.
   return std::max(total / devices, heaviest) * (1 - 1e-9);
 }
 
@@ -95,7 +95,7 @@ uint32_t StagePrices::farthest_from_end(uint32_t a, uint32_t b, size_t share, bo
   if (stage.peak(1, all) > memory) return 0;
   if (discipline_ == InFlight::kOne || stage.peak(all, all) <= memory) return UINT32_MAX;
   if (discipline_ == InFlight::kAll) return 0;
-  // The division may round to one side or the other: settle by the comparison that `peak_bytes` makes.
+  // The division may round up or down: decide by the comparison that `peak_bytes` makes.
   double most = std::floor((memory - standing) / each);
   while (standing + each * most > memory) --most;
   while (standing + each * (most + 1) <= memory) ++most;

@@ -1,7 +1,7 @@
-/// Time and memory of one stage on one group of devices, for one micro-batch count.
+/// Prices time and memory of one stage on one group of devices, for one micro-batch count.
 ///
-/// A message (value, receiving stage) is paid by the receiving stage: the activation in its forward time, the gradient
-/// in its backward time, over the link that joins its first device to the device before it.
+/// The receiving stage pays for a message (value, receiving stage): the activation counts in its forward time, the
+/// gradient in its backward time, over the link between its first device and the device before it.
 #pragma once
 
 #include <vector>
@@ -10,21 +10,21 @@
 
 namespace rannc::partition {
 
-/// The largest share of a micro-batch that a replica gets when there are at least `replicas` of them.
+/// The largest share of a micro-batch that a replica gets with at least `replicas` replicas.
 struct Share {
   uint64_t samples = 0;
-  uint32_t replicas = 0;  ///< the least count that gives this share
+  uint32_t replicas = 0;  ///< the least count with this share
 };
 
-/// What a stage asks of its devices.
+/// Times that a stage needs on its devices.
 struct StageNeed {
   double forward_ns = 0, backward_ns = 0;
 };
 
 class StagePrices {
  public:
-  /// Replica counts below are those of one pipeline; all of it is copied `copies` times, and each micro-batch is split
-  /// over all replicas of all copies. At most `most_replicas` replicas a stage.
+  /// Replica counts below are those of one pipeline. The whole pipeline is replicated `copies` times, and each
+  /// micro-batch is split over all replicas of all copies. A stage has at most `most_replicas` replicas.
   StagePrices(const StageProblem& problem, const RangeCosts& ranges, uint64_t micro_batches, uint32_t most_replicas,
               uint32_t copies);
 
@@ -32,9 +32,9 @@ class StagePrices {
   uint64_t micro_batches() const { return micro_batches_; }
   InFlight discipline() const { return discipline_; }
   RecomputeRule recompute_rule() const { return recompute_; }
-  /// Descending samples, ascending replicas; a replica without samples is not offered.
+  /// Shares in order of descending samples and ascending replicas. Replicas without samples are not included.
   const std::vector<Share>& shares() const { return shares_; }
-  /// Index of the share when `replicas` devices work on a stage, or `shares().size()` when some would get no sample.
+  /// Index of the share for `replicas` devices, or `shares().size()` if some would have no sample.
   size_t share_of(uint32_t replicas) const;
 
   double forward(uint32_t a, uint32_t b, size_t share, uint32_t kind) const {
@@ -52,12 +52,12 @@ class StagePrices {
             backward(a, b, share, kind) + (recompute ? compute : 0) +
                 link.transfer_ns(ranges_->returned(a, b).at(samples))};
   }
-  /// Of one replica.
+  /// Bytes of one replica.
   StageBytes bytes(uint32_t a, uint32_t b, size_t share, bool recompute) const;
-  /// See `CoverFinder::least_step_ns`; over all kinds, `devices` of them.
+  /// Same as `CoverFinder::least_step_ns`, over all kinds with `devices` devices.
   double least_step_ns(uint32_t devices) const;
   double peak_bytes(uint32_t a, uint32_t b, size_t share, bool recompute, uint32_t from_end) const;
-  /// The stage may stand this far from the end (1 = last) and still fit; 0: not even there; UINT32_MAX: anywhere.
+  /// Largest distance from the end (1 = last) at which the stage still fits; 0: none; UINT32_MAX: unlimited.
   uint32_t farthest_from_end(uint32_t a, uint32_t b, size_t share, bool recompute, double memory) const;
 
  private:
@@ -72,10 +72,11 @@ class StagePrices {
   std::vector<std::vector<double>> forward_, backward_;  ///< [share * kinds + kind], prefix sums over blocks
 };
 
-/// Ring all-reduce of `bytes` over `replicas` devices whose slowest link is `link`: 2 (n - 1) / n bytes at its rate.
+/// Time of a ring all-reduce of `bytes` over `replicas` devices with slowest link `link`: 2 (n - 1) / n bytes at its
+/// rate.
 double all_reduce_ns(double bytes, uint64_t replicas, const Link& link);
 
-/// Bytes a device offers under the problem's constraints.
+/// Bytes that a device provides under the problem's constraints.
 double memory_of(const StageProblem& problem, DeviceId device);
 
 }  // namespace rannc::partition

@@ -6,8 +6,8 @@
 namespace rannc::partition {
 namespace {
 
-/// An amount, and how many of its parts are there: sums of added and removed amounts may leave a rounding error where
-/// nothing is left.
+/// An amount and the number of its parts. Sums of added and removed amounts may leave a rounding error when no part is
+/// left.
 struct Counted {
   Affine amount;
   int32_t fixed = 0, per_sample = 0;
@@ -44,10 +44,10 @@ class Rectangles {
     at(a1, b1).add(amount, 1);
   }
 
-  /// Ranges with at least one of the ascending `blocks`, the first of which is above `before`.
+  /// Adds to ranges with at least one of the ascending `blocks`, the first of which is above `before`.
   void add_ranges_with(const std::vector<uint32_t>& blocks, int64_t before, const Affine& amount) {
     for (const uint32_t block : blocks) {
-      // The range starts behind the block before, so that `block` is the first of them in it.
+      // The range starts after the block before, so that `block` is the first of them in it.
       add(static_cast<uint32_t>(before + 1), block + 1, block + 1, side_ - 1, amount);
       before = block;
     }
@@ -166,7 +166,7 @@ void RangeCosts::add_shared(const StageProblem& problem) {
   for (const SharedHolding& holding : problem.shared) {
     if (grows_with_samples(holding)) continue;
     const bool trained = holding.kind == SharedHolding::Kind::kParameter;
-    // The gradients of its readers are summed apart: one for each block.
+    // The gradients of its readers are summed separately: one for each block.
     resident.add_ranges_with(holding.blocks, -1, {holding.bytes * (trained ? 1 + problem.optimizer_factor : 1), 0});
     if (!trained) continue;
     parameters.add_ranges_with(holding.blocks, -1, {holding.bytes, 0});

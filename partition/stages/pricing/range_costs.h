@@ -1,4 +1,4 @@
-/// Sums over block ranges [a, b) that do not depend on micro-batches, replicas or devices.
+/// Computes sums over block ranges [a, b) that do not depend on micro-batches, replicas or devices.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace rannc::partition {
 
-/// A quantity that grows with the samples.
+/// A quantity that is affine in the number of samples.
 struct Affine {
   double fixed = 0, per_sample = 0;
   double at(double samples) const { return fixed + per_sample * samples; }
@@ -19,47 +19,47 @@ class RangeCosts {
   explicit RangeCosts(const StageProblem& problem);
 
   uint32_t blocks() const { return blocks_; }
-  /// Bytes that a stage of the blocks [a, b) receives: every value once, however many of its blocks read it.
+  /// Bytes that a stage of the blocks [a, b) receives. Each value counts once, however many of its blocks read it.
   const Affine& received(uint32_t a, uint32_t b) const { return received_[index(a, b)]; }
-  /// Of those, the bytes whose gradients it returns.
+  /// Part of `received` whose gradients the stage returns.
   const Affine& returned(uint32_t a, uint32_t b) const { return returned_[index(a, b)]; }
   /// Bytes of the distinct values produced in [a, b) and read from block b on.
   const Affine& sent(uint32_t a, uint32_t b) const { return sent_[index(a, b)]; }
-  /// Of those, the bytes whose gradients come back.
+  /// Part of `sent` whose gradients are returned.
   const Affine& answered(uint32_t a, uint32_t b) const { return answered_[index(a, b)]; }
   /// Bytes of distinct parameters.
   double parameters(uint32_t a, uint32_t b) const {
     return parameters_[b] - parameters_[a] + (shared_parameters_.empty() ? 0 : shared_parameters_[index(a, b)].fixed);
   }
-  /// Bytes of the sums of their gradients, each once: what an all-reduce moves.
+  /// Bytes of the sums of their gradients, each once: the size of an all-reduce.
   double gradients(uint32_t a, uint32_t b) const {
     return gradients_[b] - gradients_[a] + (shared_gradients_.empty() ? 0 : shared_gradients_[index(a, b)].fixed);
   }
-  /// Parameters, gradients, optimizer state and buffers.
+  /// Bytes of parameters, gradients, optimizer state and buffers.
   double resident(uint32_t a, uint32_t b) const {
     return resident_[b] - resident_[a] + (shared_resident_.empty() ? 0 : shared_resident_[index(a, b)].fixed);
   }
-  /// Of the blocks alone.
+  /// Stash of the blocks alone.
   double stashed_per_sample(uint32_t a, uint32_t b) const { return stashed_[b] - stashed_[a]; }
-  /// What a micro-batch keeps from its forward to its backward pass: the stash of the blocks, what the stage receives,
-  /// and of what it sends what no stash counts.
+  /// Bytes that a micro-batch keeps from its forward to its backward pass: the stash of the blocks, received values,
+  /// and sent values that no stash includes.
   Affine saved(uint32_t a, uint32_t b) const {
     Affine bytes = crossing_[index(a, b)];
     bytes.per_sample += stashed_per_sample(a, b);
     return bytes;
   }
-  /// What it keeps of that where the forward pass is run again: samples and received values.
+  /// Part of `saved` that is kept under recompute: samples and received values.
   const Affine& kept(uint32_t a, uint32_t b) const { return kept_[index(a, b)]; }
-  /// What it keeps while its weight gradient alone is still to be made.
+  /// Bytes kept while only its weight gradient is still to be computed.
   Affine pending(uint32_t a, uint32_t b) const {
     return pending_.empty() ? saved(a, b) : Affine{0, pending_[b] - pending_[a]};
   }
-  /// The largest temporary of one block; where one block has the largest part that grows with samples and another the
-  /// largest that does not, of both together.
+  /// The largest temporary of one block. If one block has the largest part that grows with samples and another the
+  /// largest constant part, the sum of both.
   Affine temporary(uint32_t a, uint32_t b) const { return temporary_.empty() ? Affine{} : temporary_[index(a, b)]; }
   bool cut_allowed(uint32_t cut) const { return cut_allowed_[cut]; }
   bool has_pins() const { return !pins_.empty(); }
-  /// Whether the stage of the blocks [a, b) may be the one that is `from_end` stages from the end (1 = the last).
+  /// Whether the blocks [a, b) may form the stage that is `from_end` stages from the end (1 = the last).
   bool stage_allowed(uint32_t a, uint32_t b, uint32_t from_end) const {
     if (pins_.empty()) return true;
     const PinnedStages& pins = pins_[a];
@@ -73,12 +73,12 @@ class RangeCosts {
 
   uint32_t blocks_;
   std::vector<Affine> received_, returned_, sent_, answered_, kept_;
-  std::vector<Affine> crossing_;  ///< what is kept of received values and samples, and of sent values beside the stash
+  std::vector<Affine> crossing_;  ///< kept parts of received values and samples, and of sent values outside the stash
   std::vector<Affine> shared_parameters_, shared_gradients_, shared_resident_;  ///< empty: nothing is shared
-  std::vector<Affine> temporary_;                                               ///< empty: there is none
+  std::vector<Affine> temporary_;                                               ///< empty: there are none
   std::vector<double> parameters_, gradients_, resident_, stashed_, pending_;
   std::vector<char> cut_allowed_;
-  /// Of the first pinned block from some block on, and where the next block of another stage lies.
+  /// The first pinned block from some block on, and the next block pinned to another stage.
   struct PinnedStages {
     uint32_t next_block = UINT32_MAX, stage = 0, next_other = UINT32_MAX;
   };

@@ -1,4 +1,4 @@
-/// What messages between two replicated stages cost, and which ports they hold for how long.
+/// Prices messages between two replicated stages and determines which ports they occupy.
 #pragma once
 
 #include <vector>
@@ -8,19 +8,20 @@
 
 namespace rannc::partition {
 
-/// The way of all messages from one stage to another, as if they were one.
+/// Combined transfer of all messages from one stage to another.
 struct StageWay {
-  LinkCost cost;            ///< the largest latency; per byte of the whole micro-batch the time of the busiest port
-  std::vector<Hold> holds;  ///< ports of the stages and nodes, each for as long as its own part takes
+  LinkCost cost;            ///< largest latency; per byte of the whole micro-batch, the time of the busiest port
+  std::vector<Hold> holds;  ///< ports of the stages and nodes, each with its share of the time
 };
 
-/// Replicas hold their shares of a micro-batch and send to whoever reads them, directly. Keeps a reference to the
-/// cluster.
+/// Replicas hold their shares of a micro-batch and send directly to the replicas that read them. Keeps a reference to
+/// the cluster.
 class StageWays {
  public:
   explicit StageWays(const Cluster& cluster);
 
-  /// `samples`: of the micro-batch. Stage s has port 2s out and 2s + 1 in; those of nodes follow from `2 * stages` on.
+  /// `samples`: of the micro-batch. Stage s has outgoing port 2s and incoming port 2s + 1. Ports of nodes start at `2 *
+  /// stages`.
   StageWay between(StageId from, const std::vector<DeviceId>& senders, StageId to,
                    const std::vector<DeviceId>& receivers, uint64_t samples, size_t stages);
 

@@ -1,4 +1,4 @@
-/// What every stage planner answers: a plan with its bound, or the reason why there is none.
+/// Defines the output of stage planners: a plan with its bound, or the reason why none exists.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace rannc::partition {
 
-/// Blocks [first, end) on one or more devices; more than one: each micro-batch is split over them.
+/// Blocks [first, end) on one or more devices. Several devices share each micro-batch.
 struct PlannedStage {
   uint32_t first = 0, end = 0;
   std::vector<DeviceId> devices;
   bool recompute = false;
-  double forward_ns = 0;     ///< of one micro-batch on the slowest replica, with what it receives
-  double backward_ns = 0;    ///< likewise, with recompute and the gradients it returns
-  double all_reduce_ns = 0;  ///< once a step
-  double peak_bytes = 0;     ///< of the fullest replica
+  double forward_ns = 0;     ///< of one micro-batch on the slowest replica, with the receipt of its inputs
+  double backward_ns = 0;    ///< likewise, with recompute and the gradients that it returns
+  double all_reduce_ns = 0;  ///< per step
+  double peak_bytes = 0;     ///< of the replica with the largest peak
   bool operator==(const PlannedStage&) const = default;
 };
 
-/// A plan that lost, and why.
+/// A rejected plan, and the reason.
 struct RunnerUp {
   std::string what;  ///< `2 stages 14:2, 32 micro-batches`
   double objective = 0;
-  std::string why;  ///< its bottleneck, or why it has no plan
+  std::string why;  ///< its bottleneck, or why no plan exists
   bool operator==(const RunnerUp&) const = default;
 };
 
@@ -38,14 +38,14 @@ struct StagePlan {
   std::vector<uint32_t> warm_up;  ///< per stage; empty: the schedule's own
   std::string objective_name;     ///< what `objective` and `lower_bound` measure
   double objective = 0;
-  double step_ns = 0;      ///< simulated time of a mini-batch, whatever the objective; 0: not simulated
+  double step_ns = 0;      ///< simulated time of a mini-batch, for every objective; 0: not simulated
   double lower_bound = 0;  ///< no plan of this problem has a smaller objective
-  std::string bound_name;  ///< which argument gives the bound: `exact`, `work`, `heaviest block` …
+  std::string bound_name;  ///< the argument that proves the bound: `exact`, `work`, `heaviest block` …
   std::string bottleneck;  ///< one sentence
   std::vector<RunnerUp> runners_up;
   std::vector<std::string> notes;  ///< where exactness was given up, what would help
 
-  /// (objective - lower_bound) / lower_bound; 0 where both are 0.
+  /// (objective - lower_bound) / lower_bound; 0 if both are 0.
   double gap() const { return lower_bound > 0 ? (objective - lower_bound) / lower_bound : (objective > 0 ? 1e300 : 0); }
   bool operator==(const StagePlan&) const = default;
 };
@@ -53,15 +53,14 @@ struct StagePlan {
 /// No plan exists: a result, not an error.
 struct Infeasible {
   std::string reason;
-  double missing_bytes =
-      0;             ///< how far the tightest memory limit is exceeded by the best that could be done; 0: not memory
-  std::string help;  ///< what would make a plan possible
+  double missing_bytes = 0;  ///< smallest possible excess over a memory limit; 0: memory is not the reason
+  std::string help;          ///< what would make a plan possible
   bool operator==(const Infeasible&) const = default;
 };
 
 using StageOutcome = std::variant<StagePlan, Infeasible>;
 
-/// `3:1 at 17`, the replica counts and the cuts.
+/// Returns the replica counts and the cuts, such as `3:1 at 17`.
 std::string brief(const StagePlan& plan);
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// Stage problems from published profiles.
+/// Builds stage problems from published profiles.
 #pragma once
 
 #include <optional>
@@ -18,15 +18,16 @@ struct ProfileProblemOptions {
   bool keep_input = false;  ///< whether `Input*` nodes are blocks
 };
 
-/// Nodes of the profile that are blocks, in the order of the blocks. Fails on a cycle, and names one of its nodes.
+/// Returns the nodes of the profile that become blocks, in block order. A cycle is an error that names one of its
+/// nodes.
 Result<std::vector<uint32_t>> profile_order(const PipedreamProfile& profile, bool keep_input);
 
-/// A block per node in topological order (smallest number first), times in proportion to the samples. An output is a
-/// value; it stashes as many bytes as it has. Fails on cycles and on costs that cannot be priced.
+/// Makes each node a block, in topological order (smallest number first), with times in proportion to the samples. Each
+/// node's output is a value and stashes as many bytes. Fails on cycles and on invalid costs.
 Result<StageProblem> profile_problem(const PipedreamProfile& profile, const Cluster& cluster,
                                      const ProfileProblemOptions& options);
 
-/// The N of `pbs-N` in a file name.
+/// Returns the N of `pbs-N` in a file name.
 std::optional<uint64_t> profile_batch_of(std::string_view file);
 
 }  // namespace rannc::partition

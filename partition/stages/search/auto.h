@@ -1,4 +1,4 @@
-/// The planner that lets all others compete, and searches on its own.
+/// Implements the planner that compares all other planners with its own search.
 #pragma once
 
 #include <memory>
@@ -9,30 +9,31 @@
 
 namespace rannc::partition {
 
-/// Those of `schedules_of_auto` that do not split the backward pass.
+/// The schedules of `schedules_of_auto` that do not split the backward pass.
 std::vector<std::string> default_schedules();
 
 struct AutoOptions {
-  /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` hand in candidates; false: own search alone.
+  /// Whether `rannc`, `gpipe`, `dapple` and `pipedream` contribute candidates.
   enum class Rivals : uint8_t { kInvited, kExcluded } rivals = Rivals::kInvited;
-  /// Plans of the problem that are candidates as well. `kGiven`: the search climbs from these and the rivals' alone.
+  /// Plans of the problem that are additional candidates. `kGiven`: the search starts only from these and the rivals'
+  /// plans.
   std::vector<StagePlan> starts;
   enum class Seeds : uint8_t { kSought, kGiven } seeds = Seeds::kSought;
-  /// Whether devices are exchanged at the end where links differ; else stages stay as they were found.
+  /// Whether devices are exchanged at the end if links differ.
   enum class Placement : uint8_t { kExchange, kKeep } placement = Placement::kExchange;
-  /// Schedules that may be chosen, in order of preference among equals.
+  /// Allowed schedules. Earlier ones win ties.
   std::vector<std::string> schedules = default_schedules();
-  /// Structures up to which everything is tried.
+  /// Search exhaustively up to this number of structures.
   uint64_t exhaustive_plans = 4000;
-  /// Simulated actions (stages * micro-batches), and devices of judged plans, that the search may spend.
+  /// Search budget: simulated actions (stages * micro-batches) plus devices of judged plans.
   uint64_t simulated_actions = 600'000;
 };
 
-/// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together by the simulated time of a
-/// mini-batch under the memory of each device. Small problems are searched exhaustively (stages on consecutive
-/// devices); else the exact DP gives a seed per stage count and micro-batch count, and the best plans climb by moves: a
-/// cut, a device, a merge, a split, recompute, micro-batches, schedule. Never worse than any candidate. The budget
-/// counts work, not seconds: the same problem gives the same plan.
+/// Chooses cuts, replicas, micro-batches, warm-up depths, recompute and schedule together. Minimises the simulated time
+/// of a mini-batch within the memory of each device. Small problems are searched exhaustively (stages on consecutive
+/// devices). For larger ones the exact DP provides a seed per stage count and micro-batch count, and the best plans are
+/// improved by local moves: a cut, a device, a merge, a split, recompute, micro-batches, schedule. The result is never
+/// worse than any candidate. The budget counts work instead of seconds, so the same problem always gives the same plan.
 std::unique_ptr<StagePlanner> auto_planner(AutoOptions options = {});
 
 }  // namespace rannc::partition

@@ -1,4 +1,4 @@
-/// Every plan of a small problem: cuts, replicas on consecutive devices, recompute choices, micro-batch counts.
+/// Enumerates every plan of a small problem: cuts, replicas on consecutive devices, recompute, micro-batch counts.
 #pragma once
 
 #include <functional>
@@ -8,10 +8,10 @@
 
 namespace rannc::partition {
 
-/// How many plans `every_plan` would visit, at most `limit`.
+/// Number of plans that `every_plan` would visit, at most `limit`.
 uint64_t count_plans(const StageProblem& problem, uint64_t limit);
 
-/// Visits them in a fixed order; the schedule is left to the visitor.
+/// Visits all plans in a fixed order. The visitor chooses the schedule.
 void every_plan(const StageProblem& problem, const std::function<void(const StagePlan&)>& visit);
 
 }  // namespace rannc::partition

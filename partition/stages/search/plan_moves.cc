@@ -64,7 +64,7 @@ class Moves {
     return false;
   }
 
-  /// Moves `count` devices between stages; stage number `stages` stands for the idle ones.
+  /// Moves `count` devices between stages. Stage number `stages` represents the idle devices.
   bool shift(size_t from, size_t to, size_t count) {
     StagePlan next = plan_;
     if (from < next.stages.size()) next.stages[from].devices.resize(next.stages[from].devices.size() - count);

@@ -1,4 +1,4 @@
-/// Cuts for stages whose devices are given.
+/// Chooses cuts for stages with given devices.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace rannc::partition {
 
-/// Whether stages have other numbers of devices.
+/// Whether the two plans have different numbers of devices in their stages.
 bool other_devices(const StagePlan& a, const StagePlan& b);
 
-/// Moves the cuts of plans so that the slowest stage is as fast as can be. Keeps references to problem and ranges.
+/// Moves the cuts of plans to minimise the time of the slowest stage. Keeps references to problem and ranges.
 class Rebalancer {
  public:
   Rebalancer(const StageProblem& problem, const RangeCosts& ranges) : problem_(problem), ranges_(ranges) {}
 
-  /// The same devices, micro-batches and recompute with the cuts for which the largest of these is least: a stage's
-  /// work in a mini-batch with its all-reduce, and the messages that it receives, which overlap with work; among cuts
-  /// within 1 % of that, those with the least sum of squares. Two dynamic programs; memory is left to the judge. The
-  /// plan as it is where a replica would have no sample, no cut is allowed, or blocks and stages are too many to be
-  /// worth it.
+  /// Returns the plan with the same devices, micro-batches and recompute, and with the cuts that minimise the largest
+  /// of these times: a stage's work in a mini-batch with its all-reduce, and the messages that it receives, which
+  /// overlap with work. Among cuts within 1 % of the minimum it takes the least sum of squares. Runs two dynamic
+  /// programs. Ignores memory, which the judge checks. Returns the plan unchanged if a replica would have no sample, no
+  /// cut is allowed, or there are too many blocks and stages.
   StagePlan balanced(const StagePlan& plan);
 
-  /// `stages` stages with equal numbers of devices, all of them in use, the first ones with one more where need be.
+  /// Returns a plan with `stages` stages that share all devices equally. The first stages get one more if needed.
   StagePlan even(uint32_t stages, uint64_t micro_batches);
 
   const RangeCosts& ranges() const { return ranges_; }

@@ -21,7 +21,8 @@ class Seeds {
   Seeds(const StageProblem& problem, const std::function<bool(const StagePlan&)>& visit)
       : problem_(problem), visit_(visit) {}
 
-  /// Stages laid out one behind the other, with recompute where they might not fit otherwise; false: enough.
+  /// Visits stages laid out consecutively, with recompute if they might not fit otherwise. Returns false to end the
+  /// search.
   bool sketch(const std::vector<StageOutline>& outline, uint64_t micro_batches) {
     StagePlan plan;
     plan.micro_batches = micro_batches;
@@ -41,13 +42,13 @@ class Seeds {
     return visit_(plan);
   }
 
-  /// The exact DP's answer under the first discipline that has one; false: enough.
+  /// Visits the exact DP's solution under the first discipline that has one. Returns false to end the search.
   bool answer(const RangeCosts& ranges, uint64_t micro_batches, uint32_t stages) {
     if (!charge(stages)) return true;
     for (const InFlight discipline : {InFlight::kOneFOneB, InFlight::kAll}) {
       StageProblem problem = problem_;
       problem.in_flight = discipline;
-      // Links between nodes count as those inside: the simulation and the moves mend what that hides.
+      // Links between nodes count as those inside: the simulation and the moves correct the error.
       const auto finder = uniform_cover(problem, ranges, micro_batches);
       const auto found = minimise_fill_drain({finder.get()}, {stages, stages}, {kSeedQueries});
       if (found) return visit_(laid_out(found->cover, micro_batches));
@@ -56,7 +57,7 @@ class Seeds {
   }
 
  private:
-  /// Whether one more answer of the exact DP can be afforded; its steps are counted, not its seconds.
+  /// Whether the budget allows one more solution of the exact DP. Steps are counted, not seconds.
   bool charge(uint32_t stages) {
     steps_ -= kSeedQueries * (1 + stages / 16.0) * problem_.blocks * problem_.blocks;
     return steps_ >= 0;

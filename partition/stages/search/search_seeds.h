@@ -1,4 +1,4 @@
-/// Where a search of stages starts: answers of the exact methods, laid out on devices.
+/// Generates starting plans for a stage search from exact methods.
 #pragma once
 
 #include <functional>
@@ -10,10 +10,10 @@
 
 namespace rannc::partition {
 
-/// Calls `visit(plan)` for each micro-batch count with stages that share the devices equally, then for each with the
-/// stages that the step's lower bound is made of and with the exact DP's answers for some stage counts, with messages
-/// and without (the simulation overlaps them with computation).
-/// Schedules are not chosen. Ends where `visit` says false, or at a budget of the DP's steps.
+/// Calls `visit(plan)` for starting plans. First, for each micro-batch count, plans whose stages share the devices
+/// equally. Then, for each micro-batch count, the stages behind the step's lower bound and the exact DP's solutions for
+/// some stage counts, with and without messages (the simulation overlaps them with computation). Schedules are not
+/// chosen. Ends when `visit` returns false or the budget of DP steps is spent.
 void each_seed(const StageProblem& problem, Rebalancer& rebalancer, const std::vector<uint64_t>& micro_batches,
                const std::function<bool(const StagePlan&)>& visit);
 

@@ -1,4 +1,4 @@
-/// Integers that follow from stored ones, computed where they are asked for.
+/// Computes integers that follow from stored ones, on demand.
 #pragma once
 
 #include <map>
@@ -10,12 +10,13 @@
 
 namespace rannc::passes {
 
-/// Floats are left alone: what holds of a weight now need not hold once it is trained.
+/// Never uses floats: a property of a weight may change in training.
 class IntegerTables {
  public:
-  /// Both have to outlive it; without an evaluator only what `ir/op/fold.h` computes is known.
+  /// Both must outlive this object. Without an evaluator only results that `ir/op/fold.h` computes are known.
   IntegerTables(const ir::Graph& graph, const Evaluator* evaluator) : graph_(graph), evaluator_(evaluator) {}
-  /// The elements of an integer or boolean value; nothing where an input reaches it, or a float, or there are too many.
+  /// Returns the elements of an integer or boolean value; nullopt if it depends on an input or a float, or has too many
+  /// elements.
   std::optional<ir::StoredTensor> of(ValueId value);
 
  private:

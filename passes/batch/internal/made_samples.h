@@ -1,4 +1,4 @@
-/// Gives samples to values that a file holds for a fixed number of them.
+/// Rebuilds values that a file stores for a static batch size with a symbolic one.
 #pragma once
 
 #include <map>
@@ -12,32 +12,37 @@
 
 namespace rannc::passes {
 
-/// Makes such values in a graph that is being rewritten.
+/// Adds such values to a graph that is being rewritten.
 class MadeSamples {
  public:
-  /// All have to outlive it. `parameters` by name: stored tensors that are known to be trained as they are.
+  /// All arguments must outlive this object. `parameters`: names of stored tensors that are known to be trained as they
+  /// are.
   MadeSamples(const ir::Graph& from, ir::Rewriter& rewriter, const Samples& samples,
               const std::set<std::string>& parameters, IntegerTables& tables);
 
-  /// The value with samples at `wanted`, for the baked number of them the one it was: integers that are alike for all
-  /// of them, or grow by as much from each to the next; a stored tensor that is alike for all; what was made for one
-  /// sample; a draw, of which each sample has its own; or made by the task that makes it, from operands with samples.
-  /// Each is made once. An error names what cannot be had so.
+  /// Returns a value with batch layout `wanted` that equals the old one at the static batch size. It is one of these,
+  /// each made once:
+  /// - integers that are equal for all samples, or grow by a constant from sample to sample;
+  /// - a stored tensor that is equal for all samples;
+  /// - a value that was made for one sample;
+  /// - a random input, of which each sample has its own part;
+  /// - the result of the same task on operands with samples.
+  /// An error names the value that is none of these.
   Result<ValueId> of(ValueId old, const ir::BatchLayout& wanted);
-  /// Indices into an axis with samples inside of which there are `inner` elements, made for one sample: those of
-  /// component `component` of the last axis (-1: all) grow by `inner` from each sample to the next. They may have
-  /// samples there already, each with the numbers of the first.
+  /// Returns indices into an axis with samples that has `inner` elements inside of each, rebuilt from those of one
+  /// sample. Component `component` of the last axis (-1: all) grows by `inner` from sample to sample. The indices may
+  /// have samples already, each with the numbers of the first.
   Result<ValueId> numbered_from_one(ValueId old, const ir::BatchLayout& wanted, int64_t component,
                                     const ir::Dim& inner);
 
-  /// Whether a value of the old graph is made of random numbers.
+  /// Returns whether a value of the old graph depends on random numbers.
   bool is_drawn(ValueId old) const { return drawn_[old.index()] || from_.random_input(old) != nullptr; }
 
-  /// Stored tensors of which the new graph has the part of one sample: its name there -> the whole's.
+  /// Stored tensors of which the new graph has the part of one sample: its name there -> name of the whole.
   const std::map<std::string, std::string>& parts() const { return parts_; }
-  /// How many there are, and tables that are counted on.
+  /// Returns the number of these, plus the number of tables that count samples.
   size_t changed() const { return parts_.size() + counted_; }
-  /// Draws that give each sample numbers of its own.
+  /// Returns the number of random inputs that have separate numbers for each sample.
   size_t drawn_for_each() const { return drawn_for_each_; }
 
  private:
@@ -57,7 +62,7 @@ class MadeSamples {
   const Samples& samples_;
   const std::set<std::string>& parameters_;
   IntegerTables& tables_;
-  std::vector<bool> drawn_;  // values of `from` that are made of draws
+  std::vector<bool> drawn_;  // values of `from` that depend on random inputs
   std::map<Key, Result<ValueId>> made_;
   std::map<std::string, std::string> parts_;
   size_t counted_ = 0, drawn_for_each_ = 0;

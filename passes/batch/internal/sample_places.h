@@ -1,4 +1,4 @@
-/// Where the samples may be in values that were made for a number of them.
+/// Possible batch axes of values with a static batch size.
 #pragma once
 
 #include <span>
@@ -9,25 +9,26 @@
 
 namespace rannc::passes {
 
-/// The number of samples that a file was made for, and the symbol that it becomes.
+/// The static batch size of a file, and the symbol that replaces it.
 struct Samples {
   int64_t baked = 1;
   std::string symbol;
   ir::Dim dim() const { return ir::Dim::symbol(symbol); }
 };
 
-/// The shape with outer * symbol * inner in place of the extent of the layout's axis.
+/// Returns the shape with outer * symbol * inner as the extent of the layout's axis.
 ir::Shape with_samples(ir::Shape shape, const ir::BatchLayout& layout, const Samples& samples);
-/// The type of a value with samples there; contents are no longer known.
+/// Returns the type of a value with this batch layout; contents become unknown.
 ir::ValueType with_samples(ir::ValueType type, const ir::BatchLayout& layout, const Samples& samples);
-/// Whether a type says of the baked number of samples what `before` said of the value.
+/// Returns whether a type at the static batch size equals `before`.
 bool is_same_when_baked(const ir::ValueType& now, const ir::ValueType& before, const Samples& samples);
 
-/// Places that a value of that shape may have its samples in: each axis whose extent they divide, with all of what is
-/// left inside, or outside, of them.
+/// Returns the possible batch layouts of a value of that shape: each axis whose extent is divisible by the batch size,
+/// with the whole quotient inside or outside of the samples.
 std::vector<ir::BatchLayout> possible_places(const ir::Shape& shape, const Samples& samples);
-/// The same of a reshaped value, which holds its elements in the order of `from`: those places before which and after
-/// which as many elements lie. One at most where there are several samples; an axis of their own comes first.
+/// Returns the same for a reshaped value that has its elements in the order of `from`: the layouts with equally many
+/// elements before and after the samples. At most one if there are several samples; otherwise an axis of their own
+/// comes first.
 std::vector<ir::BatchLayout> places_after_reshape(const ir::Shape& from, const ir::BatchLayout& layout,
                                                   const ir::Shape& to, const Samples& samples);
 

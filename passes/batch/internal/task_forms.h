@@ -1,4 +1,4 @@
-/// What a task made for a number of samples becomes for operands that have any number of them.
+/// Adapts a task of static batch size to operands of symbolic batch size.
 #pragma once
 
 #include <span>
@@ -9,20 +9,21 @@
 
 namespace rannc::passes {
 
-/// A task as it would be built: the first so many of its operands, in front of sizes that are attributes now.
+/// A task as it would be built. It reads the first `operands` of its operands; the sizes after them have become
+/// attributes.
 struct TaskForm {
   const ir::OpInfo* op;
   ir::Attributes attributes;
   size_t operands;
 };
 
-/// The forms to try, in this order: the task as it is, then with sizes that hold the samples. `operands` are what is
-/// read now, `wanted` is where its first result shall have samples, null where that follows from the operands.
+/// Returns the forms to try, in this order: the task as it is, then with sizes that contain the samples. `operands` are
+/// the types it reads now. `wanted` is the batch layout of its first result; null if it follows from the operands.
 std::vector<TaskForm> task_forms(const ir::Graph& from, TaskId task, std::span<const ir::ValueType* const> operands,
                                  const ir::BatchLayout* wanted, const Samples& samples);
 
-/// The types of its results; an error where the operator does not take the operands, or gives for the baked number of
-/// samples another type than the task does. Bodies are fitted into `form`.
+/// Returns the types of its results. It is an error if the operator rejects the operands, or if the types at the static
+/// batch size differ from those of the task. Adapts bodies in `form`.
 Result<std::vector<ir::ValueType>> types_of(TaskForm& form, std::span<const ir::ValueType* const> operands,
                                             const ir::Graph& from, TaskId task, const Samples& samples);
 

@@ -1,4 +1,4 @@
-/// Which values are the same for each sample of a micro-batch.
+/// Determines which values are the same for all samples of a micro-batch.
 #pragma once
 
 #include <optional>
@@ -9,26 +9,26 @@
 
 namespace rannc::passes {
 
-/// Follows values from constants on, by rules of operators, as compilers for GPUs tell uniform values from those that
-/// differ between threads. That each sample's part of a result follows from that sample's parts of the operands, at the
-/// same places, is what types say (`ir::BatchLayout`); so where these parts are equal for all samples, its are. Nothing
-/// is evaluated. Linear; the graph must not change meanwhile.
+/// Follows values from constants onward by operator rules, as GPU compilers separate uniform values from those that
+/// differ between threads. Types guarantee that each sample's part of a result depends only on that sample's parts of
+/// the operands, at the same places (`ir::BatchLayout`). If these parts are equal for all samples, so are those of the
+/// result. Nothing is evaluated. Linear; the graph must not change during the lifetime of this object.
 class Uniformity {
  public:
   enum class Kind : uint8_t {
     kVaries,    ///< nothing is known
-    kFixed,     ///< without samples, of constants and sizes but their number alone
-    kUniform,   ///< each sample's part is the same, whatever their number
-    kNumbered,  ///< integers: what the first sample has, plus the sample's own number times something uniform
+    kFixed,     ///< has no samples; depends only on constants and on sizes other than the number of samples
+    kUniform,   ///< each sample's part is the same, for any number of samples
+    kNumbered,  ///< integers: the first sample's part, plus the sample's index times a uniform value
   };
 
   explicit Uniformity(const ir::Graph& graph);
   Kind of(ValueId value) const { return kinds_[value.index()]; }
-  /// Whether a task's results are uniform or numbered.
+  /// Returns whether a task's results are uniform or numbered.
   bool of_samples(TaskId task) const;
-  /// What a value is where there is one sample: its own type, where it is fixed.
+  /// Returns the type that a value has for one sample; its own type if it is fixed.
   const ir::ValueType& one_sample(ValueId value) const;
-  /// The attributes of a task that makes that.
+  /// Returns the attributes with which a task computes that part.
   ir::Attributes one_sample(TaskId task) const;
 
  private:

@@ -22,7 +22,7 @@ using Denominator = LossTerm::Denominator;
 constexpr Capture kLabels{0}, kMark{1}, kSummed{2}, kWeights{3}, kTask{4}, kLabelsAgain{5}, kMarkAgain{6};
 constexpr int64_t kMostClasses = int64_t{1} << 20;
 
-// What passes the only element on.
+// Tasks that pass on the only element.
 const ir::Ops& one_element() {
   static const ir::Ops kOps = {"identity", "cast", "reshape", "squeeze", "unsqueeze"};
   return kOps;
@@ -41,7 +41,7 @@ std::optional<double> number_of(const ir::Attribute* attribute) {
   return whole && whole->is_constant() ? std::optional(static_cast<double>(whole->constant())) : std::nullopt;
 }
 
-// An input's elements, but for some at the ends of axes.
+// An input's elements, except for some at the ends of axes.
 struct Elements {
   ValueId input;
   std::vector<ir::Trim> trims;
@@ -93,7 +93,7 @@ class Ends {
     return true;
   }
 
-  // Nothing where samples are cut off.
+  // Returns nothing if samples are cut off.
   std::optional<std::vector<ir::Trim>> trims() const {
     std::vector<ir::Trim> made;
     for (size_t i = 0; i < ends_.size(); ++i) {
@@ -234,7 +234,7 @@ struct Number {
   double number = 0;
 };
 
-// The value that `bounded` is, but for a number that it does not fall below.
+// Returns the value of which `bounded` is the maximum with a number.
 std::optional<Number> under_bound(const Graph& graph, ValueId bounded) {
   static const Pattern kClamp = ir::op("clamp", ir::any(kSummed)).as(kTask);
   static const Pattern kLarger = ir::commutative(ir::op("maximum", ir::constant(kMark), ir::any(kSummed)));
@@ -247,7 +247,7 @@ std::optional<Number> under_bound(const Graph& graph, ValueId bounded) {
   return Number{(*found)[kSummed], *least};
 }
 
-// The value that `sum` is, but for a number that was added.
+// Returns the value that `sum` equals except for an added number.
 std::optional<Number> addend(const Graph& graph, ValueId sum) {
   static const Pattern kSum =
       ir::through_exact(one_element(), ir::commutative(ir::op("add", ir::constant(kMark), ir::any(kSummed))));

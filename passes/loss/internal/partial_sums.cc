@@ -22,8 +22,8 @@ using ir::Pattern;
 constexpr Capture kX{0}, kY{1};
 constexpr int kMostSteps = 200;
 
-// Whether a sum is made of samples' parts that are divided by, or otherwise made of, the number of samples: that of a
-// micro-batch is not that of the mini-batch.
+// Returns whether the summed parts depend on the number of samples, for example by a division: it differs between a
+// micro-batch and the mini-batch.
 bool depends_on_count(const Graph& graph, ValueId sum) {
   std::vector<bool> seen(graph.value_count());
   std::vector<ValueId> open = {sum};
@@ -79,7 +79,7 @@ class PartialSums {
     return !layout.has_batch() && layout.mix == Mix::kNone;
   }
 
-  // The task that makes `value` on other operands, where that gives a partial sum.
+  // Rebuilds the task that makes `value` on other operands, if that gives a partial sum.
   std::optional<ValueId> rebuilt(ValueId value, std::string_view op, std::vector<ValueId> operands,
                                  const ir::Attributes& attributes) {
     const std::vector<std::string> names = {std::string(graph_.value(value).name) + ".sum"};
@@ -186,7 +186,7 @@ ValueId scalar(Graph& graph, ValueId value, ValueId loss) {
   return made;
 }
 
-// What has no samples counts once: its sum over the samples over their number.
+// A value without samples counts once: it is summed over the samples and divided by their number.
 std::optional<LossTerm> once(Graph& graph, ValueId loss) {
   const std::string name(graph.value(loss).name);
   const Location where = graph.location(graph.producer(loss));

@@ -1,4 +1,4 @@
-/// Writes a loss as a sum over samples and what divides it.
+/// Rewrites a loss as a sum over samples and its denominator.
 #pragma once
 
 #include <optional>
@@ -7,9 +7,9 @@
 
 namespace rannc::passes {
 
-/// A term whose value is that scalar of one process that sees the whole mini-batch: a new numerator, which is a partial
-/// sum (`ir::Mix`), and the denominator that was found on the way. Adds tasks to the graph, also where it finds
-/// nothing; what is not used is dead. Types must be known.
+/// Returns a term that equals the scalar `loss` of one process that computes the whole mini-batch: a new numerator,
+/// which is a partial sum (`ir::Mix`), and the denominator that was found. Adds tasks to the graph, even if it returns
+/// nullopt; unused ones are dead. Types must be known.
 std::optional<ir::LossTerm> partial_sum(ir::Graph& graph, ValueId loss);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Says which stored tensors are trained, or are not, because of their use alone.
+/// Reports stored tensors whose uses alone decided whether they are trained.
 #pragma once
 
 #include <set>
@@ -14,19 +14,20 @@ namespace rannc::passes {
 
 struct ByUse {
   std::set<std::string> trained;
-  std::set<std::string> left;  ///< not trained, though they have names of the program's modules and meet data
+  std::set<std::string>
+      left;  ///< not trained, although they have names of the program's modules and interact with data
 };
 
-/// A remark of what is trained; what is left is `open`. What does not have the name of a layer's weight or bias comes
-/// first, for it may be a buffer.
+/// Adds a remark for trained tensors and an `open` note for `left`. Tensors without the name of a layer's weight or
+/// bias come first, because they may be buffers.
 void report_by_use(const ByUse& found, PassContext& context);
 
-/// Whether a tensor that is not trained has the name of a parameter or a buffer and meets data, as a learned threshold
-/// does, and the mean of the samples.
+/// Returns whether an untrained tensor has the name of a parameter or a buffer and interacts with data. A learned
+/// threshold does; so does the mean of the samples.
 bool is_left(const ir::Graph& graph, ValueId value, const Roles& roles);
 
-/// Weights that an exporter wrote as numbers of the model's code, as Paddle's does, and a frozen TorchScript module's
-/// are; with them what is added as biases are. All by name.
+/// Reports weights that an exporter wrote as numbers of the model's code, as Paddle's does and as in a frozen
+/// TorchScript module, together with added biases. Each by name.
 void report_weights_in_code(const ir::Graph& graph, const std::vector<Roles>& roles, const StoredFacts& known,
                             PassContext& context);
 

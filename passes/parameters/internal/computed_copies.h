@@ -1,4 +1,4 @@
-/// Puts back what an exporter computed of stored tensors that its file has as well.
+/// Restores computations of an exporter on stored tensors that its file contains too.
 #pragma once
 
 #include <set>
@@ -10,26 +10,26 @@
 
 namespace rannc::passes {
 
-/// torch.onnx.export with dynamo=False carries out what it can of a program's computations on its
-/// state, and stores the results under names of its own. A parameter that is read as it is and computed on, too, is
-/// then two tensors that training would part.
+/// torch.onnx.export with dynamo=False evaluates what it can of a program's computations on its state and stores the
+/// results under generated names. A parameter that is read both directly and through such a computation is then two
+/// tensors, which training would make diverge.
 ///
-/// Before => after: a tensor of a made-up name whose numbers follow from one other tensor that the same module reads
-/// (`copy_forms.h`), in one way, is computed from that tensor, by tasks without a node;
-/// not where the file says of which parameter it is. A name that the tensor has by its place in a module alone
-/// (`fc.weight`) gives way to a view: the module has that tensor under another name.
+/// Before => after: a tensor with a generated name is computed by tasks without a node if its numbers follow in exactly
+/// one way from one other tensor that the same module reads (`copy_forms.h`), unless the file states which parameter it
+/// is. A tensor whose name follows only from its place in a module (`fc.weight`) becomes a view if the module has that
+/// tensor under another name.
 struct ComputedCopies {
   bool changed = false;
-  std::vector<std::string> found;        ///< what was put back, as `'onnx::Neg_3' is 'gate': it, negated`
-  std::set<std::string> gone;            ///< names of what is computed again
-  std::vector<std::string> by_a_number;  ///< those of them that one number alone speaks for
+  std::vector<std::string> found;        ///< what was restored, as `'onnx::Neg_3' is 'gate': it, negated`
+  std::set<std::string> gone;            ///< names of tensors that are computed now
+  std::vector<std::string> by_a_number;  ///< those of them that only a single number supports
 };
 
-/// Tensors named in `kept` stay. Reads the bytes of tensors of made-up names, and of those that the modules which read
-/// them read as well.
+/// Tensors named in `kept` stay. Reads the bytes of tensors with generated names, and of the other tensors read by the
+/// same modules.
 ComputedCopies put_back_copies(ir::Graph& graph, const ir::StoredNotes& file, const std::set<std::string>& kept);
 
-/// Names of tensors of the file that tasks make now, of those tasks that are left.
+/// Returns the names of the file's tensors that tasks of the graph now compute.
 std::set<std::string> copies_in(const ir::Graph& graph, const ir::StoredNotes& file);
 
 }  // namespace rannc::passes

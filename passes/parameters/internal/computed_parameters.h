@@ -1,4 +1,4 @@
-/// Finds parameters that an exporter computed on, so that the file has only what it made of them.
+/// Finds parameters of which the file has only results that the exporter computed.
 #pragma once
 
 #include <set>
@@ -10,17 +10,20 @@
 
 namespace rannc::passes {
 
-/// Parameters that the exported program lists, the file has not, and a stored tensor that is not trained was probably
-/// made of; and those tensors.
+/// Parameters that the program lists and the file lacks, and from which an untrained stored tensor was probably
+/// computed; and those tensors.
 struct ComputedParameters {
   std::set<std::string> parameters, made;
 };
 
-/// A listed parameter is taken to be computed on where the file has no tensor of its name, no node of its module reads
-/// a parameter (as it would what a weight was turned or scaled into), and nodes of its module, or of the module around
-/// that, read a tensor of floats of several elements that is not listed and not trained: a table that was looked up by
-/// constant places has the name of the result. Normalisations with running statistics do not count: they are folded
-/// into weights, which frontends say. Kinds must have been decided. Linear.
+/// Reports a listed parameter under these conditions:
+/// - the file has no tensor of its name;
+/// - no node of its module reads a parameter, as it would read a permuted or scaled weight;
+/// - nodes of its module, or of the enclosing one, read a float tensor of several elements that is neither listed nor
+///   trained. For example, a table that was looked up at constant places has the name of the result.
+///
+/// Normalizations with running statistics do not count: they are folded into weights, which frontends report. Kinds
+/// must have been decided. Linear.
 ComputedParameters computed_parameters(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of);
 
 }  // namespace rannc::passes

@@ -209,8 +209,8 @@ std::set<ValueId> untrained_state(const Graph& graph, const ir::StoredNotes& fil
     found.insert(value);
     context.warnings.push_back(
         {{},
-         fmt::format("'{0}' is a row of zeros that no layer of the model owns, added to its last result: taken for a "
-                     "buffer; where it is a parameter, --train {0} trains it",
+         fmt::format("'{0}' is a row of zeros that no layer of the model owns, added to its last result: treated as a "
+                     "buffer; if it is a parameter, --train {0} trains it",
                      graph.value(value).name)});
   }
   return found;
@@ -234,7 +234,7 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
   for (const std::string& copy : copies.found) {
     const bool weak = std::find(copies.by_a_number.begin(), copies.by_a_number.end(), copy) != copies.by_a_number.end();
     auto& notes = weak ? context.warnings : context.remarks;
-    notes.push_back({{}, fmt::format("the exporter computed {}{}", copy, weak ? ", as one number says" : "")});
+    notes.push_back({{}, fmt::format("the exporter computed {}{}", copy, weak ? ", judging by a single number" : "")});
   }
   const std::set<std::string> trained = stand_ins(graph, file);
   std::set<std::string> left;
@@ -247,7 +247,7 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
   if (!trained.empty()) {
     context.warnings.push_back(
         {{},
-         fmt::format("{} tensors that the exporter computed are trained in the stead of what they were computed from, "
+         fmt::format("{} tensors that the exporter computed are trained in place of what they were computed from, "
                      "which the file does not have ({}): {}",
                      trained.size(), listed(trained), kHow)});
   }
@@ -255,25 +255,24 @@ void report_made(const Graph& graph, const ir::StoredNotes& file, const Computed
     context.warnings.push_back(
         {{},
          fmt::format(
-             "weights of one module ({}) have names that the exporter made up: where they were computed from one "
-             "parameter they should not be trained apart, as they are; {}",
+             "weights of one module ({}) have names that the exporter generated and are trained separately: this is "
+             "wrong if they were computed from one parameter; {}",
              listed(names), kHow)});
   }
   for (const PaddingRow& padding : padding_rows(graph)) {
     context.open.push_back(
         {{},
          fmt::format(
-             "row {1} of '{0}' alone is all zeros, and it is trained: if it is the embedding's padding_idx, which "
+             "only row {1} of '{0}' is all zeros, and it is trained: if it is the embedding's padding_idx, which "
              "this exporter does not record, --padding-index {0}={1} keeps it as it is",
              padding.table, padding.row)});
   }
   for (const JoinedCopy& copy : joined_copies(graph)) {
     context.warnings.push_back(
         {{},
-         fmt::format(
-             "'{}' holds the numbers of '{}'{} beside others, as if the exporter had joined parameters: both are "
-             "trained, apart; {}",
-             copy.whole, copy.part, copy.transposed ? ", transposed," : "", kHow)});
+         fmt::format("'{}' contains the numbers of '{}'{}, as if the exporter had concatenated parameters: both are "
+                     "trained separately; {}",
+                     copy.whole, copy.part, copy.transposed ? ", transposed," : "", kHow)});
   }
   if (!left.empty()) {
     context.open.push_back({{},

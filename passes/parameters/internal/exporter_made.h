@@ -1,4 +1,4 @@
-/// Reports stored tensors of which a file without a list of its state does not say whether they are trained.
+/// Reports stored tensors for which a file without a parameter list leaves open whether they are trained.
 #pragma once
 
 #include <map>
@@ -11,18 +11,19 @@
 
 namespace rannc::passes {
 
-/// Stored tensors that are buffers though they stand where weights stand: factors that serve weights alone
-/// (`untrained_factors.h`), which is a remark, and a row of zeros that is added to the last result and that no layer
-/// owns, which is a warning. Not of files that list their state, nor what a user says the kind of (`asked`).
+/// Returns stored tensors that are buffers although they are in the place of weights. Factors that only weights use
+/// (`untrained_factors.h`) get a remark. A row of zeros that is added to the last result and that no layer owns gets a
+/// warning. Skips files that list their state, and tensors whose kind the user specified (`asked`).
 std::set<ValueId> untrained_state(const ir::Graph& graph, const ir::StoredNotes& file,
                                   const std::map<ValueId, ir::ValueKind>& asked, PassContext& context);
 
-/// Tensors that are trained though the exporter computed them from what the file does not have, where it lists no
-/// state. Weights of plain layers, which it turns and joins, are not among them. Kinds must have been decided.
+/// Returns tensors that are trained although the exporter computed them from tensors that the file lacks, in files that
+/// list no state. Weights of plain layers, which it permutes and concatenates, are not included. Kinds must have been
+/// decided.
 std::set<std::string> stand_ins(const ir::Graph& graph, const ir::StoredNotes& file);
 
-/// Says which tensors the tracing exporter computed, and what became of them. Weights of plain layers, which it turns
-/// and joins, are not among them. Kinds must have been decided.
+/// Reports which tensors the tracing exporter computed, and how they are handled. Weights of plain layers, which it
+/// permutes and concatenates, are not included. Kinds must have been decided.
 void report_made(const ir::Graph& graph, const ir::StoredNotes& file, const ComputedCopies& copies,
                  PassContext& context);
 

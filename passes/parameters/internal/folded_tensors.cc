@@ -53,8 +53,8 @@ void report_stand_ins(const ir::Graph& graph, const StoredFacts& known, PassCont
   if (pairs.empty()) return;
   context.warnings.push_back(
       {{},
-       fmt::format("the exporter computed on parameters that the file does not have, and what it made is trained in "
-                   "their stead ({}): torch.onnx.export(optimize=False) keeps the parameters",
+       fmt::format("the exporter computed tensors from parameters that the file does not have, and they are trained in "
+                   "their place ({}): torch.onnx.export(optimize=False) keeps the parameters",
                    fmt::join(pairs, ", "))});
 }
 
@@ -74,7 +74,7 @@ void report_recomputed(const Recomputed& found, PassContext& context) {
   if (found.made.empty()) return;
   context.remarks.push_back({{},
                              fmt::format("{} tensors that the exporter computed from parameters of the file are "
-                                         "computed from them again ({})",
+                                         "recomputed from them ({})",
                                          found.made.size(), fmt::join(found.made, ", "))});
 }
 
@@ -86,16 +86,16 @@ Result<void> report_not_recomputed(const ir::Graph& graph, const std::vector<Rec
     const ValueId value = graph.find(each.made);
     if (asked.contains(value) || roles[value.index()].role == Role::kNone) continue;
     found.push_back({{},
-                     fmt::format("'{}' was computed by the exporter from '{}', which is trained as well, and how does "
-                                 "not follow from their numbers: torch.onnx.export(optimize=False) keeps the "
-                                 "computation; --kind {}=constant leaves the tensor as it is",
+                     fmt::format("'{}' was computed by the exporter from '{}', which is trained too, and how could "
+                                 "not be determined from their numbers: torch.onnx.export(optimize=False) keeps the "
+                                 "computation; --kind {}=constant keeps the tensor as it is",
                                  each.made, fmt::join(each.sources, "', '"), each.made)});
   }
   const size_t count = found.size();
   return warn_or_refuse(
       std::move(found), allowed,
-      fmt::format("{} tensors of the file were computed from parameters that are trained as well, in a way that is not "
-                  "known: they would not stay in step, and --allow-merged trains them apart",
+      fmt::format("{} tensors of the file were computed from parameters that are trained too, in a way that is not "
+                  "known: they would diverge in training; --allow-merged trains them separately",
                   count),
       context);
 }

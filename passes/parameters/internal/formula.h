@@ -1,4 +1,4 @@
-/// A formula over stored tensors, computed step by step while it is put together.
+/// A formula over stored tensors that is evaluated while it is built.
 #pragma once
 
 #include <initializer_list>
@@ -25,24 +25,24 @@ class Formula {
     size_t uses = 0;
   };
 
-  /// `evaluator` may be null: then no operator can be computed.
+  /// If `evaluator` is null, no operator can be computed.
   explicit Formula(const Evaluator* evaluator) : evaluator_(evaluator) {}
 
   const std::vector<Value>& values() const { return values_; }
   const Value& operator[](size_t value) const { return values_[value]; }
   size_t size() const { return values_.size(); }
   ir::Shape shape(size_t value) const { return *values_[value].tensor.type.shape; }
-  /// The operators that have been computed.
+  /// Returns the number of operators computed so far.
   size_t computed() const { return computed_; }
 
-  /// False where its bytes cannot be read.
+  /// Returns false if its bytes cannot be read.
   bool add_leaf(const ir::StoredTensor& tensor);
   size_t add_constant(ir::DType dtype, const ir::Shape& shape, std::span<const double> numbers);
   size_t add_scalar(ir::DType dtype, double number) { return add_constant(dtype, {}, {&number, 1}); }
-  /// Nothing where the operator does not take such operands.
+  /// Returns nullopt if the operator rejects the operands.
   std::optional<size_t> apply(const ir::OpInfo& op, std::initializer_list<size_t> operands,
                               ir::Attributes attributes = {});
-  /// Takes back all values from `size` on, in an order in which nothing reads what goes.
+  /// Removes all values from `size` on, from last to first, so that no removed value has readers.
   void shrink(size_t size);
 
  private:
@@ -51,8 +51,8 @@ class Formula {
   size_t computed_ = 0;
 };
 
-/// How far two lists of numbers are apart, relative to the largest of the second; infinite where they differ in length
-/// or one is no number.
+/// Returns the largest difference of two lists of numbers, relative to the largest number of the second; infinite if
+/// their lengths differ or one is not a number.
 double distance(std::span<const double> a, std::span<const double> b);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Ways in which a value of a formula becomes a stored tensor that are found by looking at both.
+/// Steps from a value of a formula to a stored tensor that are found by comparing both.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,23 @@
 
 namespace rannc::passes {
 
-/// What a formula is to give.
+/// The expected result of a formula.
 struct FormulaTarget {
   ir::StoredTensor tensor;
   std::vector<double> numbers;
   double tolerance;  ///< relative to the largest number
 };
 
-/// Each adds to the formula what makes the target of `value`, and gives that; nothing where it does not fit.
-/// Axes in another order or joined: what lies in the target as it is.
+/// Each function adds steps to the formula that turn `value` into the target, and returns the result; nullopt if it
+/// does not fit. fit_layout: axes in another order or merged; the elements must occur in the target unchanged.
 std::optional<size_t> fit_layout(Formula& formula, size_t value, const FormulaTarget& target);
 /// The value times a number plus a number.
 std::optional<size_t> fit_scaled(Formula& formula, size_t value, const FormulaTarget& target);
-/// Elements at constant places: rows, slices, repetitions. They are found by their numbers, which must differ.
+/// Elements at constant places: rows, slices, repetitions. They are located by their numbers, which must differ.
 std::optional<size_t> fit_picked(Formula& formula, size_t value, const FormulaTarget& target);
-/// The value itself at some places, and one number at all others.
+/// The value itself in some places, and one number in all others.
 std::optional<size_t> fit_masked(Formula& formula, size_t value, const FormulaTarget& target);
-/// The value times a constant tensor, or plus one, whatever its numbers are: proves nothing.
+/// The value times, or plus, a constant tensor of arbitrary numbers. A fit proves nothing.
 enum class Unknown : uint8_t { kFactor, kTerm };
 std::optional<size_t> fit_unknown(Formula& formula, size_t value, const FormulaTarget& target, Unknown what);
 

@@ -1,4 +1,4 @@
-/// Finds out how a stored tensor was computed from others.
+/// Determines how a stored tensor was computed from others.
 #pragma once
 
 #include <optional>
@@ -10,10 +10,10 @@
 namespace rannc::passes {
 
 struct FormulaQuestion {
-  std::vector<ir::StoredTensor> leaves;  ///< of one element type, that of the target
+  std::vector<ir::StoredTensor> leaves;  ///< of the target's element type
   ir::StoredTensor target;
-  std::vector<std::string> made;  ///< names of traced values on the way, the target's own among them: `clamp_min_1`
-  bool lost_constant = false;     ///< a constant that is not among the leaves was read as well
+  std::vector<std::string> made;  ///< names of intermediate traced values, including the target's own: `clamp_min_1`
+  bool lost_constant = false;     ///< a constant that is not among the leaves was read too
 };
 
 struct FoundFormula {
@@ -21,12 +21,12 @@ struct FoundFormula {
   size_t result;
 };
 
-/// Names of traced values tell the operators, but neither their axes nor their numbers nor their order: these are
-/// searched until the numbers of the target come out. What no number could tell apart is not found: axes and places of
-/// a tensor that is one number repeated. A bound of a clamp that nothing reaches is taken for 1e-12.
+/// Names of traced values determine the operators, but not their axes, numbers or order. These are searched until the
+/// result equals the numbers of the target. What numbers cannot distinguish is not found: axes and places of a tensor
+/// that is one number repeated. A clamp bound that no element reaches is assumed to be 1e-12.
 ///
-/// Nothing where no formula was found, an operator is not known here or its evaluator is null. Computes some thousand
-/// operators at most.
+/// Returns nullopt if no formula was found, an operator is not supported here, or the evaluator is null. Computes at
+/// most some thousand operators.
 std::optional<FoundFormula> find_formula(const FormulaQuestion& question, const Evaluator* evaluator);
 
 }  // namespace rannc::passes

@@ -1,11 +1,11 @@
-/// Operators of ATen that exporters fold, as steps of a formula.
+/// ATen operators that exporters fold, as steps of a formula.
 #pragma once
 
 #include <string_view>
 
 namespace rannc::passes {
 
-/// What an operator of ATen is to the search.
+/// Kind of step that an ATen operator is in the search.
 enum class Step : uint8_t {
   kUnary,  ///< a core operator of the same name
   kNegate,
@@ -20,22 +20,22 @@ enum class Step : uint8_t {
   kMultiply,
   kExtreme,
   kProduct,
-  kTurn,    ///< axes in another order, or new ones
-  kLayout,  ///< the same elements: seen to at the end, where broadcasting does not do without
-  kPick,    ///< some of the elements, at constant places
+  kTurn,    ///< permuted or new axes
+  kLayout,  ///< the same elements; resolved at the end unless broadcasting makes it unnecessary
+  kPick,    ///< selects elements at constant places
   kJoin,
   kMask,
-  kConstant,  ///< makes numbers of none
+  kConstant,  ///< makes numbers without operands
 };
 
 struct KnownStep {
   Step step;
   std::string_view aten;       ///< its name without namespace and overload
-  std::string_view core = {};  ///< the core operator, where it is one
+  std::string_view core = {};  ///< the core operator, if it is one
   bool commutes = false;
 };
 
-/// Null: not known.
+/// Returns null if unknown.
 const KnownStep* known_step(std::string_view aten);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Takes apart what exporters made one tensor of.
+/// Separates tensors that exporters merged into one.
 #pragma once
 
 #include <map>
@@ -10,30 +10,30 @@
 
 namespace rannc::passes {
 
-/// What is known of tensors that several readers have.
+/// Facts about tensors with several readers.
 struct SharedTensors {
   const ir::StoredNotes& file;
-  std::vector<bool> trained;   ///< by value, what uses and file make a parameter
-  std::vector<bool> computed;  ///< by value, what the exporter computed from parameters: one tensor, by record
-  std::vector<std::string> untied = {};  ///< patterns: each module gets its own
+  std::vector<bool> trained;   ///< by value: a parameter according to uses and file
+  std::vector<bool> computed;  ///< by value: recorded as computed by the exporter from parameters, hence one tensor
+  std::vector<std::string> untied = {};  ///< patterns of tensors of which each module gets its own
 };
 
-/// Exporters keep one of several tensors of equal values: all zero biases of a fresh model, the weights of copied
-/// layers. Each reading says, or does not, which tensor the program reads there (`ir::Reading`). Readings that say
-/// different things get tensors of their own, with the same data:
-/// - by the names that they say;
-/// - of a trained tensor that no list of the program speaks for, by the path of the module and the place of the
-/// operand, where
-///   the tensor is one number repeated, or modules that are alike but for a number in their paths use it alike;
-/// - of what is untied, by the path of the module.
-/// Renamings by Identity name another tensor where exporters of ONNX wrote them; they go, but those that the graph
-/// gives out. What nothing tells apart stays one.
+/// Exporters keep one of several tensors of equal values, such as all zero biases of a fresh model or the weights of
+/// copied layers. A reading may record which tensor the program reads there (`ir::Reading`). Readings of different
+/// tensors get tensors of their own, with the same data. They are distinguished
+/// - by the recorded names;
+/// - for a trained tensor that no list of the program mentions, by the path of the module and the operand index, if the
+///   tensor is one number repeated, or if modules whose paths differ only in a number use it alike;
+/// - for an untied tensor, by the path of the module.
+/// Exporters of ONNX write an Identity where a tensor has another name. Such renamings are removed unless they are
+/// graph outputs. Readings that nothing distinguishes keep one tensor.
 ///
 /// Linear in the graph and the readings.
 struct TakenApart {
   bool changed = false;
-  std::map<std::string, std::string> parted = {};  ///< by the name of each new tensor the one that it was part of
-  /// Of the tensors that came apart, and of the new ones: who reads them now, and under which names.
+  std::map<std::string, std::string> parted =
+      {};  ///< name of each new tensor -> name of the tensor that it was part of
+  /// For separated tensors, old and new: their readers now, and under which names.
   std::map<std::string, std::vector<ir::Reading>> readings = {};
 };
 TakenApart take_apart(ir::Graph& graph, const SharedTensors& known);

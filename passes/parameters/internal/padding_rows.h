@@ -1,4 +1,4 @@
-/// Finds rows of look-up tables that look like padding.
+/// Finds rows of look-up tables that are probably padding.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct PaddingRow {
   bool operator==(const PaddingRow&) const = default;
 };
 
-/// Trained tables that are looked up along axis 0 without a `padding_index`, and in which one row alone is all zeros,
-/// as `nn.Embedding(padding_idx=…)` begins. Reads the bytes of looked-up tables.
+/// Returns trained tables that are looked up along axis 0 without a `padding_index` and have exactly one row of zeros,
+/// as `nn.Embedding(padding_idx=…)` starts with. Reads the bytes of looked-up tables.
 std::vector<PaddingRow> padding_rows(const ir::Graph& graph);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Puts computations back that an exporter did ahead of a run.
+/// Restores computations that an exporter did ahead of a run.
 #pragma once
 
 #include <set>
@@ -12,12 +12,13 @@
 
 namespace rannc::passes {
 
-/// A weight that is used as it is and through `normalize`, `abs` or a slice is two stored tensors of an optimised
-/// export: trained apart they would drift. The exporter records what each tensor was made of, and where all of that is
-/// in the file the numbers tell how (`internal/formula_search.h`): tasks then make the tensor, under its name.
+/// In an optimised export, a weight that is used directly and through `normalize`, `abs` or a slice is two stored
+/// tensors. If trained separately they would diverge. The exporter records the origin of each tensor. If the file has
+/// everything it was computed from, the numbers determine how (`internal/formula_search.h`), and tasks then compute the
+/// tensor, under its name.
 struct Recomputed {
-  std::set<std::string> made;  ///< stored tensors that tasks make now
-  /// Tensors of which a parameter is in the file too, but how they were made was not found out.
+  std::set<std::string> made;  ///< stored tensors that tasks compute now
+  /// Tensors computed from parameters that the file has, in a way that was not determined.
   struct Open {
     std::string made;
     std::vector<std::string> sources;  ///< parameters that the file has
@@ -25,7 +26,7 @@ struct Recomputed {
   std::vector<Open> open;
 };
 
-/// `kept`: names of tensors that stay as they are. Cost: some thousand small operators a tensor.
+/// `kept`: names of tensors that stay as they are. Cost: some thousand small operators per tensor.
 Recomputed recompute(ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of,
                      const std::set<std::string>& kept, const Evaluator* evaluator);
 

@@ -1,4 +1,4 @@
-/// Finds stored tensors that stand for parameters of several modules.
+/// Finds stored tensors that are parameters of several modules.
 #pragma once
 
 #include <set>
@@ -9,20 +9,21 @@
 
 namespace rannc::passes {
 
-/// Per stored tensor, and per renaming of one, which nodes read it.
+/// For each stored tensor, and each renaming of one, the nodes that read it.
 using Readings = decltype(ir::StoredNotes::readings);
 
 /// A parameter that several modules read.
 struct SharedByModules {
   ValueId parameter;
   std::set<std::string> modules;
-  /// Whether the exporter made one of several: all elements are one number, as biases and scales of a fresh model are;
-  /// or the modules are alike but for a number in their paths, as copied layers are, and use it alike. What is left is
-  /// a tie that the model's author made: an embedding that is the head's weight too.
+  /// Whether the exporter merged several parameters. All elements are one number, as biases and scales of a fresh model
+  /// are, or the paths of the modules differ only in a number, as in copied layers, and they use it alike. Otherwise it
+  /// is a tie by the model's author, such as an embedding that is also the weight of the head.
   bool merged = false;
 };
 
-/// Those of `parameters` that more than one module reads, in that order. Linear; reads the bytes of those it finds.
+/// Returns those of `parameters` that more than one module reads, in that order. Linear; reads the bytes of those it
+/// finds.
 std::vector<SharedByModules> shared_by_modules(const ir::Graph& graph, const std::vector<ValueId>& parameters,
                                                const Readings& readings);
 

@@ -1,4 +1,4 @@
-/// Says where stored tensors of a program that lists its state come from.
+/// Determines the origins of stored tensors of a program that lists its state.
 #pragma once
 
 #include <map>
@@ -11,27 +11,27 @@
 
 namespace rannc::passes {
 
-/// What a stored tensor is to a program that lists its state.
+/// Origin of a stored tensor of a program that lists its state.
 enum class Origin : uint8_t {
-  kState,       ///< one of its parameters, or several joined, under whatever name and in whatever layout
-  kNumbers,     ///< computed from numbers of its code, from buffers, constants and what is detached
+  kState,       ///< one of its parameters, or several concatenated, under any name and in any layout
+  kNumbers,     ///< computed from numbers of its code, buffers, constants and detached values
   kParameters,  ///< computed from parameters
-  kUnknown,     ///< nothing says it
+  kUnknown,     ///< no evidence
 };
 
 using MadeOf = std::map<std::string, std::vector<std::string>>;
 
-/// The file says by name what is state, each reading says what it reads (`ir::Reading`), and the exporter records what
-/// it computed a tensor from (`StoredFacts::made_of`). Of the graph as it is at construction. Linear.
+/// The file names its state, each reading records what it reads (`ir::Reading`), and the exporter records what it
+/// computed a tensor from (`StoredFacts::made_of`). Reflects the graph at construction. Linear.
 class TensorOrigins {
  public:
   TensorOrigins(const ir::Graph& graph, const ir::StoredNotes& file, const MadeOf& made_of);
-  /// Whether the program lists parameters at all.
+  /// Returns whether the program lists any parameters.
   bool lists_parameters() const { return lists_parameters_; }
   Origin of(ValueId value) const;
-  /// The parameters that a tensor was computed from, as far as that was recorded.
+  /// Returns the parameters that a tensor was computed from, as far as recorded.
   std::vector<std::string> sources(ValueId value) const;
-  /// Listed parameters that no stored tensor holds.
+  /// Returns the listed parameters that no stored tensor contains.
   const std::set<std::string>& lost() const { return lost_; }
 
  private:
@@ -43,13 +43,14 @@ class TensorOrigins {
   const ir::StoredNotes& file_;
   const MadeOf& made_of_;
   bool lists_parameters_ = false;
-  std::vector<bool> of_parameters_;  ///< values that tensors of state lie in, of which one is a parameter
+  std::vector<bool> of_parameters_;  ///< values that contain tensors of state, at least one of them a parameter
   std::set<std::string> lost_;
 };
 
-/// `clamp_min` of `clamp_min_1`: the operator that a traced value is the result of, by its name.
+/// Returns the operator that made a traced value, from the value's name: `clamp_min` of `clamp_min_1`.
 std::string_view traced_op(std::string_view value);
-/// Whether a recorded name is of an intermediate value, and not of one that translators of operators make.
+/// Returns whether a recorded name is that of an intermediate value of the program, not one made by an operator
+/// translation.
 bool is_traced(std::string_view value);
 
 }  // namespace rannc::passes

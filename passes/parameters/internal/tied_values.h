@@ -1,4 +1,4 @@
-/// Finds stored tensors with the same contents.
+/// Finds stored tensors with equal contents.
 #pragma once
 
 #include <optional>
@@ -8,23 +8,24 @@
 
 namespace rannc::passes {
 
-/// `second` repeats `first`, or its transpose.
+/// `second` equals `first`, or its transpose.
 struct Tie {
   ValueId first, second;
   bool transposed = false;
 };
 
-/// Ties among `values` (float tensors with bytes), each second value once, in order. Tensors filled with one number are
-/// tied to nothing. Reads a few bytes of each, and all of those that agree there.
+/// Returns ties among `values` (float tensors with bytes), each second value once, in order. Tensors filled with one
+/// number are never tied. Reads a few bytes of each tensor, and all bytes of those that agree there.
 std::vector<Tie> find_ties(const ir::Graph& graph, const std::vector<ValueId>& values);
 
-/// Whether two stored tensors hold the same numbers, or each other's transpose; those of one number, too.
+/// Returns a tie if two stored tensors have equal contents, or each is the transpose of the other; also for tensors
+/// filled with one number.
 std::optional<Tie> tie_of(const ir::Graph& graph, ValueId first, ValueId second);
 
-/// Whether a stored tensor is one number repeated; false where its bytes cannot be read.
+/// Returns whether a stored tensor is one number repeated; false if its bytes cannot be read.
 bool is_uniform(const ir::Graph& graph, ValueId value);
 
-/// Whether an element is -10,000 or less, as masks have; false where the bytes cannot be read.
+/// Returns whether an element is -10,000 or less, as in masks; false if the bytes cannot be read.
 bool has_mask_element(const ir::ValueType& type, const ir::TensorData& data);
 
 }  // namespace rannc::passes

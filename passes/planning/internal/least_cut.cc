@@ -29,7 +29,7 @@ void connect(Network& network, size_t from, size_t to, int64_t capacity, int64_t
   network[again].reverse = there;
 }
 
-/// Nodes from which what is left of the capacities still leads to `sink`: they are behind every least cut.
+/// Nodes that still reach `sink` in the residual graph: they are on the sink's side of every minimum cut.
 std::vector<bool> behind_the_cut(const Network& network, size_t sink) {
   std::vector<bool> behind(num_vertices(network));
   std::vector<size_t> left{sink};

@@ -1,4 +1,4 @@
-/// Two-way choices that pay for disagreeing.
+/// Minimises the cost of binary choices with penalties for disagreement.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace rannc::passes {
 
-/// Each of `size` items is on one of two sides. An item pays for the side it is on, and a group once for not being on
-/// one side. Costs are integers, so that nothing is lost.
+/// Each of `size` items is on one of two sides. An item pays for its side, and a group pays once unless all its items
+/// are on one side. Costs are integers, so that sums are exact.
 class LeastCut {
  public:
   static constexpr int64_t kNever = int64_t{1} << 50;  ///< more than all other costs together
@@ -15,10 +15,11 @@ class LeastCut {
   explicit LeastCut(uint32_t size) : costs_(size) {}
   uint32_t add_item();
   void pay(uint32_t item, int64_t on_first, int64_t on_second);
-  /// `cost` unless all of these are on one side; an item may occur twice.
+  /// Adds `cost` unless all of these items are on one side; an item may occur twice.
   void keep_together(std::vector<uint32_t> items, int64_t cost);
-  /// By item whether it is on the second side, such that the sum of all costs is least; of equal sums the one with
-  /// fewest items there. By a minimum cut: Lawler's gadget for groups, flow by Boykov and Kolmogorov (2004).
+  /// Returns for each item whether it is on the second side, such that the sum of all costs is minimal; among equal
+  /// sums, the one with the fewest items there. Uses a minimum cut: Lawler's gadget for groups, flow by Boykov and
+  /// Kolmogorov (2004).
   std::vector<bool> second_side() const;
 
  private:

@@ -1,4 +1,4 @@
-/// What slices take.
+/// Recognizes slices of contiguous elements.
 #pragma once
 
 #include <optional>
@@ -7,16 +7,16 @@
 
 namespace rannc::passes {
 
-/// Elements `start` to `end` along one axis, one after another.
+/// Contiguous elements `start` to `end` along one axis.
 struct SlicedPart {
   size_t axis = 0;
   int64_t start = 0, end = 0;
 };
 
-/// The size of a value along an axis, where it has that axis and it is a number.
+/// Returns the size of a value along an axis, if the axis exists and the size is a number.
 std::optional<int64_t> known_size(const ir::Graph& graph, ValueId value, size_t axis);
-/// What a slice takes of its operand: of one axis of known size, at least one element, by steps of one. Nothing:
-/// another slice, or another task.
+/// Returns what a slice selects from its operand, if it slices one axis of known size, with at least one element and
+/// step 1; nullopt for other slices and other tasks.
 std::optional<SlicedPart> sliced_part(const ir::Graph& graph, TaskId task);
 
 }  // namespace rannc::passes

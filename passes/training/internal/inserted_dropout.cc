@@ -17,7 +17,7 @@ namespace {
 
 using ir::RandomInput;
 
-/// The draw that a dropout multiplies by; invalid: the task is none.
+/// Returns the random input that a dropout multiplies by; invalid if the task is not a dropout.
 ValueId factor(const ir::Graph& graph, TaskId task) {
   static const ir::Ops kProduct{"mul"};
   if (!task.valid() || !kProduct.contains(graph.op(task))) return {};
@@ -28,7 +28,7 @@ ValueId factor(const ir::Graph& graph, TaskId task) {
   return {};
 }
 
-/// Numbers that follow from names, each of them once: beyond those that importers and `join_loss` count.
+/// Unique keys derived from names, beyond the range that importers and `join_loss` use.
 class Keys {
  public:
   explicit Keys(const ir::Graph& graph) {
@@ -49,7 +49,7 @@ class Keys {
   std::set<uint64_t> taken_;
 };
 
-/// The draws that get another share.
+/// Random inputs that get another dropout probability.
 std::map<ValueId, double> changed_draws(const ir::Graph& graph, const std::map<ValueId, double>& shares) {
   std::map<ValueId, double> changed;
   for (const auto& [value, share] : shares) {

@@ -1,4 +1,4 @@
-/// Puts dropouts behind values.
+/// Inserts dropouts after values.
 #pragma once
 
 #include <map>
@@ -9,16 +9,16 @@
 
 namespace rannc::passes {
 
-/// The share that a value of a graph drops already: it is the product of a value and a draw of kind bernoulli. Nothing:
-/// it is none.
+/// Returns the dropout probability of a value that is the product of a value and a random input of kind bernoulli;
+/// nullopt for any other value.
 std::optional<double> dropped_share(const ir::Graph& graph, ValueId value);
 
-/// The dropout that alone reads a value, else the value: where its elements are dropped.
+/// Returns the result of the dropout that is the only reader of a value; without one, the value itself.
 ValueId dropped_value(const ir::Graph& graph, ValueId value);
 
-/// A copy of the graph in which each of these values, which tasks make, drops its share: `y = y.whole * y.draw`. The
-/// draw's key follows from y's name; keys of other draws differ from it. What is a dropout already gets a draw of the
-/// new share, under the old key. An error where a value cannot be multiplied.
+/// Returns a copy of the graph with a dropout after each of these values, which tasks make: `y = y.whole * y.draw`. The
+/// key of the random input follows from y's name and differs from all other keys. A value that already is a dropout
+/// gets a random input with the new probability and the old key. It is an error if a value cannot be multiplied.
 Result<ir::Graph> with_dropouts(const ir::Graph& graph, const std::map<ValueId, double>& shares);
 
 }  // namespace rannc::passes

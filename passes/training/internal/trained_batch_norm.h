@@ -1,4 +1,4 @@
-/// Makes batch normalisations by fixed statistics train.
+/// Makes batch normalizations by fixed statistics train.
 #pragma once
 
 #include <functional>
@@ -8,18 +8,19 @@
 
 namespace rannc::passes {
 
-/// Which, and how.
+/// Which batch normalizations to change, and how.
 struct TrainedBatchNorms {
   std::function<bool(TaskId)> wanted;  ///< of tasks that normalise by fixed statistics
-  std::optional<double> momentum;      ///< of the new statistics; nothing: as the task has it
+  std::optional<double> momentum;      ///< of the new statistics; nullopt: as in the task
 };
 
-/// Whether a task is a batch normalisation; one that normalises by fixed statistics.
+/// is_batch_norm: any batch normalization. has_fixed_statistics: one that normalises by fixed statistics.
 bool is_batch_norm(const ir::Graph& graph, TaskId task);
 bool has_fixed_statistics(const ir::Graph& graph, TaskId task);
 
-/// The wanted ones train, and their statistics are buffers that follow. A remark for each. Returns whether there were
-/// any; an error where statistics are no stored tensor, or are read by others. Linear.
+/// Makes the wanted tasks normalise by their batch, with their statistics as buffers that are updated. Adds a remark
+/// for each. Returns whether there were any. It is an error if statistics are not stored tensors or have other readers.
+/// Linear.
 Result<bool> train_batch_norms(ir::Graph& graph, const TrainedBatchNorms& asked, PassContext& context);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Recognises batch normalisation by fixed statistics that is written out as arithmetic.
+/// Recognizes batch normalization by fixed statistics that is decomposed into arithmetic.
 #pragma once
 
 #include <functional>
@@ -8,11 +8,12 @@
 
 namespace rannc::passes {
 
-/// Makes `core.batch_norm` of what is the same function of x, samples in front: (x - m) / sqrt(v + e) * w + b, or
-/// x * s + (b - m * s) with s = w / sqrt(v + e), roots and quotients in any spelling, where m, v, w and b are stored
-/// numbers, one per channel, and `wanted` holds for the task that makes the result. Returns how many. Linear.
+/// Replaces arithmetic by `core.batch_norm` if it is the same function of x, samples first: (x - m) / sqrt(v + e) * w +
+/// b, or x * s + (b - m * s) with s = w / sqrt(v + e), with any spelling of roots and quotients. m, v, w and b are
+/// stored numbers, one per channel, and `wanted` holds for the task that makes the result. Returns the number of
+/// replacements. Linear.
 size_t recognise_batch_norms(ir::Graph& graph, const std::function<bool(TaskId)>& wanted);
-/// Tasks that make the results of such.
+/// Returns the tasks that make the results of such arithmetic.
 std::vector<TaskId> written_batch_norms(const ir::Graph& graph);
 
 }  // namespace rannc::passes

@@ -1,4 +1,4 @@
-/// Which files a bundle consists of.
+/// Lists the files of a bundle.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace rannc::runtime {
 
-/// Files of a bundle of so many stages, beside its manifest and `kStateFile`.
+/// Returns the files of a bundle with `stages` stages, except its manifest and `kStateFile`.
 std::vector<std::string> bundle_files(size_t stages);
 
 }  // namespace rannc::runtime

@@ -1,4 +1,4 @@
-/// Running statistics of batch normalizations, put together over the calls of a step.
+/// Accumulates the running statistics of batch normalization over the calls of a step.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,17 +7,17 @@
 
 namespace rannc::runtime {
 
-/// Sums in double precision: [count, sums of x per channel, sums of x² per channel]. They add up over micro-batches and
-/// replicas of any size, so what is committed is that of the mini-batch.
+/// Sums in double precision: [count, sums of x per channel, sums of x² per channel]. They can be added over
+/// micro-batches and replicas of any size, so the committed statistics are those of the mini-batch.
 class RunningStatistics {
  public:
   void begin_step() { sums_ = at::Tensor(); }
   /// Adds a call over `count` elements per channel with this mean and unbiased variance (undefined for one element).
   void add(const at::Tensor& mean, const at::Tensor& variance, int64_t count);
-  /// The sums; zeros for `channels` where there was no call.
+  /// Returns the sums, or zeros for `channels` if there was no call.
   at::Tensor sums(int64_t channels) const;
   void set_sums(at::Tensor sums) { sums_ = std::move(sums); }
-  /// running = (1 - momentum) * running + momentum * of the mini-batch; the variance unbiased, n / (n - 1).
+  /// Updates running = (1 - momentum) * running + momentum * mini-batch. The variance is unbiased, n / (n - 1).
   void commit(at::Tensor mean, at::Tensor variance, double momentum) const;
 
  private:

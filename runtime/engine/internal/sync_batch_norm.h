@@ -1,4 +1,4 @@
-/// Batch normalisation over the replicas of a stage.
+/// Batch normalization across the replicas of a stage.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -13,35 +13,36 @@
 
 namespace rannc::runtime {
 
-/// Takes mean and variance of a micro-batch over all replicas, and lets the gradient flow through them: numbers of
-/// torch.nn.SyncBatchNorm. One exchange a pass and normalisation: forward, each replica's count, mean and variance, put
-/// together in double precision (Chan et al., 1979); backward, the two sums per channel that the gradient of x needs.
-/// All replicas add in one order, so that forward passes that are recomputed give the same bits, over any transport.
-/// Alone it is LibTorch's own batch normalisation, bit for bit.
+/// Computes the mean and variance of a micro-batch over all replicas and differentiates through them, with the numbers
+/// of torch.nn.SyncBatchNorm. Each normalization makes one exchange per pass:
+/// - forward: each replica's count, mean and variance, combined in double precision (Chan et al., 1979);
+/// - backward: the two sums per channel that the gradient of x needs.
+/// All replicas add in the same order, so that recomputed forward passes are bit-identical over any transport. With one
+/// replica the result is bit-identical to LibTorch's batch normalization.
 ///
-/// The program's file keeps plain calls, which any LibTorch runs. Those of one program run in one order on all
-/// replicas, and so do their gradients: LibTorch's tape goes backwards through what a thread has recorded. Where a
-/// branch that depends on data decides whether a gradient comes, replicas may differ; then the pass is an error.
+/// The program's file contains plain calls, which any LibTorch can run. The calls of one program, and their gradients,
+/// run in the same order on all replicas, because autograd processes a thread's records in reverse order. If a
+/// data-dependent branch determines whether a gradient exists, replicas may differ, and the pass is an error.
 class SyncBatchNorm {
  public:
-  /// Takes over those calls of an inlined program that `synchronised` marks among all that normalise by their batch in
-  /// training. An error where these are not as many, or a call also returns what x is normalised by. The object must
-  /// outlive the program, and stay where it is.
+  /// Replaces the calls of an inlined program that `synchronised` marks; it has an entry per call that normalizes by
+  /// batch statistics in training. Errors: their number differs, or a marked call also returns the statistics. The
+  /// object must outlive the program and must not be moved.
   Result<void> take_over(torch::jit::Graph& graph, const std::vector<bool>& synchronised);
 
-  /// With whom the calls until the next pass are; null: alone.
+  /// Sets the replicas for the calls of this pass; null if there is only one.
   void begin_pass(ReplicaSums* replicas);
-  /// Why an exchange of this pass failed: the exception that ends the pass says less.
+  /// Reason why an exchange of this pass failed, with more detail than the exception that ends the pass.
   const std::optional<Diagnostic>& failure() const { return failure_; }
 
-  /// What x is normalised by, per channel and in double precision; the variance is biased.
+  /// Statistics that normalize x, per channel in double precision. The variance is biased.
   struct Moments {
     at::Tensor mean, variance;
     double count = 0;  ///< elements of each
   };
-  /// Of all replicas, where this one has these.
+  /// Returns the moments over all replicas, given this replica's own.
   Moments moments(size_t index, const Moments& own);
-  /// Sums over all replicas; in double precision.
+  /// Returns the sum over all replicas in double precision.
   at::Tensor sum(size_t index, const at::Tensor& own);
 
  private:

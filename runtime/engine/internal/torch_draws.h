@@ -1,4 +1,4 @@
-/// Draws as tensors.
+/// Generates random inputs as tensors.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -7,8 +7,8 @@
 
 namespace rannc::runtime {
 
-/// The numbers for the samples of a call; a single factor 1 where nothing is dropped (evaluation, or a share of 0). An
-/// error where the draw's sizes are not known.
+/// Returns the random input for the samples of a call, or a single factor 1 if nothing is dropped (evaluation, or a
+/// drop rate of 0). An error if its sizes are unknown.
 Result<at::Tensor> drawn(const DrawnValue& value, const At& at, const ir::Bindings& bindings);
 
 }  // namespace rannc::runtime

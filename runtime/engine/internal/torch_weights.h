@@ -1,4 +1,4 @@
-/// Weights of a stage as tensors.
+/// Reads weights of a stage as tensors.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -10,11 +10,11 @@
 
 namespace rannc::runtime {
 
-/// The sums of a step follow each other in the order of the passes that ask for them, which all replicas of a stage
-/// have in one order (rule S3). Whether they can wait for each other there is rule S6.
+/// Numbers the sums of a step in the order of the passes that request them, which is the same on all replicas of a
+/// stage (rule S3). Rule S6 ensures that the replicas can wait for each other there.
 class PassSums final : public ReplicaSums {
  public:
-  /// The others outlive it; `router` is told how long it waits.
+  /// All reference arguments must outlive it. Waiting time is added to `router`.
   PassSums(StageId stage, const std::vector<DeviceId>& members, Transport& transport, Router& router)
       : key_{0, CollectiveKey::Kind::kWithinPass, stage.index()},
         members_(members),

@@ -1,4 +1,4 @@
-/// Puts together what the devices of this process made of a mini-batch's outputs.
+/// Assembles a mini-batch's outputs from the parts on this process's devices.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace rannc::runtime {
 
-/// Fills `outputs` and `output_samples`, samples in order.
+/// Fills `outputs` and `output_samples` of `result` in sample order.
 void gather_outputs(const ir::Plan& plan, const std::vector<StepOutcome>& outcomes, const ir::Bindings& symbols,
                     StepResult& result);
 

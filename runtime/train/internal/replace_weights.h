@@ -1,4 +1,4 @@
-/// Puts tensors of a file in the place of what programs train.
+/// Replaces the parameters and buffers of programs by tensors of a file.
 #pragma once
 
 #include <map>
@@ -10,8 +10,8 @@
 
 namespace rannc::runtime {
 
-/// `held`: the parameters and buffers of this process by stored value, each maybe on several devices. All of the file
-/// is compared with the graph before the first of them is written.
+/// `held`: this process's parameters and buffers by stored value, each possibly on several devices. The whole file is
+/// compared with the graph before the first tensor is written.
 Result<WeightsLoaded> replace_weights(const ir::Graph& graph, const std::string& path, WeightNames names,
                                       const std::map<ValueId, Values>& held);
 

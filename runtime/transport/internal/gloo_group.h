@@ -1,4 +1,4 @@
-/// c10d's process group over Gloo, met through our own store.
+/// c10d's Gloo process group with rendezvous through our own store.
 #pragma once
 
 #include <exception>
@@ -13,13 +13,13 @@ namespace rannc::runtime {
 using GlooWork = c10::intrusive_ptr<c10d::Work>;
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
-/// Connects all workers with each other. `client` outlives the group. Throws what c10d throws.
+/// Connects all workers with each other. `client` must outlive the group. c10d's exceptions pass through.
 GlooGroup make_gloo_group(StoreClient& client, const Rendezvous& where);
 
-/// Where worker 0 listens, which it says by way of torchrun's own store: `own` of worker 0, else what it said.
+/// Exchanges the port of worker 0 through torchrun's store. Worker 0 publishes `own`; the others return it.
 Result<uint16_t> port_by_torch_store(const Rendezvous& where, uint16_t own);
 
-/// What an exception of LibTorch says for people: neither its stack frames nor places in its sources.
+/// Returns the message of a LibTorch exception without stack frames and source locations.
 std::string plain(const std::exception& failure);
 
 }  // namespace rannc::runtime

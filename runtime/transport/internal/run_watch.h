@@ -1,4 +1,4 @@
-/// Why a run of several processes ended, and who waits meanwhile.
+/// Detects the failure of a multi-process run and wakes its waiters.
 #pragma once
 
 #include <condition_variable>
@@ -13,29 +13,30 @@
 
 namespace rannc::runtime {
 
-/// Sends this worker's heartbeats to the store from a thread of its own, and hears there why the run fails, which wakes
-/// what waits. Thread-safe.
+/// Sends this worker's heartbeats to the store from its own thread. The answers report a failure of the run, which
+/// wakes all waiters. Thread-safe.
 class RunWatch {
  public:
-  /// `client` outlives the watch.
+  /// `client` must outlive the watch.
   explicit RunWatch(StoreClient& client) : client_(client), thread_([this] { loop(); }) {}
   ~RunWatch() { stop(); }
 
-  /// Asks the store no more.
+  /// Stops all requests to the store.
   void stop();
   std::optional<Diagnostic> failure() const;
-  /// The first reason wins, here and in the store.
+  /// Ends the run. The first reason is kept, here and in the store.
   void abort(const Diagnostic& reason);
-  /// Waits for `work`, which an abort wakes. `what` it waits for stands in the error.
+  /// Waits for `work`. An abort ends the wait. Errors contain `what`, a description of the awaited event.
   Result<void> wait(const GlooWork& work, const std::string& what, std::chrono::milliseconds timeout);
-  /// Why the run fails where `seen` is what this worker sees of it: the reason may come from elsewhere, a little later.
+  /// Returns the reason of a failure that this worker sees as `seen`. Waits a little, because the reason may come from
+  /// another worker.
   Diagnostic explained(const Diagnostic& seen);
 
  private:
   void set(const Diagnostic& reason);
-  /// Takes over what the store knows.
+  /// Sends one heartbeat and records a reported failure.
   void ask();
-  /// Asks for a while, since the reason for what was seen here may be on its way; returns what else is known.
+  /// Waits a while for the reason, which may still be on its way. Returns what else is known, for messages.
   std::string hear();
   void loop();
 

@@ -1,4 +1,4 @@
-/// Holds what is on its way to one peer, no longer than that takes.
+/// Keeps tensors alive until their sends to one peer complete.
 #pragma once
 
 #include <ATen/ATen.h>
@@ -17,18 +17,19 @@
 
 namespace rannc::runtime {
 
-/// c10d's sends cannot be asked whether they are done, only waited for: a thread waits for the oldest and lets its
-/// tensor go when the peer has taken it, whatever the device does meanwhile. Sends to one peer end in their order.
+/// c10d's sends can be waited for, but not polled. A thread therefore waits for the oldest send and releases its tensor
+/// on completion, independently of the device's thread. Sends to one peer complete in order.
 class SendQueue {
  public:
   using Work = c10::intrusive_ptr<c10d::Work>;
-  /// Waits for a send, described by the text, without a limit of time; an abort of the run or of the send wakes it.
+  /// Waits for a send without a time limit. The text describes the send. An abort of the run or of the send ends the
+  /// wait.
   using Wait = std::function<Result<void>(const Work&, const std::string&)>;
 
   /// `timeout` limits how long `await` waits for one send.
   SendQueue(Wait wait, std::chrono::milliseconds timeout)
       : wait_(std::move(wait)), timeout_(timeout), thread_([this] { loop(); }) {}
-  /// Gives up what is under way.
+  /// Aborts pending sends.
   ~SendQueue() {
     {
       const std::lock_guard lock(mutex_);
@@ -45,7 +46,7 @@ class SendQueue {
     changed_.notify_all();
   }
 
-  /// Waits until at most `left` are under way. Once a send has failed, so does every later call.
+  /// Waits until at most `left` sends are pending. After a failed send, every later call fails.
   Result<void> await(size_t left) {
     std::unique_lock lock(mutex_);
     while (failure_.ok() && pending_.size() > left) {

@@ -1,4 +1,4 @@
-/// A table that the workers of a run share over TCP, which knows who of them is alive.
+/// A key-value store over TCP that also tracks the liveness of a run's workers.
 #pragma once
 
 #include <atomic>
@@ -16,18 +16,18 @@
 
 namespace rannc::runtime {
 
-/// A socket that listens on `port` of every interface of this machine; port 0: one that is free.
+/// Opens a socket that listens on `port` of all interfaces of this machine. Port 0 selects a free one.
 Result<int> listen_on(uint16_t port);
 uint16_t port_of(int listening_socket);
 
-/// Serves the table from a thread of its own. A worker that goes without leaving, or that is silent for `patience`,
-/// is why the run fails, unless another reason was first.
+/// Serves the store from its own thread. The run fails if a worker disconnects without leaving or is silent for
+/// `patience`. The first reason is kept.
 class StoreServer {
  public:
-  /// Owns `listening_socket`.
+  /// Takes ownership of `listening_socket`.
   StoreServer(int listening_socket, uint32_t workers, std::chrono::milliseconds patience);
   ~StoreServer();
-  /// Waits until no other worker is there, at most so long.
+  /// Waits until all other workers have left or disconnected, at most for `limit`.
   void await_others(uint32_t own_rank, std::chrono::milliseconds limit);
 
  private:
@@ -35,20 +35,20 @@ class StoreServer {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a heartbeat is answered.
+/// Answer to a heartbeat.
 struct RunState {
-  std::string failure;   ///< why the run fails; empty: it doesn't
+  std::string failure;   ///< why the run fails; empty if it does not
   uint64_t present = 0;  ///< workers that have joined
-  std::string missing;   ///< those that have not, for people
+  std::string missing;   ///< workers that have not, as text for messages
   uint64_t silent_rank = 0;
-  std::chrono::milliseconds silence{0};  ///< of that worker, the most silent one
+  std::chrono::milliseconds silence{0};  ///< silence of `silent_rank`, the most silent worker
 };
 
-/// One worker's connection to the store. Thread-safe. No call waits longer than its limit: a server that does not
-/// answer within it is lost, and every later call says so at once.
+/// One worker's connection to the store. Thread-safe. No call waits longer than its limit. If the server does not
+/// answer within it, the connection is lost and every later call fails immediately.
 class StoreClient {
  public:
-  /// Connects, again and again for as long as nobody listens, and says who this is.
+  /// Connects, retrying while nobody listens, and registers this worker.
   static Result<std::unique_ptr<StoreClient>> join(const std::string& host, uint16_t port, uint32_t rank,
                                                    uint32_t workers, std::chrono::milliseconds timeout);
   ~StoreClient();
@@ -59,19 +59,19 @@ class StoreClient {
   Result<void> set(const std::string& key, const std::string& value);
   Result<int64_t> add(const std::string& key, int64_t value);
   Result<RunState> beat();
-  /// Ends the run for all; returns the reason that was first.
+  /// Ends the run for all workers. Returns the first reported reason.
   Result<std::string> fail(const std::string& reason);
-  /// Says that this worker has done its part. Waits for nothing.
+  /// Reports that this worker is done. Does not wait.
   void leave();
-  /// From now on no call takes longer than this; one that has waited longer already ends.
+  /// Limits all later calls to `limit`. A pending call that has waited longer ends.
   void hurry(std::chrono::milliseconds limit);
 
-  /// Numeric address of this machine's interface that reaches the store.
+  /// Numeric address of the local interface that reaches the store.
   const std::string& local_address() const { return local_address_; }
 
  private:
   StoreClient(int socket, std::chrono::milliseconds timeout);
-  /// The answer's frame without its length.
+  /// Sends a request and returns the answer's frame without its length.
   Result<std::string> ask(std::string frame);
   Result<void> transfer(const std::string& frame, std::string& answer);
   Result<void> await(short events, RunningClock& clock);
@@ -79,7 +79,7 @@ class StoreClient {
   int socket_;
   std::atomic<std::chrono::milliseconds::rep> limit_ms_;
   std::string local_address_;
-  std::mutex mutex_;  // of one request and its answer
+  std::mutex mutex_;  // held for one request and its answer
   std::optional<Diagnostic> lost_;
 };
 

@@ -1,4 +1,4 @@
-/// How requests to the store and its answers look as bytes.
+/// The wire format of the store's requests and answers.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,23 @@
 
 namespace rannc::runtime {
 
-/// Requests. Each is answered by one frame: a `StoreAnswer`, then what the request asks for.
+/// Requests. Each is answered by one frame: a `StoreAnswer`, then the results listed after the arrow.
 enum class StoreAsk : uint8_t {
   kJoin,   ///< kStoreMagic, rank, workers
   kBeat,   ///< → failure or empty, number present, missing ranks as text, the most silent rank, its silence in ms
-  kLeave,  ///< nothing of this worker is missed from here on
+  kLeave,  ///< this worker may disconnect from now on
   kGet,    ///< key → 0 or 1, value
   kSet,    ///< key, value
   kAdd,    ///< key, number → sum
-  kFail,   ///< reason → the first reason that anybody gave
+  kFail,   ///< reason → the first reported reason
 };
-enum class StoreAnswer : uint8_t { kDone, kRefused };  ///< kRefused: why, as text
+enum class StoreAnswer : uint8_t { kDone, kRefused };  ///< kRefused: followed by the reason as text
 
 constexpr std::string_view kStoreMagic = "rannc-store-1";
-/// Longer frames are no requests of ours.
+/// Maximum frame size in bytes. Longer frames come from other programs.
 constexpr uint32_t kStoreFrameLimit = 1U << 20;
 
-/// A frame: its length in four bytes, then numbers in eight and texts behind their lengths, lowest byte first.
+/// Writes a frame: its length (4 bytes), then numbers (8 bytes) and length-prefixed texts. All are little-endian.
 class StoreWriter {
  public:
   StoreWriter() : bytes_(4, '\0') {}
@@ -37,7 +37,7 @@ class StoreWriter {
     bytes_ += value;
     return *this;
   }
-  /// All of it; ends the writer.
+  /// Returns the frame and ends the writer.
   std::string frame() {
     const auto size = static_cast<uint32_t>(bytes_.size() - 4);
     for (int i = 0; i < 4; ++i) bytes_[static_cast<size_t>(i)] = static_cast<char>(size >> (8 * i) & 0xff);
@@ -48,14 +48,14 @@ class StoreWriter {
   std::string bytes_;
 };
 
-/// The size that a frame's first four bytes announce.
+/// Decodes the size in a frame's first four bytes.
 inline uint32_t store_frame_size(std::string_view head) {
   uint32_t size = 0;
   for (int i = 3; i >= 0; --i) size = size << 8 | static_cast<uint8_t>(head[static_cast<size_t>(i)]);
   return size;
 }
 
-/// Reads a frame without its length. What is missing reads as 0 or empty, after which `ok` is false.
+/// Reads a frame without its length. Missing fields read as 0 or empty and make `ok` false.
 class StoreReader {
  public:
   explicit StoreReader(std::string_view bytes) : rest_(bytes) {}

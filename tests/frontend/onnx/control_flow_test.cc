@@ -71,7 +71,7 @@ TEST(If, NeedsBranchesOfOneType) {
     [choice] y = If (c) <then_branch = agraph () => (float[batch, 4] t) { t = Relu (x) },
                          else_branch = bgraph () => (float[4, batch] e) { e = Transpose (x) }>
   })"),
-              ::testing::AllOf(HasSubstr("choice"), HasSubstr("branches make different types of result 0")));
+              ::testing::AllOf(HasSubstr("choice"), HasSubstr("branches have different types for result 0")));
 }
 
 TEST(If, ConditionsAreOneTruthValue) {
@@ -146,7 +146,7 @@ TEST(Loop, WithoutAnEndIsRefused) {
   })";
   EXPECT_THAT(refused(kEndless), ::testing::AllOf(HasSubstr("forever"), HasSubstr("--max-trips")));
   EXPECT_THAT(refused(kEndless, 21, {.max_trips = 5}),
-              ::testing::AllOf(HasSubstr("forever"), HasSubstr("nothing says when it ends")));
+              ::testing::AllOf(HasSubstr("forever"), HasSubstr("it has neither a number of trips nor a condition")));
 }
 
 TEST(Loop, AConditionThatIsASequenceIsRefused) {
@@ -183,7 +183,7 @@ TEST(Loop, UnrollsWhereTheConditionFollowsFromTheTrip) {
 TEST(Loop, StatesStayWhatTheyAre) {
   std::string text = loop(kHead, "many", "", "Identity (go)");
   text.replace(text.find("n = MatMul (s, w)"), 17, "n = Concat <axis = 1> (s, s)");
-  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("it has to stay what it is")));
+  EXPECT_THAT(refused(text), ::testing::AllOf(HasSubstr("steps"), HasSubstr("it must not change")));
 }
 
 TEST(Loop, DrawsARowForEachTrip) {
@@ -215,7 +215,7 @@ TEST(Scan, OfOperatorSet8RunsSampleBySample) {
   EXPECT_EQ(ir::str(*graph.type(graph.outputs()[0]).shape), "[2,2]");
   EXPECT_EQ(ir::str(*graph.type(graph.outputs()[1]).shape), "[2,3,2]");
   EXPECT_THAT(refused(old_scan("batch"), 8),
-              ::testing::AllOf(HasSubstr("steps"), HasSubstr("where their number is known; convert the model")));
+              ::testing::AllOf(HasSubstr("steps"), HasSubstr("if their number is known; convert the model")));
 }
 
 TEST(Loop, OverSamplesIsRefusedWithAdvice) {

@@ -200,7 +200,7 @@ TEST(ExportedForms, MaximaArePutBackThroughOneAxisOfAllSamples) {
       fault_of_samples(unpooled("16", "w = ScatterElements <reduction = \"add\"> (into, places, from)"), 18, inputs, 1),
       "");
   EXPECT_THAT(fault_of_samples(unpooled("8", "w = ScatterElements (into, places, from)"), 18, inputs, 1),
-              HasSubstr("not shown to hold each sample's own number"));
+              HasSubstr("not provably each sample's own index"));
 }
 
 TEST(ExportedForms, ElementsArePickedFromOneAxisOfAllSamples) {

@@ -86,7 +86,7 @@ TEST(ExportedModels, SayWhatOnnxCannot) {
   EXPECT_EQ(imported->notes.remarks.size(), 6U) << remarks;
   for (const char* said : {"row 2 of %words.weight takes no gradient",
                            "no gradient flows to %linear:", "no gradient flows to %sigmoid:", "bounds of relu6",
-                           "bounds of hardtanh", "of equal elements the first"}) {
+                           "bounds of hardtanh", "the first of equal elements"}) {
     EXPECT_THAT(remarks, HasSubstr(said));
   }
 }
@@ -140,10 +140,10 @@ TEST(LostGradients, ErrorsNameWhatIsNotThere) {
       {"padding=table:4", "a padding index 4 of %table, which is [4,2]"},
       {"padding=table:-5", "a padding index -5"},
       {"padding=low:0", "a row of a table of rank 2"},
-      {"strict=y", "%y, which no clamp makes"},
-      {"strict=ids", "%ids, which no clamp makes"},
+      {"strict=y", "%y, which is not the result of a clamp"},
+      {"strict=ids", "%ids, which is not the result of a clamp"},
       {"stop=none", "%none, which the model does not have"},
-      {"stop=ids", "%ids, which is i64 and has none"}};
+      {"stop=ids", "%ids, which is i64 and has no gradient"}};
   for (const auto& [how, named] : faults) {
     const auto graph = lost(kText, how);
     ASSERT_FALSE(graph.ok()) << how;

@@ -137,7 +137,7 @@ TEST(Gather, FromAxesLaidFlatIsRefusedWhereTheIndexIsAnotherOne) {
   const auto ran =
       test::run_onnx(picked("3", "two"), 17, {{"x", std::vector<double>(24)}, {"i", {1, 0}}, {"j", {2, 1}}});
   ASSERT_FALSE(ran.ok());
-  EXPECT_THAT(ran.diagnostic().message, HasSubstr("not shown to hold each sample's own number"));
+  EXPECT_THAT(ran.diagnostic().message, HasSubstr("not provably each sample's own index"));
 }
 
 TEST(TopK, TakesItsCountAsAttributeThenAsOperand) {

@@ -95,9 +95,8 @@ TEST(TracedState, NamedNumbersAreParametersInEveryPlace) {
 }
 
 TEST(TracedState, BoundsThatAreNotTrainedAreNamed) {
-  EXPECT_THAT(
-      Traced(kGates).warnings,
-      testing::ElementsAre(testing::Key("'low' is of the program's state and bounds a Clip: it is not trained")));
+  EXPECT_THAT(Traced(kGates).warnings,
+              testing::ElementsAre(testing::Key("'low' is state of the program and bounds a Clip: it is not trained")));
   EXPECT_THAT(Traced(kGates, {}, "other").warnings, IsEmpty());
 }
 
@@ -205,9 +204,9 @@ TEST(TracedState, NamedTensorsThatUseDoesNotTrainAreNamed) {
   const Traced named(text, {{"row", "a.row"}, {"w", "b.weight"}, {"sub", "/a/Sub"}});
   EXPECT_EQ(named.kinds(), (Kinds{{"a.row", "constant"}, {"b.weight", "parameter"}}));
   EXPECT_THAT(named.context.open, says("1 tensors with names of the program are not trained because of their use alone "
-                                       "(a.row): --train says otherwise"));
+                                       "(a.row): --train trains them"));
   // A parameter of the root module has no module's name before its own; nodes of other exporters have no paths.
-  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.open, says("(row): --train says otherwise"));
+  EXPECT_THAT(Traced(text, {{"sub", "/Sub"}}).context.open, says("(row): --train trains them"));
   EXPECT_THAT(Traced(text, {{"sub", "Sub__12"}}, "tf2onnx").context.open, IsEmpty());
 }
 
@@ -234,7 +233,7 @@ TEST(TracedState, ARowOfZerosOfATableMayBePadding) {
                   {{"t", "words.weight"}})
         .context.open;
   };
-  EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), says("row 1 of 'words.weight' alone is all zeros"));
+  EXPECT_THAT(open("1, 2, 0, 0, 3, 4"), says("only row 1 of 'words.weight' is all zeros"));
   EXPECT_THAT(open("1, 2, 0, 5, 3, 4"), Not(says("all zeros")));
   EXPECT_THAT(open("0, 0, 0, 0, 3, 4"), Not(says("all zeros"))) << "two such rows";
 }
@@ -255,8 +254,8 @@ TEST(TracedState, APartOfAJoinedTensorIsNamed) {
     return Traced(model, names).context.warnings;
   };
   EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 9, 4, 4, 1, 2"),
-              says("'onnx::MatMul_7' holds the numbers of 'table.weight', transposed, beside others"));
-  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 8, 4, 4, 1, 2"), Not(says("holds the numbers")));
+              says("'onnx::MatMul_7' contains the numbers of 'table.weight', transposed, as if"));
+  EXPECT_THAT(warnings("1, 3, 8, 7, 2, 5, 6, 8, 4, 4, 1, 2"), Not(says("contains the numbers")));
 }
 
 /// What has no layer's name may be a buffer.
@@ -292,7 +291,7 @@ TEST(TracedState, ComputedNumbersAreComputedAgainWhereOneTensorAloneIsMeant) {
   const Traced one(text, {{"rest", "onnx::Mul_4"}});
   EXPECT_EQ(one.kinds().at("gate"), "parameter");
   EXPECT_FALSE(one.kinds().contains("onnx::Mul_4"));
-  EXPECT_THAT(one.context.warnings, says("'onnx::Mul_4' is 'gate': it, negated, plus 1, as one number says"));
+  EXPECT_THAT(one.context.warnings, says("'onnx::Mul_4' is 'gate': it, negated, plus 1, judging by a single number"));
   std::string two = text;
   two.replace(two.find("0.75"), 4, "0.375");
   const Traced several(two, {{"rest", "onnx::Mul_4"}});
@@ -315,7 +314,7 @@ TEST(TracedState, TensorsOfLostParametersAreNamed) {
       "  a = Mul (x, w)\n y = Add (a, made) }",
       {{"made", "onnx::Add_3"}});
   EXPECT_EQ(model.kinds(), (Kinds{{"w", "parameter"}, {"onnx::Add_3", "parameter"}}));
-  EXPECT_THAT(model.context.warnings, says("1 tensors that the exporter computed are trained in the stead"));
+  EXPECT_THAT(model.context.warnings, says("1 tensors that the exporter computed are trained in place"));
 }
 
 /// A node of the program that hands on its operand is no tensor that the exporter left out.

@@ -63,7 +63,7 @@ TEST(TrainingMode, WhatTrainsOrWasNotToTrainIsNone) {
 
 TEST(TrainingMode, FoldedNormalisationsAreOpenUnderTheirNames) {
   const auto open = notes_of("c = Conv (x, k, b)\n y = Conv (c, k, b)", {kEvaluation, kEvaluation}).open;
-  EXPECT_THAT(open, ElementsAre(Field(&Note::message, HasSubstr("1 normalisations were folded into weights"))))
+  EXPECT_THAT(open, ElementsAre(Field(&Note::message, HasSubstr("1 normalizations were folded into weights"))))
       << "one call";
   EXPECT_THAT(notes_of("y = BatchNormalization (x, s, b, m, v)", {kEvaluation}).open, IsEmpty());
 }
@@ -151,10 +151,10 @@ TEST(TrainingMode, OfPublishedExports) {
   const auto folded = [&](const char* name, const char* text) {
     EXPECT_THAT(notes(name).open, Contains(Field(&Note::message, HasSubstr(text)))) << name;
   };
-  folded("resnet_folded_dynamo", "23 normalisations were folded into weights by the exporter (bn1, layer1.0.bn1, ");
-  folded("mobilenet_v3_folded_dynamo", "normalisations were folded into weights by the exporter");
-  folded("unet_folded_dynamo", "normalisations were folded into weights by the exporter");
-  folded("resnet_folded_legacy", "23 convolutions have weights and biases that the exporter made up (onnx::Conv_");
+  folded("resnet_folded_dynamo", "23 normalizations were folded into weights by the exporter (bn1, layer1.0.bn1, ");
+  folded("mobilenet_v3_folded_dynamo", "normalizations were folded into weights by the exporter");
+  folded("unet_folded_dynamo", "normalizations were folded into weights by the exporter");
+  folded("resnet_folded_legacy", "23 convolutions have weights and biases with generated names (onnx::Conv_");
   EXPECT_THAT(notes("resnet_unfolded_dynamo").open, IsEmpty());
   EXPECT_THAT(notes("resnet_unfolded_legacy_script").open, IsEmpty());
   EXPECT_THAT(notes("bert_dropout_legacy").training.dropouts, SizeIs(4));

@@ -110,14 +110,14 @@ TEST_P(DataCannotDecide, NamesThePlace) {
 constexpr Refused kRefused[] = {
     {"OneSample", "def forward(self, x, y):\n  if bool(x[0, 0] > 0):\n    return x + 1\n  return x - 1\n", "sample"},
     {"WriteFromInside", "def forward(self, x, y):\n  a = x + 1\n  if bool(y > 0):\n    a.add_(1)\n  return a\n",
-     "into what stands outside"},
+     "into a tensor outside"},
     {"ListFromInside",
      "def forward(self, x, y):\n  parts = [x]\n  if bool(y > 0):\n    parts.append(x * 2)\n  return torch.cat(parts, "
      "1)\n",
      "a list that stands outside"},
     {"OtherNumbersAsSizes",
      "def forward(self, x, y):\n  n = 1\n  if bool(y > 0):\n    n = 2\n  return x.repeat(1, n)\n",
-     "expected integers that sizes say"},
+     "expected integers that follow from sizes"},
     {"OtherTexts",
      "def forward(self, x, y):\n  mode = 'a'\n  if bool(y > 0):\n    mode = 'b'\n  if mode == 'a':\n    x = x + 1\n  "
      "return x\n",
@@ -127,7 +127,8 @@ constexpr Refused kRefused[] = {
     {"OtherShapes", "def forward(self, x, y):\n  if bool(y > 0):\n    return x\n  return x[:, :2]\n",
      "different types"},
     {"NoBound", "def forward(self, x, y):\n  while bool(y < 5):\n    y = y + 1\n  return x * y\n", "--max-trips"},
-    {"SizeOfData", "def forward(self, x, y):\n  return x.repeat(1, int(y))\n", "expected integers that sizes say"},
+    {"SizeOfData", "def forward(self, x, y):\n  return x.repeat(1, int(y))\n",
+     "expected integers that follow from sizes"},
 };
 INSTANTIATE_TEST_SUITE_P(Each, DataCannotDecide, testing::ValuesIn(kRefused),
                          [](const auto& info) { return info.param.name; });

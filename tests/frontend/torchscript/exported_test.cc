@@ -149,7 +149,7 @@ TEST_F(Exported, CallsInputsAsFlagsDo) {
   expect_says(refused({"ids=f32[rows,10]"}), "the file has i64");
   expect_says(refused({"ids=i64[rows,12]"}), "the file has i64");
   expect_says(refused({"ids=i64[rows]"}), "the file has i64");
-  expect_says(refused({"ids=i64[rows,10]", "more=f32[rows]"}), "say all of them, or none");
+  expect_says(refused({"ids=i64[rows,10]", "more=f32[rows]"}), "specify all of them or none");
 }
 
 TEST_F(Exported, IsReadWhateverItIsCalled) {
@@ -180,7 +180,7 @@ TEST_F(Exported, OtherLayoutsAreNamed) {
   other[kProgram] = "{\"a\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "}";
   expect_says(changed(other).diagnostic().str(), "nested too deep");
   other[kProgram] = "{\"a\": \"" + std::string(100'000'000, ' ') + "\"}";
-  expect_says(changed(other, true).diagnostic().str(), "says that it has");
+  expect_says(changed(other, true).diagnostic().str(), " bytes, but the file has ");
   other = records;
   other.erase("data/weights/weight_0");
   expect_says(changed(other).diagnostic().str(), "lacks the record");
@@ -198,7 +198,7 @@ TEST_F(Exported, BrokenNodesAreNamed) {
               }),
               "3 results are given 4 names");
   expect_says(said([&](Json& program) { node(program, target)["inputs"][0]["arg"]["as_tensor"]["name"] = "nobody"; }),
-              "%nobody is read before it is made");
+              "%nobody is read before it is defined");
   expect_says(said([&](Json& program) { node(program, target)["inputs"].erase(0); }), "without its argument input");
   expect_says(said([&](Json& program) { node(program, target)["inputs"][0]["name"] = "x"; }), "lstm.input");
   expect_says(said([&](Json& program) { node(program, target)["target"] = "torch.ops.mine.step.default"; }),

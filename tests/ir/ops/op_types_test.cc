@@ -594,9 +594,8 @@ TEST(OpAssumptions, StandInTheGraphOnceWithTheFirstTaskThatNeedsThem) {
   EXPECT_TRUE(check_assumptions(graph, {{"t", 41}}).ok());
   const auto broken = check_assumptions(graph, {{"s", 41}});
   ASSERT_FALSE(broken.ok());
-  EXPECT_EQ(
-      broken.diagnostic().str(),
-      "m.onnx: 'first': error: the model takes for granted that min(40, s) equals s; with s = 41 they are 40 and 41");
+  EXPECT_EQ(broken.diagnostic().str(),
+            "m.onnx: 'first': error: the model assumes that min(40, s) equals s; with s = 41 they are 40 and 41");
 }
 
 // --- work

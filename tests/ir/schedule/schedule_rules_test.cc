@@ -143,13 +143,13 @@ TEST(ScheduleRules, S2_RecomputeAfterBackwardOrTwice) {
 TEST(ScheduleRules, S3_StageOfAnotherDevice) {
   Chain c;
   c.schedule.rows[0].push_back(compute_action(ActionKind::kForward, StageId(1), 0));
-  expect(c, "S3", {"device 0", "F1.0", "stage 1 does not live there"});
+  expect(c, "S3", {"device 0", "F1.0", "stage 1 is not planned there"});
 }
 
 TEST(ScheduleRules, S3_UnknownStageAndMissingRow) {
   Chain c;
   c.schedule.rows[0].push_back(compute_action(ActionKind::kForward, StageId(7), 0));
-  expect(c, "S3", {"names nothing of the plan"});
+  expect(c, "S3", {"does not refer to the plan"});
   c.schedule.rows.pop_back();
   expect(c, "S3", {"1 rows for 2 devices"});
 }
@@ -231,7 +231,7 @@ TEST(ScheduleRules, S8_BackwardBeforeAReadersGradient) {
   ASSERT_TRUE(check_schedule(shape, c.schedule).ok());
   erase(c.schedule, 0, "RG2.0<d2");
   erase(c.schedule, 2, "SG2.0>d0");
-  expect(c, "S8", {"B0.0 needs RG2.0<d2", "nowhere"});
+  expect(c, "S8", {"B0.0 needs RG2.0<d2", "not on the row"});
 }
 
 TEST(ScheduleRules, S9_ReduceTooEarlyMissingOrNeedless) {

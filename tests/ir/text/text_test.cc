@@ -161,7 +161,7 @@ TEST(TextGraph, ErrorsSayWhere) {
       {head + "input %\"a\\q\": f32[4]\n", "t.rir:3:10", "unknown escape"},
       {head + "input %\"a: f32[4]\n", "t.rir:3:8", "no end"},
       {head + "draw %y: f32[4]\n", "t.rir:3:16", "`=`"},
-      {head + "draw %y: f32[4] = dice key 1\n", "t.rir:3:19", "what is drawn"},
+      {head + "draw %y: f32[4] = dice key 1\n", "t.rir:3:19", "a distribution"},
       {head + "draw %y: f32[4] = bernoulli key 1\n", "t.rir:3:29", "`drop`"},
       {head + "draw %y: f32[4] = normal\n", "t.rir:3:25", "`key`"},
       {head + "#0 %y: f32[4] = core.dropout()\n", "t.rir:3:1", "one operand"},

@@ -195,7 +195,8 @@ TEST_P(EveryPartitioner, NamesTheCauseOfWhatCannotBe) {
   ASSERT_TRUE(outcome.ok());
   EXPECT_FALSE(outcome->partition);
   EXPECT_TRUE(outcome->proven);
-  EXPECT_NE(outcome->reason.find("3 blocks were asked of a graph of 2 tasks"), std::string::npos) << outcome->reason;
+  EXPECT_NE(outcome->reason.find("3 blocks were requested from a graph of 2 tasks"), std::string::npos)
+      << outcome->reason;
 
   options.blocks = 2;
   options.memory_limit_bytes = 100;

@@ -106,8 +106,8 @@ void expect_refused(const Refused& refused) {
 TEST(ProfileDatabase, RejectsForeignOlderAndNewerFiles) {
   expect_refused({"[]", "not a profile database", ""});
   expect_refused({R"({"rannc_profile":"2"})", "must be an integer", "rannc_profile"});
-  expect_refused(
-      {R"({"rannc_profile":1,"entries":{}})", "version 1 of the format, this program reads 2", "rannc_profile"});
+  expect_refused({R"({"rannc_profile":1,"entries":{}})",
+                  "format version 1 is not supported, this program reads version 2", "rannc_profile"});
   expect_refused({R"({"rannc_profile":3})", "version 3", "rannc_profile"});
   expect_refused({R"({"rannc_profile":2,"entries":{}})", "unknown section", "entries"});
   expect_refused({R"({"rannc_profile":2})", "is missing", "environments"});

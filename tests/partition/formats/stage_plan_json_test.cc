@@ -89,7 +89,7 @@ TEST(StagePlanJson, BadFilesNameTheField) {
       {replaced("\"first\": 0", "\"first\": \"0\""), "first"},
       {replaced("\"first\": 0", "\"first\": 1e99"), "first"},
       {replaced("\"recompute\": ", "\"recompute\": 7, \"x\": "), "recompute"},
-      {replaced("\"stages\": [", "\"stages\": [3, "), "expected is an object"},
+      {replaced("\"stages\": [", "\"stages\": [3, "), "each stage must be an object"},
       {replaced("\"micro_batches\": ", "\"micro_batches\": 0, \"x\": "), "micro_batches"},
       {replaced("\"notes\": [", "\"notes\": [1, "), "notes"},
   };

@@ -190,7 +190,7 @@ struct Misuse {
 TEST(MakeSchedule, SaysWhyItCannotServe) {
   const PipelineShape line = ir::chain_shape(4, 4), v = laid_out(StageLayout::kV, 2, 4);
   const Misuse kCases[] = {
-      {{.name = "1f2b"}, line, "`1f2b` is no schedule; there are 1f1b, dapple-b, gpipe"},
+      {{.name = "1f2b"}, line, "`1f2b` is not a schedule; the schedules are 1f1b, dapple-b, gpipe"},
       {{.name = "gpipe"}, v, "schedule gpipe needs one stage per device: device 1 has stages 1 and 2"},
       {{.name = "zb-v"}, line, "stages 0 and 3 are not on the same devices"},
       {{.name = "zb-v"}, ir::chain_shape(3, 4), "there are 3 stages"},

@@ -46,7 +46,7 @@ void expect_broken(const char* rule, const char* named, const std::function<void
 }
 
 TEST(VerifyStagePlan, V1_StagesCoverAllBlocksInOrder) {
-  expect_broken("V1", "expected is a start at 2", [](auto&, StagePlan& plan) { plan.stages[1].first = 3; });
+  expect_broken("V1", "it must start at 2", [](auto&, StagePlan& plan) { plan.stages[1].first = 3; });
   expect_broken("V1", "blocks from 3 on are in no stage", [](auto&, StagePlan& plan) { plan.stages[1].end = 3; });
 }
 
@@ -54,7 +54,8 @@ TEST(VerifyStagePlan, V2_DevicesExistAndServeOneStage) {
   expect_broken("V2", "has no device", [](auto&, StagePlan& plan) { plan.stages[0].devices.clear(); });
   expect_broken("V2", "device 7 of a cluster of 3",
                 [](auto&, StagePlan& plan) { plan.stages[0].devices = {DeviceId(7)}; });
-  expect_broken("V2", "device 1 serves twice", [](auto&, StagePlan& plan) { plan.stages[0].devices = {DeviceId(1)}; });
+  expect_broken("V2", "device 1 is assigned twice",
+                [](auto&, StagePlan& plan) { plan.stages[0].devices = {DeviceId(1)}; });
 }
 
 TEST(VerifyStagePlan, V3_EveryReplicaHasSamples) {

@@ -131,7 +131,7 @@ TEST(AttachLoss, RefusesByName) {
   const std::pair<std::string, std::string> faults[] = {
       {"mse(output=nothing)", "logits box plain kind"},
       {"mse", "names no output"},
-      {"mse(output=plain)", "does not tell samples apart"},
+      {"mse(output=plain)", "has no batch axis"},
       {"mse(output=kind)", "it is i64"},
   };
   for (const auto& [losses, named] : faults) {

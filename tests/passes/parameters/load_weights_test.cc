@@ -74,7 +74,7 @@ TEST(LoadWeights, PutsNumbersWhereTheStateHasThem) {
   EXPECT_THAT(numbers(graph, "val_0"), ElementsAre(5, 6));
   EXPECT_THAT(numbers(graph, "table"), ElementsAre(7, 8));
   ASSERT_EQ(context.remarks.size(), 1U);
-  EXPECT_EQ(context.remarks[0].message, "2 stored tensors have the numbers of w.safetensors");
+  EXPECT_EQ(context.remarks[0].message, "loaded 2 stored tensors from w.safetensors");
   EXPECT_TRUE(context.warnings.empty());
   ir::Graph same = model();
   EXPECT_FALSE(LoadWeights().run(same, context).value().changed);
@@ -88,8 +88,8 @@ TEST(LoadWeights, RefusesIntegersThatDiffer) {
   other.tensors["positions"] = tensor({1}, {2}, DType::kI64);
   const auto refused = LoadWeights(other).run(graph, context);
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("w.safetensors: error: tensors of integers that the model was "
-                                                    "exported with have other values: positions"));
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("w.safetensors: error: integer tensors differ from those that "
+                                                    "the model was exported with: positions"));
 }
 
 TEST(LoadWeights, IsAsStrictAsItIsTold) {

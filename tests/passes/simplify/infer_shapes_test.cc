@@ -146,7 +146,7 @@ TEST_F(InferShapesTest, GatherByOtherSamplesIsAnError) {
   graph_.add(core("gather_nd"), {mask, sample_and(numbers, positions)}, {}, "picked");
   const auto found = run();
   ASSERT_FALSE(found.ok());
-  EXPECT_THAT(found.diagnostic().message, HasSubstr("not shown to hold each sample's own number"));
+  EXPECT_THAT(found.diagnostic().message, HasSubstr("not provably each sample's own index"));
 }
 
 // As a legacy export fetches a padding mask: flattened, at sample * 12 + position.

@@ -146,17 +146,17 @@ TEST(Trainify, PatternsNameModulesNodesAndValues) {
     EXPECT_TRUE(trains(made.graph, "z")) << pattern;
   }
   const Trained one = trained(kLeaves + kNorms + kEnds, {.batch_norms = {"z"}}, notes);
-  EXPECT_THAT(one.context.open, ElementsAre(Field(&Note::message, HasSubstr("1 batch normalisations go by fixed"))));
+  EXPECT_THAT(one.context.open, ElementsAre(Field(&Note::message, HasSubstr("1 batch normalisations use fixed"))));
 }
 
 TEST(Trainify, PatternsThatFindNothingAreRefusedWithNearNames) {
-  EXPECT_THAT(
-      message(kLeaves + kNorms + kEnds, {.batch_norms = {"secnd/*"}}),
-      AllOf(HasSubstr("--train-batch-norm=secnd/*: names none of the model's 2"), HasSubstr("near are 'second/norm'")));
+  EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.batch_norms = {"secnd/*"}}),
+              AllOf(HasSubstr("--train-batch-norm=secnd/*: matches none of the model's 2"),
+                    HasSubstr("similar names: 'second/norm'")));
   EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.batch_norms = {"relu"}}), HasSubstr("names none"))
       << "it names another task";
   EXPECT_THAT(message(kLeaves + kNorms + kEnds, {.dropout = {{"rely", 0.5}}}),
-              AllOf(HasSubstr("--dropout rely=0.5: names no module, node or value"), HasSubstr("'relu'")));
+              AllOf(HasSubstr("--dropout rely=0.5: matches no module, node or value"), HasSubstr("'relu'")));
   EXPECT_THAT(
       message("input %x: f32[batch,2] samples 0\n#0 %z: f32[*] = core.relu(%x)\n" + kEnds, {.batch_norm = true}),
       HasSubstr("no batch normalisation of its own"));
@@ -179,7 +179,7 @@ TEST(Trainify, StatisticsThatOthersReadAreRefused) {
       "#0 %m: f32[*] = core.exp(%a.running_mean)\n#1 %z: f32[*] = core.batch_norm(%x, "
       "%a.weight, %a.bias, %m, %a.running_var)\n";
   EXPECT_THAT(message(kLeaves + computed + kEnds, {.batch_norm = true}),
-              HasSubstr("running mean %m is computed, or an input"));
+              HasSubstr("running mean %m is computed or an input"));
 }
 
 // --- written out as arithmetic
@@ -351,12 +351,12 @@ TEST(Trainify, DropoutsThatAreThereGetTheShareThatIsAskedFor) {
 
 TEST(Trainify, SharesThatCannotBeAreRefused) {
   for (const double share : {0.0, 1.0, 1.5, -0.5}) {
-    EXPECT_THAT(message(kLayers, {.dropout = {{"q", share}}}), HasSubstr("expected a share above 0 and below 1"));
+    EXPECT_THAT(message(kLayers, {.dropout = {{"q", share}}}), HasSubstr("expected a ratio above 0 and below 1"));
   }
   EXPECT_THAT(message(kLayers, {.dropout = {{"net.0", 0.25}, {"q", 0.5}}}, layers()),
               AllOf(HasSubstr("net.0=0.25 and q=0.5"), HasSubstr("both name 'q'")));
-  EXPECT_THAT(message(kLayers, {.dropout = {{"Shape", 0.25}}}), HasSubstr("no tensor of floats"));
-  EXPECT_THAT(message(kLayers, {.momentum = 0.5}), HasSubstr("--train-batch-norm trains, which is not asked for"));
+  EXPECT_THAT(message(kLayers, {.dropout = {{"Shape", 0.25}}}), HasSubstr("no float result"));
+  EXPECT_THAT(message(kLayers, {.momentum = 0.5}), HasSubstr("--batch-norm-momentum requires --train-batch-norm"));
   EXPECT_THAT(message(kLayers, {.batch_norm = true, .momentum = 1.5}), HasSubstr("--batch-norm-momentum 1.5"));
 }
 
@@ -384,7 +384,7 @@ TEST(Trainify, NormalisationsThatWereInTrainingAreAWarningWhereTheyAreLeft) {
   EXPECT_THAT(left.context.warnings,
               ElementsAre(Field(&Note::message,
                                 HasSubstr("1 batch normalisations of the exported program were in training mode"))));
-  EXPECT_THAT(left.context.open, ElementsAre(Field(&Note::message, HasSubstr("1 batch normalisations go by fixed"))));
+  EXPECT_THAT(left.context.open, ElementsAre(Field(&Note::message, HasSubstr("1 batch normalisations use fixed"))));
   EXPECT_THAT(trained(kLeaves + kNorms + kEnds, {.batch_norm = true}, notes).context.warnings, IsEmpty());
 }
 

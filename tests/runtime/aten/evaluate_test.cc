@@ -65,7 +65,7 @@ TEST(Evaluate, SaysWhatItCannotCompute) {
   EXPECT_FALSE(run("neg", {&bare}).ok());
   StoredTensor wrong = a;
   wrong.type.shape = ir::Shape{5};
-  EXPECT_THAT(run("neg", {&wrong}).diagnostic().message, HasSubstr("has 8 bytes; its type asks for 20"));
+  EXPECT_THAT(run("neg", {&wrong}).diagnostic().message, HasSubstr("has 8 bytes; its type requires 20"));
   StoredTensor symbolic = a;
   symbolic.type.shape = ir::Shape{ir::Dim::symbol("batch")};
   EXPECT_THAT(run("neg", {&symbolic}).diagnostic().message, HasSubstr("batch"));

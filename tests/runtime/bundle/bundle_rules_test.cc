@@ -105,7 +105,7 @@ TEST_F(Bundles, AreReplacedOnlyWhenAsked) {
   EXPECT_TRUE(verify_bundle(path_).empty());
   fs::create_directory(folder_ + "/photos");
   EXPECT_THAT(codegen::write_bundle(plan_, {.replace = true}, folder_ + "/photos").diagnostic().str(),
-              HasSubstr("is no bundle"));
+              HasSubstr("is not a bundle"));
 }
 
 TEST_F(Bundles, LeaveNothingBehindWhenTheyCannotBeWritten) {
@@ -116,7 +116,7 @@ TEST_F(Bundles, LeaveNothingBehindWhenTheyCannotBeWritten) {
   bare.graph.set_data(bare.graph.find("w2"), {});
   const auto weightless = codegen::write_bundle(bare, {}, folder_ + "/bare.rannc");
   ASSERT_FALSE(weightless.ok());
-  EXPECT_THAT(weightless.diagnostic().str(), HasSubstr("'w2': error: has no bytes"));
+  EXPECT_THAT(weightless.diagnostic().str(), HasSubstr("'w2': error: has no data"));
   size_t entries = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(folder_)) ++entries;
   EXPECT_EQ(entries, 1U) << "only the good bundle";
@@ -135,7 +135,7 @@ TEST_F(Bundles, B2ManifestIsOneOfThisVersion) {
   auto json = manifest();
   json["version"] = 2;
   set_manifest(json);
-  breaks("B2", "version 2 of bundles; this build reads version 1");
+  breaks("B2", "bundle version 2; this build reads version 1");
   for (const char* text :
        {"", "[]", "{}", "{\"format\": 3}", "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": -1}",
         "{\"format\": \"rannc.bundle\", \"version\": 1, \"stages\": 99999999999, \"files\": {}}"}) {
@@ -196,7 +196,7 @@ TEST_F(Bundles, B6WeightsHaveThePlansTypes) {
   const ir::Plan wide = build_plan(testing::skip_and_tie(ir::DType::kF64), {.cuts = {3}});
   codegen::write_stage(wide, StageId(0), path_).value();
   resign();
-  breaks("B6", "'w0': error: is f64[6,6]; the plan says f32[6,6]");
+  breaks("B6", "'w0': error: is f64[6,6]; the plan expects f32[6,6]");
 }
 
 TEST_F(Bundles, B7WeightsHoldNothingElse) {
@@ -204,7 +204,7 @@ TEST_F(Bundles, B7WeightsHoldNothingElse) {
   codegen::write_stage(whole, StageId(0), folder_).value();
   fs::copy_file(folder_ + "/stage0.safetensors", at("stage0.safetensors"), fs::copy_options::overwrite_existing);
   resign();
-  breaks("B7", "takes no such tensor");
+  breaks("B7", "does not use this tensor");
 }
 
 TEST_F(Bundles, B8ProgramsAreThePlans) {
@@ -247,7 +247,7 @@ TEST_F(Bundles, B9StateHasWhatNoStageTakes) {
   plan.graph.add_state(ir::state_of(plan.graph, "mask", plan.graph.find("mask"), {0}));
   codegen::write_unread_state(plan, path_).value();
   resign();
-  breaks("B9", "'other': error: is no value of the state without a stage");
+  breaks("B9", "'other': error: is read by a stage or does not belong to the state");
   write(at(kStateFile), "short");
   resign();
   breaks("B9", "file has 5 bytes");

@@ -172,7 +172,7 @@ TEST_F(Safetensors, RefusesNamesThatTheFormatCannotHold) {
   const auto bytes = [&]() -> Result<std::span<const std::byte>> { return std::as_bytes(std::span(data)); };
   const struct {
     const char *name, *message;
-  } cases[] = {{"\xff.weight", "not UTF-8"}, {"__metadata__", "keeps this name"}};
+  } cases[] = {{"\xff.weight", "not UTF-8"}, {"__metadata__", "reserved by the format"}};
   for (const auto& bad : cases) {
     const auto written = write_safetensors(path(), {{bad.name, {ir::DType::kF32, {1}}, bytes}});
     ASSERT_FALSE(written.ok());

@@ -127,8 +127,8 @@ TEST_F(StateDicts, SayWhatTheyLack) {
   graph.add_state({"first", {1}, {{graph.find("half"), {0}, {1}, {0}}}});
   const StateWritten report = written(bundle(std::move(graph), {}), "", "w");
   ASSERT_EQ(report.warnings.size(), 3U);
-  EXPECT_THAT(report.warnings[0], HasSubstr("1 tensors have no stored numbers and are left out: numberless"));
-  EXPECT_THAT(report.warnings[1], HasSubstr("2 tensors are called as in the model's file"));
+  EXPECT_THAT(report.warnings[0], HasSubstr("1 tensors have no stored data and are skipped: numberless"));
+  EXPECT_THAT(report.warnings[1], HasSubstr("2 tensors have exporter-made names"));
   EXPECT_THAT(report.warnings[1], HasSubstr("onnx::MatMul_7, val_12"));
   EXPECT_THAT(report.warnings[2], HasSubstr("a part of half alone"));
   EXPECT_EQ(tensors("w").count("numberless"), 0U);
@@ -247,8 +247,8 @@ TEST_F(StateDicts, OfOtherCheckpointsAreRefused) {
     EXPECT_THAT(found.diagnostic().str(), HasSubstr(message));
     EXPECT_EQ(entries(), before) << "nothing is left";
   };
-  refused(other, path("checkpoint"), "checkpoint is of another model");
-  refused(opened, path("no such"), "no finished checkpoint");
+  refused(other, path("checkpoint"), "checkpoint belongs to another model");
+  refused(opened, path("no such"), "the checkpoint does not exist or is incomplete");
   // One whose parts lack a stage.
   std::ifstream in(path("checkpoint/manifest.json"));
   std::string manifest((std::istreambuf_iterator<char>(in)), {});

@@ -269,10 +269,10 @@ TEST(SyncBatchNorm, RefusesTheProgramOfAnotherPlan) {
   EXPECT_EQ(refusal(trains, {true}), "");
   EXPECT_EQ(refusal(says_moments, {false}), "");
   EXPECT_THAT(refusal(trains, {true, true}),
-              ::testing::HasSubstr("has 1 batch normalisations of training, but the plan says 2"));
+              ::testing::HasSubstr("has 1 batch normalizations with batch statistics, but the plan expects 2"));
   EXPECT_THAT(refusal(evaluates, {true}),
-              ::testing::HasSubstr("has 0 batch normalisations of training, but the plan says 1"));
-  EXPECT_THAT(refusal(says_moments, {true}), ::testing::HasSubstr("returns what it normalises by"));
+              ::testing::HasSubstr("has 0 batch normalizations with batch statistics, but the plan expects 1"));
+  EXPECT_THAT(refusal(says_moments, {true}), ::testing::HasSubstr("returns its statistics"));
 }
 
 }  // namespace

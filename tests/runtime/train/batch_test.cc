@@ -37,7 +37,7 @@ TEST(BindBatch, SizesThatBreakAnAssumptionAreLocatedWhereItIsNeeded) {
   const auto bound = bind_batch(plan_of(kCutTable), ids(4, 41));
   ASSERT_FALSE(bound.ok());
   EXPECT_EQ(bound.diagnostic().str(),
-            "bert.onnx: '/embeddings/Add': error: the model takes for granted that min(40, sequence) equals sequence; "
+            "bert.onnx: '/embeddings/Add': error: the model assumes that min(40, sequence) equals sequence; "
             "with sequence = 41 they are 40 and 41");
 }
 

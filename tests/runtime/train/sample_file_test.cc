@@ -144,9 +144,9 @@ TEST(IndexFaults, LabelsThatTheModelWrapsAreJudgedAfterThat) {
   const auto found = fault({0, 2, -4, -1});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->input, "y");
-  EXPECT_EQ(
-      found->message,
-      "holds -4 in sample 2, but the classes are 0 to 2, or what the model itself counts from the end or ignores");
+  EXPECT_EQ(found->message,
+            "holds -4 in sample 2, but the classes are 0 to 2, or values that the model itself counts from the end or "
+            "ignores");
 }
 
 TEST(IndexFaults, PlacesOutsideOfATableAreNamed) {
@@ -167,7 +167,7 @@ outputs [%rows]
   ids[1][2] = 7;
   const auto found = find_index_fault(*graph, {{"ids", to_value(ids)}}, {{"n", 3}});
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->message, "holds 7 in sample 2, but the places to look up are 0 to 6, or -7 to -1 from the end");
+  EXPECT_EQ(found->message, "holds 7 in sample 2, but the valid indices are 0 to 6, or -7 to -1 from the end");
 }
 
 }  // namespace

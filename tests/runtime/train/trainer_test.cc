@@ -286,7 +286,7 @@ TEST(LossDenominator, SumsWeightsOfClasses) {
   term.ignore_index = 2;
   EXPECT_EQ(count({2, 2, 1, 2}).value(), 0.25);
   EXPECT_THAT(count({0, 3, 1, 2}).diagnostic().str(),
-              HasSubstr("'y' hold class 3, but there are weights of 3 classes"));
+              HasSubstr("'y' contain class 3, but there are weights for 3 classes"));
   EXPECT_THAT(count({0, -1, 1, 2}).diagnostic().str(), HasSubstr("class -1"));
 }
 

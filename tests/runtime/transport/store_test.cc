@@ -111,7 +111,7 @@ TEST(Store, ASilentWorkerFailsTheRun) {
   const auto first = meeting.join(0), second = meeting.join(1);
   second->leave();  // who has left may be silent
   const auto third = meeting.join(2);
-  EXPECT_THAT(heard_failure(*first), HasSubstr("worker 2 has not been heard of for "));
+  EXPECT_THAT(heard_failure(*first), HasSubstr("worker 2 has not been heard from for "));
 }
 
 // As when worker 0 is stopped: the connection stands, and nobody serves it.
@@ -152,9 +152,9 @@ TEST(Store, WorkersThatDisagreeAreRefused) {
     const auto client = meeting.try_join(rank, workers);
     return client.ok() ? "" : client.diagnostic().message;
   };
-  EXPECT_EQ(refused(0, 4), "worker 0 was told of 4 workers, worker 0 of 2");
-  EXPECT_EQ(refused(1, 2), "another process has joined as worker 1");
-  EXPECT_EQ(refused(2, 2), "worker 2 of 2 cannot be");
+  EXPECT_EQ(refused(0, 4), "worker 0 expects 4 workers, but worker 0 expects 2");
+  EXPECT_EQ(refused(1, 2), "another process has already joined as worker 1");
+  EXPECT_EQ(refused(2, 2), "worker 2 does not exist in a run of 2 workers");
   EXPECT_EQ(refused(0, 2), "");
 }
 

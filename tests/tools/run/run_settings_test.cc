@@ -80,7 +80,7 @@ TEST(RunSettings, FlagsWinOverTheCheckpointAndAreNamed) {
 TEST(RunSettings, MomentumIsOfSgd) {
   const auto refused = find_settings({.momentum = 0.9}, {"adam", 0}, nullptr);
   ASSERT_FALSE(refused.ok());
-  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("--momentum is of sgd, not of adam"));
+  EXPECT_THAT(refused.diagnostic().str(), HasSubstr("--momentum applies to sgd, not to adam"));
 }
 
 TEST(RunSettings, ACheckpointKeepsAllOfThem) {

@@ -1,4 +1,5 @@
-// Checks that our declarations of Gloo fit LibTorch's: two processes exchange a tensor, reduce one, time out a receive.
+// Checks that our declarations of Gloo match LibTorch's: two processes exchange and reduce tensors and let a receive
+// time out.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -39,7 +40,7 @@ void reduce(c10d::ProcessGroupGloo& group, int rank) {
   require(tensors[0].equal(at::full({64}, 3.0, at::kDouble)), "an all-reduce of 1 and 2 is not 3");
 }
 
-// Rank 1 stays until rank 0 is through: a closed connection would look like an expired wait.
+// Rank 1 stays until rank 0 is done, since a closed connection would look like a time-out.
 void time_out(c10d::ProcessGroupGloo& group, c10d::Store& store, int rank) {
   if (rank != 0) {
     store.wait({"expired"});
@@ -79,7 +80,7 @@ int main() {
   const int file = mkstemp(path.data());
   if (file < 0) return 1;
   close(file);
-  // A rank that hangs is ended by its alarm, so that the configure step cannot hang.
+  // An alarm ends a rank that hangs, so the configure step cannot hang.
   const pid_t child = fork();
   alarm(30);
   const int own = run_rank(path, child == 0 ? 1 : 0);

@@ -33,13 +33,13 @@ bool is(const NodeProto* node, std::string_view op, int operands) {
   return node && node->op_type() == op && node->domain().empty() && node->input_size() >= operands;
 }
 
-/// A subgraph of the body, and what is around it in the body.
+/// A subgraph of the body with its enclosing subgraph.
 struct Level {
   const GraphProto& graph;
   const Level* around = nullptr;
 };
 
-/// A name as it is seen from a level.
+/// A name in the scope of a level.
 struct Name {
   const Level* level;
   std::string text;
@@ -91,7 +91,7 @@ class BagBody {
     const NodeProto* node = nullptr;
   };
 
-  /// Whether a condition is true in every trip.
+  /// Whether a condition holds in every trip.
   bool holds(const Name& name) {
     const Made found = made(name);
     return are(is(found.node, "Cast", 1) ? Name{found.level, found.node->input(0)} : name, 1);
@@ -102,7 +102,7 @@ class BagBody {
     return shape && !shape->empty() && ir::certainly_equal(shape->front(), loop_.trips * *size_) == true;
   }
 
-  /// The node of the body that makes a name; renaming is seen past.
+  /// Returns the node of the body that produces a name, looking through renaming.
   Made made(Name name) {
     for (const Level* level = name.level; level && ++nodes_ < kMostNodes;) {
       const NodeProto* maker = nullptr;
@@ -120,7 +120,7 @@ class BagBody {
     return {};
   }
 
-  /// The value around the loop that a name is; invalid where the body makes it.
+  /// Returns the value outside the loop that a name refers to. Invalid if the body produces it.
   ValueId outside(Name name) {
     for (const Level* level = name.level; level;) {
       bool renamed = false;
@@ -144,7 +144,7 @@ class BagBody {
     return loop_.around(name.text);
   }
 
-  /// Integers that are known.
+  /// Returns known integers.
   std::optional<ir::Shape> integers(const Name& name) {
     for (const Level* level = name.level; level; level = level->around) {
       for (const TensorProto& tensor : level->graph.initializer()) {
@@ -166,14 +166,14 @@ class BagBody {
     return found && *found == ir::Shape{Dim(number)};
   }
 
-  /// An operand, or an attribute of older operator sets, that is that one axis.
+  /// Whether an operand, or an attribute of older operator sets, is exactly that axis.
   bool is_axis(const Made& of, int operand, int64_t axis) {
     if (const AttributeProto* const axes = attribute(*of.node, "axes"))
       return axes->ints_size() == 1 && axes->ints(0) == axis;
     return of.node->input_size() > operand && are({of.level, of.node->input(operand)}, axis);
   }
 
-  /// How much more an integer is than the number of the trip.
+  /// Returns the difference between an integer and the trip number.
   std::optional<int64_t> trip(const Name& name, int depth = 0) {
     if (depth > kDeepest) return std::nullopt;
     const Made found = made(name);
@@ -197,7 +197,7 @@ class BagBody {
     return std::nullopt;
   }
 
-  /// Offsets at the number of the trip, or so many behind it.
+  /// Offsets at the trip number plus a constant.
   std::optional<Progression> offset(const Name& name, int depth = 0) {
     const Made found = made(name);
     if (!found.node || depth > kDeepest) return std::nullopt;
@@ -233,7 +233,7 @@ class BagBody {
     return all && size_ && ir::certainly_equal(*all, loop_.trips * *size_) == true;
   }
 
-  /// A number of rows: known, or the extent of a tensor.
+  /// A number of rows: a known number or the extent of a tensor.
   std::optional<Dim> rows_in_all(const Name& name) {
     if (const auto known = integers(name)) return known->size() == 1 ? std::optional(known->front()) : std::nullopt;
     const Made found = made(name);
@@ -244,7 +244,7 @@ class BagBody {
     return first ? std::optional((**shape)[0]) : std::nullopt;
   }
 
-  /// The bag of the trip, of a value around the loop.
+  /// The bag of the trip in a value outside the loop.
   ValueId bag(const Name& name, bool last) {
     const Made found = made(name);
     if (!is(found.node, "Slice", 3) || found.node->input_size() > 4) return {};
@@ -253,7 +253,8 @@ class BagBody {
     return is_start(operand(1)) && is_end(operand(2), last) ? outside(operand(0)) : ValueId();
   }
 
-  /// Which branch of an If every trip takes (`last`: the last one); where only the last takes the first, `both`.
+  /// The branches of an If with the one that every trip takes (`last`: that the last trip takes).
+  /// kByLast: only the last trip takes the first branch.
   struct Branches {
     const GraphProto *then = nullptr, *otherwise = nullptr;
     enum class Taken { kThen, kElse, kByLast, kUnknown } taken = Taken::kUnknown;
@@ -285,14 +286,14 @@ class BagBody {
     return equals(integers({found.level, found.node->input(0)}), loop_.trips) &&
            are({found.level, found.node->input(1)}, 1);
   }
-  /// All rows less those before the last bag.
+  /// The number of all rows minus those before the last bag.
   bool is_last_size(const Name& name) {
     const Made found = made(name);
     if (!is(found.node, "Sub", 2)) return false;
     return is_start({found.level, found.node->input(1)}) && is_end({found.level, found.node->input(0)}, true);
   }
 
-  /// Calls `read` for what an If makes in a trip: of either kind where only the last takes the first branch.
+  /// Calls `read` for the result of an If in a trip, or for both results if only the last trip takes the first branch.
   template <class Read>
   bool of_branches(const Made& node, bool last, Read&& read) {
     const auto found = branches(node, last);
@@ -330,7 +331,7 @@ class BagBody {
     return put(found_.weights, bag({scale.level, scale.node->input(0)}, last)) && rows(operand(0), last);
   }
 
-  /// `keeps` the axis that it reduces.
+  /// `keeps`: whether the reduced axis is kept.
   bool reduction(const Name& name, bool last, bool keeps) {
     const Made found = made(name);
     if (!found.node || ++depth_ > kMostNodes) return false;

@@ -1,4 +1,4 @@
-/// Loops over bags of equal length, as exporters write an embedding bag.
+/// Recognizes loops over bags of equal length, as exporters write an embedding bag.
 #pragma once
 
 #include <functional>
@@ -15,23 +15,23 @@ namespace rannc::frontend {
 struct LoopOverBags {
   const ONNX_NAMESPACE::GraphProto& body;
   ir::Dim trips;
-  bool asks;          ///< whether its condition could end it before
-  int sequence = -1;  ///< which of two states is a sequence, the other counting trips from 0; -1: there are no states
+  bool asks;          ///< whether its condition could end it early
+  int sequence = -1;  ///< index of the state that is a sequence while the other counts trips from 0; -1: no states
   const TaskWriter& around_it;
-  std::function<ValueId(const std::string&)> around;  ///< what a name of no value of the body is; invalid: no tensor
+  std::function<ValueId(const std::string&)> around;  ///< looks up a name outside the body; invalid: no tensor
   std::function<std::optional<ir::Shape>(const ONNX_NAMESPACE::TensorProto&)> stored;  ///< the integers of a tensor
 };
 
-/// What each trip reduces: its bag of `rows`, or of the rows of `table` at its bag of `indices`, scaled by its bag of
-/// `weights` where there are any.
+/// Operands of the reduction in each trip: its bag of `rows`, or the rows of `table` at its bag of `indices`, scaled by
+/// its bag of `weights` if there are any.
 struct ReducedBags {
   EqualBags bags;
-  std::string reduction;     ///< of ONNX: ReduceSum, ReduceMean, ReduceMax
-  bool in_sequence = false;  ///< each is a row that the sequence grows by; else a row that is stacked
+  std::string reduction;     ///< ONNX operator: ReduceSum, ReduceMean, ReduceMax
+  bool in_sequence = false;  ///< whether each result is appended to the sequence instead of stacked
   ValueId rows, table, indices, weights;
 };
 
-/// Nothing where the loop does anything else, or where its bags may have other lengths. Linear in the body.
+/// Returns nothing if the loop does anything else or its bags may differ in length. Linear in the body.
 std::optional<ReducedBags> reduced_bags(const LoopOverBags& loop);
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// Trips of a Loop whose condition compares integers that the loop counts.
+/// Computes the trip count of a Loop whose condition compares integers that the loop counts.
 #pragma once
 
 #include <functional>
@@ -11,20 +11,20 @@
 
 namespace rannc::frontend {
 
-/// What is known before the first trip.
+/// Input to `counted_trips`.
 struct CountingLoop {
   const ONNX_NAMESPACE::GraphProto& body;
-  std::vector<std::optional<ir::Dim>> states;  ///< the one integer of each, where it is known
-  /// The one integer, or truth value, that a stored tensor of the body is.
+  std::vector<std::optional<ir::Dim>> states;  ///< the initial integer of each state, if known
+  /// The single integer or boolean in a stored tensor of the body.
   std::function<std::optional<ir::Dim>(const ONNX_NAMESPACE::TensorProto&)> stored;
-  /// The same of a name that the body does not define.
+  /// Likewise for a name that the body does not define.
   std::function<std::optional<ir::Dim>(const std::string&)> around;
 };
 
-/// How many trips the loop makes by its condition alone, which holds before the first. Integers that each trip adds the
-/// same to, the number of the trip, and what is known around the loop may be compared; comparisons may be joined by
-/// And. Every symbol is taken for at least 1. Nothing: the condition is of another form, or always holds. Linear in the
-/// body.
+/// Returns the trip count that follows from the condition alone, which must hold before the first trip. The condition
+/// may compare the trip number, integers to which each trip adds the same amount, and known integers from outside the
+/// loop. Comparisons may be combined by And. Assumes that every symbol is at least 1. Returns nothing if the condition
+/// has another form or always holds. Linear in the body.
 std::optional<ir::Dim> counted_trips(const CountingLoop& loop);
 
 }  // namespace rannc::frontend

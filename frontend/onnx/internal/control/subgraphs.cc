@@ -1,5 +1,5 @@
-// Translates operators with subgraphs: in place where it is known which of them runs and how often, else as one task
-// with bodies.
+// Translates operators with subgraphs: inline if the executed subgraph and trip count are known, else as one task with
+// bodies.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ using ONNX_NAMESPACE::TensorProto;
 
 namespace {
 
-/// Nodes that loops are unrolled into at most, each; one of more trips is a task.
+/// Maximum number of nodes that one loop is unrolled into. A loop with more becomes a task.
 constexpr int64_t kMostUnrolled = 4096;
-/// Numbers of trips from here on stand for none: a condition ends the loop.
+/// A trip count of this size or more means no limit: a condition ends the loop.
 constexpr int64_t kNoLimit = std::numeric_limits<int32_t>::max();
-/// Attempts inside of other bodies that may come to nothing: of loops in loops each makes twice those of the next.
+/// Maximum number of abandoned attempts inside other bodies. Each level of nested loops doubles their number.
 constexpr uint32_t kMostUndone = 64;
 
-/// What exporters write loops over samples for.
+/// Note about the sources of loops over samples.
 constexpr const char* kForEachSample =
     "; where that is a loop over samples, as EmbeddingBag is exported, look all rows up by an Embedding and reduce "
     "them over their axis instead";
@@ -40,14 +40,14 @@ const GraphProto* subgraph(const NodeProto& node, std::string_view name) {
   return nullptr;
 }
 
-/// The one element of an integer or boolean value, where it is a number that is known.
+/// Returns the only element of an integer or boolean value, if it is a known number.
 std::optional<int64_t> known(const ir::Graph& graph, ValueId value) {
   const auto& contents = graph.type(value).contents;
   if (contents && contents->size() == 1 && contents->front().is_constant()) return contents->front().constant();
   return std::nullopt;
 }
 
-/// The name that an output of a subgraph has before nodes that only rename it.
+/// Returns the name of a subgraph output before nodes that only rename it.
 std::string renamed(const GraphProto& body, std::string name) {
   for (int i = body.node_size(); i-- > 0;) {
     const NodeProto& node = body.node(i);
@@ -77,7 +77,7 @@ ValueId number(ir::Graph& graph, const std::string& name, int64_t value, ir::DTy
   return ir::add_constant(graph, name, dtype, {}, std::span(&value, 1));
 }
 
-/// Axis `from` moved to `to`, the others keep their order.
+/// Moves axis `from` to `to`. The others keep their order.
 ValueId moved(Node& view, ValueId value, int64_t from, int64_t to) {
   const ir::Shape* const shape = view.shape(value);
   if (from == to || shape == nullptr) return value;
@@ -91,13 +91,13 @@ ValueId moved(Node& view, ValueId value, int64_t from, int64_t to) {
 
 }  // namespace
 
-/// A loop with states and rows, of either operator.
+/// A Loop or Scan with states and rows.
 struct Translation::Cycle {
   const GraphProto* body = nullptr;
-  bool counts = false;               ///< its body takes the number of the trip and a condition, and makes a condition
-  std::optional<ir::Dim> trips;      ///< where they follow from sizes
-  ValueId trips_value;               ///< where they are data
-  std::optional<int64_t> condition;  ///< before the first trip, where it is known
+  bool counts = false;               ///< the body has trip number and condition inputs and a condition output
+  std::optional<ir::Dim> trips;      ///< trip count, if it follows from sizes
+  ValueId trips_value;               ///< data-dependent trip count
+  std::optional<int64_t> condition;  ///< condition before the first trip, if known
   ValueId condition_value;           ///< invalid: none
   Items states;
   std::vector<ValueId> scanned;  ///< rows on axis 0
@@ -142,16 +142,17 @@ Result<std::vector<ValueId>> Translation::tensors(const Items& items, const Plac
   std::vector<ValueId> values;
   for (const Item& item : items) {
     if (item.list || !item.value.valid()) {
-      return error(where,
-                   std::string("a sequence in a body that runs as its data say: its length would depend on data") +
-                       kForEachSample);
+      return error(
+          where,
+          std::string("a sequence in the body of a data-dependent branch or loop: its length would depend on data") +
+              kForEachSample);
     }
     values.push_back(item.value);
   }
   return values;
 }
 
-/// What exporters wrote out becomes the operator that it was before the body is what its outputs need.
+/// Closes a body after recognizing decomposed operators in it, so that leftover tasks are removed.
 Result<void> Translation::close(OpenBody& open, const std::vector<ValueId>& outputs, const Runs& runs,
                                 const Location& where) {
   ir::Graph& graph = open.region().graph;
@@ -232,7 +233,7 @@ Result<void> Translation::add_loop(Scope& scope, const NodeProto& node, int opse
   return define_outputs(scope, node, std::move(results));
 }
 
-/// Where the condition compares what the trips count, it says no more than the number of trips.
+/// Derives the trip count from a condition that only compares what the loop counts.
 void Translation::count_trips(Scope& scope, const NodeProto& node, Cycle& cycle) {
   const bool within = !cycle.trips || !cycle.trips->is_constant() || cycle.trips->constant() > 0;
   if (!cycle.condition_value.valid() || cycle.condition != 1 || cycle.trips_value.valid() || !within) return;
@@ -260,7 +261,7 @@ void Translation::count_trips(Scope& scope, const NodeProto& node, Cycle& cycle)
 
 namespace {
 
-/// Of so many operands those that are not scanned; less than none where a file says numbers that cannot be.
+/// Number of operands that are not scanned. Negative for an invalid file.
 int64_t left_of(int64_t operands, int64_t scanned) {
   return scanned < 0 || scanned > operands ? -1 : operands - scanned;
 }
@@ -310,7 +311,7 @@ Result<void> Translation::add_scan(Scope& scope, const NodeProto& node, int opse
   return define_outputs(scope, node, std::move(results));
 }
 
-/// In operator set 8 axis 0 is that of the samples, each of which runs the body by itself.
+/// In operator set 8, axis 0 counts samples, and the body runs separately for each sample.
 Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& node, int opset) {
   const Place where = at(scope, node);
   const GraphProto* const body = subgraph(node, "body");
@@ -320,12 +321,12 @@ Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& nod
   if (body == nullptr || scanned < 1 || states < 0 || body->output_size() < states) {
     return error(where, fmt::format("Scan of {} operands cannot scan {} of them", node.input_size() - 1, scanned));
   }
-  if (view.has(0)) return error(where, "Scan of samples that have lengths of their own is not supported");
+  if (view.has(0)) return error(where, "Scan of samples with different lengths is not supported");
   const ir::Shape* const shape = view.shape(view.in(1));
   if (shape == nullptr) return Diagnostic(*view.failure());
   if (shape->empty() || !shape->front().is_constant()) {
-    return error(where, fmt::format("Scan of operator set 8 runs its body sample by sample, of {}: that is supported "
-                                    "where their number is known; convert the model to operator set 9 or newer",
+    return error(where, fmt::format("Scan of operator set 8 runs its body sample by sample, of {}: this is supported "
+                                    "only if their number is known; convert the model to operator set 9 or newer",
                                     ir::str(*shape)));
   }
   const int64_t samples = shape->front().constant();
@@ -359,8 +360,8 @@ Result<void> Translation::add_scan_of_samples(Scope& scope, const NodeProto& nod
 
 namespace {
 
-/// The reduction of all bags at once: of a maximum the first of the largest takes the gradient, as an embedding bag has
-/// it.
+/// Emits the reduction of all bags at once. For a maximum the gradient goes to the first of equal elements, as in an
+/// embedding bag.
 ValueId reduced(Node& view, const ReducedBags& found) {
   ir::Shape shape = {found.bags.count, found.bags.size};
   ValueId rows;
@@ -432,8 +433,8 @@ Result<Translation::Items> Translation::add_cycle(Scope& scope, const NodeProto&
   return as_task(scope, node, opset, cycle);
 }
 
-/// All trips one after another; nothing, with the graph as it was, where a condition that depends on data could end
-/// them, or they are more than `most`.
+/// Emits all trips in sequence. Returns nothing, and restores the graph, if a data-dependent condition could end the
+/// loop or there are more than `most` trips.
 Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, const NodeProto& node, int opset,
                                                                 const Cycle& cycle, int64_t most) {
   const Place where = at(scope, node);
@@ -502,7 +503,7 @@ Result<std::optional<Translation::Items>> Translation::unrolled(Scope& scope, co
     const size_t output = results.size();
     ValueId value;
     if (output < static_cast<size_t>(node.output_size()) && view.wants(output)) {
-      if (trip == 0) view.fail(node.op_type() + " makes no trip: the size of what it stacks is not known");
+      if (trip == 0) view.fail(node.op_type() + " makes no trips, so the size of its stacked results is unknown");
       if (view.good()) value = stacked(view, rows[i]);
     }
     results.push_back({value, {}});
@@ -516,10 +517,9 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   const Place where = at(scope, node);
   ir::Graph& graph = scope.region.graph;
   if (cycle.trips && !graph.batch_symbol().empty() && cycle.trips->uses(graph.batch_symbol())) {
-    return error(where,
-                 fmt::format("{} makes {} trips, as many as a micro-batch has samples: these are computed side by "
-                             "side, of any number of them{}",
-                             node.op_type(), cycle.trips->str(), kForEachSample));
+    return error(where, fmt::format("{} makes {} trips, one per sample of a micro-batch, but samples must be computed "
+                                    "in parallel, for any batch size{}",
+                                    node.op_type(), cycle.trips->str(), kForEachSample));
   }
   RANNC_ASSIGN(std::vector<ValueId> states, tensors(cycle.states, where));
   OpenBody open(scope.region);
@@ -563,8 +563,7 @@ Result<Translation::Items> Translation::as_task(Scope& scope, const NodeProto& n
   } else if (options_.max_trips) {
     attributes.set("max_trips", ir::Dim(*options_.max_trips));
   } else {
-    return error(where, node.op_type() +
-                            " makes a number of trips that depends on data; say by --max-trips how many there may be");
+    return error(where, node.op_type() + " has a data-dependent trip count; specify its maximum with --max-trips");
   }
   const auto as_scalar = [&](ValueId value) {
     return value.valid() ? view.emit("reshape", {value}, {{"shape", ir::Shape{}}}) : ValueId();

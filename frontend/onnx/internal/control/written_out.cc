@@ -24,7 +24,7 @@ bool is_everywhere(const Graph& graph, ValueId value, double number) {
   return numbers.ok() && std::all_of(numbers->begin(), numbers->end(), [&](double each) { return each == number; });
 }
 
-/// [N, C, …] as [N, groups, the rest], each group as an instance, and back.
+/// Whether [N, C, …] is reshaped to [N, groups, rest], with each group as an instance, and back.
 bool lays_groups_apart_and_back(const Match& match) {
   const Graph& graph = match.graph();
   const auto &x = graph.type(match[kX]).shape, &rows = graph.type(match[kRows]).shape;
@@ -75,11 +75,11 @@ Rewrite softmax_of_hidden_rows() {
           }};
 }
 
-// --- places of maxima in their planes
+// --- indices of maxima within their planes
 
 constexpr Capture kPlaces{0}, kFirst{1}, kOffset{2}, kOwn{3}, kPart{4}, kDifference{5};
 
-/// Whether two values are made alike of the same values, within a few tasks.
+/// Whether two values are computed identically from the same values by at most a few tasks.
 bool are_alike(const Graph& graph, ValueId a, ValueId b, int tasks = 8) {
   if (a == b) return true;
   const TaskId x = graph.producer(a), y = graph.producer(b);
@@ -95,7 +95,7 @@ bool are_alike(const Graph& graph, ValueId a, ValueId b, int tasks = 8) {
   return true;
 }
 
-/// The first element of each plane: its place there is 0 where each window is one element.
+/// Whether this is the first element of each plane, whose index is 0 if each window is one element.
 bool is_first_of_planes(const Match& match) {
   const Graph& graph = match.graph();
   const Attributes &slice = match.attributes(kPart), &pool = match.attributes(kOwn);
@@ -114,8 +114,8 @@ bool is_first_of_planes(const Match& match) {
          std::all_of(pads.begin(), pads.end(), [](int64_t pad) { return pad == 0; });
 }
 
-/// Exporters take what ONNX counts through all planes back to places in each by the places that windows of one element
-/// have.
+/// ONNX counts indices of maxima through all planes. Exporters subtract the indices of one-element windows to get
+/// indices within each plane.
 Rewrite places_in_planes() {
   const Pattern own = through("identity", op("add", op("max_pool").output(1).as(kOwn), any(kFirst)));
   const Pattern all = through("identity", op("add", any(kPlaces), any(kOffset)));

@@ -1,19 +1,19 @@
-/// Recognises what exporters write out by several nodes where there is one operator for it.
+/// Recognizes operators that exporters decompose into several nodes.
 #pragma once
 
 #include "ir/graph/graph.h"
 
 namespace rannc::frontend {
 
-/// Makes these of what it finds; what is not read any more stays. Linear in the graph.
+/// Replaces the decompositions that it finds. Leaves values that are no longer read in the graph. Linear in the graph.
 ///
-/// Before opset 21 PyTorch writes a normalisation of groups as one of instances: channels of a group are laid one
-/// behind another, normalised with a scale of ones and a bias of zeros that no module has, and laid back; then comes
-/// the module's own scale and bias. After: `core.group_norm`, of whose operands each is the module's.
+/// Before opset 21 PyTorch decomposes group normalization: it reshapes the channels of a group into one instance,
+/// normalizes with a scale of ones and a bias of zeros that belong to no module, reshapes back, and applies the
+/// module's scale and bias. After: `core.group_norm` with the module's operands.
 ///
-/// Attention of which a row sees no key is zero there, and so are its gradients. PyTorch writes a softmax, which makes
-/// NaN of a row of nothing but -infinity, and zeros in their place: the rule of that softmax would leave NaN in the
-/// gradients. After: `core.softmax` whose `hidden_rows` are zero. A NaN of x stays one then, as in PyTorch.
+/// Attention is zero in a row that attends to no key, and so are its gradients. PyTorch writes a softmax, which returns
+/// NaN for a row of -infinity, and then replaces NaN by zero. The gradient of that softmax would be NaN.
+/// After: `core.softmax` whose `hidden_rows` are zero. A NaN in x then remains NaN, as in PyTorch.
 void recognise_written_out(ir::Graph& graph);
 
 }  // namespace rannc::frontend

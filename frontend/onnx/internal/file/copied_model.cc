@@ -23,7 +23,7 @@ using ONNX_NAMESPACE::TensorProto;
 namespace {
 
 constexpr uint32_t kGraph = 7, kFunction = 25, kNode = 1, kInitializer = 5;  // field numbers of onnx.proto
-constexpr uint64_t kAlignment = 64;                                          // of tensors in the data file
+constexpr uint64_t kAlignment = 64;                                          // of tensors in the data file, in bytes
 
 bool is_external(const TensorProto& tensor) { return tensor.data_location() == TensorProto::EXTERNAL; }
 
@@ -56,12 +56,12 @@ Result<Message> parsed(std::string_view bytes, const std::string& file) {
 
 }  // namespace
 
-/// The file of external tensors, one behind another.
+/// Writer of the file of external tensors.
 class CopiedModel::Data {
  public:
   explicit Data(std::string path) : path_(std::move(path)), replacement_(path_) {}
 
-  /// Where the bytes begin.
+  /// Appends bytes and returns their offset.
   Result<uint64_t> add(const std::vector<std::byte>& bytes) {
     if (!stream_.is_open()) stream_.open(replacement_.temporary(), std::ios::binary | std::ios::trunc);
     const std::string gap((kAlignment - size_ % kAlignment) % kAlignment, '\0');
@@ -172,7 +172,7 @@ Result<bool> CopiedModel::change_node(NodeProto& node, size_t number) {
   return changed;
 }
 
-/// Of the initializer, or Constant node, of that name. One that is not changed moves where it is external.
+/// Updates the tensor of the initializer or Constant node with that name. An unchanged external tensor is moved.
 Result<bool> CopiedModel::change_tensor(TensorProto& tensor, const std::string& name) {
   const auto change = name.empty() ? changes_.tensors.end() : changes_.tensors.find(name);
   const bool external = is_external(tensor);
@@ -213,7 +213,7 @@ Result<void> CopiedModel::fill(TensorProto& tensor, const std::vector<std::byte>
   return {};
 }
 
-/// Once, though a message may come in several parts.
+/// Appends the added initializers only once, because a graph message may be split into several parts.
 Result<void> CopiedModel::append_added(std::string& graph) {
   if (added_) return {};
   added_ = true;

@@ -1,4 +1,4 @@
-/// Writes a model again with changed tensors.
+/// Serializes a model again with changed tensors.
 #pragma once
 
 #include <string>
@@ -7,18 +7,18 @@
 
 namespace rannc::frontend {
 
-/// A model's bytes, and the file beside it that has its external tensors.
+/// A serialized model with its file of external tensors.
 class CopiedModel {
  public:
-  /// `bytes` are those of the model at `from`. All are to outlive it.
+  /// `bytes` is the content of `from`. All arguments taken by reference must outlive this object.
   CopiedModel(std::string_view bytes, const std::filesystem::path& from, const StoredChanges& changes,
               std::string data_file);
   ~CopiedModel();
 
-  /// The serialized model. Fields that are not changed are copied as they are. External tensors are written to the data
-  /// file's temporary sibling. An error where a function or a body has external tensors.
+  /// Returns the serialized model. Unchanged fields are copied verbatim. External tensors are written to a temporary
+  /// sibling of the data file. Returns an error if a function or a body has external tensors.
   Result<std::string> write();
-  /// Moves the data file to its place, if there is one; returns whether.
+  /// Moves the data file into place. Returns whether there is one.
   Result<bool> commit_data();
 
  private:

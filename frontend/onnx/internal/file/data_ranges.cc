@@ -12,10 +12,10 @@ namespace {
 
 constexpr int kMaxDepth = 64;
 
-/// The messages on the way to tensors.
+/// Messages on the path to tensors.
 enum class Message : uint8_t { kNone, kGraph, kNode, kAttribute, kFunction, kInitializer, kAttributeTensor };
 
-/// The message in field `number` of `of`; field numbers of onnx.proto3, which never change.
+/// The message in field `number` of `of`. Field numbers of onnx.proto3 never change.
 Message child(Message of, uint32_t number) {
   switch (of) {
     case Message::kGraph:
@@ -90,7 +90,7 @@ class Rewriter {
 }  // namespace
 
 Result<std::optional<std::string>> note_data_ranges(const WireReader& model, ModelPart part, size_t begin, size_t end) {
-  // A function lies in the model, the others in its graph.
+  // Functions are fields of the model, the others of its graph.
   const int depth = part == ModelPart::kFunction ? 1 : 2;
   const Message kind = part == ModelPart::kFunction ? Message::kFunction
                        : part == ModelPart::kNode   ? Message::kNode

@@ -72,12 +72,12 @@ Result<const ExternalData::File*> ExternalData::find(const std::string& location
   if (!fs::is_regular_file(path, failed)) return refuse("not a regular file");
   if (const auto names = fs::hard_link_count(path, failed); !failed && names > 1) {
     return refuse(fmt::format(
-        "the file has {} names (hard links), and another may be outside of the model's folder; a copy can be read",
+        "the file has {} names (hard links), and another may be outside the model's folder; use a copy of the file",
         names));
   }
   const auto size = fs::file_size(path, failed);
   if (failed) return refuse(failed.message());
-  // Links are resolved once: what they lead to later is not what was checked.
+  // Resolve links only once, because their later targets would be unchecked.
   const fs::path found = folder_ / path.lexically_relative(folder);
   return &files_.emplace(location, File{found.lexically_normal().string(), size, false}).first->second;
 }

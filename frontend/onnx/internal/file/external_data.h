@@ -1,4 +1,4 @@
-/// Finds tensors that a model keeps in files beside it, confined to the model's folder.
+/// Locates tensors in external files, confined to the model's folder.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace rannc::frontend {
 
-/// The external files of one model. Nothing is opened for reading or allocated before all is checked.
+/// The external files of one model. Nothing is opened for reading or allocated before all checks pass.
 class ExternalData {
  public:
-  /// `may_be_missing`: a file that is not there is no error, its tensors have no data.
+  /// `may_be_missing`: an absent file is no error; its tensors have no data.
   explicit ExternalData(const std::filesystem::path& model, bool may_be_missing = false);
-  /// The range of `tensor`, which must have `bytes` bytes. Refused: no location, absolute paths, `..`, a path that
-  /// leaves the model's folder by a symbolic link, anything but a regular file, a file with further names (hard links),
-  /// offset or length that is no non-negative integer, a length other than `bytes`, a range beyond the file's end.
+  /// Returns the range of `tensor`, which must have `bytes` bytes. Errors: no location, an absolute path, `..`, a path
+  /// that leaves the model's folder by a symbolic link, anything but a regular file, a file with several hard links, an
+  /// offset or length that is no non-negative integer, a length other than `bytes`, a range beyond the end of the file.
   Result<ir::TensorData> locate(const ONNX_NAMESPACE::TensorProto& tensor, uint64_t bytes, const Location& where);
 
  private:
@@ -32,13 +32,13 @@ class ExternalData {
 
   std::filesystem::path folder_;
   bool may_be_missing_;
-  std::map<std::string, File> files_;  ///< by location, as found before
+  std::map<std::string, File> files_;  ///< checked files by location
 };
 
 /// Whether a tensor of an attribute lies in an external file.
 bool has_external_data(const ONNX_NAMESPACE::NodeProto& node);
-/// The node with empty tensors in place of those. For ONNX's checker, which would look for the files in the folder that
-/// the process happens to run in.
+/// Returns the node with such tensors emptied, for ONNX's checker, which would search for the files in the current
+/// working directory.
 ONNX_NAMESPACE::NodeProto without_external_data(ONNX_NAMESPACE::NodeProto node);
 
 }  // namespace rannc::frontend

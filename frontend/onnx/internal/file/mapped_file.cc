@@ -24,7 +24,7 @@ struct Descriptor {
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path, uint64_t max_bytes) {
   const Location where{path.string()};
-  // O_NONBLOCK: a pipe must not block the open that finds out that it is one.
+  // O_NONBLOCK: opening a pipe must not block before it is rejected.
   const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
   if (file.value < 0) return error(where, fmt::format("cannot open the model: {}", std::strerror(errno)));
   struct stat status {};

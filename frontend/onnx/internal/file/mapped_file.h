@@ -9,10 +9,10 @@
 
 namespace rannc::frontend {
 
-/// Maps a regular file and unmaps it at the end. Movable, not copyable.
+/// Maps a regular file until destruction. Movable, not copyable.
 class MappedFile {
  public:
-  /// Errors: no such file, not a regular file, more than `max_bytes`.
+  /// Errors: no such file, not a regular file, more than `max_bytes` bytes.
   static Result<MappedFile> open(const std::filesystem::path& path, uint64_t max_bytes);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&&) = delete;

@@ -1,4 +1,4 @@
-// Parts a model into its head and the parts of its graph.
+// Splits a model into its head, nodes and initializers.
 #include "frontend/onnx/internal/file/model_file.h"
 
 #include <algorithm>

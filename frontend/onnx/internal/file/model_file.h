@@ -1,4 +1,4 @@
-/// A serialized model, of which nodes and initializers are parsed one at a time.
+/// A serialized model whose nodes and initializers are parsed one at a time.
 #pragma once
 
 #include <deque>
@@ -11,11 +11,12 @@
 
 namespace rannc::frontend {
 
-/// Parsed whole, a model of a million nodes takes a gigabyte and as long as all that follows. Only messages with
-/// weights in them are copied, without these (`data_ranges.h`): files of new exporters hold gigabytes of stack traces.
+/// Parsing a model of a million nodes as a whole takes a gigabyte, and as long as the rest of the import. Only messages
+/// that contain weights are copied, without the weights (`data_ranges.h`), because files of new exporters contain
+/// gigabytes of stack traces.
 class ModelFile {
  public:
-  /// `bytes` must outlive the file; `file` is for messages.
+  /// `bytes` must outlive the result. `file` is for messages.
   static Result<ModelFile> read(std::string_view bytes, const std::string& file);
 
   /// The model without the nodes and initializers of its graph.
@@ -23,7 +24,8 @@ class ModelFile {
   size_t node_count() const { return nodes_.size(); }
   size_t initializer_count() const { return initializers_.size(); }
 
-  /// Calls `visit(const NodeProto&)`, which is gone afterwards, for each node of the graph up to the first failure.
+  /// Calls `visit(const NodeProto&)` for each node of the graph until the first failure. The node is valid only during
+  /// the call.
   template <class Visit>
   Result<void> each_node(Visit&& visit) const {
     return each<ONNX_NAMESPACE::NodeProto>(nodes_, visit);
@@ -34,10 +36,10 @@ class ModelFile {
     return each<ONNX_NAMESPACE::TensorProto>(initializers_, visit);
   }
 
-  /// Sorts nodes that are listed before those that they read, of the graph, of bodies and of functions. The number of
-  /// lists that were out of order. Linear in the model, all of which it parses.
+  /// Sorts the nodes of the graph, bodies and functions so that producers come before readers. Returns the number of
+  /// lists that were out of order. Parses the whole model in linear time.
   Result<size_t> sort_nodes();
-  /// Takes these serialized nodes, of that version of the default operator set, for those of the graph.
+  /// Replaces the graph's nodes by these serialized ones and sets the version of the default operator set.
   void renew(int version, std::vector<std::string> nodes);
 
  private:
@@ -55,7 +57,7 @@ class ModelFile {
   std::string file_;
   ONNX_NAMESPACE::ModelProto head_;
   std::vector<std::string_view> nodes_, initializers_;
-  std::deque<std::string> rewritten_;  ///< those of them that differ from the file
+  std::deque<std::string> rewritten_;  ///< messages that differ from the file
 };
 
 }  // namespace rannc::frontend

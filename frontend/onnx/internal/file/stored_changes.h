@@ -1,4 +1,4 @@
-/// What of a model has to change for other numbers in its stored tensors.
+/// Determines the changes to a model file for other numbers in its stored tensors.
 #pragma once
 
 #include <map>
@@ -13,18 +13,18 @@
 namespace rannc::frontend {
 
 struct StoredChanges {
-  std::map<std::string, ir::TensorData> tensors;  ///< by name of an initializer, or of what a Constant node makes
-  std::map<std::string, Tensor> added;            ///< initializers
-  /// Of a node, by its number in the graph: the new name of an operand, which may be the first behind its last.
+  std::map<std::string, ir::TensorData> tensors;  ///< by name of an initializer or of a Constant node's result
+  std::map<std::string, Tensor> added;            ///< new initializers
+  /// New operand names by node number in the graph and operand index. The index may be one past the last operand.
   std::map<std::pair<size_t, int>, std::string> operands;
-  std::set<std::string> dropped;  ///< results of Identity nodes whose place an added initializer takes
+  std::set<std::string> dropped;  ///< results of Identity nodes that an added initializer replaces
 };
 
-/// Compares the graph's stored values with what the model has. See `copy_onnx` for the errors.
+/// Compares the graph's stored values with those of the model. See `copy_onnx` for the errors.
 ///
-/// Passes part what exporters merged, and make one of what exporters wrote twice, also transposed; so a node's operand
-/// is found by what the tasks at that node read: the value of the operand's name, else one that had its bytes. Every
-/// changed value must be found at every task that reads it.
+/// Passes split tensors that exporters merged and merge tensors that exporters duplicated, also transposed. Therefore a
+/// node's operand is matched with the values that the tasks of that node read: the value with the operand's name, or
+/// else one that had its bytes. Every changed value must be matched at every task that reads it.
 Result<StoredChanges> stored_changes(const ModelFile& model, const std::string& file, const ModelCopy& copy);
 
 }  // namespace rannc::frontend

@@ -11,7 +11,8 @@ using ONNX_NAMESPACE::TensorProto;
 
 namespace {
 
-/// A bias of an operator that multiplies by it is none that a graph has.
+/// Whether a node can take a bias as third operand but has none. A Gemm that scales its bias cannot, because no task
+/// has such a bias.
 bool takes_bias(const NodeProto& node) {
   const bool known = node.op_type() == "Conv" || node.op_type() == "ConvTranspose" || node.op_type() == "Gemm";
   const bool absent = node.input_size() == 2 || (node.input_size() == 3 && node.input(2).empty());
@@ -45,7 +46,7 @@ Result<StoredPlaces> stored_places(const ModelFile& model, const std::string& fi
   for (const auto& output : model.head().graph().output()) places.outputs.insert(output.name());
   RANNC_TRY(model.each_initializer([&](const TensorProto& proto) -> Result<void> {
     auto tensor = read_tensor(proto, file, external, {file, 0, 0, proto.name()});
-    if (tensor.ok()) places.initializers.emplace(proto.name(), *std::move(tensor));  // others are none of a graph
+    if (tensor.ok()) places.initializers.emplace(proto.name(), *std::move(tensor));  // a graph cannot have others
     places.names.insert(proto.name());
     return {};
   }));

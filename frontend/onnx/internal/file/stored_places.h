@@ -1,4 +1,4 @@
-/// Where a model has stored tensors, and which of its nodes read them.
+/// Lists a model's stored tensors and the nodes that may read them.
 #pragma once
 
 #include <map>
@@ -15,20 +15,20 @@ namespace rannc::frontend {
 
 /// A node of the model's graph.
 struct NodePlace {
-  std::string name;  ///< as locations of tasks have it
+  std::string name;  ///< as in the locations of tasks
   std::vector<std::string> inputs;
-  bool takes_bias = false;  ///< as its third operand, which it lacks
+  bool takes_bias = false;  ///< whether it can take a bias as third operand but has none
 };
 
 struct StoredPlaces {
-  std::map<std::string, Tensor> initializers;            ///< of types that are read here
-  std::set<std::string> constants;                       ///< results of Constant nodes that hold a tensor
-  std::unordered_map<std::string, std::string> renamed;  ///< by the name that an Identity gives, its operand
-  std::vector<NodePlace> nodes;                          ///< in their order
+  std::map<std::string, Tensor> initializers;            ///< of supported types
+  std::set<std::string> constants;                       ///< results of Constant nodes with a tensor
+  std::unordered_map<std::string, std::string> renamed;  ///< from the result of an Identity to its operand
+  std::vector<NodePlace> nodes;                          ///< in file order
   std::set<std::string> names;                           ///< of all values
   std::set<std::string> outputs;                         ///< of the graph
 
-  /// The name before it was renamed.
+  /// The name before renaming by Identity nodes.
   const std::string& origin(const std::string& name) const;
 };
 

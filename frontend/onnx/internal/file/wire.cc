@@ -1,4 +1,4 @@
-// Reading and writing of tags, lengths and numbers.
+// Reads and writes tags, lengths and integers of Protocol Buffers.
 #include "frontend/onnx/internal/file/wire.h"
 
 #include <fmt/format.h>

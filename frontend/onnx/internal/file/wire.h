@@ -1,4 +1,4 @@
-/// Walks the fields of serialized Protocol Buffers messages.
+/// Iterates over the fields of serialized Protocol Buffers messages.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ class WireReader {
   struct Field {
     uint32_t number = 0;
     uint32_t wire = 0;
-    size_t begin = 0;  ///< of the value; for length-delimited fields (wire 2) after the length
+    size_t begin = 0;  ///< start of the value, after the length of a length-delimited field (wire 2)
   };
   static constexpr uint32_t kLengthDelimited = 2;
 
   std::string_view bytes() const { return bytes_; }
-  /// Reads tag and length of a field that ends before `end`, and moves `at` behind the field.
+  /// Reads the tag and length of a field that ends at `end` or before, and moves `at` past the field.
   Result<Field> next_field(size_t& at, size_t end) const;
-  /// An error that names the byte.
+  /// Returns an error that names byte `at`.
   Diagnostic broken(size_t at, std::string_view what) const;
 
  private:

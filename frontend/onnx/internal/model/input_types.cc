@@ -50,9 +50,10 @@ class Reader {
                                     : type == Type::kMapType          ? "a map"
                                     : type == Type::kSparseTensorType ? "a sparse tensor"
                                                                       : "of no type that is known";
-      return error(where, fmt::format("input '{}' is {}, where only tensors can be fed: export the model with an input "
-                                      "for each tensor that it takes",
-                                      input.name(), what));
+      return error(
+          where, fmt::format(
+                     "input '{}' is {}, but only tensors are supported: export the model with an input for each tensor",
+                     input.name(), what));
     }
     const auto& tensor = input.type().tensor_type();
     const auto dtype = element_type(tensor.elem_type());
@@ -77,7 +78,7 @@ class Reader {
     return type;
   }
 
-  /// An expression is one only over names that other dimensions have: `batch-size` alone is a name.
+  /// Text is an expression only if other dimensions have the names in it. Otherwise `batch-size` is a name.
   ir::Dim read_dim(const TensorShapeProto::Dimension& dim, const std::string& otherwise) const {
     if (dim.has_dim_value()) return dim.dim_value();
     if (dim.dim_param().empty()) return ir::Dim::symbol(symbol_name(otherwise));

@@ -1,4 +1,4 @@
-/// Types of graph inputs, where symbols and samples come from.
+/// Reads the types of graph inputs, which define the symbols.
 #pragma once
 
 #include <string>
@@ -13,14 +13,14 @@
 namespace rannc::frontend {
 
 struct InputTypes {
-  std::string batch_symbol;          ///< empty: no input has a symbol on axis 0
-  std::vector<ir::ValueType> types;  ///< parallel to the inputs asked for
+  std::string batch_symbol;          ///< empty: none
+  std::vector<ir::ValueType> types;  ///< parallel to the requested inputs
 };
 
-/// Reads the types of `inputs`. Names of dimensions become symbols, expressions over names of other dimensions become
-/// expressions, dimensions of no name get a symbol `<input>_d<axis>`. An input that has the batch symbol on an axis
-/// gets its layout. Errors: inputs that are no tensors or have no shape, unsupported element types, negative extents, a
-/// batch symbol asked for that no input has.
+/// Reads the types of `inputs`. Names of dimensions become symbols, and expressions over such names become expressions.
+/// An unnamed dimension gets the symbol `<input>_d<axis>`. An input that has the batch symbol on an axis gets its
+/// layout. Errors: inputs that are no tensors or have no shape, unsupported element types, negative extents, a
+/// requested batch symbol that no input has.
 Result<InputTypes> read_input_types(const std::vector<const ONNX_NAMESPACE::ValueInfoProto*>& inputs,
                                     const ImportOptions& options, const std::string& file);
 

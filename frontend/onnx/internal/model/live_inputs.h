@@ -1,4 +1,4 @@
-/// Values that a model reads where some of its inputs always have the same value.
+/// Finds the values that a model reads if some of its inputs have fixed values.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace rannc::frontend {
 
-/// Names of values, inputs among them, that outputs of the graph depend on where each of `values` is that number
-/// (`NodeReads`). Linear in the model.
+/// Returns the names of values, including inputs, that outputs of the graph depend on if each input in `values` has
+/// that number (`NodeReads`). Linear in the model.
 Result<std::set<std::string>> live_names(const ModelFile& model, const std::map<std::string, double>& values);
 
 }  // namespace rannc::frontend

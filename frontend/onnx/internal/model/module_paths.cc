@@ -13,7 +13,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// The strings of a list as Python prints it: `['', 'bert', 'bert.pooler', 'linear']`.
+/// Returns the strings of a printed Python list: `['', 'bert', 'bert.pooler', 'linear']`.
 std::vector<std::string_view> python_strings(std::string_view list) {
   std::vector<std::string_view> found;
   for (size_t at = list.find('\''); at != std::string_view::npos; at = list.find('\'', at + 1)) {
@@ -25,8 +25,8 @@ std::vector<std::string_view> python_strings(std::string_view list) {
   return found;
 }
 
-/// The modules that a path calls, outermost first: of `/encoder/layer.0/Add` they are `encoder` and `encoder.layer.0`.
-/// What is in a container has the container's name in its own: `/layer1/layer1.0/Conv` is of `layer1.0`.
+/// Returns the modules in a path, outermost first: `encoder` and `encoder.layer.0` for `/encoder/layer.0/Add`. The name
+/// of a container's element includes the container's: `/layer1/layer1.0/Conv` belongs to `layer1.0`.
 std::vector<std::string> modules_in(std::string_view path) {
   std::vector<std::string> modules;
   if (!path.starts_with('/')) return modules;
@@ -43,7 +43,7 @@ std::vector<std::string> modules_in(std::string_view path) {
   return modules;
 }
 
-/// The same by the scopes in a node's metadata, of which the last is the node's own; nothing: it has none.
+/// Likewise from the scopes in a node's metadata, without the last, which is the node itself. Nothing if it has none.
 std::optional<std::vector<std::string_view>> scopes_around(const ONNX_NAMESPACE::NodeProto& node) {
   for (const auto& entry : node.metadata_props()) {
     if (entry.key() != "pkg.torch.onnx.name_scopes") continue;

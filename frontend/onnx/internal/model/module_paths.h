@@ -1,4 +1,4 @@
-/// Says which module of the exported model a node belongs to.
+/// Determines which module of the exported model a node belongs to.
 #pragma once
 
 #include <string>
@@ -8,12 +8,13 @@
 
 namespace rannc::frontend {
 
-/// `bert.encoder.layer.0` of a node: from the scopes in its metadata (torch.onnx.export with dynamo=True), or from a
-/// name that is a path (`/bert/encoder/layer.0/Add`, dynamo=False). The node's name where neither knows one.
+/// Returns a node's module (`bert.encoder.layer.0`) from the scopes in its metadata (torch.onnx.export with
+/// dynamo=True) or from a name that is a path (`/bert/encoder/layer.0/Add`, dynamo=False). Returns the node's name if
+/// neither contains a module.
 std::string module_path(const ONNX_NAMESPACE::NodeProto& node);
 
-/// Notes under `name` which module the node belongs to, `module` where that is not empty, and the modules around it, as
-/// far as its metadata or its name know them.
+/// Records under `name` the module of the node (`module` unless that is empty), with its enclosing modules as far as
+/// the node's metadata or name contain them.
 void note_module(const ONNX_NAMESPACE::NodeProto& node, const std::string& name, const std::string& module,
                  ir::TrainingNotes& notes);
 

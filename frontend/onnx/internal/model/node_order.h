@@ -1,4 +1,4 @@
-/// Brings nodes that a file lists out of order into an order in which they can run.
+/// Sorts nodes into an order in which they can run.
 #pragma once
 
 #include <cstddef>
@@ -9,19 +9,18 @@
 
 namespace rannc::frontend {
 
-/// Names that a node, bodies included, reads and makes.
+/// Names that a node reads and produces, including its bodies.
 struct NodeNames {
   std::vector<std::string> reads, makes;
 };
 NodeNames names_of(const ONNX_NAMESPACE::NodeProto& node);
 
-/// Places of nodes, each behind those that make what it reads; otherwise in the given order. Nodes that read each other
-/// in a circle stay at the end. Linear, but for a logarithm.
+/// Returns node indices in a stable order with producers before readers. Nodes in a cycle come last. O(n log n).
 std::vector<size_t> run_order(const std::vector<NodeNames>& nodes);
 
-/// Sorts the nodes of all bodies of a node. The number of bodies that were out of order.
+/// Sorts the nodes of all bodies of a node. Returns the number of bodies that were out of order.
 size_t sort_bodies(ONNX_NAMESPACE::NodeProto& node);
-/// The same of a function's own nodes and their bodies.
+/// Likewise for a function's nodes and their bodies.
 size_t sort_nodes(ONNX_NAMESPACE::FunctionProto& function);
 
 }  // namespace rannc::frontend

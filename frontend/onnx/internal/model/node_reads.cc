@@ -47,7 +47,7 @@ void NodeReads::note_known(const NodeProto& node) {
 void NodeReads::collect(const NodeProto& node, std::vector<std::string>& into, int depth) {
   constexpr int kDeepest = 100;
   into.insert(into.end(), node.input().begin(), node.input().end());
-  if (depth > kDeepest) return;  // an error where the node is translated
+  if (depth > kDeepest) return;  // an error when the node is translated
   std::string_view left_out;
   if (node.op_type() == "If" && node.input_size() == 1) {
     const auto value = known_.find(node.input(0));

@@ -1,4 +1,4 @@
-/// What each node of a model reads, from results back to operands.
+/// Determines which values the nodes of a model read.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace rannc::frontend {
 
-/// Names that nodes of the graph read, those of their bodies included, some of which these make themselves. Linear in
-/// the model.
+/// Names that each node of the graph reads. Includes the reads of its bodies, some of which the bodies produce
+/// themselves. Linear in the model.
 class NodeReads {
  public:
-  /// Where each of `values` is that number, an If whose condition follows from these reads nothing for the branch that
-  /// is not taken. Conditions are followed through Identity, Cast, Not and changes of shape.
+  /// If the condition of an If follows from the fixed numbers in `values`, reads of the other branch are omitted.
+  /// Conditions are followed through Identity, Cast, Not and changes of shape.
   static Result<NodeReads> of(const ModelFile& model, const std::map<std::string, double>& values = {});
-  /// By node, whether one of the names depends on it.
+  /// Returns per node whether any of `names` depends on it.
   std::vector<bool> behind(std::vector<std::string_view> names) const;
   const std::vector<std::string>& of_node(size_t node) const { return reads_[node]; }
 
@@ -29,7 +29,7 @@ class NodeReads {
 
   std::map<std::string, double> known_;
   std::vector<std::vector<std::string>> reads_;          // by node
-  std::unordered_multimap<std::string, size_t> makers_;  // by the name of a result: an error where there are several
+  std::unordered_multimap<std::string, size_t> makers_;  // by result name; several producers are an error
 };
 
 }  // namespace rannc::frontend

@@ -25,10 +25,10 @@ using ONNX_NAMESPACE::TensorProto;
 namespace {
 
 constexpr int64_t kOldest = 7;
-/// The converter takes a kilobyte and more for a node.
+/// Limit on nodes, because the converter needs more than a kilobyte per node.
 constexpr size_t kMostNodes = 100'000;
 
-/// The version of the default domain; 0: none is imported. Formats before 3 do not say it: there it is 1.
+/// Returns the version of the default domain, or 0 if it is not imported. Formats before 3 imply version 1.
 int64_t version_of_model(const ModelProto& head) {
   for (const auto& entry : head.opset_import()) {
     if (domain_of(entry.domain()).empty()) return entry.version();
@@ -36,7 +36,7 @@ int64_t version_of_model(const ModelProto& head) {
   return head.opset_import_size() == 0 && head.ir_version() < 3 ? 1 : 0;
 }
 
-/// A stored tensor as an input of its type: formats before 4 want all of them to be inputs too.
+/// Adds an input of a stored tensor's type. Before format 4, all stored tensors must be inputs too.
 void add_as_input(const TensorProto& tensor, ModelProto& model) {
   auto& input = *model.mutable_graph()->add_input();
   input.set_name(tensor.name());
@@ -46,9 +46,9 @@ void add_as_input(const TensorProto& tensor, ModelProto& model) {
   for (const int64_t extent : tensor.dims()) type.mutable_shape()->add_dim()->set_dim_value(extent);
 }
 
-/// Numbers for sizes that are open: the converter compares sizes, and asks for numbers where it does.
+/// Replaces unknown sizes by numbers, which the converter needs to compare sizes.
 void close_sizes(ModelProto& model) {
-  constexpr int64_t kFirst = 7919;  // no size of a weight, most likely; equal sizes would be taken for the same axis
+  constexpr int64_t kFirst = 7919;  // unlikely to be the size of a weight; equal sizes would be taken for the same axis
   std::map<std::string, int64_t> numbers;
   int64_t next = kFirst;
   for (auto& input : *model.mutable_graph()->mutable_input()) {
@@ -63,11 +63,11 @@ void close_sizes(ModelProto& model) {
   model.mutable_graph()->clear_value_info();
 }
 
-/// The model with small integers, which sizes depend on, as its only stored tensors.
+/// Returns the model without stored tensors except small integer ones, which sizes depend on.
 Result<ModelProto> without_weights(const ModelFile& model) {
   ModelProto whole = model.head();
   close_sizes(whole);
-  if (whole.graph().name().empty()) whole.mutable_graph()->set_name("graph");  // as the checker wants it
+  if (whole.graph().name().empty()) whole.mutable_graph()->set_name("graph");  // required by the checker
   whole.set_ir_version(std::max<int64_t>(whole.ir_version(), 3));
   if (whole.opset_import_size() == 0) whole.add_opset_import()->set_version(1);
   std::set<std::string> inputs;
@@ -85,7 +85,7 @@ Result<ModelProto> without_weights(const ModelFile& model) {
   return whole;
 }
 
-/// A domain that the converter leaves alone.
+/// Domain that the converter ignores.
 constexpr const char* kKept = "rannc.kept";
 
 using Attributes = google::protobuf::RepeatedPtrField<ONNX_NAMESPACE::AttributeProto>;
@@ -104,7 +104,7 @@ void drop(NodeProto& node, std::string_view name) {
   }
 }
 
-/// The type that Cast named by a word before operator set 6.
+/// Returns the type for a name in Cast before operator set 6.
 bool renew_cast(NodeProto& node) {
   auto* const to = find(node, "to");
   TensorProto::DataType type = TensorProto::UNDEFINED;
@@ -116,8 +116,7 @@ bool renew_cast(NodeProto& node) {
   return true;
 }
 
-/// Operators of which the converter knows no way to operator set 7, though they mean the same there but for an
-/// attribute.
+/// Operators that the converter cannot convert to operator set 7 although only an attribute differs there.
 bool renew_alone(NodeProto& node) {
   const std::string_view op = node.op_type();
   if (op == "LSTM" || op == "GRU" || op == "RNN") {
@@ -150,8 +149,9 @@ std::map<std::string, int> ranks_of(const ModelProto& model) {
   return ranks;
 }
 
-/// The second operand stands at the axes of the first from `axis` on, else at the last, where it stands since 7. The
-/// converter counts the axes behind it wrongly, and is not asked. False: ranks are not known.
+/// Converts old broadcasting: the second operand aligns with the first operand's axes from `axis` on, or else with the
+/// last, as since version 7. The converter miscounts the axes after it and is not used. Returns false if ranks are
+/// unknown.
 bool align_second(NodeProto& node, const std::map<std::string, int>& ranks, std::vector<NodeProto>& into) {
   const auto* const axis = find(node, "axis");
   const auto* const broadcasts = find(node, "broadcast");
@@ -178,7 +178,8 @@ bool align_second(NodeProto& node, const std::map<std::string, int>& ranks, std:
   return true;
 }
 
-/// Renews what the converter does not, and keeps it from these nodes; an error names a node that cannot be renewed.
+/// Converts nodes that the converter does not support and hides them from it. An error names a node that cannot be
+/// converted.
 Result<void> renew_nodes(ModelProto& model, const std::string& file) {
   const std::map<std::string, int> ranks = ranks_of(model);
   std::vector<NodeProto> nodes;
@@ -204,8 +205,8 @@ Result<bool> renew_old_opset(ModelFile& model, const std::string& file) {
   const int64_t version = version_of_model(model.head());
   if (version < 1 || version >= kOldest || !model.head().has_graph()) return false;
   const auto refuse = [&](std::string_view why) {
-    return error(Location{file}, fmt::format("the model uses operator set {}; {} is the oldest that is translated, and "
-                                             "ONNX's converter cannot bring the model there: {}",
+    return error(Location{file}, fmt::format("the model uses operator set {}; {} is the oldest supported, and ONNX's "
+                                             "converter cannot convert the model to it: {}",
                                              version, kOldest, why.substr(0, why.find('\n'))));
   };
   if (model.node_count() > kMostNodes) return refuse(fmt::format("it has more than {} nodes", kMostNodes));

@@ -1,4 +1,4 @@
-/// Brings models of operator sets 1 to 6 to the oldest one that is translated.
+/// Converts models of operator sets 1 to 6 to the oldest supported operator set.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace rannc::frontend {
 
-/// By ONNX's own converter, which sees all of the model but its weights. Whether the model was that old. Errors: what
-/// ONNX's checker finds wrong with it, and operators whose change the converter does not know.
+/// Converts the model with ONNX's own converter, which gets all of it but the weights. Returns whether the model was
+/// that old. Errors: findings of ONNX's checker and operators whose change the converter does not support.
 Result<bool> renew_old_opset(ModelFile& model, const std::string& file);
 
 }  // namespace rannc::frontend

@@ -16,7 +16,7 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-/// What stands between commas outside of brackets, up to the bracket that closes the list.
+/// Splits a list at commas outside brackets, up to its closing bracket.
 std::vector<std::string_view> list_items(std::string_view text) {
   std::vector<std::string_view> items;
   size_t begin = 0;

@@ -1,4 +1,4 @@
-/// Reads which call of the exported program a node was made from.
+/// Reads from a node's metadata which call of the exported program it was created from.
 #pragma once
 
 #include <optional>
@@ -9,24 +9,24 @@
 
 namespace rannc::frontend {
 
-/// What torch.onnx.export with dynamo=True writes of a node in its metadata (`pkg.torch.onnx.fx_node`):
+/// A node's metadata entry `pkg.torch.onnx.fx_node`, written by torch.onnx.export with dynamo=True:
 /// `%embedding : [num_users=1] = call_function[target=torch.ops.aten.embedding.default](args = (%w, %x, 2), kwargs =
-/// {})` Views point into the node.
+/// {})`. The string views point into the node.
 struct TracedCall {
-  std::string_view text;                    ///< all of it: nodes of one call have the same
+  std::string_view text;                    ///< the whole entry, equal for all nodes of one call
   std::string_view target;                  ///< `aten.embedding.default`
   std::vector<std::string_view> arguments;  ///< positional, as written: `%w`, `2`, `[%a, %b]`
 
-  bool is(std::string_view op) const;  ///< `aten.embedding`, of any overload
-  /// Names of values among the arguments, those in lists too, in order: `w`, `x`.
+  bool is(std::string_view op) const;  ///< whether it calls any overload of `op` (`aten.embedding`)
+  /// Names of values among the arguments and in their lists, in order: `w`, `x`.
   std::vector<std::string_view> values() const;
-  std::optional<double> number(size_t argument) const;  ///< nothing where it is absent or no number
+  std::optional<double> number(size_t argument) const;  ///< nothing if it is absent or no number
 };
 
-/// Nothing where the node does not say it.
+/// Returns nothing if the node has no such entry.
 std::optional<TracedCall> traced_call(const ONNX_NAMESPACE::NodeProto& node);
 
-/// Whether a traced value is the result of `detach`, which has no node in ONNX: its readers read what was detached.
+/// Whether a traced value is the result of `detach`. It has no node in ONNX, where readers read the detached value.
 bool is_detached(std::string_view value);
 
 }  // namespace rannc::frontend

@@ -141,7 +141,7 @@ ValueId RecurrentCell::candidate(ValueId row, ValueId hidden, ValueId fed_back, 
   return active(1, plus(row, recurrent));
 }
 
-// Rows of the gates first…last-1, on the last axis.
+// Slices gates first…last-1 from the last axis.
 ValueId RecurrentCell::gates(ValueId of, int64_t first, int64_t last) const {
   const ir::Shape* const shape = node_.shape(of);
   if (shape == nullptr || shape->back() == ir::Dim((last - first) * layer_.hidden)) return of;

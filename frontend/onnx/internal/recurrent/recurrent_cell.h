@@ -1,4 +1,4 @@
-/// One step of a recurrent layer as ONNX defines it, apart from how steps are repeated.
+/// Emits one step of a recurrent layer as ONNX defines it.
 #pragma once
 
 #include <vector>
@@ -7,17 +7,17 @@
 
 namespace rannc::frontend {
 
-/// Of one direction, in the graph that it is given.
+/// The cell of one direction. It emits into the graph of `node`.
 class RecurrentCell {
  public:
-  /// What does not change from step to step; invalid: none.
+  /// Weights common to all steps. Invalid: none.
   struct Weights {
     ValueId recurrence, candidate_recurrence, recurrent_bias, peepholes;
   };
   RecurrentCell(Node& node, const RecurrentLayer& layer, size_t direction, Weights weights)
       : node_(node), layer_(layer), direction_(direction), weights_(weights) {}
 
-  /// Those after a step, from the row [B, G * H] that x adds and those before it.
+  /// Returns the states after a step from the projected input `row` [B, G * H] and the states before it.
   std::vector<ValueId> step(ValueId row, const std::vector<ValueId>& before) const;
 
  private:
@@ -27,9 +27,9 @@ class RecurrentCell {
 
   ValueId gates(ValueId of, int64_t first, int64_t last) const;
   ValueId product(ValueId hidden, ValueId recurrence, ValueId bias = {}) const;
-  ValueId plus(ValueId a, ValueId b) const;           ///< of two that may be zero
-  ValueId active(size_t function, ValueId x) const;   ///< of x as the layer clips it
-  ValueId applied(size_t function, ValueId x) const;  ///< of x itself: a cell's content is not clipped
+  ValueId plus(ValueId a, ValueId b) const;           ///< a + b, where an invalid value is zero
+  ValueId active(size_t function, ValueId x) const;   ///< activation of x after clipping
+  ValueId applied(size_t function, ValueId x) const;  ///< activation of x without clipping, as for the cell state
   ValueId with_peephole(ValueId gate, ValueId cell, int64_t index) const;
 
   Node& node_;
@@ -38,9 +38,9 @@ class RecurrentCell {
   const Weights weights_;
 };
 
-/// One direction before its first step: tasks that run once, however often the steps run.
+/// Results of the tasks of one direction that run once before its first step.
 struct RecurrentStart {
-  ValueId projected;  ///< what x adds to the gates of every step, [T, B, G * H]
+  ValueId projected;  ///< contribution of x to the gates of every step, [T, B, G * H]
   RecurrentCell::Weights weights;
   std::vector<ValueId> states;  ///< [B, H] each; invalid: zero
 };

@@ -1,4 +1,4 @@
-/// Recurrent layers as the core operators, whose weights have their gates in ATen's order.
+/// Translates recurrent layers to core operators, whose weights have gates in ATen's order.
 #include <algorithm>
 #include <tuple>
 #include <utility>
@@ -9,14 +9,14 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Weights in ATen's order of gates: tasks that read weights alone, so they run once a step, and parameters stay as the
-/// file has them.
+/// Reorders the gates of weights to ATen's order. The tasks read only weights, so they run once per step, and
+/// parameters stay as in the file.
 struct Weights {
   ValueId weight, recurrence, bias, recurrent_bias;
 };
 
-/// The gates' parts along axis 1, in units of the hidden size, and where each stands in ATen: i, o, f + c is i, f + c,
-/// o; z, r, h is r, z, n.
+/// Gate ranges along axis 1, in units of the hidden size, in ATen's order: i, o, f + c becomes i, f + c, o, and z, r, h
+/// becomes r, z, n.
 struct Order {
   std::vector<int64_t> parts;
   std::vector<size_t> places;
@@ -56,7 +56,7 @@ Weights ordered(Node& node, const RecurrentLayer& layer) {
   return weights;
 }
 
-/// The task; y [T, B, D * H], then the states.
+/// Emits the task. Returns y [T, B, D * H], followed by the states.
 std::vector<ValueId> layer_task(Node& node, const RecurrentLayer& layer, ValueId x, const Weights& weights,
                                 std::span<const ValueId> states) {
   constexpr std::string_view kOps[] = {"lstm", "gru", "rnn"};
@@ -73,7 +73,7 @@ std::vector<ValueId> initial_states(const RecurrentLayer& layer) {
   return {layer.initial_hidden};
 }
 
-/// All samples as long as x.
+/// Case where all samples are as long as x.
 RecurrentResults whole(Node& node, const RecurrentLayer& layer) {
   const bool reverse = layer.directions() == 1 && layer.backwards[0];
   const ValueId x = reverse ? flipped(node, layer.x) : layer.x;
@@ -92,7 +92,7 @@ RecurrentResults whole(Node& node, const RecurrentLayer& layer) {
   return results;
 }
 
-/// What follows from the lengths of samples.
+/// Values derived from the lengths of samples.
 class Lengths {
  public:
   Lengths(Node& node, const RecurrentLayer& layer) : node_(node) {
@@ -102,15 +102,15 @@ class Lengths {
     inside_ = node.emit("lt", {time_, lengths_});
   }
 
-  /// [T, B, 1]: whether that step of that sample is one of its own.
+  /// [T, B, 1]: whether the step is within the sample's length.
   ValueId inside() { return along(inside_, 2); }
   ValueId masked(ValueId y) { return node_.emit("where", {inside(), y, node_.scalar(0, node_.dtype(y))}); }
-  /// x [T, B, F] with each sample's own steps in reverse.
+  /// x [T, B, F] with each sample's steps within its length reversed.
   ValueId reversed(ValueId x) {
     const ValueId from_end = node_.emit("sub", {last_step(), time_});
     return picked(x, along(node_.emit("where", {inside_, from_end, time_}), 2));
   }
-  /// [1, B, F]: the last own step of each sample.
+  /// [1, B, F]: the last step within each sample's length.
   ValueId last_of(ValueId y) {
     const ValueId place = node_.emit("clamp", {last_step()}, {{"min", ir::Dim(0)}});
     return picked(y, along(along(place, 0), 2));
@@ -130,8 +130,8 @@ class Lengths {
   ValueId time_, lengths_, inside_;  // [T, 1], [B], [T, B]
 };
 
-/// x with a feature more, 1 beyond a sample's end, and its weights: there it opens the forget gate and shuts the input
-/// gate, so that the cell stays as it is. Sigmoids of numbers that large are 1 and 0 to the last digit.
+/// Adds a feature to x that is 1 beyond a sample's end, with weights that open the forget gate and close the input gate
+/// there, so that the cell state does not change. Sigmoids of numbers that large are exactly 1 and 0.
 std::pair<ValueId, ValueId> holding(Node& node, Lengths& lengths, ValueId x, ValueId weight, int64_t hidden) {
   constexpr double kFar = 1e4;
   const ir::DType dtype = node.dtype(x);
@@ -151,8 +151,8 @@ ValueId slab(Node& node, ValueId x, const RecurrentLayer& layer, size_t directio
                    {{"starts", ir::Shape{first}}, {"ends", ir::Shape{first + 1}}, {"axes", ir::Shape{0}}});
 }
 
-/// One direction over samples with lengths of their own, as a run from the first step on: y [T, B, H], states [1, B,
-/// H].
+/// Emits one direction over samples with different lengths, starting at the first step. Returns y [T, B, H] and states
+/// [1, B, H].
 RecurrentResults direction_of(Node& node, const RecurrentLayer& layer, const Weights& all, Lengths& lengths,
                               size_t direction) {
   const auto of = [&](ValueId x) { return slab(node, x, layer, direction); };
@@ -185,7 +185,8 @@ RecurrentResults by_lengths(Node& node, const RecurrentLayer& layer) {
   return results;
 }
 
-/// Whether ATen has these functions: an LSTM's and a GRU's own, one of two for an RNN, in all directions the same.
+/// Whether ATen supports the activations: the standard ones of LSTM and GRU, one of two for RNN, equal in all
+/// directions.
 bool has_usual_functions(const RecurrentLayer& layer) {
   std::vector<std::string> usual = {"sigmoid", "tanh", "tanh"};
   if (layer.kind == CellKind::kRnn) usual = {layer.activations[0][0].name == "relu" ? "relu" : "tanh"};

@@ -1,4 +1,4 @@
-/// Recurrent layers step by step: a chain of cells, or a task that runs one as its body.
+/// Translates recurrent layers step by step, to a chain of cells or a loop task with a cell as its body.
 #include <utility>
 
 #include "frontend/onnx/internal/recurrent/recurrent_cell.h"
@@ -7,7 +7,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Of a chain, which has tasks for each of them.
+/// Maximum number of steps of a chain, which has tasks for each step.
 constexpr int64_t kMostSteps = 256;
 
 /// One direction after its last step.
@@ -16,8 +16,8 @@ struct Done {
   std::vector<ValueId> states;
 };
 
-/// Beyond a sample's length its states stay as they are, and its results are zero: so a run that comes from the end
-/// begins at the length. `inside`: [B, 1].
+/// Keeps the states and zeroes the results beyond a sample's length. A backward run therefore effectively starts at the
+/// length. `inside`: [B, 1].
 void hold(Node& node, ValueId inside, const std::vector<ValueId>& before, std::vector<ValueId>& next, ValueId& y) {
   const ValueId zero = node.scalar(0, node.dtype(y));
   y = node.emit("where", {inside, y, zero});
@@ -47,7 +47,7 @@ Done chain(Node& node, const RecurrentLayer& layer, size_t direction) {
   return {stacked(node, outputs, 0), std::move(states)};
 }
 
-/// A task that runs the cell as its body.
+/// A loop task with the cell as its body.
 class Loop {
  public:
   Loop(Node& node, const RecurrentLayer& layer, size_t direction)
@@ -65,7 +65,7 @@ class Loop {
                                        {"scanned", ir::Dim(static_cast<int64_t>(scanned))},
                                        {"trips", layer_.steps},
                                        {"body", body(graph)}};
-    operands_.insert(operands_.begin(), 2, ValueId());  // of a number of trips, and no condition
+    operands_.insert(operands_.begin(), 2, ValueId());  // no trip count and no condition
     const std::vector<ValueId> made = node_.emit_all("loop", operands_, attributes, states + 1);
     return {backwards ? flipped(node_, made[states]) : made[states], {made.begin(), made.begin() + states}};
   }
@@ -78,7 +78,7 @@ class Loop {
         "full", {},
         {{"shape", ir::Shape{(*shape)[1], layer_.hidden}}, {"value", 0.0}, {"dtype", node_.dtype(start_.projected)}});
   }
-  /// [T, B, 1]: whether that step of that sample is one of its own.
+  /// [T, B, 1]: whether the step is within the sample's length.
   ValueId inside() {
     const ir::DType dtype = node_.dtype(layer_.lengths);
     const ValueId time = node_.emit("range", {}, {{"limit", layer_.steps}, {"dtype", dtype}});
@@ -86,7 +86,7 @@ class Loop {
     return node_.emit("unsqueeze", {ends}, {{"axes", ir::Shape{2}}});
   }
 
-  /// An input of the body like a value around it, or like a row of that.
+  /// Adds an input of the body with the type of an outside value or of its row.
   ValueId input(ir::Graph& graph, const std::string& name, ir::ValueType type, bool row) const {
     type.contents.reset();
     type.batch.mix = ir::Mix::kNone;
@@ -99,7 +99,7 @@ class Loop {
     return input;
   }
 
-  /// Of a trip's number, whether it goes on, states, rows, and the weights, which follow the operands.
+  /// Builds the body. Its inputs are trip number, condition, states, rows, and the weights, which follow the operands.
   ir::Body body(ir::Graph& graph) {
     Node inner = node_.inside(graph);
     input(graph, "trip", {ir::DType::kI64, ir::Shape{}, {}, {}}, false);

@@ -11,7 +11,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Operand `place` where it may be what was detached, else the only one that may.
+/// Returns operand `place` if it may be the detached one, or else the only operand that may.
 std::optional<size_t> pick(const std::vector<size_t>& candidates, size_t place) {
   if (std::find(candidates.begin(), candidates.end(), place) != candidates.end()) return place;
   if (candidates.size() == 1) return candidates[0];
@@ -24,7 +24,7 @@ Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& n
                             const Place& where, std::vector<ValueId>& operands, ImportNotes& notes) {
   const size_t made_by = std::hash<std::string_view>()(call.text);
   const std::vector<std::string_view> named = call.values();
-  bool own = false;  // a value that an earlier node of the same call made
+  bool own = false;  // a result of an earlier node of the same call
   std::vector<size_t> candidates;
   for (size_t i = 0; i < operands.size(); ++i) {
     const std::string& name = node.input(static_cast<int>(i));
@@ -40,8 +40,8 @@ Result<void> Detached::stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& n
     if (!is_detached(named[place])) continue;
     const auto found = pick(candidates, place);
     if (!found && !own) {
-      notes.open.push_back({where, fmt::format("reads %{} of the exported program, but which operand that is cannot be "
-                                               "told; --stop-gradient may name it",
+      notes.open.push_back({where, fmt::format("reads %{} of the exported program, but its operand cannot be "
+                                               "determined; specify it with --stop-gradient",
                                                named[place])});
     }
     if (!found) continue;

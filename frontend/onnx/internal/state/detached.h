@@ -1,4 +1,4 @@
-/// Finds where the exported program detached a value.
+/// Restores the gradient stops where the exported program detached a value.
 #pragma once
 
 #include <string>
@@ -13,17 +13,17 @@
 
 namespace rannc::frontend {
 
-/// `detach` has no node in ONNX: who read its result reads what was detached, and only the metadata of the reader name
-/// it (`args = (%detach, %b)`). Serves one graph, whose nodes come in order.
+/// `detach` has no node in ONNX: readers of its result read the detached value, and only their metadata name it
+/// (`args = (%detach, %b)`). One object serves one graph, whose nodes must be passed in order.
 class Detached {
  public:
-  /// Puts `core.stop_gradient` before the operand of a node of that call that was detached. Where it cannot be told
-  /// which one that is, the notes have it among what is open.
+  /// Inserts `core.stop_gradient` before the detached operand of a node. If that operand cannot be determined, adds it
+  /// to `ImportNotes::open`.
   Result<void> stop(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& node, const TracedCall& call, const Place& where,
                     std::vector<ValueId>& operands, ImportNotes& notes);
 
  private:
-  std::unordered_map<std::string, size_t> makers_;  ///< per value made by a traced call, a hash of the call's text
+  std::unordered_map<std::string, size_t> makers_;  ///< hash of the text of the traced call, by resulting value
 };
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// The tensors of state that an exported program lists.
+/// Reads the list of state tensors of an exported program.
 #pragma once
 
 #include <map>
@@ -11,16 +11,16 @@
 
 namespace rannc::frontend {
 
-/// The signature of the program, which torch.onnx.export writes into a graph's metadata with dynamo=True.
+/// Signature of the program, which torch.onnx.export with dynamo=True writes into the graph's metadata.
 struct ListedState {
-  /// Parameters, and buffers and constants as constants, by the names of the initializers that hold them.
+  /// Kinds by initializer name. Buffers and constants are constants.
   std::map<std::string, ir::ValueKind> kinds;
-  std::set<std::string> transient;  ///< buffers that `state_dict` leaves out, and constants
-  /// How calls name them: `p_encoder_weight` is `encoder.weight`.
+  std::set<std::string> transient;  ///< constants, and buffers that `state_dict` omits
+  /// Initializer names by their names in calls: `p_encoder_weight` is `encoder.weight`.
   std::map<std::string, std::string, std::less<>> targets;
 };
 
-/// Empty where there is none.
+/// Returns the signature, empty if there is none.
 ListedState listed_state(const ONNX_NAMESPACE::GraphProto& graph);
 
 }  // namespace rannc::frontend

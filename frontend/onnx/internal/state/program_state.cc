@@ -17,7 +17,7 @@ namespace {
 
 using ONNX_NAMESPACE::NodeProto;
 
-/// The stored tensor that a value is, under this or another name; invalid: it is none.
+/// Returns the stored tensor that a value is, looking through identities. Invalid if it is none.
 ValueId stored(const ir::Graph& graph, ValueId value) {
   constexpr ir::Capture kTensor{0};
   static const ir::Pattern kStored = ir::through("identity", ir::of_kind(ir::ValueKind::kConstant, kTensor));
@@ -25,7 +25,7 @@ ValueId stored(const ir::Graph& graph, ValueId value) {
   return found ? (*found)[kTensor] : ValueId();
 }
 
-/// Names that torch.onnx.export with dynamo=False makes up where it computed on a parameter.
+/// Whether torch.onnx.export with dynamo=False generated the name, for the result of a computation on a parameter.
 bool is_made_up(std::string_view name) {
   return name.starts_with("onnx::") ||
          std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isdigit(c) != 0; });
@@ -36,7 +36,7 @@ std::string module_of(const std::string& path) {
   return dot == std::string::npos ? "" : path.substr(0, dot);
 }
 
-/// A node of the program that hands on its operand, `/norm/Identity`, makes no tensor of the state.
+/// Returns the state name of a value. The result of a forwarding node (`/norm/Identity`) has the name of its operand.
 std::string name_of_state(const ir::Graph& graph, ValueId value) {
   const std::string_view name = graph.value(value).name;
   return std::string(!name.starts_with('/') ? name : graph.value(stored(graph, value)).name);
@@ -56,7 +56,7 @@ bool is_single(const ir::Graph& graph, ValueId value) {
   return shape && ir::element_count(*shape) == ir::Dim(1);
 }
 
-/// One extent other than 1.
+/// Whether exactly one extent differs from 1.
 bool is_vector(const ir::Graph& graph, ValueId value) {
   const auto& shape = graph.type(value).shape;
   return shape &&
@@ -73,7 +73,7 @@ bool gives_rows(const NodeProto& node) {
                      [](const auto& attribute) { return attribute.name() == "transB" && attribute.i() != 0; });
 }
 
-/// Which argument of a call stands at which operand of a node that was made of it.
+/// Relates an argument of a call to an operand of a node created from it.
 struct PlaceOfState {
   std::string_view call, op;  ///< empty op: any other
   size_t operand, argument;
@@ -107,7 +107,7 @@ bool keeps_order(const TracedCall& call, const std::string& op) {
 
 bool is_recurrent(const std::string& op) { return op == "LSTM" || op == "GRU" || op == "RNN"; }
 
-/// What a linear module or an embedding is made of, beside tasks of sizes.
+/// Whether a linear module or an embedding may contain the operator, apart from shape arithmetic.
 bool is_of_leaf(const std::string& op) {
   constexpr std::array kOps = {"Gather", "MatMul", "Gemm", "Add", "Transpose", "Identity", "Constant"};
   return std::find(kOps.begin(), kOps.end(), op) != kOps.end();
@@ -126,8 +126,8 @@ void ProgramState::store(const std::string& name) {
   for (std::string owner = module_of(name); !owner.empty() && owners_.insert(owner).second;) owner = module_of(owner);
 }
 
-/// The parts of a module `layers` that a module `layers` holds have the path `layers.0` as well as the parts of the
-/// outer one: names of stored tensors tell.
+/// Returns the module for a path. If a module `layers` contains a module `layers`, parts of both have the path
+/// `layers.0`; the names of stored tensors resolve the ambiguity.
 std::string ProgramState::module_at(const std::string& path) const {
   std::string module, before;
   for (size_t begin = 0; begin < path.size();) {
@@ -143,7 +143,7 @@ std::string ProgramState::module_at(const std::string& path) const {
   return module;
 }
 
-/// What an argument of a call is of the listed state; null: nothing, or no tensor as it is.
+/// Returns the listed state tensor that is an argument of a call. Null if the argument is none.
 const std::string* ProgramState::target(const TracedCall& call, size_t argument) const {
   if (argument >= call.arguments.size() || !call.arguments[argument].starts_with('%')) return nullptr;
   const auto found = listed_.targets.find(call.arguments[argument].substr(1));
@@ -173,8 +173,8 @@ std::optional<ProgramState::Claim> ProgramState::claim_by_place(const ir::Graph&
   return std::nullopt;
 }
 
-/// Per operand. What the file holds under its own name is that; then places; what is left over is told where one
-/// tensor and one argument are.
+/// Returns a claim per operand. Positions are matched first, then names in the file. If exactly one tensor and one
+/// argument remain, they are matched.
 std::vector<std::optional<ProgramState::Claim>> ProgramState::claims(const ir::Graph& graph,
                                                                      std::span<const ValueId> operands,
                                                                      const Reader& reader) const {
@@ -206,11 +206,12 @@ std::vector<std::optional<ProgramState::Claim>> ProgramState::claims(const ir::G
   return claims;
 }
 
-/// `derived`: the exporter computed the stored tensor; else it is another one of equal values, and of the same form.
+/// `derived`: the exporter computed the stored tensor from the parameter. Otherwise the stored tensor is another one
+/// with equal values and the same form.
 void ProgramState::hold(const ir::Graph& graph, ValueId value, const Claim& claim, bool derived) {
   using Form = Claim::Form;
   const ValueId root = stored(graph, value);
-  // Where the file has the parameter too, this is a copy of it.
+  // If the file also contains the parameter, this is a copy of it.
   if (graph.find(claim.name).valid() || !is_static(graph, root)) return;
   if (derived && claim.form == Form::kUnknown) return;
   std::vector<int64_t> axes = ir::whole(graph, root).axes;
@@ -230,14 +231,14 @@ void ProgramState::note_claim(const ir::Graph& graph, ValueId value, const Claim
   hold(graph, value, claim, derived);
 }
 
-/// Parameters of recurrent modules, by the module's path: `lstm.weight_ih_l0`.
+/// Identifies parameters of recurrent modules by the module's path: `lstm.weight_ih_l0`.
 bool ProgramState::note_recurrent(const ir::Graph& graph, ValueId value, const Reader& reader, ir::Reading& reading) {
   const auto operand = reading.operand;
   if (!is_recurrent(reader.node.op_type()) || operand < 1 || operand > 3) return false;
   if (reading.module == reading.node) return false;
   const ValueId root = stored(graph, value);
   auto& layers = layers_[reading.module];
-  // Operands come in order, weights first: a layer that is called again reads them again.
+  // Operands come in order, weights first. A layer that is called again reads the same weights.
   const size_t layer = operand == 1 ? layers.try_emplace(root, layers.size()).first->second : layers.size() - 1;
   for (ir::StateTensor& tensor : recurrent_state(graph, reader.node.op_type(), root, operand, reading.module, layer)) {
     if (!listed_.kinds.empty() && !listed_.kinds.contains(tensor.name)) return false;
@@ -247,7 +248,7 @@ bool ProgramState::note_recurrent(const ir::Graph& graph, ValueId value, const R
   return !reading.state.empty();
 }
 
-/// A linear module or a convolution whose bias was zero has none in files of torch.onnx.export with dynamo=True.
+/// Records a dropped bias: torch.onnx.export with dynamo=True omits a zero bias of a linear module or convolution.
 void ProgramState::note_dropped_bias(std::span<const ValueId> operands, const Reader& reader) {
   constexpr size_t kBias = 2;
   if (!reader.call || (operands.size() > kBias && operands[kBias].valid())) return;
@@ -270,7 +271,7 @@ void ProgramState::note_alias(const ir::Graph& graph, ValueId value, const Reade
   const ValueId root = stored(graph, value);
   if (is_made_up(graph.value(root).name) || !is_static(graph, root)) return;
   const std::string_view what = bias ? "bias" : "weight";
-  // What belongs to the module, or to a part of it, has its name there.
+  // A tensor of the module, or of a part of it, already has its name there.
   const std::string owner = module_of(reading.state[0]);
   const bool inside = owner == reading.module || owner.starts_with(reading.module + ".") || reading.module.empty();
   if (!inside) aliases_.push_back({root, reading.module, std::string(what)});
@@ -288,12 +289,12 @@ void ProgramState::note_unnamed(const ir::Graph& graph, ValueId value, const Rea
     const std::string bias = has_bias ? reader.prefix + reader.node.input(2) : "";
     unnamed_.push_back(
         {value, stored, reading, made, bias, "weight", gives_rows(reader.node) ? Form::kSame : Form::kTransposed});
-  } else if ((op == "Mul" || op == "Add") && is_vector(graph, value)) {  // of normalizations in parts
+  } else if ((op == "Mul" || op == "Add") && is_vector(graph, value)) {  // of decomposed normalizations
     unnamed_.push_back({value, stored, reading, "", "", op == "Mul" ? "weight" : "bias", Form::kFlat});
   }
 }
 
-/// A call that names no parameter reads a view of one, `%slice_1` of `p[:]`, which the file does without.
+/// Whether a call that names no parameter reads a view of one, `%slice_1` of `p[:]`, for which the file has no node.
 bool ProgramState::reads_view(const std::string& name, const std::vector<std::optional<Claim>>& told,
                               const Reader& reader) const {
   const auto own = listed_.kinds.find(name);
@@ -340,8 +341,8 @@ void ProgramState::read(const ir::Graph& graph, std::span<const ValueId> operand
   if (!reader.in_body) note_dropped_bias(operands, reader);
 }
 
-/// The second call of module `query` has the path `query_1`, which may be the name of another module as well: of one
-/// that stored tensors are named after, or without a first call.
+/// Returns the called module. The second call of module `query` has the path `query_1`. That path is a module of its
+/// own if stored tensors are named after it or if there is no first call.
 std::string ProgramState::module_called(const std::string& path) const {
   const size_t mark = path.find_last_not_of("0123456789");
   if (mark == std::string::npos || mark == 0 || mark + 1 == path.size() || path[mark] != '_') return path;
@@ -349,8 +350,8 @@ std::string ProgramState::module_called(const std::string& path) const {
   return modules_.contains(base) && !owners_.contains(path) ? base : path;
 }
 
-/// The weight of `in_proj_bias` is `in_proj_weight`: where the bias that is added to the product belongs to the module
-/// of the product, or to a part of it. Empty: it does not say so.
+/// Derives the name of a weight from the bias added to the product: `in_proj_weight` from `in_proj_bias`. The bias must
+/// belong to the module of the product or to a part of it. Otherwise the result is empty.
 std::string ProgramState::name_by_bias(const ir::Graph& graph, const Unnamed& unnamed,
                                        const std::string& module) const {
   constexpr std::string_view kBias = "bias";
@@ -372,9 +373,10 @@ std::string ProgramState::name_by_bias(const ir::Graph& graph, const Unnamed& un
   return inside ? bias.substr(0, bias.size() - kBias.size()) + "weight" : "";
 }
 
-/// Several products of one call that read different tensors are not told apart by their module: such have no name.
+/// Names unnamed parameters by their module. Several products of one call that read different tensors cannot be
+/// distinguished and get no name.
 void ProgramState::name_by_place(const ir::Graph& graph) {
-  std::map<std::string, std::set<std::string>> places;  // by path and word the stored tensors
+  std::map<std::string, std::set<std::string>> places;  // stored tensors by path and weight or bias
   std::vector<std::string> names;
   const auto reading_of = [&](const Unnamed& each) -> ir::Reading& {
     return notes_.stored.readings[each.stored][each.reading];
@@ -396,7 +398,7 @@ void ProgramState::name_by_place(const ir::Graph& graph) {
     const auto place = places.find(joined(reading.module, each.what));
     if (name.empty() && place != places.end() && place->second.size() == 1) {
       name = joined(module_called(reading.module), each.what);
-      const auto held = held_.find(name);  // another tensor has it: then this is no second call
+      const auto held = held_.find(name);  // if another tensor has the name, this is no second call
       if (held != held_.end() && held->second.parts[0].value != stored(graph, each.value))
         name = joined(reading.module, each.what);
     }
@@ -416,8 +418,7 @@ void ProgramState::add_aliases(const ir::Graph& graph) {
   }
 }
 
-/// Modules whose nodes read numbers of which nothing says what they are: what the exporter made of a parameter is among
-/// them, whose own name nobody says.
+/// Returns the modules whose nodes read unidentified numbers, which may be derived from an unnamed parameter.
 std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& graph) const {
   std::set<std::string> modules;
   for (const auto& [name, readings] : notes_.stored.readings) {
@@ -431,11 +432,11 @@ std::set<std::string> ProgramState::modules_reading_unknown(const ir::Graph& gra
   return modules;
 }
 
-/// A table that is looked up by constant places is stored as what was found there, under the name of that result, and
-/// the table is read by no node. Where one table of the module, or of a part of it, is meant, it is taken for the rows
-/// in their order.
+/// Names tables that are looked up by constant indices. The exporter stores only the resulting rows, under the name of
+/// the result, and no node reads the table. If only one table of the module or of a direct part matches, it is assumed
+/// to consist of these rows in order.
 void ProgramState::name_looked_up(const ir::Graph& graph) {
-  std::map<std::string, std::set<std::string>> found;  // by table the results
+  std::map<std::string, std::set<std::string>> found;  // results by table
   std::map<std::string, std::string> table_of;
   for (const auto& [name, readings] : notes_.stored.readings) {
     const ValueId value = graph.find(name);
@@ -461,14 +462,14 @@ void ProgramState::name_looked_up(const ir::Graph& graph) {
     held_.try_emplace(table, std::move(tensor));
     notes_.stored.readings[name][0].state = {table};
     notes_.open.push_back({{},
-                           "parameter '" + table + "' of the exported program is taken for the rows in '" + name +
-                               "', in their order: it may have more"});
+                           "parameter '" + table + "' of the exported program is assumed to consist of the rows in '" +
+                               name + "', in order: it may have more"});
   }
 }
 
-/// What is listed and nobody reads is another name of a tensor that is tied, or is never used, when its values do not
-/// matter. The first where one tensor alone may be meant: one of two names, or one that a direct part of its module
-/// has.
+/// Names listed parameters that no node reads. Such a parameter is another name of a tied tensor, or it is unused and
+/// its values do not matter. It is assumed tied if only one tensor matches: one that already has several names, or one
+/// of a direct part of its module.
 void ProgramState::name_unread(const ir::Graph& graph) {
   std::map<std::string, ValueId> read;  // parameters that have a tensor
   for (const auto& [name, kind] : listed_.kinds) {
@@ -497,7 +498,7 @@ void ProgramState::name_unread(const ir::Graph& graph) {
     hold(graph, *one.begin(), {name, Claim::Form::kSame}, false);
     notes_.open.push_back({{},
                            "parameter '" + name +
-                               "' of the exported program is read by no node: taken for another name of '" +
+                               "' of the exported program is read by no node: assumed to be another name of '" +
                                std::string(graph.value(*one.begin()).name) + "'"});
   }
 }

@@ -1,4 +1,4 @@
-/// Says which tensors of the exported program's state the nodes of a file read.
+/// Determines which state tensors of the exported program the nodes of a file read.
 #pragma once
 
 #include <map>
@@ -17,34 +17,35 @@
 
 namespace rannc::frontend {
 
-/// Exporters transpose weights, reorder gates, join biases, leave out what is zero, and make one initializer of all
-/// that are equal. What a node reads is told, in this order, by the call that it was made from (`%p_encoder_weight` of
-/// a listed program), by the name of the stored tensor, and, where that is made up (`onnx::MatMul_12`), by the bias
-/// that is added to the product or the path of the module. Serves one model, whose nodes come in order; what bodies
-/// read has no name.
+/// Exporters transpose weights, reorder gates, join biases, omit zero tensors and merge equal initializers. The tensor
+/// that a node reads is identified, in this order, by
+/// 1. the call that the node was created from (`%p_encoder_weight` of a program with a signature),
+/// 2. the name of the stored tensor,
+/// 3. if that name is generated (`onnx::MatMul_12`), the bias added to the product or the path of the module.
+/// One object serves one model, whose nodes must be passed in order. Tensors read by bodies have no names.
 class ProgramState {
  public:
   explicit ProgramState(ImportNotes& notes) : notes_(notes) {}
 
-  /// What the file lists; before the first node.
+  /// Reads the file's list of state tensors. Call it before the first node.
   void list(const ONNX_NAMESPACE::GraphProto& graph);
-  /// A tensor that the file stores, or renames; before its readers.
+  /// Registers a tensor that the file stores or renames. Call it before its readers.
   void store(const std::string& name);
   struct Reader {
     const ONNX_NAMESPACE::NodeProto& node;
     std::string label;          ///< its name in locations
-    const std::string& module;  ///< that all nodes around belong to; empty: ask the node
-    const std::string& prefix;  ///< of names of values
+    const std::string& module;  ///< module of all surrounding nodes; empty: that of the node
+    const std::string& prefix;  ///< prefix of value names
     const std::optional<TracedCall>& call;
     bool in_body = false;
   };
-  /// Notes the float operands of a node that are stored, or stored ones renamed by Identity.
+  /// Records the float operands of a node that are stored tensors, possibly renamed by Identity.
   void read(const ir::Graph& graph, std::span<const ValueId> operands, const Reader& reader);
-  /// Adds to the graph the tensors of state that are not all of a stored tensor of their name.
+  /// Adds to the graph the state tensors that differ from the stored tensor of their name.
   void finish(ir::Graph& graph);
 
  private:
-  /// What an operand is of the state.
+  /// The state tensor that an operand is identified with.
   struct Claim {
     std::string name;
     enum class Form : uint8_t {
@@ -54,16 +55,16 @@ class ProgramState {
       kUnknown,
     } form = Form::kSame;
   };
-  /// A parameter with a made-up name.
+  /// A parameter with a generated name.
   struct Unnamed {
     ValueId value;
-    std::string stored;  ///< under which name its readings are
+    std::string stored;  ///< name under which its readings are recorded
     size_t reading;
-    std::string product, bias;  ///< names of values; of factors and terms none
+    std::string product, bias;  ///< value names; empty for factors and terms
     std::string what;           ///< weight or bias
     Claim::Form form;
   };
-  /// A stored tensor read where a module has a tensor of another name.
+  /// A stored tensor that is read in place of a module's tensor with another name.
   struct Alias {
     ValueId value;
     std::string module, what;
@@ -93,12 +94,12 @@ class ProgramState {
   ImportNotes& notes_;
   ListedState listed_;
   std::map<std::string, ir::StateTensor> held_;
-  std::set<std::string> told_;  ///< tensors of state that a call names
+  std::set<std::string> told_;  ///< state tensors that a call names
   std::vector<Unnamed> unnamed_;
   std::vector<Alias> aliases_;
-  std::set<std::string> modules_, larger_;  ///< all paths, and those that do more than multiply or look up
-  std::set<std::string> owners_;            ///< modules that stored tensors are named after, and those around them
-  std::map<std::string, std::map<ValueId, size_t>> layers_;  ///< of recurrent modules, by their weights
+  std::set<std::string> modules_, larger_;  ///< all paths, and paths of modules that do more than multiply or look up
+  std::set<std::string> owners_;            ///< modules in the names of stored tensors, with their enclosing modules
+  std::map<std::string, std::map<ValueId, size_t>> layers_;  ///< layers of recurrent modules, by their weights
 };
 
 }  // namespace rannc::frontend

@@ -8,14 +8,14 @@ namespace {
 
 using Order = std::vector<int64_t>;
 
-/// For PyTorch's gates, in their order, where ONNX has them.
+/// Positions in ONNX of PyTorch's gates, in PyTorch's order.
 Order gates_of(std::string_view op) {
   if (op == "LSTM") return {0, 2, 3, 1};
   if (op == "GRU") return {1, 0, 2};
   return {0};
 }
 
-/// `G·H` rows of a direction from `first` on, gate by gate; `columns` are those of a weight, negative: of a bias.
+/// `G·H` rows of a direction from `first` on, gate by gate. `columns` is the width of a weight, negative for a bias.
 ir::StateTensor rows(std::string name, ValueId value, const Order& gates, int64_t hidden, int64_t direction,
                      int64_t first, int64_t columns) {
   ir::StateTensor tensor{std::move(name), {static_cast<int64_t>(gates.size()) * hidden}, {}};

@@ -1,4 +1,4 @@
-/// Says how the parameters of a recurrent module lie in the tensors of ONNX's LSTM, GRU and RNN.
+/// Maps the parameters of a recurrent module to the tensors of ONNX's LSTM, GRU and RNN.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace rannc::frontend {
 
-/// Names of torch.nn.LSTM, GRU and RNN: `lstm.weight_ih_l0`, `lstm.bias_hh_l1_reverse`, of operand 1 (weights of the
-/// inputs, [D, G·H, I]), 2 (of the states, [D, G·H, H]) or 3 (both biases, [D, 2·G·H]) of the node for layer `layer` of
-/// `module`; empty where shapes are not as expected. PyTorch's gates stand in another order than ONNX's: i f g o and i
-/// o f c, r z n and z r h.
+/// Returns the parameters of torch.nn.LSTM, GRU and RNN (`lstm.weight_ih_l0`, `lstm.bias_hh_l1_reverse`) in operand 1
+/// (input weights, [D, G·H, I]), 2 (state weights, [D, G·H, H]) or 3 (both biases, [D, 2·G·H]) of the node for layer
+/// `layer` of `module`. Returns an empty list for unexpected shapes. PyTorch's gate order i f g o is i o f c in ONNX,
+/// and r z n is z r h.
 std::vector<ir::StateTensor> recurrent_state(const ir::Graph& graph, std::string_view op, ValueId value,
                                              uint32_t operand, const std::string& module, size_t layer);
 

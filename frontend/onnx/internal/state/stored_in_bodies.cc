@@ -1,4 +1,4 @@
-// Stored tensors of subgraphs are values of the model's graph, one each, however often their subgraphs are translated.
+// Adds stored tensors of subgraphs to the model's graph, once each even if their subgraph is translated repeatedly.
 #include "frontend/onnx/internal/translate/translation.h"
 #include "frontend/onnx/internal/translate/translators.h"
 #include "ir/graph/constant.h"
@@ -10,20 +10,21 @@ using ONNX_NAMESPACE::TensorProto;
 
 namespace {
 
-/// Exporters of PyTorch keep all state in the graph itself: in bodies are what tools made of `Constant` nodes.
+/// PyTorch's exporters keep all state in the main graph. Stored tensors in bodies come from tools that convert
+/// `Constant` nodes.
 constexpr const char* kNumbers =
     "single numbers that bodies store are taken for numbers of the model's code; --train names those that are learned";
 
 Region& outermost(Region& region) { return region.around == nullptr ? region : outermost(*region.around); }
 
-/// A value of the outermost region as it is seen in `region`.
+/// Returns the counterpart in `region` of a value of the outermost region.
 ValueId seen_from(Region& region, ValueId value) {
   return region.around == nullptr ? value : region.take(seen_from(*region.around, value));
 }
 
 }  // namespace
 
-/// The name that the file has for it, where nothing else is called so.
+/// Returns the name in the file, unless something else has that name.
 std::string Translation::name_of_stored(const Scope& scope, const std::string& name) const {
   const bool taken = outermost(scope.region).graph.find(name).valid() || outputs_.contains(name);
   return taken ? scope.place.prefix + name : name;

@@ -19,7 +19,7 @@ constexpr std::string_view kNormalisations[] = {"aten.batch_norm", "aten.native_
                                                 "aten._native_batch_norm_legit",
                                                 "aten._native_batch_norm_legit_functional"};
 constexpr std::string_view kWithRunningStatistics = "aten._native_batch_norm_legit_no_training";
-constexpr size_t kTraining = 5;  // argument of all of them
+constexpr size_t kTraining = 5;  // argument index in all of them
 
 constexpr std::string_view kDropouts[] = {"aten.dropout", "aten.native_dropout"};
 constexpr std::string_view kAttention = "aten.scaled_dot_product_attention";
@@ -51,12 +51,12 @@ bool multiplies(const NodeProto& node) {
   return op == "Conv" || op == "ConvTranspose" || op == "Gemm" || op == "MatMul";
 }
 
-/// With dynamo=False a weight that an exporter computed has a name like `onnx::Conv_217`.
+/// With dynamo=False, a weight computed by the exporter has a name like `onnx::Conv_217`.
 bool is_made_up(const NodeProto& node, int operand) {
   return node.input_size() > operand && node.input(operand).starts_with("onnx::Conv");
 }
 
-/// The share that a node drops where it is on; nothing where that is not known before the model runs.
+/// Returns the ratio of an enabled dropout node. Nothing if it is unknown before the model runs.
 std::optional<double> share(const TrainingMode::Place& place) {
   constexpr double kDefault = 0.5;
   for (const auto& attribute : place.node.attribute()) {
@@ -66,7 +66,7 @@ std::optional<double> share(const TrainingMode::Place& place) {
   return ir::scalar_constant(place.graph, place.operands[kRatio]);
 }
 
-/// Names, the first of them alone where there are many.
+/// Joins names, truncating a long list.
 std::string listed(const std::set<std::string>& names) {
   constexpr size_t kMost = 3;
   std::string text;
@@ -95,7 +95,7 @@ void TrainingMode::read_dropout(const Place& place) {
       place.opset >= kFirstSwitched && place.operands.size() > kSwitch && place.operands[kSwitch].valid();
   const auto mode = switched ? ir::scalar_constant(place.graph, place.operands[kSwitch]) : std::optional(0.0);
   const auto drop = share(place);
-  if (!mode || !drop || !(*drop > 0 && *drop < 1)) return;  // refused when it is translated, or no dropout
+  if (!mode || !drop || !(*drop > 0 && *drop < 1)) return;  // rejected during translation, or no dropout
   if (*mode != 0) {
     ++on_;
   } else if (!place.result.empty()) {
@@ -121,7 +121,7 @@ void TrainingMode::read_call(const Place& place, const TracedCall& call) {
   found.kept |= node.op_type() == "Dropout";
   found.drop = call.number(attends ? kAttentionDropout : 1).value_or(0);
   if (!attends && node.op_type() == "Identity") found.value = place.result;
-  // The last product of attention is that of the weights, which are what is dropped, and the values.
+  // The last product of attention multiplies the weights, whose elements are dropped, by the values.
   if (found.weighted && node.op_type() == "MatMul" && place.operands[0].valid()) {
     found.value = place.graph.value(place.operands[0]).name;
   }
@@ -145,24 +145,22 @@ void TrainingMode::note_normalisations(const std::string& file, ImportNotes& not
   }
   if (lost > 0) {
     notes.counted_warnings
-        ["normalisations of the exported program were in training mode, but the file has weights "
-         "that these are folded into, by fixed statistics: it is an inference graph; "
-         "torch.onnx.export with dynamo=False and training=TrainingMode.TRAINING writes what was "
-         "asked for"] = lost;
+        ["normalizations of the exported program were in training mode, but the file has them folded into weights, "
+         "with fixed statistics: it is an inference graph; torch.onnx.export with dynamo=False and "
+         "training=TrainingMode.TRAINING keeps training mode"] = lost;
   }
   if (folded > 0) {
     notes.open.push_back({{file, 0, 0, {}},
-                          fmt::format("{} normalisations were folded into weights by the exporter ({}), which are "
-                                      "trained instead of them: torch.onnx.export(optimize=False) keeps them",
+                          fmt::format("{} normalizations were folded into weights by the exporter ({}), which are "
+                                      "trained instead: torch.onnx.export(optimize=False) keeps them",
                                       folded, listed(modules))});
   }
   if (made_up_.empty()) return;
-  notes.open.push_back(
-      {{file, 0, 0, {}},
-       fmt::format("{} convolutions have weights and biases that the exporter made up ({}), as where it folds a "
-                   "normalisation into them: they are trained as they are; torch.onnx.export with "
-                   "training=TrainingMode.PRESERVE keeps normalisations",
-                   made_up_.size(), listed(made_up_))});
+  notes.open.push_back({{file, 0, 0, {}},
+                        fmt::format("{} convolutions have weights and biases with generated names ({}), as if the "
+                                    "exporter folded a normalization into them: they are trained as they are; "
+                                    "torch.onnx.export with training=TrainingMode.PRESERVE keeps normalizations",
+                                    made_up_.size(), listed(made_up_))});
 }
 
 void TrainingMode::note_dropouts(ImportNotes& notes) const {

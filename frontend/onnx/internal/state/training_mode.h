@@ -1,4 +1,4 @@
-/// Finds what the exported program did in training and its file does not.
+/// Finds training behavior of the exported program that its file lost.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace rannc::frontend {
 
-/// torch.onnx.export with dynamo=True writes every BatchNormalization with running statistics, also that of a model in
-/// training mode, folds it into the weights of a convolution before it, and leaves out the dropout of attention. The
-/// call in a node's metadata says what was asked for. With dynamo=False the dropout of attention is a node without the
-/// operand that switches it on, and what was folded can only be guessed from names that the exporter made up. Serves
-/// one model, whose nodes come in their order.
+/// torch.onnx.export with dynamo=True writes every BatchNormalization with running statistics, even for a model in
+/// training mode. It folds BatchNormalization into the weights of a preceding convolution and omits the dropout of
+/// attention. The call in a node's metadata contains the original request. With dynamo=False the dropout of attention
+/// is a node without the operand that enables it, and folding can only be guessed from names that the exporter
+/// generated. One object serves one model, whose nodes must be passed in order.
 class TrainingMode {
  public:
   /// A node of the model's graph, or of a function that it calls.
@@ -28,27 +28,27 @@ class TrainingMode {
     const ONNX_NAMESPACE::NodeProto& node;
     int opset = 0;
     std::span<const ValueId> operands;
-    std::string_view result;  ///< name of its first; empty: it has none
+    std::string_view result;  ///< name of the first result; empty: none
   };
   void read(const Place& place, const std::optional<TracedCall>& call);
-  /// Notes what training can be brought back, and counts the calls and nodes of which it cannot.
+  /// Records the training behavior that can be restored, and counts the calls and nodes where it cannot.
   void note(const std::string& file, ImportNotes& notes) const;
 
  private:
   struct Normalisation {
-    bool asked = false;   ///< in training mode
-    bool kept = false;    ///< a node does what was asked
-    bool folded = false;  ///< a product or a convolution stands for it
+    bool asked = false;   ///< training mode was requested
+    bool kept = false;    ///< a node does what was requested
+    bool folded = false;  ///< it was folded into a product or a convolution
     std::string module, result;
   };
   struct Dropout {
-    bool kept = false;      ///< a node stands for it
-    bool weighted = false;  ///< of attention: its softmax has come
+    bool kept = false;      ///< the file has a node for it
+    bool weighted = false;  ///< for attention: its softmax has been read
     double drop = 0;
-    std::string value;  ///< whose elements it drops; empty: none is known
+    std::string value;  ///< value whose elements it drops; empty: unknown
   };
   template <class Call>
-  using Calls = std::unordered_map<size_t, Call>;  ///< by a hash of their text
+  using Calls = std::unordered_map<size_t, Call>;  ///< by hash of their text
 
   void read_call(const Place& place, const TracedCall& call);
   void read_dropout(const Place& place);
@@ -57,9 +57,9 @@ class TrainingMode {
 
   Calls<Normalisation> normalisations_;
   Calls<Dropout> dropouts_;
-  std::map<std::string, double> off_;  ///< nodes that drop nothing: by result what they would drop
-  size_t on_ = 0;                      ///< nodes that drop
-  std::set<std::string> made_up_;      ///< weights of convolutions whose names, and biases', the exporter made up
+  std::map<std::string, double> off_;  ///< ratios of disabled dropout nodes, by result
+  size_t on_ = 0;                      ///< number of enabled dropout nodes
+  std::set<std::string> made_up_;      ///< convolution weights that have, like their biases, generated names
 };
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// Finds the ones and zeros that an exporter puts where a normalisation has no weights.
+/// Finds the ones and zeros that an exporter stores for a normalization without weights.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace rannc::frontend {
 
-/// ONNX's normalisations want a scale, and InstanceNormalization a bias. Where a module has none, torch.onnx.export
-/// with dynamo=True makes initializers of ones and zeros, which look like weights that have not been trained yet; the
-/// call in a node's metadata says `None` for them.
+/// ONNX's normalizations require a scale, and InstanceNormalization a bias. If a module has none, torch.onnx.export
+/// with dynamo=True creates initializers of ones and zeros, which look like untrained weights. The call in a node's
+/// metadata has `None` for them.
 class Unweighted {
  public:
-  /// Looks at the operands of one node, and at the call that it was made from.
+  /// Reads the operands of one node and the call that it was created from.
   void read(const ir::Graph& graph, std::span<const ValueId> operands, const std::optional<TracedCall>& call);
-  /// Makes literals of those of that graph that no other node reads: a weight may have been merged with them.
+  /// Marks such constants of the graph as literals unless another node reads them: they may be merged with a weight.
   void note(const ir::Graph& graph, ImportNotes& notes) const;
 
  private:

@@ -23,7 +23,7 @@ bool stretches_to(Node& node, size_t operand, std::string_view role, const ir::S
     if (own == wanted || own == ir::Dim(1)) continue;
     fits = !(wanted == ir::Dim(1)) && !(own.is_constant() && wanted.is_constant());
   }
-  if (!fits) fail(node, operand, role, "it needs one that stretches to " + ir::str(onto));
+  if (!fits) fail(node, operand, role, "it needs one that broadcasts to " + ir::str(onto));
   return fits;
 }
 

@@ -1,4 +1,4 @@
-/// Sizes of operands that ONNX fixes and that elementwise tasks would stretch.
+/// Checks operand sizes that ONNX fixes but elementwise tasks would broadcast.
 #pragma once
 
 #include <string_view>
@@ -7,10 +7,10 @@
 
 namespace rannc::frontend {
 
-/// Whether the operand, which `role` names, stretches to `onto` without making it larger; a failure of the node where
-/// it does not. Sizes that are not numbers are left to the tasks.
+/// Whether the operand broadcasts to `onto` without enlarging it. Otherwise the node fails, and the message calls the
+/// operand `role`. Symbolic sizes are left to the tasks.
 bool stretches_to(Node& node, size_t operand, std::string_view role, const ir::Shape& onto);
-/// Whether the operand has one element; a failure of the node where it has more.
+/// Whether the operand has one element. Otherwise the node fails.
 bool is_one_element(Node& node, size_t operand, std::string_view role);
 
 }  // namespace rannc::frontend

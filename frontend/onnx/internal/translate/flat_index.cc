@@ -14,7 +14,7 @@ struct Term {
   ir::Dim stride;
 };
 
-/// Factors of a product one of which is a size; the value itself, once, where it is none.
+/// Splits a product with a size into its factors. Any other value has the stride 1.
 Term term_of(const Node& node, ValueId value) {
   if (const auto product = node.match(value, ir::op("mul", ir::any(kLeft), ir::any(kRight)))) {
     for (const auto& [factor, other] : {std::pair(kLeft, kRight), std::pair(kRight, kLeft)}) {
@@ -32,8 +32,8 @@ void collect_terms(const Node& node, ValueId value, std::vector<Term>& terms) {
   collect_terms(node, (*sum)[kRight], terms);
 }
 
-/// How far apart neighbours of each of x's first axes lie, once these make one axis of `rows`; nothing where they make
-/// none, are one alone, or two are equally far.
+/// Returns the strides of x's first axes after they are flattened to one axis of `rows`. Returns nothing if no axes
+/// have that product, if it is a single axis, or if two strides are equal.
 std::vector<ir::Dim> strides_of(const ir::Shape& x, const ir::Dim& rows) {
   ir::Dim count = 1;
   size_t axes = 0;

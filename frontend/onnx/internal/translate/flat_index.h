@@ -1,4 +1,4 @@
-/// Takes apart an index that a program computed for axes laid flat.
+/// Splits an index into flattened axes into one index per axis.
 #pragma once
 
 #include <vector>
@@ -7,16 +7,16 @@
 
 namespace rannc::frontend {
 
-/// A value whose first axes were laid flat, and what finds an element in each of these axes.
+/// A value before its first axes were flattened, with an index for each of these axes.
 struct Places {
   ValueId x;
   std::vector<ValueId> each;
 };
 
-/// Exporters write `x[i, j]` as an index i * columns + j into x with its first axes laid flat. Where the first of these
-/// axes counts samples and the index is a sum in which each axis has its stride, that is taken apart: what picks the
-/// sample is then seen, what picks within the sample cannot leave it. A negative number counts from the end of its
-/// axis, as where the program was written. Nothing where it is anything else.
+/// Exporters write `x[i, j]` as an index i * columns + j into x with its first axes flattened. This function splits
+/// such an index if the first of these axes counts samples and the index is a sum of terms with the strides of the
+/// axes. The index of the sample is then explicit, and the others cannot reach another sample. A negative index counts
+/// from the end of its axis, as in the original program. Returns nothing for any other index.
 std::optional<Places> places_in_samples(Node& node, ValueId flat, ValueId index);
 
 }  // namespace rannc::frontend

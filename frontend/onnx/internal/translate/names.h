@@ -1,4 +1,4 @@
-/// The values that the nodes of one body may read, by name.
+/// Maps names to the values that the nodes of one body may read.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace rannc::frontend {
 
-/// Values by name. An invalid value: made by a node, but not supported.
+/// Values by name. An invalid value is the output of a node that is not supported.
 class Names {
  public:
   void reserve(size_t names) {
     entries_.reserve(names);
     index_.reserve(names);
   }
-  /// False where the name is there already.
+  /// Returns false if the name already exists.
   bool add(std::string_view name, ValueId value) {
     const uint32_t hash = hash_of(name);
     if (find(name, hash) != ir::HashIndex::kNone) return false;
@@ -26,7 +26,7 @@ class Names {
     entries_.emplace_back(texts_.keep(name), value);
     return true;
   }
-  /// Null: no such name.
+  /// Returns null if there is no such name.
   const ValueId* find(std::string_view name) const {
     const uint32_t found = find(name, hash_of(name));
     return found == ir::HashIndex::kNone ? nullptr : &entries_[found].second;

@@ -36,7 +36,7 @@ Node::Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, 
 bool Node::traced_strict_bounds() {
   for (const std::string_view op : {"relu6", "hardtanh"}) {
     const bool traced = traced_ && traced_->is("aten." + std::string(op));
-    // dynamo=True names nodes so, also where metadata were stripped.
+    // dynamo=True names nodes like this, even in files whose metadata was stripped.
     const bool named = !traced_ && proto_.name().starts_with("node_" + std::string(op));
     if (!traced && !named) continue;
     remarks_.push_back({where(), fmt::format("bounds of {} take no gradient, unlike those of a clamp", op)});
@@ -47,7 +47,7 @@ bool Node::traced_strict_bounds() {
 
 bool Node::traced_pick() {
   if (!traced_ || (traced_->target != "aten.max.dim" && traced_->target != "aten.min.dim")) return false;
-  remarks_.push_back({where(), "of equal elements the first takes the gradient: the extreme is picked along an axis"});
+  remarks_.push_back({where(), "the first of equal elements gets the gradient: the extreme is picked along an axis"});
   return true;
 }
 
@@ -132,11 +132,11 @@ void Node::constant(Tensor tensor) {
 }
 
 bool Node::has_room_for_table(uint64_t numbers) {
-  uint64_t made = 0;  // by this node, which is counted once it is done
+  uint64_t made = 0;  // by this node, which is counted only when it is done
   for (const ValueId table : tables_) made += graph().value(table).data.size();
   if (source_.growth->allows(made + 2 * sizeof(double) * numbers)) return true;
-  fail(fmt::format("{}: a table of {} numbers brings the graph beyond what a file of {} bytes may become", op(),
-                   numbers, source_.growth->file_bytes()));
+  fail(fmt::format("{}: a table of {} numbers exceeds the graph size allowed for a file of {} bytes", op(), numbers,
+                   source_.growth->file_bytes()));
   return false;
 }
 

@@ -1,4 +1,4 @@
-/// One ONNX node as its translator sees it.
+/// A translator's interface to one ONNX node.
 #pragma once
 
 #include <initializer_list>
@@ -21,28 +21,27 @@ namespace rannc::frontend {
 
 class Growth;
 
-/// What a name stands for that is no tensor: a sequence, whose length is known, or an optional without anything in it.
-/// (An optional with something in it is that.)
+/// A value that is no tensor: a sequence of known length or an empty optional. (A non-empty optional is its content.)
 struct List {
   std::vector<ValueId> elements;
   bool absent = false;
-  bool joined = false;  ///< its elements, which may be as many as there are samples, lie in the one on axis 0
+  bool joined = false;  ///< the only value has the elements on its axis 0, for instance one per sample
 };
 
-/// Operands, attributes and opset of a node that the checker found to fit its schema, and the graph its tasks go to.
+/// A node that passed ONNX's checker, with the graph that its tasks are added to.
 class Node : public TaskWriter {
  public:
-  /// Where constants of attributes are read from, and how far what is made of the file has grown.
+  /// Source of constants in attributes, with the current growth of the graph.
   struct Source {
     std::string model;
     ExternalData* external;
     const Growth* growth;
   };
   struct Wiring {
-    std::vector<ValueId> operands;          ///< invalid: absent, or a list
-    std::vector<std::string> output_names;  ///< empty: not wanted
+    std::vector<ValueId> operands;          ///< invalid: absent or a list
+    std::vector<std::string> output_names;  ///< empty: unused output
     std::map<size_t, List> lists;           ///< by operand
-    std::optional<TracedCall> traced;       ///< what the node was made from
+    std::optional<TracedCall> traced;       ///< call that the node was created from
   };
   Node(ir::Graph& graph, const ONNX_NAMESPACE::NodeProto& proto, int opset, Location where, Wiring wiring,
        const Source& source);
@@ -53,24 +52,24 @@ class Node : public TaskWriter {
   // --- operands
   size_t input_count() const { return operands_.size(); }
   bool has(size_t index) const { return index < operands_.size() && operands_[index].valid(); }
-  ValueId in(size_t index);              ///< an error where absent
-  ValueId optional(size_t index) const;  ///< invalid where absent
-  /// Of an operand that is no tensor; null where it is one, or absent.
+  ValueId in(size_t index);              ///< fails if absent
+  ValueId optional(size_t index) const;  ///< invalid if absent
+  /// An operand that is a list. Null if it is a tensor or absent.
   const List* list(size_t index) const;
   bool has_lists() const { return !lists_.empty(); }
 
-  // --- what ONNX does not say, and the metadata of a node may
-  /// The call of the exported program that the node was made from.
+  // --- facts that ONNX cannot express but the metadata of a node may contain
+  /// The call of the exported program that the node was created from.
   const std::optional<TracedCall>& traced() const { return traced_; }
-  /// Whether bounds take no gradient: of relu6 and hardtanh, where clamp's do.
+  /// Whether elements at the bounds get no gradient, as in relu6 and hardtanh but not in clamp.
   bool traced_strict_bounds();
-  /// Row of a table that takes no gradient.
+  /// Row of an embedding table that gets no gradient.
   std::optional<int64_t> traced_padding_index(const ir::Shape& table);
-  /// Whether an extreme over an axis is one element, the first of equal ones, rather than shared by them.
+  /// Whether the gradient of an extreme goes to the first of equal elements instead of being shared by them.
   bool traced_pick();
-  /// Of a cross entropy, whose node has no place for it.
+  /// Label smoothing of a cross entropy, which ONNX cannot express.
   double traced_label_smoothing();
-  /// What was recovered so.
+  /// Remarks about what was recovered in this way.
   const std::vector<Note>& remarks() const { return remarks_; }
 
   // --- attributes
@@ -81,70 +80,68 @@ class Node : public TaskWriter {
   using TaskWriter::numbers;
   double number(std::string_view name, double otherwise) const;
   std::string text(std::string_view name, std::string_view otherwise) const;
-  std::vector<int64_t> integers(std::string_view name) const;   ///< empty where absent
-  std::vector<double> numbers(std::string_view name) const;     ///< empty where absent
-  std::vector<std::string> texts(std::string_view name) const;  ///< empty where absent
-  /// A tensor attribute; an error where it is absent or cannot be read.
+  std::vector<int64_t> integers(std::string_view name) const;   ///< empty if absent
+  std::vector<double> numbers(std::string_view name) const;     ///< empty if absent
+  std::vector<std::string> texts(std::string_view name) const;  ///< empty if absent
+  /// A tensor attribute. Fails if it is absent or cannot be read.
   std::optional<Tensor> tensor(std::string_view name);
-  /// Axes of an operator that took them from attribute `axes` and takes them from operand `index` since opset `since`.
-  /// Nothing where neither is given; an error where the operand is not known.
+  /// Axes from operand `index` since opset `since`, and from attribute `axes` before. Nothing if there are none. Fails
+  /// if the contents of the operand are unknown.
   std::optional<std::vector<int64_t>> axes(size_t index, int since);
 
   // --- outputs
   size_t output_count() const { return names_.size(); }
   bool wants(size_t output) const { return output < names_.size() && !names_[output].empty(); }
-  /// Outputs as bound; invalid where the translator has no value for one.
+  /// Values bound to the outputs. Invalid if the translator bound none.
   const std::vector<ValueId>& outputs() const { return outputs_; }
   /// Outputs that are lists.
   const std::map<size_t, List>& output_lists() const { return output_lists_; }
-  /// Whether `constant` made the first output.
+  /// Whether the first output was created by `constant`.
   bool is_literal() const { return literal_; }
   const std::string& output_name(size_t output) const { return names_[output]; }
 
   // --- building
-  /// A task of one output, which is the node's first.
+  /// Adds a task with one output, which becomes the node's first.
   void result(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void result(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// A task whose outputs are all of the node's, and more where the operator has more.
+  /// Adds a task whose outputs become those of the node, in order. The operator may have more.
   void results(std::string_view op, std::span<const ValueId> operands, ir::Attributes attributes = {});
   void results(std::string_view op, std::initializer_list<ValueId> operands, ir::Attributes attributes = {});
-  /// A task whose first output is the node's first; the rest, which it returns, are that many auxiliary results of the
-  /// operator.
+  /// Adds a task whose first output becomes the node's first. Returns its `auxiliary` other results.
   std::vector<ValueId> result_with_auxiliary(std::string_view op, std::span<const ValueId> operands,
                                              ir::Attributes attributes, size_t auxiliary);
-  /// A constant as the node's first output.
+  /// Makes a constant the node's first output.
   void constant(Tensor tensor);
-  /// A constant of the translator's own, of that shape: a number of the model's code, never a tensor of its state.
-  /// Floats are kept in double precision and cast, so that a model of single precision can be run in double.
+  /// Adds a constant created by the translator. It is a literal of the model's code, never a tensor of its state.
+  /// Floats are stored in double precision and cast, so that a single-precision model can be run in double precision.
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const double> values);
   ValueId table(std::string_view name, ir::DType dtype, const std::vector<int64_t>& shape,
                 std::span<const int64_t> values);
   const std::vector<ValueId>& tables() const { return tables_; }
-  /// Whether the file may become a table of that many numbers more, beside their copy while it is made; an error where
-  /// not.
+  /// Whether the growth limit allows a table of `numbers` elements and its temporary copy. Otherwise the node fails.
   bool has_room_for_table(uint64_t numbers);
-  /// Says that a value stands in a weight's place, which no core operator has.
+  /// Records that a value is used as a weight although no core operator has it as a weight operand.
   void note_weight(ValueId value);
-  /// The stored tensors that such values are made of.
+  /// The stored tensors that such values consist of.
   const std::vector<ValueId>& weights() const { return weights_; }
-  /// An identity of a value as the node's output, so that it has the output's name.
+  /// Makes an identity of a value the node's output, so that it has the output's name.
   void result_at(size_t output, ValueId value);
-  /// The value as the node's output, under the name it has.
+  /// Makes a value the node's output under its existing name.
   void pass(size_t output, ValueId value) { bind(output, value); }
   void pass(size_t output, List list);
-  /// Integers as the node's first output.
+  /// Makes an integer constant the node's first output.
   void integers(std::span<const int64_t> values, ir::DType dtype, const std::vector<int64_t>& shape);
 
-  /// Hands the node to ONNX's own definition by other operators; before anything is emitted.
+  /// Expands the node by ONNX's own definition with other operators. Call it before emitting anything.
   void use_definition() { by_definition_ = true; }
   bool by_definition() const { return by_definition_; }
-  /// The same node where it emits into a body of a task: there it has neither operands nor outputs.
+  /// Returns a copy of the node, without operands and outputs, that emits into the body of a task.
   Node inside(ir::Graph& body) const;
-  /// Something that users should know of the node; nodes of which the same is said are counted.
+  /// Sets a remark for users. Nodes with the same remark are counted.
   void remark(std::string_view text) { remark_ = text; }
   const std::string& remark() const { return remark_; }
-  /// A number that no other node of the graph has.
+  /// A number that is unique among the nodes of the graph.
   int64_t ordinal() const { return graph().task_count(); }
 
  private:

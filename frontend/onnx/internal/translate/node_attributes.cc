@@ -1,4 +1,4 @@
-/// Attributes of ONNX nodes. Their types were checked against the operator's schema before a translator runs.
+/// Reads attributes of ONNX nodes. Their types are checked against the operator's schema before a translator runs.
 #include <fmt/format.h>
 
 #include "frontend/onnx/internal/translate/node.h"

@@ -7,7 +7,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// The length of the result before it is made whole: ONNX's reference computes coordinates with it.
+/// The length of the result before rounding, which ONNX's reference uses to compute coordinates.
 double length(const ResampledAxis& axis) { return axis.scale * static_cast<double>(axis.from); }
 
 double place(const Resampling& rule, const ResampledAxis& axis, int64_t i) {
@@ -45,7 +45,7 @@ double filter(const Resampling& rule, double x) {
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-/// Weights of taps from element `first` on; they add up to 1 where that is asked for.
+/// Scales weights to a sum of 1.
 void normalise(std::vector<double>& taps) {
   double sum = 0;
   for (const double tap : taps) sum += tap;
@@ -53,7 +53,7 @@ void normalise(std::vector<double>& taps) {
   for (double& tap : taps) tap /= sum;
 }
 
-/// As the kernel computes it in elements of type T: floorf takes a double for a float.
+/// Nearest neighbor as computed by the kernel for elements of type T. It converts a double to float for floorf.
 template <class T>
 int64_t kernel_neighbour(NearestKernel kernel, bool by_scale, const ResampledAxis& axis, int64_t i) {
   const T scale = by_scale ? static_cast<T>(1.0 / axis.scale) : static_cast<T>(axis.from) / static_cast<T>(axis.to);

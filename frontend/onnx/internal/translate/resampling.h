@@ -1,4 +1,4 @@
-/// The arithmetic of ONNX's Resize along one axis.
+/// Computes ONNX's Resize along one axis.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace rannc::frontend {
 
-/// What the attributes of a node say, for all axes alike. `nearest` may also be `simple`, as before opset 11: upwards
-/// where the result is smaller, downwards where it is larger.
+/// Attributes of a node, common to all axes. `nearest` may also be `simple`, as before opset 11: it rounds up if the
+/// result is smaller and down if it is larger.
 struct Resampling {
   std::string mode;     ///< nearest, linear, cubic
   std::string place;    ///< coordinate_transformation_mode
@@ -18,27 +18,27 @@ struct Resampling {
   bool antialias = false;
 };
 
-/// One axis: `scale` is the number of elements of the result for one of the operand, which need not make `to` whole.
+/// One axis. `scale` is the number of result elements per operand element; `from * scale` need not be an integer.
 struct ResampledAxis {
   int64_t from = 0, to = 0;
   double scale = 1;
-  double roi_start = 0, roi_end = 1;  ///< of tf_crop_and_resize alone
+  double roi_start = 0, roi_end = 1;  ///< only for tf_crop_and_resize
 };
 
-/// Where the elements of the result lie in the operand.
+/// Coordinates of the result elements in the operand.
 std::vector<double> places(const Resampling& rule, const ResampledAxis& axis);
-/// Which of them lie outside of it, where a value of the node's own stands.
+/// Whether each result element lies outside the operand, where the extrapolation value applies.
 std::vector<bool> outside(const Resampling& rule, const ResampledAxis& axis);
-/// The neighbour of each, for mode nearest.
+/// Nearest neighbor of each result element, for mode nearest.
 std::vector<int64_t> nearest_neighbours(const Resampling& rule, const ResampledAxis& axis);
-/// The weights of all elements of the operand for each of the result, [to, from], for modes linear and cubic; of those
-/// outside zeros.
+/// Weights [to, from] of operand elements for each result element, for modes linear and cubic. Zero for result elements
+/// outside the operand.
 std::vector<double> weights(const Resampling& rule, const ResampledAxis& axis);
 
-/// LibTorch's kernels of nearest neighbours.
+/// LibTorch's nearest-neighbor kernels.
 enum class NearestKernel : uint8_t { kNearest, kExact };
-/// Whether the kernel picks the same neighbours, in single and in double precision, whose coordinates round apart;
-/// `by_scale`: it is told the scale, not the sizes alone.
+/// Whether the kernel picks the same neighbors in both single and double precision, in which coordinates round
+/// differently. `by_scale`: the kernel computes coordinates from the scale instead of the sizes.
 bool picks_the_same(NearestKernel kernel, bool by_scale, const Resampling& rule, const ResampledAxis& axis);
 
 }  // namespace rannc::frontend

@@ -1,4 +1,4 @@
-/// Rows of a value: taken, put one after another, turned around.
+/// Selects, stacks and reverses rows of a value.
 #pragma once
 
 #include <vector>
@@ -7,11 +7,11 @@
 
 namespace rannc::frontend {
 
-/// Element `index` of axis 0, which goes.
+/// Element `index` of axis 0, which is removed.
 ValueId row_of(Node& node, ValueId x, int64_t index);
-/// Values one after another on a new axis.
+/// Values stacked on a new axis.
 ValueId stacked(Node& node, const std::vector<ValueId>& values, int64_t axis = 0);
-/// The elements of an axis in the opposite order.
+/// The elements of an axis in reverse order.
 ValueId flipped(Node& node, ValueId x, int64_t axis = 0);
 
 }  // namespace rannc::frontend

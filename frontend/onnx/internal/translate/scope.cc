@@ -6,7 +6,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// What no other node of the same graph has.
+/// The first output name, which is unique within a graph.
 std::string_view first_output(const ONNX_NAMESPACE::NodeProto& node) {
   for (const std::string& output : node.output()) {
     if (!output.empty()) return output;

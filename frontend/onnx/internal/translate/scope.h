@@ -1,4 +1,4 @@
-/// Names of the bodies that are being translated.
+/// Scopes of names during translation.
 #pragma once
 
 #include <string>
@@ -15,16 +15,16 @@
 
 namespace rannc::frontend {
 
-/// What ONNX's checker is told of the operator sets of a body.
+/// Context for ONNX's checker with the operator sets of a body.
 ONNX_NAMESPACE::checker::CheckerContext checker_context(const Opsets& opsets);
 
-/// Where a body stands in the file, however often it is translated. Bodies at one place share what they store.
+/// Position of a body in the file. Repeated translations of a body share its stored tensors.
 struct FilePlace {
-  std::string calls;    ///< by way of calls of functions: `Constant` nodes of a function may depend on its call
-  std::string written;  ///< as written in the file: one for all calls of a function
-  std::string prefix;   ///< of names, without numbers of trips
+  std::string calls;    ///< path with function calls, because `Constant` nodes of a function may depend on its call
+  std::string written;  ///< path as written in the file, the same for all calls of a function
+  std::string prefix;   ///< prefix of names, without trip numbers
 
-  bool in_subgraph = false;  ///< of an If, Loop or Scan, or a function that one calls
+  bool in_subgraph = false;  ///< whether it is in an If, Loop or Scan, or in a function called there
 
   FilePlace subgraph_of(const ONNX_NAMESPACE::NodeProto& node, const std::string& which) const;
   FilePlace function_of(const ONNX_NAMESPACE::NodeProto& node, const ONNX_NAMESPACE::FunctionProto& function) const;
@@ -46,22 +46,22 @@ struct Scope {
   const Opsets& opsets;
   Region& region;
   const ONNX_NAMESPACE::checker::CheckerContext checker;
-  std::string prefix;  ///< of nodes and values inside
-  std::string module;  ///< that all nodes inside belong to; empty: ask each
+  std::string prefix;  ///< prefix of the names of nodes and values inside
+  std::string module;  ///< module of all nodes inside; empty: determined per node
   FilePlace place;
-  std::unordered_map<std::string, std::string> output_names;  ///< formal output -> name outside
+  std::unordered_map<std::string, std::string> output_names;  ///< from formal output to name outside
   Names values;
   std::unordered_map<std::string, List> lists;  ///< names of sequences and empty optionals
-  std::unordered_set<std::string> absent;       ///< inputs of a function that its call leaves out
+  std::unordered_set<std::string> absent;       ///< inputs of a function that its call omits
   int depth = 0;
-  std::string maker = "the model";  ///< what the body is, for messages
-  const Scope* around;              ///< whose names are seen from here; null: none
+  std::string maker = "the model";  ///< description of the body, for messages
+  const Scope* around;              ///< enclosing scope whose names are visible here; null: none
 };
 
-/// A node, or a name, of the model; spelt out only for a message.
+/// A node or name of the model. Converted to a location only for a message.
 struct Place {
   const std::string& file;
-  std::string_view prefix;  ///< of a node's name
+  std::string_view prefix;  ///< prefix of a node's name
   const ONNX_NAMESPACE::NodeProto* node = nullptr;
   std::string_view name;
 

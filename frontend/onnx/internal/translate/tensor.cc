@@ -69,7 +69,7 @@ std::vector<std::byte> typed_field(const TensorProto& proto, ir::DType dtype) {
   return {};
 }
 
-/// Shape into `type`; returns the number of bytes.
+/// Reads the shape into `type`. Returns the number of bytes.
 Result<uint64_t> read_shape(const TensorProto& proto, ir::ValueType& type, const Location& where) {
   constexpr int64_t kMaxBytes = std::numeric_limits<int64_t>::max();
   int64_t bytes = ir::byte_size(type.dtype);

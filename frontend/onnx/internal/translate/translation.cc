@@ -18,12 +18,12 @@ namespace {
 
 constexpr int kMaxDepth = 100;
 
-/// A value of the region `of` as it is seen in `region`, which lies in it.
+/// Returns the counterpart in `region` of a value of the enclosing region `of`.
 ValueId seen(Region& region, const Region& of, ValueId value) {
   return &region == &of ? value : region.take(seen(*region.around, of, value));
 }
 
-/// A bound of Clip that is a single number becomes an attribute, which nothing trains.
+/// Warns about a bound of Clip that is a single number of the state: it becomes an attribute and is not trained.
 void warn_of_bounds(const NodeProto& node, const ir::Graph& graph, const std::vector<ValueId>& operands,
                     ImportNotes& notes) {
   if (node.op_type() != "Clip") return;
@@ -36,8 +36,7 @@ void warn_of_bounds(const NodeProto& node, const ir::Graph& graph, const std::ve
     const auto& shape = graph.type(operands[i]).shape;
     const bool is_number = shape && ir::element_count(*shape) == ir::Dim(1) && !graph.producer(operands[i]).valid();
     if (is_number && (is_parameter || is_computed || notes.stored.weights.contains(name)))
-      ++notes
-            .counted_warnings[fmt::format("'{}' is of the program's state and bounds a Clip: it is not trained", name)];
+      ++notes.counted_warnings[fmt::format("'{}' is state of the program and bounds a Clip: it is not trained", name)];
   }
 }
 
@@ -80,7 +79,7 @@ Result<Translation::Item> Translation::item(const Scope& scope, const std::strin
       return Item{{}, std::move(list)};
     }
   }
-  return error(where, fmt::format("'{}' is read, but nothing before makes it", name));
+  return error(where, fmt::format("'{}' is read, but nothing before defines it", name));
 }
 
 Result<ValueId> Translation::look_up(const Scope& scope, const std::string& name, const Place& where) {
@@ -100,7 +99,7 @@ Result<Node::Wiring> Translation::wire(const Scope& scope, const NodeProto& node
   for (const std::string& input : node.input()) {
     wiring.operands.emplace_back();
     if (input.empty()) continue;
-    const ValueId* const here = scope.values.find(input);  // as nearly all are
+    const ValueId* const here = scope.values.find(input);  // the common case
     if (here != nullptr && here->valid()) {
       wiring.operands.back() = *here;
       continue;
@@ -157,7 +156,7 @@ Result<void> Translation::add_node(Scope& scope, const NodeProto& node) {
 
 Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   if (scope.depth > kMaxDepth) return error(at(scope, node), "functions and subgraphs are nested too deep");
-  if (!node.domain().empty() && domain_of(node.domain()).empty()) {  // ONNX's registry knows the empty name alone
+  if (!node.domain().empty() && domain_of(node.domain()).empty()) {  // ONNX's registry has only the empty name
     NodeProto plain = node;
     plain.clear_domain();
     return translate(scope, plain);
@@ -219,15 +218,15 @@ Result<void> Translation::translate(Scope& scope, const NodeProto& node) {
   return define_outputs(scope, node, std::move(items));
 }
 
-/// ONNX's own check of a node against its operator's schema: attributes, their types, numbers of operands. A version
-/// that ONNX has withdrawn is read where there is a translator, which checks for itself what it needs.
+/// Runs ONNX's check of a node against its schema: attributes, their types, number of operands. A version that ONNX has
+/// withdrawn is accepted if there is a translator, which does its own checks.
 Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, int opset) const {
   const bool standard = domain_of(node.domain()).empty();
   const auto schema = [&] {
     return ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
   };
   try {
-    // Nodes of subgraphs are checked one by one: they read names around them.
+    // Nodes of subgraphs are checked individually, because they read names from outside.
     const bool alone = has_subgraphs(node.op_type()) || opset != scope.opsets.at(domain_of(node.domain()));
     if (const auto* const own = standard && alone ? schema() : nullptr) {
       own->Verify(node);
@@ -245,7 +244,7 @@ Result<void> Translation::check_node(const Scope& scope, const NodeProto& node, 
   return {};
 }
 
-/// An operator that ONNX defines by other operators, perhaps depending on the types of its operands.
+/// Expands an operator that ONNX defines by other operators, possibly depending on operand types.
 Result<void> Translation::call_schema(Scope& scope, const NodeProto& node, int opset) {
   const auto* const schema = ONNX_NAMESPACE::OpSchemaRegistry::Schema(node.op_type(), opset, domain_of(node.domain()));
   FunctionProto body;
@@ -285,8 +284,8 @@ Result<std::vector<ONNX_NAMESPACE::TypeProto>> Translation::operand_types(const 
   return types;
 }
 
-/// Translates the body of a function in a scope of its own, with the attributes of `completed`. Operands that stand for
-/// optional inputs which the caller left out are absent themselves.
+/// Translates the body of a function in its own scope, with the attributes of `completed`. Optional inputs that the
+/// call omits are absent operands inside.
 Result<void> Translation::call(Scope& scope, const NodeProto& node, const NodeProto& completed,
                                const FunctionProto& function, const Opsets& opsets) {
   const Place where = at(scope, node);

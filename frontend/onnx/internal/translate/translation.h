@@ -1,4 +1,4 @@
-/// Translates nodes, in order, into tasks: single operators, calls of functions, subgraphs.
+/// Translates nodes in order into tasks, with function calls and subgraphs.
 #pragma once
 
 #include <map>
@@ -21,7 +21,7 @@ namespace rannc::frontend {
 class Translation {
  public:
   using Source = Node::Source;
-  /// All of it outlives the translation.
+  /// All arguments must outlive the translation.
   Translation(const std::string& file, const ImportOptions& options, const Functions& functions, const Source& source,
               ExternalData& external, ImportNotes& notes, Growth& growth)
       : file_(file),
@@ -34,32 +34,32 @@ class Translation {
         state_(notes) {}
 
   Result<void> add_node(Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
-  /// A stored tensor.
+  /// Adds a stored tensor.
   Result<void> add_initializer(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
   Result<void> define(Scope& scope, const std::string& name, ValueId value, const Place& where);
-  /// The tensor of that name, seen from the scope: taken from the regions around where it is there.
+  /// Returns the tensor with a name visible from the scope. Captures it if it is in an enclosing region.
   Result<ValueId> look_up(const Scope& scope, const std::string& name, const Place& where);
-  /// Reads what the file says of all nodes together; before the first.
+  /// Reads facts about the whole graph. Call it before the first node.
   void begin(const ONNX_NAMESPACE::GraphProto& graph) {
     state_.list(graph);
     for (const auto& output : graph.output()) outputs_.insert(output.name());
   }
-  /// Notes what follows from all nodes together.
+  /// Records facts that follow from all nodes together. Call it after the last node.
   void finish(ir::Graph& graph) {
     unweighted_.note(graph, notes_);
     training_mode_.note(file_, notes_);
     state_.finish(graph);
   }
-  /// Two symbols of inputs that have to be equal for a refused task to run.
+  /// Two symbols of inputs that must be equal for a rejected task to run.
   const std::optional<SymbolPair>& unequal_symbols() const { return unequal_symbols_; }
 
  private:
-  /// What a name stands for: a tensor, a list, or nothing where a call leaves an optional input out.
+  /// Meaning of a name: a tensor, a list, or nothing if a call omits an optional input.
   struct Item {
     ValueId value;
     std::optional<List> list;
   };
-  /// What one run of a subgraph makes.
+  /// Results of one run of a subgraph.
   using Items = std::vector<Item>;
 
   Place at(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node) const { return {file_, scope.prefix, &node, {}}; }
@@ -74,18 +74,19 @@ class Translation {
   Result<Item> item(const Scope& scope, const std::string& name, const Place& where);
   Result<Node::Wiring> wire(const Scope& scope, const ONNX_NAMESPACE::NodeProto& node);
   Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Items items);
-  /// Of nodes all of whose outputs are tensors; invalid: not supported.
+  /// Likewise for a node whose outputs are all tensors. Invalid: not supported.
   Result<void> define_outputs(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, const std::vector<ValueId>& values);
 
   // --- stored tensors of subgraphs (stored_in_bodies.cc)
   Result<void> add_stored(Scope& scope, const ONNX_NAMESPACE::TensorProto& proto);
-  /// A node of a subgraph that only stores or renames a stored tensor; false: it is another.
+  /// Handles a node of a subgraph that only stores or renames a stored tensor. Returns false for any other node.
   Result<bool> stores(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
-  /// Defines what `make` adds to the graph of the model under the name that it is handed, once for each `key`.
+  /// Defines `name` as the value that `make` adds to the model's graph. `make` runs once per `key` and gets the name of
+  /// the value.
   template <class Make>
   Result<void> share(Scope& scope, const std::string& key, const std::string& name, const Place& where, Make&& make);
   std::string name_of_stored(const Scope& scope, const std::string& name) const;
-  /// Forgets what was added to a graph that is set back to fewer values.
+  /// Forgets stored tensors that were added to a graph that is now restored to fewer values.
   void forget_stored(const Region& region);
 
   // --- single nodes and functions
@@ -106,20 +107,20 @@ class Translation {
   Result<void> add_scan(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   Result<void> add_scan_of_samples(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset);
   void count_trips(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, Cycle& cycle);
-  /// The last states, then what each trip made, stacked.
+  /// Returns the last states, followed by the stacked results of all trips.
   Result<Items> add_cycle(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
   Result<std::optional<Items>> unrolled(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
                                         const Cycle& cycle, int64_t most);
-  /// A loop over bags of equal length, all of them at once; nothing: it is another.
+  /// Translates a loop over bags of equal length, all bags at once. Returns nothing for any other loop.
   Result<std::optional<Items>> as_bags(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset,
                                        const Cycle& cycle);
   Result<Items> as_task(Scope& scope, const ONNX_NAMESPACE::NodeProto& node, int opset, const Cycle& cycle);
-  /// One of several runs of subgraphs of a node, as it stands in names.
+  /// Names for one of several runs of a node's subgraphs.
   struct Run {
     std::string branch, trip;
-    std::span<const std::string> outputs = {};  ///< how the node calls what the subgraph makes
+    std::span<const std::string> outputs = {};  ///< the node's names for the results of the subgraph
   };
-  /// Translates a subgraph into `region`; `given` stands for its inputs.
+  /// Translates a subgraph into `region`, with `given` as its inputs.
   Result<Items> run(const Scope& scope, Region& region, const ONNX_NAMESPACE::NodeProto& node,
                     const ONNX_NAMESPACE::GraphProto& body, const Items& given, const Run& run);
   Result<std::vector<ValueId>> tensors(const Items& items, const Place& where) const;
@@ -132,9 +133,9 @@ class Translation {
   ImportNotes& notes_;
   Growth& growth_;
   std::optional<SymbolPair> unequal_symbols_;
-  std::map<std::string, ValueId> stored_;  ///< of subgraphs, in the graph of the model, by their places in the file
-  std::set<std::string, std::less<>> outputs_;  ///< names that nothing else may have
-  uint32_t undone_ = 0;  ///< attempts to unroll loops inside of other bodies that came to nothing
+  std::map<std::string, ValueId> stored_;       ///< stored tensors of subgraphs, by position in the file
+  std::set<std::string, std::less<>> outputs_;  ///< names reserved for graph outputs
+  uint32_t undone_ = 0;                         ///< abandoned attempts to unroll loops inside other bodies
   ProgramState state_;
   Unweighted unweighted_;
   Detached detached_;

@@ -1,4 +1,4 @@
-/// The table from ONNX operators to the functions that translate them.
+/// Maps ONNX operators to the functions that translate them.
 #pragma once
 
 #include <span>
@@ -8,11 +8,11 @@ namespace rannc::frontend {
 
 class Node;
 
-/// Emits the core operators of one node and binds its outputs; failures latch in the node.
+/// Emits the core operators for one node and binds its outputs. Failures latch in the node.
 using Translate = void (*)(Node& node);
 
-/// One ONNX operator of the default domain over a range of opsets. Versions between two changes of an operator that
-/// do not matter to us share an entry; differences that are small are settled inside the function by `node.opset()`.
+/// One ONNX operator of the default domain over a range of opsets. Versions that do not differ for us share an entry.
+/// The function handles small differences by `node.opset()`.
 struct Translator {
   std::string_view op;
   int since = 7, until = 27;  ///< both inclusive
@@ -45,7 +45,7 @@ std::span<const Translator> sampling_translators();
 std::span<const Translator> shape_translators();
 std::span<const Translator> signal_translators();
 
-/// Whether operands of an operator of the default domain may be sequences and optionals.
+/// Whether operands of an operator of the default domain may be sequences or optionals.
 bool takes_lists(std::string_view op);
 
 /// The translator of an operator of the default domain, or null.

@@ -6,7 +6,7 @@ namespace rannc::frontend {
 
 namespace {
 
-/// Pads that keep the output at ceil(size / stride).
+/// Computes pads for output sizes of ceil(size / stride).
 bool same_pads(Node& node, const ir::Shape& from, bool upper, Window& window) {
   const size_t n = window.kernel.size();
   for (size_t i = 0; i < n; ++i) {

@@ -1,4 +1,4 @@
-/// Strides, pads and dilations of sliding windows.
+/// Reads the strides, pads and dilations of sliding windows.
 #pragma once
 
 #include <optional>
@@ -11,18 +11,19 @@ namespace rannc::frontend {
 /// Geometry of a convolution or pooling over `kernel.size()` spatial dimensions.
 struct Window {
   std::vector<int64_t> kernel, strides, dilations;
-  std::vector<int64_t> pads;  ///< all begins, then all ends
+  std::vector<int64_t> pads;  ///< all begins, followed by all ends
 };
 
-/// Reads the attributes of a node whose first operand is `x` [N, C, spatial…]; `auto_pad` is settled into `pads`, which
-/// needs spatial sizes that are plain integers. Nothing, and a failure in the node, where they do not fit together.
+/// Reads the attributes of a node whose first operand is `x` [N, C, spatial…]. Resolves `auto_pad` to `pads`, for which
+/// spatial sizes must be plain integers. If the attributes are inconsistent, the node fails and the result is empty.
 std::optional<Window> read_window(Node& node, ValueId x, std::vector<int64_t> kernel);
 
-/// The same for an operand of that rank, but for `auto_pad` that keeps sizes: operators that spread elements over
-/// windows settle it otherwise.
+/// Likewise for an operand of that rank, without resolving an `auto_pad` that preserves sizes. Operators that scatter
+/// elements into windows define it differently.
 std::optional<Window> read_geometry(Node& node, size_t rank, std::vector<int64_t> kernel);
 
-/// Extents of the kernel from the weight's shape [out, in, spatial…]; empty and a failure where they are unknown.
+/// Kernel extents from the weight's shape [out, in, spatial…]. If they are unknown, the node fails and the result is
+/// empty.
 std::vector<int64_t> kernel_of(Node& node, ValueId weight);
 
 }  // namespace rannc::frontend

@@ -7,7 +7,7 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-/// What a file that LibTorch does not load seems to be.
+/// Describes what a file that LibTorch cannot load seems to be.
 std::string advice(const std::string& refusal) {
   const auto says = [&](const char* text) { return refusal.find(text) != std::string::npos; };
   if (says("constants.pkl") || says("file not found"))

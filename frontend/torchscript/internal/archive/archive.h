@@ -1,4 +1,4 @@
-/// A TorchScript archive as LibTorch loads it.
+/// A TorchScript archive loaded by LibTorch.
 #pragma once
 
 #include <torch/csrc/jit/api/module.h>
@@ -11,7 +11,7 @@ namespace rannc::frontend::torchscript {
 
 class Archive {
  public:
-  /// Errors: it is no archive of TorchScript (and what it is instead), or LibTorch refuses it.
+  /// Errors: it is no TorchScript archive (the message names what it is), or LibTorch rejects it.
   static Result<Archive> load(ArchiveFile file);
 
   const torch::jit::Module& module() const { return module_; }

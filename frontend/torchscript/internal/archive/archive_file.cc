@@ -23,8 +23,8 @@ struct Range {
 
 }  // namespace
 
-/// A file as LibTorch's reader of archives asks for it. It reads records that are not compressed straight into the
-/// memory of the tensors, so that what it asked for says where these lie in the file.
+/// Records the reads of LibTorch's archive reader. It reads uncompressed records directly into the memory of tensors,
+/// so the reads show where tensors are in the file.
 class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
  public:
   RecordingReader(int file, uint64_t bytes) : file_(file), bytes_(bytes) {}
@@ -40,7 +40,7 @@ class RecordingReader : public caffe2::serialize::ReadAdapterInterface {
     return got;
   }
 
-  /// Where the bytes of that memory were read from, if they are still those of the file.
+  /// Returns the file offset that the memory was read from, if its bytes still equal those of the file.
   std::optional<Range> source(const void* memory, uint64_t length) const {
     const std::lock_guard lock(mutex_);
     const auto found = read_.find(memory);

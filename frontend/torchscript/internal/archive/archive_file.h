@@ -1,4 +1,4 @@
-/// The file of an archive, as LibTorch's readers ask for it, and where in it the tensors lie.
+/// The file of an archive, with the positions of tensors in it.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -18,14 +18,14 @@ class RecordingReader;
 
 class ArchiveFile {
  public:
-  /// Errors: the file cannot be read, is too large, or is no archive of PyTorch.
+  /// Errors: the file cannot be read, is too large, or is no PyTorch archive.
   static Result<ArchiveFile> open(const std::filesystem::path& path, uint64_t max_bytes);
 
   const std::string& path() const { return path_; }
   uint64_t bytes() const;
   std::shared_ptr<caffe2::serialize::ReadAdapterInterface> reader() const;
-  /// The bytes of a tensor, row-major: a range of the file where the memory of its storage was read from there as it
-  /// is, else in memory.
+  /// The bytes of a tensor in row-major order: a range of the file if its storage is an unmodified copy of that range,
+  /// or else bytes in memory.
   ir::TensorData data(const at::Tensor& tensor) const;
 
  private:

@@ -1,4 +1,4 @@
-/// Archives that `torch.jit.save` wrote: modules that were traced, scripted or frozen.
+/// Imports archives of `torch.jit.save`: traced, scripted or frozen modules.
 #pragma once
 
 #include "frontend/import.h"
@@ -6,7 +6,7 @@
 
 namespace rannc::frontend::torchscript {
 
-/// What the module's `forward` does, run on what is known before it runs.
+/// Returns the graph of the module's `forward`, interpreted symbolically.
 Result<Imported> read_script(ArchiveFile file, const ImportOptions& options);
 
 }  // namespace rannc::frontend::torchscript

@@ -1,4 +1,4 @@
-/// Archives that `torch.export.save` wrote: one graph of calls, with a signature.
+/// Imports archives of `torch.export.save`: one graph of calls with a signature.
 #pragma once
 
 #include "frontend/import.h"
@@ -6,11 +6,11 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Whether an archive says of itself that it is one of these, of the present layout or of the earlier one.
+/// Whether an archive declares itself as one of these, in the current or the earlier layout.
 bool is_exported(const ArchiveFile& file);
 
-/// What the exported program does. Types of inputs, which tensors are parameters, and the names of outputs are in the
-/// file; symbols of sizes are called as there, unless `options` calls inputs otherwise.
+/// Returns the graph of the exported program. The file contains input types, output names and the list of parameters.
+/// Size symbols keep their names in the file unless `options` renames inputs.
 Result<Imported> read_exported(const ArchiveFile& file, const ImportOptions& options);
 
 }  // namespace rannc::frontend::torchscript

@@ -15,7 +15,7 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-constexpr int64_t kMajorVersion = 8;  // of the schema that is read
+constexpr int64_t kMajorVersion = 8;  // supported version of the schema
 
 std::string program_record(caffe2::serialize::PyTorchStreamReader& reader, size_t& programs) {
   std::string found;
@@ -95,14 +95,14 @@ Result<std::pair<at::DataPtr, size_t>> ExportedArchive::read(const std::string& 
   const uint64_t size = reader_->getRecordSize(record);
   if (size > kAlways + factor * file_->bytes())
     return error(where,
-                 fmt::format("the record {} says that it has {} bytes, of a file of {}", record, size, file_->bytes()));
+                 fmt::format("the record {} declares {} bytes, but the file has {}", record, size, file_->bytes()));
   auto [bytes, got] = reader_->getRecord(record);
   return std::pair(std::move(bytes), got);
 }
 
 Result<Json> ExportedArchive::json(const std::string& record) const {
   const Location where{file_->path(), 0, 0, record};
-  constexpr uint64_t kPacked = 64;  // times: more than any text of a program
+  constexpr uint64_t kPacked = 64;  // compression ratio above that of any program text
   RANNC_ASSIGN(const auto text, read(record, kPacked, where));
   Json made = parse_json({static_cast<const char*>(text.first.get()), text.second});
   if (!made.is_object()) return error(where, "is no JSON object, or one that is nested too deep");
@@ -117,14 +117,14 @@ Result<ExportedArchive> ExportedArchive::open(const ArchiveFile& file) {
   if (programs != 1) {
     const bool is_earlier = reader->hasRecord("serialized_exported_program.json");
     return error(where, is_earlier      ? std::string("was written by a PyTorch older than 2.8, whose layout is not "
-                                                           "read: load and save it by a newer one")
+                                                           "supported: load and save it with a newer one")
                         : programs == 0 ? std::string("holds no exported program")
                                         : fmt::format("holds {} exported programs; expected one", programs));
   }
   if (reader->hasRecord("byteorder")) {
     const auto [bytes, size] = reader->getRecord("byteorder");
     if (std::string_view(static_cast<const char*>(bytes.get()), size) != "little")
-      return error(where, "was written by a machine of the other byte order");
+      return error(where, "was written on a machine with the other byte order");
   }
   ExportedArchive made(file, std::move(reader));
   RANNC_ASSIGN(made.program_, made.json(record));
@@ -132,7 +132,7 @@ Result<ExportedArchive> ExportedArchive::open(const ArchiveFile& file) {
   const bool is_known =
       version != made.program_.end() && version->is_object() && version->value("major", Json()) == Json(kMajorVersion);
   if (!is_known) {
-    return error(where, fmt::format("has version {} of the schema of exported programs; {} is read",
+    return error(where, fmt::format("has version {} of the schema of exported programs; expected {}",
                                     version == made.program_.end() ? "none" : version->dump(), kMajorVersion));
   }
   const std::string model = model_of(record);
@@ -150,7 +150,7 @@ Result<ExportedArchive::Entry> ExportedArchive::entry(const Json& config, const 
   const auto found = config.find(name);
   if (found == config.end()) return error(where, fmt::format("the archive has no such tensor among its {}", folder));
   if (found->at("use_pickle").get<bool>())
-    return error(where, "is a tensor of a class of its own, which is pickled: that is not read");
+    return error(where, "is a pickled tensor of a custom class, which is not supported");
   const Json& meta = found->at("tensor_meta");
   const auto dtype = scalar_type_of(integer_of(meta.at("dtype")));
   if (!dtype)
@@ -165,7 +165,7 @@ Result<ExportedArchive::Entry> ExportedArchive::entry(const Json& config, const 
 }
 
 Result<at::Tensor> ExportedArchive::tensor(const Entry& entry) const {
-  constexpr uint64_t kPacked = 1032;  // times: what deflate can make of zeros
+  constexpr uint64_t kPacked = 1032;  // largest compression ratio of deflate
   RANNC_ASSIGN(auto numbers, read(entry.record, kPacked, {file_->path(), 0, 0, entry.name}));
   const size_t size = numbers.second;
   const bool is_empty = std::find(entry.sizes.begin(), entry.sizes.end(), 0) != entry.sizes.end();

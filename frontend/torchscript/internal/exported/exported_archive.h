@@ -1,4 +1,4 @@
-/// What an archive of `torch.export.save` holds: the program as JSON, and tensors.
+/// Reads an archive of `torch.export.save`: the program as JSON, with tensors.
 #pragma once
 
 #include <caffe2/serialize/inline_container.h>
@@ -17,29 +17,29 @@ using Json = nlohmann::json;
 
 class ExportedArchive {
  public:
-  /// Errors: the archive is broken, of an earlier layout, of the other byte order, or holds no program or several.
+  /// Errors: the archive is damaged, has an earlier layout or the other byte order, or has no or several programs.
   static Result<ExportedArchive> open(const ArchiveFile& file);
 
-  /// The program, as its schema has it (`ExportedProgram`).
+  /// The program, in the schema's form (`ExportedProgram`).
   const Json& program() const { return program_; }
 
-  /// What the archive says of a tensor that it stores.
+  /// The archive's description of a stored tensor.
   struct Entry {
-    std::string name;    ///< as `state_dict` or the program's constants have it
-    std::string record;  ///< with the numbers of its storage
+    std::string name;    ///< as in `state_dict` or the program's constants
+    std::string record;  ///< record with the data of its storage
     int64_t offset = 0;
     std::vector<int64_t> sizes, strides;
     at::ScalarType dtype = at::kFloat;
     bool requires_grad = false;
-    /// Equal ones are one tensor.
+    /// Tensors with equal places are one tensor.
     auto place() const { return std::tuple(record, offset, sizes, strides, dtype); }
   };
-  /// Parameters and buffers that persist. Errors: there is none of that name, or it is no plain tensor.
+  /// Finds a parameter or persistent buffer. Errors: there is none of that name, or it is no plain tensor.
   Result<Entry> weight(const std::string& name) const { return entry(weights_, "weights", name); }
-  /// Buffers that do not persist, and tensors of the program's code.
+  /// Finds a non-persistent buffer or a tensor in the program's code.
   Result<Entry> constant(const std::string& name) const { return entry(constants_, "constants", name); }
-  /// The tensor, in memory that was read for it; undefined where the archive holds no numbers. Throws a `c10::Error`
-  /// where the record does not hold what the entry says.
+  /// Reads a tensor into memory. It is undefined if the archive has no data for it. Throws a `c10::Error` if the record
+  /// does not match the entry.
   Result<at::Tensor> tensor(const Entry& entry) const;
 
  private:
@@ -48,7 +48,7 @@ class ExportedArchive {
   ExportedArchive(const ArchiveFile& file, std::shared_ptr<Reader> reader) : file_(&file), reader_(std::move(reader)) {}
   Result<Entry> entry(const Json& config, const std::string& folder, const std::string& name) const;
   Result<Json> json(const std::string& record) const;
-  /// The bytes of a record, as long as it says no more than `factor` times what the file could hold.
+  /// The bytes of a record. An error if it declares more than `factor` times the bytes of the file.
   Result<std::pair<at::DataPtr, size_t>> read(const std::string& record, uint64_t factor, const Location& where) const;
 
   const ArchiveFile* file_;
@@ -56,14 +56,14 @@ class ExportedArchive {
   Json program_, weights_, constants_;
 };
 
-/// A document; a discarded one where the text is none, or is nested deeper than any program is.
+/// Parses a document. Returns a discarded one if the text is invalid or nested deeper than any program.
 Json parse_json(std::string_view text);
-/// The integer or the text that the schema says is there. Throw a `std::exception` where something else is.
+/// Return the integer or text that the schema requires. Throw a `std::exception` for anything else.
 int64_t integer_of(const Json& json);
 const std::string& text_of(const Json& json);
-/// The alternative that a union has: its name and what it holds.
+/// Returns the active alternative of a union: its name and content.
 std::pair<const std::string&, const Json&> alternative_of(const Json& json);
-/// The element type of ATen by the schema's own numbers; nothing where there is none.
+/// Returns ATen's element type for a number of the schema. Nothing if the number is unknown.
 std::optional<at::ScalarType> scalar_type_of(int64_t number);
 
 }  // namespace rannc::frontend::torchscript

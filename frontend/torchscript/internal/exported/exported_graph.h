@@ -1,4 +1,4 @@
-/// Runs the graphs of an exported program: calls of operators become tasks.
+/// Translates the graphs of an exported program, turning operator calls into tasks.
 #pragma once
 
 #include <optional>
@@ -15,16 +15,16 @@ namespace rannc::frontend::torchscript {
 
 class ExportedGraph {
  public:
-  /// All of it outlives the run. `file` is the archive's path.
+  /// All arguments must outlive this object. `file` is the archive's path.
   ExportedGraph(const std::string& file, uint64_t bytes, const ImportOptions& options, ImportNotes& notes)
       : file_(file), options_(options), notes_(notes), growth_(bytes), calls_(notes) {}
 
-  /// What a graph gives in order, whose inputs have these names. Throws a `std::exception` where the JSON is not as the
-  /// schema has it.
+  /// Returns the results of a graph in order. `names` contains its inputs. Throws a `std::exception` if the JSON does
+  /// not match the schema.
   Result<std::vector<Item>> run(Names names, Region& into, const Json& graph) {
     return run(Frame{std::move(names), 0}, into, graph);
   }
-  /// Why calls could not be translated; the run went on without their results.
+  /// The error for calls that could not be translated. The translation continued without their results.
   std::optional<Diagnostic> fault() const { return calls_.fault(file_); }
   bool lost_state() const { return calls_.lost_state(); }
   uint64_t nodes() const { return nodes_; }
@@ -38,7 +38,7 @@ class ExportedGraph {
   /// Operands of an operator that calls graphs.
   struct Operands {
     std::vector<const Json*> graphs;
-    Items items;  ///< all but graphs, in order
+    Items items;  ///< all operands except graphs, in order
   };
 
   Result<Items> run(Frame frame, Region& into, const Json& graph);

@@ -1,4 +1,4 @@
-/// Sizes as `torch.export` writes them: expressions as SymPy spells them.
+/// Parses size expressions of `torch.export`, which are in SymPy's notation.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,8 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Reads `Mul(Integer(2), Symbol('s13', positive=True, integer=True))`: symbols, integers, sums, products, floor
-/// divisions, remainders, minima and maxima of them. An error for everything else, and for what is nested too deep.
+/// Parses `Mul(Integer(2), Symbol('s13', positive=True, integer=True))`: symbols, integers, sums, products, floor
+/// divisions, remainders, minima and maxima. Returns an error for anything else and for too deep nesting.
 Result<ir::Dim> parse_size(std::string_view text);
 
 }  // namespace rannc::frontend::torchscript

@@ -13,11 +13,11 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-constexpr int64_t kStrided = 7;  // of the schema's layouts
+constexpr int64_t kStrided = 7;  // layout number in the schema
 
 Result<Item> named(const Names& names, const Json& name) {
   const auto found = names.find(text_of(name));
-  if (found == names.end()) return error(fmt::format("value %{} is read before it is made", text_of(name)));
+  if (found == names.end()) return error(fmt::format("value %{} is read before it is defined", text_of(name)));
   return found->second;
 }
 
@@ -31,7 +31,7 @@ Result<Item> list(const Json& json, Read&& read) {
   return list_of(std::move(elements));
 }
 
-/// A number of a list that is symbolic as a whole: `as_name`, or itself.
+/// Returns a number in a symbolic list: `as_name` or the number itself.
 Result<Item> symbolic(const Names& names, const Json& json) {
   const auto [kind, value] = alternative_of(json);
   if (kind == "as_name") return named(names, value);
@@ -48,7 +48,7 @@ double number_of(const Json& json) {
 }
 
 Result<Item> memory_format(int64_t number) {
-  // By the schema's numbers: contiguous, channels last, channels last of three axes, as it is.
+  // By the schema's numbers: contiguous, channels last, channels last 3D, preserve.
   constexpr std::array kFormats = {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast,
                                    at::MemoryFormat::ChannelsLast3d, at::MemoryFormat::Preserve};
   if (number < 1 || number > static_cast<int64_t>(kFormats.size())) return error("a memory format that is not known");
@@ -137,7 +137,7 @@ Result<void> name_results(Names& names, const Json& outputs, const std::vector<I
     const Sequence* const list = made[i].sequence();
     if (list != nullptr && list->elements.size() != value.size())
       return error(fmt::format("{} results are given {} names", list->elements.size(), value.size()));
-    // Of an operator that could not be translated each name is as unknown as the list.
+    // If the operator could not be translated, each name is unknown like the list.
     for (size_t k = 0; k < value.size(); ++k) {
       const Json& of = value[k].contains("as_tensor") ? value[k].at("as_tensor") : value[k];
       if (of.contains("name")) names[text_of(of.at("name"))] = list ? list->elements[k] : made[i];

@@ -1,4 +1,4 @@
-/// Values of exported programs: what arguments in their JSON say, and the names of what nodes make.
+/// Converts arguments and results in the JSON of exported programs to and from items.
 #pragma once
 
 #include <ATen/core/jit_type.h>
@@ -12,23 +12,23 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Of one graph.
+/// Items of one graph by name.
 using Names = std::unordered_map<std::string, Item>;
 
-/// What an argument is that has this alternative of the schema's union. Errors: a kind that is not supported, a name
-/// that nothing was given yet. All of these throw a `std::exception` where the JSON is not as the schema has it.
+/// Returns the item of an argument that has this alternative of the schema's union. Errors: an unsupported kind, a name
+/// that is not defined yet. All functions here throw a `std::exception` if the JSON does not match the schema.
 Result<Item> value_of(const Names& names, const std::string& kind, const Json& value);
 
-/// An item of the kind of number that an operator's schema asks for.
+/// Converts an item to the kind of number that an operator's schema requires.
 Item as(const c10::TypePtr& type, const Item& item);
 
-/// The name of an input or an output that is one value.
+/// The name of an input or output that is a single value.
 const std::string& single_name(const Json& value);
 
-/// A name for each output of a node, empty where it has none.
+/// The name of each output of a node. Empty if it has none.
 std::vector<std::string> names_of(const Json& outputs);
 
-/// Gives a node's outputs what it made.
+/// Binds a node's results to the names of its outputs.
 Result<void> name_results(Names& names, const Json& outputs, const std::vector<Item>& made);
 
 }  // namespace rannc::frontend::torchscript

@@ -55,7 +55,7 @@ Result<void> call_inputs(std::vector<InputSpec>& inputs, std::vector<InputSpec> 
   std::vector<std::string> names;
   for (const InputSpec& input : inputs) names.push_back(input.name);
   if (given.size() != inputs.size()) {
-    return error(fmt::format("--input is given {} times; the file has inputs {}: say all of them, or none",
+    return error(fmt::format("--input is given {} times; the file has inputs {}: specify all of them or none",
                              given.size(), fmt::join(names, ", ")));
   }
   RANNC_ASSIGN(given, in_order(std::move(given), names));
@@ -75,7 +75,7 @@ Result<void> call_inputs(std::vector<InputSpec>& inputs, std::vector<InputSpec> 
     }
     inputs[i].name = given[i].name;
   }
-  // All at once: a name may be that of another symbol.
+  // Substitute all at once, because a new name may be that of another symbol.
   for (const auto& [own, said] : symbols) {
     for (InputSpec& input : inputs) {
       for (ir::Dim& size : *input.type.shape) size = size.substitute(own, ir::Dim::symbol("_." + said));

@@ -1,4 +1,4 @@
-/// What a user says of the inputs of a file that does not know their shapes.
+/// Reads a user's specification of input names and types.
 #pragma once
 
 #include <string>
@@ -15,15 +15,15 @@ struct InputSpec {
   ir::ValueType type;
 };
 
-/// Reads `tokens=i64[batch,128]`: a name, an element type, sizes, which are integers, symbols or expressions of them.
+/// Parses `tokens=i64[batch,128]`: a name, an element type and sizes, which are integers, symbols or expressions.
 Result<InputSpec> parse_input(std::string_view text);
 
-/// Brings inputs into the order of a function's arguments: by name where all names are those of arguments, else as they
-/// stand, whatever the arguments are called.
+/// Sorts inputs into the order of a function's arguments if all names are argument names. Otherwise keeps their order
+/// and ignores the argument names.
 Result<std::vector<InputSpec>> in_order(std::vector<InputSpec> given, const std::vector<std::string>& arguments);
 
-/// Calls inputs that a file describes, and symbols in their sizes, as `given` has them, all or none of the inputs: in
-/// their order, or by their names. Errors: another number of inputs, another element type, number of axes or size.
+/// Renames the inputs of a file and the symbols in their sizes as in `given`, which has all inputs or none, matched by
+/// name or by order. Errors: a different number of inputs, element type, number of axes or size.
 Result<void> call_inputs(std::vector<InputSpec>& inputs, std::vector<InputSpec> given);
 
 }  // namespace rannc::frontend::torchscript

@@ -35,7 +35,7 @@ at::Tensor floats(const std::vector<int64_t>& extents, Numbers numbers, at::Gene
   return normal.matmul(normal.transpose(-1, -2)) + at::eye(extents.back(), options);
 }
 
-/// Without sizes as an expression.
+/// Symbolic if there are no sizes.
 Result<c10::SymInt> size_of(const ir::Dim& dim, const ir::Bindings* sizes) {
   if (sizes == nullptr) return symbolic_size(dim);
   RANNC_ASSIGN(const int64_t size, number(dim, *sizes));

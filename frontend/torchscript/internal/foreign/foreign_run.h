@@ -1,4 +1,4 @@
-/// Runs a foreign operator on made-up operands of given sizes.
+/// Runs a foreign operator on synthetic operands of given sizes.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +11,7 @@
 
 namespace rannc::frontend::torchscript {
 
-/// What floats of operands are: some operators take but some matrices, or numbers of one sign.
+/// Kind of float operands. Some operators accept only certain matrices or numbers of one sign.
 enum class Numbers : uint8_t { kNormal, kUniform, kPositiveDefinite, kOnes };
 constexpr Numbers kAllNumbers[] = {Numbers::kNormal, Numbers::kUniform, Numbers::kPositiveDefinite, Numbers::kOnes};
 
@@ -19,19 +19,19 @@ using Operands = std::vector<std::optional<at::Tensor>>;
 
 class ForeignRun {
  public:
-  /// `call` has schema, operands, arguments and the types of operands.
+  /// `call` must have schema, operands, arguments and operand types.
   ForeignRun(c10::OperatorHandle handle, const ir::ForeignCall& call) : handle_(std::move(handle)), call_(call) {}
 
-  /// Tensors of the operands' types. Integers are 0 or 1, but for known contents; the same for the same seed.
+  /// Returns tensors of the operands' types, deterministic for a seed. Integers without known contents are 0 or 1.
   Result<Operands> operands(const ir::Bindings& sizes, at::Device device, Numbers numbers, uint64_t seed) const;
-  /// The results on meta tensors whose sizes are the expressions (`symbolic_size`). What kernels throw is thrown.
+  /// Returns the results on meta tensors with symbolic sizes (`symbolic_size`). Propagates exceptions of kernels.
   Result<std::vector<at::Tensor>> symbolic() const;
-  /// The results. What kernels throw is thrown.
+  /// Returns the results. Propagates exceptions of kernels.
   Result<std::vector<at::Tensor>> operator()(const Operands& operands, const ir::Bindings& sizes,
                                              at::Device device) const;
 
  private:
-  /// Without sizes: they are expressions.
+  /// `sizes` is null for symbolic sizes.
   Result<std::vector<at::Tensor>> run(const Operands& operands, const ir::Bindings* sizes, at::Device device) const;
   Result<c10::IValue> argument(const c10::Argument& parameter, const Operands& operands, const ir::Bindings* sizes,
                                at::Device device) const;
@@ -40,7 +40,7 @@ class ForeignRun {
   const ir::ForeignCall& call_;
 };
 
-/// What the first line of an exception's text says.
+/// The first line of an exception's text.
 std::string first_line(const std::exception& failure);
 
 }  // namespace rannc::frontend::torchscript

@@ -9,20 +9,20 @@ namespace rannc::frontend::torchscript {
 
 namespace {
 
-/// A place of samples, in numbers.
+/// A batch layout in numbers.
 struct Place {
   int64_t axis, outer, inner;
 };
 
-/// What still holds of a result after all runs so far.
+/// Properties of a result that hold in all runs so far.
 struct Findings {
   std::vector<Place> places;
   bool adds_up = true;
-  bool seen = false;       ///< a run has filled `places`
-  bool is_number = false;  ///< some sum was not 0
+  bool seen = false;       ///< whether a run has set `places`
+  bool is_number = false;  ///< whether some sum was not 0
 };
 
-/// Sums over samples are taken in another order.
+/// Compares with a tolerance, because sums over samples are computed in a different order.
 bool are_close(const at::Tensor& a, const at::Tensor& b) {
   if (!a.is_floating_point()) return at::equal(a, b);
   const bool wide = a.scalar_type() == at::kDouble;
@@ -45,7 +45,7 @@ bool holds(const Place& place, const at::Tensor& whole, const at::Tensor& first,
   return are_close(apart(whole, samples), joined);
 }
 
-/// Places where the sizes of whole and parts are such that samples may be there.
+/// Returns the layouts that are consistent with the sizes of the whole and the parts.
 std::vector<Place> possible(const at::Tensor& whole, const at::Tensor& first, const at::Tensor& rest, int64_t samples,
                             int64_t part) {
   std::vector<Place> found;
@@ -83,14 +83,14 @@ class Splitter {
         ran = ran || runs;
       }
     }
-    if (!ran) return error("it takes no made-up operands, so nothing shows where its samples are: " + why_);
+    if (!ran) return error("it rejects all synthetic operands, so its batch axes cannot be determined: " + why_);
     std::vector<ir::BatchLayout> found;
     for (size_t i = 0; i < found_.size(); ++i) found.push_back(layout(i));
     return found;
   }
 
  private:
-  /// False: it does not take such numbers.
+  /// Returns false if the operator does not accept such numbers.
   Result<bool> look(Numbers numbers, int64_t part) {
     std::vector<at::Tensor> whole, again, first, rest;
     RANNC_ASSIGN(const Operands operands, run_.operands(sizes_, at::kCPU, numbers, ++seed_));
@@ -101,7 +101,7 @@ class Splitter {
       RANNC_ASSIGN(again, run_(operands, sizes_, at::kCPU));
       for (size_t i = 0; i < whole.size(); ++i) {
         const bool same = whole[i].sizes() == again[i].sizes() && are_close(whole[i], again[i]);
-        if (!same) return error("two runs on the same operands differ: it draws random numbers, or keeps something");
+        if (!same) return error("two runs on the same operands differ: it draws random numbers or keeps state");
       }
       if (samples_ == 0) return true;
       RANNC_ASSIGN(first, run_on(operands, 0, part));
@@ -117,12 +117,12 @@ class Splitter {
   static Result<void> check_untouched(const Operands& operands, const Operands& untouched) {
     for (size_t i = 0; i < operands.size(); ++i) {
       const bool same = !operands[i] || at::equal(operands[i]->nan_to_num(), untouched[i]->nan_to_num());
-      if (!same) return error("it writes into operand " + std::to_string(i) + ", which its schema does not say");
+      if (!same) return error("it writes into operand " + std::to_string(i) + ", contrary to its schema");
     }
     return {};
   }
 
-  /// On `count` samples from `first` on.
+  /// Runs on `count` samples starting at `first`.
   Result<std::vector<at::Tensor>> run_on(const Operands& operands, int64_t first, int64_t count) const {
     Operands parts;
     for (size_t i = 0; i < operands.size(); ++i) {
@@ -130,7 +130,7 @@ class Splitter {
       if (!operands[i] || !call_.types.operands[i]->batch.has_batch()) continue;
       const ir::BatchLayout& layout = call_.types.operands[i]->batch;
       const auto outer = layout.outer.evaluate(sizes_), inner = layout.inner.evaluate(sizes_);
-      if (!outer || !inner) return error("where the samples of an operand are is not known");
+      if (!outer || !inner) return error("the batch layout of an operand is unknown");
       std::vector<int64_t> extents = operands[i]->sizes().vec();
       const auto axis = static_cast<size_t>(layout.axis);
       extents[axis] = *inner;
@@ -178,7 +178,7 @@ class Splitter {
                        [&](const auto& type) { return type && type->batch.axis == place.axis; });
   }
 
-  /// In symbols; nothing where they do not say it.
+  /// Converts a layout to symbols. Nothing if they cannot express it.
   std::optional<ir::BatchLayout> symbolic(const Place& place, const ir::Shape& shape) const {
     const auto each = ir::exact_div(shape[static_cast<size_t>(place.axis)], ir::Dim::symbol(batch_));
     if (!each) return std::nullopt;

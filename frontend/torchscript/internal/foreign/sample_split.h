@@ -1,4 +1,4 @@
-/// Finds out by runs where the samples of an operator's results are.
+/// Determines the batch axes of an operator's results by runs.
 #pragma once
 
 #include <string_view>
@@ -8,10 +8,10 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Layouts of the results, whose shapes `call` has, from runs at `sizes` on the processor: all samples at once, beside
-/// the first `part` of them and the rest, with several kinds of numbers. A result without an axis of samples is a
-/// partial sum where what the parts give adds up, and else mixed. Where the call has no samples layouts are empty.
-/// Errors: no kind of numbers is taken; two runs differ; an operand is changed.
+/// Returns the batch layouts of the results, whose shapes are in `call`. Compares CPU runs at `sizes` on all samples
+/// with runs on the first `part` samples and on the rest, for several kinds of numbers. A result without a batch axis
+/// is a partial sum if the results for the parts add up to it, and mixed otherwise. Layouts are empty if the call has
+/// no batch. Errors: the operator accepts no kind of numbers, two equal runs differ, an operand is modified.
 Result<std::vector<ir::BatchLayout>> sample_layouts(const ForeignRun& run, const ir::ForeignCall& call,
                                                     const ir::Bindings& sizes, std::string_view batch, int64_t part);
 

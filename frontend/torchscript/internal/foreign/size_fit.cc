@@ -8,7 +8,7 @@ namespace {
 
 using ir::Dim;
 
-// Each remainder is seen, and what differs in slope by 1/(8*7) differs far out by 2.
+// Every remainder is observed, and slopes that differ by 1/(8*7) give values that differ by 2 at the far points.
 constexpr int64_t kMostDivisor = 8, kFurther = 9;
 
 bool has_values(const Dim& dim, const std::vector<ir::Bindings>& points, std::span<const int64_t> seen) {
@@ -29,7 +29,7 @@ Dim quotient(const Dim& dim, int64_t divisor) {
   return divisor == 1 ? dim : floor_div(dim, Dim(divisor));
 }
 
-/// Newton's form over the corners.
+/// Newton interpolation over the corners.
 Dim multilinear(const SizeGrid& grid, std::span<const int64_t> seen) {
   std::vector<int64_t> difference(seen.begin(), seen.begin() + static_cast<std::ptrdiff_t>(grid.corners()));
   for (size_t i = 0; i < grid.symbols.size(); ++i) {
@@ -50,14 +50,14 @@ Dim multilinear(const SizeGrid& grid, std::span<const int64_t> seen) {
   return quotient(sum, divisor);
 }
 
-/// floor((a*s + b) / c) of one symbol.
+/// Fits floor((a*s + b) / c) for one symbol s.
 std::optional<Dim> divided(const SizeGrid& grid, const std::vector<ir::Bindings>& points,
                            std::span<const int64_t> seen) {
   for (size_t i = 0; i < grid.symbols.size(); ++i) {
     const int64_t change = seen[size_t{1} << i] - seen[0];
     const Dim symbol = Dim::symbol(grid.symbols[i]);
     for (int64_t c = 2; c <= kMostDivisor; ++c) {
-      // The slope is a/c, within 1 over a step.
+      // The slope is a/c, with an error of at most 1 per step.
       const int64_t about = change * c / grid.step;
       for (int64_t a = std::max<int64_t>(1, about - c); a <= about + c; ++a) {
         const int64_t b = seen[0] * c - a * grid.base(i);

@@ -1,4 +1,4 @@
-/// Expressions of symbols that have the values seen.
+/// Fits size expressions to observed values.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace rannc::frontend::torchscript {
 
-/// Where sizes are looked at: each of 2^n corners (symbol i adds its step where bit i is set), then single symbols
-/// further out, then all of them.
+/// Points at which sizes are observed: 2^n corners (symbol i adds a step if bit i is set), then points further out
+/// along single symbols, then along all of them.
 struct SizeGrid {
   static constexpr size_t kMostSymbols = 5;
   std::vector<std::string> symbols;
   int64_t step = 1;
-  int64_t first = 3;  ///< steps of the first symbol's base
-  int64_t far = 129;  ///< steps that a single symbol goes out at most
-  /// Of symbol i; no two alike, above 1.
+  int64_t first = 3;  ///< base of the first symbol, in steps
+  int64_t far = 129;  ///< largest distance along a single symbol, in steps
+  /// Base of symbol i. Bases are distinct and greater than 1.
   int64_t base(size_t i) const { return step * (first + 2 * static_cast<int64_t>(i)); }
   std::vector<ir::Bindings> points() const;
   size_t corners() const { return size_t{1} << symbols.size(); }
 };
 
-/// An expression that has the values seen at all points: a number, one of `likely`, a polynomial that is linear in each
-/// symbol, or a floor division of one. Nothing where none is found.
+/// Returns an expression with the observed values at all points: a number, one of `likely`, a polynomial that is linear
+/// in each symbol, or the floor division of one. Returns nothing if there is none.
 std::optional<ir::Dim> fitted(const SizeGrid& grid, std::span<const int64_t> seen, std::span<const ir::Dim> likely);
 
 }  // namespace rannc::frontend::torchscript

@@ -14,7 +14,7 @@ namespace {
 using c10::SymNode;
 using ir::Dim;
 
-/// The expression for symbols from 2 on: bounds take them from 1 on.
+/// Shifts symbols so that bounds, which assume at least 1, hold for at least 2.
 Dim from_two(const Dim& dim) {
   std::set<std::string> symbols;
   dim.collect_symbols(symbols);
@@ -23,10 +23,10 @@ Dim from_two(const Dim& dim) {
   return found;
 }
 
-/// A name that members do not hide.
+/// Calls `mod`, which members would hide.
 Dim modulo(const Dim& a, const Dim& b) { return mod(a, b); }
 
-/// A truth value: known, or of which nothing is certain.
+/// A boolean that is known or undetermined.
 class Truth final : public c10::SymNodeImpl {
  public:
   explicit Truth(std::optional<bool> value) : value_(value) {}
@@ -41,7 +41,7 @@ class Truth final : public c10::SymNodeImpl {
   SymNode sym_and(const SymNode& other) override { return joined(other, false); }
   SymNode sym_or(const SymNode& other) override { return joined(other, true); }
   bool guard_bool(const char*, int64_t) override {
-    TORCH_CHECK(value_.has_value(), "a kernel asks what is not certain of symbolic sizes");
+    TORCH_CHECK(value_.has_value(), "a kernel needs an undetermined property of symbolic sizes");
     return *value_;
   }
   bool guard_or_false(const char*, int64_t) override { return value_.value_or(false); }
@@ -54,7 +54,7 @@ class Truth final : public c10::SymNodeImpl {
   std::string str() override { return !value_ ? "?" : *value_ ? "true" : "false"; }
 
  private:
-  /// `decides` decides alone.
+  /// `decides` is the operand that determines the result on its own.
   SymNode joined(const SymNode& other, bool decides) const {
     const auto second = other->constant_bool();
     if (value_ == decides || second == decides) return of(decides);
@@ -94,7 +94,7 @@ class Size final : public c10::SymNodeImpl {
   SymNode lt(const SymNode& other) override { return ge(other)->sym_not(); }
 
   int64_t guard_int(const char*, int64_t) override {
-    TORCH_CHECK(dim_.is_constant(), "a kernel asks for the number behind size ", dim_.str());
+    TORCH_CHECK(dim_.is_constant(), "a kernel needs the number of symbolic size ", dim_.str());
     return dim_.constant();
   }
   int64_t int_() override { return guard_int(nullptr, 0); }
@@ -107,7 +107,7 @@ class Size final : public c10::SymNodeImpl {
   bool is_symbolic() override { return !dim_.is_constant(); }
   std::string str() override { return dim_.str(); }
 
-  // All made-up operands lie in one piece, and so does what kernels allocate; of views it is not asked.
+  // Synthetic operands and kernel allocations are contiguous. Views are not queried.
   SymNode is_contiguous(c10::ArrayRef<SymNode> sizes, c10::ArrayRef<SymNode> strides) override {
     Dim expected = 1;
     std::optional<bool> all = true;

@@ -1,4 +1,4 @@
-/// Sizes of meta tensors that are expressions of symbols.
+/// Converts size expressions to symbolic sizes of meta tensors and back.
 #pragma once
 
 #include <c10/core/SymInt.h>
@@ -9,10 +9,10 @@
 
 namespace rannc::frontend::torchscript {
 
-/// A size as LibTorch computes with it. Symbols are at least 2, as LibTorch itself takes them: what asks whether a size
-/// is 1 is told no. Where a kernel asks for what is not certain then, or for the number, it throws c10::Error.
+/// Returns a size that LibTorch can compute with. Symbols are at least 2, as LibTorch itself assumes, so no symbol
+/// equals 1. A kernel that needs an undetermined comparison or the number itself gets a c10::Error.
 c10::SymInt symbolic_size(const ir::Dim& dim);
-/// The way back; nothing where it is no such expression.
+/// The inverse. Returns nothing if `size` is no such expression.
 std::optional<ir::Dim> as_dim(const c10::SymInt& size);
 
 }  // namespace rannc::frontend::torchscript

@@ -1,4 +1,4 @@
-// Declares as much of Gloo's context as c10d's public header names; the definitions are inside libtorch_cpu.
+// Declares the part of Gloo's context that c10d's public header uses. The definitions are in libtorch_cpu.
 #pragma once
 
 #include <chrono>

@@ -112,7 +112,7 @@ TEST(RanncPlanner, MoreStagesThanBlocksAreInfeasible) {
   StageProblem problem = chain({1, 1}, {1, 1}, 4);
   problem.constraints.stages = 3;
   const auto outcome = rannc_planner()->plan(problem);
-  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("3 stages are asked for"), std::string::npos);
+  EXPECT_NE(std::get<Infeasible>(*outcome).reason.find("3 stages were requested"), std::string::npos);
 }
 
 // Thousands of devices on unequal links: planned, and the plan says that exactness was given up.

@@ -1,4 +1,4 @@
-// Declares Gloo's key-value store as the base class that c10d's adapter derives from; no object of it is made by us.
+// Declares Gloo's key-value store, the base class of c10d's adapter. rannc creates no object of it.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// Stands in for a header that c10d includes for the context's declarations alone.
+// Replaces a header that c10d includes only for the declarations of the context.
 #pragma once
 
 #include <gloo/context.h>
