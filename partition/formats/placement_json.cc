@@ -11,9 +11,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-class Reader {
+class PlacementReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  explicit PlacementReader(const std::string& file) : file_(file) {}
 
   Result<PlacementInput> read(const Json& root) {
     if (!root.is_object()) return fail("", "the file is not a JSON object");
@@ -130,7 +130,7 @@ class Reader {
 Result<PlacementInput> read_placement(std::string_view text, const std::string& file) {
   const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return error(Location{file, 0, 0, {}}, "the file is not JSON");
-  return Reader(file).read(root);
+  return PlacementReader(file).read(root);
 }
 
 }  // namespace rannc::partition

@@ -6,39 +6,39 @@
 namespace rannc::partition {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "rannc-stage-plan";
 constexpr uint64_t kVersion = 1;
 constexpr double kMostDevices = 1 << 20, kMostBlocks = 4e9, kMostMicroBatches = 1 << 24, kMost = 1e300;
 
-Json stage_json(const PlannedStage& stage, const std::vector<std::string>& block_names) {
-  Json devices = Json::array();
+OrderedJson stage_json(const PlannedStage& stage, const std::vector<std::string>& block_names) {
+  OrderedJson devices = OrderedJson::array();
   for (const DeviceId device : stage.devices) devices.push_back(device.index());
-  Json json{{"first", stage.first},
-            {"end", stage.end},
-            {"devices", std::move(devices)},
-            {"recompute", stage.recompute},
-            {"forward_ns", stage.forward_ns},
-            {"backward_ns", stage.backward_ns},
-            {"all_reduce_ns", stage.all_reduce_ns},
-            {"peak_bytes", stage.peak_bytes}};
+  OrderedJson json{{"first", stage.first},
+                   {"end", stage.end},
+                   {"devices", std::move(devices)},
+                   {"recompute", stage.recompute},
+                   {"forward_ns", stage.forward_ns},
+                   {"backward_ns", stage.backward_ns},
+                   {"all_reduce_ns", stage.all_reduce_ns},
+                   {"peak_bytes", stage.peak_bytes}};
   if (!block_names.empty()) {
     json["blocks"] = std::vector<std::string>(block_names.begin() + stage.first, block_names.begin() + stage.end);
   }
   return json;
 }
 
-class Reader {
+class StagePlanReader {
  public:
-  explicit Reader(const std::string& file) : file_(file) {}
+  explicit StagePlanReader(const std::string& file) : file_(file) {}
 
-  Result<StagePlan> read(const Json& root) {
+  Result<StagePlan> read(const OrderedJson& root) {
     if (!root.is_object()) return fail("", "the file is not a JSON object");
     RANNC_ASSIGN(const std::string format, text(root, "format"));
     if (format != kFormat) return fail("format", "'" + format + "' where '" + kFormat + "' was expected");
     RANNC_ASSIGN(const double version, number(root, "version", 0, kMost));
-    if (version != static_cast<double>(kVersion)) return fail("version", "only version 1 is known");
+    if (version != static_cast<double>(kVersion)) return fail("version", "only version 1 is supported");
     StagePlan plan;
     RANNC_ASSIGN(plan.planner, text(root, "planner"));
     RANNC_ASSIGN(plan.schedule, text(root, "schedule"));
@@ -49,18 +49,18 @@ class Reader {
     RANNC_ASSIGN(plan.step_ns, number(root, "step_ns", 0, kMost));
     RANNC_ASSIGN(plan.lower_bound, number(root, "lower_bound", 0, kMost));
     RANNC_ASSIGN(plan.micro_batches, whole(root, "micro_batches", 1, kMostMicroBatches));
-    RANNC_ASSIGN(const Json* depths, list(root, "warm_up"));
-    for (const Json& depth : *depths) {
+    RANNC_ASSIGN(const OrderedJson* depths, list(root, "warm_up"));
+    for (const OrderedJson& depth : *depths) {
       RANNC_ASSIGN(const uint64_t value, whole(depth, "warm_up", 1, kMostMicroBatches));
       plan.warm_up.push_back(static_cast<uint32_t>(value));
     }
-    RANNC_ASSIGN(const Json* stages, list(root, "stages"));
-    for (const Json& stage : *stages) RANNC_TRY(read_stage(stage, plan));
-    RANNC_ASSIGN(const Json* others, list(root, "runners_up"));
-    for (const Json& other : *others) RANNC_TRY(read_runner_up(other, plan));
-    RANNC_ASSIGN(const Json* notes, list(root, "notes"));
-    for (const Json& note : *notes) {
-      if (!note.is_string()) return fail("notes", "an entry is not a text");
+    RANNC_ASSIGN(const OrderedJson* stages, list(root, "stages"));
+    for (const OrderedJson& stage : *stages) RANNC_TRY(read_stage(stage, plan));
+    RANNC_ASSIGN(const OrderedJson* others, list(root, "runners_up"));
+    for (const OrderedJson& other : *others) RANNC_TRY(read_runner_up(other, plan));
+    RANNC_ASSIGN(const OrderedJson* notes, list(root, "notes"));
+    for (const OrderedJson& note : *notes) {
+      if (!note.is_string()) return fail("notes", "an entry is not a string");
       plan.notes.push_back(note.get<std::string>());
     }
     return plan;
@@ -71,28 +71,28 @@ class Reader {
     return error(Location{file_, 0, 0, field}, message);
   }
 
-  Result<const Json*> member(const Json& object, const char* key) const {
-    if (!object.is_object()) return fail(key, "expected is an object that holds this field");
+  Result<const OrderedJson*> member(const OrderedJson& object, const char* key) const {
+    if (!object.is_object()) return fail(key, "an object with this field was expected");
     const auto found = object.find(key);
     if (found == object.end()) return fail(key, "the field is missing");
     return &*found;
   }
 
-  Result<std::string> text(const Json& object, const char* key) const {
-    RANNC_ASSIGN(const Json* value, member(object, key));
-    if (!value->is_string()) return fail(key, "the field is not a text");
+  Result<std::string> text(const OrderedJson& object, const char* key) const {
+    RANNC_ASSIGN(const OrderedJson* value, member(object, key));
+    if (!value->is_string()) return fail(key, "the field is not a string");
     return value->get<std::string>();
   }
 
-  Result<const Json*> list(const Json& object, const char* key) const {
-    RANNC_ASSIGN(const Json* value, member(object, key));
+  Result<const OrderedJson*> list(const OrderedJson& object, const char* key) const {
+    RANNC_ASSIGN(const OrderedJson* value, member(object, key));
     if (!value->is_array()) return fail(key, "the field is not a list");
     return value;
   }
 
-  /// The number itself, or the object's field of that name.
-  Result<double> number(const Json& from, const char* key, double low, double high) const {
-    const Json* value = &from;
+  /// Returns the number itself, or the field of that name of the object.
+  Result<double> number(const OrderedJson& from, const char* key, double low, double high) const {
+    const OrderedJson* value = &from;
     if (from.is_object()) {
       RANNC_ASSIGN(value, member(from, key));
     }
@@ -102,25 +102,25 @@ class Reader {
     return read;
   }
 
-  Result<uint64_t> whole(const Json& from, const char* key, double low, double high) const {
+  Result<uint64_t> whole(const OrderedJson& from, const char* key, double low, double high) const {
     RANNC_ASSIGN(const double value, number(from, key, low, high));
     if (value != std::floor(value)) return fail(key, "the field is not a whole number");
     return static_cast<uint64_t>(value);
   }
 
-  Result<void> read_stage(const Json& from, StagePlan& plan) const {
+  Result<void> read_stage(const OrderedJson& from, StagePlan& plan) const {
     PlannedStage stage;
-    if (!from.is_object()) return fail("stages", "expected is an object for each stage");
+    if (!from.is_object()) return fail("stages", "each stage must be an object");
     RANNC_ASSIGN(const uint64_t first, whole(from, "first", 0, kMostBlocks));
     RANNC_ASSIGN(const uint64_t end, whole(from, "end", 0, kMostBlocks));
     stage.first = static_cast<uint32_t>(first);
     stage.end = static_cast<uint32_t>(end);
-    RANNC_ASSIGN(const Json* devices, list(from, "devices"));
-    for (const Json& device : *devices) {
+    RANNC_ASSIGN(const OrderedJson* devices, list(from, "devices"));
+    for (const OrderedJson& device : *devices) {
       RANNC_ASSIGN(const uint64_t value, whole(device, "devices", 0, kMostDevices - 1));
       stage.devices.push_back(DeviceId::from(value));
     }
-    RANNC_ASSIGN(const Json* recompute, member(from, "recompute"));
+    RANNC_ASSIGN(const OrderedJson* recompute, member(from, "recompute"));
     if (!recompute->is_boolean()) return fail("recompute", "the field is neither true nor false");
     stage.recompute = recompute->get<bool>();
     RANNC_ASSIGN(stage.forward_ns, number(from, "forward_ns", 0, kMost));
@@ -131,9 +131,9 @@ class Reader {
     return {};
   }
 
-  Result<void> read_runner_up(const Json& from, StagePlan& plan) const {
+  Result<void> read_runner_up(const OrderedJson& from, StagePlan& plan) const {
     RunnerUp other;
-    if (!from.is_object()) return fail("runners_up", "expected is an object for each");
+    if (!from.is_object()) return fail("runners_up", "each entry must be an object");
     RANNC_ASSIGN(other.what, text(from, "what"));
     RANNC_ASSIGN(other.objective, number(from, "objective", 0, kMost));
     RANNC_ASSIGN(other.why, text(from, "why"));
@@ -147,33 +147,33 @@ class Reader {
 }  // namespace
 
 std::string write_stage_plan(const StagePlan& plan, const std::vector<std::string>& block_names) {
-  Json stages = Json::array(), others = Json::array();
+  OrderedJson stages = OrderedJson::array(), others = OrderedJson::array();
   for (const PlannedStage& stage : plan.stages) stages.push_back(stage_json(stage, block_names));
   for (const RunnerUp& other : plan.runners_up) {
     others.push_back({{"what", other.what}, {"objective", other.objective}, {"why", other.why}});
   }
-  const Json json{{"format", kFormat},
-                  {"version", kVersion},
-                  {"planner", plan.planner},
-                  {"objective_name", plan.objective_name},
-                  {"objective", plan.objective},
-                  {"step_ns", plan.step_ns},
-                  {"lower_bound", plan.lower_bound},
-                  {"bound", plan.bound_name},
-                  {"bottleneck", plan.bottleneck},
-                  {"micro_batches", plan.micro_batches},
-                  {"schedule", plan.schedule},
-                  {"warm_up", plan.warm_up},
-                  {"stages", std::move(stages)},
-                  {"runners_up", std::move(others)},
-                  {"notes", plan.notes}};
-  return json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+  const OrderedJson json{{"format", kFormat},
+                         {"version", kVersion},
+                         {"planner", plan.planner},
+                         {"objective_name", plan.objective_name},
+                         {"objective", plan.objective},
+                         {"step_ns", plan.step_ns},
+                         {"lower_bound", plan.lower_bound},
+                         {"bound", plan.bound_name},
+                         {"bottleneck", plan.bottleneck},
+                         {"micro_batches", plan.micro_batches},
+                         {"schedule", plan.schedule},
+                         {"warm_up", plan.warm_up},
+                         {"stages", std::move(stages)},
+                         {"runners_up", std::move(others)},
+                         {"notes", plan.notes}};
+  return json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
 }
 
 Result<StagePlan> read_stage_plan(std::string_view text, const std::string& file) {
-  const Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const OrderedJson root = OrderedJson::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded()) return error(Location{file, 0, 0, {}}, "the file is not JSON");
-  return Reader(file).read(root);
+  return StagePlanReader(file).read(root);
 }
 
 }  // namespace rannc::partition

@@ -17,7 +17,7 @@ namespace rannc::partition {
 
 namespace {
 
-// Linear between priced sizes, as the planners' own tables.
+// Interpolates linearly between priced sizes, like the planners' own tables.
 double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const std::function<double(size_t)>& time) {
   TimeTable table;
   table.sizes = sizes;
@@ -25,29 +25,29 @@ double at_samples(const std::vector<uint64_t>& sizes, uint64_t samples, const st
   return blend.low_weight * time(blend.low) + blend.high_weight * time(blend.high);
 }
 
-constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: beyond, costs are not those of any machine
+constexpr double kMostNs = 1e15;  // eleven days for a micro-batch: larger costs are not those of any machine
 
-// On the slowest of the stage's kinds of device.
-Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const PlanFacts& facts,
+// Prices a stage on the slowest of its device kinds.
+Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t samples, const ModelFacts& model,
                                  const std::set<uint32_t>& kinds) {
   double forward = 0, backward = 0, weight = 0;
   for (const uint32_t kind : kinds) {
     const auto sum = [&](auto&& part) {
-      return at_samples(facts.costs->sizes, samples, [&](size_t size) {
+      return at_samples(model.costs.sizes, samples, [&](size_t size) {
         double total = 0;
-        for (const TaskId task : plan.stages[stage.index()].tasks) total += part(facts.costs->of(kind, size, task));
+        for (const TaskId task : plan.stages[stage.index()].tasks) total += part(model.costs.of(kind, size, task));
         return total;
       });
     };
     forward = std::max(forward, sum([](const TaskCost& cost) { return cost.forward_ns; }));
-    if (!facts.training) continue;
+    if (!model.training) continue;
     backward = std::max(backward, sum([](const TaskCost& cost) { return cost.backward_ns(); }));
     weight = std::max(weight, sum([](const TaskCost& cost) { return cost.late_ns(); }));
   }
   if (!(forward + backward <= kMostNs)) {
     return error(
-        fmt::format("stage {} would take {:.3g} ns for {} samples, a plan holds at most {:.0e}: the cluster's "
-                    "rates or the profile's times cannot be right",
+        fmt::format("stage {} would take {:.3g} ns for {} samples, more than the limit of {:.0e}: the cluster's "
+                    "rates or the profile's times must be wrong",
                     stage.index(), forward + backward, samples, kMostNs));
   }
   ir::StageTime time{stage, samples, whole_ns(forward), whole_ns(backward)};
@@ -55,7 +55,7 @@ Result<ir::StageTime> stage_time(const ir::Plan& plan, StageId stage, uint32_t s
   return time;
 }
 
-// What the stage keeps and needs, from its tasks one after the other.
+// Sets the memory of a stage by following its tasks.
 void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& time) {
   std::vector<ValueId> sent;
   for (const ir::Route& route : plan.routes) {
@@ -73,7 +73,7 @@ void add_memory(const ir::Plan& plan, StageFollower& follower, ir::StageTime& ti
   time.first_backward_bytes = whole(memory.first_backward);
 }
 
-// Devices in use, in the cluster's order; renumbers the stages.
+// Returns the devices in use, in the cluster's order. Renumbers the stages.
 void choose_devices(ir::Plan& plan, const StagePlan& stages, const Cluster& cluster, std::vector<DeviceId>& chosen) {
   std::set<DeviceId> used;
   for (const PlannedStage& stage : stages.stages) used.insert(stage.devices.begin(), stage.devices.end());
@@ -97,7 +97,7 @@ void assign_tasks(ir::Plan& plan, const std::vector<uint32_t>& block_of_atom, co
     plan.block_of.push_back(BlockId(block_of_atom[atom]));
     tasks[stage_of_block[block_of_atom[atom]]].push_back(plan.atoms.tasks[atom]);
   }
-  // Outputs that constant tasks make alone belong to the last stage, as form-atoms has it.
+  // Outputs of constant tasks alone belong to the last stage, as in form-atoms.
   for (const ValueId output : plan.graph.outputs()) {
     const TaskId producer = plan.graph.value(output).producer;
     if (producer.valid() && plan.atoms.constant[producer.index()]) tasks.back().push_back(producer);
@@ -111,7 +111,7 @@ void assign_tasks(ir::Plan& plan, const std::vector<uint32_t>& block_of_atom, co
   }
 }
 
-// Warm-up depths by latency need times by stage; all other schedules ignore them.
+// Warm-up depths by latency need times by stage. All other schedules ignore them.
 ScheduleSpec schedule_spec(const ir::Plan& plan, const StagePlan& stages, const Cluster& cluster,
                            const std::string& name) {
   ScheduleSpec spec;
@@ -140,45 +140,46 @@ std::string cluster_digest(const Cluster& cluster) {
   return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
 }
 
-Result<ir::Plan> finish_plan(ir::Graph graph, ir::Atoms atoms, const std::vector<uint32_t>& block_of_atom,
-                             const StagePlan& stages, const PlanFacts& facts) {
+Result<ir::Plan> finish_plan(const ModelFacts& model, const std::vector<uint32_t>& block_of_atom,
+                             const StagePlan& stages, const PlanOptions& options) {
   ir::Plan plan;
-  plan.graph = std::move(graph);
-  plan.atoms = std::move(atoms);
-  plan.mini_batch = facts.mini_batch;
-  plan.micro_batches = ir::split_mini_batch(facts.mini_batch, static_cast<uint32_t>(stages.micro_batches));
-  plan.training = facts.training;
-  plan.optimizer_states = facts.optimizer_states;
-  if (facts.training) plan.optimizer = facts.optimizer;
+  plan.graph = model.graph.clone();
+  plan.atoms = model.atoms;
+  plan.mini_batch = static_cast<uint32_t>(options.mini_batch);
+  plan.micro_batches = ir::split_mini_batch(plan.mini_batch, static_cast<uint32_t>(stages.micro_batches));
+  plan.training = options.training;
+  plan.optimizer_states = options.optimizer_states;
+  if (options.training) plan.optimizer = options.optimizer;
   plan.planner = stages.planner;
-  plan.seed = facts.seed;
-  plan.model_digest = facts.model_digest;
-  plan.profile_digest = facts.profile_digest;
-  plan.cluster_digest = cluster_digest(*facts.cluster);
+  plan.seed = options.seed;
+  plan.model_digest = options.model_digest;
+  plan.profile_digest = options.costs->fingerprint();
+  plan.cluster_digest = cluster_digest(options.cluster);
   assign_tasks(plan, block_of_atom, stages);
   std::vector<DeviceId> chosen;
-  choose_devices(plan, stages, *facts.cluster, chosen);
+  choose_devices(plan, stages, options.cluster, chosen);
   ir::derive_routes(plan);
 
-  StageFollower follower(plan.graph, *facts.tape);
+  StageFollower follower(plan.graph, model.tape);
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     std::set<uint32_t, std::greater<>> sizes;  // largest share of each micro-batch
     const auto replicas = static_cast<uint32_t>(plan.stages[s].devices.size());
     for (const uint32_t samples : plan.micro_batches) sizes.insert((samples + replicas - 1) / replicas);
     std::set<uint32_t> kinds;
-    for (const DeviceId device : stages.stages[s].devices) kinds.insert(facts.cluster->devices[device.index()].kind);
+    for (const DeviceId device : stages.stages[s].devices) kinds.insert(options.cluster.devices[device.index()].kind);
     for (const uint32_t samples : sizes) {
-      RANNC_ASSIGN(ir::StageTime time, stage_time(plan, StageId::from(s), samples, facts, kinds));
+      RANNC_ASSIGN(ir::StageTime time, stage_time(plan, StageId::from(s), samples, model, kinds));
       plan.stage_times.push_back(time);
       add_memory(plan, follower, plan.stage_times.back());
     }
   }
 
   const ir::PipelineShape shape = ir::pipeline_shape(plan);
-  price_finish(plan, shape, *facts.cluster);
-  ScheduleSpec spec = schedule_spec(plan, stages, *facts.cluster, facts.schedule);
-  spec.table = facts.schedule_table;
-  spec.table_file = facts.schedule_file;
+  price_finish(plan, shape, options.cluster);
+  ScheduleSpec spec =
+      schedule_spec(plan, stages, options.cluster, options.schedule.empty() ? stages.schedule : options.schedule);
+  spec.table = options.schedule_table;
+  spec.table_file = options.schedule_file;
   RANNC_ASSIGN(const ir::Schedule rows, make_schedule(shape, spec));
   RANNC_ASSIGN(plan.schedule, ir::lower_schedule(shape, rows));
   return plan;
@@ -194,7 +195,7 @@ Result<ir::Plan> reschedule(const ir::Plan& plan, const Reschedule& change) {
   changed.step_ns = changed.lower_bound_ns = 0;
   if (const auto samples = ir::fixed_samples(plan.graph); samples && change.micro_batches != 1) {
     return error({},
-                 fmt::format("no symbol counts the model's samples: its mini-batch of {} cannot be split into {} "
+                 fmt::format("the model has a static batch: its mini-batch of {} cannot be split into {} "
                              "micro-batches",
                              *samples, change.micro_batches),
                  "P15");

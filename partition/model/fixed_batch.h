@@ -1,16 +1,16 @@
-/// Plans a model whose batch is a number as one sample that nothing splits.
+/// Plans a model with a fixed batch size as one indivisible sample.
 #pragma once
 
-#include "partition/model/plan_model.h"
+#include "partition/model/plan_options.h"
 
 namespace rannc::partition {
 
-/// The options to search with. As they are, where a symbol counts samples. Else no micro-batch and no replica may have
-/// a part of the mini-batch, so that the whole of it is one sample: one micro-batch, one device a stage. A diagnostic
-/// where `options` demand another mini-batch than the model's own, several micro-batches, or replicas. [P15]
+/// Returns the options to search with. They are unchanged if a symbol counts samples. Otherwise the mini-batch cannot
+/// be split among micro-batches or replicas, so all of it counts as one sample: one micro-batch, one device per stage.
+/// Fails if `options` demand a mini-batch other than the model's, several micro-batches, or replicas. [P15]
 Result<PlanOptions> with_fixed_batch(const ir::Graph& graph, PlanOptions options);
 
-/// Counts the samples of a plan that was made with such options as its model does.
+/// Restores the model's number of samples in a plan that was made with such options.
 void count_fixed_samples(ir::Plan& plan);
 
 }  // namespace rannc::partition

@@ -9,8 +9,10 @@
 
 #include "ir/verify.h"
 #include "partition/model/finer_blocks.h"
+#include "partition/model/finish_plan.h"
 #include "partition/model/fixed_batch.h"
 #include "partition/model/joint_batch.h"
+#include "partition/model/stage_problem.h"
 #include "partition/model/value_bytes.h"
 #include "partition/schedule/family.h"
 #include "partition/stages/judge/judge.h"
@@ -20,7 +22,7 @@ namespace rannc::partition {
 
 namespace {
 
-// CPU time since it was last asked.
+// Measures CPU time since the last call.
 class Lap {
  public:
   int64_t ns() {
@@ -34,25 +36,8 @@ class Lap {
   std::clock_t last_ = std::clock();
 };
 
-PlanFacts plan_facts(const PlanOptions& options, const ModelFacts& model) {
-  PlanFacts facts;
-  facts.cluster = &options.cluster;
-  facts.costs = &model.costs;
-  facts.tape = &model.tape;
-  facts.mini_batch = options.mini_batch;
-  facts.optimizer_states = options.optimizer_states;
-  facts.optimizer = options.optimizer;
-  facts.training = options.training;
-  facts.schedule = options.schedule;
-  facts.schedule_table = options.schedule_table;
-  facts.schedule_file = options.schedule_file;
-  facts.seed = options.seed;
-  facts.model_digest = options.model_digest;
-  facts.profile_digest = options.costs->fingerprint();
-  return facts;
-}
-
-// All blocks in one stage on the first `devices` devices, under the best micro-batch count and recompute choice.
+// Returns a plan with all blocks in one stage on the first `devices` devices, with the best micro-batch count and
+// recompute choice.
 Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std::string& what, uint32_t devices) {
   Alternative entry{what, 0, {}};
   for (const uint64_t count : micro_batch_candidates(problem)) {
@@ -63,12 +48,11 @@ Alternative alternative(const StageProblem& problem, PlanJudge& judge, const std
       plan.schedule = "1f1b";
       plan.stages = {{0, problem.blocks, {}, recompute}};
       for (uint32_t d = 0; d < devices; ++d) plan.stages[0].devices.push_back(DeviceId(d));
-      std::string why;
-      const bool fits = judge.judge(plan, &why).has_value();
-      if (!fits) {
-        if (entry.step_ns == 0) entry.remark = why;
-      } else if (entry.step_ns == 0 || plan.step_ns < static_cast<double>(entry.step_ns)) {
-        entry.step_ns = static_cast<int64_t>(std::min(plan.step_ns, 4e18));
+      const JudgedPlan judged = judge.judge(std::move(plan));
+      if (!judged) {
+        if (entry.step_ns == 0) entry.remark = judged.why();
+      } else if (entry.step_ns == 0 || judged->step_ns < static_cast<double>(entry.step_ns)) {
+        entry.step_ns = static_cast<int64_t>(std::min(judged->step_ns, 4e18));
         entry.remark = fmt::format("{} micro-batches{}", count, recompute ? ", recompute" : "");
       }
     }
@@ -84,9 +68,9 @@ std::vector<Alternative> alternatives(const StageProblem& problem) {
   return found;
 }
 
-constexpr double kSafe = 1 - 1e-9;  // sums round
+constexpr double kSafe = 1 - 1e-9;  // against rounding of sums
 
-// No plan can beat all devices working without pause at each sample's cheapest price, nor one micro-batch's way
+// No plan can beat all devices working without pause at each sample's cheapest price, nor one micro-batch's pass
 // through the heaviest task.
 int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
   double cheapest = 0;
@@ -109,7 +93,7 @@ int64_t lower_bound_ns(const PlanOptions& options, const ModelFacts& facts) {
   return static_cast<int64_t>(std::floor(std::max(shared, heaviest) * kSafe));
 }
 
-// What no cut can change: every parameter with its copies lies on some device.
+// Lower bound on memory that no cut can change: every parameter with its copies resides on some device.
 std::optional<Infeasible> exceeds_all_memory(const PlanOptions& options, const ModelFacts& facts) {
   double needed = 0, offered = 0;
   for (const ValueId value : facts.graph.values()) {
@@ -136,7 +120,7 @@ AtomSamples atom_samples(const PlanOptions& options) {
   return {std::max<uint64_t>(1, options.mini_batch / 8), (options.mini_batch + parts - 1) / parts};
 }
 
-// Bytes by kind of device that stages are chosen within.
+// Memory limits by kind of device for choosing stages.
 using KindMemory = std::vector<uint64_t>;
 
 Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& facts, const BlockPartition& blocks,
@@ -144,14 +128,10 @@ Result<StageProblem> problem_of(const PlanOptions& options, const ModelFacts& fa
   RANNC_ASSIGN(StageProblem problem, stage_problem(facts, blocks));
   problem.cluster = options.cluster;
   for (size_t kind = 0; kind < memory.size(); ++kind) problem.cluster.kinds[kind].memory_bytes = memory[kind];
-  problem.mini_batch = options.mini_batch;
-  problem.micro_batches = options.micro_batches;
+  static_cast<PlanDemands&>(problem) = options;
+  if (!options.training) problem.recompute = RecomputeRule::kNever;
   const ScheduleFamily* family = find_schedule(options.schedule);
   problem.in_flight = family == nullptr ? InFlight::kOneFOneB : family->assumed;
-  problem.recompute = options.training ? options.recompute : RecomputeRule::kNever;
-  problem.constraints = options.constraints;
-  problem.objective = options.objective;
-  problem.time_limit_ns = options.time_limit_ns;
   const auto name = [&](uint32_t atom) { return task_name(facts.graph, facts.atoms.tasks[atom]); };
   RANNC_TRY(add_demands(options.demands, blocks.block_of, name, problem.constraints));
   return problem;
@@ -168,15 +148,15 @@ std::unique_ptr<StagePlanner> planner_of(const PlanOptions& options) {
   return options.planner == "auto" ? auto_planner(search_of(options)) : make_planner(options.planner);
 }
 
-constexpr uint32_t kMostBlocks = 256;      // that are tried where fewer leave no plan
-constexpr uint32_t kMostFineBlocks = 128;  // that splitting beside the cuts may end in
+constexpr uint32_t kMostBlocks = 256;      // largest number tried if fewer blocks leave no plan
+constexpr uint32_t kMostFineBlocks = 128;  // largest number after splitting beside the cuts
 constexpr uint32_t kPieces = 8;            // of a block beside a cut
-constexpr size_t kMostAtoms = 200'000;     // of a model whose blocks are split: more take seconds
-constexpr uint64_t kSharpenShare = 8;      // the part of the search's budget that climbing over finer blocks may spend
+constexpr size_t kMostAtoms = 200'000;     // of a model whose blocks are split; more would take seconds
+constexpr uint64_t kSharpenShare = 8;      // part of the search's budget for the search over finer blocks
 
 using Chosen = std::variant<PlannedModel, Infeasible>;
 
-// Blocks and stages. Coarse blocks may leave no plan within memory where finer ones do: then k is doubled.
+// Chooses blocks and stages. Coarse blocks may leave no plan within memory while finer ones do; then k is doubled.
 Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, const ModelFacts& facts,
                       const KindMemory& memory) {
   PlannedModel planned;
@@ -205,13 +185,13 @@ Result<Chosen> choose(const StagePlanner& planner, const PlanOptions& options, c
     if (!planned.blocks.remark.empty()) planned.remarks.push_back(planned.blocks.remark);
     if (closest)
       planned.remarks.push_back(
-          fmt::format("{} blocks leave no plan within memory: {} are cut", options.blocks, count));
+          fmt::format("no plan with {} blocks fits the memory: using {} blocks", options.blocks, count));
     planned.stages = std::get<StagePlan>(std::move(outcome));
     return Chosen(std::move(planned));
   }
 }
 
-// Splits the blocks beside the plan's cuts and climbs from it, so that stages are balanced more finely than blocks are.
+// Splits the blocks beside the plan's cuts and continues the search from it, to balance stages more finely than blocks.
 Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const KindMemory& memory,
                      PlannedModel& planned) {
   const uint32_t count = planned.blocks.partition.count;
@@ -237,8 +217,9 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const 
   auto* plan = std::get_if<StagePlan>(&outcome);
   if (plan == nullptr || !better(*plan, planned.stages)) return {};
   plan->runners_up.swap(planned.stages.runners_up);
-  plan->notes.push_back(fmt::format("the blocks beside the cuts were split: {} became {}, which gained {:.1f} %", count,
-                                    finer.partition.count, 100 * (1 - plan->objective / planned.stages.objective)));
+  plan->notes.push_back(fmt::format("splitting the blocks beside the cuts, from {} to {} blocks, gained {:.1f} %",
+                                    count, finer.partition.count,
+                                    100 * (1 - plan->objective / planned.stages.objective)));
   planned.stages = std::move(*plan);
   planned.problem = std::move(problem);
   planned.blocks.metrics = measure(planned.blocks.atoms, finer.partition.block_of, finer.partition.count);
@@ -246,7 +227,7 @@ Result<void> sharpen(const PlanOptions& options, const ModelFacts& facts, const 
   return {};
 }
 
-// What each kind of device offers.
+// Returns the memory of each kind of device.
 KindMemory memory_of_kinds(const PlanOptions& options) {
   KindMemory memory;
   for (const DeviceKind& kind : options.cluster.kinds)
@@ -254,7 +235,7 @@ KindMemory memory_of_kinds(const PlanOptions& options) {
   return memory;
 }
 
-// The device of a kind that exceeds its memory the most in the finished plan.
+// Returns the device of a kind that exceeds its memory most in the finished plan.
 struct Overfull {
   size_t kind = 0;
   double needed = 0, offered = 0;
@@ -275,7 +256,7 @@ std::vector<Overfull> overfull(const ir::Plan& plan, const PlanOptions& options)
   return worst;
 }
 
-// Chooses, finishes and simulates.
+// Chooses stages, completes the plan and simulates it.
 Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& planner, const PlanOptions& options,
                                                          const ModelFacts& facts, const KindMemory& memory) {
   using Outcome = std::variant<PlannedModel, Infeasible>;
@@ -284,10 +265,7 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
   PlannedModel planned = std::get<PlannedModel>(std::move(chosen));
   if (options.planner == "auto") RANNC_TRY(sharpen(options, facts, memory, planned));
   Lap lap;
-  PlanFacts wanted = plan_facts(options, facts);
-  if (wanted.schedule.empty()) wanted.schedule = planned.stages.schedule;
-  RANNC_ASSIGN(planned.plan, finish_plan(facts.graph.clone(), facts.atoms, planned.blocks.partition.block_of,
-                                         planned.stages, wanted));
+  RANNC_ASSIGN(planned.plan, finish_plan(facts, planned.blocks.partition.block_of, planned.stages, options));
   count_fixed_samples(planned.plan);
   planned.times.schedule = lap.ns();
   RANNC_ASSIGN(planned.timeline, predict(planned.plan, options.cluster));
@@ -298,8 +276,8 @@ Result<std::variant<PlannedModel, Infeasible>> plan_once(const StagePlanner& pla
 
 constexpr int kMostTries = 4;
 
-// Blocks say nearly what a stage needs, the finished plan says it task by task. Where that is more than a device has,
-// stages are chosen again within as much less on devices of its kind.
+// Blocks predict a stage's memory approximately; the finished plan computes it task by task. If that exceeds a device,
+// stages are chosen again with the limit of its kind lowered by the excess.
 Result<std::variant<PlannedModel, Infeasible>> plan_within_memory(const StagePlanner& planner,
                                                                   const PlanOptions& options, const ModelFacts& facts) {
   using Outcome = std::variant<PlannedModel, Infeasible>;

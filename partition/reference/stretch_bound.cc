@@ -1,15 +1,15 @@
 // Bounds the largest load by the stretches of one chain.
 //
-// Units of the chain depend on each other in order, so every down-set holds its first j units for some j: its class.
+// Units of the chain depend on each other in order, so every down-set contains its first j units for some j: its class.
 // A device between a cut of class i and one of class j > i holds a set S that contains the chain's units i … j-1 and
-// all that lies between them, but nothing before unit i-1 or behind unit j, nor these. Minimum cuts over all such S
-// give
+// all units between them, but not unit i-1 and what precedes it, nor unit j and what follows it. Minimum cuts over all
+// such S give
 //   load(i, j): the least work(S) + cost of the values with pins in S and outside,
 //   paid(i, j): the least cost of those values alone.
-// A device without a unit of the chain loads 0 or more. All devices together load the total work and what each of them
-// pays, so T is possible only if a way from class 0 to the last over stretches with load <= T has
-// total work + sum of paid <= devices * T, and likewise for every first few devices. Each device counts what it pays
-// itself, so no value is counted more often than it is paid, however many cuts it crosses.
+// A device without a unit of the chain loads 0 or more. All devices together load the total work plus what each of them
+// pays. So T is possible only if a path from class 0 to the last over stretches with load <= T has total work + sum of
+// paid <= devices * T, and likewise for every first few devices. Each device counts what it pays itself, so no value is
+// counted more often than it is paid, however many cuts it crosses.
 #include "partition/reference/stretch_bound.h"
 
 #include <algorithm>
@@ -23,10 +23,10 @@ namespace rannc::partition {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kTolerance = 1e-11;    // relative to the total work
-constexpr double kRounding = 1 + 1e-9;  // of sums of loads
+constexpr double kBoundTolerance = 1e-11;  // relative to the total work
+constexpr double kRounding = 1 + 1e-9;     // of sums of loads
 
-/// Minimum cuts around sets that contain some units and avoid others.
+/// Minimum cuts around sets that contain some units and exclude others.
 class SetCut {
  public:
   enum class Place : uint8_t { kFree, kIn, kOut };
@@ -55,7 +55,7 @@ class SetCut {
   }
   double inside() const { return inside_; }  ///< work of the units that are fixed in the set
 
-  /// Least cost of the values between the set and the rest, with the work of the set added where `with_work`.
+  /// Returns the least cost of the values between the set and the rest, plus the work of the set if `with_work`.
   double solve(bool with_work, double tolerance) {
     network_.reset(static_cast<uint32_t>(nodes_ + 2 * values_.size()));
     for (uint32_t u = 0; u < problem_.units() && with_work; ++u) {
@@ -98,7 +98,7 @@ class Stretches {
     }
   }
 
-  /// Prices all stretches that may load `upper` or less; false: stopped.
+  /// Prices all stretches that may load `upper` or less. Returns false if stopped.
   bool price(double upper, const std::stop_token& stop) {
     SetCut cut(problem_);
     stretches_.resize(chain_.size());
@@ -107,7 +107,7 @@ class Stretches {
         if (stop.stop_requested()) return false;
         cut.fix(places(i, j));
         if (cut.inside() > upper) break;  // longer ones hold more
-        const double tolerance = kTolerance * total_;
+        const double tolerance = kBoundTolerance * total_;
         const double load = cut.solve(true, tolerance);
         stretches_[i].push_back({load, load > upper ? kInfinity : cut.solve(false, tolerance)});
       }
@@ -142,7 +142,7 @@ class Stretches {
     double load = 0, paid = 0;
   };
 
-  /// Of every few units the one that depends on most others, or they on it, so that about `most` stretches are left.
+  /// Keeps, of every few units, the one with the most dependences, so that about `most` stretches are left.
   void thin_out(size_t most) {
     const size_t length = chain_.size();
     size_t step = 1;
@@ -174,7 +174,7 @@ class Stretches {
   std::vector<uint32_t> chain_;
   double total_;
   std::vector<double> least_work_, most_work_;   // of a down-set, by class
-  std::vector<std::vector<Stretch>> stretches_;  // by class before, then length - 1
+  std::vector<std::vector<Stretch>> stretches_;  // by first class, then length - 1
 };
 
 }  // namespace

@@ -9,7 +9,7 @@ std::string milliseconds(double ns) {
   return ns < 1e18 ? fmt::format("{:.3f} ms", ns / 1e6) : fmt::format("{:.4g} ms", ns / 1e6);
 }
 
-std::string amount(double bytes) {
+std::string amount_of_memory(double bytes) {
   return bytes < 1e9 ? fmt::format("{:.3f} MB", bytes / 1e6) : fmt::format("{:.3f} GB", bytes / 1e9);
 }
 
@@ -26,7 +26,7 @@ std::string stage_line(size_t index, const PlannedStage& stage, const std::vecto
   return fmt::format("  stage {}: {} on {}{}\n    forward {}, backward {}, all-reduce {}, peak {}\n", index,
                      block_range(stage.first, stage.end, block_names), devices, stage.recompute ? ", recomputes" : "",
                      milliseconds(stage.forward_ns), milliseconds(stage.backward_ns), milliseconds(stage.all_reduce_ns),
-                     amount(stage.peak_bytes));
+                     amount_of_memory(stage.peak_bytes));
 }
 
 std::string remedy_lines(const std::vector<Remedy>& remedies, std::string_view name, double objective) {
@@ -79,7 +79,7 @@ std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem
   more.name += "+";
   cluster.nodes[more.node.index()].devices.push_back(DeviceId::from(cluster.devices.size()));
   cluster.devices.push_back(more);
-  // A node of one device had no need to say how its devices are joined.
+  // A node with one device does not specify how its devices are connected.
   Link& inside = cluster.nodes[more.node.index()].inside;
   if (inside.bytes_per_second <= 0) inside = cluster.between;
   if (inside.bytes_per_second > 0) remedies.push_back(try_one(planner, devices, "one more device"));
@@ -87,7 +87,7 @@ std::vector<Remedy> try_remedies(const StagePlanner& planner, const StageProblem
 }
 
 std::string quantity(std::string_view objective_name, double value) {
-  if (objective_name.find("bytes") != std::string_view::npos) return amount(value);
+  if (objective_name.find("bytes") != std::string_view::npos) return amount_of_memory(value);
   return milliseconds(value);
 }
 

@@ -21,6 +21,7 @@
 #include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
 #include "partition/stages/search/auto.h"
+#include "tests/partition/stages/support/judging.h"
 
 namespace {
 
@@ -71,7 +72,7 @@ Answer ask(const StagePlanner& planner, const StageProblem& problem) {
     answer.why = outcome.diagnostic().str();
   } else if (auto* found = std::get_if<StagePlan>(&*outcome)) {
     PlanJudge judge(problem);
-    if (judge.judge(*found, &answer.why) && judge.finish(*found, &answer.why)) answer.plan = std::move(*found);
+    if (rannc::partition::testing::judge_as_run(judge, *found, &answer.why)) answer.plan = std::move(*found);
   } else {
     answer.why = std::get<Infeasible>(*outcome).reason;
   }
@@ -227,7 +228,7 @@ Answer papers_plan(const Published& row, const StageProblem& problem) {
         plan.micro_batches = count;
         plan.schedule = schedule;
         for (PlannedStage& stage : plan.stages) stage.recompute = recompute;
-        if (!judge.judge(plan, &answer.why) || !judge.finish(plan, &answer.why)) continue;
+        if (!rannc::partition::testing::judge_as_run(judge, plan, &answer.why)) continue;
         if (plan.objective < answer.objective()) answer.plan = plan;
       }
     }

@@ -9,15 +9,14 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kSafe = 1 - 1e-9;   ///< sums round
+constexpr double kSafe = 1 - 1e-9;   ///< against rounding of sums
 constexpr double kPrecision = 1e-3;  ///< relative, of a bisected bound
-constexpr double kCoarse = 2e-2;     ///< likewise where stages alone are asked for
-constexpr double kMostSteps = 2e7;   ///< of a query, beyond which it is not asked for promising stages
+constexpr double kCoarse = 2e-2;     ///< likewise, for stages alone
+constexpr double kMostSteps = 2e7;   ///< of a query; beyond this no promising stages are computed
 
 uint64_t ceil_div(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
 
-/// The longest way of one micro-batch: forward along values to some block, back along the values that have a gradient.
+/// Returns the longest path of one micro-batch: forward along values to some block, back along values with a gradient.
 double longest_way(const StageProblem& problem, const std::vector<double>& forward,
                    const std::vector<double>& backward) {
   std::vector<std::vector<const BlockValue*>> made(problem.blocks);
@@ -37,7 +36,7 @@ double longest_way(const StageProblem& problem, const std::vector<double>& forwa
   return longest;
 }
 
-/// Bounds by single sums, of one micro-batch count.
+/// Bounds by single sums, for one micro-batch count.
 class Sums {
  public:
   Sums(const StageProblem& problem, uint64_t count) : problem_(problem), count_(static_cast<double>(count)) {
@@ -85,7 +84,7 @@ class Sums {
   std::vector<double> forward_, inputs_;  ///< of each block on its cheapest share
 };
 
-/// Peak memory: what one device must hold of everything, and the largest block.
+/// Bounds peak memory by the largest block and by an equal share of all blocks.
 Bound memory_sums(const StageProblem& problem, const RangeCosts& ranges) {
   double largest = 0;
   for (uint32_t b = 0; b < problem.blocks; ++b) largest = std::max(largest, ranges.resident(b, b + 1));
@@ -102,8 +101,8 @@ class Bisection {
   Bisection(const StageProblem& problem, const RangeCosts& ranges)
       : problem_(problem), ranges_(ranges), links_(problem.cluster) {}
 
-  /// The highest value below `ceiling` (a relative kPrecision short) that stages of `count` micro-batches are known not
-  /// to meet; `ceiling` itself where they cannot even meet that, `floor` where nothing is known.
+  /// Returns the highest value below `ceiling` (short by a relative kPrecision) that stages of `count` micro-batches
+  /// provably do not meet; `ceiling` if they cannot meet even that, `floor` if nothing is proven.
   double raise(uint64_t count, double floor, double ceiling, BoundBudget& budget) const {
     StageFloor stages(problem_, ranges_, links_, count);
     return raise(stages, floor, ceiling, kPrecision, budget);
@@ -175,7 +174,7 @@ Bound lower_bound(const StageProblem& problem, const RangeCosts& ranges, const B
   for (size_t i = 0; i < counts.size(); ++i) {
     const auto& [sums, count] = counts[i];
     if (sums.value >= ceiling) break;
-    // Each count may spend an equal part of what is left: the least of them is what counts.
+    // Each count may spend an equal part of the remaining budget, because the smallest bound decides.
     const uint64_t share = left / (counts.size() - i);
     BoundBudget budget{share, effort.stop};
     const double raised = stages.raise(count, sums.value, ceiling, budget);

@@ -1,17 +1,16 @@
-// Two dynamic programs over (blocks, devices): from the end, how long a micro-batch is away behind a block at least;
-// from the start, which stages can be reached in time.
+// Runs two dynamic programs over (blocks, devices): from the end, the least time that a micro-batch is away after a
+// block; from the start, the stages that can be reached in time.
 //
-// What a stage pays for memory. Let M micro-batches pass a stage whose forward pass and input gradient take f and b,
-// and let each be away for at least w between them: it must pass the later stages and come back.
-//   1 A stage that repeats a forward pass does so in f. It need not where the backward pass follows the forward pass in
-//     its row; then nothing else runs there in between. Each micro-batch costs it f + b + min(f, w) or more.
-//   2 A stage that holds at most h micro-batches at once has M * (f + w + b) of micro-batch times in h slots.
-//   3 Until its first input gradient starts, w after its first forward pass, it does at most h forward passes; after
-//   its
-//     last forward pass at most h input gradients, the last of them w later. Where M > h these are different times, and
-//     between them lie (M - h) of each: 2 w + f + b + (M - h) (f + b) in all.
-// h is the memory that is left over the bytes of a micro-batch in flight, so all three hold for every schedule, stage
-// count and placement; they lie between the passes before the stage and those behind it, so all add to those.
+// Cost of memory for a stage. Let M micro-batches pass a stage whose forward pass and input gradient take f and b, and
+// let each be away for at least w between them: it must pass the later stages and come back.
+//   1 A stage that repeats a forward pass spends f on it. It need not if the backward pass directly follows the forward
+//     pass in its row, but then nothing else runs in between. Each micro-batch costs f + b + min(f, w) or more.
+//   2 A stage that holds at most h micro-batches at once has to fit micro-batch times of M * (f + w + b) into h slots.
+//   3 Until its first input gradient starts, w after its first forward pass, it runs at most h forward passes. After
+//     its last forward pass it runs at most h input gradients, the last of them w later. If M > h these periods are
+//     disjoint, and between them lie (M - h) of each: 2 w + f + b + (M - h) (f + b) in total.
+// h is the remaining memory divided by the bytes of a micro-batch in flight, so all three hold for every schedule,
+// stage count and placement. These times lie between the passes of earlier and of later stages, so they add to both.
 #include "partition/stages/bounds/stage_floor.h"
 
 #include <algorithm>
@@ -21,9 +20,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// Where a stage stands in time.
+/// Position of a stage in time.
 struct Place {
   double ahead = 0;   ///< least time before its first forward pass
   double around = 0;  ///< that and the least time after its last input gradient
@@ -31,7 +28,7 @@ struct Place {
   double limit = 0;   ///< of the step
 };
 
-/// Whether the stage meets the limit with so many slots, where it repeats or not (see the head of the file).
+/// Whether the stage meets the limit with this many slots, with or without repetition (see the start of the file).
 bool meets_with(const FloorEntry& entry, double count, double slots, bool repeats, const Place& place) {
   if (slots == 0) return false;
   const double once = entry.forward + entry.backward;
@@ -52,7 +49,7 @@ struct StageFloor::Query {
   std::vector<double> away;  ///< see `measure_away`
   Objective objective;
   double count = 0;    ///< micro-batches
-  bool priced = true;  ///< whether memory is
+  bool priced = true;  ///< whether memory is priced
 
   bool meets(const FloorEntry& entry, const Place& place) const {
     if (!priced) return meets_with(entry, count, kInfinity, false, place);
@@ -115,7 +112,7 @@ bool StageFloor::search(const Limits& limits, BoundBudget& budget, std::vector<S
   measure_away(query);
   if (budget.spent()) return true;
   if (query.away[at(0, units)] == kInfinity) return false;
-  // Least time before a stage at block a on all units so far: there and back, and there alone.
+  // Least time before a stage at block a on all units so far: in both directions, and forward only.
   std::vector<double> both(query.away.size(), kInfinity), there(both);
   both[0] = there[0] = 0;
   if (last != nullptr) last->assign(both.size(), {});

@@ -1,10 +1,11 @@
-// Which part of a message a replica must wait for. Replica r of n has the samples [⌊B r / n⌋, ⌊B (r + 1) / n⌋) of B, so
+// Which part of a message a replica must wait for: replica r of n has the samples [⌊B r / n⌋, ⌊B (r + 1) / n⌋) of B, so
 // the last one has ⌈B / n⌉ in every micro-batch, and the last replicas of two stages share the last sample.
-//   1 All that a mini-batch sends to the last replica passes its port: ⌈B / n⌉ samples a micro-batch.
-//   2 A first forward pass waits for its own samples alone, at least ⌊B / n⌋ of them, from a replica that has made a
-//     forward pass; a last gradient likewise takes that long to leave.
-//   3 Between the last replicas of two stages go the samples that both have, there and back.
-// A judgement by stages lets a micro-batch of B samples pass as B / L of the largest one, of L: never longer than that.
+//   1 All messages of a mini-batch to the last replica pass its port: ⌈B / n⌉ samples a micro-batch.
+//   2 A first forward pass waits for its own samples alone, at least ⌊B / n⌋ of them, from a replica that has finished
+//     a forward pass; a last gradient likewise takes that long to leave.
+//   3 The last replicas of two stages exchange the samples that both have, in both directions.
+// The judge of whole stages counts a micro-batch of B samples as B / L of the largest one, of L, which never takes
+// longer.
 #include "partition/stages/bounds/stage_floor_entries.h"
 
 #include <algorithm>
@@ -17,25 +18,24 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr uint32_t kOneByOne = 16;      ///< replica counts up to here are told apart
-constexpr double kReplicaStep = 1.125;  ///< beyond, those up to this factor apart count as one
-constexpr double kSteps = 8e6;          ///< of a query, as far as counting devices in larger units can help
-constexpr uint64_t kPricingSteps = 32;  ///< what pricing an entry costs
+constexpr uint32_t kOneByOne = 16;      ///< replica counts up to here are distinguished
+constexpr double kReplicaStep = 1.125;  ///< larger counts within this factor count as one
+constexpr double kSteps = 8e6;          ///< of a query, if larger device units suffice to reach it
+constexpr uint64_t kPricingSteps = 32;  ///< cost of pricing an entry
 constexpr double kUnitSlack = 1e-6;     ///< of a unit, against rounding
 
 Link faster(const Link& a, const Link& b) {
   return {std::max(a.bytes_per_second, b.bytes_per_second), std::min(a.latency_ns, b.latency_ns)};
 }
 
-/// Replaces each time by the least among the sizes from its own on: parts of monotone times need not be monotone.
+/// Replaces each time by the least time among its own and larger sizes: parts of monotone times need not be monotone.
 void lower_to_monotone(std::vector<std::vector<double>>& rows) {
   for (size_t i = rows.size(); i-- > 1;) {
     for (size_t b = 0; b < rows[i].size(); ++b) rows[i - 1][b] = std::min(rows[i - 1][b], rows[i][b]);
   }
 }
 
-/// What prices need of a problem, for micro-batches of `samples`.
+/// Copies the parts of a problem that prices need, for micro-batches of `samples`.
 StageProblem timed(const StageProblem& problem, uint64_t samples, bool inputs_alone) {
   StageProblem part;
   part.blocks = problem.blocks;
@@ -58,7 +58,7 @@ double replica_counts(uint32_t devices) {
                           kOneByOne + std::log(std::max(1.0, devices / double{kOneByOne})) / std::log(kReplicaStep));
 }
 
-/// Devices that count as one, so that a query stays within kSteps.
+/// Number of devices that count as one, so that a query stays within kSteps.
 uint32_t device_unit(const StageProblem& problem) {
   const uint32_t devices = problem.cluster.size();
   const double ranges = 0.5 * problem.blocks * problem.blocks * replica_counts(devices);
@@ -72,7 +72,7 @@ struct Pass {
   double forward = kInfinity, backward = kInfinity;
 };
 
-/// Each on the kind of device that is best at it.
+/// Times of the blocks [a, b), each pass on the kind of device that runs it fastest.
 Pass least(const StagePrices& prices, uint32_t a, uint32_t b, size_t share, size_t kinds) {
   Pass pass;
   for (uint32_t kind = 0; kind < kinds; ++kind) {
@@ -82,7 +82,7 @@ Pass least(const StagePrices& prices, uint32_t a, uint32_t b, size_t share, size
   return pass;
 }
 
-/// The share of `replicas`, or the smallest there is.
+/// Returns the share of `replicas`, or the smallest one.
 size_t share_at(const StagePrices& prices, uint64_t replicas) {
   return std::min(prices.share_of(static_cast<uint32_t>(replicas)), prices.shares().size() - 1);
 }
@@ -293,7 +293,7 @@ void FloorEntries::add_messages(FloorEntry& entry, uint32_t a, uint32_t b, const
   entry.full.messages = full_in + full_out;
 }
 
-/// Fills the slots; returns the least peak.
+/// Fills the slots. Returns the least peak.
 double FloorEntries::fitting(FloorEntry& entry, uint32_t a, uint32_t b, size_t share) const {
   double least = kInfinity;
   for (const bool recompute : recompute_choices(problem_.recompute)) {

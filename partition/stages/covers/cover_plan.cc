@@ -11,8 +11,6 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 bool coverable(const std::vector<CoverFinder*>& finders, StageCount count, std::optional<double> memory) {
   for (CoverFinder* finder : finders) {
     finder->set_memory(memory);

@@ -9,9 +9,8 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kStep = 1e-12;  ///< relative; two objectives closer than this count as equal
-constexpr double kClose = 2e-3;  ///< relative; a bound so close is worth the final question at once
+constexpr double kClose = 2e-3;  ///< relative; for a bound this close the final query is made at once
 
 /// Covers of one finder with stages in [least, most] and largest forward time in [low, high]; none is below `bound`.
 struct Box {
@@ -19,8 +18,8 @@ struct Box {
   size_t finder = 0;
   uint32_t least = 1, most = 1;
   double low = 0, high = kInfinity;
-  bool fresh = true;  ///< not asked yet
-  /// Ties go to the finder given last: more micro-batches, whose queries are cheaper.
+  bool fresh = true;  ///< not queried yet
+  /// Ties go to the finder given last: more micro-batches, whose queries are faster.
   auto key() const { return std::make_tuple(bound, SIZE_MAX - finder, least, low, most, high); }
   bool operator<(const Box& other) const { return key() < other.key(); }
 };
@@ -51,12 +50,12 @@ class Search {
  private:
   double top() const { return best_ ? best_->objective : kInfinity; }
 
-  /// What one step of the pipeline may take so that the whole meets the target.
+  /// Longest time of one pipeline step for which the whole meets the target.
   double per_step(const Box& box, double target) const {
     return target / static_cast<double>(finders_[box.finder]->micro_batches() + box.least - 1);
   }
 
-  /// A new box must first show that it can win at all; then the target halves what is open.
+  /// A new box must first show that it can win at all; then the target bisects the open interval.
   double target_of(const Box& box) const {
     const double least_gain = top() * (1 - kStep);
     if (!best_ || box.fresh || box.bound > top() * (1 - kClose)) return least_gain;
@@ -72,7 +71,7 @@ class Search {
     auto cover = finder.find({high, limit - box.low, limit}, {box.least, box.most});
     finder.stop_on({});
     if (finder.interrupted()) {
-      open_.insert(box);  // as if it had not been asked
+      open_.insert(box);  // as if it had not been queried
       return;
     }
     box.fresh = false;
@@ -100,7 +99,7 @@ class Search {
     }
   }
 
-  /// The cover misses the target with the least stage count: cut it out of both halves of the forward range.
+  /// The cover misses the target with the least stage count: exclude it from both halves of the forward range.
   void split(const Box& box, double limit, double forward, double backward) {
     if (box.least < box.most) {
       Box more = box;

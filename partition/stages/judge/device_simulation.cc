@@ -1,4 +1,4 @@
-// A plan's mini-batch device by device: every replica, every value and every port on its own, as a bundle will run it.
+// Simulates a plan's mini-batch device by device: every replica, value and port separately, as a bundle runs it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace rannc::partition {
 namespace {
 
-/// Devices that have a stage, in the cluster's order, as the finished plan numbers them.
+/// Returns the devices with a stage, in the cluster's order, as the finished plan numbers them.
 std::vector<DeviceId> used_devices(const StagePlan& plan) {
   std::vector<DeviceId> used;
   for (const PlannedStage& stage : plan.stages) used.insert(used.end(), stage.devices.begin(), stage.devices.end());
@@ -51,16 +51,13 @@ std::vector<ir::RouteShape> value_routes(const StageProblem& problem, const Stag
   return routes;
 }
 
-std::optional<double> PlanJudge::finish(StagePlan& plan, std::string* why, double beat) {
+JudgedPlan PlanJudge::judge_by_device(StagePlan plan, double beat) {
   Run run;
-  if (!lay_out(plan, run, why)) return std::nullopt;
+  if (const auto refusal = lay_out(plan, run)) return *refusal;
   const size_t stages = plan.stages.size();
   run.sums = run.shape.routes = value_routes(problem_, plan, run.shape.micro_batches);
-  run.ways.assign(stages * stages, {});  // no messages: computation alone is a bound whatever the ports
-  if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
-    if (why) *why = "its stages alone take longer";
-    return std::nullopt;
-  }
+  run.ways.assign(stages * stages, {});  // no messages: computation alone is a bound for any ports
+  if (const auto refusal = beaten(plan, run, beat)) return *refusal;
   const std::vector<DeviceId> used = used_devices(plan);
   run.shape.devices = static_cast<uint32_t>(used.size());
   for (size_t s = 0; s < stages; ++s) {
@@ -77,14 +74,14 @@ std::optional<double> PlanJudge::finish(StagePlan& plan, std::string* why, doubl
   SimulationOptions options;
   options.memory = options.spans = false;
   options.contention = options.skip_periods = contended(*schedule);
-  // A step is hardly ever sixteen times as long as judged; if it were, fewer periods would be recognised.
+  // A step is hardly ever sixteen times as long as judged. If it were, fewer periods would be detected.
   if (plan.step_ns > 0) options.grain = std::ldexp(1, std::ilogb(16 * plan.step_ns) - 51);
   const auto timeline = simulate(run.shape, *schedule, run.costs, options);
   RANNC_CHECK(timeline.ok()) << timeline.diagnostic().str();
   plan.step_ns = timeline->makespan;
-  if (!within_time(plan, why)) return std::nullopt;
+  if (const auto refusal = too_slow(plan)) return *refusal;
   if (problem_.objective == Objective::kStepTime) plan.objective = plan.step_ns;
-  return plan.objective;
+  return plan;
 }
 
 }  // namespace rannc::partition

@@ -11,9 +11,9 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kMost = 6;                 ///< finalists beside those that are handed in
-constexpr double kClose = 1.25;             ///< times the best judgement; the two simulations differ by less
-constexpr uint64_t kDeviceSlots = 200'000;  ///< devices * micro-batches, of all that are finished
+constexpr size_t kMost = 6;                 ///< finalists besides the plans of rivals
+constexpr double kClose = 1.25;             ///< multiple of the best judgement; the two simulations differ by less
+constexpr uint64_t kDeviceSlots = 200'000;  ///< devices * micro-batches, of all finished plans
 
 uint64_t slots(const StagePlan& plan) {
   uint64_t devices = 0;
@@ -51,7 +51,7 @@ std::vector<RunnerUp> runners_up(const StagePlan& plan, const std::map<std::stri
   return losers;
 }
 
-bool may_finish(const StagePlan& plan) { return slots(plan) <= kDeviceSlots / 8; }
+bool is_small(const StagePlan& plan) { return slots(plan) <= kDeviceSlots / 8; }
 
 void Finalists::offer(const StagePlan& plan, const std::string& from) {
   const auto [entry, fresh] =
@@ -80,7 +80,9 @@ std::vector<Candidate> Finalists::finished(PlanJudge& judge) const {
   for (Candidate& one : ranked()) {
     spent += slots(one.plan);
     if (spent > kDeviceSlots) break;
-    if (!judge.finish(one.plan, nullptr, least * (1 + 1e-6))) continue;
+    JudgedPlan judged = judge.judge_by_device(std::move(one.plan), least * (1 + 1e-6));
+    if (!judged) continue;
+    one.plan = *std::move(judged);
     least = std::min(least, one.plan.step_ns);
     left.push_back(std::move(one));
   }

@@ -1,4 +1,4 @@
-/// The plans of a search that are worth a simulation device by device.
+/// Selects the plans of a search that are simulated device by device.
 #pragma once
 
 #include <map>
@@ -10,31 +10,31 @@
 
 namespace rannc::partition {
 
-/// A plan and who found it.
+/// A plan and its source.
 struct Candidate {
   StagePlan plan;
   std::string from;
 };
 
-/// What a candidate is, so that the same one is judged once.
+/// Returns a key that is equal for equal candidates, so that each is judged once.
 std::string identity(const StagePlan& plan);
 
-/// Whether the plan is small enough to be simulated device by device among many.
-bool may_finish(const StagePlan& plan);
+/// Whether the plan is small enough for device-by-device simulation among many others.
+bool is_small(const StagePlan& plan);
 
-/// How the best plan of each source lost against `plan`.
+/// Compares the best plan of each source with `plan`.
 std::vector<RunnerUp> runners_up(const StagePlan& plan, const std::map<std::string, StagePlan>& best_of);
 
-/// Keeps the best plan of each number of stages, micro-batch count and schedule, and what rivals hand in as it is.
+/// Keeps the best plan of each combination of stage count, micro-batch count and schedule, and all plans of rivals.
 class Finalists {
  public:
-  /// A plan that has been judged.
+  /// Adds a plan that has been judged.
   void offer(const StagePlan& plan, const std::string& from);
-  /// One that is tried in any case where it comes close.
+  /// Adds a plan that is always tried if its objective is close to the best.
   void hand_in(const StagePlan& plan, const std::string& from) { handed_in_.push_back({plan, from}); }
 
-  /// Finishes the most promising of them, best first, and returns those that still fit, best first; ties keep the order
-  /// of judgement. Nothing where the problem is too large for it: then judgements stand as they are.
+  /// Simulates the most promising plans device by device, best first. Returns those that still fit, best first; ties
+  /// keep the order of judgement. Empty if the problem is too large: then the judgements stand.
   std::vector<Candidate> finished(PlanJudge& judge) const;
 
  private:

@@ -42,8 +42,8 @@ double peak_bytes(const StagePlan& plan, size_t stage, const StageBytes& bytes) 
   return bytes.parted_peak(static_cast<double>(flying), static_cast<double>(held - flying));
 }
 
-/// The first 30 bits of a number, rounded: what differs by rounding has them in common. Within a tolerance of each
-/// other instead, a and b as well as b and c may count as equal where a and c do not.
+/// Rounds a number to its first 30 bits, so that numbers that differ by rounding are equal. With a tolerance instead, a
+/// and b as well as b and c could be equal while a and c are not.
 double leading_bits(double value) {
   if (!std::isfinite(value)) return value;
   int exponent = 0;
@@ -51,7 +51,7 @@ double leading_bits(double value) {
   return std::ldexp(std::round(std::ldexp(part, 30)), exponent);
 }
 
-/// One way of a route, per micro-batch.
+/// One direction of a route, per micro-batch.
 double one_way_ns(const ir::RouteShape& route, const LinkCost& link, uint64_t samples) {
   return link.latency + static_cast<double>(route.bytes_per_sample) * static_cast<double>(samples) * link.per_byte;
 }
@@ -106,15 +106,13 @@ const PlanJudge::Sums& PlanJudge::sums(uint64_t samples) {
   return entry->second;
 }
 
-bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
+std::optional<Refusal> PlanJudge::price(StagePlan& plan, Run& run) {
   const size_t classes = problem_.mini_batch % plan.micro_batches == 0 ? 1 : 2;
   for (size_t s = 0; s < plan.stages.size(); ++s) {
     PlannedStage& stage = plan.stages[s];
     const uint64_t replicas = stage.devices.size();
-    if (replicas > run.largest) {
-      if (why) *why = fmt::format("{} replicas of stage {} share {} samples", replicas, s, run.largest);
-      return false;
-    }
+    if (replicas > run.largest)
+      return Refusal{Refusal::Reason::kSamples, s, static_cast<double>(replicas), static_cast<double>(run.largest)};
     double memory = std::numeric_limits<double>::infinity();
     std::vector<char> kinds(problem_.times.size(), 0);
     for (const DeviceId device : stage.devices) {
@@ -140,16 +138,13 @@ bool PlanJudge::price(StagePlan& plan, Run& run, std::string* why) {
     const StageBytes bytes =
         stage_bytes(*ranges_, a, b, n, stage.recompute ? RecomputeRule::kAlways : RecomputeRule::kNever);
     stage.peak_bytes = peak_bytes(plan, s, bytes);
-    if (stage.peak_bytes > memory) {
-      if (why) *why = fmt::format("stage {} needs {:.0f} bytes of {:.0f}", s, stage.peak_bytes, memory);
-      return false;
-    }
+    if (stage.peak_bytes > memory) return Refusal{Refusal::Reason::kMemory, s, stage.peak_bytes, memory};
     stage.forward_ns = times[0].forward;
     stage.backward_ns = times[0].input_gradient + times[0].weight_gradient + (stage.recompute ? times[0].recompute : 0);
     stage.all_reduce_ns = stage_all_reduce_ns(problem_, ranges_->gradients(a, b), stage.devices);
     run.steps.push_back(optimizer_ns(problem_, ranges_->parameters(a, b), ranges_->gradients(a, b), stage.devices));
   }
-  return true;
+  return std::nullopt;
 }
 
 void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
@@ -186,14 +181,15 @@ void PlanJudge::add_routes(const StagePlan& plan, Run& run) const {
     run.ways[to * stages + from] = ways.between(second, receiver, first, sender, run.largest, stages);
     for (const bool gradient : {true, false}) {
       if (!crossing.any[gradient]) continue;
-      // Whole bytes there, at least one: even an empty value makes its reader wait.
+      // A whole number of bytes, at least one: the reader waits even for an empty value.
       const double whole = std::clamp(std::ceil(crossing.bytes[gradient]), 1.0, 9e15 / largest);
       run.sums.push_back({StageId(from), StageId(to), static_cast<int64_t>(whole), gradient});
     }
   }
 }
 
-/// So small that no time of the simulation has more than 52 bits of them: then sums are exact, and periods are found.
+/// Returns a grain for which no time of the simulation has more than 52 bits. Sums are then exact, and periods are
+/// detected.
 double PlanJudge::grain_of(const StagePlan& plan, const Run& run) {
   const size_t stages = plan.stages.size();
   double once = 0;
@@ -311,11 +307,11 @@ ScheduleSpec schedule_of(const StagePlan& plan) {
   return spec;
 }
 
-bool PlanJudge::lay_out(StagePlan& plan, Run& run, std::string* why) {
+std::optional<Refusal> PlanJudge::lay_out(StagePlan& plan, Run& run) {
   const uint32_t stages = static_cast<uint32_t>(plan.stages.size());
   const uint64_t count = plan.micro_batches, more = problem_.mini_batch % count;
   run.largest = ceil_div(problem_.mini_batch, count);
-  if (!price(plan, run, why)) return false;
+  if (const auto refusal = price(plan, run)) return refusal;
   run.shape = ir::chain_shape(stages, 1);
   run.shape.routes.clear();
   run.shape.micro_batches.assign(count, static_cast<uint32_t>(run.largest));
@@ -329,58 +325,75 @@ bool PlanJudge::lay_out(StagePlan& plan, Run& run, std::string* why) {
     }
   }
   for (uint32_t s = 0; s < stages; ++s) run.shape.stages[s].recompute = plan.stages[s].recompute;
-  return true;
+  return std::nullopt;
 }
 
-bool PlanJudge::within_time(const StagePlan& plan, std::string* why) const {
-  if (!problem_.time_limit_ns || plan.step_ns <= *problem_.time_limit_ns) return true;
-  if (why) *why = fmt::format("a step takes {:.3f} ms of {:.3f} ms", plan.step_ns / 1e6, *problem_.time_limit_ns / 1e6);
-  return false;
+std::optional<Refusal> PlanJudge::too_slow(const StagePlan& plan) const {
+  if (!problem_.time_limit_ns || plan.step_ns <= *problem_.time_limit_ns) return std::nullopt;
+  return Refusal{Refusal::Reason::kTime, 0, plan.step_ns, *problem_.time_limit_ns};
 }
 
-std::optional<double> PlanJudge::estimate(StagePlan& plan, std::string* why, double beat) {
-  const uint64_t all = plan.micro_batches, some = 64 + 4 * plan.stages.size();
-  if (all <= 3 * some || problem_.mini_batch % all != 0) return judge(plan, why, beat);
+std::optional<Refusal> PlanJudge::beaten(const StagePlan& plan, const Run& run, double beat) const {
+  if (problem_.objective != Objective::kStepTime || least_step(plan, run) < beat) return std::nullopt;
+  return Refusal{};
+}
+
+std::optional<Refusal> PlanJudge::begin(StagePlan& plan, Run& run, double beat) {
+  if (const auto refusal = lay_out(plan, run)) return refusal;
+  add_routes(plan, run);
+  for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
+  return beaten(plan, run, beat);
+}
+
+JudgedPlan PlanJudge::judge(StagePlan plan, double beat) {
   Run run;
-  if (!begin(plan, run, why, beat)) return std::nullopt;
+  if (const auto refusal = begin(plan, run, beat)) return *refusal;
+  plan.step_ns = simulated(plan, run);
+  return conclude(std::move(plan), run);
+}
+
+JudgedPlan PlanJudge::estimate(StagePlan plan, double beat) {
+  const uint64_t all = plan.micro_batches, some = 64 + 4 * plan.stages.size();
+  if (all <= 3 * some || problem_.mini_batch % all != 0) return judge(std::move(plan), beat);
+  Run run;
+  if (const auto refusal = begin(plan, run, beat)) return *refusal;
   const std::vector<uint32_t> sizes = run.shape.micro_batches;
   run.shape.micro_batches.resize(some / 2);
   const double half = simulated(plan, run);
   run.shape.micro_batches.assign(sizes.begin(), sizes.begin() + static_cast<std::ptrdiff_t>(some));
   const double whole = simulated(plan, run);
   plan.step_ns = whole + (whole - half) / static_cast<double>(some - some / 2) * static_cast<double>(all - some);
-  return conclude(plan, run, why);
+  return conclude(std::move(plan), run);
 }
 
-bool PlanJudge::begin(StagePlan& plan, Run& run, std::string* why, double beat) {
-  if (!lay_out(plan, run, why)) return false;
-  add_routes(plan, run);
-  for (const PlannedStage& stage : plan.stages) spent_ += stage.devices.size();
-  if (problem_.objective == Objective::kStepTime && least_step(plan, run) >= beat) {
-    if (why) *why = "its stages alone take longer";
-    return false;
-  }
-  return true;
-}
-
-std::optional<double> PlanJudge::judge(StagePlan& plan, std::string* why, double beat) {
-  Run run;
-  if (!begin(plan, run, why, beat)) return std::nullopt;
-  plan.step_ns = simulated(plan, run);
-  return conclude(plan, run, why);
-}
-
-std::optional<double> PlanJudge::conclude(StagePlan& plan, const Run& run, std::string* why) const {
-  if (!within_time(plan, why)) return std::nullopt;
+JudgedPlan PlanJudge::conclude(StagePlan plan, const Run& run) const {
+  if (const auto refusal = too_slow(plan)) return *refusal;
   plan.objective_name = objective_name(problem_.objective);
   plan.objective = objective(plan, run);
-  return plan.objective;
+  return plan;
 }
 
-double PlanJudge::lower_bound(std::string* name, const BoundEffort& effort) const {
-  Bound bound = partition::lower_bound(problem_, *ranges_, effort);
-  if (name) *name = std::move(bound.argument);
-  return bound.value;
+Bound PlanJudge::lower_bound(const BoundEffort& effort) const {
+  return partition::lower_bound(problem_, *ranges_, effort);
+}
+
+std::string Refusal::str() const {
+  switch (reason) {
+    case Reason::kSamples:
+      return fmt::format("{:.0f} replicas of stage {} share {:.0f} samples", found, stage, allowed);
+    case Reason::kMemory:
+      return fmt::format("stage {} needs {:.0f} bytes of {:.0f}", stage, found, allowed);
+    case Reason::kTime:
+      return fmt::format("a step takes {:.3f} ms of {:.3f} ms", found / 1e6, allowed / 1e6);
+    case Reason::kBeaten:
+      break;
+  }
+  return "its stages alone take longer";
+}
+
+std::string JudgedPlan::why() const {
+  const auto* refusal = std::get_if<Refusal>(&value_);
+  return refusal != nullptr ? refusal->str() : "";
 }
 
 }  // namespace rannc::partition

@@ -1,12 +1,12 @@
-/// What a stage plan really costs: one mini-batch on the schedule simulator, with memory per device.
+/// Evaluates a stage plan: simulates one mini-batch and computes memory per device.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "partition/stages/bounds/bounds.h"
@@ -18,43 +18,67 @@ namespace rannc::partition {
 class RangeCosts;
 struct ScheduleSpec;
 
+/// Why a plan does not hold. Searches discard most reasons, so the text is made on request.
+struct Refusal {
+  enum class Reason : uint8_t {
+    kSamples,  ///< a stage has more replicas than a micro-batch has samples
+    kMemory,   ///< a stage needs more bytes than its devices have
+    kTime,     ///< the step exceeds the time limit, ns
+    kBeaten    ///< the stages alone take as long as the plan to beat
+  };
+  Reason reason = Reason::kBeaten;
+  size_t stage = 0;  ///< of kSamples and kMemory
+  double found = 0, allowed = 0;
+  std::string str() const;
+};
+
+/// A plan with its times, memory and objective, or the reason why it does not hold.
+class JudgedPlan {
+ public:
+  JudgedPlan(StagePlan plan) : value_(std::move(plan)) {}
+  JudgedPlan(Refusal refusal) : value_(refusal) {}
+  explicit operator bool() const { return std::holds_alternative<StagePlan>(value_); }
+  const StagePlan& operator*() const& { return std::get<StagePlan>(value_); }
+  StagePlan&& operator*() && { return std::get<StagePlan>(std::move(value_)); }
+  const StagePlan* operator->() const { return &std::get<StagePlan>(value_); }
+  /// The reason as text; empty if the plan holds.
+  std::string why() const;
+
+ private:
+  std::variant<StagePlan, Refusal> value_;
+};
+
 /// Simulates plans of one problem. All planners are compared by it, so hybrid, straight and data-parallel plans compete
-/// on equal terms. Keeps a reference to the problem; not for several threads at once.
+/// on equal terms. Keeps a reference to the problem. Not thread-safe.
 ///
-/// A stage with replicas is simulated as one device that works as long as its slowest replica. Messages wait for the
-/// ports of their stages, one at a time in each direction; a message takes as long as the busiest port on its way,
-/// where a node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends; the
-/// optimizer follows it.
+/// A stage with replicas is simulated as one device that takes as long as its slowest replica. Messages wait for the
+/// ports of their stages, one at a time in each direction. A message takes as long as the busiest port on its route; a
+/// node has one port to the other nodes. An all-reduce starts when the stage's last backward pass ends, and the
+/// optimizer step follows it.
 class PlanJudge {
  public:
   explicit PlanJudge(const StageProblem& problem);
   ~PlanJudge();
 
-  /// Fills times, all-reduce and peak memory of the stages for the plan's own schedule (one of `schedules_of_auto`;
-  /// `warmup` with `warm_up`), `step_ns` and the problem's objective, and returns the objective. Nothing: some stage
-  /// does not fit its devices, a replica would have no sample, or the step exceeds the time limit; then `why` says so
-  /// where it is given. Where the objective is the step time, nothing also means that the stages alone show that the
-  /// step takes `beat` or longer; such a plan is not simulated.
-  std::optional<double> judge(StagePlan& plan, std::string* why = nullptr,
-                              double beat = std::numeric_limits<double>::infinity());
+  /// Returns the plan with times, all-reduce and peak memory of its stages, `step_ns` and the problem's objective. Uses
+  /// the plan's own schedule: one of `schedules_of_auto`, or `warmup` with `warm_up`. Refuses a plan if a stage does
+  /// not fit its devices, a replica would have no sample, or the step exceeds the time limit. If the objective is the
+  /// step time, also refuses if the stages alone prove a step of `beat` or longer; such a plan is not simulated.
+  JudgedPlan judge(StagePlan plan, double beat = kInfinity);
 
-  /// What `judge` would say, from the start of a long mini-batch and the pace that it has taken up by then; exact for
-  /// short ones. Close where the slowest stage sets the pace early, too low where a backlog drains slowly. Only
-  /// `step_ns` and, where that is it, the objective are set.
-  std::optional<double> estimate(StagePlan& plan, std::string* why = nullptr,
-                                 double beat = std::numeric_limits<double>::infinity());
+  /// Estimates the result of `judge` from the start of a long mini-batch and the steady rate after it. Exact for short
+  /// mini-batches. Close if the slowest stage determines the rate early, too low if a backlog drains slowly.
+  JudgedPlan estimate(StagePlan plan, double beat = kInfinity);
 
-  /// The same for a plan that has been judged, device by device: every replica, every value and every port on its own,
-  /// which is how finished plans are predicted. `beat` counts against what the computations alone take.
-  std::optional<double> finish(StagePlan& plan, std::string* why = nullptr,
-                               double beat = std::numeric_limits<double>::infinity());
+  /// Same as `judge`, for a plan that has been judged, but simulates every replica, value and port separately, as in
+  /// the prediction of finished plans. `beat` is compared with the time of the computations alone.
+  JudgedPlan judge_by_device(StagePlan plan, double beat = kInfinity);
 
-  /// No plan of the problem has a smaller objective; `name` becomes the argument that says so.
-  double lower_bound(std::string* name = nullptr, const BoundEffort& effort = {}) const;
+  /// Returns a lower bound on the objective of all plans of the problem, with the argument that proves it.
+  Bound lower_bound(const BoundEffort& effort = {}) const;
 
   const RangeCosts& ranges() const { return *ranges_; }
-  /// What all judgements so far have cost: half the actions that were simulated one by one, and the devices of every
-  /// plan.
+  /// Cost of all judgements so far: half the number of individually simulated actions, plus the devices of every plan.
   uint64_t spent() const { return spent_; }
 
  private:
@@ -64,18 +88,20 @@ class PlanJudge {
   struct Run;
 
   const Sums& sums(uint64_t samples);
-  bool price(StagePlan& plan, Run& run, std::string* why);
-  /// Prices stages and cuts the mini-batch; a stage is a device, and nothing is sent yet.
-  bool lay_out(StagePlan& plan, Run& run, std::string* why);
-  /// Lays the plan out with its messages; false: it does not fit, or its stages alone take `beat`.
-  bool begin(StagePlan& plan, Run& run, std::string* why, double beat);
-  /// The objective of a plan whose step is known, unless the step takes too long.
-  std::optional<double> conclude(StagePlan& plan, const Run& run, std::string* why) const;
-  bool within_time(const StagePlan& plan, std::string* why) const;
+  std::optional<Refusal> price(StagePlan& plan, Run& run);
+  /// Prices stages and splits the mini-batch. Each stage is one device; messages are not added yet.
+  std::optional<Refusal> lay_out(StagePlan& plan, Run& run);
+  /// Lays out the plan with its messages.
+  std::optional<Refusal> begin(StagePlan& plan, Run& run, double beat);
+  /// Refuses a plan whose stages alone take `beat`.
+  std::optional<Refusal> beaten(const StagePlan& plan, const Run& run, double beat) const;
+  /// Adds the objective to a plan with a known step time, unless the step takes too long.
+  JudgedPlan conclude(StagePlan plan, const Run& run) const;
+  std::optional<Refusal> too_slow(const StagePlan& plan) const;
   void add_routes(const StagePlan& plan, Run& run) const;
   double simulated(const StagePlan& plan, Run& run);
   static double grain_of(const StagePlan& plan, const Run& run);
-  /// No schedule runs the plan in less: each stage begins after those before it, works, and ends before they do.
+  /// Lower bound for all schedules: each stage begins after the stages before it, works, and ends before they do.
   double least_step(const StagePlan& plan, const Run& run) const;
   double objective(const StagePlan& plan, const Run& run) const;
 
@@ -85,13 +111,13 @@ class PlanJudge {
   uint64_t spent_ = 0;
 };
 
-/// The plan's own schedule, with its warm-up depths.
+/// Returns the plan's own schedule, with its warm-up depths.
 ScheduleSpec schedule_of(const StagePlan& plan);
 
-/// Micro-batches that stage s of the plan holds at once under its schedule.
+/// Number of micro-batches that a stage of the plan holds at once under its schedule.
 uint64_t held_micro_batches(const StagePlan& plan, size_t stage);
 
-/// `simulated time of a mini-batch, ns` and the like.
+/// Returns the name of an objective, such as `simulated time of a mini-batch, ns`.
 std::string_view objective_name(Objective objective);
 
 /// Whether `a` has the smaller objective, or an equal one (in its first 30 bits) and the shorter step. A strict weak

@@ -13,8 +13,8 @@
 namespace rannc::partition {
 namespace {
 
-/// The state of the Bárány–Grinberg walk: block p is [ends[p-1], ends[p]). Costs are whole multiples of 2^-32 of their
-/// range, so that sums compare exactly and the walk ends.
+/// State of the Bárány–Grinberg walk: block p is [ends[p-1], ends[p]). Costs are multiples of 2^-32 of their range, so
+/// that sums compare exactly and the walk terminates.
 class Blocks {
  public:
   static constexpr uint64_t kOne = uint64_t{1} << 32;
@@ -42,7 +42,7 @@ class Blocks {
     return best;
   }
 
-  /// The smallest block, the nearest one to p among equals.
+  /// Returns the smallest block, the nearest one to p among equals.
   uint32_t smallest(uint32_t p) const {
     const auto far = [p](uint32_t q) { return q < p ? p - q : q - p; };
     uint32_t best = p == 0 ? parts() - 1 : 0;
@@ -52,7 +52,7 @@ class Blocks {
     return best;
   }
 
-  /// Moves one element into q from its neighbour on the side of p; returns that neighbour.
+  /// Moves one element into q from its neighbour on the side of p. Returns that neighbour.
   uint32_t feed(uint32_t q, uint32_t p) {
     if (p < q) {
       --ends_[q - 1];
@@ -69,7 +69,7 @@ class Blocks {
   std::vector<uint32_t> ends_;
 };
 
-/// Ends when every block takes as much as fits below `cap`, or nothing when `parts` do not suffice.
+/// Returns ends for which every block takes as much as fits below `cap`, or nothing if `parts` do not suffice.
 std::vector<uint32_t> greedy(const std::vector<double>& costs, uint32_t parts, double cap) {
   std::vector<uint32_t> ends;
   const uint32_t n = static_cast<uint32_t>(costs.size());
@@ -144,7 +144,7 @@ class GpipePlanner final : public StagePlanner {
 
  private:
   StageOutcome search(const StageProblem& problem, std::stop_token /*stop*/) const override {
-    // Blocks that no cut may part are balanced as one.
+    // Blocks that no cut may separate are balanced as one.
     std::vector<uint32_t> starts;
     for (uint32_t b = 0; b < problem.blocks; ++b) {
       const auto& forbidden = problem.constraints.forbidden_cuts;
@@ -152,7 +152,7 @@ class GpipePlanner final : public StagePlanner {
     }
     const StageCount count = stage_count(problem);
     const uint32_t parts = std::min<uint32_t>(count.most, static_cast<uint32_t>(starts.size()));
-    if (parts < count.least) return Infeasible{"fewer blocks or devices than stages", 0, "ask for fewer stages"};
+    if (parts < count.least) return Infeasible{"fewer blocks or devices than stages", 0, "request fewer stages"};
     for (const uint32_t replicas : problem.constraints.replicas) {
       if (replicas != 1) return Infeasible{"GPipe has one device per stage", 0, "planner rannc, dapple or auto"};
     }
@@ -160,9 +160,9 @@ class GpipePlanner final : public StagePlanner {
     std::optional<StagePlan> best;
     std::string why;
     for (const uint64_t micro_batches : micro_batch_candidates(problem)) {
-      StagePlan plan = split(problem, starts, parts, micro_batches);
-      if (!judge.judge(plan, &why)) continue;
-      if (!best || plan.objective < best->objective) best = std::move(plan);
+      JudgedPlan plan = judge.judge(split(problem, starts, parts, micro_batches));
+      if (!plan) why = plan.why();
+      if (plan && (!best || plan->objective < best->objective)) best = *std::move(plan);
     }
     if (!best) return Infeasible{"the balanced split does not fit: " + why, 0, "planner rannc or auto"};
     best->bottleneck = bottleneck_of(*best);

@@ -1,4 +1,4 @@
-// The planner around the search: micro-batch counts, memory, simulation.
+// Implements the planner around the search: micro-batch counts, memory, simulation.
 #include "partition/stages/papers/dapple.h"
 
 #include <fmt/format.h>
@@ -15,8 +15,8 @@
 namespace rannc::partition {
 namespace {
 
-constexpr size_t kPicks = 6000;    ///< choices of devices, over all sets
-constexpr double kTrials = 1.5e7;  ///< stages priced per micro-batch count, before any is ruled out
+constexpr size_t kPicks = 6000;    ///< limit of device choices, over all sets
+constexpr double kTrials = 1.5e7;  ///< limit of stages priced per micro-batch count, before pruning
 constexpr double kLeastCuts = 12;
 
 class DapplePlanner final : public StagePlanner {
@@ -55,36 +55,43 @@ class DapplePlanner final : public StagePlanner {
     plan.bottleneck = bottleneck_of(plan);
     plan.notes.push_back(fmt::format("pipeline latency L = {:.3f} ms by Formulas 1 and 2", best.latency / 1e6));
     if (!graph.all_counts()) plan.notes.push_back("not all device counts were tried: the cluster is large");
-    if (cuts.left_out > 0) plan.notes.push_back(fmt::format("{} cuts were left out: the chain is long", cuts.left_out));
+    if (cuts.left_out > 0)
+      plan.notes.push_back(fmt::format("{} cuts were not tried because the chain is long", cuts.left_out));
     if (stop.stop_requested()) plan.notes.push_back("the search was interrupted: this is the best plan so far");
     return plan;
   }
 
-  /// Device by device, where replicas and values have ports of their own, which the judgement by stages leaves out.
+  /// Simulates device by device, with separate ports for replicas and values, which the judge of whole stages ignores.
   static bool runs_faster(PlanJudge& judge, StagePlan a, StagePlan b) {
-    return may_finish(a) && may_finish(b) && judge.finish(a) && judge.finish(b) && better(a, b);
+    if (!is_small(a) || !is_small(b)) return false;
+    const JudgedPlan first = judge.judge_by_device(std::move(a));
+    if (!first) return false;
+    const JudgedPlan second = judge.judge_by_device(std::move(b));
+    return second && better(*first, *second);
   }
 
   struct Best {
     std::optional<StagePlan> plan;
     double latency = 0;
-    std::string why = "no plan keeps the constraints and memory";
+    std::string why = "no plan satisfies the constraints and fits the memory";
   };
 
-  /// Compares the plans of one micro-batch count with the best so far; false: none of them can run.
+  /// Compares the plans of one micro-batch count with the best so far. Returns false if none of them can run.
   static bool choose(const StageProblem& problem, const std::multimap<double, StagePlan>& found, PlanJudge& judge,
                      DappleChoice choice, Best& best) {
     const bool by_latency = choice == DappleChoice::kLatency, by_step = problem.objective == Objective::kStepTime;
     bool any = false;
     for (const auto& [latency, candidate] : found) {
-      // What L puts behind a time already simulated, which is rarely below L, is not simulated.
+      // A plan whose L exceeds an already simulated time is not simulated; the time is rarely below L.
       if (!by_latency && by_step && best.plan && best.plan->step_ns <= latency) return true;
       if (by_latency && (any || (best.plan && best.latency <= latency))) break;
       std::optional<StagePlan> faster;
       for (const char* policy : {"1f1b", "dapple-b"}) {
         StagePlan plan = candidate;
         plan.schedule = policy;
-        if (judge.judge(plan, &best.why) && (!faster || better(plan, *faster))) faster = std::move(plan);
+        JudgedPlan judged = judge.judge(std::move(plan));
+        if (!judged) best.why = judged.why();
+        if (judged && (!faster || better(*judged, *faster))) faster = *std::move(judged);
       }
       if (!faster) continue;
       any = true;

@@ -1,4 +1,4 @@
-// The released program behind the interface of all planners.
+// Wraps the released program in the planner interface.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace rannc::partition {
 namespace {
 
-/// Cuts times pairs of devices that the two-stage search may look at.
+/// Limit of cuts times pairs of devices in the two-stage search.
 constexpr double kMostPairs = 2e7;
 constexpr const char* kDataParallel = "data parallel";
 
@@ -36,10 +36,11 @@ class DappleReleasedPlanner final : public StagePlanner {
     const CutStates states = chain_states(problem, problem.mini_batch);
     std::map<std::vector<ReleasedStage>, std::optional<StagePlan>, Less> timed;
     std::optional<StagePlan> best;
-    std::string why = "no plan keeps the constraints", note;
+    std::string why = "no plan satisfies the constraints", note;
     for (const uint64_t count : counts) {
       if (best && stop.stop_requested()) break;
-      // The best structure that can run, and data parallelism: which of the two wins hangs on a memory estimate.
+      // Considers the best structure that can run, and data parallelism: which of them wins depends on a memory
+      // estimate.
       bool hybrid = false;
       for (const ReleasedPlan& choice : choices(problem, states, count)) {
         const bool parallel = choice.kind == kDataParallel;
@@ -67,7 +68,7 @@ class DappleReleasedPlanner final : public StagePlanner {
     }
   };
 
-  /// The program's plans for micro-batches of that count, best first, with overlapped data parallelism among them.
+  /// Returns the program's plans for micro-batches of that count, best first, including overlapped data parallelism.
   std::vector<ReleasedPlan> choices(const StageProblem& problem, const CutStates& states, uint64_t count) const {
     ReleasedOptions options;
     for (const ClusterNode& node : problem.cluster.nodes) {
@@ -96,7 +97,7 @@ class DappleReleasedPlanner final : public StagePlanner {
     return plans;
   }
 
-  /// The structure under the micro-batch count and warm-up policy that suit it best by simulation.
+  /// Returns the structure with the micro-batch count and warm-up policy that are best in simulation.
   static std::optional<StagePlan> fastest(const StageProblem& problem, const ReleasedPlan& choice,
                                           const std::vector<uint64_t>& counts, PlanJudge& judge, std::string& why) {
     StagePlan plan;
@@ -113,7 +114,9 @@ class DappleReleasedPlanner final : public StagePlanner {
       for (const char* policy : {"1f1b", "dapple-b"}) {
         plan.micro_batches = count;
         plan.schedule = policy;
-        if (judge.judge(plan, &why) && (!best || better(plan, *best))) best = plan;
+        JudgedPlan judged = judge.judge(plan);
+        if (!judged) why = judged.why();
+        if (judged && (!best || better(*judged, *best))) best = *std::move(judged);
       }
     }
     return best;

@@ -10,8 +10,6 @@ namespace rannc::partition {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
 /// A stage at the end of a planned part, with the hop before it.
 struct Prefix {
   uint32_t before = kNone;  ///< the prefix it extends
@@ -19,7 +17,7 @@ struct Prefix {
   uint32_t group = kNone, set = 0;
   uint32_t stages = 0;
   LatencyStage hop, stage;
-  double latency = kInfinity;  ///< with all the rest shared equally by all free devices
+  double latency = kInfinity;  ///< if all free devices share the rest equally
 };
 
 class Search {
@@ -61,7 +59,7 @@ class Search {
   }
 
  private:
-  /// What the time of a stage on a group depends on.
+  /// Properties of a group that determine the time of a stage.
   struct Priced {
     uint32_t size = 0;
     size_t share = 0;
@@ -71,7 +69,7 @@ class Search {
     double memory = 0;  ///< of the smallest device
   };
 
-  /// A group, or as many of its first devices as there are samples.
+  /// Returns a group, or as many of its first devices as there are samples.
   Priced priced(const std::vector<DeviceId>& devices) const {
     Priced one;
     one.size = static_cast<uint32_t>(std::min<uint64_t>(devices.size(), samples_));
@@ -100,7 +98,7 @@ class Search {
     return time;
   }
 
-  /// Between two stages; each sends or receives through as many links as the smaller of them has devices.
+  /// Time between two stages. Each sends or receives through as many links as the smaller of them has devices.
   LatencyStage hop(uint32_t first, uint32_t end, uint32_t senders, uint32_t receivers, const Link& link) const {
     const uint64_t fewer = std::min(senders, receivers);
     const double share = static_cast<double>((samples_ + fewer - 1) / fewer);
@@ -108,7 +106,7 @@ class Search {
             link.transfer_ns(ranges_.returned(first, end).at(share)), 0};
   }
 
-  /// Gives the blocks after `prefix` up to every cut from `at` on to a stage of their own.
+  /// Assigns the blocks after `prefix` up to every cut from `at` on to a stage of their own.
   void extend(const Prefix& prefix, uint32_t id, size_t at) {
     const StageConstraints& given = problem_.constraints;
     if (prefix.stages + 2 > std::min(given.stages.value_or(kNone), given.max_stages.value_or(kNone))) return;
@@ -139,7 +137,7 @@ class Search {
       next.end = cuts_[at];
       if (ranges_.resident(next.first, next.end) > on.memory) break;
       next.stage = compute(next.first, next.end, on);
-      // L is at least the steady phase of any stage plus the first stage once, whichever is the pivot.
+      // L is at least the steady phase of any stage plus the first stage once, for every pivot.
       if (passed + steady * (next.stage.forward + next.stage.backward) > worst_) break;
       times_ = head_;
       if (!first) {
@@ -151,7 +149,7 @@ class Search {
       times_.push_back(hop(next.end, problem_.blocks, on.size, rest.size, onward));
       times_.push_back(compute(next.end, problem_.blocks, rest));
       consider(next, pipeline_latency(times_, micro_batches_, options_.credit));
-      // The rest can still be parted: it is not yet held to whole samples per device.
+      // The rest can still be split, so it is not restricted to whole samples per device yet.
       const double part =
           static_cast<double>(samples_) / static_cast<double>(rest.share_samples * graph_.rest(pick.set).size());
       times_.back().forward *= part;
@@ -171,7 +169,7 @@ class Search {
     if (kept.size() > options_.prefixes) kept.pop_back();
   }
 
-  /// Remembers the plan that ends with one stage on the rest when it is among the best that fit.
+  /// Keeps the plan that ends with one stage on the rest if it is among the best that fit.
   void consider(const Prefix& last, double latency) {
     if (latency >= worst_) return;
     StagePlan plan;
@@ -210,13 +208,13 @@ class Search {
   uint64_t micro_batches_, samples_;
   const RangeCosts& ranges_;
   StagePrices prices_;
-  size_t depths_;  ///< states are told apart by their stages where the number of stages is demanded
+  size_t depths_;  ///< states are distinguished by their stages if the number of stages is demanded
   std::vector<Priced> groups_, rests_;
   std::vector<Prefix> arena_;              ///< prefixes that were extended
   std::vector<std::vector<Prefix>> best_;  ///< [(cut * sets + set) * depths + depth], by latency
   std::vector<LatencyStage> head_, times_;
   std::multimap<double, StagePlan> found_;
-  double worst_ = kInfinity;  ///< what a plan must stay below
+  double worst_ = kInfinity;  ///< a plan must stay below this
 };
 
 }  // namespace

@@ -1,8 +1,8 @@
-// The DP of PipeDream's released optimizer, level by level.
+// Implements the DP of PipeDream's released optimizer, level by level.
 //
 // A[i][j][m]: least bottleneck for the states after i up to j on m machines. One stage on m machines takes
 //   (compute + 4 (m - 1) P / (bandwidth m) / inner) / m
-// where `inner` is the machine count of the level below. A split at k gives the states after k to a last stage on m'
+// where `inner` is the machine count of the level below. A split at k assigns the states after k to a last stage on m'
 // machines (its synchronisation is not divided by `inner`) and pays both transfers, 2 bytes / (bandwidth m').
 #include "partition/stages/papers/pipedream.h"
 
@@ -17,8 +17,6 @@
 
 namespace rannc::partition {
 namespace {
-
-constexpr double kNone = std::numeric_limits<double>::infinity();
 
 struct Choice {
   uint32_t split = UINT32_MAX;  ///< last state before the last stage; UINT32_MAX: one stage
@@ -40,7 +38,7 @@ class Level {
   /// Fills A[i]; `time(i, j)` is the compute time of the states after i up to j on one machine.
   template <class Time>
   void fill(uint32_t i, const Time& time) {
-    best_[i].assign(static_cast<size_t>(n_) * level_.machines, kNone);
+    best_[i].assign(static_cast<size_t>(n_) * level_.machines, kInfinity);
     choice_[i].resize(best_[i].size());
     for (uint32_t j = 0; j < n_; ++j) {
       if (!inside(i, j)) continue;
@@ -140,7 +138,7 @@ PipedreamPlan pipedream_dp(const CutStates& states, const std::vector<PipedreamL
   }
   PipedreamPlan plan;
   plan.bottleneck_s = filled.back().at(0, n - 1, levels.back().machines);
-  if (plan.bottleneck_s < kNone) {
+  if (plan.bottleneck_s < kInfinity) {
     plan.stages = filled.back().trace(0, n - 1, levels.back().machines);
     trace_inside(filled, levels, levels.size() - 1, plan.stages);
   }
@@ -169,11 +167,12 @@ class PipedreamPlanner final : public StagePlanner {
       if (found.stages.empty()) continue;
       StagePlan plan = flatten(problem, found, levels, micro_batches);
       if (!keeps_constraints(problem, plan)) {
-        why = "PipeDream knows no constraints, and its plan breaks one";
+        why = "PipeDream does not support constraints, and its plan violates one";
         continue;
       }
-      if (!judge.judge(plan, &why)) continue;
-      if (!best || plan.objective < best->objective) best = std::move(plan);
+      JudgedPlan judged = judge.judge(std::move(plan));
+      if (!judged) why = judged.why();
+      if (judged && (!best || judged->objective < best->objective)) best = *std::move(judged);
     }
     if (!best) return Infeasible{why, 0, "planner rannc or auto"};
     best->bottleneck = bottleneck_of(*best);

@@ -1,9 +1,11 @@
-// RaNNC III.C, Algorithms 1 and 2 exactly as printed, for comparison with `rannc`.
+// Implements RaNNC III.C, Algorithms 1 and 2 exactly as printed, for comparison with `rannc`.
 //
-// Known defects, kept on purpose: V[0,b,d] = 0 for all b, d lets the first stage start anywhere (1); d_min is never
-// reset between stage counts (2); one (tf, tb) per state is not optimal for max tf + max tb (3); shares are rounded
-// down, so that a replica may get no sample and cost nothing (4). Algorithm 2 stops at the first S that has a solution.
-// O(S k^2 D^2) per (S, MB, n).
+// Known defects, kept on purpose:
+//   1 V[0,b,d] = 0 for all b, d lets the first stage start anywhere.
+//   2 d_min is never reset between stage counts.
+//   3 One (tf, tb) per state is not optimal for max tf + max tb.
+//   4 Shares are rounded down, so a replica may get no sample and cost nothing.
+// Algorithm 2 stops at the first S that has a solution. O(S k^2 D^2) per (S, MB, n).
 #include "partition/stages/papers/rannc_paper.h"
 
 #include <fmt/format.h>
@@ -21,9 +23,7 @@ namespace rannc::partition {
 namespace {
 
 constexpr double kMostCells = 4e9;  ///< steps of Algorithm 1, all calls together
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// `profile(U, samples)` of the printed algorithm; the first kind of device stands for all.
+/// `profile(U, samples)` of the printed algorithm. The first kind of device represents all.
 class Profile {
  public:
   Profile(const StageProblem& problem, const RangeCosts& ranges) : problem_(problem), ranges_(ranges) {
@@ -209,7 +209,7 @@ class RanncPaperPlanner final : public StagePlanner {
   StageOutcome finish(const StageProblem& problem, const RangeCosts& ranges, Profile& profile, const Best& best) const {
     if (best.solution.first_block > 0) {
       return Infeasible{
-          fmt::format("Algorithm 1 as printed leaves blocks 0 to {} to no stage: V[0,b,d] = 0 for all b, d",
+          fmt::format("Algorithm 1 as printed assigns blocks 0 to {} to no stage: V[0,b,d] = 0 for all b, d",
                       best.solution.first_block - 1),
           0, "planner rannc, where only V[0,0,0] is 0"};
     }
@@ -221,7 +221,7 @@ class RanncPaperPlanner final : public StagePlanner {
       const uint32_t end = best.solution.ends[s], replicas = best.solution.replicas[s];
       if (static_cast<uint64_t>(replicas) * copies > samples) {
         return Infeasible{
-            fmt::format("Algorithm 1 as printed gives {} replicas to stage {}, a micro-batch has {} samples",
+            fmt::format("Algorithm 1 as printed assigns {} replicas to stage {}, but a micro-batch has {} samples",
                         replicas * copies, s, samples),
             0, "planner rannc, which prices the largest share"};
       }
@@ -238,7 +238,7 @@ class RanncPaperPlanner final : public StagePlanner {
       for (const DeviceId device : stage.devices) offered = std::min(offered, memory_of(problem, device));
       if (stage.peak_bytes > offered) {
         return Infeasible{
-            fmt::format("the printed plan needs {:.0f} bytes on a device of {:.0f}: its memory leaves out "
+            fmt::format("the printed plan needs {:.0f} bytes on a device of {:.0f}: its memory model ignores "
                         "communication buffers and uneven shares",
                         stage.peak_bytes, offered),
             stage.peak_bytes - offered, "planner rannc"};

@@ -1,4 +1,4 @@
-// Checks and small derived facts of a stage problem.
+// Validates a stage problem and derives simple quantities from it.
 //
 // Rules: C1 sizes match; C2 costs lie between 0 and 1e60; C3 values run forward; C4 the cluster has devices;
 // C5 constraints are in range; C6 sizes of a time table ascend; C7 the mini-batch has samples.
@@ -11,9 +11,6 @@
 namespace rannc::partition {
 namespace {
 
-/// Beyond, sums of costs could overflow.
-constexpr double kMostCost = 1e60;
-
 bool sane(double cost) { return cost >= 0 && cost <= kMostCost; }
 
 Diagnostic broken(const char* rule, std::string message) { return error({}, std::move(message), rule); }
@@ -25,7 +22,7 @@ Result<void> costs_are_sane(const std::vector<double>& costs, uint32_t blocks, c
   }
   for (size_t b = 0; b < costs.size(); ++b) {
     if (!sane(costs[b])) {
-      return broken("C2", fmt::format("{} of block {} is {}, allowed is a number from 0 to 1e60", what, b, costs[b]));
+      return broken("C2", fmt::format("{} of block {} is {}, it must be from 0 to 1e60", what, b, costs[b]));
     }
   }
   return {};
@@ -72,7 +69,7 @@ Result<void> values_are_sane(const StageProblem& problem) {
     }
     for (const double bytes : {value.bytes, value.bytes_per_sample}) {
       if (!sane(bytes)) {
-        return broken("C2", fmt::format("value {} has {} bytes, allowed is a number from 0 to 1e60", v, bytes));
+        return broken("C2", fmt::format("value {} has {} bytes, it must be from 0 to 1e60", v, bytes));
       }
     }
   }
@@ -90,8 +87,7 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
     if (holding.blocks.empty()) return broken("C3", fmt::format("shared holding {} is needed by no block", h));
     for (const double bytes : {holding.bytes, holding.bytes_per_sample, holding.gradient_bytes()}) {
       if (!sane(bytes)) {
-        return broken("C2",
-                      fmt::format("shared holding {} has {} bytes, allowed is a number from 0 to 1e60", h, bytes));
+        return broken("C2", fmt::format("shared holding {} has {} bytes, it must be from 0 to 1e60", h, bytes));
       }
     }
   }
@@ -100,8 +96,9 @@ Result<void> holdings_are_sane(const StageProblem& problem) {
 
 Result<void> constraints_are_sane(const StageProblem& problem) {
   const StageConstraints& given = problem.constraints;
-  if (given.stages && *given.stages == 0) return broken("C5", "0 stages are asked for, at least one is needed");
-  if (given.max_stages && *given.max_stages == 0) return broken("C5", "at most 0 stages are asked for");
+  if (given.stages && *given.stages == 0) return broken("C5", "0 stages were requested, at least 1 is needed");
+  if (given.max_stages && *given.max_stages == 0)
+    return broken("C5", "at most 0 stages were requested, at least 1 is needed");
   for (const uint32_t cut : given.forbidden_cuts) {
     if (cut == 0 || cut >= problem.blocks) {
       return broken("C5", fmt::format("cut {} is forbidden; cuts lie between 1 and {}", cut, problem.blocks - 1));
@@ -184,13 +181,13 @@ Result<void> validate(const StageProblem& problem) {
   return constraints_are_sane(problem);
 }
 
-std::vector<uint64_t> micro_batch_candidates(const StageProblem& problem) {
+std::vector<uint64_t> micro_batch_candidates(const PlanDemands& demands) {
   std::vector<uint64_t> counts;
-  for (const uint64_t count : problem.micro_batches) {
-    if (count >= 1 && count <= problem.mini_batch) counts.push_back(count);
+  for (const uint64_t count : demands.micro_batches) {
+    if (count >= 1 && count <= demands.mini_batch) counts.push_back(count);
   }
-  if (problem.micro_batches.empty()) {
-    for (uint64_t count = 1; count <= problem.mini_batch; count *= 2) counts.push_back(count);
+  if (demands.micro_batches.empty()) {
+    for (uint64_t count = 1; count <= demands.mini_batch; count *= 2) counts.push_back(count);
   }
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());

@@ -9,10 +9,7 @@
 namespace rannc::partition {
 namespace {
 
-/// No measured cost is larger, and sums over a million nodes and samples of such ones are still finite.
-constexpr double kMostCost = 1e60;
-
-/// The number at the end of a node's name, for ties.
+/// Returns the number at the end of a node's name, for ties.
 uint64_t number_of(const ProfileNode& node) {
   uint64_t number = 0;
   const size_t digits = node.name.find_first_of("0123456789");
@@ -21,9 +18,9 @@ uint64_t number_of(const ProfileNode& node) {
   return number;
 }
 
-/// A cycle among the nodes that wait for others for ever, as `a -> b -> a`.
+/// Returns a cycle among the nodes that are never ready, as `a -> b -> a`.
 std::string cycle_among(const PipedreamProfile& profile, const std::vector<uint32_t>& missing) {
-  std::vector<uint32_t> before(missing.size(), UINT32_MAX);  // of each waiting node, one that it waits for
+  std::vector<uint32_t> before(missing.size(), UINT32_MAX);  // for each waiting node, one that it waits for
   for (const auto& [from, to] : profile.edges) {
     if (missing[from] > 0) before[to] = from;
   }
@@ -68,8 +65,8 @@ Result<void> node_is_priced(const ProfileNode& node) {
   for (const auto& [field, cost] : costs) {
     if (cost >= 0 && cost <= kMostCost) continue;
     return error({},
-                 fmt::format("node '{}' ({}): {} is {:g}, allowed is 0 to {:g}", node.name, node.description, field,
-                             cost, kMostCost),
+                 fmt::format("node '{}' ({}): {} is {:g}, it must be from 0 to {:g}", node.name, node.description,
+                             field, cost, kMostCost),
                  "E2");
   }
   return {};

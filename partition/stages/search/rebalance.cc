@@ -6,8 +6,7 @@
 namespace rannc::partition {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kRoom = 1.01;            ///< times the least largest load, for the second pass
+constexpr double kRoom = 1.01;            ///< multiple of the least largest load, for the second pass
 constexpr uint64_t kMostStates = 20'000;  ///< blocks * stages
 
 }  // namespace
@@ -17,7 +16,7 @@ bool other_devices(const StagePlan& a, const StagePlan& b) {
                      [](const auto& one, const auto& other) { return one.devices.size() == other.devices.size(); });
 }
 
-/// What a stage's load depends on beside its blocks.
+/// Parameters of a stage's load besides its blocks.
 struct Rebalancer::Place {
   const StagePrices* prices = nullptr;
   size_t share = 0;
@@ -68,9 +67,9 @@ double Rebalancer::messages(const Place& place, uint32_t first, uint32_t end) co
          static_cast<double>(place.micro_batches);
 }
 
-/// One more stage behind each way of cutting the blocks so far: `least[b]` is the best largest load of the stages that
-/// hold the blocks before b; returns where that stage then begins. Within a limit on loads it is the least sum of their
-/// squares instead.
+/// Adds one stage after each way of cutting the blocks so far. `least[b]` is the best largest load of the stages that
+/// hold the blocks before b. Returns where that stage then begins. Within a limit on loads `least` is the least sum of
+/// their squares instead.
 std::vector<uint32_t> Rebalancer::extend(const Place& place, uint32_t s, uint32_t left, double limit,
                                          std::vector<double>& least) const {
   const uint32_t blocks = problem_.blocks;

@@ -7,6 +7,7 @@
 #include "ir/text/text.h"
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
+#include "partition/model/finish_plan.h"
 #include "partition/model/plan_model.h"
 #include "partition/stages/registry.h"
 #include "tests/support/small_plan.h"
@@ -102,14 +103,14 @@ void expect_refused(const PlanOptions& wanted, const std::string& part) {
 }
 
 TEST(FixedBatch, WhatSplitsItIsRefused) {
-  expect_refused(options(32), "a mini-batch of 32 is asked for");
+  expect_refused(options(32), "a mini-batch of 32 was requested");
   PlanOptions wanted = options(kSamples);
   wanted.micro_batches = {2, 4};
-  expect_refused(wanted, "2 or 4 micro-batches are asked for");
+  expect_refused(wanted, "2 or 4 micro-batches were requested");
   wanted = options(kSamples);
   wanted.constraints.stages = 2;
   wanted.constraints.replicas = {2, 1};
-  expect_refused(wanted, "replicas 2,1 are asked for");
+  expect_refused(wanted, "replicas 2,1 were requested");
 }
 
 TEST(FixedBatch, OneMicroBatchAmongOthersMayBeChosen) {

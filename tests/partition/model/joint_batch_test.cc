@@ -7,6 +7,7 @@
 #include "ir/verify.h"
 #include "partition/cost/analytic.h"
 #include "partition/model/model_costs.h"
+#include "partition/model/plan_model.h"
 #include "partition/stages/registry.h"
 #include "tests/support/small_plan.h"
 

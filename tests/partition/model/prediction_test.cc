@@ -7,8 +7,10 @@
 #include "frontend/zoo/bert.h"
 #include "frontend/zoo/resnet.h"
 #include "frontend/zoo/unet.h"
+#include "partition/model/finish_plan.h"
 #include "partition/stages/judge/judge.h"
 #include "tests/partition/model/planned_models.h"
+#include "tests/partition/stages/support/judging.h"
 
 namespace rannc::test {
 namespace {
@@ -63,11 +65,11 @@ void expect_agreement(const Prepared& model, const Setting& setting, double tole
   judged.schedule = setting.schedule;
   judged.warm_up.clear();
   std::string why;
-  const auto step = judge.judge(judged, &why);
+  const auto step = partition::testing::judge(judge, judged, partition::kInfinity, &why);
   ASSERT_TRUE(step) << why;
   const auto predicted = static_cast<double>(plan.plan.step_ns);
   EXPECT_NEAR(*step / predicted, 1, kStageTolerance);
-  const auto finished = judge.finish(judged, &why);
+  const auto finished = partition::testing::take(judge.judge_by_device(judged), judged, &why);
   ASSERT_TRUE(finished) << why;
   EXPECT_NEAR(*finished / predicted, 1, tolerance);
   double peak = 0;

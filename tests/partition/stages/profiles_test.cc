@@ -8,6 +8,7 @@
 #include "partition/stages/problem/profile_problem.h"
 #include "partition/stages/registry.h"
 #include "partition/stages/search/auto.h"
+#include "tests/partition/stages/support/judging.h"
 
 namespace rannc::partition {
 namespace {
@@ -37,7 +38,7 @@ void expect_never_worse(const StageProblem& problem) {
     const auto* plan = std::get_if<StagePlan>(&*alone);
     if (plan == nullptr) continue;
     StagePlan judged = *plan;
-    if (!judge.judge(judged) || !judge.finish(judged)) continue;
+    if (!testing::judge_as_run(judge, judged)) continue;
     ++compared;
     EXPECT_LE(chosen.objective, judged.objective * (1 + 1e-9)) << planner->name() << ' ' << brief(judged);
     EXPECT_LE(chosen.lower_bound, judged.objective * (1 + 1e-9)) << planner->name();

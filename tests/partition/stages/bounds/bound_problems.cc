@@ -7,6 +7,7 @@
 #include "partition/stages/bounds/bounds.h"
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/range_costs.h"
+#include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
 #include "tests/partition/stages/support/random_problem.h"
 
@@ -34,9 +35,9 @@ std::optional<double> least_of_all_plans(const StageProblem& problem, std::mt199
       plan.schedule = schedule;
       plan.warm_up.clear();
       if (schedule == "warmup") plan.warm_up = random_depths(random, plan.stages.size(), plan.micro_batches);
-      if (!judge.judge(plan)) continue;
+      if (!testing::judge(judge, plan)) continue;
       note(plan.objective);
-      if (problem.objective == Objective::kStepTime) note(judge.finish(plan));
+      if (problem.objective == Objective::kStepTime) note(testing::take(judge.judge_by_device(plan), plan));
     }
   });
   return least;

@@ -10,6 +10,7 @@
 #include "partition/stages/judge/judge.h"
 #include "partition/stages/pricing/range_costs.h"
 #include "tests/partition/stages/bounds/bound_problems.h"
+#include "tests/partition/stages/support/judging.h"
 
 namespace rannc::partition {
 namespace {
@@ -110,9 +111,9 @@ TEST(LowerBound, AllowsForInputGradientsThatFallWithTheSamples) {
   plan.schedule = "zb-h1";
   plan.stages = {{0, 1, {DeviceId(0)}}, {1, 2, {DeviceId(1)}}};
   PlanJudge judge(problem);
-  ASSERT_NEAR(judge.judge(plan).value_or(0), 230, 5);
+  ASSERT_NEAR(testing::judge(judge, plan).value_or(0), 230, 5);
   EXPECT_LE(lower_bound(problem, judge.ranges()).value, plan.objective);
-  EXPECT_TRUE(judge.judge(plan, nullptr, plan.objective * 1.01)) << "ruled out by what its stages take alone";
+  EXPECT_TRUE(judge.judge(plan, plan.objective * 1.01)) << "ruled out by what its stages take alone";
 }
 
 TEST(LowerBound, HoldsHoweverEarlyItIsStopped) {

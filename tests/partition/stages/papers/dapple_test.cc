@@ -9,6 +9,7 @@
 #include "partition/stages/papers/device_set_graph.h"
 #include "partition/stages/papers/device_sets.h"
 #include "partition/stages/problem/profile_problem.h"
+#include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
 #include "tests/partition/stages/support/profiles.h"
 #include "tests/partition/stages/support/random_problem.h"
@@ -117,7 +118,7 @@ TEST(DapplePlanner, UnevenSplitIsOptimal) {
         for (uint32_t d = from.from; d < from.to; ++d) stage.devices.push_back(DeviceId(d));
         other.stages.push_back(stage);
       }
-      const auto time = judge.judge(other);
+      const auto time = testing::judge(judge, other);
       if (!time) continue;
       ++others;
       if (brief(other) == brief(plan)) {

@@ -7,6 +7,7 @@
 #include "partition/stages/registry.h"
 #include "partition/stages/search/auto.h"
 #include "partition/stages/search/exact.h"
+#include "tests/partition/stages/support/judging.h"
 #include "tests/partition/stages/support/oracle.h"
 #include "tests/partition/stages/support/random_problem.h"
 
@@ -15,11 +16,6 @@ namespace {
 
 using testing::RandomOptions;
 
-/// The objective of a plan as it will run.
-std::optional<double> simulated(PlanJudge& judge, StagePlan& plan) {
-  return judge.judge(plan) ? judge.finish(plan) : std::nullopt;
-}
-
 /// Least simulated time over every plan of the oracle, which shares only the simulation with the planner.
 std::optional<double> least_simulated(const StageProblem& problem, const std::vector<std::string>& schedules) {
   PlanJudge judge(problem);
@@ -27,7 +23,7 @@ std::optional<double> least_simulated(const StageProblem& problem, const std::ve
   testing::for_each_roomy_plan(problem, [&](StagePlan plan) {
     for (const std::string& schedule : schedules) {
       plan.schedule = schedule;
-      const auto time = simulated(judge, plan);
+      const auto time = testing::judge_as_run(judge, plan);
       if (time && (!least || *time < *least)) least = time;
     }
   });
@@ -58,7 +54,7 @@ void compare(uint64_t seed, int count, const RandomOptions& random_options) {
     ASSERT_LE(plan->lower_bound, plan->objective);
     // The analytic bound holds as well.
     PlanJudge judge(problem);
-    ASSERT_LE(judge.lower_bound(), *least * (1 + 1e-9));
+    ASSERT_LE(judge.lower_bound().value, *least * (1 + 1e-9));
   }
   EXPECT_GE(feasible, count / 4);
 }
@@ -93,7 +89,7 @@ std::vector<double> peaks_of(const StageProblem& problem, const std::string& sch
   plan.schedule = schedule;
   plan.stages = {{0, 2, {DeviceId(0)}, recompute}, {2, 4, {DeviceId(1)}, recompute}};
   std::string why;
-  EXPECT_TRUE(PlanJudge(problem).judge(plan, &why)) << why;
+  EXPECT_TRUE(testing::judge(problem, plan, &why)) << why;
   return {plan.stages[0].peak_bytes, plan.stages[1].peak_bytes};
 }
 
@@ -155,14 +151,14 @@ TEST(AutoPlanner, ObjectivesAreWhatTheirNamesSay) {
   plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
   // Parameters take less than 1e-3 ns of the optimizer's time.
   problem.objective = Objective::kPeriod;
-  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * 600, 0.01);
+  EXPECT_NEAR(*testing::judge(problem, plan), 8 * 600, 0.01);
   problem.objective = Objective::kLargestLoad;
-  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 8 * (600 + 2 * (10 + 40)), 0.01);
+  EXPECT_NEAR(*testing::judge(problem, plan), 8 * (600 + 2 * (10 + 40)), 0.01);
   problem.objective = Objective::kPeakMemory;
   // Stage 0: parameters, gradient, two states; two micro-batches in flight; the message out and its gradient.
-  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 10 * 4 + 2 * 100 + 2 * 40, 0.01);
+  EXPECT_NEAR(*testing::judge(problem, plan), 2 * 10 * 4 + 2 * 100 + 2 * 40, 0.01);
   problem.objective = Objective::kStepTime;
-  const double step = *PlanJudge(problem).judge(plan);
+  const double step = *testing::judge(problem, plan);
   // Fill and drain of equal stages, and the messages that 1F1B waits for.
   EXPECT_GE(step, 9 * 600 + 2 * 50);
   EXPECT_LE(step, 9 * 600 + 16 * 50);
@@ -176,7 +172,7 @@ TEST(AutoPlanner, MessagesShareTheirPort) {
   plan.micro_batches = 8;
   plan.schedule = "gpipe";
   plan.stages = {{0, 2, {DeviceId(0)}}, {2, 4, {DeviceId(1)}}};
-  const double step = *PlanJudge(problem).judge(plan);
+  const double step = *testing::judge(problem, plan);
   EXPECT_NEAR(step, 200 + 8 * 2000 + 10 + 200 + 8 * 400 + 2000 + 10 + 400, 8 * 2000 - 8 * 400 + 1);
   EXPECT_GE(step, 200 + 8 * 2000 + 200 + 400 + 2000 + 400);
 }
@@ -192,7 +188,7 @@ TEST(AutoPlanner, ReplicasOfANodeShareItsPort) {
   plan.schedule = "gpipe";
   plan.stages = {{0, 2, {DeviceId(0), DeviceId(1)}}, {2, 4, {DeviceId(2), DeviceId(3)}}};
   problem.parameter_bytes = {0, 0, 0, 0};
-  EXPECT_NEAR(*PlanJudge(problem).judge(plan), 2 * 200 + 2 * 400 + 2 * 2000, 0.01);
+  EXPECT_NEAR(*testing::judge(problem, plan), 2 * 200 + 2 * 400 + 2 * 2000, 0.01);
 }
 
 TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
@@ -218,7 +214,7 @@ TEST(AutoPlanner, EqualsExhaustiveSearchUnderEveryObjective) {
       if (plan == nullptr) continue;
       ++feasible;
       ASSERT_NEAR(plan->objective, *least, 1e-9 * std::max(1.0, *least));
-      ASSERT_LE(PlanJudge(problem).lower_bound(), *least * (1 + 1e-9));
+      ASSERT_LE(PlanJudge(problem).lower_bound().value, *least * (1 + 1e-9));
       const auto climbed = auto_planner(moves)->plan(problem);
       const auto* found = std::get_if<StagePlan>(&*climbed);
       reached += found != nullptr && found->objective <= *least * (1 + 1e-9);
@@ -297,12 +293,12 @@ TEST(AutoPlanner, PlansAreRuledOutWithoutSimulationOnlyWhereTheyAreSlower) {
       }
       for (const char* schedule : {"1f1b", "gpipe", "dapple-b", "zb-h1", "zb-h2"}) {
         plan.schedule = schedule;
-        const auto step = judge.judge(plan);
+        const auto step = testing::judge(judge, plan);
         if (!step) continue;
         ++plans;
-        ASSERT_TRUE(judge.judge(plan, nullptr, *step * (1 + 1e-9) + 1e-9).has_value())
+        ASSERT_TRUE(testing::judge(judge, plan, *step * (1 + 1e-9) + 1e-9).has_value())
             << brief(plan) << " " << schedule;
-        ruled_out += !judge.judge(plan, nullptr, *step * 0.8).has_value();
+        ruled_out += !testing::judge(judge, plan, *step * 0.8).has_value();
       }
     });
   }
@@ -352,7 +348,7 @@ TEST(AutoPlanner, NeverWorseThanAnyRival) {
       const auto* plan = std::get_if<StagePlan>(&*rival);
       if (plan == nullptr) continue;
       StagePlan judged = *plan;
-      const auto time = simulated(judge, judged);
+      const auto time = testing::judge_as_run(judge, judged);
       if (!time) continue;
       ASSERT_NE(chosen, nullptr) << name;
       EXPECT_LE(chosen->objective, *time * (1 + 1e-9)) << name;

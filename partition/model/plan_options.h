@@ -1,0 +1,39 @@
+/// Options of planning a model.
+#pragma once
+
+#include <memory>
+#include <stop_token>
+#include <string>
+
+#include "ir/plan/plan.h"
+#include "partition/cost/cost_model.h"
+#include "partition/model/block_demands.h"
+#include "partition/stages/problem/problem.h"
+#include "partition/stages/search/auto.h"
+
+namespace rannc::partition {
+
+/// Inputs to planning a model besides the model itself.
+struct PlanOptions : PlanDemands {
+  PlanOptions() { recompute = RecomputeRule::kChoose; }
+
+  Cluster cluster;
+  std::shared_ptr<const CostModel> costs;
+  ir::Bindings assume;  ///< values of symbols other than the batch, for planning
+  uint32_t blocks = 32;
+  std::string block_partitioner = "rannc";
+  std::string planner = "auto";  ///< one of `stage_planner_names`
+  AutoOptions search;            ///< options of planner `auto`
+  std::string schedule;          ///< empty: the planner's choice, or 1f1b if the planner chooses none
+  std::string schedule_table;    ///< text of the schedule `table`
+  std::string schedule_file;     ///< its name in messages
+  AtomDemands demands;           ///< converted to constraints once blocks are known
+  std::stop_token stop;          ///< ends the search of stages early, with the best plan so far
+  uint32_t optimizer_states = 0;
+  ir::PlanOptimizer optimizer;  ///< unnamed: the plan names no optimizer and keeps `optimizer_states`
+  bool training = true;
+  uint64_t seed = 0;
+  std::string model_digest;
+};
+
+}  // namespace rannc::partition

@@ -1,0 +1,45 @@
+#include "partition/stages/search/plan_contest.h"
+
+#include <algorithm>
+
+namespace rannc::partition {
+
+bool PlanContest::offer(const StagePlan& plan, const std::string& from) {
+  if (!by_device_) finalists_.offer(plan, from);
+  if (best_ && !better(plan, best_->plan)) return false;
+  best_ = Candidate{plan, from};
+  return true;
+}
+
+void PlanContest::keep_runner_up(const StagePlan& plan, const std::string& from) {
+  StagePlan& slot = best_of_[from];
+  if (slot.stages.empty() || plan.objective < slot.objective) slot = plan;
+  keep_start(plan);
+}
+
+void PlanContest::keep_start(const StagePlan& plan) {
+  const auto [start, fresh] = starts_.try_emplace({plan.stages.size(), plan.micro_batches}, plan);
+  if (!fresh && better(plan, start->second)) start->second = plan;
+}
+
+std::vector<StagePlan> PlanContest::starts(size_t most) const {
+  std::vector<StagePlan> starts;
+  for (const auto& [shape, plan] : starts_) starts.push_back(plan);
+  std::stable_sort(starts.begin(), starts.end(), better);
+  if (starts.size() > most) starts.resize(most);
+  return starts;
+}
+
+void PlanContest::choose_by_device(PlanJudge& judge) {
+  if (!by_device_) {
+    const std::vector<Candidate> judged = finalists_.finished(judge);
+    if (judged.empty()) return;
+    best_ = judged.front();
+  }
+  for (auto& [from, plan] : best_of_) {
+    if (!is_small(plan)) continue;
+    if (JudgedPlan judged = judge.judge_by_device(plan)) plan = *std::move(judged);
+  }
+}
+
+}  // namespace rannc::partition
