@@ -1,8 +1,8 @@
-// Devices as processes over c10d's Gloo process group.
+// A transport between processes over c10d's Gloo process group.
 //
 // Messages between two processes keep the order in which they were sent (rule S5), so a counter per ordered pair is the
-// tag on both sides. Sums are messages too: c10d's own collectives cannot be aborted, and add in an order of their own.
-// Who of the workers is alive, and why the run ended, is known to a store that worker 0 serves.
+// tag on both sides. Sums are messages too, because c10d's collectives cannot be aborted and do not specify their order
+// of addition. A store on worker 0 tracks which workers are alive and why the run ended.
 #include "runtime/transport/transport_gloo.h"
 
 #include <fmt/format.h>
@@ -19,12 +19,12 @@ namespace rannc::runtime {
 
 namespace {
 
-constexpr std::chrono::seconds kPatience{10}, kPatienceAfterFailure{1};  // of worker 0 with those that leave after it
+constexpr std::chrono::seconds kPatienceAtEnd{10}, kPatienceAfterFailure{1};  // of worker 0, for the others to leave
 constexpr std::chrono::milliseconds kJoinPeriod{10};
-constexpr std::chrono::hours kNoLimit{24 * 365};  // of a send, until somebody waits for it
-constexpr size_t kOutstandingSends = 16;          // per peer; more wait for the oldest
-// Terms of a sum up to here go to every member, larger ones in parts to the member that adds that part: for two members
-// the same bytes in one exchange instead of two.
+constexpr std::chrono::hours kNoLimit{24 * 365};  // of a send, until it is waited for
+constexpr size_t kOutstandingSends = 16;          // per peer; further sends wait for the oldest
+// Terms of a sum up to this size are sent to every member. Larger terms are split into parts, and each member adds one
+// part. For two members, the former sends the same bytes in one exchange instead of two.
 constexpr int64_t kWholeTermBytes = 32 << 10;
 constexpr uint32_t kTagMask = 0x7ffffff, kSumTag = 0x8000000;
 
@@ -45,7 +45,7 @@ class GlooReceipt : public Receipt {
 
  private:
   RunWatch& watch_;
-  at::Tensor tensor_;  // before the work, which writes to it until it is destroyed
+  at::Tensor tensor_;  // declared before the work, which writes to it until destroyed
   GlooWork work_;
   std::string what_;
   std::chrono::milliseconds timeout_;
@@ -56,15 +56,15 @@ class GlooTransport : public Transport {
   GlooTransport(const Rendezvous& where, std::unique_ptr<StoreServer> server, std::unique_ptr<StoreClient> client)
       : where_(where), server_(std::move(server)), client_(std::move(client)), watch_(*client_) {}
 
-  /// Throws what c10d throws.
+  /// c10d's exceptions pass through.
   void connect() { group_ = make_gloo_group(*client_, where_); }
 
   ~GlooTransport() override {
-    // The store's server leaves last: nobody takes its end for a failure, and all hear why the run failed.
+    // The store's server leaves last, so that its end is not mistaken for a failure and all learn why the run failed.
     const bool failed = failure().has_value();
     watch_.stop();
     client_->leave();
-    if (server_) server_->await_others(where_.rank, failed ? kPatienceAfterFailure : kPatience);
+    if (server_) server_->await_others(where_.rank, failed ? kPatienceAfterFailure : kPatienceAtEnd);
   }
 
   DeviceId device() const override { return DeviceId(where_.rank); }
@@ -142,7 +142,7 @@ class GlooTransport : public Transport {
     return watch_.explained(error(fmt::format("lost the connection to device {}: {}", peer.index(), why)));
   }
 
-  /// What is under way between this device and the other members of a sum.
+  /// Pending messages between this device and the other members of a sum.
   class Exchange {
    public:
     explicit Exchange(GlooTransport& transport) : transport_(transport) {}
@@ -166,7 +166,7 @@ class GlooTransport : public Transport {
 
    private:
     struct Pending {
-      at::Tensor tensor;  // before the work, which uses it until it is destroyed
+      at::Tensor tensor;  // declared before the work, which uses it until destroyed
       GlooWork work;
       std::string what;
     };
@@ -177,7 +177,7 @@ class GlooTransport : public Transport {
     std::vector<Pending> pending_;
   };
 
-  /// The sum over `members` in their order, of which every member gets the same bits.
+  /// Returns the sum over `members` in their order, bit-identical on every member.
   Result<at::Tensor> reduce(std::span<const DeviceId> members, const at::Tensor& tensor) {
     if (tensor.numel() == 0) return tensor;
     at::Tensor own = tensor.contiguous().view(-1);
@@ -197,7 +197,7 @@ class GlooTransport : public Transport {
     return sum.view(tensor.sizes());
   }
 
-  /// Every member gets `part_for` it of all members, and adds them up in their order.
+  /// Sends `part_for(i)` to member i and returns the sum of the parts received, in the order of `members`.
   template <class PartFor>
   Result<at::Tensor> sum_of_parts(std::span<const DeviceId> members, const PartFor& part_for) {
     Exchange exchange(*this);
@@ -215,7 +215,7 @@ class GlooTransport : public Transport {
     return sum_in_order(parts);
   }
 
-  /// Every member's `own` part comes to its place in all of them.
+  /// Sends `own` to all members and stores member i's part at `place_of(i)`.
   template <class PlaceOf>
   Result<void> gather(std::span<const DeviceId> members, const at::Tensor& own, const PlaceOf& place_of) {
     Exchange exchange(*this);
@@ -231,13 +231,13 @@ class GlooTransport : public Transport {
   }
 
   Rendezvous where_;
-  std::unique_ptr<StoreServer> server_;  // of worker 0
+  std::unique_ptr<StoreServer> server_;  // only on worker 0
   std::unique_ptr<StoreClient> client_;
   RunWatch watch_;
   GlooGroup group_;
   std::map<uint32_t, std::unique_ptr<SendQueue>> sends_;      // by peer
-  std::map<uint32_t, uint32_t> sent_, received_;              // messages so far by peer
-  std::map<uint32_t, uint32_t> sent_terms_, received_terms_;  // those of sums
+  std::map<uint32_t, uint32_t> sent_, received_;              // number of messages so far, by peer
+  std::map<uint32_t, uint32_t> sent_terms_, received_terms_;  // the same for sums
 };
 
 Result<int> listening_socket(const Rendezvous& where) {
@@ -245,14 +245,14 @@ Result<int> listening_socket(const Rendezvous& where) {
   return listen_on(where.torch_store ? 0 : where.port);
 }
 
-/// Waits until all have joined.
+/// Waits until all workers have joined.
 Result<void> await_all(StoreClient& client, const Rendezvous& where) {
   for (RunningClock clock;; std::this_thread::sleep_for(kJoinPeriod)) {
     RANNC_ASSIGN(const RunState state, client.beat());
     if (!state.failure.empty()) return error(state.failure);
     if (state.present == where.workers) return {};
     if (clock.now() > where.timeout) {
-      RANNC_ASSIGN(const std::string first, client.fail("nothing is heard of worker " + state.missing));
+      RANNC_ASSIGN(const std::string first, client.fail("nothing was heard from worker " + state.missing));
       return error(first);
     }
   }

@@ -12,7 +12,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/trainer.h"
 #include "tools/common/scratch.h"
-#include "tools/compiler/compiler.h"
+#include "tools/compile/compile_flags.h"
 
 namespace rannc {
 namespace {
@@ -79,7 +79,7 @@ std::vector<Case> cases() {
 class Trajectories : public testing::TestWithParam<uint32_t> {
  protected:
   std::string compile(const std::string& dtype) {
-    tools::CompileOptions options;
+    tools::CompileFlags options;
     options.model = folder() + "/model.onnx";
     options.loss = "mse(output=coarse,labels=c,weight=0.5)+mse(output=fine,labels=f,weight=2)";
     options.dtype = dtype;

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "runtime/transport/transport_gloo.h"
-#include "tools/run/launcher.h"
+#include "tools/common/launcher.h"
 
 namespace rannc::testing {
 

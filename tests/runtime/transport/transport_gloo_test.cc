@@ -8,7 +8,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "runtime/measure/measure_links.h"
-#include "tools/run/launcher.h"
+#include "tools/common/launcher.h"
 
 namespace rannc::runtime {
 namespace {
@@ -105,7 +105,7 @@ TEST(TransportGloo, AWorkerThatNeverComesIsNamed) {
   where.timeout = std::chrono::milliseconds(300);
   const auto end = join_gloo(where);
   ASSERT_FALSE(end.ok());
-  EXPECT_THAT(end.diagnostic().str(), testing::HasSubstr("nothing is heard of worker 1, 2"));
+  EXPECT_THAT(end.diagnostic().str(), testing::HasSubstr("nothing was heard from worker 1, 2"));
 }
 
 }  // namespace

@@ -1,0 +1,98 @@
+#include "runtime/train/internal/device_set.h"
+
+#include <algorithm>
+
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+
+bool DeviceSet::contains(DeviceId id) const {
+  return std::any_of(devices_.begin(), devices_.end(), [&](const auto& device) { return device->id == id; });
+}
+
+bool DeviceSet::has_stage(StageId stage) const {
+  return std::any_of(devices_.begin(), devices_.end(),
+                     [&](const auto& device) { return device->programs[stage.index()] != nullptr; });
+}
+
+Result<void> DeviceSet::for_each(const std::function<Result<void>(TrainedDevice&)>& job) {
+  std::vector<Result<void>> results(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    devices_[i]->thread->post([&, i] {
+      try {
+        results[i] = job(*devices_[i]);
+      } catch (const std::exception& failure) {
+        results[i] = error(failure.what());
+      }
+      if (!results[i].ok()) devices_[i]->transport->abort(results[i].diagnostic());
+    });
+  }
+  for (const auto& device : devices_) device->thread->wait();
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].ok()) continue;
+    // The transport has the first reason, regardless of which device noticed it first.
+    return close(devices_[i]->transport->failure().value_or(results[i].diagnostic()));
+  }
+  return {};
+}
+
+Result<at::Tensor> DeviceSet::sum_over_processes(at::Tensor values, uint64_t step) {
+  if (whole()) return values;
+  std::vector<DeviceId> members;
+  for (size_t i = 0; i < plan_devices_; ++i) members.push_back(DeviceId::from(i));
+  const CollectiveKey key{step, CollectiveKey::Kind::kOther, exchanges_++};
+  auto sums = devices_[0]->transport->all_reduce(key, members, {to_value(std::move(values))});
+  if (!sums.ok()) return close(sums.diagnostic());
+  return to_tensor((*sums)[0]);
+}
+
+Result<bool> DeviceSet::all_agree(bool own, uint64_t step) {
+  if (failure_) return *failure_;
+  RANNC_ASSIGN(const at::Tensor refusals, sum_over_processes(at::full({1}, own ? 0 : 1, at::kLong), step));
+  return refusals.item<int64_t>() == 0;
+}
+
+Diagnostic DeviceSet::close(Diagnostic failure) {
+  if (!failure_) failure_ = std::move(failure);
+  for (const auto& device : devices_) device->transport->abort(*failure_);
+  return *failure_;
+}
+
+CheckpointTensors checkpoint_tensors(const TrainedDevice& device) {
+  CheckpointTensors tensors;
+  for (size_t s = 0; s < device.programs.size(); ++s) {
+    if (!device.programs[s]) continue;
+    const Program& program = *device.programs[s];
+    const Signature& signature = program.signature();
+    for (size_t i = 0; i < signature.parameters.size(); ++i) {
+      const std::string& name = signature.parameters[i].name;
+      tensors.emplace("parameter/" + name, program.parameters()[i]);
+      if (!device.optimizers[s]) continue;
+      const auto& states = device.optimizers[s]->state_names();
+      for (size_t k = 0; k < states.size(); ++k) {
+        tensors.emplace("optimizer/" + states[k] + "/" + name, device.optimizers[s]->states()[k][i]);
+      }
+    }
+    for (size_t i = 0; i < signature.buffers.size(); ++i) {
+      tensors.emplace("buffer/" + signature.buffers[i].name, program.buffers()[i]);
+    }
+  }
+  return tensors;
+}
+
+std::map<ValueId, Values> held_weights(const DeviceSet& devices) {
+  std::map<ValueId, Values> held;
+  for (const auto& device : devices.all()) {
+    for (const auto& program : device->programs) {
+      if (!program) continue;
+      const Signature& signature = program->signature();
+      for (size_t i = 0; i < signature.parameters.size(); ++i)
+        held[signature.parameters[i].value].push_back(program->parameters()[i]);
+      for (size_t i = 0; i < signature.buffers.size(); ++i)
+        held[signature.buffers[i].value].push_back(program->buffers()[i]);
+    }
+  }
+  return held;
+}
+
+}  // namespace rannc::runtime

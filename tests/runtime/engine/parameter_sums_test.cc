@@ -1,0 +1,69 @@
+// Sums of gradients by leaf and by parameter, over the micro-batches of steps.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include "runtime/engine/internal/parameter_sums.h"
+#include "runtime/internal/torch_value.h"
+
+namespace rannc::runtime {
+namespace {
+
+/// Two parameters, of which two tasks read the first.
+class ParameterSumsTest : public ::testing::Test {
+ protected:
+  ParameterSumsTest() : sums_(leaves_, parameters_) { sums_.create(); sums_.begin_step({}); }
+
+  /// One micro-batch: the sum of each leaf times its factor.
+  void backward(std::vector<double> factors) {
+    at::Tensor loss = at::zeros({}, at::kDouble);
+    for (size_t i = 0; i < factors.size(); ++i) loss = loss + (sums_.leaves()[i] * factors[i]).sum();
+    torch::autograd::backward({loss}, {at::ones({}, at::kDouble)});
+    sums_.separate();
+  }
+  at::Tensor total(uint32_t parameter) { return to_tensor(sums_.totals({&parameter, 1})[0]); }
+
+  std::vector<Leaf> leaves_ = {{0, TaskId(0), "a"}, {0, TaskId(1), "b"}, {1, TaskId(2), "c"}};
+  Values parameters_ = {to_value(at::ones({3}, at::kDouble)), to_value(at::ones({2}, at::kDouble))};
+  ParameterSums sums_;
+};
+
+TEST_F(ParameterSumsTest, LeavesOfAParameterAndMicroBatchesAreSummed) {
+  backward({1, 10, 100});
+  backward({2, 20, 200});
+  EXPECT_TRUE(at::equal(total(0), at::full({3}, 33.0, at::kDouble)));
+  EXPECT_TRUE(at::equal(total(1), at::full({2}, 300.0, at::kDouble)));
+  sums_.begin_step({});
+  EXPECT_TRUE(at::equal(total(0), at::zeros({3}, at::kDouble))) << "without a backward pass";
+}
+
+TEST_F(ParameterSumsTest, CarriedSumsGoOn) {
+  backward({1, 10, 100});
+  EXPECT_TRUE(at::equal(total(0), at::full({3}, 11.0, at::kDouble)));  // read; parameter 1 is not
+  sums_.begin_step({true, true});
+  backward({1, 10, 100});
+  EXPECT_TRUE(at::equal(total(0), at::full({3}, 22.0, at::kDouble)));
+  EXPECT_TRUE(at::equal(total(1), at::full({2}, 200.0, at::kDouble)));
+}
+
+TEST_F(ParameterSumsTest, TotalsOfAllReplicasReplaceThose) {
+  backward({1, 10, 100});
+  const uint32_t first = 0;
+  sums_.set_totals({&first, 1}, {to_value(at::full({3}, 5.0, at::kDouble))});
+  EXPECT_TRUE(at::equal(total(0), at::full({3}, 5.0, at::kDouble)));
+  sums_.begin_step({true, false});
+  backward({1, 10, 100});
+  EXPECT_TRUE(at::equal(total(0), at::full({3}, 16.0, at::kDouble)));
+  EXPECT_TRUE(at::equal(total(1), at::full({2}, 100.0, at::kDouble))) << "not carried";
+}
+
+// Autograd may hand two leaves views of one gradient; adding to one must not change the other.
+TEST_F(ParameterSumsTest, SumsHaveMemoryOfTheirOwn) {
+  const at::Tensor both = at::cat({sums_.leaves()[0].unsqueeze(0), sums_.leaves()[1].unsqueeze(0)});
+  torch::autograd::backward({both.sum()}, {at::ones({}, at::kDouble)});
+  sums_.separate();
+  EXPECT_FALSE(sums_.leaves()[0].grad().is_alias_of(sums_.leaves()[1].grad()));
+}
+
+}  // namespace
+}  // namespace rannc::runtime

@@ -1,0 +1,97 @@
+// The devices of a process: jobs on their threads, the first failure, sums over processes.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "runtime/train/internal/device_set.h"
+#include "runtime/transport/transport_local.h"
+
+namespace rannc::runtime {
+namespace {
+
+constexpr std::chrono::seconds kTimeout{20};
+
+std::unique_ptr<TrainedDevice> device_of(std::shared_ptr<Transport> transport) {
+  auto device = std::make_unique<TrainedDevice>();
+  device->id = transport->device();
+  device->transport = std::move(transport);
+  device->thread = std::make_unique<DeviceThread>();
+  return device;
+}
+
+DeviceSet whole_set(uint32_t devices) {
+  DeviceSet set(devices);
+  for (auto& transport : make_local_transports(devices, kTimeout)) set.add(device_of(std::move(transport)));
+  return set;
+}
+
+TEST(DeviceSet, RunsAJobOnceOnEachThread) {
+  DeviceSet set = whole_set(3);
+  EXPECT_TRUE(set.whole());
+  EXPECT_TRUE(set.contains(DeviceId(2)));
+  EXPECT_FALSE(set.contains(DeviceId(3)));
+  std::vector<std::thread::id> threads(3);
+  ASSERT_TRUE(set.for_each([&](TrainedDevice& device) -> Result<void> {
+                   threads[device.id.index()] = std::this_thread::get_id();
+                   return {};
+                 }).ok());
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_NE(threads[i], std::thread::id());
+    EXPECT_NE(threads[i], std::this_thread::get_id());
+    for (size_t j = 0; j < i; ++j) EXPECT_NE(threads[i], threads[j]);
+  }
+}
+
+TEST(DeviceSet, TheFirstFailureClosesTheRun) {
+  DeviceSet set = whole_set(2);
+  const auto failed = set.for_each([](TrainedDevice& device) -> Result<void> {
+    if (device.id == DeviceId(1)) return error("disk full");
+    // Waits for a message that never comes: only the other's failure ends it.
+    const CollectiveKey key{0, CollectiveKey::Kind::kOther, 0};
+    const std::vector<DeviceId> members = {DeviceId(0), DeviceId(1)};
+    auto sum = device.transport->all_reduce(key, members, {});
+    if (!sum.ok()) return sum.diagnostic();
+    return {};
+  });
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().message, "disk full");
+  ASSERT_TRUE(set.failure());
+  EXPECT_EQ(set.failure()->message, "disk full");
+  EXPECT_EQ(set.close(error("later")).message, "disk full");
+  EXPECT_EQ(set.all_agree(true, 0).diagnostic().message, "disk full");
+}
+
+TEST(DeviceSet, AnExceptionIsAFailure) {
+  DeviceSet set = whole_set(1);
+  const auto failed = set.for_each([](TrainedDevice&) -> Result<void> { throw std::runtime_error("no such kernel"); });
+  ASSERT_FALSE(failed.ok());
+  EXPECT_EQ(failed.diagnostic().message, "no such kernel");
+}
+
+TEST(DeviceSet, SumsOverProcesses) {
+  DeviceSet whole = whole_set(2);
+  EXPECT_TRUE(at::equal(whole.sum_over_processes(at::full({2}, 3.0), 0).value(), at::full({2}, 3.0)));
+  // Two sets with a device each stand for two processes.
+  auto ends = make_local_transports(2, kTimeout);
+  std::vector<DeviceSet> sets;
+  for (auto& end : ends) {
+    sets.emplace_back(size_t{2});
+    sets.back().add(device_of(std::move(end)));
+  }
+  std::vector<at::Tensor> sums(2);
+  std::vector<bool> agreed(2);
+  const auto process = [&](size_t i) {
+    sums[i] = sets[i].sum_over_processes(at::full({2}, 1.0 + static_cast<double>(i)), 0).value();
+    agreed[i] = sets[i].all_agree(i == 0, 0).value();
+  };
+  std::thread other([&] { process(1); });
+  process(0);
+  other.join();
+  for (const at::Tensor& sum : sums) EXPECT_TRUE(at::equal(sum, at::full({2}, 3.0)));
+  EXPECT_EQ(agreed, (std::vector<bool>{false, false}));
+}
+
+}  // namespace
+}  // namespace rannc::runtime
