@@ -3,6 +3,7 @@
 
 #include "frontend/onnx/internal/translate/node.h"
 #include "frontend/onnx/internal/translate/translators.h"
+#include "frontend/recipes/attention_mask.h"
 
 namespace rannc::frontend {
 
@@ -142,14 +143,15 @@ class Attention {
     ValueId mask = node_.optional(3), seen;
     if (mask.valid()) mask = as_long(mask, total);
     if (mask.valid() && node_.dtype(mask) == ir::DType::kBool) std::swap(mask, seen);
-    if (node_.integer("is_causal", 0) != 0) seen = both(seen, up_to_itself(total));
-    if (node_.has(6)) seen = both(seen, within_length(node_.in(6), total));
+    if (node_.integer("is_causal", 0) != 0) {
+      const ir::Dim past = node_.has(4) ? total - heads_[1].length : ir::Dim(0);
+      seen = both_seen(node_, seen, causal_mask(node_, of_queries().length, total, past));
+    }
+    if (node_.has(6)) seen = both_seen(node_, seen, within_length(node_.in(6), total));
     if (mask.valid() && node_.dtype(mask) != dtype_) mask = node_.emit("cast", {mask}, {{"dtype", dtype_}});
     if (!seen.valid()) return mask;
-    return node_.emit("where", {seen, mask.valid() ? mask : number(0), number(-HUGE_VAL)});
+    return additive_mask(node_, seen, mask, dtype_);
   }
-
-  ValueId both(ValueId a, ValueId b) { return a.valid() ? node_.emit("logical_and", {a, b}) : b; }
 
   /// Since opset 24 a mask may end before the keys do: what it does not speak of is masked out.
   ValueId as_long(ValueId mask, const ir::Dim& total) {
@@ -162,24 +164,11 @@ class Attention {
     return node_.emit("pad", {mask}, {{"pads", pads}, {"value", value}});
   }
 
-  ValueId places(const ir::Dim& first, const ir::Dim& count) {
-    return node_.emit("range", {},
-                      {{"start", first}, {"limit", first + count}, {"delta", ir::Dim(1)}, {"dtype", ir::DType::kI64}});
-  }
-
-  /// Key j at or before query i, which stands behind what is past.
-  ValueId up_to_itself(const ir::Dim& total) {
-    const ir::Dim past = node_.has(4) ? total - heads_[1].length : ir::Dim(0);
-    const ValueId rows =
-        node_.emit("unsqueeze", {places(past, of_queries().length)}, {{"axes", ir::Shape{ir::Dim(1)}}});
-    return node_.emit("ge", {rows, places(0, total)});
-  }
-
   /// Of each sample the keys that are not padding.
   ValueId within_length(ValueId lengths, const ir::Dim& total) {
     const ValueId wide = node_.emit("cast", {lengths}, {{"dtype", ir::DType::kI64}});
     const ValueId column = node_.emit("unsqueeze", {wide}, {{"axes", ir::Shape{1, 2, 3}}});
-    return node_.emit("lt", {places(0, total), column});
+    return node_.emit("lt", {range(node_, 0, total), column});
   }
 
   void finish(ValueId weights, ValueId values) {
@@ -300,13 +289,14 @@ void rotary_embedding(Node& node) {
   if (!RotaryEmbedding(node).run() && node.good()) node.use_definition();
 }
 
-constexpr Translator kTable[] = {
-    {"Attention", 23, 27, attention},
-    {"RotaryEmbedding", 23, 27, rotary_embedding},
-};
-
 }  // namespace
 
-std::span<const Translator> attention_translators() { return kTable; }
+std::span<const Translator> attention_translators() {
+  static constexpr Translator kTable[] = {
+      {"Attention", 23, 27, attention},
+      {"RotaryEmbedding", 23, 27, rotary_embedding},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend

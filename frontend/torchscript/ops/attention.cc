@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "frontend/recipes/attention_mask.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -16,16 +17,6 @@ using ir::DType;
 using ir::Shape;
 
 constexpr size_t kMatrix = 2;  ///< axes behind the leading ones: places and features
-
-ValueId places(Call& call, const Dim& count) {
-  return call.emit("range", {}, {{"start", Dim(0)}, {"limit", count}, {"delta", Dim(1)}, {"dtype", DType::kI64}});
-}
-
-/// Key j at or before query i.
-ValueId up_to_itself(Call& call, const Dim& queries, const Dim& keys) {
-  const ValueId rows = call.emit("unsqueeze", {places(call, queries)}, {{"axes", Shape{1}}});
-  return call.emit("ge", {rows, places(call, keys)});
-}
 
 /// Keys and values of a group of heads, once for each of its queries' heads.
 ValueId for_each_head(Call& call, ValueId x, const Dim& heads) {
@@ -70,8 +61,8 @@ class Attention {
     if (!call_.good() || !read_sizes()) return;
     if (call_.has("enable_gqa") && call_.flag("enable_gqa") && call_.good()) repeat_heads();
     if (call_.flag("is_causal") && call_.good()) {
-      const ValueId seen = up_to_itself(call_, queries_, keys_);
-      mask_ = mask_.valid() && call_.dtype(mask_) == DType::kBool ? call_.emit("logical_and", {mask_, seen}) : seen;
+      const ValueId seen = causal_mask(call_, queries_, keys_);
+      mask_ = mask_.valid() && call_.dtype(mask_) == DType::kBool ? both_seen(call_, mask_, seen) : seen;
     }
     const double drop = call_.number("dropout_p");
     if (!call_.good()) return;
@@ -203,8 +194,7 @@ class Attention {
     std::swap(turned[turned.size() - 1], turned[turned.size() - 2]);
     const ValueId scaled = call_.emit("mul", {q_, call_.scalar(scale_, dtype)});
     ValueId scores = call_.emit("matmul", {scaled, call_.emit("permute", {k_}, {{"dims", turned}})});
-    if (mask_.valid() && call_.dtype(mask_) == DType::kBool)
-      mask_ = call_.emit("where", {mask_, call_.scalar(0, dtype), call_.scalar(-HUGE_VAL, dtype)});
+    if (mask_.valid() && call_.dtype(mask_) == DType::kBool) mask_ = additive_mask(call_, mask_, {}, dtype);
     if (mask_.valid()) scores = call_.emit("add", {scores, mask_});
     ir::Attributes last = {{"axis", Dim(-1)}};
     if (mask_.valid()) last.set("hidden_rows", std::string("zero"));
@@ -225,12 +215,13 @@ class Attention {
 
 void attention(Call& call) { Attention(call).run(); }
 
-constexpr Translator kTable[] = {
-    {"scaled_dot_product_attention", attention},
-};
-
 }  // namespace
 
-std::span<const Translator> attention_translators() { return kTable; }
+std::span<const Translator> attention_translators() {
+  static constexpr Translator kTable[] = {
+      {"scaled_dot_product_attention", attention},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript

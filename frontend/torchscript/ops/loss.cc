@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "frontend/recipes/labels.h"
 #include "frontend/torchscript/internal/translators.h"
 
 namespace rannc::frontend::torchscript {
@@ -48,14 +49,8 @@ void cross_entropy(Call& call) {
   if (!call.good()) return;
   if (how == Reduction::kSum) return call.result("cross_entropy_sum", operands, std::move(attributes));
   const ValueId sum = call.emit("cross_entropy_sum", operands, std::move(attributes));
-  const ValueId counted = call.emit("ne", {labels, call.scalar(static_cast<double>(ignored), DType::kI64)});
-  ValueId count = call.emit("cast", {counted}, {{"dtype", call.dtype(logits)}});
-  if (weights.valid()) {
-    const ValueId some = call.emit("where", {counted, labels, call.scalar(0, DType::kI64)});
-    const ValueId picked = call.emit("gather", {call.emit("stop_gradient", {weights}), some}, {{"axis", Dim(0)}});
-    count = call.emit("mul", {count, picked});
-  }
-  call.result("div", {sum, call.emit("sum", {count}, {{"keepdim", false}})});
+  ClassLabels classes(call, labels, ignored, weights);
+  call.result("div", {sum, classes.divisor(call.dtype(logits))});
 }
 
 /// The negative of the logarithm at each label.
@@ -69,25 +64,19 @@ void nll(Call& call) {
   const int64_t axis = rank > 1 ? 1 : 0;
   constexpr ir::Capture kLogits{0};
   const auto behind = call.match(log, ir::op("log_softmax", ir::any(kLogits)).with("axis", Dim(axis)));
-  const ValueId counted =
-      call.emit("ne", {labels, call.scalar(static_cast<double>(call.integer("ignore_index")), DType::kI64)});
+  ClassLabels classes(call, labels, call.integer("ignore_index"), {});
   ValueId sum;
   if (behind && how != Reduction::kNone) {
     sum = call.emit("cross_entropy_sum", {(*behind)[kLogits], labels},
-                    {{"axis", Dim(axis)}, {"ignore_index", Dim(call.integer("ignore_index"))}});
+                    {{"axis", Dim(axis)}, {"ignore_index", classes.ignore_index()}});
   } else {
-    const ValueId some = call.emit("where", {counted, labels, call.scalar(0, DType::kI64)});
-    const ValueId column = call.emit("unsqueeze", {some}, {{"axes", Shape{axis}}});
-    const ValueId picked = call.emit("squeeze", {call.emit("gather_elements", {log, column}, {{"axis", Dim(axis)}})},
-                                     {{"axes", Shape{axis}}});
-    const ValueId each = call.emit("where", {counted, call.emit("neg", {picked}), call.scalar(0, call.dtype(log))});
+    const ValueId each = classes.loss_of_each(log, axis);
     if (how == Reduction::kNone) return call.good() ? call.give(each) : void();
     sum = call.emit("sum", {each}, {{"keepdim", false}});
   }
   if (!call.good()) return;
   if (how == Reduction::kSum) return call.give(sum);
-  const ValueId count = call.emit("cast", {counted}, {{"dtype", call.dtype(log)}});
-  call.result("div", {sum, call.emit("sum", {count}, {{"keepdim", false}})});
+  call.result("div", {sum, classes.divisor(call.dtype(log))});
 }
 
 void mse(Call& call) {
@@ -127,20 +116,21 @@ void bce_with_logits(Call& call) {
   reduced(call, call.emit("add", {call.emit("mul", {call.emit("sub", {one, target}), x}), far}));
 }
 
-constexpr Translator kTable[] = {
-    {"cross_entropy_loss", cross_entropy},
-    {"nll_loss", nll},
-    {"nll_loss_nd", nll},
-    {"nll_loss2d", nll},
-    {"mse_loss", mse},
-    {"l1_loss", l1},
-    {"huber_loss", huber<false>},
-    {"smooth_l1_loss", huber<true>},
-    {"binary_cross_entropy_with_logits", bce_with_logits},
-};
-
 }  // namespace
 
-std::span<const Translator> loss_translators() { return kTable; }
+std::span<const Translator> loss_translators() {
+  static constexpr Translator kTable[] = {
+      {"cross_entropy_loss", cross_entropy},
+      {"nll_loss", nll},
+      {"nll_loss_nd", nll},
+      {"nll_loss2d", nll},
+      {"mse_loss", mse},
+      {"l1_loss", l1},
+      {"huber_loss", huber<false>},
+      {"smooth_l1_loss", huber<true>},
+      {"binary_cross_entropy_with_logits", bce_with_logits},
+  };
+  return kTable;
+}
 
 }  // namespace rannc::frontend::torchscript
